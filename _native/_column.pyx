@@ -1,0 +1,97 @@
+"""Owned buffers that cross the border: `Column` (read-only bytes) and `Names` (interned text)."""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
+
+from column cimport (
+    Buf, Text, drop, grow, hash_bytes, intern_hashed, intern_name, pool_drop, pool_item, push_bytes, push_code,
+)
+
+cdef extern from *:
+    """
+    #ifndef XLAMEM_STAMP
+    #define XLAMEM_STAMP "?"
+    #endif
+    static char xla_nothing[8];   /* what an empty column shows: pyarrow aborts on a null pointer */
+    """
+    const char* XLAMEM_STAMP
+    char* nothing "xla_nothing"
+
+STAMP = XLAMEM_STAMP.decode("ascii")
+
+
+cdef class Column:
+    """A read-only block of bytes, owned. Exported through the buffer protocol without a copy."""
+
+    def __dealloc__(self):
+        with nogil:
+            drop(&self.buf)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        cdef char* data = self.buf.data if self.buf.size else nothing
+        PyBuffer_FillInfo(view, self, data, <Py_ssize_t> self.buf.size, 1, flags)
+
+    def __len__(self):
+        return <Py_ssize_t> self.buf.size
+
+
+cdef Column own(Buf* b):
+    # Moves the bytes into a Column; the struct is empty afterwards.
+    cdef Column column = Column.__new__(Column)
+    if b.failed:
+        drop(b)
+        raise MemoryError("no memory for a column")
+    column.buf = b[0]
+    memset(b, 0, sizeof(Buf))
+    return column
+
+
+cdef tuple own_text(Text* t):
+    return own(&t.bytes), own(&t.ends), own(&t.valid)
+
+
+cdef class Names:
+    """Texts that repeat, each held once: text -> code (int32), in order of first appearance.
+
+    Not locked: one scan at a time may add to it.
+    """
+
+    def __dealloc__(self):
+        with nogil:
+            pool_drop(&self.pool)
+
+    def __len__(self):
+        return self.pool.n
+
+    def merge(self, Names other not None):
+        """Adds all of other's texts; returns the int32 column that maps its codes to ours."""
+        cdef Buf codes
+        cdef int32_t i
+        cdef size_t n
+        cdef const char* p
+        memset(&codes, 0, sizeof(Buf))
+        with nogil:
+            for i in range(other.pool.n):
+                p = pool_item(&other.pool, i, &n)
+                push_code(&codes, intern_name(&self.pool, p, n))
+        if self.pool.failed:
+            raise MemoryError("no memory for names")
+        return own(&codes)
+
+    def code(self, const unsigned char[::1] text not None):
+        """Code of one text, which is added if it is new."""
+        cdef const char* p = <const char*> &text[0] if text.shape[0] else nothing
+        return intern_name(&self.pool, p, <size_t> text.shape[0])
+
+    def export(self):
+        """(bytes, int64 ends) of all texts, copied: the pool may go on growing."""
+        cdef Buf data, ends
+        memset(&data, 0, sizeof(Buf))
+        memset(&ends, 0, sizeof(Buf))
+        if self.pool.failed or self.pool.items.bytes.failed or self.pool.items.ends.failed:
+            raise MemoryError("no memory for names")
+        with nogil:
+            push_bytes(&data, self.pool.items.bytes.data, self.pool.items.bytes.size)
+            push_bytes(&ends, self.pool.items.ends.data, self.pool.items.ends.size)
+        return own(&data), own(&ends)

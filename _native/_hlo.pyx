@@ -1,0 +1,247 @@
+"""The head of the HLO text: module name, aliases and donors, stack-frame tables. The rest is not read."""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memchr, memcmp, memset
+
+from column cimport NO_CODE, NO_INT, Buf, Pool, Text, drop, intern, intern_name, push, push_byte, push_code, push_utf8, text_end
+from cursor cimport CLASS, DIGIT, IN_NAME, Part, balanced, integer, line_end, quoted_end, starts
+from escape cimport unescape
+from fault cimport NOT_UTF8, UNKNOWN_LINE, W_ALIAS, W_FRAME, W_UTF8, fault
+from xlamem._column cimport Column, Names, own, own_text
+
+cdef enum:
+    T_NONE
+    T_FILES
+    T_FUNCTIONS
+    T_LOCATIONS
+    T_FRAMES
+
+cdef struct Out:
+    Buf output_index
+    Buf parameter
+    Buf parameter_index
+    Buf kind
+    Buf file_id
+    Text file
+    Buf function_id
+    Text function
+    Buf locations              # int64: id, file, function, line, column, end_line, end_column
+    Buf frames                 # int64: id, location, parent as printed
+    Buf faults
+    Buf scratch
+    int64_t name_begin
+    int64_t name_end
+    bint complete              # the first computation was reached
+
+
+cdef const char* shape_index(const char* p, const char* end, Part* out) noexcept nogil:
+    # "{0, 1}" or "{0,1}"
+    cdef const char* q
+    if p >= end or p[0] != c'{':
+        return NULL
+    q = <const char*> memchr(p, c'}', end - p)
+    if q == NULL:
+        return NULL
+    out.p = p
+    out.n = q + 1 - p
+    return q + 1
+
+
+cdef const char* target(const char* p, const char* end, Out* out, Pool* indices, Pool* kinds, Part* output) noexcept nogil:
+    # "(0, {}, may-alias)", "(0, {})"
+    cdef int64_t number
+    cdef Part sub
+    cdef const char* q
+    cdef bint bad = False
+    if p >= end or p[0] != c'(':
+        return NULL
+    p = integer(p + 1, &number)
+    if p == NULL or not starts(p, end, b", ", 2):
+        return NULL
+    p = shape_index(p + 2, end, &sub)
+    if p == NULL:
+        return NULL
+    q = p
+    if starts(p, end, b", ", 2):
+        p += 2
+        q = p
+        while q < end and CLASS[<unsigned char> q[0]] & IN_NAME:
+            q += 1
+    if q >= end or q[0] != c')':
+        return NULL
+    push_code(&out.output_index, intern(indices, output.p, output.n, &bad) if output.p != NULL else NO_CODE)
+    push(&out.parameter, number)
+    push_code(&out.parameter_index, intern(indices, sub.p, sub.n, &bad))
+    if output.p == NULL:
+        push_code(&out.kind, intern_name(kinds, b"donor", 5))
+    else:
+        push_code(&out.kind, intern_name(kinds, p, q - p) if q > p else NO_CODE)
+    return q + 1
+
+
+cdef bint entries(const char* p, const char* end, Out* out, Pool* indices, Pool* kinds, bint donors) noexcept nogil:
+    # What stands between the braces of input_output_alias={…} or buffer_donor={…}.
+    cdef Part output
+    while True:
+        while p < end and (p[0] == c' ' or p[0] == c','):
+            p += 1
+        if p >= end:
+            return True
+        output.p = NULL
+        output.n = 0
+        if not donors:
+            p = shape_index(p, end, &output)
+            if p == NULL or not starts(p, end, b": ", 2):
+                return False
+            p += 2
+        p = target(p, end, out, indices, kinds, &output)
+        if p == NULL:
+            return False
+
+
+cdef void module_line(const char* base, const char* p, const char* e, Out* out, Pool* indices, Pool* kinds) noexcept nogil:
+    # "HloModule NAME[, key=value]…"
+    cdef const char* key
+    cdef const char* value
+    cdef const char* q
+    p += 10
+    out.name_begin = p - base
+    while p < e and p[0] != c',' and p[0] != c' ':
+        p += 1
+    out.name_end = p - base
+    while p < e:
+        while p < e and (p[0] == c' ' or p[0] == c','):
+            p += 1
+        key = p
+        while p < e and p[0] != c'=' and p[0] != c',':
+            p += 1
+        if p >= e or p[0] == c',':
+            continue
+        value = p + 1
+        q = balanced(value, e, 64)
+        while q < e and q[0] != c',':
+            q = balanced(q + 1, e, 64)
+        if q - value >= 2 and value[0] == c'{' and (
+            (p - key == 18 and memcmp(key, b"input_output_alias", 18) == 0)
+            or (p - key == 12 and memcmp(key, b"buffer_donor", 12) == 0)
+        ):
+            if not entries(value + 1, q - 1, out, indices, kinds, key[0] == c'b'):
+                fault(&out.faults, UNKNOWN_LINE, key - base, W_ALIAS)
+        p = q
+
+
+cdef bint quoted_row(const char* p, const char* e, Buf* ids, Text* texts, Buf* scratch, Buf* faults, int64_t at) noexcept nogil:
+    # N "escaped"
+    cdef int64_t id
+    p = integer(p, &id)
+    if p == NULL or not starts(p, e, b" \"", 2) or e - p < 3 or e[-1] != c'"' or quoted_end(p + 1, e) != e:
+        return False
+    push(ids, id)
+    unescape(scratch, p + 2, e - 1)
+    if not push_utf8(&texts.bytes, scratch.data, scratch.size):
+        fault(faults, NOT_UTF8, at, W_UTF8)
+    text_end(texts, True)
+    return True
+
+
+cdef bint braced_row(const char* p, const char* e, Buf* out, bint frame) noexcept nogil:
+    # N {key=1 key=2 …}
+    cdef int64_t id, x
+    cdef int64_t[7] fields
+    cdef const char* key
+    cdef size_t n
+    cdef int i, slot
+    p = integer(p, &id)
+    if p == NULL or not starts(p, e, b" {", 2) or e[-1] != c'}':
+        return False
+    for i in range(7):
+        fields[i] = NO_INT
+    fields[0] = id
+    p += 2
+    while p < e - 1:
+        key = p
+        while p < e and p[0] != c'=':
+            p += 1
+        n = p - key
+        if p >= e:
+            return False
+        p = integer(p + 1, &x)
+        if p == NULL:
+            return False
+        if frame:
+            slot = 1 if n == 16 and key[0] == c'f' else 2 if n == 15 and key[0] == c'p' else 0
+        else:
+            slot = (1 if n == 12 and key[0] == c'f' else 2 if n == 16 and key[0] == c'f' else 3 if n == 4 else
+                    4 if n == 6 else 5 if n == 8 and key[0] == c'e' else 6 if n == 10 and key[0] == c'e' else 0)
+        if slot == 0:
+            return False
+        fields[slot] = x
+        if p[0] == c' ':
+            p += 1
+    for i in range(3 if frame else 7):
+        push(out, fields[i])
+    return p == e - 1
+
+
+cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, Pool* indices, Pool* kinds) noexcept nogil:
+    cdef const char* e
+    cdef int table = T_NONE
+    cdef bint good
+    while p < end:
+        e = line_end(p, end)
+        if starts(p, e, b"HloModule ", 10):
+            module_line(base, p, e, out, indices, kinds)
+        elif e == p:
+            table = T_NONE
+        elif e - p == 9 and memcmp(p, b"FileNames", 9) == 0:
+            table = T_FILES
+        elif e - p == 13 and memcmp(p, b"FunctionNames", 13) == 0:
+            table = T_FUNCTIONS
+        elif e - p == 13 and memcmp(p, b"FileLocations", 13) == 0:
+            table = T_LOCATIONS
+        elif e - p == 11 and memcmp(p, b"StackFrames", 11) == 0:
+            table = T_FRAMES
+        elif table != T_NONE:
+            if table == T_FILES:
+                good = quoted_row(p, e, &out.file_id, &out.file, &out.scratch, &out.faults, p - base)
+            elif table == T_FUNCTIONS:
+                good = quoted_row(p, e, &out.function_id, &out.function, &out.scratch, &out.faults, p - base)
+            else:
+                good = braced_row(p, e, &out.locations if table == T_LOCATIONS else &out.frames, table == T_FRAMES)
+            if not good:
+                fault(&out.faults, UNKNOWN_LINE, p - base, W_FRAME)
+        elif e[-1] == c'{':
+            out.complete = True
+            break
+        p = e + 1
+
+
+def scan(const unsigned char[::1] data not None, Py_ssize_t end, Names indices not None, Names kinds not None):
+    """Read the head of an HLO text, data[:end], whole lines, up to the first computation.
+
+    Returns a dict: module name as bytes (or None), `aliases` Columns, the four tables as Columns, faults,
+    and whether the first computation was reached.
+    """
+    cdef Out out
+    cdef const char* base
+    memset(&out, 0, sizeof(Out))
+    if end > 0:
+        if end > data.shape[0] or data[end - 1] != c'\n':
+            raise ValueError("a span must lie in the data and end in a newline")
+        base = <const char*> &data[0]
+        with nogil:
+            scan_nogil(base, base, base + end, &out, &indices.pool, &kinds.pool)
+            drop(&out.scratch)
+    return {
+        "name": bytes(data[out.name_begin:out.name_end]) if out.name_end > out.name_begin else None,
+        "aliases": {
+            "output_index": own(&out.output_index), "parameter": own(&out.parameter),
+            "parameter_index": own(&out.parameter_index), "kind": own(&out.kind),
+        },
+        "files": (own(&out.file_id), own_text(&out.file)),
+        "functions": (own(&out.function_id), own_text(&out.function)),
+        "locations": own(&out.locations),
+        "frames": own(&out.frames),
+        "faults": own(&out.faults),
+        "complete": bool(out.complete),
+    }

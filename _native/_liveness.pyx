@@ -1,0 +1,396 @@
+"""The section HloLiveRange: schedule, live ranges, XLA's own peak list and its stack tree."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp, memset
+
+from column cimport (
+    NO_CODE, NO_INT, Buf, Pool, Text, drop, intern, intern_name, push, push_code, text_push,
+)
+from cursor cimport CLASS, DIGIT, Part, index, integer, line_end, name, starts
+from fault cimport (
+    NOT_UTF8, UNKNOWN_LINE, W_LINE, W_NODE, W_PEAK, W_RANGE, W_STEP, W_UTF8, Wanted, fault,
+)
+from xlamem._column cimport Column, Names, own, own_text
+
+# The lists of the section; a head line switches from one to the next.
+cdef enum:
+    L_NONE
+    L_SCHEDULE
+    L_RANGES
+    L_PEAK
+    L_TREE
+
+NONE, SCHEDULE, RANGES, PEAK, TREE = L_NONE, L_SCHEDULE, L_RANGES, L_PEAK, L_TREE
+
+# Bits of `features`.
+cdef enum:
+    HAS_PEAK_A = 1
+    HAS_PEAK_B = 2
+    HAS_PEAK_C = 4
+    HAS_TREE = 8
+    HAS_SPACED = 16
+
+FEATURES = {
+    HAS_PEAK_A: "peak_a", HAS_PEAK_B: "peak_b", HAS_PEAK_C: "peak_c", HAS_TREE: "tree", HAS_SPACED: "tree_spaced",
+}
+
+cdef struct Out:
+    Buf s_time
+    Buf s_instruction
+    Buf r_instruction
+    Buf r_index
+    Buf r_start
+    Buf r_end
+    Buf p_ordinal
+    Buf p_instruction
+    Buf p_index
+    Buf p_bytes
+    Buf p_cumulative
+    Buf n_ordinal
+    Buf n_depth
+    Text label
+    Text percent
+    Buf n_total
+    Buf n_current
+    Buf n_remaining
+    Buf faults
+    int features
+    int lists                  # bit 1 << L_… for each head seen
+    int list                   # the list at the end of the span
+    int64_t peak_time
+    int64_t tree_total
+    const char* label_begin    # first line of a label that goes on over newlines
+    int64_t ordinal
+    int64_t node
+
+
+cdef bint step_line(const char* p, const char* e, Out* out, Pool* names) noexcept nogil:
+    # "    STEP:NAME"
+    cdef int64_t time
+    cdef Part word
+    p = integer(p, &time)
+    if p == NULL or p[0] != c':' or name(p + 1, &word) != e:
+        return False
+    push(&out.s_time, time)
+    push_code(&out.s_instruction, intern_name(names, word.p, word.n))
+    return True
+
+
+cdef bint range_line(const char* p, const char* e, Out* out, Pool* names, Pool* indices) noexcept nogil:
+    # "    NAME{INDEX}:START-END"
+    cdef Part word, sub
+    cdef int64_t start, stop
+    p = name(p, &word)
+    if p == NULL:
+        return False
+    p = index(p, &sub)
+    if p == NULL or p[0] != c':':
+        return False
+    p = integer(p + 1, &start)
+    if p == NULL or p[0] != c'-':
+        return False
+    if integer(p + 1, &stop) != e:
+        return False
+    push_code(&out.r_instruction, intern_name(names, word.p, word.n))
+    push_code(&out.r_index, intern_name(indices, sub.p, sub.n))
+    push(&out.r_start, start)
+    push(&out.r_end, stop)
+    return True
+
+
+cdef bint peak_line(const char* p, const char* e, Out* out, Pool* names, Pool* indices) noexcept nogil:
+    # "    NAME[{INDEX}]: N bytes[ (cumulative: N bytes)]"
+    cdef Part word, sub
+    cdef int64_t n, cumulative = NO_INT
+    cdef int form = HAS_PEAK_A
+    sub.p = NULL
+    p = name(p, &word)
+    if p != NULL and p[0] == c'{':
+        form = HAS_PEAK_B
+        p = index(p, &sub)
+    if p == NULL or not starts(p, e, b": ", 2):
+        return False
+    p = integer(p + 2, &n)
+    if p == NULL or not starts(p, e, b" bytes", 6):
+        return False
+    p += 6
+    if p != e:
+        if form == HAS_PEAK_A or not starts(p, e, b" (cumulative: ", 14):
+            return False
+        p = integer(p + 14, &cumulative)
+        if p == NULL or e - p != 7 or memcmp(p, b" bytes)", 7) != 0:
+            return False
+        form = HAS_PEAK_C
+    push(&out.p_ordinal, out.ordinal)
+    push_code(&out.p_instruction, intern_name(names, word.p, word.n))
+    push_code(&out.p_index, intern_name(indices, sub.p, sub.n) if sub.p != NULL else NO_CODE)
+    push(&out.p_bytes, n)
+    push(&out.p_cumulative, cumulative)
+    out.features |= form
+    out.ordinal += 1
+    return True
+
+
+cdef const char* spaced_back(const char* begin, const char* p, int64_t* x, bint* blanks) noexcept nogil:
+    # Reads "46 137 348" (or "46137348", or negative) backwards from p; returns where it begins.
+    cdef const char* q = p
+    cdef const char* r
+    cdef int64_t n = 0
+    while q > begin and (CLASS[<uint8_t> q[-1]] & DIGIT or (q[-1] == c' ' and q < p and q - 1 > begin
+                                                          and CLASS[<uint8_t> q[-2]] & DIGIT)):
+        q -= 1
+    if q > begin and q[-1] == c'-':
+        q -= 1
+    if q == p or p - q > 26:
+        return NULL
+    r = q + (q[0] == c'-')
+    while r < p:
+        if r[0] == c' ':
+            blanks[0] = True
+        else:
+            n = n * 10 + (r[0] - c'0')
+        r += 1
+    x[0] = -n if q[0] == c'-' else n
+    return q
+
+
+cdef inline const char* back(const char* begin, const char* p, const char* text, size_t n) noexcept nogil:
+    # p moved to before `text`, which must stand there.
+    return p - n if <size_t> (p - begin) >= n and memcmp(p - n, text, n) == 0 else NULL
+
+
+cdef bint node_line(const char* line, const char* e, Out* out) noexcept nogil:
+    # "  {"    " | "│   "}("  " | "├── " | "└── ")LABEL (P%, total: N bytes, current: N bytes, remaining: N
+    # bytes)", read from the right: a label can hold anything. Returns whether the line has the tail.
+    cdef const char* p = e
+    cdef const char* q
+    cdef const char* begin = line if out.label_begin == NULL else out.label_begin
+    cdef int64_t total, current, remaining, depth = 0
+    cdef bint blanks = False, good
+    p = back(line, p, b" bytes)", 7)
+    if p != NULL:
+        p = spaced_back(line, p, &remaining, &blanks)
+    if p != NULL:
+        p = back(line, p, b" bytes, remaining: ", 19)
+    if p != NULL:
+        p = spaced_back(line, p, &current, &blanks)
+    if p != NULL:
+        p = back(line, p, b" bytes, current: ", 17)
+    if p != NULL:
+        p = spaced_back(line, p, &total, &blanks)
+    if p != NULL:
+        p = back(line, p, b"%, total: ", 10)
+    if p == NULL:
+        return False
+    q = p
+    while p > line and p[-1] != c'(' and p[-1] != c' ':
+        p -= 1
+    if p == q or p - 2 < line or p[-1] != c'(' or p[-2] != c' ':
+        return False
+    # Now p..q is the percentage and p - 2 the end of the label.
+    begin = prefix(begin, p - 2, &depth)
+    if begin == NULL:
+        return False
+    push(&out.n_ordinal, out.node)
+    push(&out.n_depth, depth)
+    good = text_push(&out.label, begin, p - 2 - begin)
+    text_push(&out.percent, p, q - p)
+    push(&out.n_total, total)
+    push(&out.n_current, current)
+    push(&out.n_remaining, remaining)
+    out.node += 1
+    if blanks:
+        out.features |= HAS_SPACED
+    out.label_begin = NULL
+    return good or not_utf8(out)
+
+
+cdef bint not_utf8(Out* out) noexcept nogil:
+    out.features |= 1 << 30
+    return True
+
+
+cdef const char* prefix(const char* p, const char* end, int64_t* depth) noexcept nogil:
+    # Steps over the connectors; returns where the label begins, NULL if they are not there.
+    if not starts(p, end, b"  ", 2):
+        return NULL
+    p += 2
+    depth[0] = 0
+    if not starts(p, end, b"    ", 4):
+        return p + 2 if starts(p, end, b"  ", 2) else NULL
+    while True:
+        if starts(p, end, b"    ", 4):
+            p += 4
+        elif starts(p, end, b"\xe2\x94\x82   ", 6):
+            p += 6
+        elif starts(p, end, b"\xe2\x94\x9c\xe2\x94\x80\xe2\x94\x80 ", 10) or starts(
+            p, end, b"\xe2\x94\x94\xe2\x94\x80\xe2\x94\x80 ", 10
+        ):
+            return p + 10
+        else:
+            return NULL
+        depth[0] += 1
+
+
+cdef const char* head(const char* p, const char* e, Out* out) noexcept nogil:
+    # Switches the list if the line is a head; returns NULL if it is none.
+    cdef bint blanks = False
+    cdef const char* q
+    if e - p == 22 and memcmp(p, b"  InstructionSequence:", 22) == 0:
+        out.list = L_SCHEDULE
+    elif e - p == 18 and memcmp(p, b"  BufferLiveRange:", 18) == 0:
+        out.list = L_RANGES
+    elif starts(p, e, b"  Live ranges at ", 17):
+        q = integer(p + 17, &out.peak_time)
+        if q == NULL or e - q != 8 or memcmp(q, b" (peak):", 8) != 0:
+            return NULL
+        out.list = L_PEAK
+        out.ordinal = 0
+    elif starts(p, e, b"  Stack trace breakdown for peak usage: ", 40):
+        q = back(p, e, b" bytes", 6)
+        if q == NULL or q <= p + 40 or spaced_back(p + 40, q, &out.tree_total, &blanks) != p + 40:
+            return NULL
+        out.list = L_TREE
+        out.features |= HAS_TREE
+        if blanks:
+            out.features |= HAS_SPACED
+        out.node = 0
+    else:
+        return NULL
+    out.lists |= 1 << out.list
+    return e
+
+
+cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, Pool* names, Pool* indices) noexcept nogil:
+    cdef const char* e
+    cdef Wanted wanted
+    cdef bint four, good
+    while p < end:
+        e = line_end(p, end)
+        if out.list == L_TREE:
+            # Nothing follows the tree, and its labels can look like anything.
+            if node_line(p, e, out):
+                if out.features & (1 << 30):
+                    out.features &= ~(1 << 30)
+                    fault(&out.faults, NOT_UTF8, p - base, W_UTF8)
+            elif out.label_begin == NULL:
+                out.label_begin = p
+            p = e + 1
+            continue
+        four = starts(p, e, b"    ", 4)
+        if four and out.list == L_SCHEDULE:
+            good = step_line(p + 4, e, out, names)
+            wanted = W_STEP
+        elif four and out.list == L_RANGES:
+            good = range_line(p + 4, e, out, names, indices)
+            wanted = W_RANGE
+        elif four and out.list == L_PEAK:
+            good = peak_line(p + 4, e, out, names, indices)
+            wanted = W_PEAK
+        else:
+            good = head(p, e, out) != NULL
+            wanted = W_LINE
+        if not good:
+            fault(&out.faults, UNKNOWN_LINE, p - base, wanted)
+        p = e + 1
+    if out.label_begin != NULL:
+        fault(&out.faults, UNKNOWN_LINE, out.label_begin - base, W_NODE)
+
+
+def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, int list, Names names not None,
+         Names indices not None):
+    """Tokenise data[begin:end], whole lines below `HloLiveRange (max N):`; `list` is the list in which it begins.
+
+    Returns (Columns per table, faults, bits of `features`, bits of the heads seen, peak time, total of
+    the tree's head, offset of an unfinished tree label or -1); numbers not seen are the least int64.
+    """
+    cdef Out out
+    cdef const char* base = NULL
+    memset(&out, 0, sizeof(Out))
+    out.peak_time = out.tree_total = NO_INT
+    out.list = list
+    if end > begin:
+        if not 0 <= begin <= end <= data.shape[0] or data[end - 1] != c'\n':
+            raise ValueError("a span must lie in the data and end in a newline")
+        base = <const char*> &data[0]
+        with nogil:
+            scan_nogil(base, base + begin, base + end, &out, &names.pool, &indices.pool)
+    return {
+        "schedule": {"time": own(&out.s_time), "instruction": own(&out.s_instruction)},
+        "live_ranges": {
+            "instruction": own(&out.r_instruction), "shape_index": own(&out.r_index), "start": own(&out.r_start),
+            "end": own(&out.r_end),
+        },
+        "printed_peak": {
+            "ordinal": own(&out.p_ordinal), "instruction": own(&out.p_instruction), "shape_index": own(&out.p_index),
+            "bytes": own(&out.p_bytes), "cumulative": own(&out.p_cumulative),
+        },
+        "printed_stack": {
+            "ordinal": own(&out.n_ordinal), "depth": own(&out.n_depth), "label": own_text(&out.label),
+            "percent": own_text(&out.percent), "total": own(&out.n_total), "current": own(&out.n_current),
+            "remaining": own(&out.n_remaining),
+        },
+    }, own(&out.faults), out.features, out.lists, out.peak_time, out.tree_total, (
+        out.label_begin - base if out.label_begin != NULL else -1)
+
+
+def match(const int[::1] instructions not None, const int[::1] indices not None, const long long[::1] ids not None,
+          const int[::1] range_instructions not None, const int[::1] range_indices not None, int array_index):
+    """value_id of each live range, joined by (instruction, index): int64, the least where there is none.
+
+    Ranges are printed in the order of the value ids, so the match is nearly always the next value; a
+    hash of all values is made only for one that is not. A value without an index (-1) is `array_index`.
+    """
+    cdef Buf out
+    cdef Py_ssize_t n = ids.shape[0], i, k, at = 0
+    cdef int32_t* chain = NULL
+    cdef uint8_t found
+    cdef uint64_t room = 0, h
+    if instructions.shape[0] != n or indices.shape[0] != n or range_indices.shape[0] != range_instructions.shape[0]:
+        raise ValueError("columns of one table must have one length")
+    memset(&out, 0, sizeof(Buf))
+    with nogil:
+        for i in range(range_instructions.shape[0]):
+            found = False
+            for k in range(at, min(at + 8, n)):
+                if instructions[k] == range_instructions[i] and (
+                    indices[k] if indices[k] >= 0 else array_index) == range_indices[i]:
+                    found = True
+                    at = k + 1
+                    push(&out, ids[k])
+                    break
+            if found:
+                continue
+            if chain == NULL and n:
+                room = 16
+                while room < <uint64_t> n * 2:
+                    room *= 2
+                chain = <int32_t*> realloc(NULL, room * 4)
+                if chain == NULL:
+                    out.failed = True
+                    break
+                memset(chain, 0, room * 4)
+                for k in range(n):
+                    h = spread(instructions[k], indices[k] if indices[k] >= 0 else array_index) & (room - 1)
+                    while chain[h]:
+                        h = (h + 1) & (room - 1)
+                    chain[h] = <int32_t> k + 1
+            if n:
+                h = spread(range_instructions[i], range_indices[i]) & (room - 1)
+                while chain[h]:
+                    k = chain[h] - 1
+                    if instructions[k] == range_instructions[i] and (
+                        indices[k] if indices[k] >= 0 else array_index) == range_indices[i]:
+                        found = True
+                        at = k + 1
+                        break
+                    h = (h + 1) & (room - 1)
+            push(&out, ids[k] if found else NO_INT)
+        free(chain)
+    return own(&out)
+
+
+cdef inline uint64_t spread(int a, int b) noexcept nogil:
+    cdef uint64_t h = (<uint64_t> <unsigned int> a << 32 | <unsigned int> b) * <uint64_t> 0x9e3779b97f4a7c15
+    return h ^ (h >> 32)

@@ -1,0 +1,148 @@
+"""Shape texts: element type and bytes without padding, once for each distinct shape."""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcmp, memset
+
+from column cimport NO_CODE, NO_INT, Buf, intern_name, push, push_code
+from cursor cimport CLASS, DIGIT, integer
+from xlamem._column cimport Column, Names, own
+
+
+cdef int bits(const char* p, size_t n) noexcept nogil:
+    # Width of an element in bits as stored without packing; 0: not known. Types narrower than a byte take one.
+    cdef int64_t width
+    cdef const char* q = p
+    if n == 4 and memcmp(p, b"pred", 4) == 0:
+        return 8
+    if n > 2 and memcmp(p, b"bf", 2) == 0:
+        q = p + 2
+    elif n > 1 and (p[0] == c's' or p[0] == c'u' or p[0] == c'f' or p[0] == c'c'):
+        q = p + 1
+    else:
+        return 0
+    if not CLASS[<unsigned char> q[0]] & DIGIT:
+        return 0
+    width = 0
+    while q < p + n and CLASS[<unsigned char> q[0]] & DIGIT and width < 1000:
+        width = width * 10 + (q[0] - c'0')
+        q += 1
+    if width < 1 or width > 128:
+        return 0
+    return <int> width if width > 8 else 8
+
+
+cdef int64_t size(const char* p, const char* end, const char** type_end) noexcept nogil:
+    # XLA's ByteSizeOf with pointers of 8 bytes: an array's elements, 8 for each element of a tuple. The
+    # least int64 where the text does not say.
+    cdef const char* q = p
+    cdef int64_t n, elements = 1, packed = 0
+    cdef int width, depth = 0
+    cdef int64_t fields = 0
+    type_end[0] = p
+    if p < end and p[0] == c'(':
+        # A tuple: count the commas of its own level.
+        type_end[0] = NULL
+        q = p + 1
+        if q < end and q[0] == c')':
+            return 0
+        fields = 1
+        while q < end:
+            if q[0] == c'(' or q[0] == c'[' or q[0] == c'{':
+                depth += 1
+            elif q[0] == c')' or q[0] == c']' or q[0] == c'}':
+                if depth == 0:
+                    return 8 * fields
+                depth -= 1
+            elif q[0] == c',' and depth == 0:
+                fields += 1
+            q += 1
+        return NO_INT
+    while q < end and (c'a' <= q[0] <= c'z' or CLASS[<unsigned char> q[0]] & DIGIT):
+        q += 1
+    type_end[0] = q
+    if q - p == 1 and p[0] == c'b' and q < end and q[0] == c'(':
+        return size(q + 1, end, type_end)
+    if q == p or q >= end or q[0] != c'[':
+        type_end[0] = p
+        return NO_INT
+    if q - p == 5 and memcmp(p, b"token", 5) == 0:
+        return 0
+    if q - p == 6 and memcmp(p, b"opaque", 6) == 0:
+        return 8
+    width = bits(p, q - p)
+    q += 1
+    while q < end and q[0] != c']':
+        if q + 1 < end and q[0] == c'<' and q[1] == c'=':
+            q += 2
+        if q[0] == c'?':
+            return NO_INT
+        q = integer_in(q, end, &n)
+        if q == NULL or n < 0:
+            return NO_INT
+        if n and elements > (<int64_t> 1 << 60) // n:
+            return NO_INT
+        elements *= n
+        if q < end and q[0] == c',':
+            q += 1
+    if q >= end or width == 0:
+        return NO_INT
+    packed = element_bits(q + 1, end)
+    if packed > 0:
+        return (elements * packed + 7) // 8
+    return elements * (width // 8)
+
+
+cdef const char* integer_in(const char* p, const char* end, int64_t* out) noexcept nogil:
+    # `integer` for a text that no newline ends: the caller knows that a ']' comes before `end`, or not.
+    cdef const char* q = p
+    while q < end and CLASS[<unsigned char> q[0]] & DIGIT:
+        q += 1
+    if q == p or q >= end or q - p > 18:
+        return NULL
+    return integer(p, out)
+
+
+cdef int64_t element_bits(const char* p, const char* end) noexcept nogil:
+    # N of E(N) in a layout, 0 if there is none.
+    cdef int64_t n = 0
+    while p + 3 < end:
+        if p[0] == c'E' and p[1] == c'(' and (p[-1] == c':' or p[-1] == c')'):
+            p += 2
+            while p < end and CLASS[<unsigned char> p[0]] & DIGIT and n < 1024:
+                n = n * 10 + (p[0] - c'0')
+                p += 1
+            return n
+        p += 1
+    return 0
+
+
+def sizes(const unsigned char[::1] data not None, const long long[::1] ends not None, Names types not None):
+    """(int32 code of the element type in `types` or -1, int64 unpadded bytes or the least) of each shape.
+
+    The shapes are data[0:ends[0]], data[ends[0]:ends[1]], … A tuple's type is "tuple", a b(…) shape's
+    "buffer".
+    """
+    cdef Buf codes, bytes_
+    cdef Py_ssize_t i
+    cdef const char* base = <const char*> &data[0] if data.shape[0] else NULL
+    cdef const char* p
+    cdef const char* end
+    cdef const char* type_end = NULL
+    cdef int64_t n
+    memset(&codes, 0, sizeof(Buf))
+    memset(&bytes_, 0, sizeof(Buf))
+    with nogil:
+        for i in range(ends.shape[0]):
+            p = base + (ends[i - 1] if i else 0)
+            end = base + ends[i]
+            n = size(p, end, &type_end)
+            push(&bytes_, n)
+            if type_end == NULL:
+                push_code(&codes, intern_name(&types.pool, b"tuple", 5))
+            elif end - p > 2 and p[0] == c'b' and p[1] == c'(':
+                push_code(&codes, intern_name(&types.pool, b"buffer", 6))
+            elif type_end == p:
+                push_code(&codes, NO_CODE)
+            else:
+                push_code(&codes, intern_name(&types.pool, p, type_end - p))
+    return own(&codes), own(&bytes_)

@@ -1,0 +1,617 @@
+"""The section Used values: positions, uses and the instructions that define them."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcmp, memset
+
+from column cimport (
+    NO_CODE, NO_INT, Buf, Pool, Text, drop, intern, intern_name, push, push_byte, push_code, push_utf8, text_end,
+    text_null, text_push,
+)
+from cursor cimport (
+    BLANK, CLASS, COMMA, IN_NAME, Part, Short, balanced, integer, line_end, name, name_end, position, quoted_end,
+    short_value, starts, use,
+)
+from escape cimport unescape
+from fault cimport (
+    INSTRUCTION_DIFFERS, NOT_UTF8, UNKNOWN_LINE, W_INSTRUCTION, W_LINE, W_POSITION, W_RECORD, W_RECORD_BEFORE,
+    W_RECORD_REST, W_SAME_TEXT, W_USE, W_UTF8, fault,
+)
+from xlamem._column cimport Column, Names, own, own_text
+
+# Bits of `features`.
+cdef enum:
+    HAS_TEXT = 1
+    HAS_BLANK = 2
+    HAS_GLUE = 4
+    HAS_NONE = 8
+    HAS_UNKNOWN = 16
+    HAS_SHAPES = 32
+    HAS_FRAME = 64
+    HAS_END_LINE = 128
+
+FEATURES = {
+    HAS_TEXT: "from_instruction", HAS_BLANK: "from_instruction_blank", HAS_GLUE: "glued", HAS_NONE: "uses_none",
+    HAS_UNKNOWN: "uses_unknown", HAS_SHAPES: "operand_shapes",
+}
+TREE_BITS = HAS_FRAME | HAS_END_LINE
+
+# The pools that `scan` takes, in this order.
+POOLS = (
+    "instruction", "shape_index", "shape", "opcode", "op_type", "op_name", "source_file", "custom_call_target",
+    "fusion_kind",
+)
+
+cdef enum:
+    P_NAME
+    P_INDEX
+    P_SHAPE
+    P_OPCODE
+    P_OP_TYPE
+    P_OP_NAME
+    P_FILE
+    P_TARGET
+    P_KIND
+    N_POOLS
+
+cdef struct Out:
+    # records (for the check against `values`, and instead of them where they are missing)
+    Buf value_id
+    Buf r_instruction
+    Buf r_index
+    Buf r_phi
+    Buf r_color
+    Buf r_uses_known
+    Buf r_offset
+    # positions
+    Buf p_value_id
+    Buf p_ordinal
+    Buf p_instruction
+    Buf p_index
+    # uses
+    Buf u_value_id
+    Buf u_ordinal
+    Buf u_instruction
+    Buf u_operand
+    Buf u_index
+    # instructions
+    Buf instruction
+    Buf shape
+    Buf opcode
+    Text operands
+    Buf op_type
+    Buf op_name
+    Buf source_file
+    Buf source_line
+    Buf stack_frame_id
+    Buf target
+    Buf kind
+    Text called
+    Text sharding
+    Text backend_config
+    Text attributes
+    Buf text_begin
+    Buf text_end
+    Buf before                 # int32: the row before with the same name and another text, or -1
+    Buf row_of                 # int32 by code of the name: its last row + 1, 0 for none
+    Text scratch
+    Buf faults
+    int features
+    int64_t open               # offset of the last record's header if the end broke it off, else -1
+
+ctypedef Pool* PoolP
+
+
+cdef inline bint key_is(const char* p, size_t n, const char* text, size_t m) noexcept nogil:
+    return n == m and memcmp(p, text, m) == 0
+
+
+cdef bint has_escape(const char* p, const char* end) noexcept nogil:
+    while p < end:
+        if p[0] == c'\\':
+            return True
+        p += 1
+    return False
+
+
+cdef int32_t quoted_code(Pool* pool, Buf* scratch, const char* p, const char* end, bint* bad) noexcept nogil:
+    # Code of the value [p, end): a quoted string without its quotes and escapes, anything else as it is.
+    if end - p >= 2 and p[0] == c'"' and end[-1] == c'"':
+        p += 1
+        end -= 1
+        if has_escape(p, end):
+            unescape(scratch, p, end)
+            return intern(pool, scratch.data, scratch.size, bad) if scratch.size else intern(pool, p, 0, bad)
+    return intern(pool, p, end - p, bad)
+
+
+cdef inline void piece(Text* t, size_t begin, const char* p, const char* end, bint* bad) noexcept nogil:
+    # Appends a piece to the open item that began at `begin`, with ", " before all but the first.
+    if t.bytes.size > begin:
+        push_utf8(&t.bytes, b", ", 2)
+    if not push_utf8(&t.bytes, p, end - p):
+        bad[0] = True
+
+
+cdef struct Row:
+    # What the attributes of one instruction gave; pushed at the end, one item a column.
+    int32_t op_type
+    int32_t op_name
+    int32_t source_file
+    int32_t target
+    int32_t kind
+    int64_t source_line
+    int64_t stack_frame_id
+    Part sharding
+    Part backend_config
+
+
+cdef void metadata(
+    const char* p, const char* end, Row* row, Out* out, PoolP* pools, size_t begin, bint* bad
+) noexcept nogil:
+    # The fields between the braces of metadata={…}; those without a column go on as an attribute.
+    cdef const char* key
+    cdef const char* value
+    cdef const char* e
+    cdef size_t n
+    cdef int64_t x
+    cdef bint left = False
+    while p < end:
+        key = p
+        while p < end and p[0] != c'=' and p[0] != c' ':
+            p += 1
+        n = p - key
+        value = p + 1 if p < end else p
+        e = balanced(value, end, BLANK) if value < end else end
+        while e < end and CLASS[<uint8_t> e[0]] & BLANK == 0:
+            e = balanced(e + 1, end, BLANK)
+        if key_is(key, n, b"op_name", 7):
+            row.op_name = quoted_code(pools[P_OP_NAME], &out.scratch.bytes, value, e, bad)
+        elif key_is(key, n, b"op_type", 7):
+            row.op_type = quoted_code(pools[P_OP_TYPE], &out.scratch.bytes, value, e, bad)
+        elif key_is(key, n, b"source_file", 11):
+            row.source_file = quoted_code(pools[P_FILE], &out.scratch.bytes, value, e, bad)
+        elif key_is(key, n, b"source_line", 11) and integer(value, &x) == e:
+            row.source_line = x
+        elif key_is(key, n, b"stack_frame_id", 14) and integer(value, &x) == e:
+            row.stack_frame_id = x
+            out.features |= HAS_FRAME
+        else:
+            if key_is(key, n, b"source_end_line", 15):
+                out.features |= HAS_END_LINE
+            left = push_left(&out.attributes, begin, left, key, e, bad)
+        p = e + 1 if e < end else end
+    if left:
+        push_utf8(&out.attributes.bytes, b"}", 1)
+
+
+cdef bint push_left(Text* t, size_t begin, bint left, const char* p, const char* end, bint* bad) noexcept nogil:
+    if left:
+        push_utf8(&t.bytes, b" ", 1)
+    else:
+        if t.bytes.size > begin:
+            push_utf8(&t.bytes, b", ", 2)
+        push_utf8(&t.bytes, b"metadata={", 10)
+    if not push_utf8(&t.bytes, p, end - p):
+        bad[0] = True
+    return True
+
+
+cdef inline bint names_computation(const char* key, size_t n) noexcept nogil:
+    return (
+        key_is(key, n, b"calls", 5) or key_is(key, n, b"to_apply", 8) or key_is(key, n, b"body", 4)
+        or key_is(key, n, b"condition", 9) or key_is(key, n, b"branch_computations", 19)
+        or key_is(key, n, b"called_computations", 19) or key_is(key, n, b"true_computation", 16)
+        or key_is(key, n, b"false_computation", 17) or key_is(key, n, b"select", 6) or key_is(key, n, b"scatter", 7)
+    )
+
+
+cdef void attributes(const char* p, const char* end, Row* row, Out* out, PoolP* pools, bint* bad) noexcept nogil:
+    # ", key=value" up to the end. Text that is none of that is kept as it is among the attributes.
+    cdef const char* key
+    cdef const char* value
+    cdef const char* e
+    cdef size_t n
+    cdef size_t left = out.attributes.bytes.size, called = out.called.bytes.size
+    while p < end:
+        key = p + 2
+        value = key
+        while value < end and CLASS[<uint8_t> value[0]] & IN_NAME:
+            value += 1
+        if not starts(p, end, b", ", 2) or value == key or value >= end or value[0] != c'=':
+            piece(&out.attributes, left, p, end, bad)
+            break
+        n = value - key
+        value += 1
+        e = value_end(value, end)
+        if key_is(key, n, b"metadata", 8) and value[0] == c'{' and e[-1] == c'}':
+            metadata(value + 1, e - 1, row, out, pools, left, bad)
+        elif key_is(key, n, b"backend_config", 14):
+            row.backend_config.p = value
+            row.backend_config.n = e - value
+        elif key_is(key, n, b"sharding", 8):
+            row.sharding.p = value
+            row.sharding.n = e - value
+        elif key_is(key, n, b"kind", 4):
+            row.kind = intern(pools[P_KIND], value, e - value, bad)
+        elif key_is(key, n, b"custom_call_target", 18):
+            row.target = quoted_code(pools[P_TARGET], &out.scratch.bytes, value, e, bad)
+        elif names_computation(key, n):
+            if value < e and value[0] == c'{' and e[-1] == c'}':
+                piece(&out.called, called, value + 1, e - 1, bad)
+            else:
+                piece(&out.called, called, value, e, bad)
+        else:
+            piece(&out.attributes, left, key, e, bad)
+        p = e
+    text_end(&out.attributes, out.attributes.bytes.size > left)
+    text_end(&out.called, out.called.bytes.size > called)
+
+
+cdef const char* value_end(const char* p, const char* end) noexcept nogil:
+    # Where an attribute's value ends: before ", key=" outside brackets and quotes, or at the end.
+    cdef const char* k
+    while True:
+        p = balanced(p, end, COMMA)
+        if p >= end:
+            return end
+        if p[0] == c',' and starts(p, end, b", ", 2):
+            k = p + 2
+            while k < end and CLASS[<uint8_t> k[0]] & IN_NAME:
+                k += 1
+            if k > p + 2 and k < end and k[0] == c'=':
+                return p
+        p += 1
+
+
+cdef void text_item(Text* t, Part* part, bint* bad) noexcept nogil:
+    if part.p == NULL:
+        text_null(t)
+    elif not text_push(t, part.p, part.n):
+        bad[0] = True
+
+
+cdef bint instruction(
+    const char* base, const char* p, const char* end, int32_t code, int32_t before, int64_t line,
+    Out* out, PoolP* pools,
+) noexcept nogil:
+    # "%NAME = SHAPE OPCODE(OPERANDS), ATTRIBUTES": one row. Returns whether it has that form.
+    cdef const char* begin = p
+    cdef const char* shape
+    cdef const char* opcode
+    cdef const char* operands
+    cdef const char* e
+    cdef Row row
+    cdef bint bad = False
+    p = name_end(p + 1)
+    if not starts(p, end, b" = ", 3):
+        return False
+    shape = p + 3
+    e = balanced(shape, end, BLANK)
+    if e >= end or e == shape or e[0] != c' ':
+        return False
+    opcode = e + 1
+    operands = name_end(opcode)
+    if operands == opcode or operands >= end or operands[0] != c'(':
+        return False
+    operands += 1
+    p = balanced(operands, end, 0)
+    if p >= end or p[0] != c')':
+        return False
+    memset(&row, 0, sizeof(Row))
+    row.op_type = row.op_name = row.source_file = row.target = row.kind = NO_CODE
+    row.source_line = row.stack_frame_id = NO_INT
+    push_code(&out.instruction, code)
+    push_code(&out.shape, intern(pools[P_SHAPE], shape, e - shape, &bad))
+    push_code(&out.opcode, intern_name(pools[P_OPCODE], opcode, operands - 1 - opcode))
+    if not text_push(&out.operands, operands, p - operands):
+        bad = True
+    if p > operands and operands[0] != c'%' and CLASS[<uint8_t> p[-1]] & IN_NAME and has_shapes(operands, p):
+        out.features |= HAS_SHAPES
+    attributes(p + 1, end, &row, out, pools, &bad)
+    push_code(&out.op_type, row.op_type)
+    push_code(&out.op_name, row.op_name)
+    push_code(&out.source_file, row.source_file)
+    push(&out.source_line, row.source_line)
+    push(&out.stack_frame_id, row.stack_frame_id)
+    push_code(&out.target, row.target)
+    push_code(&out.kind, row.kind)
+    text_item(&out.sharding, &row.sharding, &bad)
+    if row.backend_config.n >= 2 and row.backend_config.p[0] == c'"':
+        unescape(&out.scratch.bytes, row.backend_config.p + 1, row.backend_config.p + row.backend_config.n - 1)
+        if not text_push(&out.backend_config, out.scratch.bytes.data, out.scratch.bytes.size):
+            bad = True
+    else:
+        text_item(&out.backend_config, &row.backend_config, &bad)
+    push(&out.text_begin, begin - base)
+    push(&out.text_end, end - base)
+    push_code(&out.before, before)
+    if bad:
+        fault(&out.faults, NOT_UTF8, line, W_UTF8)
+    return True
+
+
+cdef bint has_shapes(const char* p, const char* end) noexcept nogil:
+    # Whether an operand list is of the older form "SHAPE %NAME".
+    while p + 1 < end:
+        if p[0] == c' ' and p[1] == c'%' and p[-1] != c',':
+            return True
+        p += 1
+    return False
+
+
+cdef const char* glued(const char* p, const char* end, Short* s) noexcept nogil:
+    # Where the next record's header begins if it is glued to the end of this line (E4), else end.
+    cdef const char* q = end - 1
+    if q <= p or q[0] != c'>':
+        return end
+    while q > p and q[0] != c'<':
+        q -= 1
+    return q if q[0] == c'<' and short_value(q, end + 1, s) == end else end
+
+
+cdef int32_t find_text(
+    const char* base, const char* p, const char* end, int32_t row, Out* out, size_t* length
+) noexcept nogil:
+    # The row among those of one name whose text stands at p and ends with the line or before a glued
+    # header; -1 if there is none. A repeat is compared over its whole length and never parsed again.
+    cdef const int64_t* begins = <const int64_t*> out.text_begin.data
+    cdef const int64_t* ends = <const int64_t*> out.text_end.data
+    cdef size_t n
+    cdef Short s
+    while row >= 0:
+        n = <size_t> (ends[row] - begins[row])
+        if <size_t> (end - p) > n and memcmp(p, base + begins[row], n) == 0:
+            if p[n] == c'\n' or (p[n] == c'<' and glued(p + n - 1, line_end(p + n, end), &s) == p + n):
+                length[0] = n
+                return row
+        row = (<const int32_t*> out.before.data)[row]
+    return -1
+
+
+cdef int32_t last_row(Buf* row_of, int32_t code) noexcept nogil:
+    return (<const int32_t*> row_of.data)[code] - 1 if <size_t> code * 4 < row_of.size else -1
+
+
+cdef void set_last_row(Buf* row_of, int32_t code, int32_t row) noexcept nogil:
+    while row_of.size <= <size_t> code * 4 and not row_of.failed:
+        push_code(row_of, 0)
+    if not row_of.failed:
+        (<int32_t*> row_of.data)[code] = row + 1
+
+
+cdef const char* instruction_line(
+    const char* base, const char* line, const char* p, const char* end, Out* out, PoolP* pools
+) noexcept nogil:
+    # The text behind " from instruction:". Returns where the next line, or the glued header, begins.
+    cdef const char* e
+    cdef const char* text
+    cdef int32_t code, row
+    cdef size_t n = 0
+    cdef Part word
+    cdef Short s
+    out.features |= HAS_TEXT
+    if p[0] == c' ':
+        out.features |= HAS_BLANK
+        p += 1
+    if p[0] == c'%' and name(p + 1, &word) != NULL:
+        code = intern_name(pools[P_NAME], word.p, word.n)
+        row = last_row(&out.row_of, code)
+        if row >= 0 and find_text(base, p, end, row, out, &n) >= 0:
+            p += n
+            if p[0] == c'\n':
+                return p + 1
+            out.features |= HAS_GLUE
+            return p
+        e = line_end(p, end)
+        text = e
+        e = glued(p, e, &s)
+        if instruction(base, p, e, code, row, line - base, out, pools):
+            if row >= 0:
+                fault(&out.faults, INSTRUCTION_DIFFERS, line - base, W_SAME_TEXT)
+            set_last_row(&out.row_of, code, <int32_t> (out.instruction.size // 4) - 1)
+        else:
+            fault(&out.faults, UNKNOWN_LINE, line - base, W_INSTRUCTION)
+    else:
+        fault(&out.faults, UNKNOWN_LINE, line - base, W_INSTRUCTION)
+        text = line_end(p, end)
+        e = glued(p, text, &s)
+    if e == text:
+        return e + 1
+    out.features |= HAS_GLUE
+    return e
+
+
+cdef struct Mark:
+    # How long the columns were when a record began.
+    size_t positions
+    size_t uses
+
+
+cdef enum Stage:
+    NONE                       # before the first record, or behind a bad header
+    HEADER
+    POSITIONS
+    USES
+    DONE
+
+
+cdef void finish(Out* out, Short* s, Mark* mark, Stage stage, bint known, int64_t offset, PoolP* pools, bint demand,
+                 bint at_end) noexcept nogil:
+    # Closes a record: pushes its row, or takes its rows back if it broke off.
+    cdef bint bad = False
+    if stage == NONE:
+        return
+    if stage < USES or (at_end and demand and stage != DONE):
+        fault(&out.faults, UNKNOWN_LINE, offset, W_RECORD_REST)
+        out.p_value_id.size = out.p_ordinal.size = mark.positions * 8
+        out.p_instruction.size = out.p_index.size = mark.positions * 4
+        out.u_value_id.size = out.u_ordinal.size = out.u_operand.size = mark.uses * 8
+        out.u_instruction.size = out.u_index.size = mark.uses * 4
+        if at_end:
+            out.open = offset
+        return
+    push(&out.value_id, s.id)
+    push_code(&out.r_instruction, intern_name(pools[P_NAME], s.name.p, s.name.n))
+    push_code(&out.r_index, intern(pools[P_INDEX], s.index.p, s.index.n, &bad) if s.index.p != NULL else NO_CODE)
+    push_byte(&out.r_phi, s.phi)
+    push(&out.r_color, s.color)
+    push_byte(&out.r_uses_known, known)
+    push(&out.r_offset, offset)
+
+
+cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, PoolP* pools,
+                     bint demand) noexcept nogil:
+    cdef const char* e
+    cdef Short s, next
+    cdef Part word, sub
+    cdef Mark mark
+    cdef Stage stage = NONE
+    cdef int64_t ordinal = 0, offset = 0, operand
+    cdef int32_t code
+    cdef bint known = True, bad = False
+    while p < end:
+        if p[0] == c' ' and p[1] == c' ':
+            e = line_end(p, end)
+            if stage == POSITIONS and position(p + 2, e, &word, &sub) != NULL:
+                push(&out.p_value_id, s.id)
+                push(&out.p_ordinal, ordinal)
+                push_code(&out.p_instruction, intern_name(pools[P_NAME], word.p, word.n))
+                code = intern(pools[P_INDEX], sub.p, sub.n, &bad) if sub.p != NULL else NO_CODE
+                push_code(&out.p_index, code)
+                ordinal += 1
+            elif stage == USES and known and use(p + 2, e, &word, &operand, &sub) != NULL:
+                push(&out.u_value_id, s.id)
+                push(&out.u_ordinal, ordinal)
+                push_code(&out.u_instruction, intern_name(pools[P_NAME], word.p, word.n))
+                push(&out.u_operand, operand)
+                code = intern(pools[P_INDEX], sub.p, sub.n, &bad) if sub.p != NULL else NO_CODE
+                push_code(&out.u_index, code)
+                ordinal += 1
+            elif stage == USES and known and ordinal == 0 and e - p == 8 and memcmp(p, b"  (none)", 8) == 0:
+                out.features |= HAS_NONE
+            else:
+                fault(&out.faults, UNKNOWN_LINE, p - base,
+                      W_POSITION if stage == POSITIONS else W_USE if stage == USES else W_LINE)
+        elif starts(p, end, b" from instruction:", 18) and stage == USES:
+            stage = DONE
+            p = instruction_line(base, p, p + 18, end, out, pools)
+            continue
+        elif p[0] == c'<':
+            e = line_end(p, end)
+            if short_value(p, e, &next) == e:
+                finish(out, &s, &mark, stage, known, offset, pools, demand, False)
+                s = next
+                stage = HEADER
+                known = True
+                offset = p - base
+                mark.positions = out.p_value_id.size // 8
+                mark.uses = out.u_value_id.size // 8
+            else:
+                finish(out, &s, &mark, stage, known, offset, pools, demand, False)
+                stage = NONE
+                fault(&out.faults, UNKNOWN_LINE, p - base, W_RECORD)
+        elif stage == HEADER and starts(p, end, b" positions:\n", 12):
+            e = p + 11
+            stage = POSITIONS
+            ordinal = 0
+        elif stage == POSITIONS and starts(p, end, b" uses:\n", 7):
+            e = p + 6
+            stage = USES
+            ordinal = 0
+        elif stage == POSITIONS and starts(p, end, b" uses are not initialized yet.\n", 31):
+            e = p + 30
+            stage = USES
+            known = False
+            out.features |= HAS_UNKNOWN
+        else:
+            e = line_end(p, end)
+            fault(&out.faults, UNKNOWN_LINE, p - base, W_RECORD_BEFORE if stage == NONE else W_RECORD_REST)
+        p = e + 1
+    finish(out, &s, &mark, stage, known, offset, pools, demand, True)
+
+
+def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, tuple pools not None,
+         bint demand, bint last):
+    """Tokenise data[begin:end], whole lines below `Used values:`, from one record's header to another's.
+
+    `pools` holds one `Names` for each of POOLS. `demand`: a last record without an instruction is
+    unfinished. Returns (Columns per table, faults, bits of `features`, offset of a record that the end
+    broke off or -1). Integers are int64 (null: the least), codes int32 (null: -1), faults int64 triples.
+    """
+    cdef Out out
+    cdef PoolP[N_POOLS] p
+    cdef const char* base
+    cdef int i
+    memset(&out, 0, sizeof(Out))
+    out.open = -1
+    for i in range(N_POOLS):
+        p[i] = &(<Names?> pools[i]).pool
+    if end > begin:
+        if not 0 <= begin <= end <= data.shape[0] or data[end - 1] != c'\n':
+            raise ValueError("a span must lie in the data and end in a newline")
+        base = <const char*> &data[0]
+        with nogil:
+            scan_nogil(base, base + begin, base + end, &out, p, demand and last)
+            drop(&out.row_of)
+            drop(&out.scratch.bytes)
+    return {
+        "records": {
+            "value_id": own(&out.value_id), "instruction": own(&out.r_instruction), "shape_index": own(&out.r_index),
+            "is_phi": own(&out.r_phi), "color": own(&out.r_color), "uses_known": own(&out.r_uses_known),
+            "offset": own(&out.r_offset),
+        },
+        "positions": {
+            "value_id": own(&out.p_value_id), "ordinal": own(&out.p_ordinal),
+            "instruction": own(&out.p_instruction), "shape_index": own(&out.p_index),
+        },
+        "uses": {
+            "value_id": own(&out.u_value_id), "ordinal": own(&out.u_ordinal),
+            "instruction": own(&out.u_instruction), "operand": own(&out.u_operand),
+            "operand_shape_index": own(&out.u_index),
+        },
+        "instructions": {
+            "instruction": own(&out.instruction), "shape": own(&out.shape), "opcode": own(&out.opcode),
+            "operands": own_text(&out.operands), "op_type": own(&out.op_type), "op_name": own(&out.op_name),
+            "source_file": own(&out.source_file), "source_line": own(&out.source_line),
+            "stack_frame_id": own(&out.stack_frame_id), "custom_call_target": own(&out.target),
+            "fusion_kind": own(&out.kind), "called_computations": own_text(&out.called),
+            "sharding": own_text(&out.sharding), "backend_config": own_text(&out.backend_config),
+            "attributes": own_text(&out.attributes), "text_begin": own(&out.text_begin),
+            "text_end": own(&out.text_end), "before": own(&out.before),
+        },
+    }, own(&out.faults), out.features, out.open
+
+
+def texts(const unsigned char[::1] data not None, const long long[::1] begins not None,
+          const long long[::1] ends not None):
+    """The texts data[begins[i]:ends[i]], copied: (bytes, int64 ends, valid)."""
+    cdef Text out
+    cdef Py_ssize_t i
+    cdef const char* base = <const char*> &data[0] if data.shape[0] else NULL
+    memset(&out, 0, sizeof(Text))
+    for i in range(begins.shape[0]):
+        if not 0 <= begins[i] <= ends[i] <= data.shape[0]:
+            raise ValueError("a text must lie in the data")
+    with nogil:
+        for i in range(begins.shape[0]):
+            text_push(&out, base + begins[i], ends[i] - begins[i])
+    return own_text(&out)
+
+
+def same(const unsigned char[::1] data not None, const long long[::1] begins not None,
+         const long long[::1] ends not None, const unsigned char[::1] others not None,
+         const long long[::1] other_begins not None, const long long[::1] other_ends not None):
+    """For each i whether data[begins[i]:ends[i]] equals others[other_begins[i]:other_ends[i]]: one byte each."""
+    cdef Buf out
+    cdef Py_ssize_t i
+    cdef long long n
+    memset(&out, 0, sizeof(Buf))
+    for i in range(begins.shape[0]):
+        if not (0 <= begins[i] <= ends[i] <= data.shape[0] and 0 <= other_begins[i] <= other_ends[i] <= others.shape[0]):
+            raise ValueError("a text must lie in the data")
+    with nogil:
+        for i in range(begins.shape[0]):
+            n = ends[i] - begins[i]
+            push_byte(&out, n == other_ends[i] - other_begins[i] and (
+                n == 0 or memcmp(&data[begins[i]], &others[other_begins[i]], n) == 0))
+    return own(&out)

@@ -1,0 +1,204 @@
+# A reading position in a span of bytes that ends in a newline: every loop here stops at a newline, so
+# none looks beyond the span. A function that does not find what it wants returns NULL.
+
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memchr, memcmp
+
+from column cimport NO_INT
+
+cdef extern from *:
+    """
+    /* 1: in names. 2: digit. 4: opens a bracket. 8: closes one. 16: quote. 32: newline. 64: comma. 128: blank. */
+    static const unsigned char xla_class[256] = {
+        ['\\n'] = 32, [' '] = 128, [','] = 64, ['"'] = 16,
+        ['('] = 4, ['['] = 4, ['{'] = 4, [')'] = 8, [']'] = 8, ['}'] = 8,
+        ['-'] = 1, ['.'] = 1, ['_'] = 1,
+        ['0'] = 3, ['1'] = 3, ['2'] = 3, ['3'] = 3, ['4'] = 3, ['5'] = 3, ['6'] = 3, ['7'] = 3, ['8'] = 3, ['9'] = 3,
+        ['A'] = 1, ['B'] = 1, ['C'] = 1, ['D'] = 1, ['E'] = 1, ['F'] = 1, ['G'] = 1, ['H'] = 1, ['I'] = 1,
+        ['J'] = 1, ['K'] = 1, ['L'] = 1, ['M'] = 1, ['N'] = 1, ['O'] = 1, ['P'] = 1, ['Q'] = 1, ['R'] = 1,
+        ['S'] = 1, ['T'] = 1, ['U'] = 1, ['V'] = 1, ['W'] = 1, ['X'] = 1, ['Y'] = 1, ['Z'] = 1,
+        ['a'] = 1, ['b'] = 1, ['c'] = 1, ['d'] = 1, ['e'] = 1, ['f'] = 1, ['g'] = 1, ['h'] = 1, ['i'] = 1,
+        ['j'] = 1, ['k'] = 1, ['l'] = 1, ['m'] = 1, ['n'] = 1, ['o'] = 1, ['p'] = 1, ['q'] = 1, ['r'] = 1,
+        ['s'] = 1, ['t'] = 1, ['u'] = 1, ['v'] = 1, ['w'] = 1, ['x'] = 1, ['y'] = 1, ['z'] = 1,
+    };
+    """
+    const uint8_t* CLASS "xla_class"
+    const int64_t MOST "(INT64_MAX / 10)"
+
+cdef enum:
+    IN_NAME = 1
+    DIGIT = 2
+    OPENS = 4
+    CLOSES = 8
+    QUOTE = 16
+    NEWLINE = 32
+    COMMA = 64
+    BLANK = 128
+
+cdef struct Part:
+    const char* p                                # NULL: not there
+    size_t n
+
+cdef struct Short:                               # <ID NAME{INDEX} (phi) @COLOR>
+    int64_t id
+    Part name
+    Part index
+    bint phi
+    int64_t color                                # NO_INT if none is printed
+
+
+cdef inline const char* line_end(const char* p, const char* end) noexcept nogil:
+    # The newline that ends the line at p.
+    return <const char*> memchr(p, c'\n', end - p)
+
+
+cdef inline bint starts(const char* p, const char* end, const char* text, size_t n) noexcept nogil:
+    return <size_t> (end - p) >= n and memcmp(p, text, n) == 0
+
+
+cdef inline const char* skip(const char* p, const char* end, const char* text, size_t n) noexcept nogil:
+    return p + n if starts(p, end, text, n) else NULL
+
+
+cdef inline const char* name_end(const char* p) noexcept nogil:
+    while CLASS[<uint8_t> p[0]] & IN_NAME:
+        p += 1
+    return p
+
+
+cdef inline const char* name(const char* p, Part* out) noexcept nogil:
+    # [A-Za-z_][A-Za-z0-9_.-]*
+    cdef const char* begin = p
+    if CLASS[<uint8_t> p[0]] & (IN_NAME | DIGIT) != IN_NAME or p[0] == c'-' or p[0] == c'.':
+        return NULL
+    p = name_end(p + 1)
+    out.p = begin
+    out.n = p - begin
+    return p
+
+
+cdef inline const char* integer(const char* p, int64_t* out) noexcept nogil:
+    # -?[0-9]+ that fits into 64 bits.
+    cdef bint minus = p[0] == c'-'
+    cdef uint8_t digit
+    cdef int64_t x = 0
+    cdef const char* begin
+    p += minus
+    begin = p
+    while True:
+        digit = <uint8_t> p[0] - <uint8_t> c'0'
+        if digit > 9:
+            break
+        if p - begin >= 18 and (x > MOST or (x == MOST and digit > 7)):
+            return NULL
+        x = x * 10 + digit
+        p += 1
+    out[0] = -x if minus else x
+    return p if p > begin else NULL
+
+
+cdef inline const char* index(const char* p, Part* out) noexcept nogil:
+    # {} or {0} or {0,1}
+    cdef const char* begin = p
+    if p[0] != c'{':
+        return NULL
+    p += 1
+    if p[0] != c'}':
+        while True:
+            if p[0] == c'-':
+                p += 1
+            if not CLASS[<uint8_t> p[0]] & DIGIT:
+                return NULL
+            while CLASS[<uint8_t> p[0]] & DIGIT:
+                p += 1
+            if p[0] != c',':
+                break
+            p += 1
+        if p[0] != c'}':
+            return NULL
+    out.p = begin
+    out.n = p + 1 - begin
+    return p + 1
+
+
+cdef inline const char* short_value(const char* p, const char* end, Short* out) noexcept nogil:
+    if p[0] != c'<':
+        return NULL
+    p = integer(p + 1, &out.id)
+    if p == NULL or p[0] != c' ':
+        return NULL
+    p = name(p + 1, &out.name)
+    if p == NULL:
+        return NULL
+    out.index.p = NULL
+    if p[0] == c'{':
+        p = index(p, &out.index)
+        if p == NULL:
+            return NULL
+    out.phi = False
+    out.color = NO_INT
+    if starts(p, end, b" (phi)", 6):
+        out.phi = True
+        p += 6
+    if p[0] == c' ' and p[1] == c'@':
+        p = integer(p + 2, &out.color)
+        if p == NULL:
+            return NULL
+    return p + 1 if p[0] == c'>' else NULL
+
+
+cdef inline const char* balanced(const char* p, const char* end, uint8_t stop) noexcept nogil:
+    # The first character of a class in `stop` outside brackets and quotes, or end. An unmatched
+    # closing bracket stops too.
+    cdef int depth = 0
+    cdef uint8_t c
+    while p < end:
+        c = CLASS[<uint8_t> p[0]]
+        if c & (OPENS | CLOSES | QUOTE | COMMA | BLANK):
+            if depth == 0 and c & stop:
+                return p
+            if c & OPENS:
+                depth += 1
+            elif c & CLOSES:
+                if depth == 0:
+                    return p
+                depth -= 1
+            elif c & QUOTE:
+                p = quoted_end(p, end)
+                continue
+        p += 1
+    return end
+
+
+cdef inline const char* quoted_end(const char* p, const char* end) noexcept nogil:
+    # Behind the closing quote of the string at p (a backslash takes the next character along), or end.
+    p += 1
+    while p < end:
+        if p[0] == c'\\':
+            p += 2
+        elif p[0] == c'"':
+            return p + 1
+        else:
+            p += 1
+    return end
+
+
+cdef inline const char* position(const char* p, const char* end, Part* word, Part* sub) noexcept nogil:
+    # "NAME[ SIDX]", up to end
+    p = name(p, word)
+    sub.p = NULL
+    if p != NULL and p[0] == c' ':
+        p = index(p + 1, sub)
+    return p if p == end else NULL
+
+
+cdef inline const char* use(const char* p, const char* end, Part* word, int64_t* operand, Part* sub) noexcept nogil:
+    # "NAME, operand N[ SIDX]", up to end
+    p = name(p, word)
+    if p == NULL or not starts(p, end, b", operand ", 10):
+        return NULL
+    p = integer(p + 10, operand)
+    sub.p = NULL
+    if p != NULL and p[0] == c' ':
+        p = index(p + 1, sub)
+    return p if p == end else NULL

@@ -1,0 +1,46 @@
+/* The loops that pay for SIMD: written so that compilers vectorise them, cloned for AVX2 where the loader can
+   choose at run time, plain C elsewhere. */
+#ifndef XLAMEM_SCAN_H
+#define XLAMEM_SCAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
+#define XLA_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define XLA_CLONES
+#endif
+
+/* Whether some i in [0, n) has p[i] == '\n' and an upper-case letter (or one of @[\]^_) behind it. */
+XLA_CLONES static int xla_any_head(const uint8_t *p, size_t n) {
+    uint8_t any = 0;
+    for (size_t i = 0; i < n; i++)
+        any |= (uint8_t)((p[i] == '\n') & ((p[i + 1] & 0xE0) == 0x40));
+    return any;
+}
+
+/* First i in [from, n - 1) where a line that starts with an upper-case letter follows p[i] == '\n'; n if none. */
+static inline size_t xla_next_head(const char *text, size_t from, size_t n) {
+    const uint8_t *p = (const uint8_t *)text;
+    while (from + 1 < n) {
+        size_t block = n - 1 - from < 1024 ? n - 1 - from : 1024;
+        if (xla_any_head(p + from, block))
+            for (size_t i = from; i < from + block; i++)
+                if (p[i] == '\n' && (p[i + 1] & 0xE0) == 0x40)
+                    return i;
+        from += block;
+    }
+    return n;
+}
+
+/* Whether some i in [0, n) has '\n', 'u' and ' ' at i, i + 2 and i + 6: what "\n uses are not" has and
+   "\n uses:" has not. Reads up to p[n + 5]. */
+XLA_CLONES static int xla_any_unknown(const uint8_t *p, size_t n) {
+    uint8_t any = 0;
+    for (size_t i = 0; i < n; i++)
+        any |= (uint8_t)((p[i] == '\n') & (p[i + 2] == 'u') & (p[i + 6] == ' '));
+    return any;
+}
+
+#endif

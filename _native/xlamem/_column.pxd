@@ -1,0 +1,13 @@
+# What the section modules need of _column: hand a buffer over, reach a pool.
+
+from column cimport Buf, Pool, Text
+
+cdef class Column:
+    cdef Buf buf
+    cdef Py_ssize_t shape
+
+cdef class Names:
+    cdef Pool pool
+
+cdef Column own(Buf* b)
+cdef tuple own_text(Text* t)

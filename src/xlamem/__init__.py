@@ -1,0 +1,44 @@
+"""xlamem: where device memory goes in programs compiled by XLA, and which number to trust.
+
+    import xlamem
+    dump = xlamem.read("dumps/")      # a directory, a file, a stem, a tar, a stream, a URI, bytes
+    dump.allocations                  # pyarrow tables, tokenised when first asked for
+    dump.verify()                     # what was not understood or does not add up: empty if all is well
+
+The rooms, in the order of the data: `source` (bytes), the native modules (columns), `reader` and
+`verify` (tables and rules), `dump` (what users hold), `warehouse` (many dumps to Parquet), `cli`.
+`schema` describes every table.
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+try:
+    from ._column import STAMP as _STAMP
+except ImportError as e:  # pragma: no cover - only in a broken installation
+    raise ImportError(
+        f"xlamem's native modules are missing ({e}): install xlamem with pip, which compiles them"
+    ) from e
+if __version__ != _STAMP:
+    raise ImportError(
+        f"xlamem's native modules were built for {_STAMP}, these files are {__version__}: install xlamem again"
+    )
+
+from . import schema
+
+from .dump import Dump, read
+from .errors import DumpError, NativeError, UsageError, XlaMemError
+from .source import Source, find
+
+__all__ = [
+    "Dump",
+    "DumpError",
+    "NativeError",
+    "Source",
+    "UsageError",
+    "XlaMemError",
+    "find",
+    "read",
+    "schema",
+]

@@ -1,0 +1,164 @@
+"""Native columns to Arrow arrays, without copying what is already laid out as Arrow wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from . import schema
+from ._column import Names
+
+NULL = np.iinfo(np.int64).min
+"""What native integer columns hold for null; codes hold -1."""
+
+CHUNK = 1 << 30
+"""Most bytes of text in one chunk of a column."""
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.uint8]
+TextParts = tuple[Any, Ints, Bools]
+"""Bytes, end of each item, whether each item is valid."""
+
+
+def ints(column: Any) -> Ints:
+    return np.frombuffer(column, np.int64)
+
+
+def codes(column: Any) -> Codes:
+    return np.frombuffer(column, np.int32)
+
+
+def flags(column: Any) -> Bools:
+    return np.frombuffer(column, np.uint8)
+
+
+def joined(parts: Sequence[Any], dtype: Any) -> Any:
+    """One array of several; the array itself if there is one."""
+    return parts[0] if len(parts) == 1 else np.concatenate([*parts, np.empty(0, dtype)])
+
+
+def texts(parts: tuple[Any, Any, Any]) -> TextParts:
+    return parts[0], ints(parts[1]), flags(parts[2])
+
+
+def _bitmap(valid: npt.NDArray[Any]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def int_array(values: Ints) -> pa.Array:
+    """int64, with nulls where the value is NULL."""
+    missing = values == NULL
+    valid = _bitmap(~missing) if missing.any() else None
+    return pa.Array.from_buffers(pa.int64(), len(values), [valid, pa.py_buffer(values)])
+
+
+def bool_array(values: Bools) -> pa.Array:
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bitmap(values)])
+
+
+def text_arrays(parts: TextParts) -> list[pa.Array]:
+    """UTF-8 text, in chunks of at most CHUNK bytes (one item may be larger)."""
+    data, ends, valid = parts
+    return list(_text_chunks(pa.py_buffer(data), ends, valid))
+
+
+def _text_chunks(data: pa.Buffer, ends: Ints, valid: Bools | None) -> Any:
+    n, row, begin = len(ends), 0, 0
+    while row < n or row == 0:
+        stop = n if not n or ends[-1] - begin <= CHUNK else max(
+            row + 1, int(np.searchsorted(ends, begin + CHUNK, "right"))
+        )  # fmt: skip
+        offsets = np.empty(stop - row + 1, np.int32)
+        offsets[0] = 0
+        np.subtract(ends[row:stop], begin, out=offsets[1:], casting="unsafe")
+        mask = None
+        if valid is not None and not valid[row:stop].all():
+            mask = _bitmap(valid[row:stop])
+        size = int(offsets[-1])
+        yield pa.Array.from_buffers(
+            pa.string(), stop - row, [mask, pa.py_buffer(offsets), data.slice(begin, size)]
+        )
+        if stop >= n:
+            return
+        row, begin = stop, int(ends[stop - 1])
+
+
+class Pool:
+    """Interned text of one meaning, shared by all columns that hold it: joins are on its codes."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self._exported: tuple[int, pa.Array, Ints] | None = None
+
+    def export(self) -> tuple[Any, Ints]:
+        """All texts, as bytes, and the end of each."""
+        data, ends = self.names.export()
+        return data, ints(ends)
+
+    def _dictionary(self) -> tuple[pa.Array, Ints]:
+        n = len(self.names)
+        if self._exported is None or self._exported[0] != n:
+            data, ends = self.export()
+            chunk = pa.chunked_array(list(_text_chunks(pa.py_buffer(data), ends, None)), pa.string())
+            self._exported = n, chunk, np.diff(ends, prepend=0)
+        return self._exported[1], self._exported[2]
+
+    def arrays(self, values: Codes) -> list[pa.Array]:
+        """The column of these codes; several chunks if its texts exceed CHUNK together."""
+        dictionary, lengths = self._dictionary()
+        if dictionary.num_chunks > 1 or lengths.sum() > CHUNK:
+            return list(self._split(values, dictionary, lengths))
+        return [coded(values, dictionary.chunk(0))]
+
+    def _split(self, values: Codes, dictionary: pa.ChunkedArray, lengths: Ints) -> Any:
+        used, local = np.unique(values, return_inverse=True)
+        if used.size and used[0] < 0:
+            used, local = used[1:], local - 1
+        if len(values) > 1 and lengths[used].sum() > CHUNK:
+            half = len(values) // 2
+            yield from self._split(values[:half], dictionary, lengths)
+            yield from self._split(values[half:], dictionary, lengths)
+        else:
+            yield coded(local.astype(np.int32), pa.concat_arrays(dictionary.take(pa.array(used)).chunks))
+
+    def code(self, text: str) -> int:
+        return int(self.names.code(text.encode()))
+
+
+def coded(values: Codes, dictionary: pa.Array) -> pa.Array:
+    """dictionary<int32, string>, with nulls where the code is negative."""
+    missing = values < 0
+    mask = _bitmap(~missing) if missing.any() else None
+    return pa.DictionaryArray.from_buffers(
+        schema.ARROW["name"], len(values), [mask, pa.py_buffer(values)], dictionary
+    )
+
+
+def labelled(values: npt.NDArray[Any], labels: Sequence[str | None]) -> pa.Array:
+    """A column whose item i is labels[values[i]]."""
+    known = [t for t in labels if t is not None]
+    place = np.array([-1 if t is None else known.index(t) for t in labels], np.int32)
+    return coded(place[values] if len(place) else np.empty(0, np.int32), pa.array(known, pa.string()))
+
+
+def table(name: str, columns: dict[str, list[pa.Array]]) -> pa.Table:
+    """The table of the schema, its columns in the schema's order."""
+    spec = schema.TABLES[name]
+    arrays = [pa.chunked_array(columns[c.name], c.arrow.type) for c in spec.columns]
+    return pa.table(arrays, schema=spec.arrow)
+
+
+def rows(name: str, items: Sequence[Sequence[Any]]) -> pa.Table:
+    """A small table from rows of Python values in the schema's order."""
+    spec = schema.TABLES[name]
+    columns = list(zip(*items, strict=True)) if items else [()] * len(spec.columns)
+    arrays = [
+        pa.array(v, pa.string()).dictionary_encode() if c.kind == "name" else pa.array(v, c.arrow.type)
+        for c, v in zip(spec.columns, columns, strict=True)
+    ]
+    return pa.table([a.cast(c.arrow.type) for a, c in zip(arrays, spec.columns, strict=True)], schema=spec.arrow)

@@ -1,0 +1,309 @@
+"""One dump: its tables, read when first asked for."""
+
+from __future__ import annotations
+
+import html
+import io
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+import xxhash
+
+from . import errors, schema, verify
+from .assemble import rows
+from .errors import DumpError, UsageError
+from .reader import PART_OF, SECTIONS, File, Reading
+from .source import Source, resolve
+
+if TYPE_CHECKING:
+    Input = str | os.PathLike[str] | bytes | BinaryIO | Source
+
+
+class Dump:
+    """What XLA wrote about one compiled module, as Arrow tables.
+
+    Each table of `xlamem.schema` is an attribute (``dump.values``) and a key (``dump["values"]``): a
+    `pyarrow.Table`, tokenised when first asked for and kept. A Dump never changes, may be used from many
+    threads, and is pickled as the source that it was read from.
+    """
+
+    __slots__ = ("_hashes", "_names", "_options", "_own", "_reading", "source")
+
+    source: Source
+    """Where it was read: its member files."""
+
+    # The tables, for type checkers and completion; __getattr__ reads them.
+    modules: pa.Table
+    files: pa.Table
+    allocations: pa.Table
+    values: pa.Table
+    cross_color: pa.Table
+    positions: pa.Table
+    uses: pa.Table
+    instructions: pa.Table
+    schedule: pa.Table
+    live_ranges: pa.Table
+    printed_peak: pa.Table
+    printed_stack: pa.Table
+    printed_report: pa.Table
+    frames: pa.Table
+    aliases: pa.Table
+    diagnostics: pa.Table
+
+    def __init__(
+        self,
+        source: Source,
+        tables: frozenset[str],
+        *,
+        text: bool = False,
+        threads: int | None = None,
+        hashes: bool = False,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "source", source)
+        put(self, "_names", tables)
+        put(self, "_options", {"text": text, "threads": threads, "hashes": hashes})
+        put(self, "_reading", Reading(source, text=text, threads=threads))
+        put(self, "_own", {})
+        put(self, "_hashes", hashes)
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables that this dump gives, in the schema's order."""
+        return tuple(name for name in schema.TABLES if name in self._names)
+
+    def __getitem__(self, name: str) -> pa.Table:
+        if name not in schema.TABLES:
+            raise UsageError(f"no table {name!r}; there are {', '.join(schema.TABLES)}")
+        if name not in self._names:
+            raise UsageError(f"the table {name!r} was left out: tables={', '.join(self.tables)}")
+        return self._reading.table(name) if name in PART_OF else self._summary(name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in schema.TABLES:
+            return self[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.tables]
+
+    def _summary(self, name: str) -> pa.Table:
+        """modules, files or diagnostics: made of the tables asked for, all at once."""
+        with self._reading.lock:
+            if not self._own:
+                wanted = {PART_OF[t] for t in self._names if t in PART_OF}
+                self._own.update(_summaries(self._reading, wanted, self._names, hashes=self._hashes))
+            return self._own[name]
+
+    def verify(self) -> pa.Table:
+        """Read all of the dump, run every cross-check, and give the table `diagnostics`.
+
+        An empty table means: every line was understood, nothing says that a file was cut, and XLA's own
+        numbers agree with each other.
+        """
+        if self._names == frozenset(schema.TABLES):
+            return self["diagnostics"]
+        everything = Dump(self.source, frozenset(schema.TABLES), threads=self._options["threads"])
+        return everything["diagnostics"]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing says that a file was cut (reads all tables asked for)."""
+        return bool(self._summary("modules")["complete"][0].as_py())
+
+    @property
+    def name(self) -> str:
+        """The stem of its files, or the name of the stream that it was in."""
+        return self.source.name
+
+    # -- Python ----------------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a Dump cannot be changed")
+
+    __delattr__ = __setattr__  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Callable[..., Dump], tuple[Any, ...]]:
+        return _again, (self.source, self._names, self._options)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Dump):
+            return NotImplemented
+        return (self.source, self._names, self._options) == (other.source, other._names, other._options)
+
+    def __hash__(self) -> int:
+        return hash((self.source, self._names))
+
+    def __repr__(self) -> str:
+        lines = [f"<xlamem.Dump {self.name}>"]
+        lines += [f"  {label:<14}{text}" for label, text in self._facts()]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for label, text in self._facts()
+        )
+        return f"<strong>xlamem.Dump {html.escape(self.name)}</strong><table>{cells}</table>"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Label and text of what a person wants to see first."""
+        try:
+            module, n = self._summary("modules").to_pylist()[0], self._summary("files").num_rows
+        except errors.XlaMemError as e:
+            return [("unreadable", str(e))]
+        size = sum(self._summary("files")["bytes"].to_pylist())
+        facts = [
+            ("module", f"{module['module_name'] or '?'}  ({module['platform'] or 'platform unknown'})"),
+            ("files", f"{n}, {size:,} bytes"),
+        ]
+        if module["total_bytes"] is not None:
+            facts.append(("total", f"{module['total_bytes']:,} bytes allocated, as printed"))
+        counts = [(t, module[f"n_{t}"]) for t in self.tables if module.get(f"n_{t}")]
+        for i in range(0, len(counts), 3):
+            facts.append(("rows" if i == 0 else "", ", ".join(f"{t} {c:,}" for t, c in counts[i : i + 3])))
+        state = "complete" if module["complete"] else "CUT: a file ends too early"
+        facts.append(("state", f"{state}, {module['n_diagnostics']} diagnostics"))
+        return facts
+
+
+def _again(source: Source, names: frozenset[str], options: dict[str, Any]) -> Dump:
+    return Dump(source, names, **options)
+
+
+def read(
+    source: Input,
+    *,
+    module: int | str | None = None,
+    tables: Iterable[str] | None = None,
+    text: bool = False,
+    strict: bool = False,
+    threads: int | None = None,
+    hashes: bool = False,
+) -> Dump:
+    """Read one dump.
+
+    Parameters
+    ----------
+    source
+        A `Source` from `find`; any member file of a dump (its siblings are joined), a stem, a directory,
+        a tar, a captured stream, a URI, ``"-"`` for standard input, bytes or a binary file object. Gzip,
+        zstd, xz and bz2 are undone.
+    module
+        Which module, by number or name, where there are several.
+    tables
+        The tables wanted; all by default. Sections that fill none of them are not tokenised.
+    text
+        Fill `instructions.text` with each instruction verbatim.
+    strict
+        Read all at once and raise `DumpError` at the first line that was not understood, the first rule
+        that does not hold, or where the text was cut.
+    threads
+        Threads that tokenise one file; by default as many as cores, at most 4.
+    hashes
+        Fill `files.content_hash` and `modules.content_hash`.
+
+    Raises
+    ------
+    UsageError
+        Arguments that make no sense; several modules and no `module`, with their list.
+    DumpError
+        A file that cannot be read at all, or, with `strict`, the first diagnostic.
+    """
+    names = frozenset(schema.TABLES) if tables is None else frozenset([tables] if isinstance(tables, str) else tables)
+    if unknown := sorted(names - schema.TABLES.keys()):
+        raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.TABLES)}")
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads must be 1 or more, not {threads}")
+    if isinstance(source, io.TextIOBase):
+        raise UsageError("the file object must be opened in binary mode")
+    found = resolve(source, module=module)
+    dump = Dump(found, names, text=text, threads=threads, hashes=hashes)
+    if strict:
+        first = dump.verify().slice(0, 1).to_pylist()
+        if first:
+            d = first[0]
+            raise DumpError(d["file"] or found.name, d["wanted"], d["section"], d["line"], None, d["offset"], d["excerpt"])
+    return dump
+
+
+# -- modules, files, diagnostics -----------------------------------------------------------------
+
+
+def _summaries(r: Reading, parts: set[str], names: frozenset[str], *, hashes: bool) -> dict[str, pa.Table]:
+    files = r.files
+    for part in SECTIONS:
+        if part in parts:
+            r.part(part)
+    verify.check(r, {p for p in SECTIONS if p in r.facts.get("parts", {})})
+    content = [xxhash.xxh3_128_hexdigest(f.text.data if not f.text.crlf else f.text._raw) if hashes else None for f in files]
+    diagnostics = _diagnostics(r)
+    return {
+        "files": rows("files", [
+            (f.ordinal, f.role, f.text.uri, len(f.text._raw), h, ",".join(sorted(f.features)), not f.cut)
+            for f, h in zip(files, content, strict=True)
+        ]),
+        "modules": rows("modules", [_module(r, parts, names, content, diagnostics.num_rows)]),
+        "diagnostics": diagnostics,
+    }  # fmt: skip
+
+
+def _module(r: Reading, parts: set[str], names: frozenset[str], content: list[str | None], n_diagnostics: int) -> list[Any]:
+    source = r.source
+    name = r.facts.get("module_name")
+    total = verify.printed_total(r)
+    live = [s for s in r.sections("live ranges") if not s.unavailable]
+    peak_time = peak_bytes = None
+    if "live ranges" in parts and live:
+        peak_time = r.facts["live"]["peak_time"]
+        if peak_time is not None:
+            peak_bytes = int(r.raw["live ranges"].ints("printed_peak", "bytes").sum())
+    features = sorted(set().union(*(f.features for f in r.files)))
+    known = {
+        "module_name": source.module_name or (name.decode("utf-8", "backslashreplace") if name else None),
+        "module_id": source.module_id,
+        "platform": r.platform,
+        "target": source.target,
+        "changelist": source.changelist,
+        "timestamp_us": source.timestamp_us,
+        "features": ",".join(features),
+        "complete": not any(f.cut for f in r.files),
+        "total_bytes": total[0] if total else None,
+        "schedule_length": live[0].steps if live else None,
+        "printed_peak_time": peak_time,
+        "printed_peak_bytes": peak_bytes,
+        "n_diagnostics": n_diagnostics,
+        "content_hash": xxhash.xxh3_128_hexdigest("\n".join(h for h in content if h)) if any(content) else None,
+    }
+    for t in PART_OF:
+        known[f"n_{t}"] = r.tables[t].num_rows if t in names and t in r.tables else None
+    return [known[c.name] for c in schema.MODULES.columns]
+
+
+def _diagnostics(r: Reading) -> pa.Table:
+    """Findings in the order of the files, with their lines counted now."""
+    order = {id(f): f.ordinal for f in r.files}
+    found = sorted(
+        dict.fromkeys(r.findings),
+        key=lambda d: (order[id(d.file)] if d.file else len(order), d.offset if d.offset is not None else -1),
+    )
+    items = []
+    for d in found:
+        line, offset, excerpt, uri = None, None, d.excerpt, r.source.name
+        if d.file is not None:
+            uri = d.file.text.uri
+            if d.offset is not None:
+                line, offset = d.file.text.position(d.offset)
+                excerpt = excerpt or errors.excerpt(_slice(d.file, d.offset))
+        severity = "error" if d.code == "truncated" else "warning"
+        items.append((uri, line, offset, d.section, d.code, severity, d.wanted, excerpt))
+    return rows("diagnostics", items)
+
+
+def _slice(file: File, offset: int) -> bytes:
+    return bytes(file.text.data[offset : offset + errors.EXCERPT + 4])

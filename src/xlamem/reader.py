@@ -1,0 +1,802 @@
+"""From the texts of a dump to its tables: find the sections, scan them, assemble the columns."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from . import _allocations, _hlo, _liveness, _sections, _shapes, _usage, _values, names, schema
+from ._column import Names
+from .assemble import (
+    NULL,
+    Bools,
+    Codes,
+    Ints,
+    Pool,
+    TextParts,
+    bool_array,
+    codes,
+    flags,
+    int_array,
+    ints,
+    joined,
+    labelled,
+    table,
+    text_arrays,
+    texts,
+)
+from .errors import UsageError
+from .source import Source, Text
+
+SPAN = 8 << 20
+"""Fewest bytes that are scanned as one piece; a section is cut only where a record begins."""
+
+
+@dataclass(eq=False)
+class Section:
+    """One section of one file: data[begin:end] holds whole lines below its head."""
+
+    kind: str
+    file: File
+    begin: int
+    end: int
+    head: int
+    """Offset of the head line."""
+    total: int | None = None
+    """Printed total (used values, report)."""
+    steps: int | None = None
+    """max of HloLiveRange."""
+    unavailable: bool = False
+
+    @property
+    def last(self) -> bool:
+        """Whether it reaches the end of its file."""
+        return self is self.file.sections[-1]
+
+
+@dataclass(eq=False)
+class File:
+    """One member: its text, its sections, and what was seen in it."""
+
+    ordinal: int
+    role: str
+    text: Text
+    size: int
+    whole: int
+    """Where its last whole line ends."""
+    sections: list[Section] = field(default_factory=list)
+    features: set[str] = field(default_factory=set)
+    cut: bool = False
+
+
+class Finding(NamedTuple):
+    """A diagnostic before its line is counted."""
+
+    file: File | None
+    offset: int | None
+    section: str
+    code: str
+    wanted: str
+    excerpt: str = ""
+
+
+Chunk = dict[str, Any]
+"""Columns of one table from one span: int64 and int32 arrays, bytes, or TextParts."""
+
+
+@dataclass
+class Raw:
+    """What the scans of one kind of section gave: a chunk per span, codes already those of the dump."""
+
+    chunks: dict[str, list[Chunk]]
+    section: list[Section]
+    """The section of each span."""
+
+    def ints(self, name: str, column: str) -> Ints:
+        return joined([c[column] for c in self.chunks[name]], np.int64)
+
+    def codes(self, name: str, column: str) -> Codes:
+        return joined([c[column] for c in self.chunks[name]], np.int32)
+
+    def flags(self, name: str, column: str) -> Bools:
+        return joined([c[column] for c in self.chunks[name]], np.uint8)
+
+
+class Part(NamedTuple):
+    """A section of the dump: which tables it fills, and how."""
+
+    tables: tuple[str, ...]
+    read: Callable[[Reading], dict[str, pa.Table]]
+
+
+class Reading:
+    """The state of reading one dump: files, sections, pools of names, tables read so far."""
+
+    def __init__(self, source: Source, *, text: bool, threads: int | None) -> None:
+        self.source = source
+        self.want_text = text
+        self.threads = max(1, min(os.cpu_count() or 1, 4) if threads is None else threads)
+        self.lock = threading.RLock()
+        self.pools = {name: Pool() for name in (*_values.POOLS, "element_type", "label", "kind")}
+        self.findings: list[Finding] = []
+        self.tables: dict[str, pa.Table] = {}
+        self.raw: dict[str, Raw] = {}
+        self.facts: dict[str, Any] = {}
+        """What the checks of verify.py need besides the tables."""
+        self._files: list[File] | None = None
+
+    # -- files and sections ----------------------------------------------------------------------
+
+    @property
+    def files(self) -> list[File]:
+        with self.lock:
+            if self._files is None:
+                self._files = [self._file(i, m) for i, m in enumerate(self.source.members)]
+                if sum(s.kind == "allocations" for f in self._files for s in f.sections) > 1:
+                    raise UsageError(
+                        f"{self.source.members[0].uri} holds several modules; read it as one text with module=…"
+                    )
+            return self._files
+
+    def _file(self, ordinal: int, member: Any) -> File:
+        text = member.load()
+        data = text.data
+        size = len(data)
+        tail = bytes(data[max(0, size - 1) :])
+        whole = size if tail == b"\n" else _last_newline(data)
+        file = File(ordinal, member.role, text, size, whole)
+        if text.crlf:
+            file.features.add("crlf")
+        if text.mixed_at is not None:
+            self._find(file, text.mixed_at, "file", "mixed_newlines", "CR LF at the end of every line")
+        if size == 0:
+            self._cut(file, 0, "file", "text")
+        elif member.role != "hlo":
+            self._locate(file)
+        if whole < size:
+            head = bytes(data[whole : whole + 26])
+            if not (head == b"HloLiveRange not available" and file.sections and file.sections[-1].unavailable):
+                section = next((s.kind for s in reversed(file.sections) if s.begin <= whole), "file")
+                self._cut(file, whole, "hlo" if file.role == "hlo" else section, "a newline")
+        return file
+
+    def _locate(self, file: File) -> None:
+        """Fill file.sections from the lines that open one."""
+        data, whole = file.text.data, file.whole
+        name = names.parse(file.text.uri.rsplit("/", 1)[-1])
+        alone = name is not None and name.role not in ("buffer-assignment", "hlo")
+        found = _sections.locate(data, alone)
+        if alone and found and found[0][0] == _sections.TOTAL:
+            # The head of the used values has a second line; what stands between is looked at below.
+            found += [(_sections.USED, at) for at in [_after(data, found[0][1], b"Used values:\n")] if at]
+            found += [(_sections.REPORT_LIST, at) for at in [_after(data, found[0][1], b"Allocations sorted")] if at]
+        heads = [(k, at) for k, at in found if at < whole or k == _sections.LIVE_UNAVAILABLE]
+        first = heads[0][1] if heads else whole
+        self._unknown_lines(file, 0, first)
+        total: tuple[int, int] | None = None
+        for i, (kind, at) in enumerate(heads):
+            stop = heads[i + 1][1] if i + 1 < len(heads) else whole
+            line = _line(data, at)
+            begin = min(at + len(line), stop)
+            section: Section | None = None
+            if kind == _sections.ASSIGNMENT:
+                section = Section("allocations", file, begin, stop, at)
+            elif kind == _sections.TOTAL:
+                total = at, _number(line, rb"Total bytes used: (-?\d+)")
+                if b"(" in line:
+                    file.features.add("human_total")
+                follower = heads[i + 1] if i + 1 < len(heads) else (None, stop)
+                if follower[0] not in (_sections.USED, _sections.REPORT_LIST):
+                    section = Section("used values", file, stop, stop, at, total[1])
+                    self._unknown_lines(file, begin, stop)
+                    if stop == whole:
+                        self._cut(file, whole, "used values", "'Used values:' below the total")
+            elif kind == _sections.USED:
+                section = Section("used values", file, begin, stop, total[0] if total else at, total and total[1])
+            elif kind == _sections.REPORT_LIST:
+                head = total[0] if total else at
+                section = Section("report", file, head, stop, head, total and total[1])
+            elif kind == _sections.SPACE:
+                if file.sections and file.sections[-1].kind == "report":
+                    file.sections[-1].end = stop
+                else:
+                    section = Section("report", file, at, stop, at)
+            elif kind == _sections.LIVE:
+                steps = _number(line, rb"HloLiveRange \(max (\d+)\):")
+                section = Section("live ranges", file, begin, stop, at, steps=steps)
+            else:
+                file.features.add("live_unavailable")
+                section = Section("live ranges", file, begin, stop, at, unavailable=True)
+            if section is not None:
+                if section.kind != "report":
+                    section.end = max(section.begin, _trimmed(data, section.begin, section.end))
+                file.sections.append(section)
+                total = None
+        kinds = {s.kind for s in file.sections}
+        inline = "allocations" in kinds
+        if "used values" in kinds:
+            file.features.add("values_inline" if inline else "values_split")
+        if "live ranges" in kinds and "live_unavailable" not in file.features:
+            file.features.add("live_inline" if inline or "used values" in kinds else "live_split")
+
+    def _unknown_lines(self, file: File, begin: int, end: int) -> None:
+        """One diagnostic for each line there that is not empty."""
+        at = begin
+        for line in bytes(file.text.data[begin:end]).split(b"\n"):
+            if line:
+                self._find(file, at, "file", "unknown_line", "the head of a section")
+            at += len(line) + 1
+
+    def sections(self, kind: str) -> list[Section]:
+        return [s for f in self.files for s in f.sections if s.kind == kind]
+
+    # -- diagnostics -----------------------------------------------------------------------------
+
+    def _find(self, file: File | None, offset: int | None, section: str, code: str, wanted: str, excerpt: str = "") -> None:
+        self.findings.append(Finding(file, offset, section, code, wanted, excerpt))
+
+    def _cut(self, file: File, offset: int, section: str, wanted: str) -> None:
+        file.cut = True
+        self._find(file, offset, section, "truncated", wanted)
+
+    def _faults(self, section: Section, column: Any, open_at: int = -1) -> None:
+        """Native faults to findings; an unfinished record at the very end of the file is a cut."""
+        for code, offset, wanted in ints(column).reshape(-1, 3).tolist():
+            name = _sections.CODES[code]
+            if name == "not_utf8":
+                section.file.features.add("not_utf8")
+            if offset == open_at and name == "unknown_line" and section is section.file.sections[-1]:
+                self._cut(section.file, offset, section.kind, _sections.WANTED[wanted])
+            else:
+                self._find(section.file, offset, section.kind, name, _sections.WANTED[wanted])
+
+    # -- scanning --------------------------------------------------------------------------------
+
+    def _spans(self, section: Section, prefix: bytes, begin: int | None = None, end: int | None = None) -> list[tuple[int, int]]:
+        """The section in pieces of SPAN bytes or more, each beginning with a line that starts with prefix."""
+        begin = section.begin if begin is None else begin
+        end = section.end if end is None else end
+        size = max(SPAN, (end - begin) // (3 * self.threads) + 1)
+        spans = []
+        while begin < end:
+            stop = _sections.next_line(section.file.text.data, min(begin + size, end) - 1, end, prefix)
+            spans.append((begin, stop))
+            begin = stop
+        return spans or [(section.begin, section.begin)]
+
+    def _run(self, jobs: Sequence[Callable[[list[Names]], Any]], pools: Sequence[str]) -> list[Any]:
+        """Each job on pools of its own, in parallel; or one after another on the dump's pools.
+
+        Returns the results with a list of maps from the job's codes to the dump's (None: the same).
+        """
+        shared = [self.pools[p].names for p in pools]
+        if self.threads == 1 or len(jobs) == 1:
+            return [(job(shared), None) for job in jobs]
+
+        def alone(job: Callable[[list[Names]], Any]) -> tuple[Any, list[Names]]:
+            own = [Names() for _ in pools]
+            return job(own), own
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            done = list(pool.map(alone, jobs))
+        merged = []
+        for result, own in done:
+            maps = {}
+            for pool_name, mine, local in zip(pools, shared, own, strict=True):
+                maps[pool_name] = np.append(codes(mine.merge(local)), np.int32(-1))
+            merged.append((result, maps))
+        return merged
+
+    def part(self, name: str) -> None:
+        """Read one part of SECTIONS, unless that was done."""
+        with self.lock:
+            if name not in self.facts.setdefault("parts", {}):
+                self.facts["parts"][name] = True
+                self.tables.update(SECTIONS[name].read(self))
+
+    def table(self, name: str) -> pa.Table:
+        """A table of the sections; tokenises its section if that has not been done."""
+        with self.lock:
+            self.part(PART_OF[name])
+            return self.tables[name]
+
+    @property
+    def platform(self) -> str | None:
+        """From the file name, else tpu if the allocations' shapes have tiles."""
+        if self.source.platform:
+            return self.source.platform
+        with self.lock:
+            if "tiles" not in self.facts:
+                self.part("allocations" if self.sections("allocations") else "used values")
+            if "tiles" not in self.facts:
+                data, _ = self.pools["shape"].export()
+                self.facts["tiles"] = re.search(rb"T\(", memoryview(data)) is not None
+            return "tpu" if self.facts["tiles"] else None
+
+    def shape_sizes(self) -> tuple[Codes, Ints]:
+        """Element type (code) and unpadded bytes of every shape seen so far, by the shape's code."""
+        data, ends = self.pools["shape"].export()
+        kinds, sizes = _shapes.sizes(data, ends, self.pools["element_type"].names)
+        return codes(kinds), ints(sizes)
+
+    # -- columns ---------------------------------------------------------------------------------
+
+    def _columns(self, name: str, chunks: Iterable[Chunk], **extra: list[pa.Array]) -> pa.Table:
+        """The table of these chunks. Columns in `extra` are there already."""
+        chunks = list(chunks)
+        columns = dict(extra)
+        for spec in schema.TABLES[name].columns:
+            if spec.name in columns:
+                continue
+            arrays: list[pa.Array] = []
+            for chunk in chunks:
+                value = chunk[spec.name]
+                if spec.kind == "int":
+                    arrays.append(int_array(value))
+                elif spec.kind == "bool":
+                    arrays.append(bool_array(value))
+                elif spec.kind == "text":
+                    arrays.extend(text_arrays(value))
+                else:
+                    arrays.extend(self.pools[POOL_OF.get(spec.name, spec.name)].arrays(value))
+            columns[spec.name] = arrays
+        return table(name, columns)
+
+
+POOL_OF = {
+    "operand_shape_index": "shape_index",
+    "parameter_shape_index": "shape_index",
+    "parameter_shape": "shape",
+    "output_shape": "shape",
+    "output_index": "shape_index",
+    "parameter_index": "shape_index",
+    "space_label": "label",
+}
+
+ALLOCATION_FLAGS = ("is_parameter", "is_entry_root", "is_constant", "is_thread_local", "is_live_out", "is_temp")
+FLAG_COLUMNS = {"flags", "is_phi", "uses_known"}
+
+
+def _arrays(columns: dict[str, Any], maps: dict[str, Codes] | None) -> Chunk:
+    """Native Columns as NumPy arrays, codes mapped to the dump's pools."""
+    chunk: Chunk = {}
+    for name, column in columns.items():
+        pool = POOL_OF.get(name, name)
+        if isinstance(column, tuple):
+            chunk[name] = texts(column)
+        elif name in FLAG_COLUMNS:
+            chunk[name] = flags(column)
+        elif pool in CODE_POOLS:
+            local = codes(column)
+            chunk[name] = local if maps is None else maps[pool][local]
+        elif name in ("before", "part"):
+            chunk[name] = codes(column)
+        else:
+            chunk[name] = ints(column)
+    return chunk
+
+
+CODE_POOLS = {*_values.POOLS, "label", "kind"}
+
+
+def _gather(results: Sequence[tuple[Any, Any]], sections: list[Section], skip: Iterable[str] = ()) -> Raw:
+    chunks: dict[str, list[Chunk]] = {}
+    for result, maps in results:
+        for name, columns in result[0].items():
+            if name not in skip:
+                chunks.setdefault(name, []).append(_arrays(columns, maps))
+    return Raw(chunks, sections)
+
+
+# -- allocations and values ----------------------------------------------------------------------
+
+
+def _read_allocations(self: Reading) -> dict[str, pa.Table]:
+    found = self.sections("allocations")
+    spans = [(s, b, e) for s in found for b, e in self._spans(s, b"allocation ")]
+    jobs = [
+        (lambda pools, s=s, b=b, e=e: _allocations.scan(s.file.text.data, b, e, *pools)) for s, b, e in spans
+    ] or [lambda pools: _allocations.scan(b"", 0, 0, *pools)]
+    results = self._run(jobs, ("instruction", "shape_index", "shape"))
+    raw = _gather(results, [s for s, _, _ in spans])
+    for (section, _, end), (result, _) in zip(spans, results, strict=False):
+        open_at = result[3] if end == section.end else -1
+        self._faults(section, result[1], open_at)
+        for bit, feature in _allocations.FEATURES.items():
+            if result[2] & bit:
+                section.file.features.add(feature)
+    self.raw["allocations"] = raw
+    tables: dict[str, pa.Table] = {}
+    data, _ = self.pools["shape"].export()
+    self.facts["tiles"] = re.search(rb"T\(", data) is not None
+    platform = self.platform
+    colors = raw.ints("allocations", "color")
+    distinct, place = np.unique(colors, return_inverse=True)
+    spaces = [schema.memory_space(platform, int(c)) for c in distinct]
+    bits = raw.flags("allocations", "flags")
+    extra = {name: [bool_array((bits >> i) & 1)] for i, name in enumerate(ALLOCATION_FLAGS)}
+    extra["memory_space"] = [labelled(place, spaces)]
+    tables["allocations"] = self._columns("allocations", raw.chunks["allocations"], **extra)
+    tables["cross_color"] = self._columns("cross_color", raw.chunks["cross_color"])
+    if found:
+        tables["values"] = _values_table(self, raw)
+    else:
+        self.part("used values")
+        tables["values"] = _values_from_records(self)
+    return tables
+
+
+def _values_table(self: Reading, raw: Raw) -> pa.Table:
+    chunks = raw.chunks["values"]
+    kinds, sizes = self.shape_sizes()
+    extra: dict[str, list[pa.Array]] = {"element_type": [], "unpadded_size": []}
+    for chunk in chunks:
+        shape = chunk["shape"]
+        extra["element_type"] += self.pools["element_type"].arrays(kinds[shape])
+        extra["unpadded_size"].append(int_array(sizes[shape]))
+    n = sum(len(c["value_id"]) for c in chunks)
+    extra["uses_known"] = [_uses_known(self, raw, n)]
+    return self._columns("values", chunks, **extra)
+
+
+def _uses_known(self: Reading, raw: Raw, n: int) -> pa.Array:
+    """Whether the uses of each value are printed; looks for the rare line that says no before it tokenises."""
+    used = self.sections("used values")
+    if any("e1_values" in s.file.features for s in raw.section):
+        return bool_array(np.ones(n, np.uint8))
+    if not used:
+        return pa.nulls(n, pa.bool_())
+    if not any(_sections.uses_unknown(s.file.text.data, max(0, s.begin - 1), s.end) for s in used):
+        return bool_array(np.ones(n, np.uint8))
+    self.part("used values")
+    records = self.raw["used values"]
+    unknown = records.ints("records", "value_id")[records.flags("records", "uses_known") == 0]
+    return bool_array(~np.isin(raw.ints("values", "value_id"), unknown))
+
+
+def _values_from_records(self: Reading) -> pa.Table:
+    """Where the allocations are missing, the used values still name the values."""
+    records = self.raw["used values"].chunks["records"]
+    n = sum(len(c["value_id"]) for c in records)
+    nothing = pa.nulls(n)
+    empty = {
+        c.name: [nothing.cast(c.arrow.type)]
+        for c in schema.TABLES["values"].columns
+        if c.name in ("allocation", "offset", "size", "shape", "element_type", "unpadded_size")
+    }
+    return self._columns("values", records, **empty)
+
+
+# -- used values ---------------------------------------------------------------------------------
+
+
+def _read_used(self: Reading) -> dict[str, pa.Table]:
+    found = self.sections("used values")
+    spans = [(s, b, e) for s in found for b, e in self._spans(s, b"<")]
+    pools = _values.POOLS
+    jobs = [
+        (
+            lambda own, s=s, b=b, e=e: _values.scan(
+                s.file.text.data, b, e, tuple(own), "human_total" in s.file.features, e == s.end and s.last
+            )
+        )
+        for s, b, e in spans
+    ] or [lambda own: _values.scan(b"", 0, 0, tuple(own), False, False)]
+    results = self._run(jobs, pools)
+    raw = _gather(results, [s for s, _, _ in spans])
+    self.raw["used values"] = raw
+    dropped = _drop_repeats(self, raw)
+    for i, ((section, _, end), (result, _)) in enumerate(zip(spans, results, strict=False)):
+        column = result[1]
+        if len(spans) > 1:
+            column = _without(ints(column), dropped[i])
+        self._faults(section, column, result[3] if end == section.end else -1)
+        for bit, feature in _values.FEATURES.items():
+            if result[2] & bit:
+                section.file.features.add(feature)
+        if result[2] & _values.TREE_BITS:
+            self.facts["tree_demanded"] = True
+    tables = {}
+    if not found and self.sections("allocations"):
+        self.part("allocations")
+        older = self.raw["allocations"].chunks
+        raw.chunks["positions"], raw.chunks["uses"] = older["positions"], older["uses"]
+    tables["positions"] = self._columns("positions", raw.chunks["positions"])
+    tables["uses"] = self._columns("uses", raw.chunks["uses"])
+    chunks = raw.chunks["instructions"]
+    if self.want_text and found:
+        text = [
+            texts(_values.texts(s.file.text.data, c["text_begin"], c["text_end"]))
+            for s, c in zip(raw.section, chunks, strict=True)
+        ]
+        extra = {"text": [a for t in text for a in text_arrays(t)]}
+    else:
+        extra = {"text": [pa.nulls(sum(len(c["instruction"]) for c in chunks), pa.string())]}
+    tables["instructions"] = self._columns("instructions", chunks, **extra)
+    return tables
+
+
+INSTRUCTION_DIFFERS = _sections.CODES.index("instruction_differs")
+NOT_UTF8 = _sections.CODES.index("not_utf8")
+
+
+def _line_of(data: Any, begin: Ints) -> Ints:
+    """Offset of the lines ' from instruction:[ ]%…' whose texts begin there."""
+    raw = np.frombuffer(data, np.uint8)
+    return begin - 18 - (raw[begin - 1] == 32)
+
+
+def _without(faults: Ints, lines: Ints) -> Ints:
+    """Native faults but those of texts that turned out to be repeats."""
+    rows = faults.reshape(-1, 3)
+    gone = (rows[:, 0] == INSTRUCTION_DIFFERS) | ((rows[:, 0] == NOT_UTF8) & np.isin(rows[:, 1], lines))
+    return np.ascontiguousarray(rows[~gone]).reshape(-1)
+
+
+def _drop_repeats(self: Reading, raw: Raw) -> list[Ints]:
+    """Drop instructions that an earlier span holds with the same text; name those that differ.
+
+    Each span knows only its own texts. Returns, per span, the lines of the instructions dropped.
+    """
+    chunks = raw.chunks["instructions"]
+    lines: list[Ints] = []
+    if len(raw.section) < 2:
+        return lines
+    n = len(self.pools["instruction"].names)
+    last = np.full(n, -1, np.int64)  # by name: its last row so far, counted over all spans
+    before: list[Ints] = []
+    place: list[tuple[Any, Ints, Ints]] = []  # data, begins, ends of the rows kept, per span
+    starts = [0]
+    for section, chunk in zip(raw.section, chunks, strict=True):
+        data = section.file.text.data
+        name, begin, end = chunk["instruction"], chunk["text_begin"], chunk["text_end"]
+        inside = chunk["before"].astype(np.int64)
+        repeat = np.zeros(len(name), bool)
+        candidate = last[name]
+        while True:
+            todo = np.flatnonzero((candidate >= 0) & ~repeat)
+            if not todo.size:
+                break
+            owner = np.searchsorted(starts, candidate[todo], "right") - 1
+            for k in np.unique(owner).tolist():
+                mine = todo[owner == k]
+                row = candidate[mine] - starts[k]
+                other, begins, ends = place[k]
+                equal = flags(_values.same(data, begin[mine], end[mine], other, begins[row], ends[row]))
+                repeat[mine] = equal.astype(bool)
+                candidate[mine] = before[k][row]
+        lines.append(_line_of(data, begin[repeat]))
+        keep = np.flatnonzero(~repeat)
+        position = np.full(len(name) + 1, -1, np.int64)
+        position[keep] = starts[-1] + np.arange(len(keep))
+        # The row before of a row kept: the nearest one kept in this span, else the last of an earlier one.
+        prior = inside[keep]
+        while (lost := (prior >= 0) & (position[prior] < 0)).any():
+            prior[lost] = inside[prior[lost]]
+        link = np.where(prior >= 0, position[prior], last[name[keep]])
+        for at in _line_of(data, begin[keep[link >= 0]]).tolist():
+            wanted = "the text printed for that instruction before"
+            self._find(section.file, at, section.kind, "instruction_differs", wanted)
+        before.append(link)
+        place.append((data, begin[keep], end[keep]))
+        last[name[keep]] = position[keep]
+        starts.append(starts[-1] + len(keep))
+        if len(keep) < len(name):
+            for column, value in chunk.items():
+                chunk[column] = _take_text(value, keep) if isinstance(value, tuple) else value[keep]
+    return lines
+
+
+def _take_text(parts: TextParts, keep: Ints) -> TextParts:
+    data, ends, valid = parts
+    begins = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+    picked = texts(_values.texts(data, begins[keep], ends[keep]))
+    return picked[0], picked[1], valid[keep]
+
+
+# -- live ranges ---------------------------------------------------------------------------------
+
+
+def _read_live(self: Reading) -> dict[str, pa.Table]:
+    found = [s for s in self.sections("live ranges") if not s.unavailable]
+    spans = [(s, *span) for s in found for span in _live_spans(self, s)]
+    jobs = [
+        (lambda pools, s=s, b=b, e=e, k=k: _liveness.scan(s.file.text.data, b, e, k, *pools)) for s, b, e, k in spans
+    ] or [lambda pools: _liveness.scan(b"", 0, 0, _liveness.NONE, *pools)]
+    results = self._run(jobs, ("instruction", "shape_index"))
+    raw = _gather(results, [s for s, *_ in spans])
+    self.raw["live ranges"] = raw
+    seen = self.facts["live"] = {
+        "section": found[-1] if found else None, "heads": 0, "peak_time": None, "tree_total": None,
+    }  # fmt: skip
+    for (section, _, end, _), (result, _) in zip(spans, results, strict=False):
+        _, faults, bits, heads, peak_time, tree_total, open_at = result
+        self._faults(section, faults, open_at if end == section.end else -1)
+        for bit, feature in _liveness.FEATURES.items():
+            if bits & bit:
+                section.file.features.add(feature)
+        seen["heads"] |= heads
+        seen["peak_time"] = peak_time if peak_time != NULL else seen["peak_time"]
+        seen["tree_total"] = tree_total if tree_total != NULL else seen["tree_total"]
+    tables = {name: self._columns(name, raw.chunks[name]) for name in ("schedule", "printed_peak", "printed_stack")}
+    tables["live_ranges"] = self._columns(
+        "live_ranges", raw.chunks["live_ranges"], value_id=[int_array(_match(self, raw))]
+    )
+    return tables
+
+
+def _live_spans(self: Reading, section: Section) -> list[tuple[int, int, int]]:
+    """(begin, end, list in which it begins). The peak list and the tree stay in one span."""
+    data = section.file.text.data
+    if section.end - section.begin <= SPAN:
+        return [(section.begin, section.end, _liveness.NONE)]
+    ranges = _sections.next_line(data, max(section.begin - 1, 0), section.end, b"  BufferLiveRange:\n")
+    peak = _sections.next_line(data, ranges, section.end, b"  Live ranges at ")
+    spans = []
+    for begin, end, kind in (
+        (section.begin, ranges, _liveness.SCHEDULE),
+        (ranges, peak, _liveness.RANGES),
+    ):
+        head = begin
+        for b, e in self._spans(section, b"", begin, end) if begin < end else []:
+            spans.append((b, e, _liveness.NONE if b == head else kind))
+    if peak < section.end:
+        spans.append((peak, section.end, _liveness.NONE))
+    return spans
+
+
+def _match(self: Reading, raw: Raw) -> Ints:
+    """value_id of each live range, by (instruction, shape_index)."""
+    name, index = raw.codes("live_ranges", "instruction"), raw.codes("live_ranges", "shape_index")
+    if not len(name):
+        return np.empty(0, np.int64)
+    self.part("allocations")
+    if self.sections("allocations"):
+        values, kind = self.raw["allocations"], "values"
+    else:
+        values, kind = self.raw["used values"], "records"
+    ids = values.ints(kind, "value_id")
+    order = np.argsort(ids, kind="stable")
+    return ints(
+        _liveness.match(
+            values.codes(kind, "instruction")[order],
+            values.codes(kind, "shape_index")[order],
+            ids[order],
+            name,
+            index,
+            self.pools["shape_index"].code("{}"),
+        )
+    )
+
+
+# -- report and HLO head -------------------------------------------------------------------------
+
+
+def _read_report(self: Reading) -> dict[str, pa.Table]:
+    found = self.sections("report")
+    chunks = []
+    ends = self.facts["report"] = []
+    for section in found:
+        columns, faults, end = _usage.scan(
+            section.file.text.data, section.begin, section.end, self.pools["label"].names
+        )
+        chunks.append(_arrays({"label" if k == "space_label" else k: v for k, v in columns.items()}, None))
+        self._faults(section, faults)
+        section.file.features |= {f for f, k in (("report_a", "layout_a"), ("report_b", "layout_b")) if end[k]}
+        ends.append((section, end))
+    if not chunks:
+        columns, _, _ = _usage.scan(b"", 0, 0, self.pools["label"].names)
+        chunks.append(_arrays({"label" if k == "space_label" else k: v for k, v in columns.items()}, None))
+    self.raw["report"] = Raw({"printed_report": chunks}, found)
+    n = sum(len(c["part"]) for c in chunks)
+    part = joined([c["part"] for c in chunks], np.int32)
+    extra = {
+        "ordinal": [pa.array(np.arange(n))],
+        "part": [labelled(part, _usage.PARTS)],
+        "space_label": [a for c in chunks for a in self.pools["label"].arrays(c["label"])],
+    }
+    return {"printed_report": self._columns("printed_report", chunks, **extra)}
+
+
+def _read_hlo(self: Reading) -> dict[str, pa.Table]:
+    file = next((f for f in self.files if f.role == "hlo"), None)
+    data, end = (file.text.data, file.whole) if file else (b"", 0)
+    head = _hlo.scan(data, end, self.pools["shape_index"].names, self.pools["kind"].names)
+    tables = {"aliases": self._columns("aliases", [_arrays(head["aliases"], None)]), "frames": _frames(head)}
+    if file is not None:
+        section = Section("hlo", file, 0, end, 0)
+        file.sections.append(section)
+        self._faults(section, head["faults"])
+        if len(head["frames"]):
+            file.features.add("frames")
+        if not head["complete"] and not file.cut:
+            self._cut(file, file.whole, "hlo", "the first computation")
+        self.facts["module_name"] = head["name"]
+    return tables
+
+
+def _frames(head: dict[str, Any]) -> pa.Table:
+    """Stack frames with their locations looked up. The printed parent is one too high; 1 means none."""
+    frames = ints(head["frames"]).reshape(-1, 3)
+    locations = ints(head["locations"]).reshape(-1, 7)
+    at, here = _look_up(locations[:, 0], frames[:, 1])
+    place = np.where(here[:, None], locations[at] if len(locations) else np.full((len(frames), 7), NULL), NULL)
+    columns: dict[str, list[pa.Array]] = {"id": [int_array(np.ascontiguousarray(frames[:, 0]))]}
+    parent = np.where(frames[:, 2] > 1, frames[:, 2] - 1, NULL)
+    columns["parent"] = [int_array(parent)]
+    for name, key, i in (("file", "files", 1), ("function", "functions", 2)):
+        ids, parts = head[key]
+        texts_ = pa.chunked_array(text_arrays(texts(parts)), pa.string()).combine_chunks()
+        row, known = _look_up(ints(ids), place[:, i])
+        picked = texts_.take(pa.array(np.where(known, row, 0), mask=~known)) if len(texts_) else pa.nulls(len(row), pa.string())
+        columns[name] = [picked.dictionary_encode().cast(schema.ARROW["name"])]
+    for name, i in (("line", 3), ("column", 4), ("end_line", 5), ("end_column", 6)):
+        columns[name] = [int_array(np.ascontiguousarray(place[:, i]))]
+    return table("frames", columns)
+
+
+def _look_up(keys: Ints, wanted: Ints) -> tuple[Ints, Any]:
+    """Row of each wanted key, and whether it is there."""
+    if not len(keys):
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), bool)
+    order = np.argsort(keys, kind="stable")
+    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+    return order[at], keys[order][at] == wanted
+
+
+SECTIONS: dict[str, Part] = {
+    "allocations": Part(("allocations", "values", "cross_color"), _read_allocations),
+    "used values": Part(("positions", "uses", "instructions"), _read_used),
+    "live ranges": Part(("schedule", "live_ranges", "printed_peak", "printed_stack"), _read_live),
+    "report": Part(("printed_report",), _read_report),
+    "hlo": Part(("frames", "aliases"), _read_hlo),
+}
+PART_OF = {table: name for name, part in SECTIONS.items() for table in part.tables}
+
+
+# -- bytes ---------------------------------------------------------------------------------------
+
+
+def _last_newline(data: Any) -> int:
+    """Where the last whole line ends; 0 if there is none."""
+    end = len(data)
+    while end > 0:
+        begin = max(0, end - (1 << 16))
+        at = bytes(data[begin:end]).rfind(b"\n")
+        if at >= 0:
+            return begin + at + 1
+        end = begin
+    return 0
+
+
+def _line(data: Any, at: int) -> bytes:
+    """The line at `at`, its newline included."""
+    return bytes(data[at : at + 256]).split(b"\n", 1)[0] + b"\n"
+
+
+def _number(line: bytes, pattern: bytes) -> int:
+    match = re.match(pattern, line)
+    return int(match[1]) if match else 0
+
+
+def _after(data: Any, at: int, prefix: bytes) -> int | None:
+    """Offset of the line behind the next empty one, if it starts with prefix."""
+    below = at + len(_line(data, at))
+    if bytes(data[below : below + 1]) == b"\n" and bytes(data[below + 1 : below + 1 + len(prefix)]) == prefix:
+        return below + 1
+    return None
+
+
+def _trimmed(data: Any, begin: int, end: int) -> int:
+    """`end` without the empty lines before it."""
+    while end - begin >= 2 and bytes(data[end - 2 : end]) == b"\n\n":
+        end -= 1
+    return begin if end - begin == 1 and bytes(data[begin:end]) == b"\n" else end

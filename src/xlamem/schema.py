@@ -1,0 +1,474 @@
+"""The table of tables: every table, column, type, unit and meaning.
+
+Nothing else in the package names a column in a list of its own: readers, renderers, the
+converter and the documentation walk `TABLES`. Within one `VERSION` columns are added at the end
+of a table, never renamed or moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import pyarrow as pa
+
+VERSION = 1
+
+Kind = Literal["int", "bool", "name", "text"]
+"""int: int64. bool. name: text that repeats, int32 codes into a dictionary. text: UTF-8."""
+
+ARROW: dict[Kind, pa.DataType] = {
+    "int": pa.int64(),
+    "bool": pa.bool_(),
+    "name": pa.dictionary(pa.int32(), pa.string()),
+    "text": pa.string(),
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name, kind, meaning, unit, whether it can be null."""
+
+    name: str
+    kind: Kind
+    doc: str
+    unit: str = ""
+    nullable: bool = False
+
+    @property
+    def arrow(self) -> pa.Field:
+        return pa.field(self.name, ARROW[self.kind])
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: what a row is, where it is read from, and its columns in order."""
+
+    name: str
+    row: str
+    source: str
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema in memory (names as dictionary<int32, string>)."""
+        return pa.schema([c.arrow for c in self.columns])
+
+    @cached_property
+    def warehouse(self) -> pa.Schema:
+        """The Arrow schema in Parquet: the same columns, names as plain text."""
+        plain = {"name": pa.string()}
+        return pa.schema([pa.field(c.name, plain.get(c.kind, ARROW[c.kind])) for c in self.columns])
+
+    def __getitem__(self, column: str) -> Column:
+        return next(c for c in self.columns if c.name == column)
+
+
+def _int(name: str, doc: str, unit: str = "", *, null: bool = False) -> Column:
+    return Column(name, "int", doc, unit, null)
+
+
+def _bool(name: str, doc: str, *, null: bool = False) -> Column:
+    return Column(name, "bool", doc, "", null)
+
+
+def _name(name: str, doc: str, *, null: bool = False) -> Column:
+    return Column(name, "name", doc, "", null)
+
+
+def _text(name: str, doc: str, *, null: bool = False) -> Column:
+    return Column(name, "text", doc, "", null)
+
+
+_VALUE_ID = _int("value_id", "id of the dataflow value; unique within a dump, not dense")
+_INSTRUCTION = _name("instruction", "name of the instruction, without '%'")
+_INDEX = _name(
+    "shape_index",
+    "index into the instruction's tuple shape, as printed ({}, {0,1}); null where the dump prints "
+    "none because that shape is no tuple",
+    null=True,
+)
+
+SECTION_TABLES = (
+    Table(
+        "allocations",
+        "allocation",
+        "BufferAssignment",
+        (
+            _int("allocation", "index of the allocation"),
+            _int("size", "size of the allocation", "bytes"),
+            _int("color", "color (memory space number); 0 where none is printed"),
+            _name("memory_space", "xlamem's name for (platform, color); color_N where it has none"),
+            _int("page", "allocation page", null=True),
+            _text("address", "heap address of XLA's own object, as printed (2017-2022)", null=True),
+            _int("parameter_number", "entry parameter that it holds", null=True),
+            _name("parameter_shape_index", "index into that parameter's shape, as printed", null=True),
+            _name("parameter_shape", "shape printed for the parameter, without layout", null=True),
+            _name("output_shape", "shape of the entry root, without layout", null=True),
+            _bool("is_parameter", "holds an entry parameter"),
+            _bool("is_entry_root", "holds the top-level buffer of the entry root"),
+            _bool("is_constant", "a literal of the program"),
+            _bool("is_thread_local", "stack of a computation called from within an instruction"),
+            _bool("is_live_out", "may be (part of) an output (maybe-live-out)"),
+            _bool("is_temp", "temporary (preallocated-temp)"),
+        ),
+    ),
+    Table(
+        "values",
+        "value assigned to an allocation",
+        "BufferAssignment",
+        (
+            _VALUE_ID,
+            _name("instruction", "name of the defining instruction, without '%'"),
+            _INDEX,
+            _bool("is_phi", "a merge point: while, its parameters, conditional"),
+            _int("color", "the value's own color; null where none is printed (or -1)", null=True),
+            _int("allocation", "the allocation that holds it"),
+            _int("offset", "where it begins in its allocation", "bytes"),
+            _int("size", "bytes that it takes there, padding included", "bytes"),
+            _name("shape", "its own shape, with layout, as printed"),
+            _name("element_type", "element type of that shape, or tuple, token, opaque, buffer", null=True),
+            _int(
+                "unpadded_size",
+                "elements times element width without tiles; 8 per element of a tuple, 0 for a "
+                "token, 8 for opaque; null where a dimension is unbounded or the shape is unknown",
+                "bytes",
+                null=True,
+            ),
+            _bool(
+                "uses_known",
+                "false where the dump says that the uses are not initialized; null where the dump "
+                "has no used-values section",
+                null=True,
+            ),
+        ),
+    ),
+    Table(
+        "cross_color",
+        "line of a block 'reused by buffers of a different color'",
+        "BufferAssignment",
+        (
+            _int("allocation", "the allocation under which it is printed"),
+            _int("ordinal", "place in that block, from 0"),
+            _VALUE_ID,
+            _INSTRUCTION,
+            _INDEX,
+            _bool("is_phi", "a merge point"),
+            _int("value_color", "color printed with the value", null=True),
+            _int("printed_color", "color printed at the end of the line"),
+        ),
+    ),
+    Table(
+        "positions",
+        "place where a value's bytes appear",
+        "Used values",
+        (
+            _VALUE_ID,
+            _int("ordinal", "place in the value's list, from 0; 0 is the defining position"),
+            _INSTRUCTION,
+            _INDEX,
+        ),
+    ),
+    Table(
+        "uses",
+        "operand that reads a value",
+        "Used values",
+        (
+            _VALUE_ID,
+            _int("ordinal", "place in the value's list, from 0"),
+            _name("instruction", "the instruction that reads, without '%'"),
+            _int("operand", "number of the operand"),
+            _name("operand_shape_index", "index into the operand's tuple shape, as printed", null=True),
+        ),
+    ),
+    Table(
+        "instructions",
+        "distinct defining instruction (text printed after 'from instruction:')",
+        "Used values",
+        (
+            _name("instruction", "name, without '%'"),
+            _name("shape", "shape with layout, as printed"),
+            _name("opcode", "opcode"),
+            _text("operands", "what stands between the opcode's parentheses, as printed"),
+            _name("op_type", "metadata op_type, escapes undone", null=True),
+            _name("op_name", "metadata op_name (named scopes of the model), escapes undone", null=True),
+            _name("source_file", "metadata source_file, escapes undone", null=True),
+            _int("source_line", "metadata source_line", null=True),
+            _int("stack_frame_id", "metadata stack_frame_id: id in the table frames", null=True),
+            _name("custom_call_target", "custom_call_target, escapes undone", null=True),
+            _name("fusion_kind", "kind= of a fusion (kLoop, kInput, kOutput, kCustom)", null=True),
+            _text(
+                "called_computations",
+                "computations named by calls, to_apply, condition, body, branch_computations, "
+                "called_computations, true_computation, false_computation, select, scatter, in the "
+                "order printed, joined with ', ', braces removed",
+                null=True,
+            ),
+            _text("sharding", "value of sharding=, as printed", null=True),
+            _text("backend_config", "value of backend_config=; the quoted form with escapes undone", null=True),
+            _text(
+                "attributes",
+                "what is left after the opcode's parentheses, verbatim, joined with ', '; metadata "
+                "fields without a column stay as metadata={…}",
+                null=True,
+            ),
+            _text("text", "the instruction verbatim, from its name on; null unless asked for", null=True),
+        ),
+    ),
+    Table(
+        "schedule",
+        "step of the schedule",
+        "HloLiveRange",
+        (_int("time", "the step", "schedule steps"), _INSTRUCTION),
+    ),
+    Table(
+        "live_ranges",
+        "live range of a value",
+        "HloLiveRange",
+        (
+            _int("value_id", "the value; null where the dump has no value of that name and index", null=True),
+            _INSTRUCTION,
+            _name("shape_index", "index into the instruction's shape, as printed ({} for arrays)"),
+            _int("start", "first step at which it is live", "schedule steps"),
+            _int("end", "last step at which it is live (the range is closed)", "schedule steps"),
+        ),
+    ),
+    Table(
+        "printed_peak",
+        "line of XLA's own list 'Live ranges at N (peak)'",
+        "HloLiveRange",
+        (
+            _int("ordinal", "place in the list, from 0"),
+            _INSTRUCTION,
+            _name("shape_index", "index as printed; null in lists that print none", null=True),
+            _int("bytes", "bytes as printed (shape bytes, unpadded)", "bytes"),
+            _int("cumulative", "running total as printed", "bytes", null=True),
+        ),
+    ),
+    Table(
+        "printed_stack",
+        "node of XLA's own tree 'Stack trace breakdown for peak usage'",
+        "HloLiveRange",
+        (
+            _int("ordinal", "place in the tree as printed, from 0"),
+            _int("depth", "0 for a root"),
+            _text("label", "label, raw: it can hold newlines, tabs, anything"),
+            _text("percent", "percentage as printed, without '%'"),
+            _int("total", "bytes of the node and its children", "bytes"),
+            _int("current", "bytes of the node itself", "bytes"),
+            _int("remaining", "bytes not yet printed after this node", "bytes"),
+        ),
+    ),
+    Table(
+        "printed_report",
+        "line of the memory-usage report",
+        "memory-usage-report",
+        (
+            _int("ordinal", "place among these rows, from 0"),
+            _name(
+                "part",
+                "list: line of 'Allocations sorted by size'; table: head of a table (and in layout A its "
+                "allocation line); row: line of a table; rest: 'The rest N …'; space: a memory space "
+                "printed without any table",
+            ),
+            _int("color", "color of the memory space (layout B)", null=True),
+            _name("space_label", "XLA's own label of that space, wrong for several colors (layout B)", null=True),
+            _int("total_bytes", "total printed for that space (B) or for the dump (A)", "bytes", null=True),
+            _int("allocation", "allocation that the line is about (layout A)", null=True),
+            _text("cumulative", "cumulative size as printed (list, row)", null=True),
+            _text("percent", "percentage as printed, without '%'; -nan is real (list, row)", null=True),
+            _text("size", "size as printed (list and table of layout A, row)", null=True),
+            _text("remaining", "total minus cumulative size as printed (list)", null=True),
+            _int("offset", "offset in the allocation (row)", "bytes", null=True),
+            _int(
+                "n_values",
+                "values at that offset (row); 1 for a table of layout A that is only a head, because its "
+                "allocation has one value",
+                null=True,
+            ),
+            _int("n_rest", "lines not shown (rest)", null=True),
+            _text("shapes", "shapes at that offset, as printed (row)", null=True),
+        ),
+    ),
+    Table(
+        "frames",
+        "stack frame (tables in the head of the HLO text)",
+        "HLO header",
+        (
+            _int("id", "id that stack_frame_id points to"),
+            _int("parent", "id of the calling frame; null for none (XLA prints it one too high)", null=True),
+            _name("file", "file name, escapes undone", null=True),
+            _name("function", "function name, escapes undone", null=True),
+            _int("line", "first line", null=True),
+            _int("column", "first column", null=True),
+            _int("end_line", "last line", null=True),
+            _int("end_column", "last column", null=True),
+        ),
+    ),
+    Table(
+        "aliases",
+        "input/output alias or buffer donor (first line of the HLO text)",
+        "HLO header",
+        (
+            _name("output_index", "index into the output shape; null for a donor", null=True),
+            _int("parameter", "number of the entry parameter"),
+            _name("parameter_index", "index into that parameter's shape"),
+            _name("kind", "may-alias, must-alias or donor; null where an old text prints none", null=True),
+        ),
+    ),
+)
+
+DIAGNOSTICS = Table(
+    "diagnostics",
+    "line that was not understood, or rule that did not hold",
+    "xlamem",
+    (
+        _name("file", "uri of the file"),
+        _int("line", "line, from 1; null where the rule is about the whole dump", null=True),
+        _int("offset", "byte offset in the file, from 0", "bytes", null=True),
+        _name("section", "section of the dump"),
+        _name("code", "what is wrong: a key of schema.CODES"),
+        _name("severity", "error: the dump is not complete; warning: anything else"),
+        _text("wanted", "what was expected"),
+        _text("excerpt", "what stood there, shortened"),
+    ),
+)
+
+FILES = Table(
+    "files",
+    "member file",
+    "xlamem",
+    (
+        _int("ordinal", "place in the dump, from 0"),
+        _name("role", "a key of schema.ROLES"),
+        _text("uri", "where it was read"),
+        _int("bytes", "size, after decompression", "bytes"),
+        _text("content_hash", "XXH3-128 of those bytes; null unless asked for", null=True),
+        _text("features", "features seen in this file, sorted, comma-joined"),
+        _bool("complete", "nothing says that this file was cut"),
+    ),
+)
+
+MODULES = Table(
+    "modules",
+    "dump",
+    "xlamem",
+    (
+        _text("module_name", "name of the HLO module; null where neither file name nor HLO text says", null=True),
+        _int("module_id", "number in the file name", null=True),
+        _name("platform", "tpu, gpu or cpu; null where the dump does not say", null=True),
+        _name("target", "GPU architecture in the file name (sm_9.0a, gfx942)", null=True),
+        _int("changelist", "cl_N in the file name", null=True),
+        _int("timestamp_us", "timestamp in the file name", "microseconds since 1970", null=True),
+        _text("features", "features seen, sorted, comma-joined: keys of schema.FEATURES"),
+        _bool("complete", "nothing says that a file was cut"),
+        _int("total_bytes", "'Total bytes used' as printed", "bytes", null=True),
+        _int("schedule_length", "'HloLiveRange (max N)' as printed", "schedule steps", null=True),
+        _int("printed_peak_time", "'Live ranges at N (peak)' as printed", "schedule steps", null=True),
+        _int("printed_peak_bytes", "sum of XLA's own peak list", "bytes", null=True),
+        *(
+            _int(f"n_{t.name}", f"rows of {t.name}; null if not read", "rows", null=True)
+            for t in SECTION_TABLES
+        ),
+        _int("n_diagnostics", "rows of diagnostics", "rows"),
+        _text("content_hash", "XXH3-128 over the members' hashes; null unless asked for", null=True),
+    ),
+)
+
+TABLES: dict[str, Table] = {t.name: t for t in (MODULES, FILES, *SECTION_TABLES, DIAGNOSTICS)}
+
+ROLES = {
+    "buffer-assignment": "allocations; up to 2025 everything else too",
+    "buffer-assignment-values": "total and used values",
+    "live-range": "schedule, live ranges, XLA's own peak",
+    "memory-usage-report": "XLA's own report",
+    "hlo": "HLO text, of which only the head is read",
+}
+
+FEATURES = {
+    "address": "allocations have a heap address",
+    "cross_color": "blocks 'reused by buffers of a different color'",
+    "crlf": "every line ends in CR LF",
+    "e0_values": "values as NAME[i](#ID @C) [offset,size]: shape",
+    "e1_values": "values as blocks with positions and uses inside the allocation",
+    "frames": "stack-frame tables in the HLO text",
+    "from_instruction": "used values print their instruction",
+    "from_instruction_blank": "with a blank after the colon",
+    "glued": "no newline after the instruction: the next record follows on the same line",
+    "human_total": "the total is printed for people too",
+    "live_inline": "live ranges in the same file as the allocations",
+    "live_split": "live ranges in a file of their own",
+    "live_unavailable": "live ranges were released before the dump was written",
+    "not_utf8": "some bytes are not UTF-8",
+    "operand_shapes": "operands are printed with their shapes",
+    "page": "allocations have a page",
+    "peak_a": "peak list without index",
+    "peak_b": "peak list with index",
+    "peak_c": "peak list with index and running total",
+    "report_a": "memory-usage report, first layout",
+    "report_b": "memory-usage report, second layout",
+    "tree": "stack trace breakdown of the peak",
+    "tree_spaced": "its numbers have a blank every three digits",
+    "uses_none": "'(none)' stands where a value has no uses",
+    "uses_unknown": "'uses are not initialized yet.' stands in some record",
+    "values_inline": "used values in the same file as the allocations",
+    "values_split": "used values in a file of their own",
+}
+
+CODES = {
+    "truncated": "the file ends before its text does",
+    "unknown_line": "a line that no rule explains",
+    "not_utf8": "bytes that are not UTF-8 were stored as \\xNN",
+    "mixed_newlines": "some lines end in CR LF and some in LF",
+    "instruction_differs": "an instruction is printed again with another text",
+    "total_differs": "the allocations' sizes do not add up to the printed total",
+    "records_differ": "the used values are not the values of the allocations",
+    "value_outside": "a value ends beyond its allocation",
+    "ids_descend": "value ids do not ascend within an allocation or in the used values",
+    "schedule_gap": "the schedule is not 0, 1, 2, …",
+    "live_range_unmatched": "a live range names a value that no allocation holds",
+    "tree_differs": "the tree's roots do not add up to the total in its head",
+    "report_differs": "the report contradicts the allocations",
+}
+
+SPACES: dict[str, dict[int, str]] = {
+    "tpu": {0: "hbm", 1: "vmem", 2: "sflag", 3: "cmem", 4: "smem", 5: "host"},
+    "gpu": {0: "device", 1: "collective", 2: "temp", 5: "host"},
+    "cpu": {0: "memory", 5: "host"},
+}
+
+
+def memory_space(platform: str | None, color: int) -> str:
+    """xlamem's name for a color: XLA's own labels are wrong for several (FORMAT 4.4)."""
+    return SPACES.get(platform or "", {}).get(color, f"color_{color}")
+
+
+def as_json() -> dict[str, Any]:
+    """All of this module as plain data: what `xlamem schema --json` prints."""
+    return {
+        "version": VERSION,
+        "tables": [
+            {
+                "name": t.name,
+                "row": t.row,
+                "source": t.source,
+                "columns": [
+                    {
+                        "name": c.name,
+                        "type": str(c.arrow.type),
+                        "warehouse_type": str(t.warehouse.field(c.name).type),
+                        "nullable": c.nullable,
+                        "unit": c.unit,
+                        "doc": c.doc,
+                    }
+                    for c in t.columns
+                ],
+            }
+            for t in TABLES.values()
+        ],
+        "roles": ROLES,
+        "features": FEATURES,
+        "codes": CODES,
+        "memory_spaces": {p: {str(c): n for c, n in s.items()} for p, s in SPACES.items()},
+    }

@@ -1,0 +1,1165 @@
+"""A slow and obvious reader of one dump: what the native reader is compared with.
+
+It follows docs/reading.md line by line, with the standard library alone. Text is decoded with
+surrogateescape, so that a bad byte stays one character, and is cleaned when everything is read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+
+COLUMNS = {
+    "modules": "module_name module_id platform target changelist timestamp_us features complete total_bytes "
+    "schedule_length printed_peak_time printed_peak_bytes n_allocations n_values n_cross_color n_positions n_uses "
+    "n_instructions n_schedule n_live_ranges n_printed_peak n_printed_stack n_printed_report n_frames n_aliases "
+    "n_diagnostics content_hash",
+    "files": "ordinal role uri bytes content_hash features complete",
+    "allocations": "allocation size color memory_space page address parameter_number parameter_shape_index "
+    "parameter_shape output_shape is_parameter is_entry_root is_constant is_thread_local is_live_out is_temp",
+    "values": "value_id instruction shape_index is_phi color allocation offset size shape element_type "
+    "unpadded_size uses_known",
+    "cross_color": "allocation ordinal value_id instruction shape_index is_phi value_color printed_color",
+    "positions": "value_id ordinal instruction shape_index",
+    "uses": "value_id ordinal instruction operand operand_shape_index",
+    "instructions": "instruction shape opcode operands op_type op_name source_file source_line stack_frame_id "
+    "custom_call_target fusion_kind called_computations sharding backend_config attributes text",
+    "schedule": "time instruction",
+    "live_ranges": "value_id instruction shape_index start end",
+    "printed_peak": "ordinal instruction shape_index bytes cumulative",
+    "printed_stack": "ordinal depth label percent total current remaining",
+    "printed_report": "ordinal part color space_label total_bytes allocation cumulative percent size remaining "
+    "offset n_values n_rest shapes",
+    "frames": "id parent file function line column end_line end_column",
+    "aliases": "output_index parameter parameter_index kind",
+    "diagnostics": "file line offset section code severity wanted excerpt",
+}
+"""Every table with its columns in order; a test holds it against schema.TABLES."""
+
+ROLES = ("buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report", "hlo")
+ERRORS = {"truncated", "total_differs", "records_differ"}
+SPACES = {
+    "tpu": {0: "hbm", 1: "vmem", 2: "sflag", 3: "cmem", 4: "smem", 5: "host"},
+    "gpu": {0: "device", 1: "collective", 2: "temp", 5: "host"},
+    "cpu": {0: "memory", 5: "host"},
+}
+
+# ---------------------------------------------------------------------------------------- grammar
+
+INT = r"(-?[0-9]+)"
+NAME = r"([A-Za-z_][A-Za-z0-9_.-]*)"
+SIDX = r"(\{(?:-?[0-9]+(?:,-?[0-9]+)*)?\})"
+HUMAN = r"(-?[0-9]+B|-?[0-9]+\.[0-9]KiB|-?[0-9]+\.[0-9]{2}[MGTPE]iB)"
+PERCENT = r"(-?(?:[0-9]+|nan|inf))%"
+SPACED = r"(-?[0-9]{1,3}(?: [0-9]{3})+|-?[0-9]+)"
+SHORT = rf"<{INT} {NAME}{SIDX}?( \(phi\))?(?: @{INT})?>"
+FLAGS = (
+    rf"(?:, color {INT})?(?:, page {INT})?"
+    rf"(?:, parameter {INT}(?:(?:, shape \|([^|]*)\|)? at ShapeIndex {SIDX})?)?"
+    r"(?:, output shape is \|([^|]*)\|)?(, constant)?(, thread-local)?(, maybe-live-out)?(, preallocated-temp)?:"
+)
+
+TOTAL = rf"Total bytes used: {INT}(?: \({HUMAN}\))?"
+SPACE = rf"Memory Space: (.*) \(color={INT}\)"
+LIVE = rf"HloLiveRange \(max {INT}\):"
+NO_LIVE = "HloLiveRange not available"
+
+ALLOCATION = rf"allocation {INT}: (?:(0x[0-9a-fA-F]+|\(nil\)), )?size {INT}{FLAGS}"
+VALUE = rf" value: {SHORT} \(size={INT},offset={INT}\): (.*)"
+CROSS_HEAD = " reused by buffers of a different color:"
+CROSS = rf"  value: {SHORT} \(color={INT}\)"
+E0_VALUE = rf"  {NAME}\[((?:[0-9]+(?:,[0-9]+)*)?)\]\(#{INT}(?: @{INT})?\) \[{INT},{INT}\]: (.*)"
+E1_VALUE = rf"  {INT} (PHI )?{NAME}{SIDX}? @{INT}, positions:"
+E1_END = rf" \[{INT},{INT}\]: (.*)"
+POSITION = rf"  {NAME}(?: {SIDX})?"
+USE = rf"  {NAME}, operand {INT}(?: {SIDX})?"
+GLUED = rf"(.*)({SHORT})"
+
+STEP = rf"    {INT}:{NAME}"
+RANGE = rf"    {NAME}{SIDX}:{INT}-{INT}"
+PEAK_HEAD = rf"  Live ranges at {INT} \(peak\):"
+PEAK = rf"    {NAME}(?:{SIDX})?: {INT} bytes"
+PEAK_C = rf"    {NAME}{SIDX}: {INT} bytes \(cumulative: {INT} bytes\)"
+TREE_HEAD = rf"  Stack trace breakdown for peak usage: {SPACED} bytes"
+TAIL = (
+    r"(.*) \((-?(?:[0-9]+\.[0-9]|nan|inf))%, "
+    rf"total: {SPACED} bytes, current: {SPACED} bytes, remaining: {SPACED} bytes\)"
+)
+BRANCH = r"  ((?:    |│   )*)(?:├── |└── )(.*)"
+ROOT = r"    (.*)"
+
+LIST_HEAD = "cumulative_size; total_size - cumulative_size; allocation"
+LIST = rf" *{HUMAN}\( *{PERCENT}\); *{HUMAN}; (allocation .*)"
+REPORT_ALLOCATION = rf"allocation {INT}: size {HUMAN}{FLAGS}"
+LIST_REST = rf"The rest {INT} allocations are less than 5% of the total size and not shown\."
+SECOND_LIST = "Allocations sorted by size with their values:"
+SPACE_TOTAL = rf"Total bytes: {INT} \({HUMAN}\)"
+TABLE_HEAD = "cumulative_size;       size;       offset; used_by_n_values; shapes_list"
+TABLE_ROW = rf" *{HUMAN}\( *{PERCENT}\); *{HUMAN}; *{INT}; *{INT}; (.*)"
+TABLE_REST = rf"The rest {INT} values are less than 5% of the total size and not shown\."
+
+ARRAY = r"([a-z][a-z0-9]*)\[((?:(?:<=)?[0-9]+|\?)(?:,(?:(?:<=)?[0-9]+|\?))*)?\]"
+KEY = rf", {NAME}="
+FIELD = rf" {NAME}="
+CALLS = {
+    "calls", "to_apply", "condition", "body", "branch_computations", "called_computations",
+    "true_computation", "false_computation", "select", "scatter",
+}  # fmt: skip
+METADATA_TEXT = {"op_type", "op_name", "source_file"}
+METADATA_INT = {"source_line", "stack_frame_id"}
+
+
+def match(pattern: str, text: str) -> tuple[str | None, ...] | None:
+    """The groups of a pattern that explains the whole text; None if it does not."""
+    found = re.fullmatch(pattern, text, re.DOTALL)
+    return found.groups() if found else None
+
+
+def number(text: str | None) -> int | None:
+    return None if text is None else int(text.replace(" ", ""))
+
+
+def fits(*texts: str | None) -> bool:
+    """Whether these numbers are int64."""
+    return all(t is None or -(2**63) <= int(t.replace(" ", "")) < 2**63 for t in texts)
+
+
+def color(text: str | None) -> int | None:
+    return None if text is None or int(text) == -1 else int(text)
+
+
+def human(n: int) -> str:
+    """XLA's sizes for people: integer division until one step is left, FORMAT 2.4."""
+    sign, n = ("-", -n) if n < 0 else ("", n)
+    if n < 1024:
+        return f"{sign}{n}B"
+    step = 0
+    while n >= 1024 * 1024:
+        n, step = n // 1024, step + 1
+    return f"{sign}{n / 1024:.{1 if step == 0 else 2}f}{'KMGTPE'[step]}iB"
+
+
+def unescape(text: str) -> str:
+    """C escapes to bytes, those bytes to text."""
+    simple = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+
+    def one(found: re.Match[bytes]) -> bytes:
+        code = found[1]
+        if code in simple:
+            return simple[code]
+        if code[:1] == b"x":
+            return bytes([int(code[1:], 16)])
+        if code.isdigit():
+            return bytes([int(code, 8)])
+        return code
+
+    raw = text.encode("utf-8", "surrogateescape")
+    raw = re.sub(rb"\\([ntrabfv\\\"'?]|[0-3]?[0-7]{1,2}|x[0-9a-fA-F]{2})", one, raw)
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def is_bad(text: str) -> bool:
+    """Whether a text holds bytes that are not UTF-8."""
+    return any("\udc80" <= c <= "\udcff" for c in text)
+
+
+def clean(value: Any) -> Any:
+    """Bad bytes as \\xNN."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return value
+
+
+# ----------------------------------------------------------------------------------------- shapes
+
+
+def quote_end(text: str, start: int) -> int | None:
+    """The place after the string that begins at `start`."""
+    found = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL).match(text, start)
+    return found.end() if found else None
+
+
+def closing(text: str, start: int) -> int | None:
+    """The place after the bracket that closes the one at `start`; brackets in strings do not count."""
+    depth, i = 0, start
+    while i < len(text):
+        if text[i] == '"':
+            end = quote_end(text, i)
+            if end is None:
+                return None
+            i = end
+            continue
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        i += 1
+        if depth == 0:
+            return i
+    return None
+
+
+def shape_at(text: str, start: int) -> tuple[int, str, int | None] | None:
+    """Where the shape that begins here ends, its element type and its unpadded size; None if none begins."""
+    if text.startswith("b(", start):
+        inner = shape_at(text, start + 2)
+        return (inner[0] + 1, "buffer", inner[2]) if inner and text.startswith(")", inner[0]) else None
+    if text.startswith("(", start):
+        end, elements = start + 1, 0
+        while not text.startswith(")", end):
+            if elements and not text.startswith(", ", end):
+                return None
+            comment = re.compile(r"(?:, )?(?:/\*index=[0-9]+\*/)?").match(text, end)
+            inner = shape_at(text, comment.end() if comment else end)
+            if inner is None:
+                return None
+            end, elements = inner[0], elements + 1
+        return end + 1, "tuple", 8 * elements
+    array = re.compile(ARRAY).match(text, start)
+    if not array:
+        return None
+    end = array.end()
+    if text.startswith("{", end):
+        close = closing(text, end)
+        if close is None:
+            return None
+        end = close
+    return end, array[1], array_size(array[1], array[2] or "", text[array.end() : end])
+
+
+def array_size(element: str, dims: str, layout: str) -> int | None:
+    """Elements times element width; types below a byte take one, but for E(bits) in the layout."""
+    if element == "token":
+        return 0
+    if element == "opaque":
+        return 8
+    if "?" in dims:
+        return None
+    count = math.prod(int(d.removeprefix("<=")) for d in dims.split(",")) if dims else 1
+    start = layout.find("P(")  # the physical shape has a layout of its own
+    if start >= 0:
+        layout = layout[:start] + layout[closing(layout, start + 1) :]
+    bits = re.search(r"E\(([0-9]+)\)", layout)
+    if bits:
+        return -(-count * int(bits[1]) // 8)
+    if element == "pred":
+        return count
+    width = re.match(r"(?:s|u|f|bf|c)([0-9]+)", element)
+    return count * -(-int(width[1]) // 8) if width else None
+
+
+def is_shape(text: str | None) -> bool:
+    found = shape_at(text or "", 0)
+    return found is not None and found[0] == len(text or "")
+
+
+# ----------------------------------------------------------------------------------- instructions
+
+
+def split_pairs(text: str, lead: str) -> list[tuple[str, str]] | None:
+    """`, key=value, key=value` as pairs, `lead` being what begins one; None if the text does not begin so."""
+    pairs: list[tuple[str, str]] = []
+    key, i = re.compile(lead), 0
+    while i < len(text):
+        found = key.match(text, i)
+        if not found:
+            return None
+        start = i = found.end()
+        while i < len(text) and not key.match(text, i):
+            if text[i] == '"':
+                i = quote_end(text, i) or len(text)
+            elif text[i] in "([{":
+                i = closing(text, i) or len(text)
+            else:
+                i += 1
+        pairs.append((found[1], text[start:i]))
+    return pairs
+
+
+def is_quoted(text: str) -> bool:
+    return text.startswith('"') and quote_end(text, 0) == len(text)
+
+
+def instruction(text: str) -> Row | None:
+    """The row of one instruction text; None if it has not the form of one."""
+    name = re.compile(rf"%{NAME} = ").match(text)
+    if not name:
+        return None
+    shape = shape_at(text, name.end())
+    opcode = re.compile(r" ([a-z][a-z0-9-]*)\(").match(text, shape[0]) if shape else None
+    close = closing(text, opcode.end() - 1) if opcode else None
+    attributes = split_pairs(text[close:], KEY) if close else None
+    if shape is None or opcode is None or close is None or attributes is None:
+        return None
+    row: Row = dict.fromkeys(COLUMNS["instructions"].split())
+    row |= {"instruction": name[1], "shape": text[name.end() : shape[0]], "opcode": opcode[1], "text": text}
+    row["operands"] = text[opcode.end() : close - 1]
+    calls: list[str] = []
+    left: list[str] = []
+    for key, value in attributes:
+        fields = split_pairs(" " + value[1:-1], FIELD) if re.fullmatch(r"\{.+\}", value, re.DOTALL) else None
+        if key == "metadata" and fields is not None:
+            others = []
+            for sub, item in fields:
+                if sub in METADATA_TEXT and is_quoted(item) and row[sub] is None:
+                    row[sub] = unescape(item[1:-1])
+                elif sub in METADATA_INT and match(INT, item) and fits(item) and row[sub] is None:
+                    row[sub] = int(item)
+                else:
+                    others.append(f"{sub}={item}")
+            if others:
+                left.append(f"metadata={{{' '.join(others)}}}")
+        elif key in CALLS:
+            calls.append(value.removeprefix("{").removesuffix("}"))
+        elif key == "custom_call_target" and is_quoted(value) and row[key] is None:
+            row[key] = unescape(value[1:-1])
+        elif key == "kind" and row["fusion_kind"] is None:
+            row["fusion_kind"] = value
+        elif key in ("sharding", "backend_config") and row[key] is None:
+            row[key] = unescape(value[1:-1]) if key == "backend_config" and is_quoted(value) else value
+        else:
+            left.append(f"{key}={value}")
+    row["called_computations"] = ", ".join(calls) if calls else None
+    row["attributes"] = ", ".join(left) if left else None
+    return row
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+@dataclass
+class Line:
+    number: int
+    offset: int
+    text: str
+
+
+@dataclass
+class File:
+    """One member: its lines, and what was seen in it."""
+
+    role: str
+    data: bytes
+    lines: list[Line] = field(default_factory=list)
+    tail: Line | None = None
+    features: set[str] = field(default_factory=set)
+    sections: set[str] = field(default_factory=set)
+    cut: tuple[str, int, int, str] | None = None
+    broken: bool = False
+
+    def split(self) -> Line | None:
+        """Make the lines; return the first without CR where the others have one."""
+        raw = self.data.split(b"\n")
+        crlf = len(raw) > 1 and raw[0].endswith(b"\r")
+        odd = None
+        offset = 0
+        for n, text in enumerate(raw[:-1], 1):
+            line = Line(n, offset, text.decode("utf-8", "surrogateescape"))
+            if crlf and text.endswith(b"\r"):
+                line.text = line.text[:-1]
+            elif crlf and odd is None:
+                odd = line
+            self.lines.append(line)
+            offset += len(text) + 1
+        if raw[-1]:
+            self.tail = Line(len(raw), offset, raw[-1].decode("utf-8", "surrogateescape"))
+        if crlf and odd is None:
+            self.features.add("crlf")
+        return odd
+
+    def truncate(self, section: str, wanted: str, at: Line | None = None) -> None:
+        """Remember the first reason why this file counts as cut."""
+        if self.cut is None:
+            at = at or self.tail or Line(len(self.lines) + 1, len(self.data), "")
+            self.cut = (section, at.number, at.offset, wanted)
+
+
+class Reader:
+    """The state of one reading; the tables fill up while it runs."""
+
+    def __init__(self, members: dict[str, bytes], uris: dict[str, str], platform: str | None, text: bool) -> None:
+        self.tables: dict[str, list[Row]] = {name: [] for name in COLUMNS}
+        self.files = [File(role, members[role]) for role in ROLES if role in members]
+        self.file = File("", b"")
+        self.section = "file"
+        self.uris, self.platform, self.text = uris, platform, text
+        self.module_name: str | None = None
+        self.totals: list[tuple[File, int]] = []
+        self.report_total: int | None = None
+        self.max: int | None = None
+        self.peak: int | None = None
+        self.records: list[tuple[File, Line, Row]] = []
+        self.seen: dict[str, set[str]] = {}
+        self.where: dict[tuple[str, int], tuple[File, Line]] = {}
+        self.tree: tuple[File, Line, int] | None = None
+        self.report_lines: list[tuple[File, Line, Row]] = []
+
+    # ------------------------------------------------------------------------------------- basics
+
+    def add(self, table: str, line: Line, /, **values: Any) -> Row:
+        row: Row = dict.fromkeys(COLUMNS[table].split())
+        assert values.keys() <= row.keys(), (table, values)
+        row |= values
+        self.where[table, len(self.tables[table])] = (self.file, line)
+        self.tables[table].append(row)
+        if is_bad(line.text) or any(isinstance(v, str) and is_bad(v) for v in values.values()):
+            self.not_utf8(line)
+        return row
+
+    def not_utf8(self, line: Line) -> None:
+        self.file.features.add("not_utf8")
+        where = (self.file.role, line.number)
+        if not any(d["code"] == "not_utf8" and (d["file"], d["line"]) == where for d in self.tables["diagnostics"]):
+            self.diagnose("not_utf8", line, "UTF-8")
+
+    def diagnose(
+        self, code: str, line: Line | None, wanted: str, *, file: File | None = None, section: str | None = None,
+        severity: str | None = None,
+    ) -> None:  # fmt: skip
+        row: Row = dict.fromkeys(COLUMNS["diagnostics"].split())
+        row |= {"file": (file or self.file).role, "section": section or self.section, "code": code, "wanted": wanted}
+        row["severity"] = severity or ("error" if code in ERRORS else "warning")
+        row["excerpt"] = line.text[:80] if line else ""
+        if line:
+            row |= {"line": line.number, "offset": line.offset}
+        self.tables["diagnostics"].append(row)
+
+    def unknown(self, line: Line, wanted: str) -> None:
+        self.diagnose("unknown_line", line, wanted)
+
+    # ----------------------------------------------------------------------------------- sections
+
+    def read(self) -> dict[str, list[Row]]:
+        for file in self.files:
+            self.file, self.section = file, "file"
+            if not file.data:
+                file.truncate("file", "text")
+                continue
+            if file.role == "hlo":
+                self.read_hlo()
+            else:
+                self.read_file()
+        self.finish()
+        return self.tables
+
+    def read_file(self) -> None:
+        file = self.file
+        odd = file.split()
+        if odd:
+            self.diagnose("mixed_newlines", odd, "CR LF")
+        if file.tail and file.tail.text.startswith(NO_LIVE):
+            file.lines.append(file.tail)
+            file.tail = None
+        for kind, lines, last in sections(file.lines):
+            self.section = {
+                "text": "file", "allocations": "allocations", "values": "used values", "cut values": "used values",
+                "report a": "report", "report b": "report", "live": "live ranges", "no live": "live ranges",
+            }[kind]  # fmt: skip
+            file.sections.add(kind)
+            lines, blank = strip_empty(lines)
+            if kind == "allocations":
+                self.read_allocations(lines, last)
+            elif kind in ("values", "cut values"):
+                self.read_values(lines, last, cut=kind == "cut values")
+            elif kind == "report a":
+                self.read_report_a(lines, blank)
+            elif kind == "report b":
+                self.read_report_b(lines, blank)
+            elif kind == "live":
+                self.read_live(lines)
+            elif kind == "no live":
+                file.features.add("live_unavailable")
+                for line in lines[1:]:
+                    self.unknown(line, "nothing after unavailable live ranges")
+            else:
+                for line in lines:
+                    if line.text:
+                        self.unknown(line, "a section")
+        if file.tail:
+            file.cut = None  # the cut line says best where the file ends
+            file.truncate(self.section, "the end of this line")
+
+    # -------------------------------------------------------------------------------- allocations
+
+    def read_allocations(self, lines: list[Line], last: bool) -> None:
+        allocation: int | None = None  # None: lines below an unknown header belong to nobody
+        previous_id: int | None = None
+        cross: int | None = None  # ordinal within the block of another color
+        block: dict[str, Any] | None = None  # an E1 value that is not finished
+        for line in lines[1:]:
+            text = line.text
+            if block and (text.startswith("allocation ") or self.e1_header(text)):
+                self.unknown(block["line"], "the end of this value")
+                block = None
+            if text.startswith("allocation "):
+                allocation, previous_id, cross = self.allocation(line), None, None
+            elif allocation is None:
+                self.unknown(line, "an allocation")
+            elif block:
+                if self.e1_line(block, line, allocation, previous_id):
+                    previous_id, block = block["id"], None
+            elif cross is not None:
+                if (g := match(CROSS, text)) and fits(g[0], g[4], g[5]):
+                    self.add(
+                        "cross_color", line, allocation=allocation, ordinal=cross, value_id=number(g[0]),
+                        instruction=g[1], shape_index=g[2], is_phi=bool(g[3]), value_color=color(g[4]),
+                        printed_color=number(g[5]),
+                    )  # fmt: skip
+                    cross += 1
+                else:
+                    self.unknown(line, "a value of a different color")
+            elif text == CROSS_HEAD:
+                cross = 0
+                self.file.features.add("cross_color")
+            elif (g := match(VALUE, text)) and fits(g[0], *g[4:7]) and is_shape(g[7]):
+                self.file.features.add("e2")
+                previous_id = self.value(line, allocation, previous_id, g[0], g[1], g[2], g[3], g[4], g[6], g[5], g[7])
+            elif (g := match(E0_VALUE, text)) and fits(g[2], *g[3:6]) and is_shape(g[6]):
+                self.file.features.add("e0_values")
+                index = f"{{{g[1]}}}"
+                previous_id = self.value(line, allocation, previous_id, g[2], g[0], index, None, g[3], g[4], g[5], g[6])
+            elif header := self.e1_header(text):
+                self.file.features.add("e1_values")
+                block = {"line": line, "id": int(header[0] or 0), "head": header, "part": "positions"}
+                block |= {"positions": [], "uses": []}
+            else:
+                self.unknown(line, "an allocation or a value")
+        if block and last:
+            self.file.truncate(self.section, "the end of this value", None if self.file.tail else block["line"])
+        elif block:
+            self.unknown(block["line"], "the end of this value")
+
+    def allocation(self, line: Line) -> int | None:
+        g = match(ALLOCATION, line.text)
+        if not g or not fits(g[0], g[2], g[3], g[4], g[5]):
+            self.unknown(line, "allocation N: size N, ...:")
+            return None
+        if g[1]:
+            self.file.features.add("address")
+        if g[4]:
+            self.file.features.add("page")
+        index = number(g[0])
+        self.add("allocations", line, allocation=index, size=number(g[2]), address=g[1], **flags(g[3:]))
+        return index
+
+    def value(
+        self, line: Line, allocation: int, previous: int | None, value_id: str | None, name: str | None,
+        index: str | None, phi: str | None, col: str | None, offset: str | None, size: str | None, shape: str | None,
+    ) -> int:  # fmt: skip
+        facts = shape_at(shape or "", 0)
+        assert facts and value_id is not None
+        self.add(
+            "values", line, value_id=int(value_id), instruction=name, shape_index=index, is_phi=bool(phi),
+            color=color(col), allocation=allocation, offset=number(offset), size=number(size), shape=shape,
+            element_type=facts[1], unpadded_size=facts[2],
+        )  # fmt: skip
+        if previous is not None and int(value_id) <= previous:
+            self.diagnose("ids_descend", line, f"an id above {previous}")
+        return int(value_id)
+
+    def e1_header(self, text: str) -> tuple[str | None, ...] | None:
+        g = match(E1_VALUE, text)
+        return g if g and fits(g[0], g[4]) else None
+
+    def e1_line(self, block: dict[str, Any], line: Line, allocation: int, previous: int | None) -> bool:
+        """One line of an E1 value; True if it is the last one."""
+        g = match(E1_END, line.text)
+        if g and fits(g[0], g[1]) and is_shape(g[2]):
+            value_id, phi, name, index, col = block["head"]
+            self.value(block["line"], allocation, previous, value_id, name, index, phi, col, g[0], g[1], g[2])
+            self.places(block["id"], block["positions"], block["uses"])
+            return True
+        if line.text == " uses:" and block["part"] == "positions":
+            block["part"] = "uses"
+        elif not self.place(block["part"], line, block):
+            self.unknown(line, f"a line of the {block['part']} or the end of this value")
+        return False
+
+    def place(self, part: str, line: Line, record: dict[str, Any]) -> bool:
+        """Take a line as a position or as a use."""
+        if part == "positions" and (g := match(POSITION, line.text)):
+            record["positions"].append((line, {"instruction": g[0], "shape_index": g[1]}))
+            return True
+        if part == "uses" and (g := match(USE, line.text)) and fits(g[1]):
+            use = {"instruction": g[0], "operand": number(g[1]), "operand_shape_index": g[2]}
+            record["uses"].append((line, use))
+            return True
+        return False
+
+    def places(self, value_id: int, positions: list[tuple[Line, Row]], uses: list[tuple[Line, Row]]) -> None:
+        for table, rows in (("positions", positions), ("uses", uses)):
+            for ordinal, (line, row) in enumerate(rows):
+                self.add(table, line, value_id=value_id, ordinal=ordinal, **row)
+
+    # -------------------------------------------------------------------------------- used values
+
+    def read_values(self, lines: list[Line], last: bool, *, cut: bool) -> None:
+        g = match(TOTAL, lines[0].text)
+        assert g
+        self.totals.append((self.file, int(g[0] or 0)))
+        if g[1]:
+            self.file.features.add("human_total")
+        record: dict[str, Any] | None = None
+        previous: int | None = None
+        for line in lines[1 if cut else 3 :]:
+            instruction_text, header = None, line
+            if line.text.startswith(" from instruction:"):
+                instruction_text, header = self.unglue(line)
+                if header is not line:
+                    self.file.features.add("glued")
+            if instruction_text is not None and record and record["part"] in ("uses", "none"):
+                self.from_instruction(line, instruction_text)
+                record["part"] = "done"
+            elif instruction_text is not None:
+                self.unknown(line, "a record that awaits its instruction")
+            if header.text.startswith("<"):
+                self.close(record)
+                g = match(SHORT, header.text)
+                if g and fits(g[0], g[4]):
+                    record = {"line": header, "id": int(g[0] or 0), "part": "", "positions": [], "uses": []}
+                    record |= {"known": True, "instruction": g[1], "shape_index": g[2]}
+                    record |= {"is_phi": bool(g[3]), "color": color(g[4])}
+                    if previous is not None and record["id"] <= previous:
+                        self.diagnose("ids_descend", header, f"an id above {previous}")
+                    previous = record["id"]
+                else:
+                    record = None
+                    self.unknown(header, "a value")
+            elif instruction_text is None:
+                self.record_line(record, line)
+        if last and record and record["part"] in ("", "positions"):
+            self.file.truncate(self.section, "the uses of this value")
+            return
+        self.close(record)
+        if last and record and record["part"] != "done" and "human_total" in self.file.features:
+            self.file.truncate(self.section, "the instruction of this value")
+
+    def record_line(self, record: dict[str, Any] | None, line: Line) -> None:
+        """A line of a record that is neither its header nor its instruction."""
+        part = record["part"] if record else "nobody"
+        if record is None:
+            self.unknown(line, "a value")
+        elif part == "" and line.text == " positions:":
+            record["part"] = "positions"
+        elif part == "positions" and line.text in (" uses:", " uses are not initialized yet."):
+            record["known"] = line.text == " uses:"
+            record["part"] = "uses" if record["known"] else "none"
+            if not record["known"]:
+                self.file.features.add("uses_unknown")
+        elif part == "uses" and line.text == "  (none)" and not record["uses"]:
+            record["part"] = "none"
+            self.file.features.add("uses_none")
+        elif not self.place(part, line, record):
+            self.unknown(line, "a line of this record")
+
+    def unglue(self, line: Line) -> tuple[str, Line]:
+        """The instruction text, and the header that follows it on the same line (else the line itself)."""
+        text = line.text.removeprefix(" from instruction:")
+        self.file.features.add("from_instruction")
+        if text.startswith(" "):
+            self.file.features.add("from_instruction_blank")
+            text = text[1:]
+        found = re.fullmatch(GLUED, text, re.DOTALL)
+        if not found:
+            return text, line
+        start = len(line.text) - len(found[2])
+        before = len(line.text[:start].encode("utf-8", "surrogateescape"))
+        return found[1], Line(line.number, line.offset + before, found[2])
+
+    def from_instruction(self, line: Line, text: str) -> None:
+        row = instruction(text)
+        if row is None:
+            self.unknown(line, "%NAME = SHAPE OPCODE(OPERANDS), key=value")
+            return
+        if (shape := shape_at(row["operands"], 0)) and row["operands"].startswith(" %", shape[0]):
+            self.file.features.add("operand_shapes")
+        texts = self.seen.setdefault(row["instruction"], set())
+        if text in texts:
+            return
+        if texts:
+            self.diagnose("instruction_differs", line, "the text printed before")
+        texts.add(text)
+        self.add("instructions", line, **row | {"text": text if self.text else None})
+
+    def close(self, record: dict[str, Any] | None) -> None:
+        """A record is over: store its rows, or say that it is broken."""
+        if record is None:
+            return
+        if record["part"] in ("", "positions"):
+            self.unknown(record["line"], "a record with positions and uses")
+            return
+        self.places(record["id"], record["positions"], record["uses"])
+        self.records.append((self.file, record["line"], record))
+
+    # -------------------------------------------------------------------------------- live ranges
+
+    def read_live(self, lines: list[Line]) -> None:
+        g = match(LIVE, lines[0].text)
+        assert g
+        self.max = int(g[0] or 0)
+        part = ""
+        heads: set[str] = set()
+        label: list[Line] = []  # lines of the tree that wait for a tail
+        steps, nodes, remaining = 0, 0, 0
+        for line in lines[1:]:
+            text = line.text
+            head = live_head(text)
+            if head:
+                for early in label:
+                    self.unknown(early, "the end of this node")
+                label = []
+                part = head
+                heads.add(head)
+                if head == "peak" and (g := match(PEAK_HEAD, text)):
+                    self.peak = int(g[0] or 0)
+                if head == "tree" and (g := match(TREE_HEAD, text)):
+                    self.tree = (self.file, line, int(number(g[0]) or 0))
+                    self.file.features |= {"tree"} | ({"tree_spaced"} if " " in str(g[0]) else set())
+            elif part == "schedule" and (g := match(STEP, text)) and fits(g[0]):
+                time = int(g[0] or 0)
+                expected = self.tables["schedule"][-1]["time"] + 1 if self.tables["schedule"] else 0
+                self.add("schedule", line, time=time, instruction=g[1])
+                steps += 1
+                if time != expected:
+                    self.diagnose("schedule_gap", line, f"step {expected}")
+            elif part == "ranges" and (g := match(RANGE, text)) and fits(g[2], g[3]):
+                self.add("live_ranges", line, instruction=g[0], shape_index=g[1], start=number(g[2]), end=number(g[3]))
+            elif part == "peak" and (g := match(PEAK_C, text) or match(PEAK, text)) and fits(*g[2:]):
+                self.file.features.add("peak_c" if len(g) > 3 else "peak_b" if g[1] else "peak_a")
+                self.add(
+                    "printed_peak", line, ordinal=len(self.tables["printed_peak"]), instruction=g[0],
+                    shape_index=g[1], bytes=number(g[2]), cumulative=number(g[3]) if len(g) > 3 else None,
+                )  # fmt: skip
+            elif part == "tree":
+                label.append(line)
+                if match(TAIL, text):
+                    row = self.node(label)
+                    if row:
+                        nodes, remaining = nodes + 1, row["remaining"]
+                    label = []
+            else:
+                self.unknown(line, "a line of the live ranges")
+        for early in label:
+            self.unknown(early, "the end of this node")
+        missing = {"schedule", "ranges", "peak"} - heads
+        if steps < self.max or missing:
+            self.file.truncate(self.section, f"{self.max} steps and three lists")
+        if self.tree and (remaining > 0 or (nodes == 0 and self.tree[2] > 0)):
+            self.file.truncate(self.section, "the rest of the tree")
+
+    def node(self, lines: list[Line]) -> Row | None:
+        """A node of the tree from its lines; the last one has the tail."""
+        text = "\n".join(line.text for line in lines)
+        g = match(TAIL, text)
+        assert g and g[0] is not None
+        numbers = g[2:]
+        branch, root = match(BRANCH, g[0]), match(ROOT, g[0])
+        if not fits(*numbers) or not (branch or root):
+            self.unknown(lines[0], "a node of the tree")
+            return self.node(lines[1:]) if len(lines) > 1 else None
+        if any(" " in str(n) for n in numbers):
+            self.file.features.add("tree_spaced")
+        for line in lines:
+            if is_bad(line.text):
+                self.not_utf8(line)
+        return self.add(
+            "printed_stack", lines[-1], ordinal=len(self.tables["printed_stack"]),
+            depth=len(branch[0] or "") // 4 if branch else 0, label=branch[1] if branch else root[0] if root else "",
+            percent=g[1], total=number(numbers[0]), current=number(numbers[1]), remaining=number(numbers[2]),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------------------------- report
+
+    def report(self, line: Line, part: str, **values: Any) -> Row:
+        return self.add("printed_report", line, ordinal=len(self.tables["printed_report"]), part=part, **values)
+
+    def table_line(self, line: Line, text: str, **common: Any) -> bool:
+        """Take a line as a row or as the rest of a table."""
+        if (g := match(TABLE_ROW, text)) and fits(g[3], g[4]):
+            self.report(
+                line, "row", cumulative=g[0], percent=g[1], size=g[2], offset=number(g[3]), n_values=number(g[4]),
+                shapes=g[5], **common,
+            )  # fmt: skip
+            return True
+        if (g := match(TABLE_REST, text)) and fits(g[0]):
+            self.report(line, "rest", n_rest=number(g[0]), **common)
+            return True
+        return False
+
+    def read_report_a(self, lines: list[Line], blank: list[Line]) -> None:
+        self.file.features.add("report_a")
+        self.report_total = total = int((match(TOTAL, lines[0].text) or ("",))[0] or 0)
+        self.report_lines.append((self.file, lines[0], {"color": None, "total": total}))
+        listed, tabled = 0, 0
+        table: Row = {}
+        state = "start"
+        after = {  # a line that holds no fact, and the state that it leads to
+            ("start", ""): "title", ("title", LIST_HEAD): "head", ("head", "-" * 78): "list", ("list", ""): "gap",
+            ("gap", ""): "gap 2", ("open", "\t" + TABLE_HEAD): "dashes", ("dashes", "\t" + "-" * 60): "rows",
+            ("dashes", ""): "tables", ("rows", ""): "tables",
+        }  # fmt: skip
+        first_list, second_list = ("start", "title", "head", "list"), ("tables", "alone", "open", "dashes", "rows")
+        for line in (lines + blank)[3:]:
+            text = line.text
+            if state == "alone" and text == "":
+                table["n_values"] = None
+                state = "open"
+            elif (state, text) in after:
+                state = after[state, text]
+            elif state not in second_list and text == SECOND_LIST:
+                state = "tables"
+            elif state in first_list and (g := match(LIST, text)) and (a := self.report_allocation(line, g[3])):
+                self.report(line, "list", total_bytes=total, cumulative=g[0], percent=g[1], remaining=g[2], **a)
+                listed, state = listed + 1, "list"
+            elif state in first_list and (g := match(LIST_REST, text)) and fits(g[0]):
+                self.report(line, "rest", total_bytes=total, n_rest=number(g[0]))
+                listed, state = listed + int(g[0] or 0), "list"
+            elif state in second_list and (a := self.report_allocation(line, text)):
+                table = self.report(line, "table", total_bytes=total, n_values=1, **a)
+                tabled, state = tabled + 1, "alone"
+            elif (
+                state in ("dashes", "rows")
+                and text.startswith("\t")
+                and self.table_line(line, text[1:], total_bytes=total, allocation=table["allocation"])
+            ):
+                state = "rows"
+            elif line not in blank:
+                self.unknown(line, "a line of the report")
+        if state not in ("tables", "alone") or listed != tabled:
+            self.file.truncate(self.section, "both lists of the report")
+
+    def report_allocation(self, line: Line, text: str | None) -> Row | None:
+        """Number and size of an allocation in layout A; its flags are kept to be checked."""
+        g = match(REPORT_ALLOCATION, text or "")
+        if not g or not fits(g[0], g[2], g[3], g[4]):
+            return None
+        said = {"allocation": number(g[0]), "size": g[1]}
+        self.report_lines.append((self.file, line, said | flags(g[2:])))
+        return said
+
+    def read_report_b(self, lines: list[Line], blank: list[Line]) -> None:
+        self.file.features.add("report_b")
+        space: Row = {}
+        state, head, tables = "closed", lines[0], 0
+        for line in lines + blank:
+            text = line.text
+            if (g := match(SPACE, text)) and fits(g[1]):
+                if space and not tables:
+                    self.report(head, "space", **space)
+                state, head, tables = "head", line, 0
+                space = {"space_label": g[0], "color": number(g[1]), "total_bytes": None}
+            elif state == "head" and (g := match(SPACE_TOTAL, text)) and fits(g[0]):
+                space["total_bytes"] = number(g[0])
+                self.report_lines.append((self.file, line, {"color": space["color"], "total": number(g[0])}))
+                state = "tables"
+            elif state in ("head", "tables") and text == "  " + TABLE_HEAD:
+                self.report(line, "table", **space)
+                tables, state = tables + 1, "dashes"
+            elif (
+                state in ("dashes", "rows")
+                and text.startswith("  ")
+                and (text == "  " + "-" * 60 or self.table_line(line, text[2:], **space))
+            ):
+                state = "rows"
+            elif state in ("dashes", "rows") and text == "":
+                state = "tables"
+            elif state == "tables" and text == "":
+                state = "closed"
+            elif line not in blank:
+                self.unknown(line, "a line of the report")
+        if not tables:
+            self.report(head, "space", **space)
+        if state != "closed":
+            self.file.truncate(self.section, "the end of this memory space")
+
+    # ---------------------------------------------------------------------------------------- hlo
+
+    def read_hlo(self) -> None:
+        """The head of the HLO text: aliases, donors, stack frames."""
+        file, self.section = self.file, "hlo"
+        odd = file.split()
+        computation = next((i for i, line in enumerate(file.lines) if is_computation(line.text)), None)
+        lines = file.lines[:computation]
+        if odd and odd in lines:
+            self.diagnose("mixed_newlines", odd, "CR LF")
+        if file.tail:
+            file.truncate(self.section, "the end of this line")
+        elif computation is None:
+            file.truncate(self.section, "a computation")
+        title = ""
+        titles = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
+        tables: dict[str, dict[int | None, tuple[Line, Any]]] = {t: {} for t in titles}
+        for line in lines:
+            text = line.text
+            if line.number == 1 and self.hlo_module(line):
+                pass
+            elif text in tables:
+                title = text
+                file.features.add("frames")
+            elif title in ("FileNames", "FunctionNames") and (g := match(rf'{INT} "(.*)"', text)) and fits(g[0]):
+                tables[title][number(g[0])] = (line, unescape(str(g[1])))
+            elif title in ("FileLocations", "StackFrames") and (g := match(rf"{INT} \{{(.*)\}}", text)) and fits(g[0]):
+                fields = dict(pair.split("=", 1) for pair in str(g[1]).split(" ") if "=" in pair)
+                if all(match(INT, v) and fits(v) for v in fields.values()):
+                    tables[title][number(g[0])] = (line, {k: int(v) for k, v in fields.items()})
+                else:
+                    self.unknown(line, "a row of this table")
+            elif text:
+                self.unknown(line, "a table of the HLO text's head")
+        for frame, (line, fields) in tables["StackFrames"].items():
+            where = tables["FileLocations"].get(fields.get("file_location_id"), (line, {}))[1]
+            name = tables["FileNames"].get(where.get("file_name_id"), (line, None))[1]
+            function = tables["FunctionNames"].get(where.get("function_name_id"), (line, None))[1]
+            places = {k: where.get(k) for k in ("line", "column", "end_line", "end_column")}
+            # XLA prints the parent one too high; 1 is none.
+            parent = fields.get("parent_frame_id", 0) - 1
+            self.add(
+                "frames", line, id=frame, parent=parent if parent > 0 else None, file=name, function=function, **places
+            )
+
+    def hlo_module(self, line: Line) -> bool:
+        """The first line; False if it is not understood."""
+        found = re.match(rf"HloModule {NAME}(?=,|$)", line.text)
+        if not found:
+            return False
+        self.module_name = found[1]
+        attributes = split_pairs(line.text[found.end() :], KEY)
+        if attributes is None:
+            return False
+        rows: list[Row] = []
+        for key, value in attributes:
+            if key == "input_output_alias":
+                item = rf"{SIDX}: \({INT}, {SIDX}, (may-alias|must-alias)\)"
+            elif key == "buffer_donor":
+                item = rf"()\({INT}, {SIDX}()\)"
+            else:
+                continue
+            if not match(r"\{ " + f"(?:{item}(?:, {item})*)?" + r" ?\}", value):
+                return False
+            for g in re.findall(item, value):
+                rows.append({
+                    "output_index": g[0] or None, "parameter": int(g[1]), "parameter_index": g[2],
+                    "kind": g[3] or "donor",
+                })  # fmt: skip
+        for row in rows:
+            self.add("aliases", line, **row)
+        return True
+
+    # ------------------------------------------------------------------------------- afterwards
+
+    def finish(self) -> None:
+        rows = self.tables
+        self.join()
+        self.check_files()
+        self.check_dump()
+        for file in self.files:
+            if file.cut:
+                section, n, offset, wanted = file.cut
+                self.diagnose("truncated", Line(n, offset, ""), wanted, file=file, section=section)
+        features = [sorted(f.features - {"e2"}) for f in self.files]
+        for i, file in enumerate(self.files):
+            complete = file.cut is None and not file.broken
+            rows["files"].append({
+                "ordinal": i, "role": file.role, "uri": self.uris.get(file.role, file.role), "bytes": len(file.data),
+                "content_hash": None, "features": ",".join(features[i]), "complete": complete,
+            })  # fmt: skip
+        order = [file.role for file in self.files]
+        rows["diagnostics"].sort(key=lambda d: (order.index(d["file"]), d["offset"] is None, d["offset"] or 0))
+        module: Row = dict.fromkeys(COLUMNS["modules"].split())
+        module |= {"module_name": self.module_name, "platform": self.platform}
+        module["features"] = ",".join(sorted(set().union(*features)))
+        module["complete"] = all(f["complete"] for f in rows["files"])
+        module["total_bytes"] = self.totals[0][1] if self.totals else self.report_total
+        module |= {"schedule_length": self.max, "printed_peak_time": self.peak}
+        if self.peak is not None:
+            module["printed_peak_bytes"] = sum(r["bytes"] for r in rows["printed_peak"])
+        module |= {c: len(rows[c[2:]]) for c in module if c.startswith("n_")}
+        rows["modules"].append(module)
+        for table in rows.values():
+            for row in table:
+                row |= {k: clean(v) for k, v in row.items()}
+
+    def join(self) -> None:
+        """Fill the columns that need another section."""
+        if self.platform is None:
+            shapes = [r["shape"] for t in ("values", "instructions") for r in self.tables[t]]
+            self.platform = "tpu" if any("T(" in s for s in shapes) else None
+        for row in self.tables["allocations"]:
+            row["memory_space"] = SPACES.get(self.platform or "", {}).get(row["color"], f"color_{row['color']}")
+        known = {record["id"]: record["known"] for _, _, record in self.records}
+        ids: dict[tuple[str, str], int] = {}
+        self.sizes: dict[int, int | None] = {}
+        for row in self.tables["values"]:
+            row["uses_known"] = known.get(row["value_id"])
+            ids.setdefault((row["instruction"], row["shape_index"] or "{}"), row["value_id"])
+            self.sizes[row["value_id"]] = row["unpadded_size"]
+        for row in self.tables["live_ranges"]:
+            row["value_id"] = ids.get((row["instruction"], row["shape_index"]))
+
+    def holder(self, *kinds: str) -> File | None:
+        """The first file that has one of these sections."""
+        return next((f for f in self.files if f.sections & set(kinds)), None)
+
+    def check_files(self) -> None:
+        """Features and cuts that only several sections together can tell."""
+        rows = self.tables
+        allocated, used = self.holder("allocations"), self.holder("values")
+        for f in self.files:
+            place = "inline" if "allocations" in f.sections else "split"
+            if "values" in f.sections:
+                f.features.add(f"values_{place}")
+            if "live" in f.sections:
+                f.features.add(f"live_{place}")
+        every = set().union(*(f.features for f in self.files)) if self.files else set()
+        for f in self.files:
+            if "cut values" in f.sections:
+                f.truncate("used values", "Used values:")
+            if "live" in f.sections:
+                at = -1 if self.peak is None else self.peak
+                holding = [r["value_id"] for r in rows["live_ranges"] if r["start"] <= at <= r["end"]]
+                if sum((self.sizes.get(i) or 0) > 0 for i in holding) > len(rows["printed_peak"]):
+                    f.truncate("live ranges", "the rest of the peak list")
+                framed = any(r["stack_frame_id"] is not None for r in rows["instructions"])
+                if self.tree is None and ("live_split" in f.features or framed):
+                    f.truncate("live ranges", "the tree")
+            inline = {"allocations", "values"} <= f.sections and "human_total" in f.features
+            if inline and not f.sections & {"live", "no live"}:
+                f.truncate("used values", "live ranges")
+            if "report b" in f.sections and allocated:
+                colors = {r["color"] for r in rows["printed_report"]}
+                if not {r["color"] for r in rows["allocations"]} <= colors:
+                    f.truncate("report", "a memory space for each color")
+        if allocated and not used and ({"address", "e2"} <= every or "report_a" in every):
+            allocated.truncate("allocations", "used values")
+
+    def check_dump(self) -> None:
+        """The cross-checks."""
+        rows = self.tables
+        allocated, used = self.holder("allocations"), self.holder("values")
+        allocations = {r["allocation"]: r for r in rows["allocations"]}
+        sizes = sum(r["size"] for r in rows["allocations"])
+        if allocated:
+            for _, total in self.totals[:1]:
+                if total != sizes:
+                    allocated.broken = True
+                    self.diagnose("total_differs", None, f"{total} bytes", file=allocated, section="allocations")
+            for i, row in enumerate(rows["values"]):
+                if row["offset"] + row["size"] > allocations[row["allocation"]]["size"]:
+                    self.at("value_outside", "values", i, "allocations", "a value within its allocation")
+            for i, row in enumerate(rows["live_ranges"]):
+                if row["value_id"] is None:
+                    self.at("live_range_unmatched", "live_ranges", i, "live ranges", "a value of this name and index")
+        if allocated and used:
+            self.check_records(allocated, used)
+        if self.tree and self.tree[2] != sum(r["total"] for r in rows["printed_stack"] if r["depth"] == 0):
+            file, line, total = self.tree
+            self.diagnose("tree_differs", line, f"roots of {total} bytes", file=file, section="live ranges")
+        if allocated:
+            self.check_report(allocations, sizes)
+
+    def at(self, code: str, table: str, row: int, section: str, wanted: str) -> None:
+        file, line = self.where[table, row]
+        self.diagnose(code, line, wanted, file=file, section=section)
+
+    def check_records(self, allocated: File, used: File) -> None:
+        values = {r["value_id"]: r for r in self.tables["values"]}
+        records = {record["id"] for _, _, record in self.records}
+        if records != set(values):
+            fewer = allocated if len(values) < len(records) else used
+            fewer.broken = True
+            section = "allocations" if len(values) < len(records) else "used values"
+            self.diagnose("records_differ", None, "the same ids", file=fewer, section=section)
+        for file, line, record in self.records:
+            value = values.get(record["id"])
+            keys = ("instruction", "shape_index", "is_phi", "color")
+            if value and any(value[k] != record[k] for k in keys):
+                self.diagnose(
+                    "records_differ", line, "the value of the allocations", file=file, section="used values",
+                    severity="warning",
+                )  # fmt: skip
+
+    def check_report(self, allocations: dict[int, Row], sizes: int) -> None:
+        for file, line, said in self.report_lines:
+            if "total" in said:
+                of = [a["size"] for a in allocations.values() if a["color"] == said["color"]]
+                good = said["total"] == (sizes if said["color"] is None else sum(of))
+            else:
+                found = allocations.get(said["allocation"])
+                good = found is not None and {k: found[k] for k in said} == said | {"size": found["size"]}
+                good = good and found is not None and human(found["size"]) == said["size"]
+            if not good:
+                self.diagnose("report_differs", line, "what the allocations say", file=file, section="report")
+
+
+def flags(g: tuple[str | None, ...]) -> Row:
+    """The columns of an allocation's header that follow its size."""
+    return {
+        "color": number(g[0]) or 0, "page": number(g[1]), "parameter_number": number(g[2]), "parameter_shape": g[3],
+        "parameter_shape_index": g[4], "output_shape": g[5], "is_parameter": g[2] is not None,
+        "is_entry_root": g[5] is not None, "is_constant": bool(g[6]), "is_thread_local": bool(g[7]),
+        "is_live_out": bool(g[8]), "is_temp": bool(g[9]),
+    }  # fmt: skip
+
+
+def live_head(text: str) -> str | None:
+    if text == "  InstructionSequence:":
+        return "schedule"
+    if text == "  BufferLiveRange:":
+        return "ranges"
+    if (g := match(PEAK_HEAD, text)) and fits(g[0]):
+        return "peak"
+    if (g := match(TREE_HEAD, text)) and fits(g[0]):
+        return "tree"
+    return None
+
+
+def is_computation(text: str) -> bool:
+    return match(r"[%A-Za-z_].*\{", text) is not None
+
+
+def sections(lines: list[Line]) -> Iterator[tuple[str, list[Line], bool]]:
+    """The sections of a file: kind, lines, whether it is the last one."""
+    starts: list[tuple[int, str]] = []
+    for i in range(len(lines)):
+        kind = section_kind(lines, i)
+        if kind and not (kind == "report b" and starts and starts[-1][1] == "report b"):
+            starts.append((i, kind))
+    first = starts[0][0] if starts else len(lines)
+    if first:
+        yield "text", lines[:first], not starts
+    for (start, kind), end in zip(starts, [i for i, _ in starts[1:]] + [len(lines)], strict=False):
+        yield kind, lines[start:end], end == len(lines)
+
+
+def section_kind(lines: list[Line], i: int) -> str | None:
+    """Which section begins at line i, if one does."""
+    text = lines[i].text
+    if text == "BufferAssignment:":
+        return "allocations"
+    if (g := match(TOTAL, text)) and fits(g[0]):
+        following = [line.text for line in lines[i + 1 : i + 3]]
+        if following == ["", "Used values:"]:
+            return "values"
+        return "report a" if following == ["", "Allocations sorted by size:"] else "cut values"
+    if (g := match(SPACE, text)) and fits(g[1]):
+        return "report b"
+    if (g := match(LIVE, text)) and fits(g[0]):
+        return "live"
+    return "no live" if text.startswith(NO_LIVE) else None
+
+
+def strip_empty(lines: list[Line]) -> tuple[list[Line], list[Line]]:
+    """A section without the empty lines at its end, and those."""
+    end = len(lines)
+    while end and not lines[end - 1].text:
+        end -= 1
+    return lines[:end], lines[end:]
+
+
+def read(
+    members: dict[str, bytes], *, uris: dict[str, str] | None = None, platform: str | None = None, text: bool = True
+) -> dict[str, list[Row]]:
+    """Every table of one dump, from the bytes of its files by role."""
+    return Reader(members, uris or {}, platform, text).read()
