@@ -31,6 +31,7 @@ cdef struct Out:
     Buf scratch
     int64_t name_begin
     int64_t name_end
+    bint tables                # the title of a stack-frame table was seen
     bint complete              # the first computation was reached
 
 
@@ -195,12 +196,16 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             table = T_NONE
         elif e - p == 9 and memcmp(p, b"FileNames", 9) == 0:
             table = T_FILES
+            out.tables = True
         elif e - p == 13 and memcmp(p, b"FunctionNames", 13) == 0:
             table = T_FUNCTIONS
+            out.tables = True
         elif e - p == 13 and memcmp(p, b"FileLocations", 13) == 0:
             table = T_LOCATIONS
+            out.tables = True
         elif e - p == 11 and memcmp(p, b"StackFrames", 11) == 0:
             table = T_FRAMES
+            out.tables = True
         elif table != T_NONE:
             if table == T_FILES:
                 good = quoted_row(p, e, &out.file_id, &out.file, &out.scratch, &out.faults, p - base)
@@ -243,5 +248,6 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t end, Names indices n
         "locations": own(&out.locations),
         "frames": own(&out.frames),
         "faults": own(&out.faults),
+        "tables": bool(out.tables),
         "complete": bool(out.complete),
     }

@@ -69,7 +69,8 @@ cdef void clear(Row* row, Row* space, int part) noexcept nogil:
     row.color = space.color
     row.label = space.label
     row.total = space.total
-    row.allocation = row.offset = row.n_values = row.n_rest = NO_INT
+    row.allocation = space.allocation
+    row.offset = row.n_values = row.n_rest = NO_INT
 
 
 cdef bint item(Text* t, Part* part) noexcept nogil:
@@ -188,17 +189,21 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
     cdef const char* e
     cdef const char* q
     cdef Row row, space
-    cdef bint bad = False, good
+    cdef bint bad = False, good, alone = False
     cdef Wanted wanted
     memset(&space, 0, sizeof(Row))
-    space.color = space.total = NO_INT
+    space.color = space.total = space.allocation = NO_INT
     space.label = NO_CODE
     while p < end:
         e = line_end(p, end)
         good = True
         wanted = W_REPORT
         if p == e:
-            if out.in_table:
+            if alone:
+                # Its allocation has other than one value: a table follows.
+                (<int64_t*> (out.n_values.data + out.n_values.size))[-1] = NO_INT
+                out.in_table = True
+            elif out.in_table:
                 out.in_table = False
             elif out.in_space:
                 out.in_space = False
@@ -210,11 +215,7 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             emit(out, &row, base, p)
             out.in_table = out.has_table = True
         elif starts(p, e, b"\tcumulative_size;       size;       offset; used_by_n_values; shapes_list", 72) and out.second:
-            # Its allocation has other than one value after all: unmark the head.
-            good = out.heads > 0
-            if good:
-                (<int64_t*> (out.n_values.data + out.n_values.size))[-1] = NO_INT
-                out.in_table = True
+            good = out.in_table
         elif out.in_table and (starts(p, e, b"  ", 2) or p[0] == c'\t'):
             q = p + (1 if p[0] == c'\t' else 2)
             clear(&row, &space, ROW)
@@ -234,7 +235,11 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
                 q -= 1
             good = starts(q, e, b"(color=", 7) and q > p + 14 and q[-1] == c' '
             if good:
+                if out.in_space and not out.has_table:
+                    clear(&row, &space, SPACE)
+                    emit(out, &row, base, p)
                 out.layout_b = True
+                space.total = NO_INT
                 space.label = intern(labels, p + 14, q - 1 - p - 14, &bad)
                 good = integer(q + 7, &space.color) == e - 1 and e[-1] == c')'
                 out.in_space = True
@@ -259,6 +264,7 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             if good:
                 row.n_values = 1
                 out.heads += 1
+                space.allocation = row.allocation
                 emit(out, &row, base, p)
         elif starts(p, e, b"The rest ", 9) and not out.second:
             clear(&row, &space, REST)
@@ -280,7 +286,11 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             good = False
         if not good:
             fault(&out.faults, UNKNOWN_LINE, p - base, wanted)
+        alone = good and starts(p, e, b"allocation ", 11) and out.second
         p = e + 1
+    if out.in_space and not out.has_table:
+        clear(&row, &space, SPACE)
+        emit(out, &row, base, end)
     if bad:
         fault(&out.faults, NOT_UTF8, 0, W_UTF8)
 

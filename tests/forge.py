@@ -213,7 +213,7 @@ def _value_row(p: Program, v: Value) -> Row:
         "shape": v.shape.text(),
         "element_type": v.shape.type,
         "unpadded_size": v.shape.bytes,
-        "uses_known": v.uses_known if p.era.used_values else None,
+        "uses_known": True if p.era.values == "e1" else v.uses_known if p.era.used_values else None,
     }
 
 

@@ -124,6 +124,8 @@ class _Bulk(Program):
             self.operand_shapes_seen |= shapes and bool(operands)
             operands = commas([f"{h.shape.text()} %{h.name}" if shapes else f"%{h.name}" for h in operands])
         tail = more.get("tail", "")
+        if sharding := more.get("sharding"):
+            tail += f", sharding={sharding}"
         if op_name is not None:
             if self.era.stack_frames:
                 origin = f"stack_frame_id={1 + len(self.instructions) % 8}"
@@ -184,7 +186,8 @@ class _Bulk(Program):
         op_name = f"jit(train_step_single_l12_d256_t128)/{layer}/{part}"
         kind = rng.choices(range(3), self._kinds)[0]
         if kind == 1:
-            return self._copy_start((1,), config=profile.copy_config)
+            self._copy_start((1,), config=profile.copy_config)
+            return
         base = rng.choices(*self._names)[0]
         name, operands = self.fresh(base), self.pick()
         calls = f", kind=kLoop, calls=%fused_computation.{len(self.instructions)}"
@@ -272,14 +275,16 @@ def forge_files(
 ) -> list[Path]:
     """Write the memory files of one large dump of about that size; their paths.
 
-    With `wide` the leaves of a tuple parameter repeat its text of 40 bytes per leaf: that many
-    bytes are part of `megabytes`, and the rest of the program shrinks accordingly.
+    With `wide` the leaves of a tuple parameter repeat its text; those bytes are part of
+    `megabytes`, and the rest of the program shrinks accordingly.
     """
     features = ERAS[era]
     if not features.used_values:
         raise ValueError(f"{era} has no used values")
     program = _Bulk(features, platform, random.Random(f"bulk/{seed}/{platform}"))
-    left = megabytes * 1e6 - 42 * wide * wide
+    # What one leaf adds to the repeated text: its shape and its sharding, each with a comma.
+    leaf = 17 + 9 * (platform == "tpu") + (23 if features.split else 12) + 8
+    left = megabytes * 1e6 - wide * wide * leaf * features.from_instruction
     program.grow(max(100, round(left / program.profile.bytes_per_value)), wide)
     paths = []
     for role, content in render_dump(_BulkDump(program)).items():

@@ -357,7 +357,8 @@ class Program:
         leaf = self.array(type="f32", dims=(8, 128))
         shape = Shape("tuple", parts=(leaf,) * leaves)
         indices = ((), *((i,) for i in range(leaves)))
-        sharding = "{" + commas(["{replicated}"] * leaves) + "}"
+        own = "{mesh['x'=1], [{}, {}]}" if self.era.split else "{replicated}"
+        sharding = "{" + commas([own] * leaves) + "}"
         values = self.define(
             "arg_tuple.1", shape, "parameter", "0", indices=indices, home="parameter 0", sharding=sharding
         )

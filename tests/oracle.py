@@ -629,12 +629,11 @@ class Reader:
                     self.unknown(header, "a value")
             elif instruction_text is None:
                 self.record_line(record, line)
-        if last and record and record["part"] in ("", "positions"):
-            self.file.truncate(self.section, "the uses of this value")
+        unfinished = ("", "positions", "uses", "none") if "human_total" in self.file.features else ("", "positions")
+        if last and record and record["part"] in unfinished:
+            self.file.truncate(self.section, "the rest of this value", record["line"])
             return
         self.close(record)
-        if last and record and record["part"] != "done" and "human_total" in self.file.features:
-            self.file.truncate(self.section, "the instruction of this value")
 
     def record_line(self, record: dict[str, Any] | None, line: Line) -> None:
         """A line of a record that is neither its header nor its instruction."""
@@ -981,18 +980,31 @@ class Reader:
             for row in table:
                 row |= {k: clean(v) for k, v in row.items()}
 
+    @property
+    def older(self) -> bool:
+        """Whether the values are of the form E1, which prints their uses with them."""
+        return any("e1_values" in f.features for f in self.files)
+
     def join(self) -> None:
         """Fill the columns that need another section."""
         if self.platform is None:
-            shapes = [r["shape"] for t in ("values", "instructions") for r in self.tables[t]]
-            self.platform = "tpu" if any("T(" in s for s in shapes) else None
+            table = "values" if self.holder("allocations") else "instructions"
+            shapes = [r["shape"] for r in self.tables[table]]
+            self.platform = "tpu" if any("T(" in s for s in shapes if s) else None
         for row in self.tables["allocations"]:
             row["memory_space"] = SPACES.get(self.platform or "", {}).get(row["color"], f"color_{row['color']}")
         known = {record["id"]: record["known"] for _, _, record in self.records}
+        used = self.holder("values", "cut values") is not None
         ids: dict[tuple[str, str], int] = {}
         self.sizes: dict[int, int | None] = {}
+        if used and not self.holder("allocations"):
+            # The used values still name the values where the allocations are missing.
+            for _, line, record in self.records:
+                given = {k: record[k] for k in ("instruction", "shape_index", "is_phi", "color")}
+                empty = dict.fromkeys(COLUMNS["values"].split())
+                self.add("values", line, **empty | given | {"value_id": record["id"]})
         for row in self.tables["values"]:
-            row["uses_known"] = known.get(row["value_id"])
+            row["uses_known"] = True if self.older else known.get(row["value_id"], used or None)
             ids.setdefault((row["instruction"], row["shape_index"] or "{}"), row["value_id"])
             self.sizes[row["value_id"]] = row["unpadded_size"]
         for row in self.tables["live_ranges"]:
@@ -1021,7 +1033,10 @@ class Reader:
                 holding = [r["value_id"] for r in rows["live_ranges"] if r["start"] <= at <= r["end"]]
                 if sum((self.sizes.get(i) or 0) > 0 for i in holding) > len(rows["printed_peak"]):
                     f.truncate("live ranges", "the rest of the peak list")
-                framed = any(r["stack_frame_id"] is not None for r in rows["instructions"])
+                framed = any(
+                    r["stack_frame_id"] is not None or "source_end_line=" in (r["attributes"] or "")
+                    for r in rows["instructions"]
+                )
                 if self.tree is None and ("live_split" in f.features or framed):
                     f.truncate("live ranges", "the tree")
             inline = {"allocations", "values"} <= f.sections and "human_total" in f.features
@@ -1031,7 +1046,19 @@ class Reader:
                 colors = {r["color"] for r in rows["printed_report"]}
                 if not {r["color"] for r in rows["allocations"]} <= colors:
                     f.truncate("report", "a memory space for each color")
-        if allocated and not used and ({"address", "e2"} <= every or "report_a" in every):
+        for f in self.files:
+            if f.role != "hlo" and f.data and not f.sections - {"text"}:
+                f.truncate("file", "a section")
+        if allocated:
+            if not rows["allocations"]:
+                allocated.truncate("allocations", "an allocation")
+        heads = [r for r in rows["printed_report"] if r["part"] == "table" and r["allocation"] is not None]
+        if allocated and heads and heads[-1]["n_values"] == 1 and not self.older:
+            last = heads[-1]["allocation"]
+            known = {r["allocation"] for r in rows["allocations"]}
+            if last in known and sum(r["allocation"] == last for r in rows["values"]) != 1:
+                self.holder("report a").truncate("report", "a table of its values")
+        if allocated and not used and (("address" in every and not every & {"e0_values", "e1_values"}) or "report_a" in every):
             allocated.truncate("allocations", "used values")
 
     def check_dump(self) -> None:
@@ -1053,7 +1080,7 @@ class Reader:
                     self.at("live_range_unmatched", "live_ranges", i, "live ranges", "a value of this name and index")
         if allocated and used:
             self.check_records(allocated, used)
-        if self.tree and self.tree[2] != sum(r["total"] for r in rows["printed_stack"] if r["depth"] == 0):
+        if self.tree and not self.tree[0].cut and self.tree[2] != sum(r["total"] for r in rows["printed_stack"] if r["depth"] == 0):
             file, line, total = self.tree
             self.diagnose("tree_differs", line, f"roots of {total} bytes", file=file, section="live ranges")
         if allocated:
@@ -1081,16 +1108,25 @@ class Reader:
                 )  # fmt: skip
 
     def check_report(self, allocations: dict[int, Row], sizes: int) -> None:
+        allocated = self.holder("allocations")
+        assert allocated
         for file, line, said in self.report_lines:
+            severity = None
             if "total" in said:
                 of = [a["size"] for a in allocations.values() if a["color"] == said["color"]]
                 good = said["total"] == (sizes if said["color"] is None else sum(of))
+                if not good:
+                    severity = "error"
+                    allocated.broken = True
             else:
                 found = allocations.get(said["allocation"])
                 good = found is not None and {k: found[k] for k in said} == said | {"size": found["size"]}
                 good = good and found is not None and human(found["size"]) == said["size"]
+                if found is None and (allocated.cut or allocated.broken):
+                    good = True  # it was lost to the cut
             if not good:
-                self.diagnose("report_differs", line, "what the allocations say", file=file, section="report")
+                wanted = "what the allocations say"
+                self.diagnose("report_differs", line, wanted, file=file, section="report", severity=severity)
 
 
 def flags(g: tuple[str | None, ...]) -> Row:

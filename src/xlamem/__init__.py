@@ -30,14 +30,17 @@ from . import schema
 from .dump import Dump, read
 from .errors import DumpError, NativeError, UsageError, XlaMemError
 from .source import Source, find
+from .warehouse import Converted, convert
 
 __all__ = [
+    "Converted",
     "Dump",
     "DumpError",
     "NativeError",
     "Source",
     "UsageError",
     "XlaMemError",
+    "convert",
     "find",
     "read",
     "schema",

@@ -14,7 +14,7 @@ import xxhash
 from . import errors, schema, verify
 from .assemble import rows
 from .errors import DumpError, UsageError
-from .reader import PART_OF, SECTIONS, File, Reading
+from .reader import PART_OF, SECTIONS, Reading
 from .source import Source, resolve
 
 if TYPE_CHECKING:
@@ -241,11 +241,11 @@ def _summaries(r: Reading, parts: set[str], names: frozenset[str], *, hashes: bo
         if part in parts:
             r.part(part)
     verify.check(r, {p for p in SECTIONS if p in r.facts.get("parts", {})})
-    content = [xxhash.xxh3_128_hexdigest(f.text.data if not f.text.crlf else f.text._raw) if hashes else None for f in files]
+    content = [xxhash.xxh3_128_hexdigest(f.text.raw) if hashes else None for f in files]
     diagnostics = _diagnostics(r)
     return {
         "files": rows("files", [
-            (f.ordinal, f.role, f.text.uri, len(f.text._raw), h, ",".join(sorted(f.features)), not f.cut)
+            (f.ordinal, f.role, f.text.uri, f.text.size, h, ",".join(sorted(f.features)), not f.cut)
             for f, h in zip(files, content, strict=True)
         ]),
         "modules": rows("modules", [_module(r, parts, names, content, diagnostics.num_rows)]),
@@ -256,7 +256,6 @@ def _summaries(r: Reading, parts: set[str], names: frozenset[str], *, hashes: bo
 def _module(r: Reading, parts: set[str], names: frozenset[str], content: list[str | None], n_diagnostics: int) -> list[Any]:
     source = r.source
     name = r.facts.get("module_name")
-    total = verify.printed_total(r)
     live = [s for s in r.sections("live ranges") if not s.unavailable]
     peak_time = peak_bytes = None
     if "live ranges" in parts and live:
@@ -273,7 +272,7 @@ def _module(r: Reading, parts: set[str], names: frozenset[str], content: list[st
         "timestamp_us": source.timestamp_us,
         "features": ",".join(features),
         "complete": not any(f.cut for f in r.files),
-        "total_bytes": total[0] if total else None,
+        "total_bytes": verify.printed_total(r),
         "schedule_length": live[0].steps if live else None,
         "printed_peak_time": peak_time,
         "printed_peak_bytes": peak_bytes,
@@ -287,23 +286,13 @@ def _module(r: Reading, parts: set[str], names: frozenset[str], content: list[st
 
 def _diagnostics(r: Reading) -> pa.Table:
     """Findings in the order of the files, with their lines counted now."""
-    order = {id(f): f.ordinal for f in r.files}
-    found = sorted(
-        dict.fromkeys(r.findings),
-        key=lambda d: (order[id(d.file)] if d.file else len(order), d.offset if d.offset is not None else -1),
-    )
+    found = sorted(dict.fromkeys(r.findings), key=lambda d: (d.file.ordinal, d.offset is None, d.offset or 0))
     items = []
     for d in found:
-        line, offset, excerpt, uri = None, None, d.excerpt, r.source.name
-        if d.file is not None:
-            uri = d.file.text.uri
-            if d.offset is not None:
-                line, offset = d.file.text.position(d.offset)
-                excerpt = excerpt or errors.excerpt(_slice(d.file, d.offset))
-        severity = "error" if d.code == "truncated" else "warning"
-        items.append((uri, line, offset, d.section, d.code, severity, d.wanted, excerpt))
+        line, offset, excerpt = None, None, ""
+        if d.offset is not None:
+            line, offset = d.file.text.position(d.offset)
+            excerpt = errors.excerpt(bytes(d.file.text.data[d.offset : d.offset + errors.EXCERPT + 4]))
+        items.append((d.file.text.uri, line, offset, d.section, d.code, d.severity, d.wanted, excerpt))
     return rows("diagnostics", items)
 
-
-def _slice(file: File, offset: int) -> bytes:
-    return bytes(file.text.data[offset : offset + errors.EXCERPT + 4])

@@ -80,12 +80,12 @@ class File:
 class Finding(NamedTuple):
     """A diagnostic before its line is counted."""
 
-    file: File | None
+    file: File
     offset: int | None
     section: str
     code: str
     wanted: str
-    excerpt: str = ""
+    severity: str = "warning"
 
 
 Chunk = dict[str, Any]
@@ -156,22 +156,22 @@ class Reading:
         if text.crlf:
             file.features.add("crlf")
         if text.mixed_at is not None:
-            self._find(file, text.mixed_at, "file", "mixed_newlines", "CR LF at the end of every line")
+            self.find(file, text.mixed_at, "file", "mixed_newlines", "CR LF at the end of every line")
         if size == 0:
-            self._cut(file, 0, "file", "text")
+            self.cut(file, 0, "file", "text")
         elif member.role != "hlo":
-            self._locate(file)
+            self._locate(file, member.file_name)
         if whole < size:
             head = bytes(data[whole : whole + 26])
             if not (head == b"HloLiveRange not available" and file.sections and file.sections[-1].unavailable):
                 section = next((s.kind for s in reversed(file.sections) if s.begin <= whole), "file")
-                self._cut(file, whole, "hlo" if file.role == "hlo" else section, "a newline")
+                self.cut(file, whole, "hlo" if file.role == "hlo" else section, "a newline")
         return file
 
-    def _locate(self, file: File) -> None:
+    def _locate(self, file: File, file_name: str) -> None:
         """Fill file.sections from the lines that open one."""
         data, whole = file.text.data, file.whole
-        name = names.parse(file.text.uri.rsplit("/", 1)[-1])
+        name = names.parse(file_name)
         alone = name is not None and name.role not in ("buffer-assignment", "hlo")
         found = _sections.locate(data, alone)
         if alone and found and found[0][0] == _sections.TOTAL:
@@ -191,14 +191,14 @@ class Reading:
                 section = Section("allocations", file, begin, stop, at)
             elif kind == _sections.TOTAL:
                 total = at, _number(line, rb"Total bytes used: (-?\d+)")
-                if b"(" in line:
-                    file.features.add("human_total")
                 follower = heads[i + 1] if i + 1 < len(heads) else (None, stop)
+                if b"(" in line and follower[0] != _sections.REPORT_LIST:
+                    file.features.add("human_total")
                 if follower[0] not in (_sections.USED, _sections.REPORT_LIST):
-                    section = Section("used values", file, stop, stop, at, total[1])
+                    section = Section("used values", file, at, at, at, total[1])
                     self._unknown_lines(file, begin, stop)
                     if stop == whole:
-                        self._cut(file, whole, "used values", "'Used values:' below the total")
+                        self.cut(file, whole, "used values", "'Used values:' below the total")
             elif kind == _sections.USED:
                 section = Section("used values", file, begin, stop, total[0] if total else at, total and total[1])
             elif kind == _sections.REPORT_LIST:
@@ -220,7 +220,7 @@ class Reading:
                     section.end = max(section.begin, _trimmed(data, section.begin, section.end))
                 file.sections.append(section)
                 total = None
-        kinds = {s.kind for s in file.sections}
+        kinds = {s.kind for s in file.sections if s.begin > s.head}
         inline = "allocations" in kinds
         if "used values" in kinds:
             file.features.add("values_inline" if inline else "values_split")
@@ -232,7 +232,7 @@ class Reading:
         at = begin
         for line in bytes(file.text.data[begin:end]).split(b"\n"):
             if line:
-                self._find(file, at, "file", "unknown_line", "the head of a section")
+                self.find(file, at, "file", "unknown_line", "the head of a section")
             at += len(line) + 1
 
     def sections(self, kind: str) -> list[Section]:
@@ -240,12 +240,15 @@ class Reading:
 
     # -- diagnostics -----------------------------------------------------------------------------
 
-    def _find(self, file: File | None, offset: int | None, section: str, code: str, wanted: str, excerpt: str = "") -> None:
-        self.findings.append(Finding(file, offset, section, code, wanted, excerpt))
+    def find(self, file: File, offset: int | None, section: str, code: str, wanted: str, severity: str = "warning") -> None:
+        """Note a diagnostic."""
+        self.findings.append(Finding(file, offset, section, code, wanted, severity))
 
-    def _cut(self, file: File, offset: int, section: str, wanted: str) -> None:
+    def cut(self, file: File, offset: int, section: str, wanted: str) -> None:
+        """The file was cut; the first rule that tells says where."""
+        if not file.cut:
+            self.find(file, offset, section, "truncated", wanted, "error")
         file.cut = True
-        self._find(file, offset, section, "truncated", wanted)
 
     def _faults(self, section: Section, column: Any, open_at: int = -1) -> None:
         """Native faults to findings; an unfinished record at the very end of the file is a cut."""
@@ -254,9 +257,9 @@ class Reading:
             if name == "not_utf8":
                 section.file.features.add("not_utf8")
             if offset == open_at and name == "unknown_line" and section is section.file.sections[-1]:
-                self._cut(section.file, offset, section.kind, _sections.WANTED[wanted])
+                self.cut(section.file, offset, section.kind, _sections.WANTED[wanted])
             else:
-                self._find(section.file, offset, section.kind, name, _sections.WANTED[wanted])
+                self.find(section.file, offset, section.kind, name, _sections.WANTED[wanted])
 
     # -- scanning --------------------------------------------------------------------------------
 
@@ -584,7 +587,7 @@ def _drop_repeats(self: Reading, raw: Raw) -> list[Ints]:
         link = np.where(prior >= 0, position[prior], last[name[keep]])
         for at in _line_of(data, begin[keep[link >= 0]]).tolist():
             wanted = "the text printed for that instruction before"
-            self._find(section.file, at, section.kind, "instruction_differs", wanted)
+            self.find(section.file, at, section.kind, "instruction_differs", wanted)
         before.append(link)
         place.append((data, begin[keep], end[keep]))
         last[name[keep]] = position[keep]
@@ -715,10 +718,10 @@ def _read_hlo(self: Reading) -> dict[str, pa.Table]:
         section = Section("hlo", file, 0, end, 0)
         file.sections.append(section)
         self._faults(section, head["faults"])
-        if len(head["frames"]):
+        if head["tables"]:
             file.features.add("frames")
         if not head["complete"] and not file.cut:
-            self._cut(file, file.whole, "hlo", "the first computation")
+            self.cut(file, file.whole, "hlo", "the first computation")
         self.facts["module_name"] = head["name"]
     return tables
 

@@ -116,7 +116,7 @@ SECTION_TABLES = (
     ),
     Table(
         "values",
-        "value assigned to an allocation",
+        "value assigned to an allocation (where the allocations' file is missing: used value)",
         "BufferAssignment",
         (
             _VALUE_ID,
@@ -124,10 +124,10 @@ SECTION_TABLES = (
             _INDEX,
             _bool("is_phi", "a merge point: while, its parameters, conditional"),
             _int("color", "the value's own color; null where none is printed (or -1)", null=True),
-            _int("allocation", "the allocation that holds it"),
-            _int("offset", "where it begins in its allocation", "bytes"),
-            _int("size", "bytes that it takes there, padding included", "bytes"),
-            _name("shape", "its own shape, with layout, as printed"),
+            _int("allocation", "the allocation that holds it", null=True),
+            _int("offset", "where it begins in its allocation", "bytes", null=True),
+            _int("size", "bytes that it takes there, padding included", "bytes", null=True),
+            _name("shape", "its own shape, with layout, as printed", null=True),
             _name("element_type", "element type of that shape, or tuple, token, opaque, buffer", null=True),
             _int(
                 "unpadded_size",

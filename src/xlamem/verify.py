@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from . import _liveness, schema
+from . import _liveness, _sections, _values
 from .assemble import NULL, joined
-from .reader import File, Reading, Section
+from .reader import Reading, Section
 
 
 def check(reading: Reading, parts: set[str]) -> None:
@@ -25,30 +27,47 @@ def _allocation_section(r: Reading) -> Section | None:
     return next(iter(r.sections("allocations")), None)
 
 
-def _find(r: Reading, section: Section | None, code: str, wanted: str, offset: int | None = None) -> None:
-    file = section.file if section else None
-    at = section.head if section and offset is None else offset
-    r._find(file, at, section.kind if section else "dump", code, wanted)
+def _line_with(section: Section, text: str) -> int | None:
+    """Offset of the first line of a section that starts with text; None if there is none."""
+    data = section.file.text.data
+    prefix = text.encode()
+    begin = section.begin
+    if bytes(data[begin : begin + len(prefix)]) != prefix:
+        begin = _sections.next_line(data, begin, section.end, prefix)
+    return begin if begin < section.end else None
 
 
-def printed_total(r: Reading) -> tuple[int, Section] | None:
+def _value_line(r: Reading, section: Section, row: int) -> int | None:
+    """Offset of the line that prints row `row` of `values`."""
+    raw = r.raw["allocations"]
+    value = int(raw.ints("values", "value_id")[row])
+    features = section.file.features
+    if "e1_values" in features:
+        return _line_with(section, f"  {value} ")
+    if "e0_values" in features:
+        name = r.tables["values"]["instruction"][row].as_py()
+        index = (r.tables["values"]["shape_index"][row].as_py() or "{}").translate(str.maketrans("{}", "[]"))
+        return _line_with(section, f"  {name}{index}(#{value}")
+    return _line_with(section, f" value: <{value} ")
+
+
+def printed_total(r: Reading) -> int | None:
     """The total printed above the used values, else in a report of layout A."""
-    for kind in ("used values", "report"):
-        for section in r.sections(kind):
-            if section.total is not None:
-                return section.total, section
-    return None
+    sections = [*r.sections("used values"), *r.sections("report")]
+    return next((s.total for s in sections if s.total is not None), None)
 
 
 def _total(r: Reading) -> None:
     """The allocations' sizes add up to the printed total (XLA counts every color and thread-local)."""
-    section, total = _allocation_section(r), printed_total(r)
-    if section is None or total is None:
+    section = _allocation_section(r)
+    printed = next((s for s in r.sections("used values") if s.total is not None), None)
+    if section is None or printed is None:
         return
     size = int(r.raw["allocations"].ints("allocations", "size").sum())
-    if size != total[0]:
+    if size != printed.total:
         section.file.cut = True
-        _find(r, total[1], "total_differs", f"{size}, the sum of the allocations' sizes")
+        wanted = f"{printed.total} bytes as printed, not {size}"
+        r.find(section.file, None, section.kind, "total_differs", wanted, "error")
 
 
 def _bounds(r: Reading) -> None:
@@ -60,35 +79,39 @@ def _bounds(r: Reading) -> None:
         return
     order = np.argsort(index, kind="stable")
     room = size[order][np.minimum(np.searchsorted(index[order], owner), len(index) - 1)]
-    ids = raw.ints("values", "value_id")
-    for value, limit in zip(ids[end > room].tolist(), room[end > room].tolist(), strict=True):
-        _find(r, _allocation_section(r), "value_outside", f"value {value} to end by byte {limit} of its allocation")
+    section = _allocation_section(r)
+    for row in np.flatnonzero(end > room).tolist() if section else ():
+        wanted = f"a value that ends by byte {int(room[row])} of its allocation, not {int(end[row])}"
+        r.find(section.file, _value_line(r, section, row), section.kind, "value_outside", wanted)
 
 
 def _ascending(r: Reading) -> None:
     """Value ids ascend within each allocation."""
     raw = r.raw["allocations"]
     ids, owner = raw.ints("values", "value_id"), raw.ints("values", "allocation")
-    for row in np.flatnonzero((np.diff(owner) == 0) & (np.diff(ids) <= 0)).tolist():
-        _find(r, _allocation_section(r), "ids_descend", f"an id above {int(ids[row])}")
+    section = _allocation_section(r)
+    for row in np.flatnonzero((np.diff(owner) == 0) & (np.diff(ids) <= 0)).tolist() if section else ():
+        wanted = f"an id above {int(ids[row])}"
+        r.find(section.file, _value_line(r, section, row + 1), section.kind, "ids_descend", wanted)
 
 
 def _records(r: Reading) -> None:
     """The used values are the allocations' values: the same ids, and the same header for each."""
-    used, section = r.sections("used values"), _allocation_section(r)
+    used, section = [s for s in r.sections("used values") if s.begin > s.head], _allocation_section(r)
     if not used or section is None:
         return
     a, b = r.raw["allocations"], r.raw["used values"]
     ids, records = a.ints("values", "value_id"), b.ints("records", "value_id")
     for row in np.flatnonzero(np.diff(records) <= 0).tolist():
         at = int(b.ints("records", "offset")[row + 1])
-        _find(r, used[-1], "ids_descend", f"an id above {int(records[row])}", at)
+        r.find(used[-1].file, at, used[-1].kind, "ids_descend", f"an id above {int(records[row])}")
     order = np.argsort(ids, kind="stable")
     ours, theirs = ids[order], np.sort(records, kind="stable")
     if len(ours) != len(theirs) or (ours != theirs).any():
         fewer = used[-1] if len(records) < len(ids) else section
         fewer.file.cut = True
-        _find(r, fewer, "records_differ", f"the same values: {len(ids)} in the allocations, {len(records)} used values")
+        wanted = f"the same values in both: {len(ids)} in the allocations, {len(records)} used values"
+        r.find(fewer.file, None, fewer.kind, "records_differ", wanted, "error")
         return
     theirs_order = np.argsort(records, kind="stable")
     differs = np.zeros(len(ours), bool)
@@ -97,7 +120,8 @@ def _records(r: Reading) -> None:
         differs |= mine != other
     for row in theirs_order[differs].tolist():
         at = int(b.ints("records", "offset")[row])
-        _find(r, used[-1], "records_differ", "the name, index, phi and color that the allocations give", at)
+        wanted = "the name, index, phi and color that the allocations give"
+        r.find(used[-1].file, at, used[-1].kind, "records_differ", wanted)
 
 
 def _live(r: Reading) -> None:
@@ -117,11 +141,12 @@ def _live(r: Reading) -> None:
     missing = [text for bit, text in heads if not seen["heads"] >> bit & 1]
     time = raw.ints("schedule", "time")
     if section.steps is not None and len(time) < section.steps:
-        r._cut(file, end, section.kind, f"{section.steps} steps, not {len(time)}")
+        r.cut(file, end, section.kind, f"{section.steps} steps, not {len(time)}")
     elif missing:
-        r._cut(file, end, section.kind, missing[0])
+        r.cut(file, end, section.kind, missing[0])
     if (time != np.arange(len(time))).any():
-        _find(r, section, "schedule_gap", "steps 0, 1, 2, …")
+        step = int(time[np.flatnonzero(time != np.arange(len(time)))[0]])
+        r.find(file, _line_with(section, f"    {step}:"), section.kind, "schedule_gap", "steps 0, 1, 2, …")
     if missing:
         return
     start, stop = raw.ints("live_ranges", "start"), raw.ints("live_ranges", "end")
@@ -130,14 +155,15 @@ def _live(r: Reading) -> None:
         for row in np.flatnonzero(owner < 0).tolist():
             what = r.tables["live_ranges"].slice(row, 1)
             label = f"{what['instruction'][0].as_py()}{what['shape_index'][0].as_py()}"
-            _find(r, section, "live_range_unmatched", f"a value {label} in some allocation")
+            at_line = _line_with(section, f"    {label}:")
+            r.find(file, at_line, section.kind, "live_range_unmatched", f"a value {label} in some allocation")
         sizes = r.facts["unpadded"]
         at = seen["peak_time"]
         holds = (start <= at) & (at <= stop) & (owner >= 0)
         needed = int((sizes[owner[holds]] > 0).sum())
         listed = len(raw.ints("printed_peak", "ordinal"))
         if listed < needed and not seen["heads"] >> _liveness.TREE & 1:
-            r._cut(file, end, section.kind, f"{needed} values in the peak list, not {listed}")
+            r.cut(file, end, section.kind, f"{needed} values in the peak list, not {listed}")
     _tree(r, section, last)
 
 
@@ -163,14 +189,15 @@ def _tree(r: Reading, section: Section, last: bool) -> None:
     seen, raw, file = r.facts["live"], r.raw["live ranges"], section.file
     if not seen["heads"] >> _liveness.TREE & 1:
         if "live_split" in file.features or r.facts.get("tree_demanded"):
-            r._cut(file, file.whole, section.kind, "  Stack trace breakdown for peak usage: N bytes")
+            r.cut(file, file.whole, section.kind, "  Stack trace breakdown for peak usage: N bytes")
         return
     total, depth = raw.ints("printed_stack", "total"), raw.ints("printed_stack", "depth")
     remaining = raw.ints("printed_stack", "remaining")
     if (len(remaining) and remaining[-1] != 0) or (not len(remaining) and seen["tree_total"] > 0):
-        r._cut(file, file.whole, section.kind, "nodes until no bytes remain")
-    elif int(total[depth == 0].sum()) != seen["tree_total"]:
-        _find(r, section, "tree_differs", f"{seen['tree_total']}, the total in the tree's head")
+        r.cut(file, file.whole, section.kind, "nodes until no bytes remain")
+    elif not file.cut and int(total[depth == 0].sum()) != seen["tree_total"]:
+        at = _line_with(section, "  Stack trace breakdown for peak usage: ")
+        r.find(file, at, section.kind, "tree_differs", f"roots of {seen['tree_total']} bytes together")
 
 
 def _demanded(r: Reading) -> None:
@@ -179,79 +206,107 @@ def _demanded(r: Reading) -> None:
         kinds = {s.kind for s in file.sections}
         inline = {"allocations", "used values"} <= kinds and "human_total" in file.features
         if inline and "live ranges" not in kinds:
-            r._cut(file, file.whole, "live ranges", "HloLiveRange (max N):")
+            r.cut(file, file.whole, "live ranges", "HloLiveRange (max N):")
+        if not kinds and file.role != "hlo" and file.size:
+            r.cut(file, file.whole, "file", "the head of a section")
     section = _allocation_section(r)
-    if section is None or r.sections("used values"):
+    if section is None:
+        return
+    if not len(r.raw["allocations"].ints("allocations", "allocation")):
+        r.cut(section.file, section.end, section.kind, "an allocation")
+    if r.sections("used values"):
         return
     features = section.file.features
     older = features & {"e0_values", "e1_values"}
     layout_a = any("report_a" in f.features for f in r.files)
     if not older and ("address" in features or layout_a):
-        r._cut(section.file, section.file.whole, "used values", "Total bytes used: N")
+        r.cut(section.file, section.file.whole, "used values", "Total bytes used: N")
 
 
 def _report(r: Reading) -> None:
     """The report is whole, and says what the allocations say."""
     section = _allocation_section(r)
-    raw = r.raw.get("allocations") if section else None
     for i, (report, end) in enumerate(r.facts["report"]):
         chunk = r.raw["report"].chunks["printed_report"][i]
-        file: File = report.file
         if end["layout_a"] and not end["second"]:
-            r._cut(file, report.end, report.kind, "Allocations sorted by size with their values:")
+            r.cut(report.file, report.end, report.kind, "Allocations sorted by size with their values:")
         elif end["layout_a"] and end["heads"] != end["announced"]:
-            r._cut(file, report.end, report.kind, f"{end['announced']} allocations with their values")
+            r.cut(report.file, report.end, report.kind, f"{end['announced']} allocations with their values")
         elif end["open"]:
-            r._cut(file, report.end, report.kind, "an empty line")
-        if raw is None:
+            r.cut(report.file, report.end, report.kind, "an empty line")
+        if section is None:
             continue
-        index, size, color = (raw.ints("allocations", c) for c in ("allocation", "size", "color"))
+        color = r.raw["allocations"].ints("allocations", "color")
+        size = r.raw["allocations"].ints("allocations", "size")
         if end["layout_b"]:
             shown = np.unique(chunk["color"])
-            if not file.cut and (absent := np.setdiff1d(color, shown)).size:
-                r._cut(file, report.end, report.kind, f"Memory Space: … (color={int(absent[0])})")
-            totals = {int(c): int(t) for c, t in zip(chunk["color"].tolist(), chunk["total_bytes"].tolist(), strict=True)}
-            for c, t in totals.items():
-                if int(size[color == c].sum()) != t:
-                    _find(r, report, "report_differs", f"{int(size[color == c].sum())} bytes in color {c}")
+            if (absent := np.setdiff1d(color, shown)).size:
+                r.cut(report.file, report.end, report.kind, f"Memory Space: … (color={int(absent[0])})")
+            for c, at in zip(*np.unique(chunk["color"], return_index=True), strict=True):
+                head = _line_with(report, f"Memory Space: {_label(r, chunk, int(at))} (color={int(c)})")
+                total = None if head is None else _sections.next_line(report.file.text.data, head, report.end, b"Total")
+                _report_total(r, section, report, int(chunk["total_bytes"][at]), int(size[color == c].sum()), total)
         else:
-            _report_allocations(r, report, chunk, index)
+            _report_total(r, section, report, report.total, int(size.sum()), report.head)
+            _report_allocations(r, section, report, chunk)
 
 
-def _report_allocations(r: Reading, report: Section, chunk: Any, index: Any) -> None:
-    """Layout A: the text behind each size is that of the allocation, and only single values have no table."""
-    from . import _values
+def _label(r: Reading, chunk: Any, row: int) -> str:
+    data, ends = r.pools["label"].export()
+    code = int(chunk["label"][row])
+    return bytes(memoryview(data)[int(ends[code - 1]) if code else 0 : int(ends[code])]).decode()
 
-    section = _allocation_section(r)
-    assert section is not None
+
+def _report_total(r: Reading, section: Section, report: Section, printed: int | None, size: int, at: int | None) -> None:
+    if printed not in (None, NULL, size):
+        section.file.cut = True
+        wanted = f"{size} bytes, the sum of the allocations' sizes"
+        r.find(report.file, at, report.kind, "report_differs", wanted, "error")
+
+
+def _report_allocations(r: Reading, section: Section, report: Section, chunk: Any) -> None:
+    """Layout A: sizes and the text behind them are the allocations', and only single values have no table."""
     raw = r.raw["allocations"]
-    rows = np.flatnonzero(chunk["allocation"] != NULL)
+    index, size = raw.ints("allocations", "allocation"), raw.ints("allocations", "size")
+    rows = np.flatnonzero((chunk["allocation"] != NULL) & (chunk["part"] <= 1))
     if not len(rows) or not len(index):
         return
     order = np.argsort(index, kind="stable")
     wanted = chunk["allocation"][rows]
     place = order[np.minimum(np.searchsorted(index[order], wanted), len(index) - 1)]
-    known = index[place] == wanted
-    fields = joined([c["fields"] for c in raw.chunks["allocations"]], np.int64).reshape(-1, 2)
+    unknown = index[place] != wanted
+    fields = raw.ints("allocations", "fields").reshape(-1, 2)
     mine = chunk["fields"].reshape(-1, 2)[rows]
-    copy = np.ascontiguousarray
-    equal = np.frombuffer(
-        _values.same(
-            report.file.text.data, copy(mine[:, 0]), copy(mine[:, 1]),
-            section.file.text.data, copy(fields[place, 0]), copy(fields[place, 1]),
-        ),
-        np.uint8,
-    )  # fmt: skip
-    count = np.bincount(np.searchsorted(index[order], raw.ints("values", "allocation")), minlength=len(index))
-    single = np.empty(len(index), np.int64)
-    single[order] = count[: len(index)]
-    head = chunk["part"][rows] == 1
-    bare = chunk["n_values"][rows] == 1
-    wrong = ~known | (equal == 0)
-    if "e1_values" not in section.file.features:
-        wrong |= head & (bare != (single[place] == 1))
-    for number in wanted[wrong].tolist():
-        _find(r, report, "report_differs", f"allocation {number} as in the allocations")
+    spans = [np.ascontiguousarray(a[:, i]) for a in (mine, fields[place]) for i in (0, 1)]
+    texts = report.file.text.data, section.file.text.data
+    wrong = np.frombuffer(_values.same(texts[0], spans[0], spans[1], texts[1], spans[2], spans[3]), np.uint8) == 0
+    distinct, code = np.unique(size[place], return_inverse=True)
+    printed = r.tables["printed_report"]["size"].take(pa.array(rows)).combine_chunks()
+    wrong |= ~pc.equal(printed, pa.array([human(int(n)) for n in distinct]).take(pa.array(code))).to_numpy(zero_copy_only=False)
+    # What a cut of the allocations took away contradicts nothing.
+    wrong = (wrong & ~unknown) | (unknown & (not section.file.cut))
+    for at in spans[0][wrong].tolist():
+        line = bytes(texts[0][max(0, at - (1 << 20)) : at]).rfind(b"\n") + 1
+        where = max(0, at - (1 << 20)) + line
+        r.find(report.file, where, report.kind, "report_differs", "this allocation as in the allocations")
+    # The last head: a table that should follow it and does not was cut off.
+    heads = np.flatnonzero(chunk["part"] == 1)
+    if "e1_values" not in section.file.features and len(heads) and chunk["n_values"][heads[-1]] == 1:
+        last = int(chunk["allocation"][heads[-1]])
+        if (raw.ints("values", "allocation") == last).sum() != 1 and last in index:
+            r.cut(report.file, report.end, report.kind, f"a table of the values of allocation {last}")
+
+
+def human(n: int) -> str:
+    """A size as XLA prints it for people (FORMAT 2.4): integer division down to below 1024 * 1024."""
+    sign, n = ("-", -n) if n < 0 else ("", n)
+    if n < 1024:
+        return f"{sign}{n}B"
+    units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]
+    while n >= 1024 * 1024 and len(units) > 1:
+        n //= 1024
+        units.pop(0)
+    return f"{sign}{n / 1024:.{1 if units[0] == 'KiB' else 2}f}{units[0]}"
 
 
 RULES = (

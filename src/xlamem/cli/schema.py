@@ -1,0 +1,60 @@
+"""`xlamem schema`: the tables, for people and as JSON."""
+
+from __future__ import annotations
+
+import click
+
+from .. import schema
+from ..errors import UsageError
+from . import console
+from .console import bold, dim, out
+
+
+@click.command("schema", short_help="Describe the tables.")
+@click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(tables: tuple[str, ...], as_json: bool) -> None:
+    """Describe TABLEs, or all of them and the words that they use."""
+    for name in tables:
+        if name not in schema.TABLES:
+            raise UsageError(f"no table {name!r}; there are {', '.join(schema.TABLES)}")
+    if as_json:
+        data = schema.as_json()
+        if tables:
+            data["tables"] = [t for t in data["tables"] if t["name"] in tables]
+        return console.out_json(data)
+    width = console.width()
+    for name in tables or schema.TABLES:
+        _table(schema.TABLES[name], width)
+    if not tables:
+        _words("features", "what a dump can show: modules.features, files.features", schema.FEATURES, width)
+        _words("codes", "what can be wrong: diagnostics.code", schema.CODES, width)
+        _words("roles", "what a file can be: files.role", schema.ROLES, width)
+        spaces = {p: ", ".join(f"{c} {n}" for c, n in s.items()) for p, s in schema.SPACES.items()}
+        _words("memory spaces", "names of the colors by platform: allocations.memory_space", spaces, width)
+        out(f"schema version {schema.VERSION}; in Parquet a name is plain text, and dump_id comes first")
+
+
+def _table(table: schema.Table, width: int | None) -> None:
+    out(f"{bold(table.name)}{console.GAP}{dim(f'one row per {table.row}; from: {table.source}')}")
+    rows = [[c.name, c.kind + ("?" if c.nullable else "")] for c in table.columns]
+    heads = console.columns(rows, {0, 1})
+    indent = max(len(h) for h in heads) + 4
+    for column, head in zip(table.columns, heads, strict=True):
+        unit = f" [{column.unit}]" if column.unit else ""
+        first, *more = console.fill(column.doc + unit, indent, width)
+        out(f"  {head.ljust(indent - 2)}{first}")
+        for line in more:
+            out(" " * indent + line)
+    out()
+
+
+def _words(title: str, what: str, words: dict[str, str], width: int | None) -> None:
+    out(f"{bold(title)}{console.GAP}{dim(what)}")
+    indent = max(map(len, words)) + 4
+    for word, doc in words.items():
+        first, *more = console.fill(doc, indent, width)
+        out(f"  {word.ljust(indent - 2)}{first}")
+        for line in more:
+            out(" " * indent + line)
+    out()
