@@ -66,4 +66,6 @@ def main(args: list[str] | None = None) -> int:
     except click.ClickException as e:
         e.show()
         return e.exit_code
+    except OSError as e:  # the help text, or the version
+        return console.unwritable(e)
     return code if isinstance(code, int) else console.FINE

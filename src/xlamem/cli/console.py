@@ -49,6 +49,12 @@ def _failed(e: Exception) -> int:
     return complain(f"this is a bug of xlamem, please report it ({said}); XLAMEM_DEBUG=1 shows where", BUG)
 
 
+def unwritable(e: OSError) -> int:
+    """Standard output takes no more."""
+    _silence()
+    return complain(f"cannot write to standard output: {e.strerror}", UNWRITABLE)
+
+
 def _silence() -> None:
     """What is left in stdout's buffer goes nowhere, so that Python can close it without complaint."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

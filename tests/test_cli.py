@@ -1,0 +1,386 @@
+"""The command line: what it prints where, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem import cli, schema
+from xlamem.cli import console, info
+
+SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
+CUT = DUMPS / "cpu-killed-at-buffer-assignment"
+FOLDER = str(DUMPS)
+
+
+class Result:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    def call(*args: str | Path) -> Result:
+        code = cli.main([str(a) for a in args])
+        return Result(code, *capsys.readouterr())
+
+    return call
+
+
+def process(*args: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "import sys; from xlamem.cli import main; sys.exit(main())", *map(str, args)]
+    return subprocess.run(command, text=True, capture_output=True, timeout=60, **options)
+
+
+# ---- info
+
+
+def test_info_of_one_dump(run: Any) -> None:
+    r = run("info", SMALL)
+    assert (r.code, r.err) == (0, "")
+    for text in (
+        "jit_m_scan_while",
+        "cpu",
+        "buffer-assignment-values",
+        "15,635",
+        "values_split",
+        "live_ranges 51",
+        "472.34 KiB (483,680 bytes), as XLA printed it",
+        "XLA's own peak  408.04 KiB (417,832 bytes), as printed",
+        "8 passed",
+        "complete, no diagnostics",
+    ):
+        assert text in r.out
+    assert max(map(len, r.out.replace(FOLDER, "").splitlines())) <= 80
+    assert "\x1b" not in r.out
+
+
+def test_info_json(run: Any) -> None:
+    (dump,) = run("info", "--json", SMALL).json["dumps"]
+    assert dump["module"] == xlamem.read(SMALL, hashes=True).modules.to_pylist()[0]
+    assert dump["files"] == xlamem.read(SMALL, hashes=True).files.to_pylist()
+    assert dump["allocated_bytes"] == 483680
+    assert set(dump["checks"]) == set(info.CHECKS)
+    assert set(dump["checks"].values()) == {"passed"}
+    assert dump["diagnostics"] == []
+
+
+def test_info_of_several(run: Any, tmp_path: Path) -> None:
+    shutil.copytree(SMALL, tmp_path / "again")
+    r = run("info", DUMPS / "seeds", SMALL, tmp_path)
+    assert r.code == 0
+    first = r.out.splitlines()[1]
+    assert "286.05 MiB" in first
+    assert "004_a3085531593bac68.txt" in first
+    assert "7 dumps," in r.out
+    same = r.out[r.out.index("same content:") :].splitlines()
+    assert [line.rpartition("/")[0].strip() for line in same[1:]] == [str(SMALL), str(tmp_path / "again")]
+    assert len(run("info", "--json", SMALL, tmp_path).json["duplicates"]) == 1
+
+
+def test_every_cross_check_is_listed() -> None:
+    lines = {"truncated", "unknown_line", "not_utf8", "mixed_newlines", "instruction_differs"}
+    assert set(info.CHECKS) | lines == set(schema.CODES)
+
+
+def test_info_on_every_real_dump(run: Any) -> None:
+    data = run("info", "--json", DUMPS).json
+    assert len(data["dumps"]) == len(xlamem.find(DUMPS))
+    assert data["failed"] == []
+    assert all("failed" not in d["checks"].values() for d in data["dumps"])
+
+
+def test_cut_dump_is_a_note_and_strict_makes_it_3(run: Any) -> None:
+    r = run("info", CUT)
+    assert r.code == 0
+    assert "CUT: a file ends too early, 1 diagnostic" in r.out
+    assert "…-buffer-assignment.txt:1" in r.out
+    assert run("info", "--strict", CUT).code == 3
+    assert run("info", "--strict", SMALL).code == 0
+
+
+def test_unknown_line_shows_where(run: Any, make: Any) -> None:
+    text = next(SMALL.glob("*-buffer-assignment.txt")).read_bytes()
+    folder = make({"buffer-assignment": text.replace(b"allocation 3:", b"allocution \x1b[31m3:")})
+    r = run("info", folder)
+    assert r.code == 0
+    assert "unknown_line in allocations" in r.out
+    assert "allocution" in r.out
+    assert "\x1b" not in r.out
+    assert run("info", "--strict", folder).code == 3
+
+
+def test_failed_check_is_1(run: Any, make: Any) -> None:
+    text = next(SMALL.glob("*-buffer-assignment.txt")).read_bytes()
+    folder = make({"buffer-assignment": text.replace(b",offset=0)", b",offset=9999999)", 1)})
+    r = run("info", folder)
+    assert r.code == 1
+    assert "1 failed" in r.out
+    assert "value_outside" in r.out
+
+
+def test_many_diagnostics_are_not_all_shown(run: Any, make: Any) -> None:
+    text = next(SMALL.glob("*-buffer-assignment.txt")).read_bytes()
+    folder = make({"buffer-assignment": text + b"what is this\n" * 30})
+    r = run("info", folder)
+    assert r.out.count("unknown_line") == info.SHOWN
+    assert "20 more" in r.out
+    assert len(run("info", "--json", folder).json["dumps"][0]["diagnostics"]) == 30
+
+
+def test_unreadable_dump_is_3_and_the_others_are_shown(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "module_0000.jit_f.cpu_after_optimizations-buffer-assignment.txt.gz").write_bytes(b"nope")
+    r = run("info", tmp_path)
+    assert (r.code, r.out) == (3, "")
+    assert r.err.startswith("error: ")
+    assert "expected gzip data" in r.err
+    r = run("info", tmp_path, SMALL)
+    assert r.code == 3
+    assert "1 unreadable" in r.out
+    assert len(run("info", "--json", tmp_path, SMALL).json["failed"]) == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["info"],
+        ["info", "/nowhere/at/all"],
+        ["info", "--nope", FOLDER],
+        ["nope"],
+        ["schema", "nope"],
+        ["convert", FOLDER],
+        ["convert", FOLDER, "--to", "never-made", "--tables", "nope"],
+    ],
+)
+def test_wrong_usage_is_2(run: Any, args: list[str]) -> None:
+    r = run(*args)
+    assert (r.code, r.out) == (2, "")
+    assert "rror: " in r.err
+    assert "Traceback" not in r.err
+
+
+def test_empty_directory(run: Any, tmp_path: Path) -> None:
+    r = run("info", tmp_path)
+    assert r.code == 2
+    assert f"no dump in {tmp_path}" in r.err
+
+
+def test_standard_input() -> None:
+    with (DUMPS / "tpu-libtpu-0.0.50.1-v5e-stdout" / "stdout.txt").open() as file:
+        r = process("info", "-", stdin=file)
+    assert r.returncode == 0, r.stderr
+    assert "jit_m_donate_adam" in r.stdout
+
+
+# ---- schema
+
+
+def test_schema_for_people(run: Any) -> None:
+    r = run("schema")
+    assert r.code == 0
+    for table in schema.TABLES.values():
+        assert f"{table.name}  one row per {table.row}" in r.out
+        for column in table.columns:
+            assert f"  {column.name} " in r.out
+    for word in (*schema.FEATURES, *schema.CODES, *schema.ROLES):
+        assert f"  {word} " in r.out
+    assert max(map(len, r.out.splitlines())) <= 100
+    one = run("schema", "values", "uses").out
+    assert "values  one row" in one
+    assert "allocations  one row" not in one
+
+
+def test_schema_json(run: Any) -> None:
+    assert run("schema", "--json").json == schema.as_json()
+    assert [t["name"] for t in run("schema", "--json", "values").json["tables"]] == ["values"]
+
+
+# ---- convert
+
+
+def test_convert(run: Any, tmp_path: Path) -> None:
+    r = run("convert", SMALL, "--to", tmp_path / "out")
+    assert (r.code, r.err) == (0, "")
+    assert r.out.startswith(f"1 dump to {tmp_path}/out: {len(schema.TABLES)} files, ")
+    r = run("convert", SMALL, CUT, "--to", tmp_path / "out2", "--tables", "values, uses", "--json")
+    assert r.code == 0
+    assert r.err.startswith("note: cut,")
+    assert (r.json["dumps"], r.json["files"], len(r.json["cut"])) == (2, 4, 1)
+    assert run("convert", CUT, "--to", tmp_path / "out2", "--strict").code == 3
+    r = run("convert", CUT, "--to", tmp_path / "out2", "--quiet")
+    assert (r.code, r.out, r.err) == (0, "", "")
+
+
+def test_convert_names_what_failed_and_goes_on(run: Any, tmp_path: Path) -> None:
+    bad = tmp_path / "module_0000.jit_f.cpu_after_optimizations-buffer-assignment.txt.gz"
+    bad.write_bytes(b"nope")
+    r = run("convert", tmp_path, SMALL, "--to", tmp_path / "out", "--quiet")
+    assert (r.code, r.out) == (3, "")
+    assert str(bad) in r.err
+    assert len(list((tmp_path / "out" / "values").iterdir())) == 1
+
+
+def test_output_that_cannot_be_written_is_4(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    r = run("convert", SMALL, "--to", tmp_path / "file")
+    assert (r.code, r.out) == (4, "")
+    assert r.err.startswith("error: cannot write to ")
+    assert r.err.count("\n") == 1
+
+
+# ---- the process
+
+
+def test_our_bug_is_70(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(info, "find", fail)
+    monkeypatch.delenv("XLAMEM_DEBUG", raising=False)
+    r = run("info", SMALL)
+    assert r.code == 70
+    assert "bug of xlamem" in r.err
+    assert "ZeroDivisionError: oh" in r.err
+    assert "Traceback" not in r.err
+    monkeypatch.setenv("XLAMEM_DEBUG", "1")
+    assert "Traceback" in run("info", SMALL).err
+
+
+def test_native_bug_is_70(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise xlamem.NativeError("broken")
+
+    monkeypatch.setattr(info, "find", fail)
+    assert run("info", SMALL).code == 70
+
+
+def test_interrupted_is_130(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(info, "find", interrupt)
+    assert run("info", SMALL).code == 130
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals and pipes as POSIX has them")
+def test_interrupt_leaves_nothing_half_written(tmp_path: Path) -> None:
+    code = "import sys; from xlamem.cli import main; sys.exit(main())"
+    for _ in range(3):
+        p = subprocess.Popen(
+            [sys.executable, "-c", code, "convert", FOLDER, "--to", str(tmp_path)], stderr=subprocess.DEVNULL
+        )
+        while not list(tmp_path.glob("modules/*.parquet")) and p.poll() is None:
+            time.sleep(0.01)
+        p.send_signal(signal.SIGINT)
+        assert p.wait(timeout=60) in (130, 0)
+        assert not list(tmp_path.rglob("*.tmp"))
+        shutil.rmtree(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals and pipes as POSIX has them")
+def test_closed_pipe_is_quiet() -> None:
+    code = "import sys; from xlamem.cli import main; sys.exit(main())"
+    read, write = os.pipe()
+    os.close(read)
+    r = subprocess.run([sys.executable, "-c", code, "schema"], stdout=write, stderr=subprocess.PIPE, timeout=60)
+    os.close(write)
+    assert (r.returncode, r.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("args", [["schema"], ["--help"], ["info", "--json", str(SMALL)]])
+def test_full_disk_is_4(args: list[str]) -> None:
+    code = "import sys; from xlamem.cli import main; sys.exit(main())"
+    with open("/dev/full", "w") as full:
+        r = subprocess.run([sys.executable, "-c", code, *args], stdout=full, stderr=subprocess.PIPE, timeout=60)
+    assert r.returncode == 4
+    assert r.stderr.count(b"\n") == 1
+
+
+def test_colors_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pty
+
+    code = "import sys; from xlamem.cli import main; sys.exit(main())"
+
+    def shown(**env: str) -> bytes:
+        parent, child = pty.openpty()
+        p = subprocess.Popen(
+            [sys.executable, "-c", code, "schema", "frames"], stdout=child, env={**os.environ, "TERM": "xterm", **env}
+        )
+        os.close(child)
+        data = b""
+        while True:
+            try:
+                more = os.read(parent, 4096)
+            except OSError:
+                break
+            if not more:
+                break
+            data += more
+        os.close(parent)
+        assert p.wait(timeout=60) == 0
+        return data
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert b"\x1b[" in shown()
+    assert b"\x1b[" not in shown(NO_COLOR="1")
+
+
+def test_what_import_brings() -> None:
+    code = (
+        "import sys, xlamem;print([m for m in ('click', 'rich', 'pyarrow.parquet', 'xlamem.cli') if m in sys.modules])"
+    )
+    r = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60, check=True)
+    assert r.stdout.strip() == "[]"
+
+
+def test_info_does_not_load_what_it_does_not_need() -> None:
+    code = (
+        "import sys; from xlamem.cli import main; main(sys.argv[1:]);"
+        "print([m for m in ('rich', 'pyarrow.parquet') if m in sys.modules])"
+    )
+    r = subprocess.run([sys.executable, "-c", code, "info", str(SMALL)], text=True, capture_output=True, timeout=60)
+    assert r.stdout.endswith("[]\n"), r.stderr
+
+
+def test_version(run: Any) -> None:
+    assert run("--version").out == f"xlamem {xlamem.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [
+        (None, "?"),
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (1048570, "1.00 MiB"),
+        (1048576, "1.00 MiB"),
+        (-2048, "-2.00 KiB"),
+        (1 << 60, "1048576.00 TiB"),
+    ],
+)
+def test_sizes_for_people(n: int | None, text: str) -> None:
+    assert console.size(n) == text
+
+
+def test_text_for_terminals() -> None:
+    assert console.visible("a\x1b[31m\u202eb\ud800") == "a\\x1b[31m\\u202eb\\ud800"
+    assert console.shortened("abcdefghijkl", 9) == "abcd…ijkl"
+    assert console.shortened("abc", 9) == "abc"
+    assert console.wrapped(["aa", "bb", "cc"], 0, 7) == ["aa, bb,", "cc"]
