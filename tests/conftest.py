@@ -39,12 +39,6 @@ def texts(source: Source) -> dict[str, bytes]:
     return found
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "source" in metafunc.fixturenames:
-        found = sources()
-        metafunc.parametrize("source", found, ids=[label(s) for s in found])
-
-
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., Path]]:
     """Write members {role: bytes} as a dump of its own folder; returns the folder."""

@@ -535,7 +535,7 @@ class Program:
             sharding="{mesh['x'=4], [{'x'}, {}]}",
             config='{"a":"}, metadata={op_name=\\"no\\"}","b":[{}]}' if self.era.blank else '{"a":"\\n}"}',
             op_name="jit(step)/a=b, c=d",
-            meta="source_end_line=7 source_column=3 preserve_layout=true",
+            meta=("source_end_line=7 source_column=3 " if self.era.tree else "") + "preserve_layout=true",
         )
         self._array("constant-odd_name.-x", "constant", "{ { 1, -2 }, { 3, 4 } }", self.array(type="s32", dims=(2, 2)))
         self._array("fusion", "fusion", self.pick(), kind="kCustom")

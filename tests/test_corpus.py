@@ -10,7 +10,7 @@ from pathlib import Path
 import proto
 import pytest
 from compare import SECTION_TABLES, differences
-from conftest import texts
+from conftest import label, sources, texts
 from render import render
 
 import xlamem
@@ -19,6 +19,12 @@ from xlamem.source import Source
 
 LARGE = 32 << 20
 """Dumps above this are left to the bench: the slow readers need minutes for them."""
+
+
+@pytest.fixture(params=sources(), ids=label)
+def source(request: pytest.FixtureRequest) -> Source:
+    found: Source = request.param
+    return found
 
 
 @pytest.fixture

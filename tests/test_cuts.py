@@ -1,0 +1,106 @@
+"""Dumps cut anywhere: what was complete is kept, the cut is named, both readers agree."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from compare import differences
+from conftest import DUMPS, label, texts
+
+import xlamem
+from xlamem.source import Member, Source
+
+SMALL = 8 << 10
+GROWING = (
+    "allocations", "values", "cross_color", "positions", "uses", "instructions", "schedule", "printed_peak",
+    "printed_stack",
+)  # fmt: skip
+"""Tables whose rows stand in the order of the text: a cut file gives the first ones."""
+
+
+def held(name: str, members: dict[str, bytes], platform: Any = None) -> Source:
+    """A dump in memory."""
+    made = tuple(Member(role, role, size=len(data), held=data) for role, data in members.items())
+    return Source(name, made, platform=platform)
+
+
+def shipped() -> list[Source]:
+    return [s for s in xlamem.find(DUMPS) if "killed" not in s.place]
+
+
+def targets() -> list[Any]:
+    """(source, role) of every memory file that the repository ships."""
+    return [
+        pytest.param(s, m.role, id=f"{label(s)}-{m.role}") for s in shipped() for m in s.members if m.role != "hlo"
+    ]
+
+
+def tables(dump: xlamem.Dump) -> dict[str, list[Any]]:
+    """Rows of those tables; whether uses are known depends on text behind the values."""
+    found = {t: dump[t] for t in GROWING}
+    found["values"] = found["values"].drop_columns(["uses_known"])
+    return {t: rows.to_pylist() for t, rows in found.items() if rows.num_rows}
+
+
+def check(data: bytes, role: str, at: int, platform: Any, full: dict[str, list[Any]]) -> None:
+    """Read the file cut at `at`; what it gives must be a beginning of what the whole file gives."""
+    dump = xlamem.read(held("x", {role: data[:at]}, platform), text=True, threads=1)
+    if at == 0 or data[at - 1 : at] != b"\n":
+        # Within a line: the line is not a record, the file is not complete, and the place is named.
+        line = data.rfind(b"\n", 0, at) + 1
+        assert not dump.complete
+        found = dump.diagnostics.to_pylist()
+        assert [(d["file"], d["offset"]) for d in found if d["code"] == "truncated"] == [(role, line)]
+    for name, rows in tables(dump).items():
+        assert rows == full[name][: len(rows)], name
+
+
+@pytest.mark.parametrize(("source", "role"), targets())
+def test_cut(source: Source, role: str) -> None:
+    members = texts(source)
+    data = members[role]
+    full = tables(xlamem.read(held("x", {role: data}, source.platform), text=True))
+    rng = random.Random(source.name + role)
+    lines = [i + 1 for i in range(len(data) - 1) if data[i : i + 1] == b"\n"]
+    if sum(len(d) for r, d in members.items() if r != "hlo") <= SMALL:
+        places = list(range(len(data)))
+    else:
+        places = sorted({*lines, *(rng.randrange(len(data)) for _ in range(200))})
+    for at in places:
+        check(data, role, at, source.platform, full)
+    # The slow reader is slow: it looks at a sample of the same cuts, of the whole dump, line ends among them.
+    for at in sorted({*rng.sample(lines, min(12, len(lines))), *(rng.randrange(len(data)) for _ in range(12))}):
+        cut = members | {role: data[:at]}
+        dump = xlamem.read(held(source.name, cut, source.platform), text=True, threads=1)
+        assert differences(dump, cut) == [], at
+
+
+def test_a_cut_tells_where() -> None:
+    source = next(s for s in shipped() if "jaxlib-0.12.0-scan_while" in s.place)
+    members = texts(source)
+    data = members["buffer-assignment-values"]
+    at = data.index(b" uses:") + 3
+    dump = xlamem.read(held("x", members | {"buffer-assignment-values": data[:at]}))
+    found = [d for d in dump.diagnostics.to_pylist() if d["code"] == "truncated"]
+    assert [(d["file"], d["line"], d["severity"]) for d in found] == [("buffer-assignment-values", 7, "error")]
+    assert found[0]["excerpt"] == " us"
+    with pytest.raises(xlamem.DumpError, match=r"buffer-assignment-values:7.*byte \d+.*expected a newline"):
+        xlamem.read(held("x", {"buffer-assignment-values": data[:at]}), strict=True)
+
+
+def test_every_undetectable_cut_is_one_that_the_text_cannot_tell() -> None:
+    """At line ends of the newest format nearly every cut is found; the exceptions are known."""
+    source = next(s for s in shipped() if "jaxlib-0.12.0-scan_while" in s.place)
+    members = texts(source)
+    missed: dict[str, int] = {}
+    for role, data in members.items():
+        if role == "hlo":
+            continue
+        for at in [i + 1 for i in range(len(data) - 1) if data[i : i + 1] == b"\n"]:
+            cut = held("x", members | {role: data[:at]}, source.platform)
+            missed[role] = missed.get(role, 0) + xlamem.read(cut, threads=1).complete
+    assert missed == {
+        "buffer-assignment": 0, "buffer-assignment-values": 0, "live-range": 0, "memory-usage-report": 0,
+    }  # fmt: skip

@@ -1,0 +1,123 @@
+"""However a text is cut into spans and whoever scans them: the tables are the same."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import forge
+import pytest
+from conftest import DUMPS, label, texts
+from test_cuts import held
+
+import xlamem
+from xlamem import reader, schema
+from xlamem.source import Source
+
+SHIPPED = xlamem.find(DUMPS)
+
+
+def same(a: xlamem.Dump, b: xlamem.Dump) -> None:
+    for name in schema.TABLES:
+        assert a[name].equals(b[name]), name
+
+
+@pytest.mark.parametrize("span", [1, 2, 3, 5, 7, 64, 1000])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_tiny_spans(span: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = [s for s in SHIPPED if sum(m.size or 0 for m in s.members) < 60_000][:: 1 if span > 5 else 4]
+    assert len(small) > 5
+    for source in small:
+        expected = xlamem.read(source, text=True, threads=1)
+        expected.diagnostics  # noqa: B018  (reads everything before SPAN shrinks)
+        monkeypatch.setattr(reader, "SPAN", span)
+        same(expected, xlamem.read(source, text=True, threads=threads))
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("threads", range(1, 9))
+def test_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for source in SHIPPED[::3]:
+        expected = xlamem.read(source, text=True, threads=1)
+        expected.diagnostics  # noqa: B018
+        monkeypatch.setattr(reader, "SPAN", 500)
+        same(expected, xlamem.read(source, text=True, threads=threads))
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("source", SHIPPED, ids=label)
+def test_spans_of_every_dump(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = xlamem.read(source, text=True, threads=1)
+    expected.diagnostics  # noqa: B018
+    monkeypatch.setattr(reader, "SPAN", 300)
+    same(expected, xlamem.read(source, text=True, threads=2))
+
+
+def repeats(change: int | None) -> dict[str, bytes]:
+    """A tuple parameter with many leaves, whose instruction is printed again for each; one byte changed."""
+    made = forge.forge(3, era="E7", values=60, wide=40)
+    values = made.files["buffer-assignment-values"]
+    line = max(values.split(b"\n"), key=len)
+    assert values.count(line) >= 40
+    if change is not None:
+        at = -1
+        for _ in range(change + 1):
+            at = values.index(line, at + 1)
+        middle = at + len(line) // 2
+        while not values[middle : middle + 1].isdigit():
+            middle += 1
+        digit = b"1" if values[middle : middle + 1] != b"1" else b"2"
+        values = values[:middle] + digit + values[middle + 1 :]
+    return {**made.files, "buffer-assignment-values": values}
+
+
+@pytest.mark.parametrize("span", [1 << 20, 700])
+@pytest.mark.parametrize("change", [None, 0, 1, 20, 39])
+def test_a_repeat_is_compared_over_its_whole_length(
+    change: int | None, span: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = xlamem.read(held("x", repeats(None)), text=True)
+    monkeypatch.setattr(reader, "SPAN", span)
+    dump = xlamem.read(held("x", repeats(change)), text=True, threads=2)
+    names = dump.instructions["instruction"].to_pylist()
+    found = [d["code"] for d in dump.diagnostics.to_pylist()]
+    if change is None:
+        assert len(names) == len(set(names))
+        assert found == []
+    else:
+        # One byte in the middle makes a row of its own, and is said once.
+        assert len(names) == len(set(names)) + 1 == plain.instructions.num_rows + 1
+        assert found == ["instruction_differs"]
+        texts_ = set(dump.instructions["text"].to_pylist()) - set(plain.instructions["text"].to_pylist())
+        assert len(texts_) == 1
+
+
+def test_many_python_threads_on_one_dump() -> None:
+    source = next(s for s in SHIPPED if "scan_while" in s.place)
+    expected, shared = xlamem.read(source), xlamem.read(source)
+    seen: list[bool] = []
+
+    def work(names: list[str]) -> None:
+        seen.append(all(shared[n].num_rows == expected[n].num_rows for n in names))
+
+    names = list(schema.TABLES)
+    workers = [threading.Thread(target=work, args=(names[i:] + names[:i],)) for i in range(len(names))]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert seen == [True] * len(names)
+    for name in ("allocations", "values", "live_ranges", "diagnostics"):
+        assert shared[name].to_pylist() == expected[name].to_pylist()
+
+
+@pytest.mark.parametrize("era", sorted(forge.ERAS))
+@pytest.mark.parametrize("hostile", [False, True])
+def test_forged(era: str, hostile: bool, tmp_path: Path) -> None:
+    """A forged dump states its own tables."""
+    made = forge.forge(11, era=era, values=150, platform="tpu", hostile=hostile)
+    dump = xlamem.read(held("x", made.files, "tpu"), text=True)
+    assert dump.diagnostics.to_pylist() == []
+    for table in schema.SECTION_TABLES:
+        assert dump[table.name].to_pylist() == made.tables[table.name], table.name
+    assert texts(xlamem.find(made.write(tmp_path)[0].parent)[0]).keys() == made.files.keys()
