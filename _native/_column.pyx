@@ -1,11 +1,11 @@
 """Owned buffers that cross the border: `Column` (read-only bytes) and `Names` (interned text)."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t
 from libc.string cimport memset
 
 from column cimport (
-    Buf, Text, drop, grow, hash_bytes, intern_hashed, intern_name, pool_drop, pool_item, push_bytes, push_code,
+    Buf, Text, drop, intern_name, pool_drop, pool_item, push_bytes, push_code,
 )
 
 cdef extern from *:

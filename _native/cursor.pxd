@@ -171,7 +171,8 @@ cdef inline const char* balanced(const char* p, const char* end, uint8_t stop) n
 
 
 cdef inline const char* quoted_end(const char* p, const char* end) noexcept nogil:
-    # Behind the closing quote of the string at p (a backslash takes the next character along), or end.
+    # Behind the closing quote of the string at p (a backslash takes the next character along); beyond end
+    # if there is none.
     p += 1
     while p < end:
         if p[0] == c'\\':
@@ -180,7 +181,7 @@ cdef inline const char* quoted_end(const char* p, const char* end) noexcept nogi
             return p + 1
         else:
             p += 1
-    return end
+    return end + 1
 
 
 cdef inline const char* position(const char* p, const char* end, Part* word, Part* sub) noexcept nogil:

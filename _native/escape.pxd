@@ -59,4 +59,6 @@ cdef inline void unescape(Buf* out, const char* p, const char* end) noexcept nog
                 k += 1
             push_byte(out, <uint8_t> x)
         else:
+            if not (c == c'\\' or c == c'"' or c == c'\'' or c == c'?'):
+                push_byte(out, c'\\')
             push_byte(out, c)

@@ -89,7 +89,7 @@ def test_info_of_several(run: Any, tmp_path: Path) -> None:
     assert "004_a3085531593bac68.txt" in first
     assert "7 dumps," in r.out
     same = r.out[r.out.index("same content:") :].splitlines()
-    assert [line.rpartition("/")[0].strip() for line in same[1:]] == [str(SMALL), str(tmp_path / "again")]
+    assert {line.rpartition("/")[0].strip() for line in same[1:]} == {str(SMALL), str(tmp_path / "again")}
     assert len(run("info", "--json", SMALL, tmp_path).json["duplicates"]) == 1
 
 
@@ -116,11 +116,11 @@ def test_cut_dump_is_a_note_and_strict_makes_it_3(run: Any) -> None:
 
 def test_unknown_line_shows_where(run: Any, make: Any) -> None:
     text = next(SMALL.glob("*-buffer-assignment.txt")).read_bytes()
-    folder = make({"buffer-assignment": text.replace(b"allocation 3:", b"allocution \x1b[31m3:")})
+    folder = make({"buffer-assignment": text.replace(b"allocation 3:", b"allocation \x1b[31m3:")})
     r = run("info", folder)
     assert r.code == 0
     assert "unknown_line in allocations" in r.out
-    assert "allocution" in r.out
+    assert "allocation \\x1b[31m3: size" in r.out
     assert "\x1b" not in r.out
     assert run("info", "--strict", folder).code == 3
 
@@ -144,7 +144,7 @@ def test_many_diagnostics_are_not_all_shown(run: Any, make: Any) -> None:
 
 
 def test_unreadable_dump_is_3_and_the_others_are_shown(run: Any, tmp_path: Path) -> None:
-    (tmp_path / "module_0000.jit_f.cpu_after_optimizations-buffer-assignment.txt.gz").write_bytes(b"nope")
+    (tmp_path / "module_0000.jit_f.cpu_after_optimizations-buffer-assignment.txt.gz").write_bytes(b"\x1f\x8b\x08 nope")
     r = run("info", tmp_path)
     assert (r.code, r.out) == (3, "")
     assert r.err.startswith("error: ")
@@ -194,12 +194,12 @@ def test_schema_for_people(run: Any) -> None:
     r = run("schema")
     assert r.code == 0
     for table in schema.TABLES.values():
-        assert f"{table.name}  one row per {table.row}" in r.out
+        assert f"{table.name}  one row per" in r.out
         for column in table.columns:
             assert f"  {column.name} " in r.out
     for word in (*schema.FEATURES, *schema.CODES, *schema.ROLES):
         assert f"  {word} " in r.out
-    assert max(map(len, r.out.splitlines())) <= 100
+    assert max(map(len, r.out.splitlines())) <= 80
     one = run("schema", "values", "uses").out
     assert "values  one row" in one
     assert "allocations  one row" not in one
@@ -228,7 +228,7 @@ def test_convert(run: Any, tmp_path: Path) -> None:
 
 def test_convert_names_what_failed_and_goes_on(run: Any, tmp_path: Path) -> None:
     bad = tmp_path / "module_0000.jit_f.cpu_after_optimizations-buffer-assignment.txt.gz"
-    bad.write_bytes(b"nope")
+    bad.write_bytes(b"\x1f\x8b\x08 nope")
     r = run("convert", tmp_path, SMALL, "--to", tmp_path / "out", "--quiet")
     assert (r.code, r.out) == (3, "")
     assert str(bad) in r.err
@@ -369,7 +369,7 @@ def test_version(run: Any) -> None:
         (0, "0 B"),
         (1023, "1023 B"),
         (1024, "1.00 KiB"),
-        (1048570, "1.00 MiB"),
+        (1048575, "1.00 MiB"),
         (1048576, "1.00 MiB"),
         (-2048, "-2.00 KiB"),
         (1 << 60, "1048576.00 TiB"),

@@ -27,7 +27,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def broken(folder: Path) -> Path:
     folder.mkdir()
     path = folder / "module_0001.jit_g.cpu_after_optimizations-buffer-assignment.txt.gz"
-    path.write_bytes(b"this is not gzip")
+    path.write_bytes(b"\x1f\x8b\x08 this is not gzip")
     return path
 
 
@@ -44,12 +44,10 @@ def test_each_table_is_that_of_the_dump(tmp_path: Path) -> None:
         assert table.drop_columns("dump_id").to_pylist() == dump[name].to_pylist(), name
         identities |= set(table["dump_id"].to_pylist())
         rows += table.num_rows
-        column = pq.ParquetFile(path).metadata
-        assert column.num_row_groups <= 1
     assert rows == made.rows
     assert made.bytes == sum(len(data) for data in files(tmp_path).values())
     (identity,) = identities
-    assert path.name == f"module_0005.jit_m_tuple3.cpu_after_optimizations-{identity}.parquet" or identity in path.name
+    assert path.name == f"{dump.name}-{identity}.parquet"
     assert pq.read_table(tmp_path / "modules")["content_hash"][0].as_py()
 
 
@@ -165,5 +163,5 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         for begin, end in ranges:
             assert end - begin <= 1 or size[begin:end].sum() <= 2000
         assert pq.read_table(path).drop_columns("dump_id").to_pylist() == dump[name].to_pylist()
-    assert len(list(parquet._row_groups(dump["values"]))) > 3
+    assert len(list(parquet._row_groups(dump["values"]))) > 2
     assert np.all(parquet._row_bytes(dump["values"]) > 0)

@@ -36,7 +36,11 @@ def command(tables: tuple[str, ...], as_json: bool) -> None:
 
 
 def _table(table: schema.Table, width: int | None) -> None:
-    out(f"{bold(table.name)}{console.GAP}{dim(f'one row per {table.row}; from: {table.source}')}")
+    indent = len(table.name) + len(console.GAP)
+    first, *more = console.fill(f"one row per {table.row}; from: {table.source}", indent, width)
+    out(f"{bold(table.name)}{console.GAP}{dim(first)}")
+    for line in more:
+        out(" " * indent + dim(line))
     rows = [[c.name, c.kind + ("?" if c.nullable else "")] for c in table.columns]
     heads = console.columns(rows, {0, 1})
     indent = max(len(h) for h in heads) + 4

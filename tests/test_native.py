@@ -1,0 +1,157 @@
+"""The native modules, one by one."""
+
+from __future__ import annotations
+
+import random
+import string
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import oracle
+from xlamem import _hlo, _liveness, _sections, _shapes, _usage, _values, assemble
+from xlamem._column import Names
+from xlamem.assemble import NULL, Pool, codes, flags, ints
+
+
+def shape_sizes(shapes: list[str]) -> list[tuple[str | None, int | None]]:
+    data = "".join(shapes).encode()
+    ends = np.cumsum([len(s.encode()) for s in shapes]).astype(np.int64)
+    types = Pool()
+    kinds, sizes = _shapes.sizes(data, ends, types.names)
+    names = types.arrays(codes(kinds))[0].to_pylist()
+    return [(t, None if n == NULL else n) for t, n in zip(names, ints(sizes).tolist(), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "element", "size"),
+    [
+        ("f32[2,3]{1,0}", "f32", 24),
+        ("pred[]", "pred", 1),
+        ("bf16[8,128]{1,0:T(8,128)(2,1)}", "bf16", 2048),
+        ("s4[3,5]{1,0}", "s4", 15),
+        ("s4[3,5]{1,0:E(4)}", "s4", 8),
+        ("u2[9]{0:T(1024)E(2)S(1)}", "u2", 3),
+        ("f8e4m3b11fnuz[10]", "f8e4m3b11fnuz", 10),
+        ("f4e2m1fn[10]", "f4e2m1fn", 10),
+        ("c64[4]", "c64", 32),
+        ("c128[4]", "c128", 64),
+        ("s64[<=50,2]{1,0}", "s64", 800),
+        ("f32[?,2]", "f32", None),
+        ("f32[0,0,3]", "f32", 0),
+        ("token[]", "token", 0),
+        ("opaque[]", "opaque", 8),
+        ("()", "tuple", 0),
+        ("(f32[2]{0}, (s32[], pred[]), u8[0])", "tuple", 24),
+        ("(f32[2]{0}, /*index=5*/f32[1,2]{1,0})", "tuple", 16),
+        ("b(f32[4]{0})", "buffer", 16),
+        ("<unknown shape>", None, None),
+        ("f32[2,3", "f32", None),
+        ("mystery[3]", "mystery", None),
+    ],
+)
+def test_shape(shape: str, element: str | None, size: int | None) -> None:
+    assert shape_sizes([shape, shape]) == [(element, size)] * 2
+
+
+def test_names_are_numbered_in_order_of_appearance() -> None:
+    rng = random.Random(0)
+    words = ["".join(rng.choices(string.ascii_lowercase + "0123456789.", k=rng.randrange(40))) for _ in range(5000)]
+    words += [f"fusion.{i}" for i in range(3000)] + ["x" * n for n in range(200)]
+    rng.shuffle(words)
+    words += rng.choices(words, k=5000)
+    names = Names()
+    seen: dict[str, int] = {}
+    for word in words:
+        assert names.code(word.encode()) == seen.setdefault(word, len(seen))
+    assert len(names) == len(seen)
+    data, ends = names.export()
+    cuts = [0, *ints(ends).tolist()]
+    assert [bytes(data)[a:b].decode() for a, b in zip(cuts, cuts[1:], strict=False)] == list(seen)
+    other = Names()
+    for word in ("new", *words[:50]):
+        other.code(word.encode())
+    mapped = codes(names.merge(other))
+    assert mapped[0] == len(seen)
+    assert [int(c) for c in mapped[1:]] == [seen[w] for w in dict.fromkeys(words[:50])]
+
+
+def test_bytes_that_are_not_utf8_are_escaped_once() -> None:
+    names = Names()
+    first = names.code(b"a\xffb")
+    assert names.code(b"a\xffb") == first == names.code(rb"a\xffb")
+    data, _ = names.export()
+    assert bytes(data) == rb"a\xffb"
+
+
+@pytest.mark.parametrize("raw", [b"", b"plain", "é│├──".encode(), b"\xc3\x28", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
+def test_text_is_valid_utf8(raw: bytes) -> None:
+    data, ends, valid = _values.texts(raw, np.array([0], np.int64), np.array([len(raw)], np.int64))
+    escaped = b"".join(
+        c.encode() if not 0xDC80 <= ord(c) <= 0xDCFF else rb"\x%02x" % (ord(c) - 0xDC00)
+        for c in raw.decode("utf-8", "surrogateescape")
+    )
+    assert bytes(data) == escaped
+    assert ints(ends).tolist() == [len(escaped)]
+    assert flags(valid).tolist() == [1]
+
+
+def test_empty_tables_of_every_section() -> None:
+    """pyarrow aborts the process on a null pointer: a column without rows must not be one."""
+    pools = tuple(Names() for _ in _values.POOLS)
+    _values.scan(b"", 0, 0, pools, False, True)
+    _liveness.scan(b"", 0, 0, 0, pools[0], pools[1])
+    _usage.scan(b"", 0, 0, pools[0])
+    _hlo.scan(b"", 0, pools[0], pools[1])
+    assert Pool().arrays(np.empty(0, np.int32))[0].to_pylist() == []
+    assert assemble.int_array(np.empty(0, np.int64)).to_pylist() == []
+
+
+def test_a_span_must_be_whole_lines() -> None:
+    with pytest.raises(ValueError, match="newline"):
+        _liveness.scan(b"abc", 0, 3, 0, Names(), Names())
+    with pytest.raises(ValueError, match="span"):
+        _liveness.scan(b"abc\n", 0, 9, 0, Names(), Names())
+
+
+def test_locate_finds_heads_at_any_place() -> None:
+    for shift in (0, 1, 31, 32, 63, 1023, 1024, 1025, 4096):
+        text = b"x" * shift + b"\nHloLiveRange (max 3):\n" + b" y\n" * 700 + b"BufferAssignment:\n"
+        assert [k for k, _ in _sections.locate(text, False)] == [_sections.LIVE, _sections.ASSIGNMENT]
+        assert _sections.locate(text, False)[0][1] == shift + 1
+
+
+@pytest.mark.parametrize("place", [0, 30, 5000])
+def test_uses_unknown_is_found(place: int) -> None:
+    text = b"\n positions:\n  a\n uses:\n" * place + b"\n uses are not initialized yet.\n"
+    assert _sections.uses_unknown(text, 0, len(text))
+    assert not _sections.uses_unknown(b"\n uses:\n  abcdef, operand 0\n" * 100, 0, 2600)
+
+
+@pytest.mark.parametrize("text", [r"plain", r"p\303\244r \"q\" \\ \'x\' \n\t\101\x41g", r"\8 \x", "\\"])
+def test_escapes_of_both_readers(text: str) -> None:
+    line = f'HloModule m\n\nFileNames\n1 "{text}"\n\n%f {{\n'.encode()
+    _, parts = _hlo.scan(line, len(line), Names(), Names())["files"]
+    if text == "\\":  # the quote is escaped: no string
+        assert ints(parts[1]).size == 0
+    else:
+        assert bytes(parts[0]).decode() == oracle.unescape(text)
+
+
+def test_text_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No chunk of a column holds more text than the limit."""
+    words = ["aa", "bbbb", "", "cc", "dddddddd", "e", "ff"]
+    data = "".join(words).encode()
+    ends = np.cumsum([len(w) for w in words]).astype(np.int64)
+    whole = pa.chunked_array(assemble.text_arrays((data, ends, np.ones(7, np.uint8)))).to_pylist()
+    monkeypatch.setattr(assemble, "CHUNK", 6)
+    chunks = assemble.text_arrays((data, ends, np.ones(7, np.uint8)))
+    assert len(chunks) > 2
+    assert pa.chunked_array(chunks).to_pylist() == whole == words
+    assert all(len("".join(c.to_pylist())) <= 6 or len(c) == 1 for c in chunks)
+    pool = Pool()
+    place = np.array([pool.code(w) for w in words * 3] + [-1], np.int32)
+    arrays = pool.arrays(place)
+    assert pa.chunked_array(arrays).cast(pa.string()).to_pylist() == [*words * 3, None]
+    assert all(sum(map(len, a.dictionary.to_pylist())) <= 6 or len(a) == 1 for a in arrays)
