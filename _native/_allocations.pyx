@@ -436,6 +436,9 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             else:
                 fault(&out.faults, UNKNOWN_LINE, p - base, W_VALUE)
         else:
+            # Perhaps the head of an allocation: what stands below it is nobody's.
+            if p[0] != c' ':
+                allocation = NO_INT
             fault(&out.faults, UNKNOWN_LINE, p - base, W_LINE)
         p = e + 1
 

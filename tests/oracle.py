@@ -526,6 +526,8 @@ class Reader:
                 block |= {"positions": [], "uses": []}
             else:
                 self.unknown(line, "an allocation or a value")
+                if not text.startswith(" "):
+                    allocation = None
         if block and last:
             self.file.truncate(self.section, "the end of this value", None if self.file.tail else block["line"])
         elif block:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from xlamem import source as rooms
+from xlamem import streams
 from xlamem.errors import DumpError, UsageError
 from xlamem.names import EXTENSIONS
 from xlamem.source import Member, Source, Text, find, resolve
@@ -371,9 +372,9 @@ def test_logs(tmp_path: Path, prefix: str) -> None:
     path.write_text(head + module + module)
     for where in (path, tmp_path):
         one, two = (s.members[0] for s in find(where))
-        assert (one.form, one.begin, one.end) == ("log", len(head), None)
+        assert (one.form, one.begin, one.end) == ("log", len(head), len(head + module))
         assert (two.form, two.begin, two.end) == ("log", len(head + module), None)
-    assert contents(find(path)[1]) == {"buffer-assignment": module}
+    assert [contents(s) for s in find(path)] == [{"buffer-assignment": ALLOCATIONS}] * 2
 
 
 # ---- containers
@@ -467,10 +468,10 @@ def test_a_compressed_tar_is_undone_once(tmp_path: Path, monkeypatch: pytest.Mon
     for number in range(50):
         write(tmp_path / "d", f"module_{number:04d}.jit_f.cpu_after_optimizations")
     path = tar_of(tmp_path / "d", tmp_path / "d.tgz", "w:gz")
-    monkeypatch.setattr(rooms, "_CACHE", rooms._Cache())
+    streams._KEPT.clear()
     undone = []
-    undo = rooms._Cache.undo
-    monkeypatch.setattr(rooms._Cache, "undo", lambda self, *a: undone.append(a) or undo(self, *a))
+    undo = streams._decompressed
+    monkeypatch.setattr(streams, "_decompressed", lambda *a: undone.append(a) or undo(*a))
     assert all(contents(s) == TEXTS for s in find(path))
     assert len(undone) == 1
     os.utime(path, ns=(1, 1))
@@ -479,8 +480,8 @@ def test_a_compressed_tar_is_undone_once(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_long_streams_go_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "ROOM", 1000)
-    monkeypatch.setattr(rooms, "_CACHE", rooms._Cache())
+    monkeypatch.setattr(streams, "ROOM", 1000)
+    streams._KEPT.clear()
     write(tmp_path / "d")
     path = tar_of(tmp_path / "d", tmp_path / "d.tgz", "w:gz")
     dump = resolve(path)
@@ -488,7 +489,7 @@ def test_long_streams_go_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert contents(dump) == TEXTS
     path = tmp_path / f"{STEM}-buffer-assignment.txt.gz"
     path.write_bytes(gzip.compress(ALLOCATIONS.encode() * 50))
-    assert contents(resolve(path)) == {"buffer-assignment": ALLOCATIONS * 50}
+    assert [contents(s) for s in find(path)] == [{"buffer-assignment": ALLOCATIONS * 50}]
 
 
 def test_a_tar_that_was_cut(tmp_path: Path) -> None:
@@ -536,7 +537,7 @@ def test_mapped_spans_begin_anywhere(tmp_path: Path) -> None:
     path = tmp_path / "x"
     data = bytes(range(33, 127)) * 6000
     path.write_bytes(data)
-    for begin, end in ((1, len(data) - 1), (5000, 300_000), (4096, 4096 + rooms.SMALL), (9, 10), (7, 7)):
+    for begin, end in ((1, len(data) - 1), (5000, 300_000), (4096, 4096 + streams.SMALL), (9, 10), (7, 7)):
         with Member("hlo", str(path), begin=begin, end=end).load() as text:
             assert bytes(text.data) == data[begin:end]
             assert text.base == begin
@@ -549,9 +550,9 @@ def test_cr_lf(tmp_path: Path, copies: int) -> None:
     plain = (ALLOCATIONS * copies).encode()
     path = tmp_path / f"{STEM}-buffer-assignment.txt"
     path.write_bytes(raw := plain.replace(b"\n", b"\r\n"))
-    with resolve(path).members[0].load() as text:
+    with find(path)[0].members[0].load() as text:
         assert text.crlf
-        assert not text.mixed
+        assert text.mixed_at is None
         assert text.data == plain
         for offset in (0, 1, 18, 25, 60, len(plain) - 1, len(plain)):
             line, at = text.position(offset)
@@ -565,7 +566,6 @@ def test_mixed_newlines() -> None:
     text = Text(raw)
     assert text.data == b"one\ntwo\nthree\nfour\r\nfive\n"
     assert text.crlf
-    assert text.mixed
     assert text.mixed_at == text.data.index(b"three")
     assert (text.size, text.raw) == (len(raw), raw)
     for word in (b"one", b"two", b"three", b"four", b"five"):
@@ -577,7 +577,7 @@ def test_mixed_newlines() -> None:
 @pytest.mark.parametrize("raw", [b"", b"\n", b"a", b"a\r", b"\na\r\n", b"a\nb\r\n"])
 def test_lf_stays(raw: bytes) -> None:
     text = Text(raw)
-    assert (text.data, text.crlf, text.mixed) == (raw, False, False)
+    assert (text.data, text.crlf, text.mixed_at) == (raw, False, None)
 
 
 def test_an_empty_member(tmp_path: Path) -> None:
@@ -692,7 +692,7 @@ def test_pyarrow_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     write(tmp_path / "a b")
     away = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    monkeypatch.setattr(rooms, "_arrow_filesystem", lambda root: (away, "") if root == "away://?r=1" else None)
+    monkeypatch.setattr(streams, "_arrow_filesystem", lambda root: (away, "") if root == "away://?r=1" else None)
     (dump,) = find("away:///a%20b?r=1")
     assert contents(dump) == TEXTS
     assert dump.members[0].uri == f"away:///a%20b/{STEM}-buffer-assignment.txt?r=1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ CHUNK = 1 << 30
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.uint8]
+Scalar = TypeVar("Scalar", bound=np.generic)
 TextParts = tuple[Any, Ints, Bools]
 """Bytes, end of each item, whether each item is valid."""
 
@@ -37,7 +38,7 @@ def flags(column: Any) -> Bools:
     return np.frombuffer(column, np.uint8)
 
 
-def joined(parts: Sequence[Any], dtype: Any) -> Any:
+def joined(parts: Sequence[npt.NDArray[Scalar]], dtype: type[Scalar]) -> npt.NDArray[Scalar]:
     """One array of several; the array itself if there is one."""
     return parts[0] if len(parts) == 1 else np.concatenate([*parts, np.empty(0, dtype)])
 
@@ -57,7 +58,7 @@ def int_array(values: Ints) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(values), [valid, pa.py_buffer(values)])
 
 
-def bool_array(values: Bools) -> pa.Array:
+def bool_array(values: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bitmap(values)])
 
 

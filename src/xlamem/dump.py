@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import io
 import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
-import xxhash
 
 from . import errors, schema, verify
 from .assemble import rows
@@ -29,7 +27,7 @@ class Dump:
     threads, and is pickled as the source that it was read from.
     """
 
-    __slots__ = ("_hashes", "_names", "_options", "_own", "_reading", "source")
+    __slots__ = ("_cache", "_hashes", "_names", "_options", "_own", "_reading", "source")
 
     source: Source
     """Where it was read: its member files."""
@@ -67,6 +65,7 @@ class Dump:
         put(self, "_options", {"text": text, "threads": threads, "hashes": hashes})
         put(self, "_reading", Reading(source, text=text, threads=threads))
         put(self, "_own", {})
+        put(self, "_cache", {})  # what xlamem.compute has derived
         put(self, "_hashes", hashes)
 
     # -- tables ----------------------------------------------------------------------------------
@@ -144,6 +143,8 @@ class Dump:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        import html  # for notebooks only
+
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
             f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
@@ -241,7 +242,7 @@ def _summaries(r: Reading, parts: set[str], names: frozenset[str], *, hashes: bo
         if part in parts:
             r.part(part)
     verify.check(r, {p for p in SECTIONS if p in r.facts.get("parts", {})})
-    content = [xxhash.xxh3_128_hexdigest(f.text.raw) if hashes else None for f in files]
+    content = [_hash(f.text.raw) if hashes else None for f in files]
     diagnostics = _diagnostics(r)
     return {
         "files": rows("files", [
@@ -251,6 +252,12 @@ def _summaries(r: Reading, parts: set[str], names: frozenset[str], *, hashes: bo
         "modules": rows("modules", [_module(r, parts, names, content, diagnostics.num_rows)]),
         "diagnostics": diagnostics,
     }  # fmt: skip
+
+
+def _hash(data: Any) -> str:
+    import xxhash  # not needed by most readers
+
+    return xxhash.xxh3_128_hexdigest(data)
 
 
 def _module(r: Reading, parts: set[str], names: frozenset[str], content: list[str | None], n_diagnostics: int) -> list[Any]:
@@ -277,7 +284,7 @@ def _module(r: Reading, parts: set[str], names: frozenset[str], content: list[st
         "printed_peak_time": peak_time,
         "printed_peak_bytes": peak_bytes,
         "n_diagnostics": n_diagnostics,
-        "content_hash": xxhash.xxh3_128_hexdigest("\n".join(h for h in content if h)) if any(content) else None,
+        "content_hash": _hash("\n".join(h for h in content if h).encode()) if any(content) else None,
     }
     for t in PART_OF:
         known[f"n_{t}"] = r.tables[t].num_rows if t in names and t in r.tables else None

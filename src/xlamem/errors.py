@@ -1,4 +1,4 @@
-"""What can go wrong: your arguments, your file, or a bug of ours."""
+"""What can go wrong: your arguments, your file, your disk, or a bug of ours."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ class UsageError(XlaMemError):
 
 class NativeError(XlaMemError):
     """A native module is missing, stale or broke its own rules: a bug to be reported."""
+
+
+class OutputError(XlaMemError):
+    """The output cannot be written."""
 
 
 @dataclass(eq=False)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -90,6 +89,9 @@ class Finding(NamedTuple):
 
 Chunk = dict[str, Any]
 """Columns of one table from one span: int64 and int32 arrays, bytes, or TextParts."""
+
+Job = Callable[[list[Names]], Any]
+"""The scan of one span, given the pools for its names."""
 
 
 @dataclass
@@ -275,7 +277,7 @@ class Reading:
             begin = stop
         return spans or [(section.begin, section.begin)]
 
-    def _run(self, jobs: Sequence[Callable[[list[Names]], Any]], pools: Sequence[str]) -> list[Any]:
+    def _run(self, jobs: Sequence[Job], pools: Sequence[str]) -> list[Any]:
         """Each job on pools of its own, in parallel; or one after another on the dump's pools.
 
         Returns the results with a list of maps from the job's codes to the dump's (None: the same).
@@ -284,7 +286,9 @@ class Reading:
         if self.threads == 1 or len(jobs) == 1:
             return [(job(shared), None) for job in jobs]
 
-        def alone(job: Callable[[list[Names]], Any]) -> tuple[Any, list[Names]]:
+        from concurrent.futures import ThreadPoolExecutor  # seldom needed: only large texts have several spans
+
+        def alone(job: Job) -> tuple[Any, list[Names]]:
             own = [Names() for _ in pools]
             return job(own), own
 
@@ -405,9 +409,11 @@ def _gather(results: Sequence[tuple[Any, Any]], sections: list[Section], skip: I
 def _read_allocations(self: Reading) -> dict[str, pa.Table]:
     found = self.sections("allocations")
     spans = [(s, b, e) for s in found for b, e in self._spans(s, b"allocation ")]
-    jobs = [
-        (lambda pools, s=s, b=b, e=e: _allocations.scan(s.file.text.data, b, e, *pools)) for s, b, e in spans
-    ] or [lambda pools: _allocations.scan(b"", 0, 0, *pools)]
+
+    def job(section: Section, begin: int, end: int) -> Job:
+        return lambda pools: _allocations.scan(section.file.text.data, begin, end, *pools)
+
+    jobs = [job(*span) for span in spans] or [lambda pools: _allocations.scan(b"", 0, 0, *pools)]
     results = self._run(jobs, ("instruction", "shape_index", "shape"))
     raw = _gather(results, [s for s, _, _ in spans])
     for (section, _, end), (result, _) in zip(spans, results, strict=False):
@@ -484,16 +490,13 @@ def _values_from_records(self: Reading) -> pa.Table:
 def _read_used(self: Reading) -> dict[str, pa.Table]:
     found = self.sections("used values")
     spans = [(s, b, e) for s in found for b, e in self._spans(s, b"<")]
-    pools = _values.POOLS
-    jobs = [
-        (
-            lambda own, s=s, b=b, e=e: _values.scan(
-                s.file.text.data, b, e, tuple(own), "human_total" in s.file.features, e == s.end and s.last
-            )
-        )
-        for s, b, e in spans
-    ] or [lambda own: _values.scan(b"", 0, 0, tuple(own), False, False)]
-    results = self._run(jobs, pools)
+
+    def job(section: Section, begin: int, end: int) -> Job:
+        demand, last = "human_total" in section.file.features, end == section.end and section.last
+        return lambda pools: _values.scan(section.file.text.data, begin, end, tuple(pools), demand, last)
+
+    jobs = [job(*span) for span in spans] or [lambda pools: _values.scan(b"", 0, 0, tuple(pools), False, False)]
+    results = self._run(jobs, _values.POOLS)
     raw = _gather(results, [s for s, _, _ in spans])
     self.raw["used values"] = raw
     dropped = _drop_repeats(self, raw)
@@ -533,8 +536,9 @@ NOT_UTF8 = _sections.CODES.index("not_utf8")
 
 def _line_of(data: Any, begin: Ints) -> Ints:
     """Offset of the lines ' from instruction:[ ]%…' whose texts begin there."""
-    raw = np.frombuffer(data, np.uint8)
-    return begin - 18 - (raw[begin - 1] == 32)
+    raw = flags(data)
+    line: Ints = begin - 18 - (raw[begin - 1] == 32)
+    return line
 
 
 def _without(faults: Ints, lines: Ints) -> Ints:
@@ -611,9 +615,11 @@ def _take_text(parts: TextParts, keep: Ints) -> TextParts:
 def _read_live(self: Reading) -> dict[str, pa.Table]:
     found = [s for s in self.sections("live ranges") if not s.unavailable]
     spans = [(s, *span) for s in found for span in _live_spans(self, s)]
-    jobs = [
-        (lambda pools, s=s, b=b, e=e, k=k: _liveness.scan(s.file.text.data, b, e, k, *pools)) for s, b, e, k in spans
-    ] or [lambda pools: _liveness.scan(b"", 0, 0, _liveness.NONE, *pools)]
+
+    def job(section: Section, begin: int, end: int, kind: int) -> Job:
+        return lambda pools: _liveness.scan(section.file.text.data, begin, end, kind, *pools)
+
+    jobs = [job(*span) for span in spans] or [lambda pools: _liveness.scan(b"", 0, 0, _liveness.NONE, *pools)]
     results = self._run(jobs, ("instruction", "shape_index"))
     raw = _gather(results, [s for s, *_ in spans])
     self.raw["live ranges"] = raw
@@ -726,7 +732,7 @@ def _read_hlo(self: Reading) -> dict[str, pa.Table]:
     return tables
 
 
-def _frames(head: dict[str, Any]) -> pa.Table:
+def _frames(head: Mapping[str, Any]) -> pa.Table:
     """Stack frames with their locations looked up. The printed parent is one too high; 1 means none."""
     frames = ints(head["frames"]).reshape(-1, 3)
     locations = ints(head["locations"]).reshape(-1, 7)

@@ -15,11 +15,12 @@ import pyarrow as pa
 
 VERSION = 1
 
-Kind = Literal["int", "bool", "name", "text"]
-"""int: int64. bool. name: text that repeats, int32 codes into a dictionary. text: UTF-8."""
+Kind = Literal["int", "float", "bool", "name", "text"]
+"""int: int64. float: float64. bool. name: text that repeats, int32 codes into a dictionary. text: UTF-8."""
 
 ARROW: dict[Kind, pa.DataType] = {
     "int": pa.int64(),
+    "float": pa.float64(),
     "bool": pa.bool_(),
     "name": pa.dictionary(pa.int32(), pa.string()),
     "text": pa.string(),
@@ -67,6 +68,10 @@ class Table:
 
 def _int(name: str, doc: str, unit: str = "", *, null: bool = False) -> Column:
     return Column(name, "int", doc, unit, null)
+
+
+def _float(name: str, doc: str, *, null: bool = False) -> Column:
+    return Column(name, "float", doc, "", null)
 
 
 def _bool(name: str, doc: str, *, null: bool = False) -> Column:
@@ -319,6 +324,193 @@ SECTION_TABLES = (
     ),
 )
 
+_SPACE = (
+    _name("memory_space", "xlamem's name of the memory space"),
+    _int("color", "color of the space"),
+    _int("page", "page of the space; 0 where none is printed"),
+)
+_PLACE = (
+    _name("op_name", "named scopes of the defining instruction", null=True),
+    _name("source_file", "source file, from the metadata or through the stack frame", null=True),
+    _int("source_line", "source line", null=True),
+)
+
+COMPUTED_TABLES = (
+    Table(
+        "occupancy",
+        "memory space and step",
+        "compute",
+        (
+            *_SPACE,
+            _int("time", "the step; the last one is the state after the last instruction", "schedule steps"),
+            _int("occupied", "bytes in use: the sum of the next five", "bytes"),
+            _int("parameter", "parameters, whole", "bytes"),
+            _int("donated", "parameters that are live-out too, whole", "bytes"),
+            _int("constant", "constants, whole", "bytes"),
+            _int("live_out", "outputs, whole", "bytes"),
+            _int("temp", "bytes in the union of the live values' ranges in temp allocations", "bytes"),
+            _int("live", "bytes in the union of the live values' ranges in all of them", "bytes"),
+        ),
+    ),
+    Table(
+        "peaks",
+        "memory space",
+        "compute",
+        (
+            *_SPACE,
+            _int("allocated", "sum of the allocations' sizes", "bytes"),
+            _int("reserved", "allocated without thread-local: what the device must hold", "bytes"),
+            _int("peak", "most bytes in use at any step (closed live ranges)", "bytes", null=True),
+            _int("first_step", "first step of its first plateau", "schedule steps", null=True),
+            _int("last_step", "last step of its first plateau", "schedule steps", null=True),
+            _int("plateaus", "number of plateaus at the peak", null=True),
+            _int("live_peak", "most bytes that live values cover at any step", "bytes", null=True),
+            _int("live_step", "first step of that", "schedule steps", null=True),
+            _int("half_open_peak", "peak with half-open live ranges", "bytes", null=True),
+            _int("slack", "temp sizes minus the most bytes that live values cover in them together", "bytes", null=True),
+        ),
+    ),
+    Table(
+        "plateaus",
+        "plateau of a space: a longest run of equal occupied bytes with lower neighbours",
+        "compute",
+        (
+            *_SPACE,
+            _int("rank", "0 for the highest; earlier ones first among equals"),
+            _int("first_step", "first step", "schedule steps"),
+            _int("last_step", "last step", "schedule steps"),
+            _int("bytes", "bytes in use", "bytes"),
+        ),
+    ),
+    Table(
+        "live_set",
+        "value that holds an instant, or bytes reserved that no live value covers",
+        "compute",
+        (
+            *_SPACE,
+            _name("role", "value, or reserved: a whole allocation's bytes that no live value covers"),
+            _int("value_id", "the value; null for reserved", null=True),
+            _name("instruction", "its instruction; for reserved the parameter or the value with the highest id", null=True),
+            _name("shape_index", "its index", null=True),
+            _int("allocation", "the allocation"),
+            _name("category", "category of the allocation"),
+            _int("offset", "where the value begins in it; null for reserved", "bytes", null=True),
+            _int("size", "the value's size; for reserved the allocation's", "bytes"),
+            _int("bytes", "bytes charged to this row: shared ones go to the lowest live value_id", "bytes"),
+            _int("exclusive", "bytes that only this row covers", "bytes"),
+            _int("shared", "bytes that other live values cover too", "bytes"),
+            _name("shape", "shape", null=True),
+            _name("element_type", "element type", null=True),
+            _int("unpadded_size", "bytes without padding", "bytes", null=True),
+            _name("opcode", "opcode of the defining instruction", null=True),
+            *_PLACE,
+        ),
+    ),
+    Table(
+        "fragmentation",
+        "temp allocation",
+        "compute",
+        (
+            *_SPACE,
+            _int("allocation", "the allocation"),
+            _int("size", "its size", "bytes"),
+            _int("unassigned", "bytes that no value ever covers", "bytes"),
+            _int("peak", "most bytes that live values cover at any step", "bytes", null=True),
+            _int("fragmentation", "size - unassigned - peak", "bytes", null=True),
+            _int("value_bytes", "sum of its values' sizes", "bytes"),
+            _float("reuse", "value_bytes over size", null=True),
+            _int("n_holes", "holes at the instant asked for", null=True),
+            _int("hole_bytes", "their bytes", "bytes", null=True),
+            _int("largest_hole", "the largest of them", "bytes", null=True),
+        ),
+    ),
+    Table(
+        "savings",
+        "buffer whose absence would lower the peak",
+        "compute",
+        (
+            *_SPACE,
+            _name("role", "value (in a temp allocation) or allocation (whole)"),
+            _int("value_id", "the value; null for a whole allocation", null=True),
+            _name("instruction", "its instruction; for an allocation as in live_set", null=True),
+            _name("shape_index", "its index", null=True),
+            _int("allocation", "the allocation"),
+            _int("size", "its size", "bytes"),
+            _int("saving", "how far the peak falls without it: an upper bound", "bytes"),
+            *_PLACE,
+        ),
+    ),
+    Table(
+        "padding",
+        "value with its padding",
+        "compute",
+        (
+            *_SPACE,
+            _int("value_id", "the value"),
+            _INSTRUCTION,
+            _INDEX,
+            _int("allocation", "the allocation"),
+            _name("category", "category of the allocation"),
+            _name("shape", "shape"),
+            _int("size", "its size", "bytes"),
+            _int("unpadded_size", "bytes without padding", "bytes", null=True),
+            _int("padding", "size - unpadded_size; null where that is not known", "bytes", null=True),
+            _bool("at_peak", "live at the first step of the peak of its space, or in a whole allocation"),
+            *_PLACE,
+        ),
+    ),
+    Table(
+        "donation",
+        "entry parameter's allocation",
+        "compute",
+        (
+            _int("parameter", "number of the parameter"),
+            _name("parameter_index", "index into its shape"),
+            *_SPACE,
+            _int("allocation", "its allocation"),
+            _name("shape", "shape", null=True),
+            _int("size", "size", "bytes"),
+            _name("state", "taken: it shares its allocation with an output; refused: donated, not taken; no"),
+            _name("output_index", "output that it shares with", null=True),
+            _int("last_use", "last step at which it is live before the end", "schedule steps", null=True),
+            _bool("could_be_donated", "an output of the same shape begins after its last use and is no donation yet"),
+            _name("could_index", "index of that output", null=True),
+        ),
+    ),
+    Table(
+        "idle",
+        "longest gap between uses of a value",
+        "compute",
+        (
+            *_SPACE,
+            _int("value_id", "the value"),
+            _INSTRUCTION,
+            _INDEX,
+            _int("allocation", "the allocation"),
+            _int("size", "its size", "bytes"),
+            _int("from_step", "step of the use (or definition) before the gap", "schedule steps"),
+            _int("to_step", "step of the use after it", "schedule steps"),
+            _int("gap", "steps between them", "schedule steps"),
+            _bool("over_peak", "the gap holds the first step of the peak"),
+            *_PLACE,
+        ),
+    ),
+    Table(
+        "explain",
+        "published number of the program",
+        "compute",
+        (
+            _name("name", "name of the number"),
+            _name("memory_space", "its space; null for all together", null=True),
+            _int("bytes", "its value; null where the text cannot say", "bytes", null=True),
+            _int("time", "its step", "schedule steps", null=True),
+            _text("definition", "what it is"),
+            _int("difference", "bytes by which it differs from our peak of the same space, or of all", "bytes", null=True),
+            _text("causes", "what makes the difference: bytes by cause", null=True),
+        ),
+    ),
+)
+
 DIAGNOSTICS = Table(
     "diagnostics",
     "line that was not understood, or rule that did not hold",
@@ -377,6 +569,10 @@ MODULES = Table(
 )
 
 TABLES: dict[str, Table] = {t.name: t for t in (MODULES, FILES, *SECTION_TABLES, DIAGNOSTICS)}
+"""What a `Dump` holds."""
+
+COMPUTED: dict[str, Table] = {t.name: t for t in COMPUTED_TABLES}
+"""What `xlamem.compute` derives from it."""
 
 ROLES = {
     "buffer-assignment": "allocations; up to 2025 everything else too",

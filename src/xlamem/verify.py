@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from . import _liveness, _sections, _values
-from .assemble import NULL, joined
+from .assemble import NULL, flags, joined
 from .reader import Reading, Section
 
 
@@ -75,12 +74,12 @@ def _bounds(r: Reading) -> None:
     raw = r.raw["allocations"]
     index, size = raw.ints("allocations", "allocation"), raw.ints("allocations", "size")
     owner, end = raw.ints("values", "allocation"), raw.ints("values", "offset") + raw.ints("values", "size")
-    if not len(index) or not len(owner):
+    section = _allocation_section(r)
+    if section is None or not len(index) or not len(owner):
         return
     order = np.argsort(index, kind="stable")
     room = size[order][np.minimum(np.searchsorted(index[order], owner), len(index) - 1)]
-    section = _allocation_section(r)
-    for row in np.flatnonzero(end > room).tolist() if section else ():
+    for row in np.flatnonzero(end > room).tolist():
         wanted = f"a value that ends by byte {int(room[row])} of its allocation, not {int(end[row])}"
         r.find(section.file, _value_line(r, section, row), section.kind, "value_outside", wanted)
 
@@ -90,7 +89,9 @@ def _ascending(r: Reading) -> None:
     raw = r.raw["allocations"]
     ids, owner = raw.ints("values", "value_id"), raw.ints("values", "allocation")
     section = _allocation_section(r)
-    for row in np.flatnonzero((np.diff(owner) == 0) & (np.diff(ids) <= 0)).tolist() if section else ():
+    if section is None:
+        return
+    for row in np.flatnonzero((np.diff(owner) == 0) & (np.diff(ids) <= 0)).tolist():
         wanted = f"an id above {int(ids[row])}"
         r.find(section.file, _value_line(r, section, row + 1), section.kind, "ids_descend", wanted)
 
@@ -266,6 +267,8 @@ def _report_total(r: Reading, section: Section, report: Section, printed: int | 
 
 def _report_allocations(r: Reading, section: Section, report: Section, chunk: Any) -> None:
     """Layout A: sizes and the text behind them are the allocations', and only single values have no table."""
+    import pyarrow.compute as pc  # 30 ms to import, for a few reports only
+
     raw = r.raw["allocations"]
     index, size = raw.ints("allocations", "allocation"), raw.ints("allocations", "size")
     rows = np.flatnonzero((chunk["allocation"] != NULL) & (chunk["part"] <= 1))
@@ -279,7 +282,7 @@ def _report_allocations(r: Reading, section: Section, report: Section, chunk: An
     mine = chunk["fields"].reshape(-1, 2)[rows]
     spans = [np.ascontiguousarray(a[:, i]) for a in (mine, fields[place]) for i in (0, 1)]
     texts = report.file.text.data, section.file.text.data
-    wrong = np.frombuffer(_values.same(texts[0], spans[0], spans[1], texts[1], spans[2], spans[3]), np.uint8) == 0
+    wrong = flags(_values.same(texts[0], spans[0], spans[1], texts[1], spans[2], spans[3])) == 0
     distinct, code = np.unique(size[place], return_inverse=True)
     printed = r.tables["printed_report"]["size"].take(pa.array(rows)).combine_chunks()
     wrong |= ~pc.equal(printed, pa.array([human(int(n)) for n in distinct]).take(pa.array(code))).to_numpy(zero_copy_only=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from ..errors import DumpError, NativeError, UsageError, XlaMemError
+from ..errors import DumpError, NativeError, OutputError, UsageError, XlaMemError
 
 FINE, CHECK_FAILED, USAGE, UNREADABLE, UNWRITABLE, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
@@ -38,8 +38,6 @@ def _failed(e: Exception) -> int:
     if isinstance(e, OSError):
         return complain(f"{e.filename or 'input'}: {e.strerror or e}", UNREADABLE)
     if isinstance(e, XlaMemError) and not isinstance(e, NativeError):
-        from ..warehouse import OutputError
-
         return complain(str(e), UNWRITABLE if isinstance(e, OutputError) else UNREADABLE)
     if os.environ.get("XLAMEM_DEBUG"):
         import traceback
@@ -78,8 +76,6 @@ def out(text: str = "") -> None:
     except BrokenPipeError:
         raise
     except OSError as e:
-        from ..warehouse import OutputError
-
         _silence()
         raise OutputError(f"cannot write to standard output: {e.strerror}") from e
 

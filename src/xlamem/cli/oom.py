@@ -103,7 +103,7 @@ def _grouped(rows: Iterable[Row]) -> dict[int, list[Row]]:
 def _one(row: Row, usage: list[Row], buffers: list[Row], copies: list[Row], limit: int, width: int | None) -> None:
     out(bold(bad(_title(row)) if row["form"] != "usage" else _title(row)))
     for label, text in _facts(row, buffers, copies):
-        indent, text = LABEL + 2, console.visible(text)
+        indent, text = LABEL + 2, _flat(text)
         short = [console.shortened(text, width and width - indent)]
         lines = console.fill(text, indent, width) if label in PROSE else short
         for i, line in enumerate(lines):
@@ -272,6 +272,10 @@ def _buffers(buffers: list[Row], limit: int, width: int | None) -> None:
         out(dim(f"{' ' * INDENT}{together.rjust(SIZES)}{console.GAP}in {counted(len(rest), 'more', 'more')}"))
 
 
+def _flat(text: str) -> str:
+    return console.visible(text).replace("\n", "\\n")
+
+
 def _padded(b: Row) -> bool:
     return bool(b["padding_bytes"]) and (b["expansion"] or 0) > 1
 
@@ -280,6 +284,8 @@ def _described(b: Row, room: int | None) -> list[str]:
     """What it is: scope, source line, instruction, shape with padding; what fits goes on one line."""
     label = re.sub(r", (?:metadata|backend_config)=.*", "", b["xla_label"] or "")
     shape = b["shape"] or ""
+    if shape:
+        label = label.replace(f" = {shape} ", " = ", 1)  # it follows below
     if label and b["allocation_type"] not in (None, "HLO temp"):
         label += f" ({b['allocation_type']})"
     if b["parameter"]:
@@ -288,10 +294,10 @@ def _described(b: Row, room: int | None) -> list[str]:
     lines: list[str] = []
     for text in (b["op_name"] or "", _source(b)):
         if text:
-            lines.append(console.shortened(console.visible(text), room))
+            lines.append(console.shortened(_flat(text), room))
     last = ""
     for text in (label, shape, padding):
-        text = console.visible(text)
+        text = _flat(text)
         if last and len(last) + 2 + len(text) > (room or 100):
             lines.append(console.shortened(last, room))
             last = ""
@@ -334,9 +340,9 @@ def _hints(row: Row, usage: list[Row], buffers: list[Row]) -> list[str]:
     arguments = next((u for u in usage if u["part"] == "total" and u["label"] == "arguments" and u["bytes"]), None)
     if arguments and capacity and arguments["bytes"] >= capacity / 2:
         hints.append(f"arguments alone take {_size(arguments['size_text'])} of {_size(row['capacity_text'])}")
-    if capacity and over and row["form"] != "tpu_allocation":
-        alone = next((b for b in buffers if (b["size_bytes"] or 0) > capacity), None)
-        if alone:
+    if capacity and over:
+        large = (b for b in buffers if (b["size_bytes"] or 0) > capacity and b["list"] != "failed allocation")
+        if alone := next(large, None):
             hints.append(f"one buffer alone is larger than {_space(row['memory_space'])}: {alone['shape']}")
     if row["form"] == "tpu_e1000":
         hints.append("this message lists no buffers; the dump of the same compile (--xla_dump_to) has them all")

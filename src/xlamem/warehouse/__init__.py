@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from .parquet import Converted, OutputError, convert
+from ..errors import OutputError
+from .parquet import Converted, convert
 
 __all__ = ["Converted", "OutputError", "convert"]

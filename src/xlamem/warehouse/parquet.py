@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from .. import schema
 from ..dump import Dump, read
-from ..errors import DumpError, UsageError, XlaMemError
+from ..errors import DumpError, OutputError, UsageError
 from ..source import Source, find
 
 if TYPE_CHECKING:
@@ -31,10 +30,6 @@ ID = pa.field("dump_id", pa.string())
 """The column that stands before those of the schema in every file."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-class OutputError(XlaMemError):
-    """The output cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +110,8 @@ def convert(
 
 def dump_id(dump: Dump) -> str:
     """Hash of where the dump lies, what it is called and what is in it (read with ``hashes=True``)."""
+    import xxhash
+
     source = dump.source
     # Two modules of one stream differ in where they begin, if in nothing else.
     begins = ",".join(str(m.begin) for m in source.members)

@@ -1,0 +1,523 @@
+"""Bytes in unions of address ranges over time: what NumPy cannot do in O(n log n).
+
+All functions take values ordered by group; a group is an allocation (an address space of its own). Live
+ranges are closed.
+"""
+
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from column cimport Buf, push
+from xlamem._column cimport Column, Names, own
+
+cdef struct Node:
+    # A node of a segment tree over the cells between neighbouring boundaries of a group.
+    int64_t length
+    int64_t once               # bytes covered at least once by ranges of this subtree
+    int64_t twice              # at least twice
+    int64_t count              # ranges that cover the whole node and were added here
+
+cdef struct Tree:
+    Node* nodes
+    int64_t leaves             # a power of two
+    int64_t room
+
+cdef struct Key:
+    int64_t key
+    int32_t item
+
+
+cdef bint sort_keys(Key* keys, Key* other, int64_t n) noexcept nogil:
+    # Radix sort by key (not negative), stable; bytes that are equal in all keys are skipped.
+    cdef int64_t[256] count
+    cdef int64_t i, total, c
+    cdef int64_t some = 0, every = -1
+    cdef int shift = 0
+    cdef Key* a = keys
+    cdef Key* b = other
+    cdef Key* t
+    for i in range(n):
+        some |= keys[i].key
+        every &= keys[i].key
+    while shift < 63 and (some >> shift):
+        if (some >> shift) & 255 != (every >> shift) & 255:
+            memset(count, 0, sizeof(count))
+            for i in range(n):
+                count[(a[i].key >> shift) & 255] += 1
+            total = 0
+            for i in range(256):
+                c = count[i]
+                count[i] = total
+                total += c
+            for i in range(n):
+                c = (a[i].key >> shift) & 255
+                b[count[c]] = a[i]
+                count[c] += 1
+            t = a
+            a = b
+            b = t
+        shift += 8
+    if a != keys:
+        memcpy(keys, a, n * sizeof(Key))
+    return True
+
+
+cdef inline void settle(Tree* tree, int64_t i) noexcept nogil:
+    # Recompute what a node covers from its own count and its children.
+    cdef Node* node = &tree.nodes[i]
+    cdef Node* left
+    cdef bint leaf = i >= tree.leaves
+    if node.count >= 2:
+        node.once = node.twice = node.length
+        return
+    if leaf:
+        node.once = node.length if node.count else 0
+        node.twice = 0
+        return
+    left = &tree.nodes[2 * i]
+    if node.count == 1:
+        node.once = node.length
+        node.twice = left.once + left[1].once
+    else:
+        node.once = left.once + left[1].once
+        node.twice = left.twice + left[1].twice
+
+
+cdef void cover(Tree* tree, int64_t left, int64_t right, int64_t by) noexcept nogil:
+    # Adds a range over the cells [left, right), or takes it away.
+    cdef int64_t a = left + tree.leaves, b = right + tree.leaves
+    cdef int64_t first, last
+    if left >= right:
+        return
+    first = a
+    last = b - 1
+    while a < b:
+        if a & 1:
+            tree.nodes[a].count += by
+            settle(tree, a)
+            a += 1
+        if b & 1:
+            b -= 1
+            tree.nodes[b].count += by
+            settle(tree, b)
+        a >>= 1
+        b >>= 1
+    first >>= 1
+    last >>= 1
+    while first:
+        settle(tree, first)
+        if last != first:
+            settle(tree, last)
+        first >>= 1
+        last >>= 1
+
+
+cdef int64_t alone(Tree* tree, int64_t i, int64_t lo, int64_t hi, int64_t left, int64_t right, int64_t above) noexcept nogil:
+    # Bytes of the cells [left, right) that exactly one range covers; `above`: ranges counted in ancestors.
+    cdef Node* node = &tree.nodes[i]
+    cdef int64_t middle
+    if right <= lo or hi <= left or above >= 2:
+        return 0
+    if left <= lo and hi <= right:
+        return node.once - node.twice if above == 0 else node.length - node.once
+    middle = (lo + hi) // 2
+    above += node.count
+    return alone(tree, 2 * i, lo, middle, left, right, above) + alone(tree, 2 * i + 1, middle, hi, left, right, above)
+
+
+cdef bint tree_init(Tree* tree, const int64_t* bounds, int64_t cells) noexcept nogil:
+    # A tree over the cells between neighbouring bounds; memory is kept from group to group.
+    cdef int64_t leaves = 1, i
+    cdef Node* nodes
+    while leaves < cells:
+        leaves *= 2
+    if 2 * leaves > tree.room:
+        nodes = <Node*> realloc(tree.nodes, 2 * leaves * sizeof(Node))
+        if nodes == NULL:
+            return False
+        tree.nodes = nodes
+        tree.room = 2 * leaves
+    tree.leaves = leaves
+    memset(tree.nodes, 0, 2 * leaves * sizeof(Node))
+    for i in range(cells):
+        tree.nodes[leaves + i].length = bounds[i + 1] - bounds[i]
+    for i in range(leaves - 1, 0, -1):
+        tree.nodes[i].length = tree.nodes[2 * i].length + tree.nodes[2 * i + 1].length
+    return True
+
+
+cdef struct Work:
+    # Scratch memory, sized for the largest group.
+    Key* keys
+    Key* other
+    int64_t* bounds
+    int64_t* left              # cell at which each item of the group begins, and the one behind its end
+    int64_t* right
+    Tree tree
+
+
+cdef bint work_init(Work* w, int64_t most) noexcept nogil:
+    memset(w, 0, sizeof(Work))
+    w.keys = <Key*> malloc((2 * most + 1) * sizeof(Key))
+    w.other = <Key*> malloc((2 * most + 1) * sizeof(Key))
+    w.bounds = <int64_t*> malloc((2 * most + 1) * sizeof(int64_t))
+    w.left = <int64_t*> malloc((most + 1) * sizeof(int64_t))
+    w.right = <int64_t*> malloc((most + 1) * sizeof(int64_t))
+    return w.keys != NULL and w.other != NULL and w.bounds != NULL and w.left != NULL and w.right != NULL
+
+
+cdef void work_free(Work* w) noexcept nogil:
+    free(w.keys)
+    free(w.other)
+    free(w.bounds)
+    free(w.left)
+    free(w.right)
+    free(w.tree.nodes)
+
+
+cdef bint compress(Work* w, const int64_t* offset, const int64_t* size, int64_t n) noexcept nogil:
+    # Boundaries to cells: fills bounds, left and right, and makes the tree over the cells.
+    cdef int64_t i, cells = 0
+    cdef int32_t item
+    for i in range(n):
+        w.keys[2 * i].key = offset[i]
+        w.keys[2 * i].item = <int32_t> (2 * i)
+        w.keys[2 * i + 1].key = offset[i] + size[i]
+        w.keys[2 * i + 1].item = <int32_t> (2 * i + 1)
+    sort_keys(w.keys, w.other, 2 * n)
+    for i in range(2 * n):
+        if i == 0 or w.keys[i].key != w.bounds[cells]:
+            cells += i > 0
+            w.bounds[cells] = w.keys[i].key
+        item = w.keys[i].item
+        if item & 1:
+            w.right[item >> 1] = cells
+        else:
+            w.left[item >> 1] = cells
+    return tree_init(&w.tree, w.bounds, cells)
+
+
+cdef int64_t largest_group(const int64_t* group, int64_t n) noexcept nogil:
+    cdef int64_t i, run = 0, most = 0
+    for i in range(n):
+        run = run + 1 if i and group[i] == group[i - 1] else 1
+        if run > most:
+            most = run
+    return most
+
+
+def covered(const int64_t[::1] group not None, const int64_t[::1] start not None, const int64_t[::1] end not None,
+            const int64_t[::1] offset not None, const int64_t[::1] size not None,
+            const int64_t[::1] space not None, Py_ssize_t n_spaces, Py_ssize_t steps):
+    """Bytes that live values cover, per space and step, and the most of each group at any step.
+
+    `space[g]` is the space of group g. Returns (int64 of n_spaces * steps, int64 of len(space)).
+    """
+    cdef Buf totals, peaks
+    cdef Py_ssize_t n = group.shape[0], i, j, k, m
+    cdef int64_t* out
+    cdef int64_t* most
+    cdef int64_t largest, t, before, now
+    cdef Work w
+    cdef bint good = True
+    if n and (start.shape[0] != n or end.shape[0] != n or offset.shape[0] != n or size.shape[0] != n):
+        raise ValueError("columns of one table must have one length")
+    for i in range(n):
+        if not (0 <= group[i] < space.shape[0] and 0 <= start[i] <= end[i] < steps and size[i] >= 0 <= offset[i]):
+            raise ValueError("a live range must lie in the schedule and a value in its group")
+        if i and group[i] < group[i - 1]:
+            raise ValueError("values must be ordered by group")
+    memset(&totals, 0, sizeof(Buf))
+    memset(&peaks, 0, sizeof(Buf))
+    with nogil:
+        for i in range(n_spaces * steps):
+            push(&totals, 0)
+        for i in range(space.shape[0]):
+            push(&peaks, 0)
+        out = <int64_t*> totals.data
+        most = <int64_t*> peaks.data
+        largest = largest_group(&group[0], n) if n else 0
+        good = work_init(&w, largest) and not totals.failed and not peaks.failed
+        i = 0
+        while i < n and good:
+            j = i + 1
+            while j < n and group[j] == group[i]:
+                j += 1
+            m = j - i
+            if m == 1:
+                add(out, space[group[i]] * steps, steps, start[i], size[i])
+                add(out, space[group[i]] * steps, steps, end[i] + 1, -size[i])
+                most[group[i]] = size[i]
+            else:
+                good = compress(&w, &offset[i], &size[i], m)
+                for k in range(m):
+                    w.keys[2 * k].key = start[i + k]
+                    w.keys[2 * k].item = <int32_t> (2 * k)
+                    w.keys[2 * k + 1].key = end[i + k] + 1
+                    w.keys[2 * k + 1].item = <int32_t> (2 * k + 1)
+                if good:
+                    sort_keys(w.keys, w.other, 2 * m)
+                    before = 0
+                    k = 0
+                    while k < 2 * m:
+                        t = w.keys[k].key
+                        while k < 2 * m and w.keys[k].key == t:
+                            cover(&w.tree, w.left[w.keys[k].item >> 1], w.right[w.keys[k].item >> 1],
+                                  -1 if w.keys[k].item & 1 else 1)
+                            k += 1
+                        now = w.tree.nodes[1].once
+                        add(out, space[group[i]] * steps, steps, t, now - before)
+                        before = now
+                        if now > most[group[i]]:
+                            most[group[i]] = now
+            i = j
+        work_free(&w)
+        for i in range(n_spaces):
+            for t in range(1, steps):
+                out[i * steps + t] += out[i * steps + t - 1]
+    if not good:
+        raise MemoryError("no memory for a sweep")
+    return own(&totals), own(&peaks)
+
+
+cdef inline void add(int64_t* out, int64_t base, int64_t steps, int64_t t, int64_t by) noexcept nogil:
+    if t < steps:
+        out[base + t] += by
+
+
+def charge(const int64_t[::1] group not None, const int64_t[::1] ids not None,
+           const int64_t[::1] offset not None, const int64_t[::1] size not None):
+    """Of values live together: the bytes charged to each (shared ones to the lowest id), and its bytes alone.
+
+    Values must be ordered by group and id. Returns two int64 columns.
+    """
+    cdef Buf charged, single
+    cdef Py_ssize_t n = group.shape[0], i, j, k
+    cdef int64_t before
+    cdef Work w
+    cdef bint good = True
+    if n and (ids.shape[0] != n or offset.shape[0] != n or size.shape[0] != n):
+        raise ValueError("columns of one table must have one length")
+    for i in range(n):
+        if size[i] < 0 or offset[i] < 0:
+            raise ValueError("a value must lie in its group")
+        if i and (group[i] < group[i - 1] or (group[i] == group[i - 1] and ids[i] < ids[i - 1])):
+            raise ValueError("values must be ordered by group and id")
+    memset(&charged, 0, sizeof(Buf))
+    memset(&single, 0, sizeof(Buf))
+    with nogil:
+        good = work_init(&w, largest_group(&group[0], n) if n else 0)
+        i = 0
+        while i < n and good:
+            j = i + 1
+            while j < n and group[j] == group[i]:
+                j += 1
+            good = compress(&w, &offset[i], &size[i], j - i)
+            for k in range(j - i if good else 0):
+                before = w.tree.nodes[1].once
+                cover(&w.tree, w.left[k], w.right[k], 1)
+                push(&charged, w.tree.nodes[1].once - before)
+            for k in range(j - i if good else 0):
+                push(&single, alone(&w.tree, 1, 0, w.tree.leaves, w.left[k], w.right[k], 0))
+            i = j
+        work_free(&w)
+    if not good:
+        raise MemoryError("no memory for a sweep")
+    return own(&charged), own(&single)
+
+
+cdef struct Best:
+    # A segment tree of maxima over the steps.
+    int64_t* most
+    int64_t leaves
+
+
+cdef int64_t most_in(Best* best, int64_t a, int64_t b) noexcept nogil:
+    # Largest of the steps [a, b].
+    cdef int64_t found = -1
+    a += best.leaves
+    b += best.leaves + 1
+    while a < b:
+        if a & 1:
+            if best.most[a] > found:
+                found = best.most[a]
+            a += 1
+        if b & 1:
+            b -= 1
+            if best.most[b] > found:
+                found = best.most[b]
+        a >>= 1
+        b >>= 1
+    return found
+
+
+cdef struct Live:
+    # Candidates that are live, by rank of their offset: the largest end of any live one below each node.
+    int64_t* far
+    int64_t leaves
+    int32_t* item              # candidate (item of the group) of each rank
+    int64_t* at                # its offset
+    int64_t n
+
+
+cdef void live_set(Live* live, int64_t rank, int64_t end) noexcept nogil:
+    cdef int64_t i = rank + live.leaves
+    live.far[i] = end
+    i >>= 1
+    while i:
+        live.far[i] = live.far[2 * i] if live.far[2 * i] > live.far[2 * i + 1] else live.far[2 * i + 1]
+        i >>= 1
+
+
+cdef void touch(Live* live, int64_t i, int64_t lo, int64_t hi, int64_t below, int64_t offset, Buf* dirty) noexcept nogil:
+    # Notes each live candidate of a rank below `below` that ends behind `offset`.
+    cdef int64_t middle
+    if lo >= below or live.far[i] <= offset:
+        return
+    if hi - lo == 1:
+        push(dirty, live.item[lo])
+        return
+    middle = (lo + hi) // 2
+    touch(live, 2 * i, lo, middle, below, offset, dirty)
+    touch(live, 2 * i + 1, middle, hi, below, offset, dirty)
+
+
+def inside(const int64_t[::1] start not None, const int64_t[::1] end not None, const int64_t[::1] offset not None,
+           const int64_t[::1] size not None, const unsigned char[::1] candidate not None,
+           const int64_t[::1] occupied not None):
+    """For each candidate of one group: the most over its live range of occupied(t) - bytes that it alone covers.
+
+    `occupied` is that of the whole space, a number a step. Returns int64; -1 for values that are no
+    candidates. Steps at which nothing that overlaps a candidate comes or goes are taken together.
+    """
+    cdef Buf result, dirty
+    cdef Py_ssize_t n = start.shape[0], steps = occupied.shape[0], i, k
+    cdef int64_t t, item, c, below
+    cdef int64_t* out
+    cdef int64_t* since = NULL      # step from which a candidate's bytes alone are `own_bytes`
+    cdef int64_t* own_bytes = NULL
+    cdef int64_t* rank = NULL
+    cdef Key* order = NULL
+    cdef Work w
+    cdef Best best
+    cdef Live live
+    cdef bint good
+    if end.shape[0] != n or offset.shape[0] != n or size.shape[0] != n or candidate.shape[0] != n:
+        raise ValueError("columns of one table must have one length")
+    for i in range(n):
+        if not (0 <= start[i] <= end[i] < steps and size[i] >= 0 <= offset[i]):
+            raise ValueError("a live range must lie in the schedule and a value in its group")
+    memset(&result, 0, sizeof(Buf))
+    memset(&dirty, 0, sizeof(Buf))
+    memset(&best, 0, sizeof(Best))
+    memset(&live, 0, sizeof(Live))
+    with nogil:
+        for i in range(n):
+            push(&result, -1)
+        out = <int64_t*> result.data
+        good = work_init(&w, n) and not result.failed
+        best.leaves = 1
+        while best.leaves < steps:
+            best.leaves *= 2
+        live.leaves = 1
+        for i in range(n):
+            live.n += candidate[i]
+        while live.leaves < live.n:
+            live.leaves *= 2
+        best.most = <int64_t*> malloc(2 * best.leaves * 8)
+        live.far = <int64_t*> malloc(2 * live.leaves * 8)
+        live.item = <int32_t*> malloc((live.n + 1) * 4)
+        live.at = <int64_t*> malloc((live.n + 1) * 8)
+        since = <int64_t*> malloc((n + 1) * 8)
+        own_bytes = <int64_t*> malloc((n + 1) * 8)
+        rank = <int64_t*> malloc((n + 1) * 8)
+        order = <Key*> malloc((live.n + 1) * sizeof(Key))
+        good = (good and best.most != NULL and live.far != NULL and live.item != NULL and live.at != NULL
+                and since != NULL and own_bytes != NULL and rank != NULL and order != NULL)
+        if good and n:
+            for i in range(best.leaves):
+                best.most[best.leaves + i] = occupied[i] if i < steps else -1
+            for i in range(best.leaves - 1, 0, -1):
+                best.most[i] = best.most[2 * i] if best.most[2 * i] > best.most[2 * i + 1] else best.most[2 * i + 1]
+            memset(live.far, 255, 2 * live.leaves * 8)
+            k = 0
+            for i in range(n):
+                rank[i] = -1
+                since[i] = -1
+                if candidate[i]:
+                    order[k].key = offset[i]
+                    order[k].item = <int32_t> i
+                    k += 1
+            sort_keys(order, w.other, live.n)
+            for i in range(live.n):
+                live.item[i] = order[i].item
+                live.at[i] = order[i].key
+                rank[order[i].item] = i
+            good = compress(&w, &offset[0], &size[0], n)
+            for i in range(n):
+                w.keys[2 * i].key = start[i]
+                w.keys[2 * i].item = <int32_t> (2 * i)
+                w.keys[2 * i + 1].key = end[i] + 1
+                w.keys[2 * i + 1].item = <int32_t> (2 * i + 1)
+            sort_keys(w.keys, w.other, 2 * n)
+            k = 0
+            while k < 2 * n and good:
+                t = w.keys[k].key
+                dirty.size = 0
+                i = k
+                while i < 2 * n and w.keys[i].key == t:
+                    item = w.keys[i].item >> 1
+                    cover(&w.tree, w.left[item], w.right[item], -1 if w.keys[i].item & 1 else 1)
+                    if rank[item] >= 0 and w.keys[i].item & 1:
+                        # It ends: its last stretch is over.
+                        if since[item] >= 0 and since[item] < t:
+                            c = most_in(&best, since[item], t - 1) - own_bytes[item]
+                            if c > out[item]:
+                                out[item] = c
+                        since[item] = -2
+                        live_set(&live, rank[item], -1)
+                    elif rank[item] >= 0:
+                        live_set(&live, rank[item], offset[item] + size[item])
+                        push(&dirty, item)
+                    if size[item]:
+                        below = ranks_below(&live, offset[item] + size[item])
+                        touch(&live, 1, 0, live.leaves, below, offset[item], &dirty)
+                    i += 1
+                for i in range(<Py_ssize_t> (dirty.size // 8)):
+                    item = (<int64_t*> dirty.data)[i]
+                    if since[item] == t or since[item] == -2:
+                        continue
+                    if since[item] >= 0:
+                        c = most_in(&best, since[item], t - 1) - own_bytes[item]
+                        if c > out[item]:
+                            out[item] = c
+                    since[item] = t
+                    own_bytes[item] = alone(&w.tree, 1, 0, w.tree.leaves, w.left[item], w.right[item], 0)
+                while k < 2 * n and w.keys[k].key == t:
+                    k += 1
+        work_free(&w)
+        free(best.most)
+        free(live.far)
+        free(live.item)
+        free(live.at)
+        free(since)
+        free(own_bytes)
+        free(rank)
+        free(order)
+        free(dirty.data)
+    if not good or dirty.failed:
+        raise MemoryError("no memory for a sweep")
+    return own(&result)
+
+
+cdef int64_t ranks_below(Live* live, int64_t end) noexcept nogil:
+    # Number of candidates whose offset lies below `end`.
+    cdef int64_t lo = 0, hi = live.n, middle
+    while lo < hi:
+        middle = (lo + hi) // 2
+        if live.at[middle] < end:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo

@@ -1,0 +1,22 @@
+"""The head of the HLO text: module name, aliases and donors, stack-frame tables. The rest is not read."""
+
+from typing import TypeAlias, TypedDict
+
+from typing_extensions import Buffer
+
+from ._column import Column, Names
+
+_Text: TypeAlias = tuple[Column, Column, Column]
+
+class _Head(TypedDict):
+    name: bytes | None
+    aliases: dict[str, Column]
+    files: tuple[Column, _Text]
+    functions: tuple[Column, _Text]
+    locations: Column
+    frames: Column
+    faults: Column
+    tables: bool
+    complete: bool
+
+def scan(data: Buffer, end: int, indices: Names, kinds: Names) -> _Head: ...

@@ -1,0 +1,24 @@
+"""The section Used values: positions, uses and the instructions that define them."""
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+from ._column import Column, Names
+
+_Text: TypeAlias = tuple[Column, Column, Column]
+_Places: TypeAlias = npt.NDArray[np.int64]
+
+FEATURES: dict[int, str]
+TREE_BITS: int
+POOLS: tuple[str, ...]
+
+def scan(
+    data: Buffer, begin: int, end: int, pools: tuple[Names, ...], demand: bool, last: bool
+) -> tuple[dict[str, dict[str, Column | _Text]], Column, int, int]: ...
+def texts(data: Buffer, begins: _Places, ends: _Places) -> _Text: ...
+def same(
+    data: Buffer, begins: _Places, ends: _Places, others: Buffer, other_begins: _Places, other_ends: _Places
+) -> Column: ...

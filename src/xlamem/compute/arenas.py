@@ -1,0 +1,188 @@
+"""How well temp allocations are used, and what the peak would be without a buffer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from .. import _sweep
+from ..assemble import ints as column_ints
+from ..dump import Dump
+from .occupancy import live_at, moments, occupied
+from .program import CATEGORIES, TEMP, THREAD_LOCAL, Ints, Program, decoded, ints, nullable, program, table
+
+
+def _union(p: Program, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Per allocation: bytes that these values cover together; and the gaps between them (owner, offset, bytes)."""
+    rows = rows[np.lexsort((p.offset[rows], p.owner[rows]))]
+    owner, begin = p.owner[rows], p.offset[rows]
+    end = begin + p.size[rows]
+    n = len(p.index)
+    union = np.zeros(n, np.int64)
+    if not len(rows):
+        return union, rows, rows, rows
+    # The farthest end so far within each owner: owners are kept apart by a step larger than any end.
+    step = int(end.max()) + 1
+    reach = np.maximum.accumulate(end + owner * step) - owner * step
+    first = np.append(True, owner[1:] != owner[:-1])
+    before = np.where(first, 0, np.append(0, reach[:-1]))
+    np.add.at(union, owner, np.maximum(end - np.maximum(begin, before), 0))
+    gap = np.maximum(begin - before, 0)
+    at = np.flatnonzero(gap)
+    last = np.flatnonzero(np.append(owner[1:] != owner[:-1], True))
+    tail = p.allocation_size[owner[last]] - reach[last]
+    holes_owner = np.concatenate([owner[at], owner[last][tail > 0]])
+    holes_begin = np.concatenate([before[at], reach[last][tail > 0]])
+    return union, holes_owner, holes_begin, np.concatenate([gap[at], tail[tail > 0]])
+
+
+def fragmentation(dump: Dump, *, time: int | None = None) -> pa.Table:
+    """How each temp allocation is used: bytes never used, lost between values, and holes at an instant.
+
+    ``unassigned`` = size - union over all values and times; ``fragmentation`` = size - unassigned - most
+    bytes that live values cover at any step; ``reuse`` = bytes of values over size.
+
+    Parameters
+    ----------
+    time
+        Step at which holes are counted; by default the peak of each space.
+
+    Returns
+    -------
+    pyarrow.Table
+        Table ``fragmentation`` of the schema, a row per temp allocation: bytes.
+    """
+    p = program(dump)
+    arenas = np.flatnonzero(p.category == TEMP)
+    rows = np.flatnonzero(p.value_category == TEMP)
+    union, *_ = _union(p, rows)
+    unassigned = p.allocation_size - union
+    bytes_ = np.zeros(len(p.index), np.int64)
+    np.add.at(bytes_, p.owner[rows], p.size[rows])
+    columns = p.space_columns(p.space_of_allocation[arenas])
+    columns["allocation"], columns["size"] = p.index[arenas], p.allocation_size[arenas]
+    columns["unassigned"] = unassigned[arenas]
+    columns["value_bytes"] = bytes_[arenas]
+    size = p.allocation_size[arenas]
+    columns["reuse"] = pa.array(bytes_[arenas] / np.maximum(size, 1), mask=size == 0)
+    if p.steps is None:
+        for name in ("peak", "fragmentation", "n_holes", "hole_bytes", "largest_hole"):
+            columns[name] = pa.nulls(len(arenas), pa.int64())
+        return table("fragmentation", columns)
+    occupied(p)
+    most: Ints = dump._cache[("most", "closed")]
+    columns["peak"] = most[arenas]
+    columns["fragmentation"] = (p.allocation_size - unassigned - most)[arenas]
+    held = live_at(p, moments(p, time, None))
+    held = held[(p.value_category[held] == TEMP) & (p.size[held] > 0)]
+    covered, owner, _, hole = _union(p, held)
+    count, total, largest = (np.zeros(len(p.index), np.int64) for _ in range(3))
+    np.add.at(count, owner, 1)
+    np.add.at(total, owner, hole)
+    np.maximum.at(largest, owner, hole)
+    # An arena in which nothing is live is one hole.
+    empty = (covered == 0) & (count == 0) & (p.allocation_size > 0)
+    count, total, largest = (np.where(empty, e, v) for e, v in ((1, count), (p.allocation_size, total), (p.allocation_size, largest)))
+    columns["n_holes"], columns["hole_bytes"], columns["largest_hole"] = count[arenas], total[arenas], largest[arenas]
+    return table("fragmentation", columns)
+
+
+def _saved(p: Program) -> tuple[Ints, Ints]:
+    """Bytes by which the peak of its space falls without each value of a temp allocation; without each allocation."""
+    total = occupied(p)
+    start, end = p.held()
+    saved = np.zeros(len(p.ids), np.int64)
+    for i in range(len(p.spaces)):
+        row = total[i]
+        top = int(row.max(initial=0))
+        at = np.flatnonzero(row == top)
+        # Only a value that is live at every step of the peak can lower it.
+        mine = (p.space == i) & (p.value_category == TEMP) & (start >= 0) & (p.size > 0)
+        spans = mine & (start <= at[0]) & (end >= at[-1])
+        before = np.maximum.accumulate(np.append(-1, row[:-1]))
+        after = np.append(np.maximum.accumulate(row[::-1])[::-1][1:], -1)
+        for arena in np.unique(p.owner[spans]).tolist():
+            rows = np.flatnonzero(mine & (p.owner == arena))
+            candidate = spans[rows]
+            inside = column_ints(
+                _sweep.inside(start[rows], end[rows], p.offset[rows], p.size[rows], candidate.astype(np.uint8), row)
+            )
+            chosen = rows[candidate]
+            outside = np.maximum(before[start[chosen]], after[end[chosen]])
+            saved[chosen] = top - np.maximum(outside, inside[candidate])
+    fixed = (p.category != TEMP) & (p.category != THREAD_LOCAL)
+    return saved, np.where(fixed, p.allocation_size, 0)
+
+
+def savings(dump: Dump, *, space: str | int | None = None) -> pa.Table:
+    """How far the peak of its space would fall without each buffer: an upper bound.
+
+    For a value in a temp allocation: peak - max(most outside its live range, most inside of occupied(t) minus
+    the bytes that only it covers at t). For a whole parameter, constant or output: its size. Packing may not
+    follow, and where the peak has several plateaus most values save nothing alone.
+
+    Returns
+    -------
+    pyarrow.Table
+        Table ``savings``: rows with a saving above 0, per space the largest first. Bytes. Whole
+        allocations only, if the dump has no live ranges.
+    """
+    p = program(dump)
+    chosen = np.isin(np.arange(len(p.spaces)), p.chosen(space))
+    if p.steps is None:
+        saved, whole = np.zeros(len(p.ids), np.int64), np.where(
+            (p.category != TEMP) & (p.category != THREAD_LOCAL), p.allocation_size, 0
+        )  # fmt: skip
+    else:
+        saved, whole = _saved(p)
+    values = np.flatnonzero((saved > 0) & chosen[p.space]) if len(saved) else np.empty(0, np.int64)
+    arenas = np.flatnonzero((whole > 0) & chosen[p.space_of_allocation]) if len(whole) else np.empty(0, np.int64)
+    value = np.concatenate([values, p.representative[arenas]]) if len(arenas) else values
+    owner = np.concatenate([p.owner[values], arenas]) if len(p.ids) else arenas
+    is_value = np.arange(len(owner)) < len(values)
+    columns = p.space_columns(p.space_of_allocation[owner])
+    columns["role"] = decoded(np.where(is_value, 0, 1), pa.array(["value", "allocation"]))
+    columns["value_id"] = nullable(np.where(is_value, p.ids[value], -1)) if len(p.ids) else pa.nulls(len(owner), pa.int64())
+    columns["instruction"], columns["shape_index"] = p.of_value("instruction", value), p.of_value("shape_index", value)
+    columns["allocation"] = p.index[owner]
+    columns["size"] = np.concatenate([p.size[values], p.allocation_size[arenas]])
+    columns["saving"] = np.concatenate([saved[values], whole[arenas]])
+    columns.update(p.place(value))
+    order = np.lexsort((p.index[owner], -columns["saving"], p.space_of_allocation[owner]))
+    return table("savings", columns).take(pa.array(order))
+
+
+def padding(dump: Dump) -> pa.Table:
+    """Bytes that layouts add to each value: its size in its allocation minus its elements' bytes.
+
+    Parameters and outputs are included, thread-local allocations are not. A tuple of pointers is a value like
+    any other. Negative where the compiler stores a value in fewer bytes than XLA's shape size says (pointers
+    of 4 bytes on TPU).
+
+    Returns
+    -------
+    pyarrow.Table
+        Table ``padding``: one row per value, most padding first. Bytes; ``at_peak`` marks those that count
+        at the peak of their space.
+    """
+    p = program(dump)
+    rows = np.flatnonzero(p.value_category != THREAD_LOCAL)
+    at_peak = np.zeros(len(p.ids), bool)
+    if p.steps is not None:
+        at_peak[live_at(p, moments(p, None, None))] = True
+    at_peak |= (p.value_category != TEMP) & (p.value_category != THREAD_LOCAL)
+    unpadded = ints(dump.values, "unpadded_size")[rows]
+    known = unpadded >= 0
+    waste = np.where(known, p.size[rows] - unpadded, 0)
+    columns = p.space_columns(p.space[rows])
+    columns["value_id"] = p.ids[rows]
+    for name in ("instruction", "shape_index", "shape"):
+        columns[name] = p.of_value(name, rows)
+    columns["allocation"] = p.index[p.owner[rows]]
+    columns["category"] = decoded(p.value_category[rows], pa.array(CATEGORIES))
+    columns["size"] = p.size[rows]
+    columns["unpadded_size"] = nullable(unpadded)
+    columns["padding"] = pa.array(waste, mask=~known)
+    columns["at_peak"] = at_peak[rows]
+    columns.update(p.place(rows))
+    return table("padding", columns).take(pa.array(np.argsort(-waste, kind="stable")))

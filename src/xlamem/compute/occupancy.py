@@ -1,0 +1,292 @@
+"""Bytes in use over time, their peak, and what holds an instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from .. import _sweep
+from ..assemble import ints as column_ints
+from ..dump import Dump
+from ..errors import UsageError
+from .program import (
+    CATEGORIES,
+    CONSTANT,
+    DONATED,
+    LIVE_OUT,
+    PARAMETER,
+    TEMP,
+    THREAD_LOCAL,
+    Ints,
+    Mask,
+    Program,
+    coded,
+    decoded,
+    html_of,
+    ints,
+    nullable,
+    program,
+    table,
+)
+
+Interval = Literal["closed", "half-open"]
+
+
+def covered(p: Program, mask: Mask, interval: str = "closed") -> tuple[Ints, Ints]:
+    """Bytes in the union of the live ones of these values, (spaces, steps); the most of each allocation."""
+    start, end = p.held(interval)
+    rows = np.flatnonzero(mask & (start >= 0))
+    rows = rows[np.argsort(p.owner[rows], kind="stable")]
+    steps = p.steps or 1
+    totals, most = _sweep.covered(
+        p.owner[rows], start[rows], end[rows], p.offset[rows], p.size[rows], p.space_of_allocation, len(p.spaces), steps
+    )
+    return column_ints(totals).reshape(len(p.spaces), steps), column_ints(most)
+
+
+def sums(p: Program, values: Ints, mask: Mask) -> Ints:
+    """Sum per space over the allocations in the mask."""
+    found = np.zeros(len(p.spaces), np.int64)
+    np.add.at(found, p.space_of_allocation[mask], values[mask])
+    return found
+
+
+def whole(p: Program) -> Ints:
+    """Per space: bytes of parameters, constants and outputs, which are in use at every step."""
+    return sums(p, p.allocation_size, (p.category != TEMP) & (p.category != THREAD_LOCAL))
+
+
+def occupied(p: Program, interval: str = "closed") -> Ints:
+    """occupied(t) of each space, (spaces, steps): bytes in use."""
+    found = p.dump._cache.get(("occupied", interval))
+    if found is None:
+        temp, most = covered(p, p.value_category == TEMP, interval)
+        found = temp + whole(p)[:, None]
+        p.dump._cache.setdefault(("occupied", interval), found)
+        p.dump._cache.setdefault(("most", interval), most)
+    return found  # type: ignore[no-any-return]
+
+
+def live(p: Program, interval: str = "closed") -> Ints:
+    """live(t) of each space, (spaces, steps): bytes that live values cover in all allocations but thread-local."""
+    found = p.dump._cache.get(("live", interval))
+    if found is None:
+        temp = occupied(p, interval) - whole(p)[:, None]
+        rest, _ = covered(p, (p.value_category != TEMP) & (p.value_category != THREAD_LOCAL), interval)
+        found = p.dump._cache.setdefault(("live", interval), temp + rest)
+    return found  # type: ignore[no-any-return]
+
+
+def occupancy(dump: Dump, *, space: str | int | None = None, interval: Interval = "closed") -> pa.Table:
+    """Bytes in use at every step of the schedule, by memory space and category.
+
+    Thread-local allocations are left out. Parameters, constants and outputs count whole at every step; of
+    each temp allocation the union of the address ranges of the values live at that step, so that values
+    that share bytes count once and padding counts.
+
+    Parameters
+    ----------
+    space
+        Name (``"hbm"``) or color of one memory space; all by default.
+    interval
+        ``"closed"``: a live range start-end holds t when start <= t <= end, as XLA prints it;
+        ``"half-open"``: when start <= t < max(end, start + 1).
+
+    Returns
+    -------
+    pyarrow.Table
+        Table ``occupancy`` of the schema: one row per space and step, 0 to the schedule length inclusive.
+        Empty for a dump without live ranges.
+    """
+    p = program(dump)
+    chosen = p.chosen(space)
+    steps = p.steps
+    if steps is None:
+        chosen, steps = [], 0
+    total, lives = (occupied(p, interval), live(p, interval)) if chosen else (np.empty((0, 0), np.int64),) * 2
+    fixed = {
+        name: sums(p, p.allocation_size, p.category == kind)
+        for name, kind in (("parameter", PARAMETER), ("donated", DONATED), ("constant", CONSTANT), ("live_out", LIVE_OUT))
+    }
+    columns = p.space_columns(np.repeat(np.array(chosen, np.int64), steps))
+    columns["time"] = np.tile(np.arange(steps), len(chosen))
+    for name, per_space in fixed.items():
+        columns[name] = np.repeat(per_space[chosen], steps)
+    pick = [total[i] for i in chosen]
+    columns["occupied"] = np.concatenate([np.empty(0, np.int64), *pick])
+    columns["temp"] = columns["occupied"] - sum(columns[n] for n in fixed)
+    columns["live"] = np.concatenate([np.empty(0, np.int64), *(lives[i] for i in chosen)])
+    return table("occupancy", columns)
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Peaks of a program: ``spaces`` (table ``peaks``) and ``plateaus`` (table ``plateaus``)."""
+
+    spaces: pa.Table
+    plateaus: pa.Table
+
+    def to_pandas(self) -> object:
+        """The table of spaces as a pandas DataFrame."""
+        return self.spaces.to_pandas()
+
+    def _repr_html_(self) -> str:
+        return html_of(self.spaces) + html_of(self.plateaus)
+
+
+def runs(values: Ints) -> tuple[Ints, Ints]:
+    """First and last index of each longest run of equal values."""
+    if not len(values):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    first = np.flatnonzero(np.diff(values, prepend=values[0] - 1))
+    return first, np.append(first[1:] - 1, len(values) - 1)
+
+
+def plateaus_of(values: Ints) -> tuple[Ints, Ints]:
+    """First and last step of each run with lower neighbours, highest first, earlier first among equals."""
+    first, last = runs(values)
+    level = values[first]
+    higher_left = np.append(True, level[1:] > level[:-1])
+    higher_right = np.append(level[:-1] > level[1:], True)
+    keep = np.flatnonzero(higher_left & higher_right)
+    keep = keep[np.argsort(-level[keep], kind="stable")]
+    return first[keep], last[keep]
+
+
+def peak(dump: Dump, *, k: int = 5) -> Peak:
+    """The most bytes in use at any step, per memory space.
+
+    Definitions stand in the columns' documentation (``xlamem schema peaks``) and in docs/numbers.md:
+    allocated (all allocations), reserved (without thread-local: what the device must hold), peak
+    (max over t of occupied(t), see `occupancy`) with its first plateau.
+
+    Parameters
+    ----------
+    k
+        How many plateaus to list per space.
+
+    Returns
+    -------
+    Peak
+        Bytes and schedule steps. Without live ranges everything that depends on time is null.
+    """
+    p = program(dump)
+    every = np.ones(len(p.category), bool)
+    n = len(p.spaces)
+    columns = p.space_columns(np.arange(n))
+    columns["allocated"] = sums(p, p.allocation_size, every)
+    columns["reserved"] = sums(p, p.allocation_size, p.category != THREAD_LOCAL)
+    if p.steps is None:
+        for name in ("peak", "first_step", "last_step", "plateaus", "live_peak", "live_step", "half_open_peak", "slack"):
+            columns[name] = pa.nulls(n, pa.int64())
+        return Peak(table("peaks", columns), table("plateaus", _no_plateaus(p)))
+    total, lives = occupied(p), live(p)
+    top = total.max(1, initial=0)
+    columns["peak"] = top
+    columns["half_open_peak"] = occupied(p, "half-open").max(1, initial=0)
+    columns["live_peak"] = lives.max(1, initial=0)
+    columns["live_step"] = nullable(np.where(columns["live_peak"] > 0, lives.argmax(1) if n else 0, -1))
+    temp = sums(p, p.allocation_size, p.category == TEMP)
+    columns["slack"] = temp - (total - whole(p)[:, None]).max(1, initial=0)
+    lists = [plateaus_of(row) for row in total]
+    shown = [(f, t) if top[i] > 0 else (f[:0], t[:0]) for i, (f, t) in enumerate(lists)]
+    columns["first_step"] = nullable(np.array([f[0] if len(f) else -1 for f, _ in shown], np.int64))
+    columns["last_step"] = nullable(np.array([t[0] if len(t) else -1 for _, t in shown], np.int64))
+    columns["plateaus"] = np.array([(total[i][f] == top[i]).sum() for i, (f, _) in enumerate(shown)], np.int64)
+    counts = [min(k, len(f)) for f, _ in shown]
+    rows = p.space_columns(np.repeat(np.arange(n), counts))
+    rows["rank"] = np.concatenate([np.empty(0, np.int64), *(np.arange(c) for c in counts)])
+    rows["first_step"] = np.concatenate([np.empty(0, np.int64), *(f[:k] for f, _ in shown)])
+    rows["last_step"] = np.concatenate([np.empty(0, np.int64), *(t[:k] for _, t in shown)])
+    rows["bytes"] = np.concatenate([np.empty(0, np.int64), *(total[i][f[:k]] for i, (f, _) in enumerate(shown))])
+    return Peak(table("peaks", columns), table("plateaus", rows))
+
+
+def _no_plateaus(p: Program) -> dict[str, object]:
+    empty = np.empty(0, np.int64)
+    return {**p.space_columns(empty), "rank": empty, "first_step": empty, "last_step": empty, "bytes": empty}
+
+
+def moments(p: Program, time: int | None, space: str | int | None) -> Ints:
+    """The instant looked at in each space: `time`, or the first step of its own peak; -1 for spaces left out."""
+    found = np.full(len(p.spaces), -1, np.int64)
+    chosen = p.chosen(space)
+    if p.steps is None:
+        raise UsageError(f"{p.dump.name} has no live ranges: only sizes are known, not what is live when")
+    if time is not None and not 0 <= time < p.steps:
+        raise UsageError(f"time must be a step from 0 to {p.steps - 1}, not {time}")
+    total = occupied(p)
+    for i in chosen:
+        found[i] = int(total[i].argmax()) if time is None else time
+    return found
+
+
+def live_at(p: Program, when: Ints) -> Ints:
+    """Rows of the values that hold the instant of their space, ordered by allocation and id."""
+    start, end = p.held()
+    at = when[p.space] if len(p.space) else np.empty(0, np.int64)
+    rows = np.flatnonzero((start >= 0) & (at >= 0) & (start <= at) & (at <= end) & (p.value_category != THREAD_LOCAL))
+    return rows[np.lexsort((p.ids[rows], p.owner[rows]))]
+
+
+def live_set(dump: Dump, time: int | None = None, *, space: str | int | None = None) -> pa.Table:
+    """What holds an instant: the live values, and the bytes reserved that no live value covers.
+
+    Per space the column ``bytes`` adds up to occupied(time). Bytes that several live values share are
+    charged to the one with the lowest id; ``exclusive`` and ``shared`` say how much of a value is its own.
+
+    Parameters
+    ----------
+    time
+        The step; by default each space's own peak (the first step of its first plateau).
+    space
+        Name or color of one memory space.
+
+    Returns
+    -------
+    pyarrow.Table
+        Table ``live_set``: bytes and steps; per space the largest first.
+
+    Raises
+    ------
+    UsageError
+        A step outside the schedule, an unknown space, or a dump without live ranges.
+    """
+    p = program(dump)
+    when = moments(p, time, space)
+    rows = live_at(p, when)
+    charged_column, alone_column = _sweep.charge(p.owner[rows], p.ids[rows], p.offset[rows], p.size[rows])
+    charged, alone = column_ints(charged_column), column_ints(alone_column)
+    union = np.zeros(len(p.index), np.int64)
+    np.add.at(union, p.owner[rows], charged)
+    fixed = (p.category != TEMP) & (p.category != THREAD_LOCAL) & (when[p.space_of_allocation] >= 0)
+    rest = np.flatnonzero(fixed & (p.allocation_size > union))
+    value = np.concatenate([rows, np.where(p.representative[rest] >= 0, p.representative[rest], -1)])
+    owner = np.concatenate([p.owner[rows], rest])
+    is_value = np.arange(len(value)) < len(rows)
+    left = p.allocation_size[rest] - union[rest]
+    columns = p.space_columns(p.space_of_allocation[owner])
+    columns["role"] = decoded(np.where(is_value, 0, 1), pa.array(["value", "reserved"]))
+    columns["value_id"] = nullable(np.where(is_value, p.ids[value] if len(p.ids) else -1, -1))
+    columns["instruction"] = p.of_value("instruction", value)
+    columns["shape_index"] = p.of_value("shape_index", value)
+    columns["allocation"] = p.index[owner]
+    columns["category"] = decoded(p.category[owner], pa.array(CATEGORIES))
+    columns["offset"] = nullable(np.where(is_value, p.offset[value] if len(p.ids) else -1, -1))
+    columns["size"] = np.concatenate([p.size[rows], p.allocation_size[rest]])
+    columns["bytes"] = np.concatenate([charged, left])
+    columns["exclusive"] = np.concatenate([alone, left])
+    columns["shared"] = np.concatenate([p.size[rows] - alone, np.zeros(len(rest), np.int64)])
+    columns["shape"] = p.of_value("shape", value)
+    columns["element_type"] = p.of_value("element_type", value)
+    unpadded = ints(dump.values, "unpadded_size")
+    columns["unpadded_size"] = nullable(np.where(value >= 0, unpadded[value] if len(unpadded) else -1, -1))
+    row = np.where(value >= 0, p.instruction_row[value] if len(p.ids) else -1, -1)
+    codes, opcodes = coded(dump.instructions["opcode"])
+    columns["opcode"] = decoded(np.where(row >= 0, codes[row], -1) if len(codes) else np.full(len(row), -1), opcodes)
+    columns.update(p.place(value))
+    order = np.lexsort((p.index[owner], -columns["bytes"], p.space_of_allocation[owner]))
+    return table("live_set", columns).take(pa.array(order))

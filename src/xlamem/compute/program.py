@@ -1,0 +1,279 @@
+"""The columns of a dump as NumPy arrays, joined: what every computation starts from."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import schema
+from ..dump import Dump
+from ..errors import UsageError
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+CATEGORIES = ("thread_local", "constant", "donated", "parameter", "live_out", "temp")
+"""Of an allocation, the first that holds (DESIGN: section 4)."""
+THREAD_LOCAL, CONSTANT, DONATED, PARAMETER, LIVE_OUT, TEMP = range(6)
+
+
+def ints(table: pa.Table, column: str, missing: int = -1) -> Ints:
+    """An integer column, nulls replaced."""
+    values = table[column]
+    if values.null_count:
+        values = values.fill_null(missing)
+    return np.ascontiguousarray(values.to_numpy(), np.int64)
+
+
+def bools(table: pa.Table, column: str) -> Mask:
+    return np.asarray(table[column].to_numpy(), bool)
+
+
+def coded(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
+    """(codes, texts) of a dictionary column; -1 for null."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], column.type)
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    indices = array.indices.fill_null(-1) if array.null_count else array.indices
+    return np.ascontiguousarray(indices.to_numpy(zero_copy_only=False), np.int64), array.dictionary
+
+
+def decoded(codes: Ints, texts: pa.Array) -> pa.Array:
+    """The dictionary column of these codes; null where the code is negative."""
+    mask = pa.array(codes < 0)
+    indices = pa.array(np.where(codes < 0, 0, codes).astype(np.int32), mask=mask.to_numpy(zero_copy_only=False))
+    if not len(texts):
+        return pa.nulls(len(codes), pa.dictionary(pa.int32(), pa.string()))
+    return pa.DictionaryArray.from_arrays(indices, texts)
+
+
+def row_of(keys: Ints, wanted: Ints) -> Ints:
+    """Row of each wanted key in `keys` (the first one), -1 where there is none."""
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int64)
+    low, high = int(keys.min()), int(keys.max())
+    if high - low <= 8 * len(keys) + 1024:
+        place = np.full(high - low + 2, -1, np.int64)
+        place[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)
+        inside = (wanted >= low) & (wanted <= high)
+        return np.where(inside, place[np.where(inside, wanted - low, high - low + 1)], -1)
+    order = np.argsort(keys, kind="stable")
+    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+    return np.where(keys[order][at] == wanted, order[at], -1)
+
+
+@dataclass(frozen=True)
+class Space:
+    """A memory space: allocations of one (color, page)."""
+
+    name: str
+    color: int
+    page: int
+
+
+class Program:
+    """Joined columns of one dump. Times are schedule steps, sizes bytes; -1 stands for null."""
+
+    def __init__(self, dump: Dump) -> None:
+        self.dump = dump
+        self.allocations = a = dump.allocations
+        self.index = ints(a, "allocation")
+        self.allocation_size = ints(a, "size")
+        page = np.maximum(ints(a, "page", 0), 0)
+        key = np.stack([ints(a, "color"), page], 1)
+        pairs, space = np.unique(key, axis=0, return_inverse=True) if len(key) else (key, np.empty(0, np.int64))
+        self.space_of_allocation: Ints = space.reshape(-1).astype(np.int64)
+        names = {int(c): n for c, n in zip(key[:, 0], a["memory_space"].to_pylist(), strict=True)} if len(key) else {}
+        self.spaces = [Space(names[int(c)], int(c), int(p)) for c, p in pairs]
+        parameter, live_out = bools(a, "is_parameter"), bools(a, "is_live_out")
+        self.category: Ints = np.select(
+            [bools(a, "is_thread_local"), bools(a, "is_constant"), parameter & live_out, parameter, live_out],
+            [THREAD_LOCAL, CONSTANT, DONATED, PARAMETER, LIVE_OUT],
+            TEMP,
+        ).astype(np.int64)
+        v = dump.values
+        self.ids = ints(v, "value_id")
+        self.owner = row_of(self.index, ints(v, "allocation"))
+        """Row in `allocations` of each value."""
+        self.offset, self.size = np.maximum(ints(v, "offset"), 0), np.maximum(ints(v, "size"), 0)
+        self.space: Ints = self.space_of_allocation[self.owner] if len(self.owner) else np.empty(0, np.int64)
+        self.value_category: Ints = self.category[self.owner] if len(self.owner) else np.empty(0, np.int64)
+
+    @cached_property
+    def steps(self) -> int | None:
+        """Number of instants: schedule length + 1; None for a dump without live ranges."""
+        length = self.dump["modules"]["schedule_length"][0].as_py() if "modules" in self.dump.tables else None
+        if length is None or not self.dump.live_ranges.num_rows:
+            return None
+        return int(max(length, int(pc.max(self.dump.live_ranges["end"]).as_py()))) + 1
+
+    @cached_property
+    def ranges(self) -> tuple[Ints, Ints]:
+        """(start, end) of each value, closed; -1 where it has no live range."""
+        live = self.dump.live_ranges
+        row = row_of(ints(live, "value_id"), self.ids)
+        start, end = ints(live, "start"), ints(live, "end")
+        if not len(start):
+            return np.full(len(self.ids), -1, np.int64), np.full(len(self.ids), -1, np.int64)
+        return np.where(row >= 0, start[row], -1), np.where(row >= 0, end[row], -1)
+
+    def held(self, interval: str = "closed") -> tuple[Ints, Ints]:
+        """(start, end) that count for occupancy: a temp value without a range is there always, others never."""
+        start, end = self.ranges
+        if interval == "half-open":
+            end = np.where(start >= 0, np.maximum(end, start + 1) - 1, -1)
+        elif interval != "closed":
+            raise UsageError(f"interval must be 'closed' or 'half-open', not {interval!r}")
+        steps = self.steps or 1
+        always = (start < 0) & (self.value_category == TEMP)
+        return np.where(always, 0, start), np.where(always, steps - 1, np.minimum(end, steps - 1))
+
+    def chosen(self, space: str | int | None) -> list[int]:
+        """Numbers of the spaces that `space` (a name or a color) selects; all for None."""
+        found = [i for i, s in enumerate(self.spaces) if space is None or space in (s.name, s.color)]
+        if not found and space is not None:
+            there = ", ".join(f"{s.name} (color {s.color})" for s in self.spaces) or "none"
+            raise UsageError(f"no memory space {space!r}; this dump has {there}")
+        return found
+
+    # -- where values come from ------------------------------------------------------------------
+
+    @cached_property
+    def names(self) -> tuple[Ints, pa.Array]:
+        return coded(self.dump.values["instruction"])
+
+    @cached_property
+    def instruction_row(self) -> Ints:
+        """Row in `instructions` of each value's defining instruction, -1 where its text is not printed."""
+        codes, texts = self.names
+        mine, known = coded(self.dump.instructions["instruction"])
+        if not len(mine) or not len(codes):
+            return np.full(len(codes), -1, np.int64)
+        place = np.asarray(pc.index_in(texts, known).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+        first = row_of(mine, np.arange(len(known)))
+        by_code = np.where(place >= 0, first[place], -1)
+        return np.where(codes >= 0, by_code[codes], -1)
+
+    def of_instruction(self, column: str, values: Ints) -> pa.Array:
+        """A text column of `instructions` for these rows of `values`."""
+        codes, texts = coded(self.dump.instructions[column])
+        row = self.instruction_row[values]
+        return decoded(np.where(row >= 0, codes[row], -1) if len(codes) else np.full(len(row), -1), texts)
+
+    @cached_property
+    def lines(self) -> tuple[Ints, pa.Array, Ints]:
+        """(file codes, files, line) of each row of `instructions`: inline, or through its stack frame."""
+        table, frames = self.dump.instructions, self.dump.frames
+        codes, files = coded(table["source_file"])
+        line = ints(table, "source_line")
+        if frames.num_rows:
+            frame_codes, frame_files = coded(frames["file"])
+            row = row_of(ints(frames, "id"), ints(table, "stack_frame_id"))
+            use = (codes < 0) & (row >= 0)
+            codes = np.where(use, np.where(frame_codes[row] >= 0, frame_codes[row] + len(files), -1), codes)
+            line = np.where(use, ints(frames, "line")[row], line)
+            files = pa.concat_arrays([files, frame_files])
+        return codes, files, line
+
+    def place(self, values: Ints) -> dict[str, pa.Array]:
+        """op_name, source_file and source_line of these rows of `values` (-1: null)."""
+        known = values >= 0
+        row = np.where(known, self.instruction_row[values] if len(self.ids) else -1, -1)
+        names, texts = coded(self.dump.instructions["op_name"])
+        codes, files, line = self.lines
+        there = row >= 0
+        if not len(names):
+            nothing = np.full(len(values), -1)
+            return {
+                "op_name": decoded(nothing, texts),
+                "source_file": decoded(nothing, files),
+                "source_line": pa.nulls(len(values), pa.int64()),
+            }
+        at = np.where(there, line[row], -1)
+        return {
+            "op_name": decoded(np.where(there, names[row], -1), texts),
+            "source_file": decoded(np.where(there, codes[row], -1), files),
+            "source_line": pa.array(at, mask=at < 0),
+        }
+
+    def of_value(self, column: str, values: Ints) -> pa.Array:
+        """A text column of `values` for these rows (-1: null)."""
+        codes, texts = coded(self.dump.values[column])
+        if not len(codes):
+            return decoded(np.full(len(values), -1), texts)
+        return decoded(np.where(values >= 0, codes[values], -1), texts)
+
+    def space_columns(self, spaces: Ints) -> dict[str, Any]:
+        """The columns that name a space, for these numbers of spaces."""
+        name = pa.DictionaryArray.from_arrays(
+            pa.array(spaces.astype(np.int32)), pa.array([s.name for s in self.spaces], pa.string())
+        ) if self.spaces else pa.nulls(0, schema.ARROW["name"])  # fmt: skip
+        color = np.array([s.color for s in self.spaces], np.int64)
+        page = np.array([s.page for s in self.spaces], np.int64)
+        return {
+            "memory_space": name,
+            "color": pa.array(color[spaces] if len(color) else color),
+            "page": pa.array(page[spaces] if len(page) else page),
+        }
+
+    @cached_property
+    def representative(self) -> Ints:
+        """Row in `values` that stands for each allocation: its parameter, else its value with the highest id."""
+        found = np.full(len(self.index), -1, np.int64)
+        order = np.argsort(self.ids, kind="stable")
+        found[self.owner[order]] = order
+        if len(self.ids) and self.dump.instructions.num_rows:
+            codes, opcodes = coded(self.dump.instructions["opcode"])
+            parameter = pc.index(opcodes, "parameter").as_py()
+            row = self.instruction_row
+            is_parameter = (row >= 0) & (codes[row] == parameter) & (parameter >= 0)
+            at = order[is_parameter[order]][::-1]
+            kind = self.category[self.owner[at]]
+            at = at[(kind == PARAMETER) | (kind == DONATED)]
+            found[self.owner[at]] = at
+        return found
+
+
+def table(name: str, columns: dict[str, Any]) -> pa.Table:
+    """The computed table of the schema, from arrays by column."""
+    spec = schema.COMPUTED[name]
+    arrays = []
+    for column in spec.columns:
+        value = columns[column.name]
+        array = value if isinstance(value, (pa.Array, pa.ChunkedArray)) else pa.array(value)
+        if column.kind == "name" and not pa.types.is_dictionary(array.type):
+            array = array.cast(pa.string()).dictionary_encode()
+        arrays.append(array if array.type == column.arrow.type else array.cast(column.arrow.type))
+    return pa.table(arrays, schema=spec.arrow)
+
+
+def html_of(rows: pa.Table) -> str:
+    """A small table for a notebook."""
+    head = "".join(f"<th>{html.escape(n)}</th>" for n in rows.column_names)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{'' if v is None else html.escape(str(v))}</td>" for v in row.values()) + "</tr>"
+        for row in rows.slice(0, 50).to_pylist()
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def nullable(values: Ints) -> pa.Array:
+    """int64 with null for -1."""
+    return pa.array(values, mask=values < 0)
+
+
+def program(dump: Dump) -> Program:
+    """The joined columns of a dump, made once."""
+    found = dump._cache.get("program")
+    if found is None:
+        found = dump._cache.setdefault("program", Program(dump))
+    return found  # type: ignore[no-any-return]

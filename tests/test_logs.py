@@ -1,0 +1,178 @@
+"""Dumps inside logs, and several dumps in one file: they read like the plain files."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import DUMPS, texts
+
+import xlamem
+from xlamem import schema
+from xlamem.errors import UsageError
+from xlamem.source import Source, find, resolve, split_modules
+
+Prefix = Callable[[int, str, str], Iterator[str]]
+ROLES = ("buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report")
+SINGLE = ("cpu-jaxlib-0.4.26-scan_while", "cpu-jaxlib-0.7.2-sharded_mm", "cpu-tf-2.3.4-loop", "cpu-tf-2.9.3-mlp")
+SPLIT = ("cpu-jaxlib-0.12.0-scan_while", "cpu-jaxlib-0.10.2-cond_switch")
+STATS = """BufferAssignment stats:
+             parameter allocation:    3.05MiB
+              constant allocation:         0B
+        maybe_live_out allocation:    2.04MiB
+     preallocated temp allocation:    1.02MiB
+  preallocated temp fragmentation:         0B (0.00%)
+                 total allocation:    4.07MiB
+"""
+
+
+def parts(folder: str) -> dict[str, str]:
+    """The memory texts of a dump whose live range, if it is in the same file, is apart."""
+    found = {role: data.decode() for role, data in texts(find(DUMPS / folder)[0]).items() if role in ROLES}
+    assignment, mark, live = found["buffer-assignment"].partition("\n\nHloLiveRange ")
+    if mark:
+        found |= {"buffer-assignment": assignment + "\n", "live-range": mark[2:] + live}
+    return found
+
+
+def tables(dump: xlamem.Dump) -> dict[str, list[dict[str, object]]]:
+    return {t.name: dump[t.name].to_pylist() for t in schema.SECTION_TABLES if t.name not in ("frames", "aliases")}
+
+
+def plain(folder: str, roles: Iterable[str] = ROLES) -> dict[str, list[dict[str, object]]]:
+    source = find(DUMPS / folder)[0]
+    members = tuple(m for m in source.members if m.role in roles)
+    return tables(xlamem.read(Source("x", members), text=True))
+
+
+def glog(thread: int, place: str, text: str) -> Iterator[str]:
+    for line in text.removesuffix("\n").split("\n"):
+        yield f"I1120 12:03:29.{random.randrange(10**6):06} {thread:7} {place}] {line}\n"
+
+
+def tensorflow(thread: int, place: str, text: str) -> Iterator[str]:
+    for line in text.removesuffix("\n").split("\n"):
+        yield f"2023-11-20 12:03:29.{random.randrange(10**6):06}: I tensorflow/compiler/xla/service/{place}] {line}\n"
+
+
+def logged(texts: dict[str, str], thread: int, prefix: Prefix = glog, live_first: bool = True) -> Iterator[str]:
+    """What one thread prints; each item is written at once."""
+
+    def live(place: str) -> Iterator[str]:
+        head, _, rest = texts["live-range"].partition("\n")
+        yield next(prefix(thread, place, head)) + rest
+
+    yield from prefix(thread, "buffer_assignment.cc:1999", "Assigning buffers to module jit_f\nallocation 7: nothing")
+    if live_first and "live-range" in texts:
+        yield from prefix(thread, "heap_simulator.cc:140", "HloLiveRange (max 3):")
+        yield next(prefix(thread, "heap_simulator.cc:151", "Memory used: 7"))
+        yield from live("heap_simulator.cc:140")
+        yield next(prefix(thread, "heap_simulator.cc:151", "Memory used: 9"))
+    for role in ("buffer-assignment", "buffer-assignment-values"):
+        yield from prefix(thread, "buffer_assignment.cc:2664", texts.get(role, "") or "\n")
+    if not live_first and "live-range" in texts:
+        yield from live("buffer_assignment.cc:2670")
+    if "memory-usage-report" in texts:
+        yield from prefix(thread, "buffer_assignment.cc:2664", texts["memory-usage-report"])
+    yield from prefix(thread, "buffer_assignment.cc:2668", STATS)
+    yield from prefix(thread, "cpu_compiler.cc:88", "compiled\nallocation 0: size 4, thread-local:")
+
+
+def shuffled(*threads: Iterable[str]) -> str:
+    """The threads' messages, each in its order, mixed at random; so is what others print."""
+    waiting = [list(t)[::-1] for t in threads]
+    choose = random.Random(7)
+    out = ["starting\n"]
+    while any(waiting):
+        out.append(choose.choice([w for w in waiting if w]).pop())
+    return "".join(out)
+
+
+@pytest.mark.parametrize("live_first", [True, False])
+@pytest.mark.parametrize("folders", [SINGLE[:2], SINGLE[2:], SPLIT, (SINGLE[0], SPLIT[0])])
+def test_two_threads_in_one_log(folders: tuple[str, str], live_first: bool, tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    threads = [logged(parts(f), 900 + i, live_first=live_first) for i, f in enumerate(folders)]
+    path.write_text(shuffled(*threads))
+    with pytest.raises(UsageError, match="holds 2 modules"):
+        xlamem.read(path)
+    read = [xlamem.read(path, module=i, text=True) for i in (0, 1)]
+    if tables(read[0])["allocations"] != plain(folders[0])["allocations"]:
+        read.reverse()
+    for dump, folder in zip(read, folders, strict=True):
+        wanted = plain(folder)
+        for name, rows in tables(dump).items():
+            assert rows == wanted[name], name
+    for dump in read:
+        assert dump.verify().num_rows == 0
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("prefix", [glog, tensorflow])
+def test_positions_in_a_log(prefix: Prefix, newline: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    text = "".join(logged(parts(SPLIT[0]), 18058, prefix)) + "".join(prefix(7, "x.cc:1", "the end"))
+    path.write_bytes(text.replace("\n", newline).encode())
+    raw = path.read_bytes()
+    with resolve(path).members[0].load() as undone:
+        assert undone.features == {"log"}
+        assert undone.crlf == (newline == "\r\n")
+        data = bytes(undone.data)
+        assert undone.raw == data
+        assert data.startswith(b"HloLiveRange (max ")
+        assert data.endswith(b"\n")
+        for at in range(0, len(data), 97):
+            line, offset = undone.position(at)
+            assert data[at : at + 40].split(b"\n")[0] == raw[offset : offset + 40].split(b"\n")[0].rstrip(b"\r")
+            assert line == raw.count(b"\n", 0, offset) + 1
+        assert undone.position(0) == (undone.first_line, raw.rindex(b"HloLiveRange"))
+
+
+def test_a_log_that_was_cut(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    lines = list(glog(5, "buffer_assignment.cc:1", parts(SPLIT[0])["buffer-assignment"]))
+    path.write_text("".join(lines)[:-9])
+    dump = xlamem.read(path)
+    assert not dump.complete
+    (last,) = (d for d in dump.diagnostics.to_pylist() if d["code"] == "truncated")
+    assert last["line"] == len(lines)
+    path.write_text(lines[0].removesuffix("\n"))
+    with resolve(path).members[0].load() as undone:
+        assert undone.data == b"BufferAssignment:"
+
+
+def test_one_thread_compiles_again_and_again(tmp_path: Path) -> None:
+    path = tmp_path / "x-buffer-assignment.txt"
+    path.write_text("".join("".join(logged(parts(f), 5)) for f in SPLIT))
+    for i, folder in enumerate(SPLIT):
+        assert tables(xlamem.read(path, module=i, text=True)) == plain(folder)
+
+
+# ---- files put together
+
+
+@pytest.mark.parametrize("order", [ROLES, (ROLES[1], ROLES[0], *ROLES[2:])])
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
+def test_cat(order: tuple[str, ...], newline: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "all-buffer-assignment.txt"
+    found = [texts(find(DUMPS / f)[0]) for f in (*SPLIT, SINGLE[1])]
+    path.write_bytes(b"".join(t[r] for t in found for r in order if r in t).replace(b"\n", newline))
+    with pytest.raises(UsageError, match=r"holds 3 modules(.|\n)*2  all  [0-9,]+ bytes"):
+        xlamem.read(path)
+    with pytest.raises(UsageError, match="no module 3"):
+        xlamem.read(path, module=3)
+    (source,) = find(path)
+    for i, folder in enumerate((*SPLIT, SINGLE[1])):
+        for where in (path, source, path.read_bytes(), tmp_path):
+            assert tables(xlamem.read(where, module=i, text=True)) == plain(folder), (i, where)
+    apart = split_modules(source)
+    assert [s.name for s in apart] == ["all"] * 3
+    assert [split_modules(s) for s in apart] == [[s] for s in apart]
+
+
+def test_a_file_of_one_module_is_not_split(tmp_path: Path) -> None:
+    for folder in (SINGLE[0], SPLIT[0]):
+        (source,) = find(DUMPS / folder)
+        assert split_modules(source) == [source]
