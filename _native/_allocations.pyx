@@ -4,8 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memset
 
 from column cimport (
-    NO_CODE, NO_INT, Buf, Pool, Text, drop, intern, intern_name, push, push_byte, push_code, text_drop, text_null,
-    text_push,
+    NO_CODE, NO_INT, Buf, Pool, Text, intern, intern_name, push, push_byte, push_code, text_null, text_push,
 )
 from cursor cimport (
     CLASS, DIGIT, Part, Short, index, integer, line_end, name, position, short_value, starts, use,
@@ -14,7 +13,7 @@ from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_ALLOCATION, W_ALLOCATION_BEFORE, W_CROSS_COLOR, W_LINE, W_UTF8, W_VALUE, W_VALUE_REST,
     fault,
 )
-from xlamem._column cimport Column, Names, own, own_text
+from xlamem._column cimport Names, own, own_text
 
 # Bits of the column `flags` of an allocation, in the order of the schema's is_… columns.
 cdef enum:

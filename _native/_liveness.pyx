@@ -4,14 +4,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memset
 
-from column cimport (
-    NO_CODE, NO_INT, Buf, Pool, Text, drop, intern, intern_name, push, push_code, text_push,
-)
+from column cimport NO_CODE, NO_INT, Buf, Pool, Text, intern_name, push, push_code, text_push
 from cursor cimport CLASS, DIGIT, Part, index, integer, line_end, name, starts
 from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_LINE, W_NODE, W_PEAK, W_RANGE, W_STEP, W_UTF8, Wanted, fault,
 )
-from xlamem._column cimport Column, Names, own, own_text
+from xlamem._column cimport Names, own, own_text
 
 # The lists of the section; a head line switches from one to the next.
 cdef enum:
@@ -137,8 +135,9 @@ cdef const char* spaced_back(const char* begin, const char* p, int64_t* x, bint*
     cdef const char* q = p
     cdef const char* r
     cdef int64_t n = 0
-    while q > begin and (CLASS[<uint8_t> q[-1]] & DIGIT or (q[-1] == c' ' and q < p and q - 1 > begin
-                                                          and CLASS[<uint8_t> q[-2]] & DIGIT)):
+    while q > begin and (
+        CLASS[<uint8_t> q[-1]] & DIGIT or (q[-1] == c' ' and q < p and q - 1 > begin and CLASS[<uint8_t> q[-2]] & DIGIT)
+    ):
         q -= 1
     if q > begin and q[-1] == c'-':
         q -= 1
@@ -298,9 +297,9 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
         fault(&out.faults, UNKNOWN_LINE, out.label_begin - base, W_NODE)
 
 
-def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, int list, Names names not None,
+def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, int inside, Names names not None,
          Names indices not None):
-    """Tokenise data[begin:end], whole lines below `HloLiveRange (max N):`; `list` is the list in which it begins.
+    """Tokenise data[begin:end], whole lines below `HloLiveRange (max N):`; `inside` is the list in which it begins.
 
     Returns (Columns per table, faults, bits of `features`, bits of the heads seen, peak time, total of
     the tree's head, offset of an unfinished tree label or -1); numbers not seen are the least int64.
@@ -309,7 +308,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
     cdef const char* base = NULL
     memset(&out, 0, sizeof(Out))
     out.peak_time = out.tree_total = NO_INT
-    out.list = list
+    out.list = inside
     if end > begin:
         if not 0 <= begin <= end <= data.shape[0] or data[end - 1] != c'\n':
             raise ValueError("a span must lie in the data and end in a newline")
@@ -354,8 +353,10 @@ def match(const int[::1] instructions not None, const int[::1] indices not None,
         for i in range(range_instructions.shape[0]):
             found = False
             for k in range(at, min(at + 8, n)):
-                if instructions[k] == range_instructions[i] and (
-                    indices[k] if indices[k] >= 0 else array_index) == range_indices[i]:
+                if (
+                    instructions[k] == range_instructions[i]
+                    and (indices[k] if indices[k] >= 0 else array_index) == range_indices[i]
+                ):
                     found = True
                     at = k + 1
                     push(&out, ids[k])
@@ -380,8 +381,10 @@ def match(const int[::1] instructions not None, const int[::1] indices not None,
                 h = spread(range_instructions[i], range_indices[i]) & (room - 1)
                 while chain[h]:
                     k = chain[h] - 1
-                    if instructions[k] == range_instructions[i] and (
-                        indices[k] if indices[k] >= 0 else array_index) == range_indices[i]:
+                    if (
+                        instructions[k] == range_instructions[i]
+                        and (indices[k] if indices[k] >= 0 else array_index) == range_indices[i]
+                    ):
                         found = True
                         at = k + 1
                         break

@@ -1,9 +1,9 @@
 """Where the sections of a text begin, and where a span may be split."""
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport uint8_t
 from libc.string cimport memchr, memcmp
 
-from cursor cimport line_end, starts
+from cursor cimport starts
 from fault cimport CODES as fault_codes, N_CODES, N_WANTED, WANTED as fault_wanted
 
 cdef extern from "scan.h":

@@ -5,7 +5,7 @@ from libc.string cimport memcmp, memset
 
 from column cimport NO_CODE, NO_INT, Buf, intern_name, push, push_code
 from cursor cimport CLASS, DIGIT, integer
-from xlamem._column cimport Column, Names, own
+from xlamem._column cimport Names, own
 
 
 cdef int bits(const char* p, size_t n) noexcept nogil:

@@ -8,7 +8,7 @@ from cursor cimport CLASS, DIGIT, Part, integer, line_end, starts
 from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_REPORT, W_REPORT_LIST, W_REPORT_ROW, W_UTF8, Wanted, fault,
 )
-from xlamem._column cimport Column, Names, own, own_text
+from xlamem._column cimport Names, own, own_text
 
 # Codes of the column `part`.
 cdef enum:

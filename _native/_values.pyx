@@ -8,7 +8,7 @@ from column cimport (
     text_null, text_push,
 )
 from cursor cimport (
-    BLANK, CLASS, COMMA, IN_NAME, Part, Short, balanced, integer, line_end, name, name_end, position, quoted_end,
+    BLANK, CLASS, COMMA, IN_NAME, Part, Short, balanced, integer, line_end, name, name_end, position,
     short_value, starts, use,
 )
 from escape cimport unescape
@@ -16,7 +16,7 @@ from fault cimport (
     INSTRUCTION_DIFFERS, NOT_UTF8, UNKNOWN_LINE, W_INSTRUCTION, W_LINE, W_POSITION, W_RECORD, W_RECORD_BEFORE,
     W_RECORD_REST, W_SAME_TEXT, W_USE, W_UTF8, fault,
 )
-from xlamem._column cimport Column, Names, own, own_text
+from xlamem._column cimport Names, own, own_text
 
 # Bits of `features`.
 cdef enum:

@@ -60,11 +60,9 @@ class Arena:
     def runs(self, pieces: int) -> Iterator[tuple[int, int]]:
         """(begin, end) in bytes of each longest run of pieces, first to last."""
         i = 0
-        while pieces >> i:
-            i += ((pieces >> i) & -(pieces >> i)).bit_length() - 1
-            begin = i
-            rest = ~(pieces >> i)
-            i += (rest & -rest).bit_length() - 1
+        while rest := pieces >> i:
+            begin = i + _zeros(rest)
+            i = begin + _zeros(~(pieces >> begin))
             yield self.cuts[begin], self.cuts[i]
 
     def holds(self, value: Row, time: int, interval: str = "closed") -> bool:
@@ -93,6 +91,11 @@ class Arena:
             twice |= once & self.mask[value["value_id"]]
             once |= self.mask[value["value_id"]]
         return {v["value_id"]: self.mask[v["value_id"]] & ~twice for v in values}
+
+
+def _zeros(bits: int) -> int:
+    """How many bits are 0 before the lowest 1."""
+    return (bits & -bits).bit_length() - 1
 
 
 @dataclass
@@ -287,7 +290,7 @@ class Brute:
 COLORS = (0, 0, 0, 1, 5)
 PAGES = (None, None, 0, 2)
 KINDS = {
-    "temp": ("is_temp",) * 1,
+    "temp": ("is_temp",),
     "parameter": ("is_parameter",),
     "donated": ("is_parameter", "is_live_out"),
     "constant": ("is_constant",),

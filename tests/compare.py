@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import oracle
+
 import xlamem
 from xlamem import schema
 

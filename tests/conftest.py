@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,7 +40,7 @@ def texts(source: Source) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+def make(tmp_path: Path) -> Callable[..., Path]:
     """Write members {role: bytes} as a dump of its own folder; returns the folder."""
     made = 0
 
@@ -54,4 +54,4 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Path]]:
             (folder / name).write_bytes(data)
         return folder
 
-    yield write
+    return write

@@ -85,8 +85,11 @@ PROFILES = {
 PARTS = [
     f"{block}/{op}"
     for block in ("attn", "mlp", "norm", "jit(gelu)")
-    for op in "dot_general mul add tanh reduce_sum sub div transpose broadcast_in_dim convert_element_type".split()
-]
+    for op in (
+        "dot_general", "mul", "add", "tanh", "reduce_sum", "sub", "div", "transpose", "broadcast_in_dim",
+        "convert_element_type",
+    )
+]  # fmt: skip
 PROFILES["gpu"] = PROFILES["cpu"]
 
 
@@ -106,14 +109,14 @@ class _Bulk(Program):
         self._kinds = (plain, self.profile.copies / 3, self.profile.tuples / 4)
         big, small = ((512, 2304), (4, 128, 1024), (512, 512), (1024, 768)), ((512,), (4, 128), (128, 3), (64,))
         types = ("f32", "bf16") if platform == "tpu" else ("f32",)
-        every = [(type, dims) for group in (big, small) for dims in group for type in types]
-        self._shapes = {c: [self.array(type=t, dims=d, color=c) for t, d in every] for c in (0, 1)}
+        every = [(t, d) for group in (big, small) for d in group for t in types]
+        self._shapes = {c: [self.array(element=t, dims=d, color=c) for t, d in every] for c in (0, 1)}
         share = self.profile.big_arrays
         self._weights = [share] * (len(every) // 2) + [1 - share] * (len(every) // 2)
 
-    def array(self, *, color: int = 0, type: str | None = None, dims: Iterable[int] | None = None) -> Shape:
+    def array(self, *, color: int = 0, element: str | None = None, dims: Iterable[int] | None = None) -> Shape:
         if dims is not None:
-            return super().array(color=color, type=type, dims=dims)
+            return super().array(color=color, element=element, dims=dims)
         return self.rng.choices(self._shapes[color], self._weights)[0]
 
     def _row(
@@ -160,7 +163,7 @@ class _Bulk(Program):
         for i in range(round(count * profile.parameters)):
             layer, number = divmod(i, 18)
             big = rng.random() < profile.big_parameters
-            shape = self.array(type="f32", dims=(512, 2048) if big else (256,))
+            shape = self.array(element="f32", dims=(512, 2048) if big else (256,))
             which, key = "pmv"[number % 3], f"w{number // 3}"
             op_name = f"{which}['layers'][{layer}]['{key}']"
             name, home = f"{which}__layers___{layer}___{key}__.1", f"parameter {i + bool(wide)}"

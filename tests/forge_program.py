@@ -137,24 +137,24 @@ class Program:
         number = self._numbers[base]
         return f"{base}.{number}" if number > 1 else base
 
-    def array(self, *, color: int = 0, type: str | None = None, dims: Iterable[int] | None = None) -> Shape:
+    def array(self, *, color: int = 0, element: str | None = None, dims: Iterable[int] | None = None) -> Shape:
         """A random array shape with the layout of the platform."""
         rng = self.rng
         if dims is None:
             rank = rng.choice((0, 1, 2, 2, 2, 3, 4))
             dims = [rng.choice((1, 4, 8, 12, 64, 127, 128, 256, 512)) for _ in range(rank)]
         dims = [str(d) for d in dims]
-        type = type or rng.choice(("f32", "f32", "f32", "bf16", "s32", "pred"))
+        element = element or rng.choice(("f32", "f32", "f32", "bf16", "s32", "pred"))
         minor = ",".join(str(i) for i in reversed(range(len(dims))))
         tile = space = ""
         if self.platform == "tpu" and color != 2:
             tile = ("T(128)", "T(512)")[len(dims)] if len(dims) < 2 else "T(8,128)"
-            if type == "bf16" and len(dims) > 1:
+            if element == "bf16" and len(dims) > 1:
                 tile += "(2,1)"
         if color:
             space = f"S({color})"
         parts = f":{tile}{space}" if tile or space else ""
-        return Shape(type, tuple(dims), f"{{{minor}{parts}}}" if minor or parts else "")
+        return Shape(element, tuple(dims), f"{{{minor}{parts}}}" if minor or parts else "")
 
     def define(
         self,
@@ -328,7 +328,7 @@ class Program:
 
     def _reducer(self) -> None:
         """A sum of two scalars: thread-local, without a step in the schedule."""
-        shape = self.array(dims=(), type="f32")
+        shape = self.array(dims=(), element="f32")
         scope = {"home": "thread", "scheduled": False}
         x, y = (
             Handle(v.instruction, v, shape)
@@ -343,7 +343,7 @@ class Program:
         for i in range(count):
             number = i + bool(wide)
             shape = self.array(
-                type="f32", dims=[self.rng.choice((64, 256, 1000)) for _ in range(self.rng.randint(1, 2))]
+                element="f32", dims=[self.rng.choice((64, 256, 1000)) for _ in range(self.rng.randint(1, 2))]
             )
             sharding = "{replicated}" if i % 7 == 0 else None
             name = self.fresh(f"params__layers___{i // 8}___w__")
@@ -354,7 +354,7 @@ class Program:
 
     def _wide(self, leaves: int) -> None:
         """One tuple parameter whose long text each leaf repeats."""
-        leaf = self.array(type="f32", dims=(8, 128))
+        leaf = self.array(element="f32", dims=(8, 128))
         shape = Shape("tuple", parts=(leaf,) * leaves)
         indices = ((), *((i,) for i in range(leaves)))
         own = "{mesh['x'=1], [{}, {}]}" if self.era.split else "{replicated}"
@@ -372,7 +372,7 @@ class Program:
         self._ready.append(Handle(name, values[-1], leaf))
 
     def _constant(self) -> None:
-        shape = self.array(dims=(), type="f32")
+        shape = self.array(dims=(), element="f32")
         (value,) = self.define(self.fresh("constant"), shape, "constant", "1.5e-05", home="constant")
         self._ready.append(Handle(value.instruction, value, shape))
 
@@ -416,7 +416,7 @@ class Program:
         """An asynchronous copy: a tuple of target, source and flag; the source is no new value."""
         operand = self.pick()[0]
         color = self.rng.choice(colors)
-        target, flag = self.array(color=color), self.array(color=2, type="u32", dims=())
+        target, flag = self.array(color=color), self.array(color=2, element="u32", dims=())
         shape = Shape("tuple", parts=(target, operand.shape, flag))
         name, done = self.fresh("copy-start"), self.fresh("copy-done")
         places = {(0,): color, (2,): 2}
@@ -537,7 +537,8 @@ class Program:
             op_name="jit(step)/a=b, c=d",
             meta=("source_end_line=7 source_column=3 " if self.era.tree else "") + "preserve_layout=true",
         )
-        self._array("constant-odd_name.-x", "constant", "{ { 1, -2 }, { 3, 4 } }", self.array(type="s32", dims=(2, 2)))
+        odd = self.array(element="s32", dims=(2, 2))
+        self._array("constant-odd_name.-x", "constant", "{ { 1, -2 }, { 3, 4 } }", odd)
         self._array("fusion", "fusion", self.pick(), kind="kCustom")
         self.values[-1].color = None
         if self.era.used_values:

@@ -551,7 +551,8 @@ class Reader:
         index: str | None, phi: str | None, col: str | None, offset: str | None, size: str | None, shape: str | None,
     ) -> int:  # fmt: skip
         facts = shape_at(shape or "", 0)
-        assert facts and value_id is not None
+        assert facts
+        assert value_id is not None
         self.add(
             "values", line, value_id=int(value_id), instruction=name, shape_index=index, is_phi=bool(phi),
             color=color(col), allocation=allocation, offset=number(offset), size=number(size), shape=shape,
@@ -754,7 +755,8 @@ class Reader:
         """A node of the tree from its lines; the last one has the tail."""
         text = "\n".join(line.text for line in lines)
         g = match(TAIL, text)
-        assert g and g[0] is not None
+        assert g
+        assert g[0] is not None
         numbers = g[2:]
         branch, root = match(BRANCH, g[0]), match(ROOT, g[0])
         if not fits(*numbers) or not (branch or root):
@@ -1051,16 +1053,16 @@ class Reader:
         for f in self.files:
             if f.role != "hlo" and f.data and not f.sections - {"text"}:
                 f.truncate("file", "a section")
-        if allocated:
-            if not rows["allocations"]:
-                allocated.truncate("allocations", "an allocation")
+        if allocated and not rows["allocations"]:
+            allocated.truncate("allocations", "an allocation")
         heads = [r for r in rows["printed_report"] if r["part"] == "table" and r["allocation"] is not None]
         if allocated and heads and heads[-1]["n_values"] == 1 and not self.older:
             last = heads[-1]["allocation"]
             known = {r["allocation"] for r in rows["allocations"]}
             if last in known and sum(r["allocation"] == last for r in rows["values"]) != 1:
                 self.holder("report a").truncate("report", "a table of its values")
-        if allocated and not used and (("address" in every and not every & {"e0_values", "e1_values"}) or "report_a" in every):
+        newer = "address" in every and not every & {"e0_values", "e1_values"}
+        if allocated and not used and (newer or "report_a" in every):
             allocated.truncate("allocations", "used values")
 
     def check_dump(self) -> None:
@@ -1082,9 +1084,10 @@ class Reader:
                     self.at("live_range_unmatched", "live_ranges", i, "live ranges", "a value of this name and index")
         if allocated and used:
             self.check_records(allocated, used)
-        if self.tree and not self.tree[0].cut and self.tree[2] != sum(r["total"] for r in rows["printed_stack"] if r["depth"] == 0):
+        if self.tree and not self.tree[0].cut:
             file, line, total = self.tree
-            self.diagnose("tree_differs", line, f"roots of {total} bytes", file=file, section="live ranges")
+            if total != sum(r["total"] for r in rows["printed_stack"] if r["depth"] == 0):
+                self.diagnose("tree_differs", line, f"roots of {total} bytes", file=file, section="live ranges")
         if allocated:
             self.check_report(allocations, sizes)
 

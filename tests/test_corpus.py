@@ -100,7 +100,9 @@ def test_proto(source: Source, dump: xlamem.Dump) -> None:
     assert Counter((v["allocation"], v["value_id"], v["offset"], v["size"]) for v in values) == Counter(assigned)
     colors = {b.id: b.color for b in expected.logical_buffers}
     assert all(v["color"] is None or v["color"] == colors[v["value_id"]] for v in values)
-    indices = {a.index: "{%s}" % ",".join(map(str, a.parameter_shape_index)) for a in expected.buffer_allocations}
+    indices = {
+        a.index: "{" + ",".join(map(str, a.parameter_shape_index)) + "}" for a in expected.buffer_allocations
+    }
     parameters = [a for a in dump.allocations.to_pylist() if a["is_parameter"]]
     assert all(a["parameter_shape_index"] == indices[a["allocation"]] for a in parameters)
 

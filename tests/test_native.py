@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import string
+from itertools import pairwise
 
 import numpy as np
+import oracle
 import pyarrow as pa
 import pytest
 
-import oracle
 from xlamem import _hlo, _liveness, _sections, _shapes, _usage, _values, assemble
 from xlamem._column import Names
 from xlamem.assemble import NULL, Pool, codes, flags, ints
@@ -68,7 +69,7 @@ def test_names_are_numbered_in_order_of_appearance() -> None:
     assert len(names) == len(seen)
     data, ends = names.export()
     cuts = [0, *ints(ends).tolist()]
-    assert [bytes(data)[a:b].decode() for a, b in zip(cuts, cuts[1:], strict=False)] == list(seen)
+    assert [bytes(data)[a:b].decode() for a, b in pairwise(cuts)] == list(seen)
     other = Names()
     for word in ("new", *words[:50]):
         other.code(word.encode())
@@ -85,7 +86,9 @@ def test_bytes_that_are_not_utf8_are_escaped_once() -> None:
     assert bytes(data) == rb"a\xffb"
 
 
-@pytest.mark.parametrize("raw", [b"", b"plain", "é│├──".encode(), b"\xc3\x28", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
+@pytest.mark.parametrize(
+    "raw", [b"", b"plain", "é│├──".encode(), b"\xc3\x28", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"]
+)
 def test_text_is_valid_utf8(raw: bytes) -> None:
     data, ends, valid = _values.texts(raw, np.array([0], np.int64), np.array([len(raw)], np.int64))
     escaped = b"".join(

@@ -6,8 +6,8 @@
     dump.verify()                     # what was not understood or does not add up: empty if all is well
 
 The rooms, in the order of the data: `source` (bytes), the native modules (columns), `reader` and
-`verify` (tables and rules), `dump` (what users hold), `warehouse` (many dumps to Parquet), `cli`.
-`schema` describes every table.
+`verify` (tables and rules), `dump` (what users hold), `compute` (peaks and what makes them),
+`warehouse` (many dumps to Parquet), `cli`. `schema` describes every table.
 """
 
 from __future__ import annotations
@@ -25,12 +25,47 @@ if __version__ != _STAMP:
         f"xlamem's native modules were built for {_STAMP}, these files are {__version__}: install xlamem again"
     )
 
-from . import schema
+from typing import TYPE_CHECKING, Any
 
+from . import schema
 from .dump import Dump, read
 from .errors import DumpError, NativeError, UsageError, XlaMemError
 from .source import Source, find
 from .warehouse import Converted, convert
+
+if TYPE_CHECKING:
+    from .compute import (
+        attribution,
+        donation,
+        explain,
+        fragmentation,
+        idle,
+        live_set,
+        memory_analysis,
+        occupancy,
+        padding,
+        peak,
+        savings,
+    )
+
+_COMPUTED = (
+    "attribution", "donation", "explain", "fragmentation", "idle", "live_set", "memory_analysis", "occupancy",
+    "padding", "peak", "savings",
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Computations are imported when first asked for: reading alone stays quick to start."""
+    if name in _COMPUTED:
+        from . import compute
+
+        return getattr(compute, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_COMPUTED])
+
 
 __all__ = [
     "Converted",
@@ -40,8 +75,19 @@ __all__ = [
     "Source",
     "UsageError",
     "XlaMemError",
+    "attribution",
     "convert",
+    "donation",
+    "explain",
     "find",
+    "fragmentation",
+    "idle",
+    "live_set",
+    "memory_analysis",
+    "occupancy",
+    "padding",
+    "peak",
     "read",
+    "savings",
     "schema",
 ]

@@ -20,7 +20,7 @@ TREE: int
 FEATURES: dict[int, str]
 
 def scan(
-    data: Buffer, begin: int, end: int, list: int, names: Names, indices: Names
+    data: Buffer, begin: int, end: int, inside: int, names: Names, indices: Names
 ) -> tuple[dict[str, dict[str, Column | _Text]], Column, int, int, int, int, int]: ...
 def match(
     instructions: _Codes,

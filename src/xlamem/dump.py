@@ -229,7 +229,8 @@ def read(
         first = dump.verify().slice(0, 1).to_pylist()
         if first:
             d = first[0]
-            raise DumpError(d["file"] or found.name, d["wanted"], d["section"], d["line"], None, d["offset"], d["excerpt"])
+            where = d["file"] or found.name
+            raise DumpError(where, d["wanted"], d["section"], d["line"], None, d["offset"], d["excerpt"])
     return dump
 
 
@@ -260,7 +261,9 @@ def _hash(data: Any) -> str:
     return xxhash.xxh3_128_hexdigest(data)
 
 
-def _module(r: Reading, parts: set[str], names: frozenset[str], content: list[str | None], n_diagnostics: int) -> list[Any]:
+def _module(
+    r: Reading, parts: set[str], names: frozenset[str], content: list[str | None], n_diagnostics: int
+) -> list[Any]:
     source = r.source
     name = r.facts.get("module_name")
     live = [s for s in r.sections("live ranges") if not s.unavailable]

@@ -242,7 +242,9 @@ class Reading:
 
     # -- diagnostics -----------------------------------------------------------------------------
 
-    def find(self, file: File, offset: int | None, section: str, code: str, wanted: str, severity: str = "warning") -> None:
+    def find(
+        self, file: File, offset: int | None, section: str, code: str, wanted: str, severity: str = "warning"
+    ) -> None:
         """Note a diagnostic."""
         self.findings.append(Finding(file, offset, section, code, wanted, severity))
 
@@ -265,7 +267,9 @@ class Reading:
 
     # -- scanning --------------------------------------------------------------------------------
 
-    def _spans(self, section: Section, prefix: bytes, begin: int | None = None, end: int | None = None) -> list[tuple[int, int]]:
+    def _spans(
+        self, section: Section, prefix: bytes, begin: int | None = None, end: int | None = None
+    ) -> list[tuple[int, int]]:
         """The section in pieces of SPAN bytes or more, each beginning with a line that starts with prefix."""
         begin = section.begin if begin is None else begin
         end = section.end if end is None else end
@@ -745,7 +749,8 @@ def _frames(head: Mapping[str, Any]) -> pa.Table:
         ids, parts = head[key]
         texts_ = pa.chunked_array(text_arrays(texts(parts)), pa.string()).combine_chunks()
         row, known = _look_up(ints(ids), place[:, i])
-        picked = texts_.take(pa.array(np.where(known, row, 0), mask=~known)) if len(texts_) else pa.nulls(len(row), pa.string())
+        place_of = pa.array(np.where(known, row, 0), mask=~known)
+        picked = texts_.take(place_of) if len(texts_) else pa.nulls(len(row), pa.string())
         columns[name] = [picked.dictionary_encode().cast(schema.ARROW["name"])]
     for name, i in (("line", 3), ("column", 4), ("end_line", 5), ("end_column", 6)):
         columns[name] = [int_array(np.ascontiguousarray(place[:, i]))]

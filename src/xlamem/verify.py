@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from . import _liveness, _sections, _values
-from .assemble import NULL, flags, joined
+from .assemble import NULL, flags
 from .reader import Reading, Section
 
 
@@ -258,7 +258,9 @@ def _label(r: Reading, chunk: Any, row: int) -> str:
     return bytes(memoryview(data)[int(ends[code - 1]) if code else 0 : int(ends[code])]).decode()
 
 
-def _report_total(r: Reading, section: Section, report: Section, printed: int | None, size: int, at: int | None) -> None:
+def _report_total(
+    r: Reading, section: Section, report: Section, printed: int | None, size: int, at: int | None
+) -> None:
     if printed not in (None, NULL, size):
         section.file.cut = True
         wanted = f"{size} bytes, the sum of the allocations' sizes"
@@ -285,7 +287,8 @@ def _report_allocations(r: Reading, section: Section, report: Section, chunk: An
     wrong = flags(_values.same(texts[0], spans[0], spans[1], texts[1], spans[2], spans[3])) == 0
     distinct, code = np.unique(size[place], return_inverse=True)
     printed = r.tables["printed_report"]["size"].take(pa.array(rows)).combine_chunks()
-    wrong |= ~pc.equal(printed, pa.array([human(int(n)) for n in distinct]).take(pa.array(code))).to_numpy(zero_copy_only=False)
+    ours = pa.array([human(int(n)) for n in distinct]).take(pa.array(code))
+    wrong |= ~pc.equal(printed, ours).to_numpy(zero_copy_only=False)
     # What a cut of the allocations took away contradicts nothing.
     wrong = (wrong & ~unknown) | (unknown & (not section.file.cut))
     for at in spans[0][wrong].tolist():

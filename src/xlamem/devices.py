@@ -1,0 +1,118 @@
+"""How much memory accelerators have: what `--device` compares a program with.
+
+A program is compiled for one device, so the numbers are those of one device as XLA sees it: a core of TPU v2
+and v3, a chip of v4 to v6e, a chiplet of TPU7x, one die of an MI250X.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .errors import UsageError
+
+KIB, MIB, GIB, TIB = (1024**n for n in range(1, 5))
+GB = 1000**3
+"""The vendors of GPUs write GB; where their drivers report more than that, `reported` says how much."""
+
+OOM = "XLA's out-of-memory messages"
+SMI = "nvidia-smi"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One kind of device."""
+
+    name: str
+    aliases: tuple[str, ...]
+    bytes: int
+    """Memory of one device as its vendor states it."""
+    stated: str
+    """In the vendor's words."""
+    source: str
+    """Where the vendor says so."""
+    reported: int | None = None
+    """What compiler or driver report for it, where that is known here."""
+    reporter: str = ""
+
+    @property
+    def usable(self) -> int:
+        """What is compared: the reported number, else the vendor's."""
+        return self.bytes if self.reported is None else self.reported
+
+
+def _tpu(name: str, aliases: str, gib: int, stated: str, page: str, usable: float | None = None) -> Device:
+    reported = None if usable is None else int(usable * GIB)
+    source = f"Google Cloud documentation, page {page!r}"
+    return Device(name, tuple(aliases.split()), gib * GIB, stated, source, reported, OOM if reported else "")
+
+
+def _gpu(
+    name: str, aliases: str, gb: int, stated: str, source: str, reported: int | None = None, reporter: str = ""
+) -> Device:
+    return Device(name, tuple(aliases.split()), gb * GB, stated, source, reported, reporter)
+
+
+DEVICES = (
+    _tpu("v2", "tpuv2", 8, "16 GiB per chip, two cores of 8 GiB", "TPU v2", 7.48),
+    _tpu("v3", "tpuv3", 16, "32 GiB per chip, two cores of 16 GiB", "TPU v3", 15.48),
+    _tpu("v4", "tpuv4", 32, "32 GiB per chip", "TPU v4", 30.75),
+    _tpu("v5e", "tpuv5e v5lite tpuv5lite v5litepod", 16, "16 GB per chip", "TPU v5e", 15.75),
+    _tpu("v5p", "tpuv5p tpuv5", 95, "95 GiB per chip", "TPU v5p"),
+    _tpu("v6e", "tpuv6e v6lite tpuv6lite trillium", 32, "32 GiB per chip", "TPU v6e"),
+    _tpu("v7x", "tpu7x tpuv7x v7 ironwood", 96, "192 GiB per chip, two devices of 96 GiB", "TPU7x (Ironwood)"),
+    _gpu("v100-16gb", "v100sxm216gb", 16, "16 GB", "NVIDIA V100 data sheet"),
+    _gpu("v100-32gb", "v100sxm232gb", 32, "32 GB", "NVIDIA V100 data sheet"),
+    _gpu("t4", "", 16, "16 GB", "NVIDIA T4 data sheet", 15360 * MIB, SMI),
+    _gpu("l4", "", 24, "24 GB", "NVIDIA L4 data sheet", 23034 * MIB, SMI),
+    _gpu("a10", "a10g", 24, "24 GB", "NVIDIA A10 data sheet", 23028 * MIB, SMI),
+    _gpu("l40s", "", 48, "48 GB", "NVIDIA L40S data sheet", 46068 * MIB, SMI),
+    _gpu("a100-40gb", "a100sxm440gb a100pcie40gb", 40, "40 GB", "NVIDIA A100 data sheet", 40960 * MIB, SMI),
+    _gpu("a100-80gb", "a100sxm480gb a100pcie80gb a10080gbpcie", 80, "80 GB", "NVIDIA A100 data sheet", 81920 * MIB, SMI),
+    _gpu("h100", "h100sxm h100pcie h10080gb h10080gbhbm3 h100sxm5", 80, "80 GB", "NVIDIA H100 data sheet", 81559 * MIB, SMI),
+    _gpu("h100-nvl", "", 94, "94 GB", "NVIDIA H100 data sheet, H100 NVL"),
+    _gpu("h200", "h200nvl h200sxm", 141, "141 GB", "NVIDIA H200 data sheet"),
+    _gpu("b200", "", 180, "180 GB (192 GB are on the chip)", "NVIDIA HGX B200 data sheet"),
+    _gpu("gb200", "", 186, "372 GB per superchip of two GPUs", "NVIDIA GB200 NVL72 data sheet"),
+    _gpu("mi250x", "mi250", 64, "128 GB per card, two devices of 64 GB", "AMD Instinct MI250X data sheet"),
+    _gpu("mi300a", "", 128, "128 GB, shared with the CPU cores", "AMD Instinct MI300A data sheet"),
+    _gpu("mi300x", "", 192, "192 GB", "AMD Instinct MI300X data sheet", 206_141_652_992, "rocm-smi"),
+    _gpu("mi325x", "", 256, "256 GB", "AMD Instinct MI325X data sheet"),
+    _gpu("mi355x", "mi350x", 288, "288 GB", "AMD Instinct MI355X data sheet"),
+)
+
+_UNITS = {
+    "": 1, "b": 1, "k": KIB, "kib": KIB, "m": MIB, "mib": MIB, "g": GIB, "gib": GIB, "t": TIB, "tib": TIB,
+    "kb": 1000, "mb": 1000**2, "gb": GB, "tb": 1000**4,
+}  # fmt: skip
+_AMOUNT = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)", re.IGNORECASE)
+
+
+def device(name: str) -> Device:
+    """The device of that name, in any common spelling (``v5e``, ``TPU v5 lite``, ``NVIDIA H100 80GB HBM3``)."""
+    key = _key(name)
+    found = [d for d in DEVICES if key in (_key(d.name), *d.aliases)]
+    if not found:
+        found = [d for d in DEVICES if key and _key(d.name).startswith(f"{key}") and _key(d.name)[len(key)].isdigit()]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"{name!r} exists in several sizes: choose one of {', '.join(d.name for d in found)}")
+    known = ", ".join(d.name for d in DEVICES)
+    raise UsageError(f"no device {name!r}; there are {known}; --capacity 16GiB takes any size")
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes: ``16GiB`` and ``16G`` (as XLA writes it) are binary, ``16GB`` is decimal, a bare number is bytes."""
+    found = _AMOUNT.fullmatch(text.strip())
+    unit = _UNITS.get(found[2].lower()) if found else None
+    if found is None or unit is None:
+        raise UsageError(f"{text!r} is no size: write it like 16GiB (1024 to the power of 3), 16GB (1000) or in bytes")
+    whole, _, part = found[1].replace("_", "").replace(",", "").partition(".")
+    return int(whole or 0) * unit + (int(part) * unit // 10 ** len(part) if part else 0)
+
+
+def _key(name: str) -> str:
+    """A name without vendor, topology, blanks and dashes."""
+    plain = name.lower().partition(":")[0]
+    return re.sub(r"nvidia|amd|google|cloud|instinct|tesla|[^a-z0-9]", "", plain)

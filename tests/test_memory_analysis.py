@@ -1,0 +1,115 @@
+"""`memory_analysis` from the text against JAX's own, stored beside each real dump."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CORPUS, label, sources
+
+import xlamem
+from xlamem import compute
+from xlamem.source import Source
+
+PARTS = tuple(f"{host}{part}_size_in_bytes" for host in ("", "host_") for part in ("argument", "output", "alias", "temp"))
+TOTALS = ("total_allocation_bytes", "indefinite_allocations")
+FIELDS = (*PARTS, *TOTALS, "peak_memory_in_bytes")
+
+DERIVABLE = {
+    "cpu": FIELDS,
+    "gpu": PARTS,
+    # A TPU compiler reports temporaries and a peak that follow from nothing in the text.
+    "tpu": tuple(f for f in (*PARTS, *TOTALS) if f != "temp_size_in_bytes"),
+}
+"""What FORMAT 4.6 and 9 say the text can tell."""
+
+ZEROS = ("0.4.13", "0.4.20", "0.4.26")
+"""These releases of jaxlib answer nothing but zeros on CPU."""
+
+
+def oracle(source: Source) -> dict[str, Any] | None:
+    place = Path(source.place.split("::")[0])
+    path = (place if place.is_dir() else place.parent) / "oracle.json"
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def stated(found: dict[str, Any] | None) -> dict[str, Any]:
+    """The stored memory_analysis, empty where there is none."""
+    analysis = (found or {}).get("memory_analysis")
+    return analysis if isinstance(analysis, dict) else {}
+
+
+CASES = [s for s in sources() if stated(oracle(s))]
+
+
+@pytest.mark.parametrize("source", CASES, ids=label)
+def test_oracle(source: Source) -> None:
+    found = oracle(source)
+    wanted = stated(found)
+    dump = xlamem.read(source)
+    platform = dump.modules["platform"][0].as_py()
+    assert platform == found["platform"], "the oracle names another platform"  # type: ignore[index]
+    ours = compute.memory_analysis(dump)
+    for field in DERIVABLE[platform]:
+        assert getattr(ours, field) is not None, f"{field} can be told from the text"
+    if found.get("jaxlib") in ZEROS:  # type: ignore[union-attr]
+        assert not any(wanted.get(field) for field in FIELDS)
+        return
+    for field in FIELDS:
+        if field in wanted and getattr(ours, field) is not None:
+            assert getattr(ours, field) == wanted[field], field
+
+
+def test_cases() -> None:
+    """There is an oracle of every platform, and most of them say something."""
+    platforms = Counter(oracle(s)["platform"] for s in CASES)  # type: ignore[index]
+    assert platforms["cpu"] >= 5
+    assert platforms["tpu"] >= 5
+    if CORPUS.is_dir() and any(CORPUS.iterdir()):
+        assert platforms["gpu"] >= 10
+    silent = [s for s in CASES if oracle(s).get("jaxlib") in ZEROS]  # type: ignore[union-attr]
+    assert len(silent) < len(CASES) / 4
+
+
+def test_by_hand() -> None:
+    """Thread-local and host allocations, a donated one, and a constant that is an output."""
+    text = (
+        "BufferAssignment:\n"
+        "allocation 0: size 100, parameter 0, shape |u8[100]| at ShapeIndex {}:\n"
+        "allocation 1: size 200, parameter 1, shape |u8[200]| at ShapeIndex {}, maybe-live-out:\n"
+        "allocation 2: size 7, constant:\n"
+        "allocation 3: size 9, constant, maybe-live-out:\n"
+        "allocation 4: size 40, thread-local:\n"
+        "allocation 5: size 1000, preallocated-temp:\n"
+        "allocation 6: size 30, color 5, parameter 2, shape |u8[30]| at ShapeIndex {}:\n"
+        "allocation 7: size 60, color 5, preallocated-temp:\n"
+        "\nTotal bytes used: 1446 (1.4KiB)\n\nUsed values:\n"
+    )
+
+    def analysis(name: str, folder: Path) -> Any:
+        folder.mkdir()
+        (folder / f"module_0000.jit_f.{name}-buffer-assignment.txt").write_text(text)
+        return compute.memory_analysis(xlamem.read(folder))
+
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as place:
+        cpu = analysis("cpu_after_optimizations", Path(place) / "cpu")
+        tpu = analysis("cl_1.after_optimizations", Path(place) / "tpu")
+    parts = {
+        "argument_size_in_bytes": 300,
+        "output_size_in_bytes": 209,
+        "alias_size_in_bytes": 200,
+        "host_argument_size_in_bytes": 30,
+        "host_output_size_in_bytes": 0,
+        "host_alias_size_in_bytes": 0,
+        "host_temp_size_in_bytes": 60,
+    }
+    for ours in (cpu, tpu):
+        assert {field: getattr(ours, field) for field in parts} == parts
+    assert (cpu.temp_size_in_bytes, tpu.temp_size_in_bytes) == (1000, None)
+    assert (cpu.total_allocation_bytes, cpu.indefinite_allocations, cpu.peak_memory_in_bytes) == (1316, 316, 316)
+    assert (tpu.total_allocation_bytes, tpu.indefinite_allocations, tpu.peak_memory_in_bytes) == (1356, 356, None)
