@@ -1,11 +1,11 @@
 """Owned buffers that cross the border: `Column` (read-only bytes) and `Names` (interned text)."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint64_t
 from libc.string cimport memset
 
 from column cimport (
-    Buf, Text, drop, intern_name, pool_drop, pool_item, push_bytes, push_code,
+    Buf, Text, drop, intern_name, pool_drop, pool_item, pool_rehash, push_bytes, push_code,
 )
 
 cdef extern from *:
@@ -63,6 +63,16 @@ cdef class Names:
 
     def __len__(self):
         return self.pool.n
+
+    def expect(self, Py_ssize_t n):
+        """Make room for n texts in all, so that growing does not move them again and again."""
+        cdef uint64_t room = self.pool.mask + 1 if self.pool.slots != NULL else 256
+        while room < <uint64_t> n * 2:
+            room *= 2
+        if room > self.pool.mask + 1 or self.pool.slots == NULL:
+            pool_rehash(&self.pool, room)
+            if self.pool.failed:
+                raise MemoryError("no memory for names")
 
     def merge(self, Names other not None):
         """Adds all of other's texts; returns the int32 column that maps its codes to ours."""

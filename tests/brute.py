@@ -126,7 +126,8 @@ class Brute:
     def __init__(self, tables: Tables):
         self.tables = tables
         length = tables["modules"][0]["schedule_length"]
-        self.times = None if length is None else range(length + 1)
+        # A list cut before its first range says no more about time than none at all.
+        self.times = range(length + 1) if length is not None and tables["live_ranges"] else None
         ranges: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for r in tables["live_ranges"]:
             if r["value_id"] is not None:
@@ -265,14 +266,17 @@ class Brute:
     # -- what if ---------------------------------------------------------------------------------
 
     def savings(self) -> list[Row]:
-        """Rows with saving > 0, in no order; only for dumps with live ranges."""
+        """Rows with saving > 0, in no order; none without live ranges."""
+        if self.times is None:
+            return []
         found = []
         for space, rows in zip(self.spaces, self._closed, strict=True):
             peak = max(r["occupied"] for r in rows)
             for arena in space.held:
                 base = {**space.key, "allocation": arena.number}
                 if arena.category != "temp":
-                    found.append(base | {"role": "allocation", "value_id": None, "size": arena.size, "saving": arena.size})
+                    row = base | {"role": "allocation", "value_id": None, "size": arena.size, "saving": arena.size}
+                    found.append(row)
                     continue
                 without = {v["value_id"]: [r["occupied"] for r in rows] for v in arena.values}
                 for time in self.times or ():
@@ -302,7 +306,7 @@ KINDS = {
 WEIGHTS = (12, 2, 2, 1, 1, 2, 1, 1)
 FLAGS = ("is_parameter", "is_entry_root", "is_constant", "is_thread_local", "is_live_out", "is_temp")
 FEATURES = "from_instruction,from_instruction_blank,human_total,live_inline,peak_c,values_inline"
-SCOPES = (None, "jit(f)/layers_0/attn/dot", "jit(f)/layers_1/attn/dot", "jit(f)/layers_1/mlp/add", "jit(f)/layers_12/mlp/add")
+SCOPES = (None, "jit(f)/layers_0/attn/dot", "jit(f)/layers_1/attn/dot", "jit(f)/layers_1/mlp/add", "jit(f)/layers_12/x")
 
 
 def hostile(seed: int, *, arenas: int = 8, values: int = 6, steps: int = 12, size: int = 24) -> dict[str, list[Row]]:
@@ -317,7 +321,7 @@ def hostile(seed: int, *, arenas: int = 8, values: int = 6, steps: int = 12, siz
     pages = rng.random() < 0.5
     tables: dict[str, list[Row]] = {name: [] for name in (*TABLES, "cross_color", "positions", "uses", "schedule")}
     tables |= {name: [] for name in ("printed_peak", "printed_stack", "printed_report", "frames", "aliases")}
-    for number in range(rng.randint(0, arenas)):
+    for number in range(rng.randint(min(1, arenas), arenas)):
         kind = rng.choices(list(KINDS), WEIGHTS)[0]
         color, page = rng.choice(COLORS), rng.choice(PAGES) if pages else None
         row = dict.fromkeys(("address", "parameter_number", "parameter_shape_index", "parameter_shape", "output_shape"))

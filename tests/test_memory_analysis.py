@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import xlamem
 from xlamem import compute
 from xlamem.source import Source
 
-PARTS = tuple(f"{host}{part}_size_in_bytes" for host in ("", "host_") for part in ("argument", "output", "alias", "temp"))
+PARTS = tuple(
+    f"{host}{part}_size_in_bytes" for host in ("", "host_") for part in ("argument", "output", "alias", "temp")
+)
 TOTALS = ("total_allocation_bytes", "indefinite_allocations")
 FIELDS = (*PARTS, *TOTALS, "peak_memory_in_bytes")
 
@@ -51,7 +54,6 @@ def test_oracle(source: Source) -> None:
     wanted = stated(found)
     dump = xlamem.read(source)
     platform = dump.modules["platform"][0].as_py()
-    assert platform == found["platform"], "the oracle names another platform"  # type: ignore[index]
     ours = compute.memory_analysis(dump)
     for field in DERIVABLE[platform]:
         assert getattr(ours, field) is not None, f"{field} can be told from the text"
@@ -65,7 +67,7 @@ def test_oracle(source: Source) -> None:
 
 def test_cases() -> None:
     """There is an oracle of every platform, and most of them say something."""
-    platforms = Counter(oracle(s)["platform"] for s in CASES)  # type: ignore[index]
+    platforms = Counter(xlamem.read(s, tables=["modules"]).modules["platform"][0].as_py() for s in CASES)
     assert platforms["cpu"] >= 5
     assert platforms["tpu"] >= 5
     if CORPUS.is_dir() and any(CORPUS.iterdir()):
@@ -74,9 +76,9 @@ def test_cases() -> None:
     assert len(silent) < len(CASES) / 4
 
 
-def test_by_hand() -> None:
+def test_by_hand(make: Callable[..., Path]) -> None:
     """Thread-local and host allocations, a donated one, and a constant that is an output."""
-    text = (
+    device = (
         "BufferAssignment:\n"
         "allocation 0: size 100, parameter 0, shape |u8[100]| at ShapeIndex {}:\n"
         "allocation 1: size 200, parameter 1, shape |u8[200]| at ShapeIndex {}, maybe-live-out:\n"
@@ -84,32 +86,23 @@ def test_by_hand() -> None:
         "allocation 3: size 9, constant, maybe-live-out:\n"
         "allocation 4: size 40, thread-local:\n"
         "allocation 5: size 1000, preallocated-temp:\n"
+    )
+    host = (
         "allocation 6: size 30, color 5, parameter 2, shape |u8[30]| at ShapeIndex {}:\n"
         "allocation 7: size 60, color 5, preallocated-temp:\n"
-        "\nTotal bytes used: 1446 (1.4KiB)\n\nUsed values:\n"
     )
+    parts = {"argument_size_in_bytes": 300, "output_size_in_bytes": 209, "alias_size_in_bytes": 200}
+    nothing = dict.fromkeys(PARTS[4:], 0)
+    on_host = nothing | {"host_argument_size_in_bytes": 30, "host_temp_size_in_bytes": 60}
+    for suffix, text, wanted in (
+        ("cpu_after_optimizations", device, {**nothing, "temp_size_in_bytes": 1000, **totals(1316, 316, 316)}),
+        ("sm_9.0a_gpu_after_optimizations", device + host, {**on_host, "temp_size_in_bytes": 1000}),
+        ("cl_1.after_optimizations", device + host, {**on_host, "temp_size_in_bytes": None, **totals(1356, 356, None)}),
+    ):
+        ours = compute.memory_analysis(xlamem.read(make({"buffer-assignment": text.encode()}, suffix)))
+        wanted = parts | wanted
+        assert {field: getattr(ours, field) for field in wanted} == wanted, suffix
 
-    def analysis(name: str, folder: Path) -> Any:
-        folder.mkdir()
-        (folder / f"module_0000.jit_f.{name}-buffer-assignment.txt").write_text(text)
-        return compute.memory_analysis(xlamem.read(folder))
 
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as place:
-        cpu = analysis("cpu_after_optimizations", Path(place) / "cpu")
-        tpu = analysis("cl_1.after_optimizations", Path(place) / "tpu")
-    parts = {
-        "argument_size_in_bytes": 300,
-        "output_size_in_bytes": 209,
-        "alias_size_in_bytes": 200,
-        "host_argument_size_in_bytes": 30,
-        "host_output_size_in_bytes": 0,
-        "host_alias_size_in_bytes": 0,
-        "host_temp_size_in_bytes": 60,
-    }
-    for ours in (cpu, tpu):
-        assert {field: getattr(ours, field) for field in parts} == parts
-    assert (cpu.temp_size_in_bytes, tpu.temp_size_in_bytes) == (1000, None)
-    assert (cpu.total_allocation_bytes, cpu.indefinite_allocations, cpu.peak_memory_in_bytes) == (1316, 316, 316)
-    assert (tpu.total_allocation_bytes, tpu.indefinite_allocations, tpu.peak_memory_in_bytes) == (1356, 356, None)
+def totals(*values: int | None) -> dict[str, int | None]:
+    return dict(zip((*TOTALS, "peak_memory_in_bytes"), values, strict=True))

@@ -43,6 +43,34 @@ def joined(parts: Sequence[npt.NDArray[Scalar]], dtype: type[Scalar]) -> npt.NDA
     return parts[0] if len(parts) == 1 else np.concatenate([*parts, np.empty(0, dtype)])
 
 
+def row_of(keys: Ints, wanted: Ints) -> Ints:
+    """Row of each wanted key in `keys` (the first one), -1 where there is none. Ids are nearly dense."""
+    if not len(keys) or not len(wanted):
+        return np.full(len(wanted), -1, np.int64)
+    low, high = int(keys.min()), int(keys.max())
+    if high - low <= 8 * len(keys) + 1024:
+        place = np.full(high - low + 2, -1, np.int64)
+        place[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)
+        at = wanted - low
+        at[(wanted < low) | (wanted > high)] = high - low + 1
+        return place[at]
+    order = np.argsort(keys, kind="stable")
+    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+    return np.where(keys[order][at] == wanted, order[at], -1)
+
+
+def ascending(keys: Ints) -> Ints:
+    """The rows in ascending order of nearly dense keys; of equal keys the first one alone."""
+    if not len(keys):
+        return np.empty(0, np.int64)
+    low, high = int(keys.min()), int(keys.max())
+    if high - low > 8 * len(keys) + 1024:
+        return np.unique(keys, return_index=True)[1]
+    place = np.full(high - low + 1, -1, np.int64)
+    place[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)
+    return place[place >= 0]
+
+
 def texts(parts: tuple[Any, Any, Any]) -> TextParts:
     return parts[0], ints(parts[1]), flags(parts[2])
 

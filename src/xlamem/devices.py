@@ -43,7 +43,7 @@ class Device:
 
 def _tpu(name: str, aliases: str, gib: int, stated: str, page: str, usable: float | None = None) -> Device:
     reported = None if usable is None else int(usable * GIB)
-    source = f"Google Cloud documentation, page {page!r}"
+    source = f"Google Cloud documentation ({page})"
     return Device(name, tuple(aliases.split()), gib * GIB, stated, source, reported, OOM if reported else "")
 
 
@@ -93,7 +93,7 @@ def device(name: str) -> Device:
     key = _key(name)
     found = [d for d in DEVICES if key in (_key(d.name), *d.aliases)]
     if not found:
-        found = [d for d in DEVICES if key and _key(d.name).startswith(f"{key}") and _key(d.name)[len(key)].isdigit()]
+        found = [d for d in DEVICES if key and _key(d.name).startswith(key) and _key(d.name)[len(key)].isdigit()]
     if len(found) == 1:
         return found[0]
     if found:

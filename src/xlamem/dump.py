@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -109,6 +110,30 @@ class Dump:
         everything = Dump(self.source, frozenset(schema.TABLES), threads=self._options["threads"])
         return everything["diagnostics"]
 
+    def sql(self, query: str) -> pa.Table:
+        """The result of an SQL query over this dump's tables, by DuckDB (the extra ``xlamem[duckdb]``).
+
+        Every table of the schema, computed ones included (``peaks``, ``live_set``, ``savings``, …), can be named;
+        only those that the query names are read. ``"values"`` must be quoted: it is a word of SQL.
+        """
+        try:
+            import duckdb
+        except ImportError as e:
+            raise UsageError("Dump.sql needs DuckDB: pip install 'xlamem[duckdb]'") from e
+        words = set(re.findall(r"\w+", query))
+        with duckdb.connect() as connection:
+            for name in words & set(self.tables):
+                connection.register(name, self[name])
+            if words & set(schema.COMPUTED):
+                from .compute import REGISTRY  # dump knows compute only here
+
+                for name in words & set(REGISTRY):
+                    connection.register(name, REGISTRY[name](self))
+            try:
+                return connection.sql(query).to_arrow_table()
+            except duckdb.Error as e:
+                raise UsageError(f"DuckDB does not understand the query: {e}") from e
+
     @property
     def complete(self) -> bool:
         """Whether nothing says that a file was cut (reads all tables asked for)."""
@@ -124,7 +149,8 @@ class Dump:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("a Dump cannot be changed")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Dump cannot be changed")
 
     def __reduce__(self) -> tuple[Callable[..., Dump], tuple[Any, ...]]:
         return _again, (self.source, self._names, self._options)

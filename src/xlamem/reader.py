@@ -21,6 +21,7 @@ from .assemble import (
     Ints,
     Pool,
     TextParts,
+    ascending,
     bool_array,
     codes,
     flags,
@@ -144,7 +145,7 @@ class Reading:
                 self._files = [self._file(i, m) for i, m in enumerate(self.source.members)]
                 if sum(s.kind == "allocations" for f in self._files for s in f.sections) > 1:
                     raise UsageError(
-                        f"{self.source.members[0].uri} holds several modules; read it as one text with module=…"
+                        f"{self.source.members[0].uri} holds several modules: choose one with module=…"
                     )
             return self._files
 
@@ -155,6 +156,7 @@ class Reading:
         tail = bytes(data[max(0, size - 1) :])
         whole = size if tail == b"\n" else _last_newline(data)
         file = File(ordinal, member.role, text, size, whole)
+        file.features |= text.features
         if text.crlf:
             file.features.add("crlf")
         if text.mixed_at is not None:
@@ -412,6 +414,7 @@ def _gather(results: Sequence[tuple[Any, Any]], sections: list[Section], skip: I
 
 def _read_allocations(self: Reading) -> dict[str, pa.Table]:
     found = self.sections("allocations")
+    self.pools["instruction"].names.expect(sum(s.end - s.begin for s in found) // 100)
     spans = [(s, b, e) for s in found for b, e in self._spans(s, b"allocation ")]
 
     def job(section: Section, begin: int, end: int) -> Job:
@@ -493,6 +496,7 @@ def _values_from_records(self: Reading) -> pa.Table:
 
 def _read_used(self: Reading) -> dict[str, pa.Table]:
     found = self.sections("used values")
+    self.pools["instruction"].names.expect(sum(s.end - s.begin for s in found) // 400)
     spans = [(s, b, e) for s in found for b, e in self._spans(s, b"<")]
 
     def job(section: Section, begin: int, end: int) -> Job:
@@ -677,7 +681,7 @@ def _match(self: Reading, raw: Raw) -> Ints:
     else:
         values, kind = self.raw["used values"], "records"
     ids = values.ints(kind, "value_id")
-    order = np.argsort(ids, kind="stable")
+    order = ascending(ids)
     return ints(
         _liveness.match(
             values.codes(kind, "instruction")[order],

@@ -596,6 +596,7 @@ FEATURES = {
     "live_inline": "live ranges in the same file as the allocations",
     "live_split": "live ranges in a file of their own",
     "live_unavailable": "live ranges were released before the dump was written",
+    "log": "taken out of a log: its lines had prefixes",
     "not_utf8": "some bytes are not UTF-8",
     "operand_shapes": "operands are printed with their shapes",
     "page": "allocations have a page",

@@ -21,7 +21,7 @@ from . import names, streams
 from .errors import DumpError, UsageError
 from .schema import ROLES
 from .streams import URI, Stream, reading
-from .text import Member, Text, may_hold, pieces, promising, role_of
+from .text import Member, Text, is_one_module, may_hold, pieces, promising, role_of
 
 __all__ = ["Member", "Source", "Text", "find", "resolve", "split_modules"]
 
@@ -136,7 +136,8 @@ def split_modules(source: Source) -> list[Source]:
         return [source]
     try:
         with reading(member.place):
-            found = pieces(member.stream().span())
+            data = member.stream().span()
+            found = [] if is_one_module(data) else pieces(data)
     except DumpError:
         return [source]  # to be told by whoever reads it
     if len(found) < 2 and all(piece.form == "plain" for piece in found):

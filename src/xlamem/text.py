@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
@@ -216,6 +216,12 @@ class Piece(NamedTuple):
     end: int | None
     form: Form = "plain"
     frame: str = ""
+
+
+def is_one_module(data: Buffer) -> bool:
+    """Whether there is but one module, without a prefix: found out faster than by `pieces`."""
+    heads = [head.start() for head in islice(_MODULE.finditer(data), 2)]
+    return len(heads) == 1 and (heads[0] == 0 or data[heads[0] - 1] == 10)
 
 
 def pieces(data: Buffer) -> list[Piece]:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from . import _liveness, _sections, _values
-from .assemble import NULL, flags
+from .assemble import NULL, flags, row_of
 from .reader import Reading, Section
 
 
@@ -77,8 +77,7 @@ def _bounds(r: Reading) -> None:
     section = _allocation_section(r)
     if section is None or not len(index) or not len(owner):
         return
-    order = np.argsort(index, kind="stable")
-    room = size[order][np.minimum(np.searchsorted(index[order], owner), len(index) - 1)]
+    room = size[row_of(index, owner)]
     for row in np.flatnonzero(end > room).tolist():
         wanted = f"a value that ends by byte {int(room[row])} of its allocation, not {int(end[row])}"
         r.find(section.file, _value_line(r, section, row), section.kind, "value_outside", wanted)
@@ -106,21 +105,19 @@ def _records(r: Reading) -> None:
     for row in np.flatnonzero(np.diff(records) <= 0).tolist():
         at = int(b.ints("records", "offset")[row + 1])
         r.find(used[-1].file, at, used[-1].kind, "ids_descend", f"an id above {int(records[row])}")
-    order = np.argsort(ids, kind="stable")
-    ours, theirs = ids[order], np.sort(records, kind="stable")
-    if len(ours) != len(theirs) or (ours != theirs).any():
+    row = row_of(ids, records)
+    seen = np.zeros(len(ids) + 1, bool)
+    seen[row] = True
+    if (row < 0).any() or not seen[row_of(ids, ids)].all():
         fewer = used[-1] if len(records) < len(ids) else section
         fewer.file.cut = True
         wanted = f"the same values in both: {len(ids)} in the allocations, {len(records)} used values"
         r.find(fewer.file, None, fewer.kind, "records_differ", wanted, "error")
         return
-    theirs_order = np.argsort(records, kind="stable")
-    differs = np.zeros(len(ours), bool)
+    differs = np.zeros(len(records), bool)
     for column, kind in (("instruction", "codes"), ("shape_index", "codes"), ("is_phi", "flags"), ("color", "ints")):
-        mine, other = getattr(a, kind)("values", column)[order], getattr(b, kind)("records", column)[theirs_order]
-        differs |= mine != other
-    for row in theirs_order[differs].tolist():
-        at = int(b.ints("records", "offset")[row])
+        differs |= getattr(a, kind)("values", column)[row] != getattr(b, kind)("records", column)
+    for at in b.ints("records", "offset")[differs].tolist():
         wanted = "the name, index, phi and color that the allocations give"
         r.find(used[-1].file, at, used[-1].kind, "records_differ", wanted)
 
@@ -175,14 +172,10 @@ def _range_owner(r: Reading) -> Any:
     raw = r.raw["allocations"]
     ids = raw.ints("values", "value_id")
     matched = r.tables["live_ranges"]["value_id"].fill_null(NULL).to_numpy()
-    order = np.argsort(ids, kind="stable")
     shape = raw.codes("values", "shape")
     _, sizes = r.shape_sizes()
     r.facts["unpadded"] = sizes[shape] if len(shape) else np.empty(0, np.int64)
-    if not len(ids):
-        return np.full(len(matched), -1)
-    place = np.minimum(np.searchsorted(ids[order], matched), len(ids) - 1)
-    return np.where(matched == NULL, -1, order[place])
+    return row_of(ids, matched)
 
 
 def _tree(r: Reading, section: Section, last: bool) -> None:
@@ -276,10 +269,8 @@ def _report_allocations(r: Reading, section: Section, report: Section, chunk: An
     rows = np.flatnonzero((chunk["allocation"] != NULL) & (chunk["part"] <= 1))
     if not len(rows) or not len(index):
         return
-    order = np.argsort(index, kind="stable")
-    wanted = chunk["allocation"][rows]
-    place = order[np.minimum(np.searchsorted(index[order], wanted), len(index) - 1)]
-    unknown = index[place] != wanted
+    place = row_of(index, chunk["allocation"][rows])
+    unknown = place < 0
     fields = raw.ints("allocations", "fields").reshape(-1, 2)
     mine = chunk["fields"].reshape(-1, 2)[rows]
     spans = [np.ascontiguousarray(a[:, i]) for a in (mine, fields[place]) for i in (0, 1)]

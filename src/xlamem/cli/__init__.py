@@ -14,6 +14,11 @@ from . import console
 
 VERBS = {
     "info": "Say what is in dumps: sizes, features, checks.",
+    "peak": "Say what must fit, how much is in use at the peak, and by what.",
+    "live": "List what holds an instant.",
+    "top": "Say where the bytes are: by scope, source line, opcode, …",
+    "explain": "Put every published number side by side, and say why they differ.",
+    "oom": "Show out-of-memory reports in a log.",
     "convert": "Write dumps to Parquet.",
     "schema": "Describe the tables.",
 }

@@ -6,13 +6,18 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import DumpError, NativeError, OutputError, UsageError, XlaMemError
 
 FINE, CHECK_FAILED, USAGE, UNREADABLE, UNWRITABLE, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from rich.text import Text
 
 GAP = "  "
 
@@ -99,12 +104,44 @@ def bad(text: str) -> str:
 
 
 def width() -> int | None:
-    """Columns of the terminal; None where the output goes elsewhere and may be as wide as it is."""
-    if not sys.stdout.isatty():
+    """Columns of the terminal, or those that COLUMNS says; None where the output may be as wide as it is."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
         return None
     import shutil
 
     return max(40, shutil.get_terminal_size().columns)
+
+
+def rich_out(*texts: Text) -> None:
+    """Styled lines to stdout: with colors on a terminal, plain elsewhere and where NO_COLOR is set."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    terminal, file = sys.stdout.isatty(), StringIO()
+    colors: Any = "auto" if terminal and not os.environ.get("NO_COLOR") else None
+    screen = Console(file=file, force_terminal=terminal, color_system=colors, width=10**6, highlight=False)
+    for text in texts:
+        screen.print(text, soft_wrap=True)
+    out(file.getvalue().removesuffix("\n"))
+
+
+def out_csv(names: list[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Rows as CSV (RFC 4180 but for the line ends); null is empty."""
+    import csv
+    from io import StringIO
+
+    file = StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow(["" if v is None else str(v).lower() if isinstance(v, bool) else v for v in row])
+        if file.tell() > 1 << 20:
+            out(file.getvalue().removesuffix("\n"))
+            file.seek(0)
+            file.truncate()
+    if file.tell():
+        out(file.getvalue().removesuffix("\n"))
 
 
 # -- text ----------------------------------------------------------------------------------------
@@ -146,6 +183,24 @@ def shortened(text: str, limit: int | None) -> str:
     return f"{text[: limit - 1 - tail]}…{text[-tail:]}"
 
 
+def tail(text: str, limit: int | None) -> str:
+    """The end of a path-like text, cut at a '/' where that leaves something: of a scope the end tells most."""
+    if limit is None or len(text) <= limit:
+        return text
+    limit = max(limit, 4)
+    kept = text[len(text) - limit + 1 :]
+    slash = kept.find("/")
+    return "…" + (kept[slash:] if 0 <= slash < len(kept) // 2 else kept)
+
+
+def percent(part: int, whole: int) -> str:
+    """A share for people."""
+    if not whole:
+        return "-"
+    share = 100 * part / whole
+    return f"{share:.1f} %" if share >= 0.05 or not part else "<0.1 %"
+
+
 def wrapped(words: Iterable[str], indent: int, total: int | None = None, between: str = ", ") -> list[str]:
     """Words in lines; each word stays whole."""
     room = (total or 80) - indent
@@ -174,3 +229,40 @@ def columns(rows: list[list[str]], left: set[int]) -> list[str]:
         ).rstrip()
         for r in rows
     ]
+
+
+# -- drawings --------------------------------------------------------------------------------------
+
+
+def blocks() -> str:
+    """Nine heights of a character cell, empty to full; plain ones where the output is not Unicode."""
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    return " ▁▂▃▄▅▆▇█" if encoding.startswith("utf") else " ..::=++#"
+
+
+def bar(part: int, whole: int, room: int) -> str:
+    """A bar that is as long as a share; never empty for something."""
+    full = blocks()[-1]
+    return full * (max(1, round(room * part / whole)) if part and whole else 0)
+
+
+def timeline(series: npt.NDArray[np.int64], room: int) -> tuple[npt.NDArray[np.int64], float]:
+    """The most in each column of a chart at most ``room`` wide, and how many steps a column stands for."""
+    import numpy as np
+
+    steps = len(series)
+    if steps <= room:
+        times = max(1, min(4, room // steps))
+        return np.repeat(series, times), 1 / times
+    edges = np.arange(room) * steps // room
+    return np.maximum.reduceat(series, edges), steps / room
+
+
+def spark(heights: npt.NDArray[np.int64], top: int, rows: int) -> list[str]:
+    """A chart of character cells, from its top row to its bottom row; 0 is at the bottom."""
+    import numpy as np
+
+    marks = blocks()
+    level = np.ceil(heights / max(top, 1) * 8 * rows).astype(np.int64)
+    cells = [np.clip(level - 8 * row, 0, 8) for row in range(rows - 1, -1, -1)]
+    return ["".join(marks[c] for c in line.tolist()) for line in cells]

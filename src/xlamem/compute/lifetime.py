@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
+from ..assemble import row_of
 from ..dump import Dump
 from .occupancy import moments
-from .program import DONATED, LIVE_OUT, PARAMETER, THREAD_LOCAL, Ints, Program, coded, decoded, ints, nullable, program, row_of, table
+from .program import DONATED, LIVE_OUT, PARAMETER, THREAD_LOCAL, Ints, Program, coded, decoded, ints, nullable, program, table
 
 
 def _use_times(p: Program) -> tuple[Ints, Ints]:

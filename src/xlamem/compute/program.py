@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
+from ..assemble import row_of
 from ..dump import Dump
 from ..errors import UsageError
 
@@ -54,21 +55,6 @@ def decoded(codes: Ints, texts: pa.Array) -> pa.Array:
     if not len(texts):
         return pa.nulls(len(codes), pa.dictionary(pa.int32(), pa.string()))
     return pa.DictionaryArray.from_arrays(indices, texts)
-
-
-def row_of(keys: Ints, wanted: Ints) -> Ints:
-    """Row of each wanted key in `keys` (the first one), -1 where there is none."""
-    if not len(keys):
-        return np.full(len(wanted), -1, np.int64)
-    low, high = int(keys.min()), int(keys.max())
-    if high - low <= 8 * len(keys) + 1024:
-        place = np.full(high - low + 2, -1, np.int64)
-        place[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)
-        inside = (wanted >= low) & (wanted <= high)
-        return np.where(inside, place[np.where(inside, wanted - low, high - low + 1)], -1)
-    order = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    return np.where(keys[order][at] == wanted, order[at], -1)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from .. import _shapes
-from ..assemble import Pool
+from ..assemble import Pool, row_of
 from ..assemble import ints as column_ints
 from ..dump import Dump
 from .occupancy import live, occupied, peak, sums, whole
-from .program import TEMP, THREAD_LOCAL, Ints, Program, coded, ints, program, row_of, table
+from .program import TEMP, THREAD_LOCAL, Ints, Program, coded, ints, program, table
 
 HOST = 5
 

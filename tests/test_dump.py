@@ -1,0 +1,136 @@
+"""A Dump as its users hold it."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem import schema
+
+
+@pytest.fixture
+def path() -> str:
+    return str(DUMPS / "cpu-jaxlib-0.12.0-scan_while")
+
+
+def test_tables_are_read_when_asked_for(path: str) -> None:
+    dump = xlamem.read(path)
+    assert not dump._reading.tables
+    assert dump.schedule.num_rows == 51
+    # The schedule alone brought the live ranges and, for their ids, the values; not the used values.
+    assert "positions" not in dump._reading.tables
+    assert dump["schedule"] is dump.schedule
+
+
+def test_only_what_was_asked_for(path: str) -> None:
+    dump = xlamem.read(path, tables=["allocations", "modules"])
+    assert dump.tables == ("modules", "allocations")
+    module = dump.modules.to_pylist()[0]
+    assert module["n_allocations"] == dump.allocations.num_rows == 26
+    assert module["n_uses"] is None
+    assert "positions" not in dump._reading.tables
+    with pytest.raises(xlamem.UsageError, match="left out"):
+        dump.uses  # noqa: B018
+    with pytest.raises(xlamem.UsageError, match="no table 'nonsense'"):
+        dump["nonsense"]
+    with pytest.raises(xlamem.UsageError, match="nonsense"):
+        xlamem.read(path, tables=["nonsense"])
+    assert dump.verify().num_rows == 0
+
+
+def test_it_never_changes(path: str) -> None:
+    dump = xlamem.read(path)
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        dump.source = None  # type: ignore[assignment]
+    with pytest.raises(AttributeError):
+        del dump.source
+    with pytest.raises(AttributeError, match="no attribute"):
+        dump.nothing  # noqa: B018
+
+
+def test_it_is_pickled_as_its_source(path: str) -> None:
+    dump = xlamem.read(path, tables=["values", "modules"], text=True)
+    again = pickle.loads(pickle.dumps(dump))
+    assert again == dump
+    assert hash(again) == hash(dump)
+    assert again.tables == dump.tables
+    assert again.values.equals(dump.values)
+    member = dump.source.members[0]
+    with open(member.uri, "rb") as f:
+        from_bytes = xlamem.read(f.read())
+    with pytest.raises(TypeError, match="bytes or standard input cannot be pickled"):
+        pickle.dumps(from_bytes)
+
+
+def test_every_way_in(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dump = xlamem.read(path)
+    member = next(m for m in dump.source.members if m.role == "live-range")
+    for source in (member.uri, dump.source, member.uri.removesuffix("-live-range.txt")):
+        assert xlamem.read(source).allocations.equals(dump.allocations)
+    with open(member.uri, "rb") as f:
+        data = f.read()
+    for source in (data, io.BytesIO(data)):
+        assert xlamem.read(source).schedule.to_pylist() == dump.schedule.to_pylist()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert xlamem.read("-").schedule.to_pylist() == dump.schedule.to_pylist()
+    with pytest.raises(xlamem.UsageError, match="binary"):
+        xlamem.read(io.StringIO("x"))  # type: ignore[arg-type]
+    with pytest.raises(xlamem.UsageError, match="threads"):
+        xlamem.read(path, threads=0)
+
+
+def test_it_shows_itself(path: str) -> None:
+    dump = xlamem.read(path)
+    text = repr(dump)
+    assert "jit_m_scan_while" in text
+    assert "483,680 bytes" in text
+    assert "complete, 0 diagnostics" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "<table>" in dump._repr_html_()
+    broken = xlamem.read(b"BufferAssignment:\nallocation 0: si")
+    assert "CUT" in repr(broken)
+
+
+def test_hashes(path: str) -> None:
+    plain, hashed = xlamem.read(path), xlamem.read(path, hashes=True)
+    assert plain.files["content_hash"].null_count == plain.files.num_rows
+    assert plain.modules["content_hash"].to_pylist() == [None]
+    assert all(len(h) == 32 for h in hashed.files["content_hash"].to_pylist())
+    assert len(hashed.modules["content_hash"][0].as_py()) == 32
+
+
+def test_sql(path: str) -> None:
+    pytest.importorskip("duckdb")
+    dump = xlamem.read(path)
+    rows = dump.sql('select count(*) as n, sum(size) as bytes from "values"').to_pylist()
+    assert rows == [{"n": 63, "bytes": sum(dump.values["size"].to_pylist())}]
+    peaks = dump.sql("select memory_space, peak from peaks").to_pylist()
+    assert peaks == [{k: r[k] for k in ("memory_space", "peak")} for r in xlamem.peak(dump).spaces.to_pylist()]
+    with pytest.raises(xlamem.UsageError, match="DuckDB"):
+        dump.sql("select nothing from nowhere")
+
+
+def test_strict(path: str) -> None:
+    assert xlamem.read(path, strict=True).complete
+    with pytest.raises(xlamem.DumpError) as caught:
+        xlamem.read(b"BufferAssignment:\nallocation 0: size 8, constant:\nnonsense\n", strict=True)
+    error = caught.value
+    assert (error.line, error.offset, error.section) == (3, 50, "allocations")
+    assert "nonsense" in str(error)
+    assert pickle.loads(pickle.dumps(error)).args == error.args
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_the_schema_is_plain_data() -> None:
+    import json
+
+    data = json.loads(json.dumps(schema.as_json()))
+    assert [t["name"] for t in data["tables"]][:2] == ["modules", "files"]
+    assert {c["type"] for t in data["tables"] for c in t["columns"]} <= {
+        "int64", "double", "bool", "string", "dictionary<values=string, indices=int32, ordered=0>",
+    }  # fmt: skip
