@@ -133,6 +133,7 @@ class Brute:
             if r["value_id"] is not None:
                 ranges[r["value_id"]].append((r["start"], r["end"]))
         self.ranges = dict(ranges)
+        self.instructions = {i["instruction"]: i for i in reversed(tables["instructions"])}
         values = defaultdict(list)
         for v in tables["values"]:
             values[v["allocation"]].append(v)
@@ -238,9 +239,28 @@ class Brute:
                     charged |= mask
                 rest = arena.size - arena.bytes(charged)
                 if arena.category != "temp" and rest:
-                    row = base | {"role": "reserved", "value_id": None, "offset": None, "size": arena.size}
-                    found.append(row | {"bytes": rest, "exclusive": rest, "shared": 0})
+                    row = base | {"role": "reserved", "bytes": rest, "exclusive": rest, "shared": 0}
+                    row |= dict.fromkeys(("value_id", "instruction", "shape_index", "offset"))
+                    row |= {"size": arena.size} | dict.fromkeys(("shape", "element_type", "unpadded_size"))
+                    if value := self.representative(arena):
+                        names = ("instruction", "shape_index", "shape", "element_type", "unpadded_size")
+                        row |= {c: value[c] for c in names}
+                    found.append(row)
         return found
+
+    def representative(self, arena: Arena) -> Row | None:
+        """The value that a whole allocation is charged to: the entry parameter, else the highest id."""
+        for value in arena.values:
+            made = self.instructions.get(value["instruction"])
+            if (
+                arena.row["is_parameter"]
+                and made is not None
+                and (made["opcode"], made["operands"]) == ("parameter", str(arena.row["parameter_number"]))
+                and (value["shape_index"] or "{}") == arena.row["parameter_shape_index"]
+                and not value["is_phi"]
+            ):
+                return value
+        return arena.values[-1] if arena.values else None
 
     def fragmentation(self, time: int | None = None) -> list[Row]:
         steps = {id(space): step for space, step in self.at(time)}
@@ -332,9 +352,11 @@ def hostile(seed: int, *, arenas: int = 8, values: int = 6, steps: int = 12, siz
         tables["allocations"].append(row)
     ids = iter(rng.sample(range(1000), arenas * values))
     for row in tables["allocations"]:
-        for value_id in sorted(next(ids) for _ in range(rng.randint(0, values))):
+        numbers = sorted(next(ids) for _ in range(rng.randint(0, values)))
+        entry = rng.choice(numbers) if numbers and row["is_parameter"] else None
+        for value_id in numbers:
             begin, end = sorted(rng.randint(0, row["size"] // unit) * unit for _ in range(2))
-            _value(rng, tables, row, value_id, begin, end - begin)
+            _value(rng, tables, row, value_id, begin, end - begin, is_entry=value_id == entry)
             chance = 0 if row["is_constant"] else 0.1 if row["is_thread_local"] else 0.9
             if rng.random() < chance:
                 _range(rng, tables, value_id, length)
@@ -345,19 +367,23 @@ def hostile(seed: int, *, arenas: int = 8, values: int = 6, steps: int = 12, siz
     return tables
 
 
-def _value(rng: random.Random, tables: dict[str, list[Row]], row: Row, value_id: int, offset: int, size: int) -> None:
-    name, tuple_shaped = f"v.{value_id}", rng.random() < 0.3
+def _value(
+    rng: random.Random, tables: dict[str, list[Row]], row: Row, value_id: int, offset: int, size: int, *, is_entry: bool
+) -> None:
+    name, tuple_shaped = f"v.{value_id}", not is_entry and rng.random() < 0.3
     shape, index = f"u8[{rng.choice((size, size // 2))}]", "{0}" if tuple_shaped else None
-    value = {"value_id": value_id, "instruction": name, "shape_index": index, "is_phi": rng.random() < 0.2}
+    value = {"value_id": value_id, "instruction": name, "shape_index": index, "is_phi": not is_entry and rng.random() < 0.3}
     value |= {"color": row["color"], "allocation": row["allocation"], "offset": offset, "size": size}
     value |= {"shape": shape, "element_type": "u8", "unpadded_size": int(shape[3:-1]), "uses_known": True}
     tables["values"].append(value)
     tables["positions"].append({"value_id": value_id, "ordinal": 0, "instruction": name, "shape_index": index})
-    opcode = "parameter" if row["is_parameter"] else rng.choice(("fusion", "copy", "add"))
+    # The parameters of a loop's body are phis of the same opcode.
+    opcode = "parameter" if is_entry or value["is_phi"] else rng.choice(("fusion", "copy", "add"))
+    operands = row["parameter_number"] if is_entry else 0 if value["is_phi"] else ""
     scope = rng.choice(SCOPES)
     metadata = "" if scope is None else f', metadata={{op_name="{scope}" source_file="f.py" source_line={len(scope)}}}'
     whole = f"({shape}, u8[4])" if tuple_shaped else shape
-    text = f"%{name} = {whole} {opcode}(){metadata}"
+    text = f"%{name} = {whole} {opcode}({operands}){metadata}"
     instruction = {"instruction": name, "shape": whole, "opcode": opcode, "op_name": scope, "text": text}
     tables["instructions"].append(instruction | {"value_id": value_id})
 

@@ -263,12 +263,10 @@ def tree_of(peak: list[Value]) -> list[Row]:
 
 # ---------------------------------------------------------------- report
 
-REPORT_ROW = dict.fromkeys(
-    [
-        "ordinal", "part", "color", "space_label", "total_bytes", "allocation", "cumulative", "percent", "size",
-        "remaining", "offset", "n_values", "n_rest", "shapes",
-    ]  # fmt: skip
-)
+REPORT_ROW = dict.fromkeys((
+    "ordinal", "part", "color", "space_label", "total_bytes", "allocation", "cumulative", "percent", "size",
+    "remaining", "offset", "n_values", "n_rest", "shapes",
+))  # fmt: skip
 
 
 def report_of(p: Program) -> list[Row]:

@@ -154,6 +154,8 @@ def test_the_hostile_dumps_are_hostile() -> None:
         seen["several spaces"] += len(brute.spaces) > 1
         seen["pages"] += len({s.color for s in brute.spaces}) < len(brute.spaces)
         seen["thread-local space"] += any(not s.held for s in brute.spaces)
+        if brute.times is None:
+            continue
         seen["several plateaus"] += any((p["plateaus"] or 0) > 1 for p in brute.peaks())
         seen["nothing in use"] += any(p["peak"] == 0 for p in brute.peaks())
         seen["half-open is lower"] += any(p["half_open_peak"] < p["peak"] for p in brute.peaks())
@@ -331,6 +333,9 @@ def test_real_xla_rule(real: xlamem.Dump) -> None:
 def test_hostile_xla_rule(seed: int) -> None:
     dump = hostile_dump(seed)
     module = dump.modules.to_pylist()[0]
+    if not dump.live_ranges.num_rows:
+        assert compute.xla_rule(dump) is None
+        return
     assert compute.xla_rule(dump) == (module["printed_peak_time"], module["printed_peak_bytes"])
 
 
@@ -373,7 +378,7 @@ def test_attribution_real(small: xlamem.Dump) -> None:
 @pytest.mark.parametrize("seed", HOSTILE[:40])
 def test_scopes(seed: int) -> None:
     """Shorter scopes and folded layers gather the same bytes in fewer rows."""
-    dump = hostile_dump(seed)
+    dump = hostile_dump(seed, needs_time=True)
     whole = rows(compute.attribution(dump, ("scope",)))
     for options in ({"depth": 1}, {"depth": 2}, {"fold": True}, {"depth": 2, "fold": True}):
         parts = rows(compute.attribution(dump, ("scope",), **options))

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import schema
 from .dump import Dump, read
-from .errors import DumpError, NativeError, UsageError, XlaMemError
+from .errors import DumpError, NativeError, OutputError, UsageError, XlaMemError
 from .source import Source, find
 from .warehouse import Converted, convert
 
@@ -72,6 +72,7 @@ __all__ = [
     "Dump",
     "DumpError",
     "NativeError",
+    "OutputError",
     "Source",
     "UsageError",
     "XlaMemError",

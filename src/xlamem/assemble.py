@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -79,10 +79,9 @@ def _bitmap(valid: npt.NDArray[Any]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
-def int_array(values: Ints) -> pa.Array:
+def int_array(values: Ints, *, nullable: bool = True) -> pa.Array:
     """int64, with nulls where the value is NULL."""
-    missing = values == NULL
-    valid = _bitmap(~missing) if missing.any() else None
+    valid = _bitmap(values != NULL) if nullable and len(values) and values.min() == NULL else None
     return pa.Array.from_buffers(pa.int64(), len(values), [valid, pa.py_buffer(values)])
 
 
@@ -96,7 +95,7 @@ def text_arrays(parts: TextParts) -> list[pa.Array]:
     return list(_text_chunks(pa.py_buffer(data), ends, valid))
 
 
-def _text_chunks(data: pa.Buffer, ends: Ints, valid: Bools | None) -> Any:
+def _text_chunks(data: pa.Buffer, ends: Ints, valid: Bools | None) -> Iterator[pa.Array]:
     n, row, begin = len(ends), 0, 0
     while row < n or row == 0:
         stop = n if not n or ends[-1] - begin <= CHUNK else max(
@@ -122,50 +121,49 @@ class Pool:
 
     def __init__(self) -> None:
         self.names = Names()
-        self._exported: tuple[int, pa.Array, Ints] | None = None
+        self._exported: tuple[int, list[pa.Array]] | None = None
 
     def export(self) -> tuple[Any, Ints]:
         """All texts, as bytes, and the end of each."""
         data, ends = self.names.export()
         return data, ints(ends)
 
-    def _dictionary(self) -> tuple[pa.Array, Ints]:
+    def _dictionary(self) -> list[pa.Array]:
+        """All texts as Arrow arrays: one, unless they are more than CHUNK bytes."""
         n = len(self.names)
         if self._exported is None or self._exported[0] != n:
             data, ends = self.export()
-            chunk = pa.chunked_array(list(_text_chunks(pa.py_buffer(data), ends, None)), pa.string())
-            self._exported = n, chunk, np.diff(ends, prepend=0)
-        return self._exported[1], self._exported[2]
+            self._exported = n, list(_text_chunks(pa.py_buffer(data), ends, None))
+        return self._exported[1]
 
-    def arrays(self, values: Codes) -> list[pa.Array]:
+    def arrays(self, values: Codes, *, nullable: bool = True) -> list[pa.Array]:
         """The column of these codes; several chunks if its texts exceed CHUNK together."""
-        dictionary, lengths = self._dictionary()
-        if dictionary.num_chunks > 1 or lengths.sum() > CHUNK:
-            return list(self._split(values, dictionary, lengths))
-        return [coded(values, dictionary.chunk(0))]
-
-    def _split(self, values: Codes, dictionary: pa.ChunkedArray, lengths: Ints) -> Any:
-        used, local = np.unique(values, return_inverse=True)
-        if used.size and used[0] < 0:
-            used, local = used[1:], local - 1
-        if len(values) > 1 and lengths[used].sum() > CHUNK:
-            half = len(values) // 2
-            yield from self._split(values[:half], dictionary, lengths)
-            yield from self._split(values[half:], dictionary, lengths)
-        else:
-            yield coded(local.astype(np.int32), pa.concat_arrays(dictionary.take(pa.array(used)).chunks))
+        chunks = self._dictionary()
+        if len(chunks) == 1:
+            return [coded(values, chunks[0], nullable=nullable)]
+        return list(_split(values, pa.chunked_array(chunks), np.diff(self.export()[1], prepend=0)))
 
     def code(self, text: str) -> int:
         return int(self.names.code(text.encode()))
 
 
-def coded(values: Codes, dictionary: pa.Array) -> pa.Array:
+def _split(values: Codes, dictionary: pa.ChunkedArray, lengths: Ints) -> Iterator[pa.Array]:
+    """Chunks of a column whose own dictionaries hold at most CHUNK bytes (one item may be larger)."""
+    used, local = np.unique(values, return_inverse=True)
+    if used.size and used[0] < 0:
+        used, local = used[1:], local - 1
+    if len(values) > 1 and lengths[used].sum() > CHUNK:
+        half = len(values) // 2
+        yield from _split(values[:half], dictionary, lengths)
+        yield from _split(values[half:], dictionary, lengths)
+    else:
+        yield coded(local.astype(np.int32), pa.concat_arrays(dictionary.take(pa.array(used)).chunks))
+
+
+def coded(values: Codes, dictionary: pa.Array, *, nullable: bool = True) -> pa.Array:
     """dictionary<int32, string>, with nulls where the code is negative."""
-    missing = values < 0
-    mask = _bitmap(~missing) if missing.any() else None
-    return pa.DictionaryArray.from_buffers(
-        schema.ARROW["name"], len(values), [mask, pa.py_buffer(values)], dictionary
-    )
+    mask = _bitmap(values >= 0) if nullable and len(values) and values.min() < 0 else None
+    return pa.DictionaryArray.from_buffers(schema.ARROW["name"], len(values), [mask, pa.py_buffer(values)], dictionary)
 
 
 def labelled(values: npt.NDArray[Any], labels: Sequence[str | None]) -> pa.Array:
@@ -178,16 +176,16 @@ def labelled(values: npt.NDArray[Any], labels: Sequence[str | None]) -> pa.Array
 def table(name: str, columns: dict[str, list[pa.Array]]) -> pa.Table:
     """The table of the schema, its columns in the schema's order."""
     spec = schema.TABLES[name]
-    arrays = [pa.chunked_array(columns[c.name], c.arrow.type) for c in spec.columns]
-    return pa.table(arrays, schema=spec.arrow)
+    arrays = [columns[c.name] for c in spec.columns]
+    if all(len(a) == 1 for a in arrays):
+        return pa.Table.from_arrays([a[0] for a in arrays], schema=spec.arrow)
+    return pa.table([pa.chunked_array(columns[c.name], c.arrow.type) for c in spec.columns], schema=spec.arrow)
 
 
 def rows(name: str, items: Sequence[Sequence[Any]]) -> pa.Table:
     """A small table from rows of Python values in the schema's order."""
     spec = schema.TABLES[name]
-    columns = list(zip(*items, strict=True)) if items else [()] * len(spec.columns)
-    arrays = [
-        pa.array(v, pa.string()).dictionary_encode() if c.kind == "name" else pa.array(v, c.arrow.type)
-        for c, v in zip(spec.columns, columns, strict=True)
-    ]
-    return pa.table([a.cast(c.arrow.type) for a, c in zip(arrays, spec.columns, strict=True)], schema=spec.arrow)
+    if not items:
+        return spec.empty
+    columns = zip(spec.columns, zip(*items, strict=True), strict=True)
+    return pa.Table.from_arrays([pa.array(v, c.arrow.type) for c, v in columns], schema=spec.arrow)

@@ -68,8 +68,13 @@ DEVICES = (
     _gpu("a10", "a10g", 24, "24 GB", "NVIDIA A10 data sheet", 23028 * MIB, SMI),
     _gpu("l40s", "", 48, "48 GB", "NVIDIA L40S data sheet", 46068 * MIB, SMI),
     _gpu("a100-40gb", "a100sxm440gb a100pcie40gb", 40, "40 GB", "NVIDIA A100 data sheet", 40960 * MIB, SMI),
-    _gpu("a100-80gb", "a100sxm480gb a100pcie80gb a10080gbpcie", 80, "80 GB", "NVIDIA A100 data sheet", 81920 * MIB, SMI),
-    _gpu("h100", "h100sxm h100pcie h10080gb h10080gbhbm3 h100sxm5", 80, "80 GB", "NVIDIA H100 data sheet", 81559 * MIB, SMI),
+    _gpu(
+        "a100-80gb", "a100sxm480gb a100pcie80gb a10080gbpcie", 80, "80 GB", "NVIDIA A100 data sheet", 81920 * MIB, SMI
+    ),
+    _gpu(
+        "h100", "h100sxm h100pcie h10080gb h10080gbhbm3 h100sxm5", 80, "80 GB", "NVIDIA H100 data sheet",
+        81559 * MIB, SMI,
+    ),  # fmt: skip
     _gpu("h100-nvl", "", 94, "94 GB", "NVIDIA H100 data sheet, H100 NVL"),
     _gpu("h200", "h200nvl h200sxm", 141, "141 GB", "NVIDIA H200 data sheet"),
     _gpu("b200", "", 180, "180 GB (192 GB are on the chip)", "NVIDIA HGX B200 data sheet"),
@@ -109,7 +114,7 @@ def parse_bytes(text: str) -> int:
     if found is None or unit is None:
         raise UsageError(f"{text!r} is no size: write it like 16GiB (1024 to the power of 3), 16GB (1000) or in bytes")
     whole, _, part = found[1].replace("_", "").replace(",", "").partition(".")
-    return int(whole or 0) * unit + (int(part) * unit // 10 ** len(part) if part else 0)
+    return int(whole or 0) * unit + (int(part) * unit // int(10 ** len(part)) if part else 0)
 
 
 def _key(name: str) -> str:

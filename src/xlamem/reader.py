@@ -346,6 +346,9 @@ class Reading:
         """The table of these chunks. Columns in `extra` are there already."""
         chunks = list(chunks)
         columns = dict(extra)
+        first = schema.TABLES[name].columns[0].name
+        if not extra and not any(len(chunk[first]) for chunk in chunks):
+            return schema.TABLES[name].empty
         for spec in schema.TABLES[name].columns:
             if spec.name in columns:
                 continue
@@ -353,13 +356,14 @@ class Reading:
             for chunk in chunks:
                 value = chunk[spec.name]
                 if spec.kind == "int":
-                    arrays.append(int_array(value))
+                    arrays.append(int_array(value, nullable=spec.nullable))
                 elif spec.kind == "bool":
                     arrays.append(bool_array(value))
                 elif spec.kind == "text":
                     arrays.extend(text_arrays(value))
                 else:
-                    arrays.extend(self.pools[POOL_OF.get(spec.name, spec.name)].arrays(value))
+                    pool = self.pools[POOL_OF.get(spec.name, spec.name)]
+                    arrays.extend(pool.arrays(value, nullable=spec.nullable))
             columns[spec.name] = arrays
         return table(name, columns)
 
@@ -743,6 +747,8 @@ def _read_hlo(self: Reading) -> dict[str, pa.Table]:
 def _frames(head: Mapping[str, Any]) -> pa.Table:
     """Stack frames with their locations looked up. The printed parent is one too high; 1 means none."""
     frames = ints(head["frames"]).reshape(-1, 3)
+    if not len(frames):
+        return schema.TABLES["frames"].empty
     locations = ints(head["locations"]).reshape(-1, 7)
     at, here = _look_up(locations[:, 0], frames[:, 1])
     place = np.where(here[:, None], locations[at] if len(locations) else np.full((len(frames), 7), NULL), NULL)

@@ -37,7 +37,7 @@ class Column:
     unit: str = ""
     nullable: bool = False
 
-    @property
+    @cached_property
     def arrow(self) -> pa.Field:
         return pa.field(self.name, ARROW[self.kind])
 
@@ -55,6 +55,11 @@ class Table:
     def arrow(self) -> pa.Schema:
         """The Arrow schema in memory (names as dictionary<int32, string>)."""
         return pa.schema([c.arrow for c in self.columns])
+
+    @cached_property
+    def empty(self) -> pa.Table:
+        """The table without rows."""
+        return self.arrow.empty_table()
 
     @cached_property
     def warehouse(self) -> pa.Schema:
@@ -367,7 +372,9 @@ COMPUTED_TABLES = (
             _int("live_peak", "most bytes that live values cover at any step", "bytes", null=True),
             _int("live_step", "first step of that", "schedule steps", null=True),
             _int("half_open_peak", "peak with half-open live ranges", "bytes", null=True),
-            _int("slack", "temp sizes minus the most bytes that live values cover in them together", "bytes", null=True),
+            _int(
+                "slack", "temp sizes minus the most bytes that live values cover in them together", "bytes", null=True
+            ),
         ),
     ),
     Table(
@@ -390,7 +397,9 @@ COMPUTED_TABLES = (
             *_SPACE,
             _name("role", "value, or reserved: a whole allocation's bytes that no live value covers"),
             _int("value_id", "the value; null for reserved", null=True),
-            _name("instruction", "its instruction; for reserved the parameter or the value with the highest id", null=True),
+            _name(
+                "instruction", "its instruction; for reserved the parameter or the value with the highest id", null=True
+            ),
             _name("shape_index", "its index", null=True),
             _int("allocation", "the allocation"),
             _name("category", "category of the allocation"),
@@ -505,7 +514,9 @@ COMPUTED_TABLES = (
             _int("bytes", "its value; null where the text cannot say", "bytes", null=True),
             _int("time", "its step", "schedule steps", null=True),
             _text("definition", "what it is"),
-            _int("difference", "bytes by which it differs from our peak of the same space, or of all", "bytes", null=True),
+            _int(
+                "difference", "bytes by which it differs from our peak of the same space, or of all", "bytes", null=True
+            ),
             _text("causes", "what makes the difference: bytes by cause", null=True),
         ),
     ),

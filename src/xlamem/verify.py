@@ -105,10 +105,10 @@ def _records(r: Reading) -> None:
     for row in np.flatnonzero(np.diff(records) <= 0).tolist():
         at = int(b.ints("records", "offset")[row + 1])
         r.find(used[-1].file, at, used[-1].kind, "ids_descend", f"an id above {int(records[row])}")
-    row = row_of(ids, records)
+    place = row_of(ids, records)
     seen = np.zeros(len(ids) + 1, bool)
-    seen[row] = True
-    if (row < 0).any() or not seen[row_of(ids, ids)].all():
+    seen[place] = True
+    if (place < 0).any() or not seen[row_of(ids, ids)].all():
         fewer = used[-1] if len(records) < len(ids) else section
         fewer.file.cut = True
         wanted = f"the same values in both: {len(ids)} in the allocations, {len(records)} used values"
@@ -116,7 +116,7 @@ def _records(r: Reading) -> None:
         return
     differs = np.zeros(len(records), bool)
     for column, kind in (("instruction", "codes"), ("shape_index", "codes"), ("is_phi", "flags"), ("color", "ints")):
-        differs |= getattr(a, kind)("values", column)[row] != getattr(b, kind)("records", column)
+        differs |= getattr(a, kind)("values", column)[place] != getattr(b, kind)("records", column)
     for at in b.ints("records", "offset")[differs].tolist():
         wanted = "the name, index, phi and color that the allocations give"
         r.find(used[-1].file, at, used[-1].kind, "records_differ", wanted)

@@ -180,11 +180,12 @@ def title(dump_source: Source, module: Row, width: int | None) -> list[Text]:
     number = f"module {module['module_id']:04d} " if module["module_id"] is not None else ""
     place = console.tail(console.visible(dump_source.place), width and width - len(number) - 3)
     lines = [
-        Text.assemble((console.shortened(name, room), "bold"), f"  {what}"),
+        Text.assemble((console.shortened(name, room), "bold"), f"  {what}" if what else ""),
         Text.assemble((f"{number}in {place}", "dim")),
     ]
     if not module["complete"]:
-        lines.append(Text("CUT: a file of this dump ends too early; the numbers are of what is there", "bold red"))
+        said = "CUT: a file of this dump ends too early; the numbers are of what is there"
+        lines += [Text(line, "bold red") for line in console.fill(said, 0, width)]
     return lines
 
 
@@ -347,11 +348,14 @@ def trace(dump: Dump, rows: list[Row]) -> None:
             if at is None or not MOVES.match(table["opcode"][at].as_py()):
                 break
             operand = re.search(r"%?([A-Za-z_][A-Za-z0-9_.-]*)\s*(?:[,#]|$)", table["operands"][at].as_py())
-            at = places.get(operand[1]) if operand else None
-            if at is not None and (name := table["op_name"][at].as_py() or operand[1] if operand else None):
-                row["origin"] = f"{row['instruction']} of {name}"
-                if table["op_name"][at].as_py():
-                    break
+            if operand is None:
+                break
+            # Of an asynchronous pair only the start defines a value.
+            at = places.get(operand[1], places.get(operand[1].replace("-done", "-start")))
+            name = None if at is None else table["op_name"][at].as_py()
+            row["origin"] = f"{row['instruction']} of {name or operand[1]}"
+            if name:
+                break
 
 
 def _sizes(dump: Dump, space: Row, limit: int | None) -> tuple[dict[str, int], list[Row], int]:
@@ -459,7 +463,9 @@ def _screen(v: View, space: str | None, limits: Capacity | None, limit: int | No
 
     texts = title(v.source, v.module, width)
     if not v.timed:
-        texts.append(Text("no live ranges in this dump: what is in use when is not known, only what is reserved", "yellow"))
+        said = "no live ranges in this dump: what is in use when is not known, only what is reserved"
+        said = said if v.spaces else "no allocations in this dump: nothing can be said about memory"
+        texts += [Text(line, "yellow") for line in console.fill(said, 0, width)]
     used = [s for s in v.spaces if s["peak"] or (s["peak"] is None and s["reserved"])]
     least = TINY * max((s["peak"] or 0 for s in v.spaces), default=0)
     shown = [s for i, s in enumerate(used) if i == 0 or s["peak"] is None or s["peak"] >= least or wide]
@@ -574,8 +580,12 @@ def _chart(v: View, s: Row, limits: Capacity | None, room: int, rows: int) -> li
                 drawn.append("┄" if console.blocks()[1] == "▁" else "-", "red")
             else:
                 drawn.append(c, "bold red" if j == at or (line is not None and heights[j] > line) else "cyan")
-        size = console.size(line if limit_row == rows - 1 - i else floor + scale if i == 0 else floor)
-        label = size if i in (0, rows - 1) and (i == 0 or rows > 1) or limit_row == rows - 1 - i else ""
+        ends = [console.size(floor + scale), console.size(floor)]
+        if ends[0] == ends[1]:
+            ends[0] = f"+ {console.size(scale)}"
+        label = ends[0] if i == 0 else ends[1] if i == rows - 1 else ""
+        if line is not None and limit_row == rows - 1 - i:
+            label = console.size(line)
         texts.append(_facts("in use" if i == 0 else "", drawn, (f" {label}", "dim")))
     step = f"step {s['first_step']:,}"
     mark = "▲" if console.blocks()[1] == "▁" else "^"

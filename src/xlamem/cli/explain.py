@@ -1,0 +1,90 @@
+"""`xlamem explain`: every published number of a program side by side, and why they differ."""
+
+from __future__ import annotations
+
+import click
+
+from .. import compute, schema
+from ..errors import UsageError
+from . import console
+from .peak import MAIN, NEEDED, Row, module_option, one, only, output_options, title
+
+NAME = 34
+
+
+@click.command("explain", short_help="Put every published number side by side, and say why they differ.")
+@click.argument("path", metavar="PATH")
+@output_options(1000, "Numbers shown.")
+@module_option
+def command(
+    path: str, space: str | None, limit: int | None, wide: bool, as_json: bool, as_csv: bool, module: str | None
+) -> int:
+    """Put the numbers that XLA, JAX, XProf and xlamem call peak, total or reserved for the program in PATH side by side,
+    each with its definition, its difference to xlamem's peak, and the causes of that difference.
+    """
+    if as_json and as_csv:
+        raise UsageError("--json or --csv, not both")
+    dump = one(path, module, NEEDED)
+    rows = compute.explain(dump).to_pylist()
+    if space is not None:
+        names = {s["memory_space"] for s in only(compute.peak(dump).spaces.to_pylist(), space)}
+        rows = [r for r in rows if r["memory_space"] in names]
+    rows = rows if limit is None else rows[:limit]
+    head = dump.modules.to_pylist()[0]
+    if as_json:
+        console.out_json({"schema_version": schema.VERSION, "name": dump.name, "module": head, "numbers": rows})
+    elif as_csv:
+        names_of = [c.name for c in schema.COMPUTED["explain"].columns]
+        console.out_csv(names_of, ([row[n] for n in names_of] for row in rows))
+    else:
+        _print(dump, head, rows, None if wide else console.width())
+    return console.FINE
+
+
+def _print(dump: compute.Dump, head: Row, rows: list[Row], width: int | None) -> None:
+    from rich.text import Text
+
+    texts = title(dump.source, head, width)
+    spaces = list(dict.fromkeys(r["memory_space"] for r in rows if r["memory_space"] is not None))
+    spaces.sort(key=lambda s: s not in MAIN)
+    sizes = max((len(f"{r['bytes']:,}") for r in rows if r["bytes"] is not None), default=1)
+    for name in [*spaces, None]:
+        own = [r for r in rows if r["memory_space"] == name and not r["name"].startswith("jax.")]
+        if name is not None and not any(r["bytes"] for r in own):
+            continue
+        if own:
+            texts += [Text(), Text(name or "all memory spaces together", "bold")]
+        for r in own:
+            texts += _number(r, sizes, width)
+    jax = [r for r in rows if r["name"].startswith("jax.")]
+    if jax:
+        texts += [Text(), Text("JAX's memory_analysis(), as far as the text gives it", "bold")]
+        for r in jax:
+            amount = "not in the text" if r["bytes"] is None else f"{r['bytes']:,}"
+            if r["bytes"] or not r["name"].startswith("jax.host_"):
+                texts.append(Text.assemble("  ", r["name"].removeprefix("jax.").ljust(NAME), amount.rjust(max(sizes, 15))))
+    console.rich_out(*texts)
+
+
+def _number(r: Row, sizes: int, width: int | None) -> list[Text]:  # type: ignore[name-defined]  # noqa: F821
+    from rich.text import Text
+
+    amount = "?" if r["bytes"] is None else f"{r['bytes']:,}"
+    step = "" if r["time"] is None else f"step {r['time']:,}"
+    other = "" if not r["difference"] else f"{r['difference']:+,}"
+    parts = ["  ", (r["name"].ljust(20), "bold" if r["name"] == "peak" else ""), amount.rjust(sizes), "  "]
+    line = Text.assemble(*parts, (other.rjust(sizes + 1), "yellow"), "  ", (step, "dim"))  # type: ignore[arg-type]
+    line.rstrip()
+    texts = [line]
+    texts += [Text(f"      {t}", "dim") for t in console.fill(console.visible(r["definition"]), 6, width)]
+    if r["causes"] and r["difference"]:
+        for cause in console.wrapped(r["causes"].split(", "), 8, width) if False else _causes(r["causes"]):
+            texts.append(Text(f"        {cause}", "dim"))
+    return texts
+
+
+def _causes(text: str) -> list[str]:
+    """One cause a line; numbers have commas, so a cause ends before a comma that a letter follows."""
+    import re
+
+    return [c.strip() for c in re.split(r"(?<=[0-9]), (?=[^0-9])", text)]
