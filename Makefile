@@ -29,7 +29,7 @@ lint: $(VENV)/.test $(VENV)/.lint
 	! for m in $(NATIVE); do \
 	  $(CYTHON) --module-name xlamem.$$m _native/$$m.pyx -o build/lint/$$m.c || echo "performance hint: $$m fails"; \
 	done 2>&1 | grep 'performance hint'
-	$(BIN)/mypy
+	$(BIN)/mypy --cache-dir=/dev/null
 	MYPYPATH=src $(BIN)/python -m mypy.stubtest $(addprefix xlamem.,$(NATIVE)) \
 	  --allowlist tests/stubtest-allow.txt --ignore-unused-allowlist
 

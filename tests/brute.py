@@ -372,7 +372,8 @@ def _value(
 ) -> None:
     name, tuple_shaped = f"v.{value_id}", not is_entry and rng.random() < 0.3
     shape, index = f"u8[{rng.choice((size, size // 2))}]", "{0}" if tuple_shaped else None
-    value = {"value_id": value_id, "instruction": name, "shape_index": index, "is_phi": not is_entry and rng.random() < 0.3}
+    value = {"value_id": value_id, "instruction": name, "shape_index": index}
+    value |= {"is_phi": not is_entry and rng.random() < 0.3}
     value |= {"color": row["color"], "allocation": row["allocation"], "offset": offset, "size": size}
     value |= {"shape": shape, "element_type": "u8", "unpadded_size": int(shape[3:-1]), "uses_known": True}
     tables["values"].append(value)

@@ -31,7 +31,8 @@ ROOMS = {
     "dump": {"assemble", "errors", "reader", "schema", "source", "verify", "text"},
     "warehouse": {"dump", "errors", "schema", "source"},
     "oom": {"errors", "schema", "streams", "source"},
-    "cli": {"warehouse", "dump", "errors", "schema", "source", "oom", "compute"},
+    "cli": {"warehouse", "dump", "errors", "schema", "source", "oom", "compute", "devices"},
+    "devices": {"errors"},
     "compute": {"native", "dump", "errors", "schema", "assemble", "reader"},
 }
 LATE = {("dump", "compute")}

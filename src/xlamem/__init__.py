@@ -34,19 +34,11 @@ from .source import Source, find
 from .warehouse import Converted, convert
 
 if TYPE_CHECKING:
-    from .compute import (
-        attribution,
-        donation,
-        explain,
-        fragmentation,
-        idle,
-        live_set,
-        memory_analysis,
-        occupancy,
-        padding,
-        peak,
-        savings,
-    )
+    from .compute.arenas import fragmentation, padding, savings
+    from .compute.lifetime import donation, idle
+    from .compute.occupancy import live_set, occupancy, peak
+    from .compute.published import explain, memory_analysis
+    from .compute.scopes import attribution
 
 _COMPUTED = (
     "attribution", "donation", "explain", "fragmentation", "idle", "live_set", "memory_analysis", "occupancy",

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 from .errors import UsageError
 
-KIB, MIB, GIB, TIB = (1024**n for n in range(1, 5))
+KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 GB = 1000**3
 """The vendors of GPUs write GB; where their drivers report more than that, `reported` says how much."""
 
@@ -71,10 +72,7 @@ DEVICES = (
     _gpu(
         "a100-80gb", "a100sxm480gb a100pcie80gb a10080gbpcie", 80, "80 GB", "NVIDIA A100 data sheet", 81920 * MIB, SMI
     ),
-    _gpu(
-        "h100", "h100sxm h100pcie h10080gb h10080gbhbm3 h100sxm5", 80, "80 GB", "NVIDIA H100 data sheet",
-        81559 * MIB, SMI,
-    ),  # fmt: skip
+    _gpu("h100", "h100sxm h100sxm5 h100pcie h10080gbhbm3", 80, "80 GB", "NVIDIA H100 data sheet", 81559 * MIB, SMI),
     _gpu("h100-nvl", "", 94, "94 GB", "NVIDIA H100 data sheet, H100 NVL"),
     _gpu("h200", "h200nvl h200sxm", 141, "141 GB", "NVIDIA H200 data sheet"),
     _gpu("b200", "", 180, "180 GB (192 GB are on the chip)", "NVIDIA HGX B200 data sheet"),
@@ -113,8 +111,7 @@ def parse_bytes(text: str) -> int:
     unit = _UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None:
         raise UsageError(f"{text!r} is no size: write it like 16GiB (1024 to the power of 3), 16GB (1000) or in bytes")
-    whole, _, part = found[1].replace("_", "").replace(",", "").partition(".")
-    return int(whole or 0) * unit + (int(part) * unit // int(10 ** len(part)) if part else 0)
+    return int(Decimal(found[1].replace("_", "").replace(",", "")) * unit)
 
 
 def _key(name: str) -> str:

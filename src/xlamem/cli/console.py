@@ -122,6 +122,7 @@ def rich_out(*texts: Text) -> None:
     colors: Any = "auto" if terminal and not os.environ.get("NO_COLOR") else None
     screen = Console(file=file, force_terminal=terminal, color_system=colors, width=10**6, highlight=False)
     for text in texts:
+        text.rstrip()
         screen.print(text, soft_wrap=True)
     out(file.getvalue().removesuffix("\n"))
 

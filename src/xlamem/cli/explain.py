@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import click
 
 from .. import compute, schema
 from ..errors import UsageError
 from . import console
 from .peak import MAIN, NEEDED, Row, module_option, one, only, output_options, title
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from ..dump import Dump
 
 NAME = 34
 
@@ -19,8 +27,8 @@ NAME = 34
 def command(
     path: str, space: str | None, limit: int | None, wide: bool, as_json: bool, as_csv: bool, module: str | None
 ) -> int:
-    """Put the numbers that XLA, JAX, XProf and xlamem call peak, total or reserved for the program in PATH side by side,
-    each with its definition, its difference to xlamem's peak, and the causes of that difference.
+    """Put the numbers that XLA, JAX, XProf and xlamem call peak, total or reserved for the program in PATH side by
+    side, each with its definition, its difference to xlamem's peak, and the causes of that difference.
     """
     if as_json and as_csv:
         raise UsageError("--json or --csv, not both")
@@ -41,7 +49,7 @@ def command(
     return console.FINE
 
 
-def _print(dump: compute.Dump, head: Row, rows: list[Row], width: int | None) -> None:
+def _print(dump: Dump, head: Row, rows: list[Row], width: int | None) -> None:
     from rich.text import Text
 
     texts = title(dump.source, head, width)
@@ -54,19 +62,26 @@ def _print(dump: compute.Dump, head: Row, rows: list[Row], width: int | None) ->
             continue
         if own:
             texts += [Text(), Text(name or "all memory spaces together", "bold")]
+        same = [r["name"] for r in own if r["difference"] == 0 and r["name"] != "peak"] if width is not None else []
         for r in own:
-            texts += _number(r, sizes, width)
+            if r["name"] not in same:
+                texts += _number(r, sizes, width)
+        if same:
+            lines = console.wrapped(same, 22, width)
+            texts += [Text(f"  {'' if i else 'the same as peak':<20}{line}") for i, line in enumerate(lines)]
     jax = [r for r in rows if r["name"].startswith("jax.")]
     if jax:
         texts += [Text(), Text("JAX's memory_analysis(), as far as the text gives it", "bold")]
         for r in jax:
             amount = "not in the text" if r["bytes"] is None else f"{r['bytes']:,}"
             if r["bytes"] or not r["name"].startswith("jax.host_"):
-                texts.append(Text.assemble("  ", r["name"].removeprefix("jax.").ljust(NAME), amount.rjust(max(sizes, 15))))
+                texts.append(
+                    Text.assemble("  ", r["name"].removeprefix("jax.").ljust(NAME), amount.rjust(max(sizes, 15)))
+                )
     console.rich_out(*texts)
 
 
-def _number(r: Row, sizes: int, width: int | None) -> list[Text]:  # type: ignore[name-defined]  # noqa: F821
+def _number(r: Row, sizes: int, width: int | None) -> list[Text]:
     from rich.text import Text
 
     amount = "?" if r["bytes"] is None else f"{r['bytes']:,}"
@@ -78,13 +93,10 @@ def _number(r: Row, sizes: int, width: int | None) -> list[Text]:  # type: ignor
     texts = [line]
     texts += [Text(f"      {t}", "dim") for t in console.fill(console.visible(r["definition"]), 6, width)]
     if r["causes"] and r["difference"]:
-        for cause in console.wrapped(r["causes"].split(", "), 8, width) if False else _causes(r["causes"]):
-            texts.append(Text(f"        {cause}", "dim"))
+        texts += [Text(f"        {cause}", "dim") for cause in _causes(r["causes"])]
     return texts
 
 
 def _causes(text: str) -> list[str]:
     """One cause a line; numbers have commas, so a cause ends before a comma that a letter follows."""
-    import re
-
     return [c.strip() for c in re.split(r"(?<=[0-9]), (?=[^0-9])", text)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from .. import compute, schema
@@ -9,6 +11,9 @@ from ..errors import UsageError
 from . import console
 from .console import counted
 from .peak import NEEDED, ROOMY, Row, module_option, one, one_line, output_options, space_of, title, trace, two_lines
+
+if TYPE_CHECKING:
+    from ..dump import Dump
 
 LIMIT = 20
 
@@ -40,7 +45,8 @@ def command(
     groups = _groups(found.to_pylist(), spaces)
     if as_json:
         data = [
-            {**_space(s, rows, at), "rows": rows if limit is None else rows[:limit], "n_rows": len(rows)} for s, rows in groups
+            {**_space(s, rows, at), "rows": rows if limit is None else rows[:limit], "n_rows": len(rows)}
+            for s, rows in groups
         ]
         console.out_json({"schema_version": schema.VERSION, "name": dump.name, "module": head, "spaces": data})
         return console.FINE
@@ -74,7 +80,14 @@ def _space(s: Row, rows: list[Row], at: int | None) -> Row:
 
 
 def _print(
-    dump: compute.Dump, head: Row, groups: list[tuple[Row, list[Row]]], at: int | None, limit: int, width: int | None, *, wide: bool
+    dump: Dump,
+    head: Row,
+    groups: list[tuple[Row, list[Row]]],
+    at: int | None,
+    limit: int,
+    width: int | None,
+    *,
+    wide: bool,
 ) -> None:
     from rich.text import Text
 
@@ -84,18 +97,27 @@ def _print(
     for s, rows in groups:
         facts = _space(s, rows, at)
         step = facts["time"] or 0
-        runs = f" ({steps[step].as_py()})" if step < len(steps) else " (after the last instruction)"
+        runs = f"step {step:,} runs {steps[step].as_py()}" if step < len(steps) else "after the last instruction"
         why = ", its peak" if facts["bytes"] == s["peak"] else f" (peak {console.size(s['peak'])})"
         said = f"  {console.exact(facts['bytes'])} at step {step:,} of {head['schedule_length']:,}{why}"
         texts += [Text(), Text.assemble((s["memory_space"], "bold"), said)]
         values = sum(r["role"] == "value" for r in rows)
         held = len(rows) - values
-        parts = [counted(values, "live value"), counted(held, "allocation held without", "allocations held without") if held else ""]
-        texts.append(Text(f"  {', '.join(filter(None, parts))}; step {step:,} is{runs}" , "dim"))
+        parts = [
+            counted(values, "live value"),
+            counted(held, "allocation held without", "allocations held without") if held else "",
+        ]
+        texts.append(Text(f"  {', '.join(filter(None, parts))}; {runs}", "dim"))
         shown = rows[:limit]
         if shown:
-            texts += one_line(shown, width, wide=wide) if wide or (width or ROOMY) >= ROOMY else two_lines(shown, width or 80)
+            texts += (
+                one_line(shown, width, wide=wide)
+                if wide or (width or ROOMY) >= ROOMY
+                else two_lines(shown, width or 80)
+            )
         if more := len(rows) - len(shown):
             left = facts["bytes"] - sum(r["bytes"] for r in shown)
-            texts.append(Text(f"  {console.size(left).rjust(11)}  in {counted(more, 'more', 'more')}; --limit shows more", "dim"))
+            texts.append(
+                Text(f"  {console.size(left).rjust(11)}  in {counted(more, 'more', 'more')}; --limit shows more", "dim")
+            )
     console.rich_out(*texts)

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -58,6 +59,7 @@ COLORS = {"parameter": "blue", "donated": "cyan", "live_out": "green", "constant
 
 MOVES = re.compile("copy|bitcast|reshape|transpose|get-tuple-element|async-|slice|tuple$")
 """Opcodes that pass bytes on."""
+OPERAND = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.-]*)\s*(?:[,#]|$)")
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class View:
     module: Row
     spaces: list[Row]
     """Rows of `peaks`, the main space first, each with its `categories`, `plateaus` and `buffers`."""
+    reserved: int = 0
+    """Bytes that the device's own memory must hold, whatever spaces are shown."""
     series: dict[tuple[str, int], npt.NDArray[np.int64]] = field(default_factory=dict)
     """Bytes in use at each step, by (space, page)."""
 
@@ -84,10 +88,10 @@ class View:
     def timed(self) -> bool:
         return any(s["peak"] is not None for s in self.spaces)
 
-    @property
-    def reserved(self) -> int:
-        """Bytes that the device's own memory must hold."""
-        return sum(s["reserved"] for s in self.spaces if s["memory_space"] in DEVICE_MEMORY)
+    def at(self, time: int) -> int | None:
+        """Bytes in use of all spaces together at a step."""
+        known = [int(s[time]) for s in self.series.values() if time < len(s)]
+        return sum(known) if known else None
 
     @property
     def together(self) -> tuple[int, int] | None:
@@ -150,18 +154,18 @@ def one(path: str, module: str | None, tables: Iterable[str] | None = None) -> D
 def _allocated(dump: Dump) -> int:
     rows = dump.allocations
     found = zip(*(rows[c].to_pylist() for c in ("size", "memory_space", "is_thread_local")), strict=True)
-    return sum(size for size, space, local in found if space in DEVICE_MEMORY and not local)
+    return sum(int(size) for size, space, local in found if space in DEVICE_MEMORY and not local)
 
 
 def space_of(text: str | None) -> str | int | None:
     return int(text) if text is not None and text.isdecimal() else text
 
 
-def only(rows: list[Row], space: str | None) -> list[Row]:
-    """Rows of one memory space."""
+def only(rows: list[Row], space: str | None, *, missing: bool = False) -> list[Row]:
+    """Rows of one memory space; with `missing` it need not be there."""
     wanted = space_of(space)
     found = [r for r in rows if wanted is None or wanted in (r["memory_space"], r["color"])]
-    if not found and space is not None:
+    if not found and space is not None and not missing:
         there = ", ".join(f"{r['memory_space']} (color {r['color']})" for r in rows) or "none"
         raise UsageError(f"no memory space {space!r}; this dump has {there}")
     return found
@@ -184,8 +188,8 @@ def title(dump_source: Source, module: Row, width: int | None) -> list[Text]:
         Text.assemble((f"{number}in {place}", "dim")),
     ]
     if not module["complete"]:
-        said = "CUT: a file of this dump ends too early; the numbers are of what is there"
-        lines += [Text(line, "bold red") for line in console.fill(said, 0, width)]
+        why = "CUT: a file of this dump ends too early; the numbers are of what is there"
+        lines += [Text(line, "bold red") for line in console.fill(why, 0, width)]
     return lines
 
 
@@ -231,7 +235,8 @@ def padding_of(row: Row) -> int:
     """Bytes of padding in a row of `live_set`; those of a reserved row are of the allocation's value."""
     if row["unpadded_size"] is None or row["role"] != "value":
         return 0
-    return max(0, row["size"] - row["unpadded_size"])
+    size, plain = int(row["size"]), int(row["unpadded_size"])
+    return max(0, size - plain)
 
 
 # -- the verb --------------------------------------------------------------------------------------
@@ -240,7 +245,9 @@ def padding_of(row: Row) -> int:
 @click.command("peak", short_help="Say what must fit, how much is in use at the peak, and by what.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @output_options(10, "Buffers shown per memory space; in a directory also programs.")
-@click.option("--capacity", metavar="SIZE", help="Compare with this much memory (16GiB); exit with 1 if it does not fit.")
+@click.option(
+    "--capacity", metavar="SIZE", help="Compare with this much memory (16GiB); exit with 1 if it does not fit."
+)
 @click.option("--device", "device_name", metavar="NAME", help="The same with the memory of a device (v5e, h100, …).")
 @click.option("--strict", is_flag=True, help="Exit with 3 if a dump is cut.")
 def command(
@@ -268,11 +275,15 @@ def command(
     for source in sources:
         try:
             dump = read(source, tables=NEEDED)
-            whole = (as_json and limit != 0) or len(sources) == 1
-            views.append(view(dump, space, limit if as_json else shown) if whole else view(dump, space, None, brief=True))
+            brief = len(sources) > 1 and not as_json
+            views.append(view(dump, space, limit if as_json else shown, brief=brief, missing=len(sources) > 1))
         except (DumpError, OSError) as error:
             failed.append((os.path.join(source.place, source.name).removeprefix("./"), str(error)))
-    views.sort(key=lambda v: -v.reserved)
+    if space is not None and len(sources) > 1:
+        views = [v for v in views if v.spaces]
+        if not views and not failed:
+            raise UsageError(f"none of {len(sources)} dumps has a memory space {space!r}")
+    views.sort(key=lambda v: (-v.reserved, -sum(s["reserved"] for s in v.spaces)))
     if as_json:
         console.out_json(_as_json(views, failed, limits))
     elif as_csv:
@@ -303,14 +314,18 @@ def _capacity(text: str | None, name: str | None) -> Capacity | None:
     return None if text is None else Capacity(parse_bytes(text), "capacity")
 
 
-def view(dump: Dump, space: str | None = None, limit: int | None = None, *, brief: bool = False) -> View:
-    """The numbers of one dump; with `brief` only those of the summary."""
+def view(
+    dump: Dump, space: str | None = None, limit: int | None = None, *, brief: bool = False, missing: bool = False
+) -> View:
+    """The numbers of one dump; with `brief` only those of the summary; with `missing` it may lack the space."""
     import pyarrow.compute as pc
 
     found = compute.peak(dump)
-    spaces = only(found.spaces.to_pylist(), space)
+    every = found.spaces.to_pylist()
+    spaces = only(every, space, missing=missing)
     spaces.sort(key=lambda s: (s["memory_space"] not in MAIN, -(s["peak"] or 0), -s["reserved"]))
-    known = View(dump.source, dump.modules.to_pylist()[0], spaces)
+    must_fit = sum(s["reserved"] for s in every if s["memory_space"] in DEVICE_MEMORY)
+    known = View(dump.source, dump.modules.to_pylist()[0], spaces, must_fit)
     if brief:
         return known
     timed = known.timed
@@ -336,26 +351,38 @@ def view(dump: Dump, space: str | None = None, limit: int | None = None, *, brie
 
 
 def trace(dump: Dump, rows: list[Row]) -> None:
-    """Give each row without op_name the key `origin`: what its instruction moves, through copies without a name."""
+    """Give each row without op_name the key `origin`: what its instruction moves, or whose place it takes."""
+    import pyarrow.compute as pc
+
     todo = [row for row in rows if not row["op_name"] and row["instruction"]]
     if not todo:
         return
     table = dump.instructions
     places = {name: i for i, name in reversed(list(enumerate(table["instruction"].to_pylist())))}
     for row in todo:
-        at = places.get(row["instruction"])
+        at, name = places.get(row["instruction"]), None
+        moved = None
         for _ in range(6):
-            if at is None or not MOVES.match(table["opcode"][at].as_py()):
+            if at is None or name or not MOVES.match(table["opcode"][at].as_py()):
                 break
-            operand = re.search(r"%?([A-Za-z_][A-Za-z0-9_.-]*)\s*(?:[,#]|$)", table["operands"][at].as_py())
+            operand = OPERAND.search(table["operands"][at].as_py())
             if operand is None:
                 break
+            moved = operand[1]
             # Of an asynchronous pair only the start defines a value.
-            at = places.get(operand[1], places.get(operand[1].replace("-done", "-start")))
+            at = places.get(moved, places.get(moved.replace("-done", "-start")))
             name = None if at is None else table["op_name"][at].as_py()
-            row["origin"] = f"{row['instruction']} of {name or operand[1]}"
-            if name:
-                break
+        if not name and row["category"] in ("parameter", "donated"):
+            inside = dump.values.filter(pc.equal(dump.values["allocation"], row["allocation"]))[
+                "instruction"
+            ].to_pylist()
+            found = [places[i] for i in inside if i in places and i != row["instruction"]]
+            named = [table["op_name"][i].as_py() for i in found if table["opcode"][i].as_py() == "parameter"]
+            if named and named[0]:
+                row["origin"] = f"in the place of {named[0]}"
+                continue
+        if moved:
+            row["origin"] = f"{row['instruction']} of {name or moved}"
 
 
 def _sizes(dump: Dump, space: Row, limit: int | None) -> tuple[dict[str, int], list[Row], int]:
@@ -373,7 +400,10 @@ def _sizes(dump: Dump, space: Row, limit: int | None) -> tuple[dict[str, int], l
             totals[kind] += a["size"]
     known = [v for v in dump.values.to_pylist() if kind_of.get(v["allocation"], "thread_local") != "thread_local"]
     known.sort(key=lambda v: -(v["size"] or 0))
-    lines = {i["instruction"]: i for i in dump.instructions.select(["instruction", "op_name", "source_file", "source_line"]).to_pylist()}
+    lines = {
+        i["instruction"]: i
+        for i in dump.instructions.select(["instruction", "op_name", "source_file", "source_line"]).to_pylist()
+    }
     nothing = {"op_name": None, "source_file": None, "source_line": None}
     rows = []
     for v in known if limit is None else known[:limit]:
@@ -392,7 +422,12 @@ def _as_json(views: list[View], failed: list[tuple[str, str]], limits: Capacity 
         compared = {"name": limits.label, "bytes": limits.bytes}
         if limits.device is not None:
             d = limits.device
-            compared |= {"stated": d.stated, "source": d.source, "stated_bytes": d.bytes, "reported_by": d.reporter or None}
+            compared |= {
+                "stated": d.stated,
+                "source": d.source,
+                "stated_bytes": d.bytes,
+                "reported_by": d.reporter or None,
+            }
     return {
         "schema_version": schema.VERSION,
         "capacity": compared,
@@ -448,7 +483,11 @@ def _summary(views: list[View], limits: Capacity | None, limit: int, width: int 
     said = [counted(len(views), "program")]
     if limits is not None:
         n = sum(v.reserved > limits.bytes for v in views)
-        said.append(f"{n} do not fit in {limits.label} ({console.size(limits.bytes)})" if n else f"each fits in {limits.label}")
+        said.append(
+            f"{n} {'does' if n == 1 else 'do'} not fit in {limits.label} ({console.size(limits.bytes)})"
+            if n
+            else f"each fits in {limits.label}"
+        )
     said += [f"{cut} cut"] if (cut := sum(not v.module["complete"] for v in views)) else []
     said += [f"{n_failed} unreadable"] if n_failed else []
     texts.append(Text(", ".join(said) + "; the biggest:"))
@@ -458,14 +497,16 @@ def _summary(views: list[View], limits: Capacity | None, limit: int, width: int 
 # -- one program -----------------------------------------------------------------------------------
 
 
-def _screen(v: View, space: str | None, limits: Capacity | None, limit: int | None, width: int | None, *, wide: bool) -> list[Text]:
+def _screen(
+    v: View, space: str | None, limits: Capacity | None, limit: int | None, width: int | None, *, wide: bool
+) -> list[Text]:
     from rich.text import Text
 
     texts = title(v.source, v.module, width)
     if not v.timed:
-        said = "no live ranges in this dump: what is in use when is not known, only what is reserved"
-        said = said if v.spaces else "no allocations in this dump: nothing can be said about memory"
-        texts += [Text(line, "yellow") for line in console.fill(said, 0, width)]
+        why = "no live ranges in this dump: what is in use when is not known, only what is reserved"
+        why = why if v.spaces else "no allocations in this dump: nothing can be said about memory"
+        texts += [Text(line, "yellow") for line in console.fill(why, 0, width)]
     used = [s for s in v.spaces if s["peak"] or (s["peak"] is None and s["reserved"])]
     least = TINY * max((s["peak"] or 0 for s in v.spaces), default=0)
     shown = [s for i, s in enumerate(used) if i == 0 or s["peak"] is None or s["peak"] >= least or wide]
@@ -497,7 +538,9 @@ def _facts(label: str, *parts: Any) -> Text:
     return Text.assemble("  ", (label.ljust(LABEL), "dim"), *parts)
 
 
-def _space(v: View, s: Row, limits: Capacity | None, n: int, width: int | None, *, main: bool, wide: bool) -> list[Text]:
+def _space(
+    v: View, s: Row, limits: Capacity | None, n: int, width: int | None, *, main: bool, wide: bool
+) -> list[Text]:
     from rich.text import Text
 
     texts = [Text(_label(s), "bold")]
@@ -520,7 +563,9 @@ def _space(v: View, s: Row, limits: Capacity | None, n: int, width: int | None, 
             share = console.percent(b, total).rjust(9)
             drawn = (console.bar(b, total, length), COLORS[c])
             label = "made of" if i == 0 else ""
-            texts.append(_facts(label, CATEGORIES[c].ljust(names), console.size(b).rjust(SIZES + 1), share, "  ", drawn))
+            texts.append(
+                _facts(label, CATEGORIES[c].ljust(names), console.size(b).rjust(SIZES + 1), share, "  ", drawn)
+            )
     else:
         said = ", ".join(f"{CATEGORIES[c]} {console.size(b)}" for c, b in parts)
         texts.append(_facts("made of", said))
@@ -543,7 +588,8 @@ def _fit(v: View, s: Row, limits: Capacity | None, width: int | None) -> list[Te
     size = console.size(limits.bytes)
     share = console.percent(v.reserved, limits.bytes)
     also = [x["memory_space"] for x in v.spaces if x["memory_space"] in DEVICE_MEMORY and x is not s and x["reserved"]]
-    with_them = f" ({console.size(v.reserved)} with {', '.join(also)})" if also else ""
+    others = ", ".join(also) or "the other spaces"
+    with_them = f" ({console.size(v.reserved)} with {others})" if v.reserved != s["reserved"] else ""
     if spare < 0:
         said = (f"{size}: DOES NOT FIT, {console.size(-spare)} too much{with_them}", "bold red")
     else:
@@ -562,9 +608,12 @@ def _chart(v: View, s: Row, limits: Capacity | None, room: int, rows: int) -> li
 
     The chart stands on 0, or on what is in use at every step where that is most of it; both ends are labelled.
     """
+    from numpy import arange
     from rich.text import Text
 
-    heights, per = console.timeline(v.series[s["memory_space"], s["page"]], min(CHART if room < 100 else 100, room - SIZES))
+    heights, per = console.timeline(
+        v.series[s["memory_space"], s["page"]], min(CHART if room < 100 else 100, room - SIZES)
+    )
     top = s["peak"]
     line = limits.bytes if limits is not None and s["memory_space"] in MAIN and limits.bytes <= 2 * top else None
     always = sum(b for c, b in s["categories"].items() if c != "temp")
@@ -572,19 +621,21 @@ def _chart(v: View, s: Row, limits: Capacity | None, room: int, rows: int) -> li
     scale = max(top, line or 0) - floor
     at = min(int(s["first_step"] / per), len(heights) - 1)
     limit_row = None if line is None else min(rows - 1, int(line / scale * rows))
+    over = (heights > line if line is not None else heights < 0) | (arange(len(heights)) == at)
+    rule = "┄" if console.blocks()[1] == "▁" else "-"
     texts = []
     for i, cells in enumerate(console.spark(heights - floor, scale, rows)):
-        drawn = Text()
-        for j, c in enumerate(cells):
-            if limit_row == rows - 1 - i and c == " ":
-                drawn.append("┄" if console.blocks()[1] == "▁" else "-", "red")
-            else:
-                drawn.append(c, "bold red" if j == at or (line is not None and heights[j] > line) else "cyan")
+        crossed = limit_row == rows - 1 - i
+        marked = [
+            (rule, "red") if crossed and c == " " else (c, "bold red" if over[k] else "cyan")
+            for k, c in enumerate(cells)
+        ]
+        drawn = Text.assemble(*(("".join(c for c, _ in run), style) for style, run in groupby(marked, lambda m: m[1])))
         ends = [console.size(floor + scale), console.size(floor)]
         if ends[0] == ends[1]:
             ends[0] = f"+ {console.size(scale)}"
         label = ends[0] if i == 0 else ends[1] if i == rows - 1 else ""
-        if line is not None and limit_row == rows - 1 - i:
+        if line is not None and crossed:
             label = console.size(line)
         texts.append(_facts("in use" if i == 0 else "", drawn, (f" {label}", "dim")))
     step = f"step {s['first_step']:,}"
@@ -608,14 +659,20 @@ def _buffers(s: Row, n: int, width: int | None, *, wide: bool) -> list[Text]:
     texts += one_line(rows, width, wide=wide) if (width or ROOMY) >= ROOMY or wide else two_lines(rows, width or 80)
     if s["peak"] is not None and (more := s["n_buffers"] - len(rows)) > 0:
         left = s["peak"] - sum(b["bytes"] for b in rows)
-        texts.append(Text(f"  {console.size(left).rjust(SIZES)}  in {counted(more, 'more', 'more')}: xlamem live, xlamem top", "dim"))
+        texts.append(
+            Text(
+                f"  {console.size(left).rjust(SIZES)}  in {counted(more, 'more', 'more')}: xlamem live, xlamem top",
+                "dim",
+            )
+        )
     return texts
 
 
 def _note(b: Row) -> str:
     """What a buffer is, besides its shape and name."""
     padding = padding_of(b)
-    said = [CATEGORIES.get(b["category"], b["category"]).removesuffix("s").replace("temporarie", "temp")]
+    kind: str = b["category"]
+    said = ["output" if kind == "live_out" else kind]
     if b["role"] == "reserved":
         said.append("held, not live now")
     elif b.get("shared") and b["bytes"] < b["size"]:
@@ -640,12 +697,16 @@ def two_lines(rows: list[Row], width: int) -> list[Text]:
         space = room - len(source) - 2 if source else room
         head = console.tail(scope, space)
         gap = " " * max(2, room - len(head) - len(source)) if source else ""
-        texts.append(Text.assemble("  ", (console.size(b["bytes"]).rjust(SIZES), "bold"), "  ", head, gap, (source, "green")))
+        texts.append(
+            Text.assemble("  ", (console.size(b["bytes"]).rjust(SIZES), "bold"), "  ", head, gap, (source, "green"))
+        )
         note = _note(b)
         shape = console.shortened(plain_shape(b["shape"]), max(12, room - len(note) - 22))
         value = console.shortened(value, max(9, room - len(shape) - len(note) - 4))
         parts = console.GAP.join(filter(None, [shape, value, ""]))
-        texts.append(Text.assemble(" " * indent, (f"{parts}  ", "dim"), (note, "yellow" if "padding" in note else "dim")))
+        texts.append(
+            Text.assemble(" " * indent, (f"{parts}  ", "dim"), (note, "yellow" if "padding" in note else "dim"))
+        )
     return texts
 
 
@@ -661,7 +722,17 @@ def one_line(rows: list[Row], width: int | None, *, wide: bool) -> list[Text]:
         source = source_of(b, None if width is None else 30, wide=wide)
         padding = padding_of(b)
         kind = _note(b).partition(",")[0] + (", held" if b["role"] == "reserved" else "")
-        cells.append([console.size(b["bytes"]), console.size(padding) if padding else "", scope_of(b), source, shape, value, kind])
+        cells.append(
+            [
+                console.size(b["bytes"]),
+                console.size(padding) if padding else "",
+                scope_of(b),
+                source,
+                shape,
+                value,
+                kind,
+            ]
+        )
     heads = ["bytes", "padding" if any(c[1] for c in cells) else "", "scope", "source", "shape", "value", "what"]
     sizes = [max(len(row[i]) for row in [heads, *cells]) for i in range(len(heads))]
     if width is not None:
@@ -689,7 +760,7 @@ def _printed(v: View, space: str | None, width: int | None) -> list[Text]:
     ours, printed = v.together, v.module["printed_peak_bytes"]
     if printed is None or ours is None or space is not None:
         return []
-    if printed == ours[0] and v.series and v.module["printed_peak_time"] == ours[1]:
+    if printed == ours[0] and v.at(v.module["printed_peak_time"]) == ours[0]:
         return []
     sizes = [console.size(n) for n in (printed, ours[0])]
     if sizes[0] == sizes[1]:

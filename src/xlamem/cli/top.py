@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .. import compute, schema
+from ..compute.scopes import KEYS
 from ..errors import UsageError
 from . import console
 from .peak import MAIN, NEEDED, Row, module_option, one, output_options, space_of, title
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from ..dump import Dump
 
 LIMIT = 20
 BAR = 16
@@ -56,10 +63,13 @@ def command(
     if as_json and as_csv:
         raise UsageError("--json or --csv, not both")
     keys = [k.strip() for k in by.split(",") if k.strip() and k.strip() != "memory_space"]
+    if unknown := [k for k in keys if k not in KEYS]:
+        raise UsageError(f"cannot add up by {', '.join(unknown)}: there are {', '.join(KEYS)}")
     if tree and keys != ["scope"]:
         raise UsageError("--tree goes with --by scope")
     dump = one(path, module, NEEDED)
-    found = compute.attribution(dump, ("memory_space", *keys), time=at, space=space_of(space), depth=depth, fold=fold)
+    wanted: Any = ("memory_space", *keys)
+    found = compute.attribution(dump, wanted, time=at, space=space_of(space), depth=depth, fold=fold)
     head = dump.modules.to_pylist()[0]
     rows = found.to_pylist()
     if as_json:
@@ -70,12 +80,22 @@ def command(
         names = found.column_names
         console.out_csv(names, ([row[n] for n in names] for row in (rows if limit is None else rows[:limit])))
     else:
-        _print(dump, head, rows, keys, at, LIMIT if limit is None else limit, None if wide else console.width(), tree=tree)
+        _print(
+            dump, head, rows, keys, at, LIMIT if limit is None else limit, None if wide else console.width(), tree=tree
+        )
     return console.FINE
 
 
 def _print(
-    dump: compute.Dump, head: Row, rows: list[Row], keys: list[str], at: int | None, limit: int, width: int | None, *, tree: bool
+    dump: Dump,
+    head: Row,
+    rows: list[Row],
+    keys: list[str],
+    at: int | None,
+    limit: int,
+    width: int | None,
+    *,
+    tree: bool,
 ) -> None:
     from rich.text import Text
 
@@ -95,7 +115,7 @@ def _print(
     console.rich_out(*texts)
 
 
-def _flat(rows: list[Row], keys: list[str], total: int, limit: int, width: int | None) -> list[Text]:  # type: ignore[name-defined]  # noqa: F821
+def _flat(rows: list[Row], keys: list[str], total: int, limit: int, width: int | None) -> list[Text]:
     from rich.text import Text
 
     texts = []
@@ -104,32 +124,40 @@ def _flat(rows: list[Row], keys: list[str], total: int, limit: int, width: int |
     for r in shown:
         start = f"  {console.size(r['bytes']).rjust(11)}  {console.percent(r['bytes'], total).rjust(7)}  "
         bar = console.bar(r["bytes"], total, BAR).ljust(BAR)
-        n = f"  {f'{r["n"]:,}'.rjust(counts)}×  " if r["n"] else ""
+        number = f"{r['n']:,}"
+        n = f"  {number.rjust(counts)}×  "
         room = width and width - len(start) - len(bar) - len(n)
-        what = "  ".join(console.visible(str(r[k])).replace("\n", "\\n") if r[k] is not None else f"(no {k})" for k in keys)
+        what = "  ".join(
+            console.visible(str(r[k])).replace("\n", "\\n") if r[k] is not None else f"(no {k})" for k in keys
+        )
         texts.append(Text.assemble(start, (bar, "cyan"), (n, "dim"), console.tail(what, room)))
     left = [r for r in rows if r["bytes"]][limit:]
     if left:
         size = sum(r["bytes"] for r in left)
-        texts.append(Text(f"  {console.size(size).rjust(11)}  {console.percent(size, total).rjust(7)}  in {len(left):,} more; --limit shows more", "dim"))
+        start = f"  {console.size(size).rjust(11)}  {console.percent(size, total).rjust(7)}  "
+        texts.append(Text(f"{start}in {len(left):,} more; --limit shows more", "dim"))
     return texts
 
 
-def _tree(rows: list[Row], total: int, limit: int, width: int | None) -> list[Text]:  # type: ignore[name-defined]  # noqa: F821
+def _tree(rows: list[Row], total: int, limit: int, width: int | None) -> list[Text]:
     root = Node()
     for r in rows:
-        path = ("(no scope)",) if r["scope"] is None else tuple(console.visible(r["scope"]).replace("\n", "\\n").split("/"))
+        path = (
+            ("(no scope)",)
+            if r["scope"] is None
+            else tuple(console.visible(r["scope"]).replace("\n", "\\n").split("/"))
+        )
         at = root
         for part in path:
             at = at.below.setdefault(part, Node())
             at.bytes += r["bytes"]
             at.n += r["n"]
-    texts: list[Text] = []  # type: ignore[name-defined]  # noqa: F821
+    texts: list[Text] = []
     _branch(root, total, limit, width, "", texts)
     return texts
 
 
-def _branch(node: Node, total: int, limit: int, width: int | None, indent: str, texts: list[Text]) -> None:  # type: ignore[name-defined]  # noqa: F821
+def _branch(node: Node, total: int, limit: int, width: int | None, indent: str, texts: list[Text]) -> None:
     from rich.text import Text
 
     ordered = sorted(((n, p) for p, n in node.below.items() if n.bytes), key=lambda p: -p[0].bytes)

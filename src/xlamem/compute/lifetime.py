@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .. import schema
 from ..assemble import row_of
 from ..dump import Dump
 from .occupancy import moments
-from .program import DONATED, LIVE_OUT, PARAMETER, THREAD_LOCAL, Ints, Program, coded, decoded, ints, nullable, program, table
+from .program import DONATED, LIVE_OUT, PARAMETER, THREAD_LOCAL, Ints, Program, coded, decoded, ints, nullable, program, table, translated
 
 
 def _use_times(p: Program) -> tuple[Ints, Ints]:
@@ -22,7 +21,7 @@ def _use_times(p: Program) -> tuple[Ints, Ints]:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     step = np.full(len(known), -1, np.int64)
     step[scheduled] = ints(schedule, "time")
-    place = np.asarray(pc.index_in(names, known).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    place = translated(names, known)
     by_name = np.where(place >= 0, step[place], -1)
     value = row_of(p.ids, ints(uses, "value_id"))
     time = by_name[codes]

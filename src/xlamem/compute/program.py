@@ -57,6 +57,18 @@ def decoded(codes: Ints, texts: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, texts)
 
 
+def translated(mine: pa.Array, theirs: pa.Array) -> Ints:
+    """For each text of `mine` its place in `theirs`, -1 if it is not there.
+
+    Dictionaries of one dump are beginnings of each other: then nothing needs to be looked up.
+    """
+    if len(mine) <= len(theirs) and theirs.slice(0, len(mine)).equals(mine):
+        return np.arange(len(mine))
+    if len(theirs) < len(mine) and mine.slice(0, len(theirs)).equals(theirs):
+        return np.where(np.arange(len(mine)) < len(theirs), np.arange(len(mine)), -1)
+    return np.asarray(pc.index_in(mine, theirs).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+
+
 @dataclass(frozen=True)
 class Space:
     """A memory space: allocations of one (color, page)."""
@@ -74,12 +86,12 @@ class Program:
         self.allocations = a = dump.allocations
         self.index = ints(a, "allocation")
         self.allocation_size = ints(a, "size")
-        page = np.maximum(ints(a, "page", 0), 0)
-        key = np.stack([ints(a, "color"), page], 1)
-        pairs, space = np.unique(key, axis=0, return_inverse=True) if len(key) else (key, np.empty(0, np.int64))
+        color, page = ints(a, "color"), np.maximum(ints(a, "page", 0), 0)
+        width = int(page.max(initial=0)) + 1
+        _, first, space = np.unique(color * width + page, return_index=True, return_inverse=True)
         self.space_of_allocation: Ints = space.reshape(-1).astype(np.int64)
-        names = {int(c): n for c, n in zip(key[:, 0], a["memory_space"].to_pylist(), strict=True)} if len(key) else {}
-        self.spaces = [Space(names[int(c)], int(c), int(p)) for c, p in pairs]
+        names = a["memory_space"].take(pa.array(first)).to_pylist()
+        self.spaces = [Space(n, int(color[i]), int(page[i])) for n, i in zip(names, first, strict=True)]
         parameter, live_out = bools(a, "is_parameter"), bools(a, "is_live_out")
         self.category: Ints = np.select(
             [bools(a, "is_thread_local"), bools(a, "is_constant"), parameter & live_out, parameter, live_out],
@@ -144,7 +156,7 @@ class Program:
         mine, known = coded(self.dump.instructions["instruction"])
         if not len(mine) or not len(codes):
             return np.full(len(codes), -1, np.int64)
-        place = np.asarray(pc.index_in(texts, known).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+        place = translated(texts, known)
         first = row_of(mine, np.arange(len(known)))
         by_code = np.where(place >= 0, first[place], -1)
         return np.where(codes >= 0, by_code[codes], -1)

@@ -100,8 +100,8 @@ def attribution(
 
 
 def _by_text(column: pa.ChunkedArray, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:
-    """Scopes are made once per distinct op_name."""
-    array = column.combine_chunks()
+    """Scopes are made once per distinct op_name of the column."""
+    array = column.cast(pa.string()).combine_chunks().dictionary_encode()
     names = array.dictionary
     if key == "scope":
         names = scopes(names, depth=depth, fold=fold)
