@@ -15,9 +15,9 @@ demo: $(VENV)/.installed
 	rm -rf demo-out
 	$(BIN)/xlamem convert tests/dumps --to demo-out
 	@echo
-	@echo "XLA's own printed peak of one of them, and what else xlamem sees in it:"
+	@echo "What one of them must fit, and what is in use at its peak:"
 	@echo
-	$(BIN)/xlamem info tests/dumps/tpu-libtpu-0.0.50.1-v5e-mlp_grad
+	$(BIN)/xlamem peak tests/dumps/tpu-libtpu-0.0.50.1-v5e-host_offload --device v5e
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(ARGS)
@@ -30,7 +30,7 @@ lint: $(VENV)/.test $(VENV)/.lint
 	  $(CYTHON) --module-name xlamem.$$m _native/$$m.pyx -o build/lint/$$m.c || echo "performance hint: $$m fails"; \
 	done 2>&1 | grep 'performance hint'
 	$(BIN)/mypy --cache-dir=/dev/null
-	MYPYPATH=src $(BIN)/python -m mypy.stubtest $(addprefix xlamem.,$(NATIVE)) \
+	$(BIN)/python -m mypy.stubtest $(addprefix xlamem.,$(NATIVE)) --mypy-config-file pyproject.toml \
 	  --allowlist tests/stubtest-allow.txt --ignore-unused-allowlist
 
 bench: $(VENV)/.bench

@@ -66,10 +66,10 @@ cdef class Names:
 
     def expect(self, Py_ssize_t n):
         """Make room for n texts in all, so that growing does not move them again and again."""
-        cdef uint64_t room = self.pool.mask + 1 if self.pool.slots != NULL else 256
+        cdef uint64_t room = self.pool.mask + 1 if self.pool.tags != NULL else 256
         while room < <uint64_t> n * 2:
             room *= 2
-        if room > self.pool.mask + 1 or self.pool.slots == NULL:
+        if room > self.pool.mask + 1 or self.pool.tags == NULL:
             pool_rehash(&self.pool, room)
             if self.pool.failed:
                 raise MemoryError("no memory for names")
@@ -99,7 +99,7 @@ cdef class Names:
         cdef Buf data, ends
         memset(&data, 0, sizeof(Buf))
         memset(&ends, 0, sizeof(Buf))
-        if self.pool.failed or self.pool.items.bytes.failed or self.pool.items.ends.failed:
+        if self.pool.failed:
             raise MemoryError("no memory for names")
         with nogil:
             push_bytes(&data, self.pool.items.bytes.data, self.pool.items.bytes.size)

@@ -110,7 +110,9 @@ cdef struct Text:
 
 cdef struct Pool:
     Text items
-    uint64_t* slots                               # key << 32 | code + 1; 0 is empty
+    Buf keys                                      # uint32 of each item
+    uint8_t* tags                                 # a byte of the key at each slot; 0 is empty
+    int32_t* codes                                # the item at each slot
     uint64_t mask
     int32_t n
     int32_t last                                  # code returned last: names come in runs
@@ -242,29 +244,40 @@ cdef inline const char* pool_item(const Pool* pool, int32_t code, size_t* n) noe
 
 
 cdef inline bint pool_rehash(Pool* pool, uint64_t room) noexcept nogil:
-    cdef uint64_t* slots = <uint64_t*> realloc(NULL, room * 8)
-    cdef uint64_t i, at, slot
-    if slots == NULL:
+    cdef uint8_t* tags = <uint8_t*> realloc(NULL, room)
+    cdef int32_t* codes = <int32_t*> realloc(NULL, room * 4)
+    cdef uint64_t at
+    cdef uint32_t key
+    cdef int32_t i
+    if tags == NULL or codes == NULL:
+        free(tags)
+        free(codes)
         pool.failed = True
         return False
-    memset(slots, 0, room * 8)
-    if pool.slots != NULL:
-        for i in range(pool.mask + 1):
-            slot = pool.slots[i]
-            if slot:
-                at = (slot >> 32) & (room - 1)
-                while slots[at]:
-                    at = (at + 1) & (room - 1)
-                slots[at] = slot
-        free(pool.slots)
-    pool.slots = slots
+    memset(tags, 0, room)
+    for i in range(pool.n):
+        key = (<uint32_t*> pool.keys.data)[i]
+        at = key & (room - 1)
+        while tags[at]:
+            at = (at + 1) & (room - 1)
+        tags[at] = tag_of(key)
+        codes[at] = i
+    free(pool.tags)
+    free(pool.codes)
+    pool.tags = tags
+    pool.codes = codes
     pool.mask = room - 1
     return True
 
 
+cdef inline uint8_t tag_of(uint32_t key) noexcept nogil:
+    return <uint8_t> (key >> 24) | 1
+
+
 cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, bint* bad) noexcept nogil:
-    cdef uint64_t key = key_of(p, n)
-    cdef uint64_t at, slot
+    cdef uint32_t key = key_of(p, n)
+    cdef uint8_t tag = tag_of(key)
+    cdef uint64_t at
     cdef size_t m, before
     cdef int32_t code
     cdef const char* q
@@ -272,11 +285,10 @@ cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, bint* bad)
         return 0
     at = key & pool.mask
     while True:
-        slot = pool.slots[at]
-        if slot == 0:
+        if pool.tags[at] == 0:
             break
-        if slot >> 32 == key:
-            code = <int32_t> <uint32_t> slot - 1
+        if pool.tags[at] == tag:
+            code = pool.codes[at]
             q = pool_item(pool, code, &m)
             if m == n and equal(p, q, n):
                 pool.last = code
@@ -291,7 +303,10 @@ cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, bint* bad)
         return intern_escaped(pool, m, bad)
     push(&pool.items.ends, <int64_t> pool.items.bytes.size)
     code = pool.n
-    pool.slots[at] = (key << 32) | <uint64_t> (code + 1)
+    pool.tags[at] = tag
+    pool.codes[at] = code
+    push_code(&pool.keys, <int32_t> key)
+    pool.failed |= pool.items.bytes.failed or pool.items.ends.failed or pool.keys.failed
     pool.n += 1
     pool.last = code
     return code
@@ -329,5 +344,7 @@ cdef inline int32_t intern_name(Pool* pool, const char* p, size_t n) noexcept no
 
 cdef inline void pool_drop(Pool* pool) noexcept nogil:
     text_drop(&pool.items)
-    free(pool.slots)
+    drop(&pool.keys)
+    free(pool.tags)
+    free(pool.codes)
     memset(pool, 0, sizeof(Pool))

@@ -385,8 +385,8 @@ def _value(
     metadata = "" if scope is None else f', metadata={{op_name="{scope}" source_file="f.py" source_line={len(scope)}}}'
     whole = f"({shape}, u8[4])" if tuple_shaped else shape
     text = f"%{name} = {whole} {opcode}({operands}){metadata}"
-    instruction = {"instruction": name, "shape": whole, "opcode": opcode, "op_name": scope, "text": text}
-    tables["instructions"].append(instruction | {"value_id": value_id})
+    instruction = {"instruction": name, "shape": whole, "opcode": opcode, "operands": str(operands)}
+    tables["instructions"].append(instruction | {"op_name": scope, "text": text, "value_id": value_id})
 
 
 def _range(rng: random.Random, tables: dict[str, list[Row]], value_id: int, length: int) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from brute import TABLES, WHOLE, Brute, hostile
+from brute import TABLES, WHOLE, Brute, Space, hostile
 from conftest import label, sources
 from forge import ERAS, forge
 from render import UNAVAILABLE, render
@@ -507,42 +507,71 @@ def test_padding_real(small: xlamem.Dump) -> None:
 
 
 def test_donation(small: xlamem.Dump) -> None:
-    """One row a parameter's allocation; what is taken is what the flags say."""
-    parameters = {a["allocation"]: a for a in small.allocations.to_pylist() if a["is_parameter"]}
-    donors = {(a["parameter"], a["parameter_index"]) for a in small.aliases.to_pylist()}
+    """One row a parameter's allocation; what is taken is what the flags say; no output is overlooked."""
+    brute = of(small)
+    where = {arena.number: (space, arena) for space in brute.spaces for arena in space.arenas}
+    parameters = {n for n, (_, arena) in where.items() if arena.category in ("parameter", "donated")}
+    donors = {(a["parameter"], a["parameter_index"].replace(" ", "")) for a in small.aliases.to_pylist()}
     ours = rows(compute.donation(small), "donation")
     assert sorted(r["allocation"] for r in ours) == sorted(parameters)
+    claimed = Counter(r["could_index"] for r in ours)
     for row in ours:
-        allocation = parameters[row["allocation"]]
-        assert (row["parameter"], row["size"]) == (allocation["parameter_number"], allocation["size"])
-        assert row["parameter_index"] == allocation["parameter_shape_index"]
+        space, arena = where[row["allocation"]]
+        assert {c: row[c] for c in SPACE} == space.key
+        assert (row["parameter"], row["size"]) == (arena.row["parameter_number"], arena.size)
+        assert row["parameter_index"] == (arena.row["parameter_shape_index"] or "{}")
         refused = (row["parameter"], row["parameter_index"]) in donors
-        assert row["state"] == ("taken" if allocation["is_live_out"] else "refused" if refused else "no")
-        assert not (row["could_be_donated"] and row["state"] == "taken")
-        assert (row["could_index"] is not None) <= row["could_be_donated"]
+        assert row["state"] == ("taken" if arena.category == "donated" else "refused" if refused else "no")
+        assert (row["could_index"] is not None) == row["could_be_donated"]
+        fitting = Counter(_outputs_for(brute, space, row)) if row["state"] != "taken" else Counter()
+        if row["could_be_donated"]:
+            assert fitting[row["could_index"]]
+        else:
+            # Every output that would fit is another parameter's already.
+            assert fitting <= claimed
+
+
+def _outputs_for(brute: Brute, space: Space, row: Row) -> list[str]:
+    """Instructions of the outputs of that shape and space that begin when the parameter was last read, or later."""
+    found = []
+    for arena in space.of("live_out"):
+        value = brute.representative(arena)
+        starts = [start for v in arena.values for start, _ in brute.ranges.get(v["value_id"], [])]
+        if value is not None and starts and not arena.row["is_entry_root"] and row["last_use"] is not None:
+            fits = value["shape"] == row["shape"] and min(starts) >= row["last_use"]
+            found += [value["instruction"]] * fits
+    return found
 
 
 def test_idle(small: xlamem.Dump) -> None:
-    """Each gap lies between two neighbouring steps at which the value is made or read, and is its longest."""
+    """The longest gap between neighbouring steps at which a value begins, is read, or ends."""
+    brute = of(small)
+    length = small.modules["schedule_length"][0].as_py()
     step = {r["instruction"]: r["time"] for r in small.schedule.to_pylist()}
-    touched = defaultdict(set)
-    for value in small.values.to_pylist():
-        touched[value["value_id"]].add(step.get(value["instruction"]))
-    for r in small.live_ranges.to_pylist():
-        touched[r["value_id"]].add(r["start"])
+    reads = defaultdict(set)
     for use in small.uses.to_pylist():
-        touched[use["value_id"]].add(step.get(use["instruction"]))
-    peaks = {tuple(p[c] for c in SPACE): p["first_step"] for p in compute.peak(small).spaces.to_pylist()}
+        reads[use["value_id"]].add(step.get(use["instruction"]))
+    tops = {tuple(p[c] for c in SPACE): p["first_step"] for p in compute.peak(small).spaces.to_pylist()}
+    wanted = []
+    for space in brute.spaces:
+        for arena in space.held:
+            for value in arena.values:
+                for start, end in brute.ranges.get(value["value_id"], []):
+                    read = {t for t in reads[value["value_id"]] if t is not None and start <= t <= end}
+                    gaps = list(pairwise(sorted({start, min(end, length)} | read)))
+                    if not value["size"] or not gaps:
+                        continue
+                    a, b = max(gaps, key=lambda gap: gap[1] - gap[0])
+                    row = {**space.key, "value_id": value["value_id"], "allocation": arena.number}
+                    row |= {"size": value["size"], "from_step": a, "to_step": b, "gap": b - a}
+                    # At both ends the value is needed: it lies idle between them only.
+                    top = tops[tuple(space.key.values())]
+                    wanted.append(row | {"over_peak": top is not None and a < top < b})
+    wanted = [row for row in wanted if row["gap"] > 1]
     ours = rows(compute.idle(small), "idle")
-    assert [r["gap"] for r in ours] == [r["to_step"] - r["from_step"] for r in ours]
-    for row in ours:
-        times = sorted(t for t in touched[row["value_id"]] if t is not None)
-        assert {row["from_step"], row["to_step"]} <= set(times)
-        assert row["gap"] == max(b - a for a, b in pairwise(times))
-        top = peaks[tuple(row[c] for c in SPACE)]
-        assert row["over_peak"] == (top is not None and row["from_step"] < top < row["to_step"])
-    large = [r for r in ours if r["size"] >= 1000]
-    same(rows(compute.idle(small, min_bytes=1000), "idle"), large, ordered=True)
+    same(ours, wanted)
+    assert ours == sorted(ours, key=lambda r: -r["size"] * r["gap"])
+    same(rows(compute.idle(small, min_bytes=1000), "idle"), [r for r in ours if r["size"] >= 1000], ordered=True)
     assert rows(compute.idle(small, limit=2), "idle") == ours[:2]
 
 
@@ -557,7 +586,7 @@ def test_explain(small: xlamem.Dump) -> None:
     peaks = compute.peak(small).spaces.to_pylist()
     listed = {(r["memory_space"], r["bytes"], r["time"]) for r in ours if r["name"] == "peak"}
     if all(p["page"] == 0 and p["peak"] is not None for p in peaks):
-        assert {(p["memory_space"], p["peak"], p["first_step"]) for p in peaks} <= listed
+        assert {(p["memory_space"], p["peak"], p["first_step"]) for p in peaks if p["allocated"]} <= listed
 
 
 def test_names() -> None:

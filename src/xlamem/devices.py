@@ -61,7 +61,7 @@ DEVICES = (
     _tpu("v5e", "tpuv5e v5lite tpuv5lite v5litepod", 16, "16 GB per chip", "TPU v5e", 15.75),
     _tpu("v5p", "tpuv5p tpuv5", 95, "95 GiB per chip", "TPU v5p"),
     _tpu("v6e", "tpuv6e v6lite tpuv6lite trillium", 32, "32 GiB per chip", "TPU v6e"),
-    _tpu("v7x", "tpu7x tpuv7x v7 ironwood", 96, "192 GiB per chip, two devices of 96 GiB", "TPU7x (Ironwood)"),
+    _tpu("v7x", "tpu7x tpuv7x v7 ironwood", 96, "192 GiB per chip, two devices of 96 GiB", "TPU7x"),
     _gpu("v100-16gb", "v100sxm216gb", 16, "16 GB", "NVIDIA V100 data sheet"),
     _gpu("v100-32gb", "v100sxm232gb", 32, "32 GB", "NVIDIA V100 data sheet"),
     _gpu("t4", "", 16, "16 GB", "NVIDIA T4 data sheet", 15360 * MIB, SMI),
@@ -74,8 +74,10 @@ DEVICES = (
     ),
     _gpu("h100", "h100sxm h100sxm5 h100pcie h10080gbhbm3", 80, "80 GB", "NVIDIA H100 data sheet", 81559 * MIB, SMI),
     _gpu("h100-nvl", "", 94, "94 GB", "NVIDIA H100 data sheet, H100 NVL"),
-    _gpu("h200", "h200nvl h200sxm", 141, "141 GB", "NVIDIA H200 data sheet"),
-    _gpu("b200", "", 180, "180 GB (192 GB are on the chip)", "NVIDIA HGX B200 data sheet"),
+    _gpu(
+        "h200", "h200nvl h200sxm", 141, "141 GB", "NVIDIA H200 data sheet", 139 * GIB, "the CUDA runtime, rounded down"
+    ),
+    _gpu("b200", "", 180, "180 GB", "NVIDIA HGX B200 data sheet", int(178.35 * GIB), "the CUDA runtime"),
     _gpu("gb200", "", 186, "372 GB per superchip of two GPUs", "NVIDIA GB200 NVL72 data sheet"),
     _gpu("mi250x", "mi250", 64, "128 GB per card, two devices of 64 GB", "AMD Instinct MI250X data sheet"),
     _gpu("mi300a", "", 128, "128 GB, shared with the CPU cores", "AMD Instinct MI300A data sheet"),

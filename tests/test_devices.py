@@ -1,0 +1,69 @@
+"""Device memories and sizes on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xlamem.cli.console import size
+from xlamem.devices import DEVICES, GB, GIB, device, parse_bytes
+from xlamem.errors import UsageError
+
+NUMBERS = Path(__file__).parent.parent / "docs" / "numbers.md"
+
+
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [
+        ("16GiB", 16 * GIB), ("16 GiB", 16 * GIB), ("16G", 16 * GIB), ("15.75G", 16 * GIB - GIB // 4), ("80GB", 80 * GB),
+        ("80gb", 80 * GB), ("123", 123), ("1,000", 1000), (".5k", 512), ("0.5TiB", 512 * GIB), ("2 b", 2),
+    ],
+)  # fmt: skip
+def test_sizes(text: str, n: int) -> None:
+    assert parse_bytes(text) == n
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "16 gigs", "1..2G", "16GiBx", "1e9"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(UsageError, match="is no size"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("v5e", "v5e"), ("TPU v5 lite", "v5e"), ("v5litepod", "v5e"), ("v5e:2x2", "v5e"), ("TPU v5", "v5p"), ("TPU v5p", "v5p"),
+        ("TPU v6 lite", "v6e"), ("TPU v4", "v4"), ("tpu7x:2x2x1", "v7x"), ("Ironwood", "v7x"), ("A100-40GB", "a100-40gb"),
+        ("NVIDIA A100-SXM4-80GB", "a100-80gb"), ("NVIDIA A100 80GB PCIe", "a100-80gb"), ("NVIDIA H100 80GB HBM3", "h100"),
+        ("H100 NVL", "h100-nvl"), ("NVIDIA B200", "b200"), ("Tesla T4", "t4"), ("AMD Instinct MI300X", "mi300x"), ("L4", "l4"),
+    ],
+)  # fmt: skip
+def test_spellings(spelling: str, name: str) -> None:
+    assert device(spelling).name == name
+
+
+def test_ambiguous_and_unknown_names() -> None:
+    with pytest.raises(UsageError, match="several sizes: choose one of a100-40gb, a100-80gb"):
+        device("A100")
+    for name in ("abacus", "", "tpu"):
+        with pytest.raises(UsageError, match="no device .* there are v2, v3"):
+            device(name)
+
+
+def test_the_table_holds_together() -> None:
+    keys = [key for d in DEVICES for key in {d.name.replace("-", ""), *d.aliases}]
+    assert len(keys) == len(set(keys))
+    for d in DEVICES:
+        assert device(d.name) is d
+        assert all(device(a) is d for a in d.aliases)
+        assert (d.reported is None) == (d.reporter == "")
+        assert 0.85 * d.bytes < d.usable < 1.1 * d.bytes
+        assert d.source and d.stated
+
+
+def test_the_documentation_lists_them() -> None:
+    text = NUMBERS.read_text()
+    for d in DEVICES:
+        by = f" ({d.reporter})" if d.reporter else ""
+        assert f"| `{d.name}` | {size(d.usable)}{by} | {d.stated} | {d.source} |" in text
