@@ -24,7 +24,7 @@ test: $(VENV)/.test
 
 lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check src tests bench
-	$(BIN)/cython-lint _native
+	PATH="$(abspath $(BIN)):$$PATH" cython-lint _native  # it looks for pycodestyle there
 	mkdir -p build/lint
 	! for m in $(NATIVE); do \
 	  $(CYTHON) --module-name xlamem.$$m _native/$$m.pyx -o build/lint/$$m.c || echo "performance hint: $$m fails"; \

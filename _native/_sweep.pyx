@@ -9,7 +9,7 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from column cimport Buf, push
-from xlamem._column cimport Column, Names, own
+from xlamem._column cimport Column, own
 
 cdef struct Node:
     # A node of a segment tree over the cells between neighbouring boundaries of a group.

@@ -329,11 +329,14 @@ FEATURES = "from_instruction,from_instruction_blank,human_total,live_inline,peak
 SCOPES = (None, "jit(f)/layers_0/attn/dot", "jit(f)/layers_1/attn/dot", "jit(f)/layers_1/mlp/add", "jit(f)/layers_12/x")
 
 
-def hostile(seed: int, *, arenas: int = 8, values: int = 6, steps: int = 12, size: int = 24) -> dict[str, list[Row]]:
+def hostile(
+    seed: int, *, arenas: int = 8, values: int = 6, steps: int = 12, size: int = 24, beyond: int = 0
+) -> dict[str, list[Row]]:
     """Tables of a small dump that no compiler would write; `render` makes the text of it.
 
     Several temp arenas in one space, spaces that differ in the page alone, values that share some of
-    their bytes, values of no bytes, values without a live range, ranges that end beyond the schedule.
+    their bytes, values of no bytes, values without a live range, ranges that end up to so many steps
+    `beyond` the schedule.
     """
     rng = random.Random(seed)
     unit = rng.choice((1, 1, 8, 4096, 1 << 33))
@@ -359,7 +362,7 @@ def hostile(seed: int, *, arenas: int = 8, values: int = 6, steps: int = 12, siz
             _value(rng, tables, row, value_id, begin, end - begin, is_entry=value_id == entry)
             chance = 0 if row["is_constant"] else 0.1 if row["is_thread_local"] else 0.9
             if rng.random() < chance:
-                _range(rng, tables, value_id, length)
+                _range(rng, tables, value_id, length, beyond)
     tables["instructions"].sort(key=lambda r: r["value_id"])
     tables["live_ranges"].sort(key=lambda r: r["value_id"])
     tables["schedule"] = [{"time": t, "instruction": f"step.{t}"} for t in range(length)]
@@ -389,11 +392,11 @@ def _value(
     tables["instructions"].append(instruction | {"op_name": scope, "text": text, "value_id": value_id})
 
 
-def _range(rng: random.Random, tables: dict[str, list[Row]], value_id: int, length: int) -> None:
+def _range(rng: random.Random, tables: dict[str, list[Row]], value_id: int, length: int, beyond: int) -> None:
     value = tables["values"][-1]
     start, end = sorted(rng.randint(0, length) for _ in range(2))
-    if rng.random() < 0.05:
-        end = length + rng.randint(1, 3)
+    if rng.random() < 0.2:
+        end = min(end, length) + rng.randint(0, beyond)
     row = {"value_id": value_id, "instruction": value["instruction"], "shape_index": value["shape_index"] or "{}"}
     tables["live_ranges"].append(row | {"start": start, "end": end})
 

@@ -172,7 +172,7 @@ def test_the_hostile_dumps_are_hostile() -> None:
         seen["saving less than its size"] += any(r["saving"] < r["size"] for r in brute.savings())
         temps = [v for space in brute.spaces for a in space.of("temp") for v in a.values]
         seen["no live range"] += any(v["value_id"] not in brute.ranges for v in temps)
-    assert min(seen.values()) >= 10, dict(seen)
+    assert min(seen.values()) >= 5, dict(seen)
 
 
 def _named(seed: int) -> list[Row]:
@@ -223,6 +223,16 @@ def test_hostile_larger(seed: int) -> None:
     check_at_instants(dump, brute, 4)
     check_savings(dump, brute)
     check_sums(dump, 3)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_ranges_beyond_the_schedule(seed: int) -> None:
+    """Time ends with the schedule, whatever a range says."""
+    dump = hostile_dump(seed, beyond=3)
+    brute = of(dump)
+    check_over_time(dump, brute)
+    check_at_instants(dump, brute, 2)
+    check_savings(dump, brute)
 
 
 @pytest.mark.parametrize("era", ERAS)

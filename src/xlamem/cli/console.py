@@ -112,8 +112,8 @@ def width() -> int | None:
     return max(40, shutil.get_terminal_size().columns)
 
 
-def rich_out(*texts: Text) -> None:
-    """Styled lines to stdout: with colors on a terminal, plain elsewhere and where NO_COLOR is set."""
+def rich_out(*texts: Text, width: int | None = None) -> None:
+    """Styled lines to stdout, cut at the width: with colors on a terminal, plain elsewhere and where NO_COLOR is set."""
     from io import StringIO
 
     from rich.console import Console
@@ -123,6 +123,8 @@ def rich_out(*texts: Text) -> None:
     screen = Console(file=file, force_terminal=terminal, color_system=colors, width=10**6, highlight=False)
     for text in texts:
         text.rstrip()
+        if width is not None:
+            text.truncate(width, overflow="ellipsis")
         screen.print(text, soft_wrap=True)
     out(file.getvalue().removesuffix("\n"))
 
@@ -191,7 +193,7 @@ def tail(text: str, limit: int | None) -> str:
     limit = max(limit, 4)
     kept = text[len(text) - limit + 1 :]
     slash = kept.find("/")
-    return "…" + (kept[slash:] if 0 <= slash < len(kept) // 2 else kept)
+    return "…" + (kept[slash:] if 0 <= slash <= len(kept) // 2 else kept)
 
 
 def percent(part: int, whole: int) -> str:

@@ -78,7 +78,7 @@ def _print(dump: Dump, head: Row, rows: list[Row], width: int | None) -> None:
                 texts.append(
                     Text.assemble("  ", r["name"].removeprefix("jax.").ljust(NAME), amount.rjust(max(sizes, 15)))
                 )
-    console.rich_out(*texts)
+    console.rich_out(*texts, width=width)
 
 
 def _number(r: Row, sizes: int, width: int | None) -> list[Text]:

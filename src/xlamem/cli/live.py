@@ -120,4 +120,4 @@ def _print(
             texts.append(
                 Text(f"  {console.size(left).rjust(11)}  in {counted(more, 'more', 'more')}; --limit shows more", "dim")
             )
-    console.rich_out(*texts)
+    console.rich_out(*texts, width=width)

@@ -31,7 +31,7 @@ LABEL = 10
 """Columns taken by the labels."""
 SIZES = 11
 """Columns taken by a size."""
-ROOMY = 116
+ROOMY = 140
 """From this width on a buffer takes one line."""
 SMALL = 3
 """Buffers shown of a space that is not the first one."""
@@ -293,10 +293,10 @@ def command(
     elif views:
         width = None if wide else console.width()
         if len(sources) > 1:
-            console.rich_out(*_summary(views, limits, shown, width, len(failed)))
+            console.rich_out(*_summary(views, limits, shown, width, len(failed)), width=width)
             console.out()
             views[0] = view(read(views[0].source, tables=NEEDED), space, shown)
-        console.rich_out(*_screen(views[0], space, limits, limit, width, wide=wide))
+        console.rich_out(*_screen(views[0], space, limits, limit, width, wide=wide), width=width)
     for name, said in failed:
         console.complain(said if name in said else f"{name}: {said}", console.UNREADABLE)
     if failed or (strict and not all(v.module["complete"] for v in views)):
@@ -598,8 +598,9 @@ def _fit(v: View, s: Row, limits: Capacity | None, width: int | None) -> list[Te
     d = limits.device
     if d is not None:
         more = f"{size} by {d.reporter}" if d.reported is not None else "less is usable"
-        for line in console.fill(f"{d.stated} by the {d.source}; {more}", LABEL + 2, width):
-            texts.append(_facts("", (line, "dim")))
+        where = f"{d.stated} by the {d.source}; {more}".replace(size, size.replace(" ", "\N{NO-BREAK SPACE}"))
+        for text in console.fill(where, LABEL + 2, width):
+            texts.append(_facts("", (text.replace("\N{NO-BREAK SPACE}", " "), "dim")))
     return texts
 
 
@@ -718,8 +719,8 @@ def one_line(rows: list[Row], width: int | None, *, wide: bool) -> list[Text]:
     for b in rows:
         shape, value = plain_shape(b["shape"]) if not wide else b["shape"] or "", value_of(b)
         if width is not None:
-            shape, value = console.shortened(shape, 28), console.shortened(value, 30)
-        source = source_of(b, None if width is None else 30, wide=wide)
+            shape, value = console.shortened(shape, 24), console.shortened(value, 24)
+        source = source_of(b, None if width is None else 28, wide=wide)
         padding = padding_of(b)
         kind = _note(b).partition(",")[0] + (", held" if b["role"] == "reserved" else "")
         cells.append(

@@ -112,7 +112,7 @@ def _print(
         texts += [Text(), Text.assemble((name, "bold"), f"  {console.exact(total)} in use at step {step:,}")]
         own = [r for r in rows if r["memory_space"] == name]
         texts += _tree(own, total, limit, width) if tree else _flat(own, keys, total, limit, width)
-    console.rich_out(*texts)
+    console.rich_out(*texts, width=width)
 
 
 def _flat(rows: list[Row], keys: list[str], total: int, limit: int, width: int | None) -> list[Text]:

@@ -82,7 +82,8 @@ def fragmentation(dump: Dump, *, time: int | None = None) -> pa.Table:
     np.maximum.at(largest, owner, hole)
     # An arena in which nothing is live is one hole.
     empty = (covered == 0) & (count == 0) & (p.allocation_size > 0)
-    count, total, largest = (np.where(empty, e, v) for e, v in ((1, count), (p.allocation_size, total), (p.allocation_size, largest)))
+    count = np.where(empty, 1, count)
+    total, largest = np.where(empty, p.allocation_size, total), np.where(empty, p.allocation_size, largest)
     columns["n_holes"], columns["hole_bytes"], columns["largest_hole"] = count[arenas], total[arenas], largest[arenas]
     return table("fragmentation", columns)
 
@@ -142,7 +143,7 @@ def savings(dump: Dump, *, space: str | int | None = None) -> pa.Table:
     is_value = np.arange(len(owner)) < len(values)
     columns = p.space_columns(p.space_of_allocation[owner])
     columns["role"] = decoded(np.where(is_value, 0, 1), pa.array(["value", "allocation"]))
-    columns["value_id"] = nullable(np.where(is_value, p.ids[value], -1)) if len(p.ids) else pa.nulls(len(owner), pa.int64())
+    columns["value_id"] = nullable(np.where(is_value, p.ids[value] if len(p.ids) else -1, -1))
     columns["instruction"], columns["shape_index"] = p.of_value("instruction", value), p.of_value("shape_index", value)
     columns["allocation"] = p.index[owner]
     columns["size"] = np.concatenate([p.size[values], p.allocation_size[arenas]])

@@ -9,7 +9,21 @@ from .. import schema
 from ..assemble import row_of
 from ..dump import Dump
 from .occupancy import moments
-from .program import DONATED, LIVE_OUT, PARAMETER, THREAD_LOCAL, Ints, Program, coded, decoded, ints, nullable, program, table, translated
+from .program import (
+    DONATED,
+    LIVE_OUT,
+    PARAMETER,
+    THREAD_LOCAL,
+    Ints,
+    Program,
+    coded,
+    decoded,
+    ints,
+    nullable,
+    program,
+    table,
+    translated,
+)
 
 
 def _use_times(p: Program) -> tuple[Ints, Ints]:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from .. import _sweep
+from .. import _sweep, schema
 from ..assemble import ints as column_ints
 from ..dump import Dump
 from ..errors import UsageError
@@ -107,10 +107,8 @@ def occupancy(dump: Dump, *, space: str | int | None = None, interval: Interval 
     if steps is None:
         chosen, steps = [], 0
     total, lives = (occupied(p, interval), live(p, interval)) if chosen else (np.empty((0, 0), np.int64),) * 2
-    fixed = {
-        name: sums(p, p.allocation_size, p.category == kind)
-        for name, kind in (("parameter", PARAMETER), ("donated", DONATED), ("constant", CONSTANT), ("live_out", LIVE_OUT))
-    }
+    kinds = {"parameter": PARAMETER, "donated": DONATED, "constant": CONSTANT, "live_out": LIVE_OUT}
+    fixed = {name: sums(p, p.allocation_size, p.category == kind) for name, kind in kinds.items()}
     columns = p.space_columns(np.repeat(np.array(chosen, np.int64), steps))
     columns["time"] = np.tile(np.arange(steps), len(chosen))
     for name, per_space in fixed.items():
@@ -180,8 +178,8 @@ def peak(dump: Dump, *, k: int = 5) -> Peak:
     columns["allocated"] = sums(p, p.allocation_size, every)
     columns["reserved"] = sums(p, p.allocation_size, p.category != THREAD_LOCAL)
     if p.steps is None:
-        for name in ("peak", "first_step", "last_step", "plateaus", "live_peak", "live_step", "half_open_peak", "slack"):
-            columns[name] = pa.nulls(n, pa.int64())
+        for column in schema.COMPUTED["peaks"].columns:
+            columns.setdefault(column.name, pa.nulls(n, pa.int64()))
         return Peak(table("peaks", columns), table("plateaus", _no_plateaus(p)))
     total, lives = occupied(p), live(p)
     top = total.max(1, initial=0)

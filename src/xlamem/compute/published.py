@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from .. import _shapes
+from .. import _shapes, schema
 from ..assemble import Pool, row_of
 from ..assemble import ints as column_ints
 from ..dump import Dump
-from .occupancy import live, occupied, peak, sums, whole
-from .program import TEMP, THREAD_LOCAL, Ints, Program, coded, ints, program, table
+from .occupancy import live, occupied, peak, whole
+from .program import THREAD_LOCAL, Ints, Program, coded, ints, program, table
 
 HOST = 5
 
@@ -54,10 +55,7 @@ def memory_analysis(dump: Dump) -> MemoryAnalysis:
     parameter = np.asarray(p.allocations["is_parameter"].to_numpy(), bool)
     out = np.asarray(p.allocations["is_live_out"].to_numpy(), bool)
     temp = np.asarray(p.allocations["is_temp"].to_numpy(), bool)
-    if platform == "cpu":
-        counted = kind != THREAD_LOCAL
-    else:
-        counted = color == 0
+    counted = kind != THREAD_LOCAL if platform == "cpu" else color == 0
     total = int(size[counted].sum()) if platform in ("cpu", "tpu") else None
     indefinite = None if total is None else int(size[counted & ~temp].sum())
     return MemoryAnalysis(
@@ -126,6 +124,53 @@ def xla_rule(dump: Dump) -> tuple[int, int] | None:
     return at, int((weight if "peak_a" in features else own)[held].sum())
 
 
+DEFINITIONS = {
+    "peak": "most bytes in use at any step, parameters and outputs whole: the number to trust",
+    "live": "most bytes that live values cover, parameters and outputs only while live",
+    "half_open": "the peak with half-open live ranges",
+    "indefinite": "parameters, constants and outputs, whole",
+    "xprof_bracket_low": "XProf's heap peak lies between this …",
+    "xprof_bracket_high": "… and this, but for faults of its own",
+    "reserved": "all allocations but thread-local: what the device must hold",
+    "allocated": "all allocations",
+    "xla_total": "XLA's 'Total bytes used': all allocations of all spaces",
+    "xla_rule": "XLA's 'Live ranges at N (peak)' recomputed: unpadded, all spaces together, aliases counted each",
+    "xla_printed": "XLA's 'Live ranges at N (peak)' as printed",
+    "jax": "JAX's memory_analysis()",
+}
+UNUSED = "temp bytes not in use at the peak"
+
+
+class _Rows:
+    """Rows of the table `explain` as they are found."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, list[object]] = {c.name: [] for c in schema.COMPUTED["explain"].columns}
+
+    def add(
+        self,
+        name: str,
+        size: int | None,
+        ours: int | None,
+        causes: dict[str, int] | None = None,
+        *,
+        space: str | None = None,
+        time: int | None = None,
+    ) -> None:
+        """A number, and what separates it from `ours`: bytes by cause."""
+        said = ", ".join(f"{cause} {by:+,}" for cause, by in (causes or {}).items() if by and ours is not None)
+        definition = DEFINITIONS[name.split(".")[0]] + ("" if size is not None else "; not in the text")
+        difference = size - ours if size is not None and ours is not None else None
+        values = (name, space, size, time, definition, difference, said or None)
+        for column, value in zip(self.columns.values(), values, strict=True):
+            column.append(value)
+
+    def table(self) -> pa.Table:
+        types = {"int": pa.int64(), "text": pa.string(), "name": pa.string()}
+        spec = schema.COMPUTED["explain"].columns
+        return table("explain", {c.name: pa.array(self.columns[c.name], types[c.kind]) for c in spec})
+
+
 def explain(dump: Dump) -> pa.Table:
     """Every published number of this program side by side, and what separates each from our peak.
 
@@ -133,93 +178,70 @@ def explain(dump: Dump) -> pa.Table:
     -------
     pyarrow.Table
         Table ``explain``: bytes and steps. ``difference`` is the number minus our peak (of its space, or of
-        all spaces together for numbers that add them up); ``causes`` names bytes by cause, adding up to it
-        exactly where the text tells.
+        all spaces together for numbers that add them up); ``causes`` names bytes by cause, adding up to it.
     """
     p = program(dump)
     spaces = peak(dump).spaces.to_pylist()
     timed = p.steps is not None
-    out: list[tuple[object, ...]] = []
-
-    def row(name: str, space: str | None, size: int | None, time: int | None, definition: str, base: int | None,
-            causes: dict[str, int] | None = None) -> None:  # fmt: skip
-        difference = None if size is None or base is None else size - base
-        said = None
-        if causes is not None:
-            said = ", ".join(f"{k} {v:+,}" for k, v in causes.items() if v) or None
-        out.append((name, space, size, time, definition, difference, said))
-
-    ours = sum(s["peak"] for s in spaces) if timed else None
-    thread_local = sums(p, p.allocation_size, p.category == THREAD_LOCAL)
-    temp = sums(p, p.allocation_size, p.category == TEMP)
+    found = _Rows()
     for i, s in enumerate(spaces):
-        name, base = s["memory_space"], s["peak"]
-        if s["allocated"] == 0:
-            continue
-        if timed:
-            row("peak", name, base, s["first_step"], "most bytes in use at any step: the number to trust", base)
-            lost = {"bytes reserved that no live value covers": s["live_peak"] - base}
-            row("live", name, s["live_peak"], s["live_step"], "most bytes that live values cover, outputs and parameters only while live", base, lost)
-            lost = {"ranges that only touch": s["half_open_peak"] - base}
-            row("half_open", name, s["half_open_peak"], None, "peak with half-open live ranges", base, lost)
-            inside = int(whole(p)[i])
-            row("indefinite", name, inside, None, "parameters, constants and outputs whole", base, {"temporaries at the peak": inside - base})
-            low, high = s["half_open_peak"], base
-            row("xprof_bracket_low", name, low, None, "XProf's heap peak lies between this …", base, {"ranges that only touch": low - base})
-            row("xprof_bracket_high", name, high, None, "… and this, but for faults of its own", base, {})
-        slack = s["slack"] or 0
-        causes = {"temp bytes not in use at the peak": s["reserved"] - base} if timed else None
-        row("reserved", name, s["reserved"], None, f"all allocations but thread-local: what the device must hold (slack {slack:,})", base, causes)
-        causes = {"thread-local": int(thread_local[i]), "temp bytes not in use at the peak": s["reserved"] - base} if timed else None
-        row("allocated", name, s["allocated"], None, "all allocations", base, causes)
+        if s["allocated"]:
+            _space_rows(found, p, i, s)
+    ours = sum(s["peak"] for s in spaces) if timed else None
     module = dump.modules.to_pylist()[0]
-    if module["total_bytes"] is not None:
-        total = int(p.allocation_size.sum())
+    printed = module["total_bytes"]
+    if printed is not None:
+        reserved, allocated = (sum(s[k] for s in spaces) for k in ("reserved", "allocated"))
         causes = {
-            "thread-local": int(thread_local.sum()),
-            "temp bytes not in use at the peak": int((sums(p, p.allocation_size, p.category != THREAD_LOCAL)).sum()) - (ours or 0),
-            "text and allocations disagree": module["total_bytes"] - total,
-        } if timed else None  # fmt: skip
-        row("xla_total", None, module["total_bytes"], None, "XLA's 'Total bytes used': all allocations of all spaces", ours, causes)
+            "thread-local": allocated - reserved,
+            UNUSED: reserved - (ours or 0),
+            "the text and its allocations disagree": printed - allocated,
+        }
+        found.add("xla_total", printed, ours, causes)
     if module["printed_peak_time"] is not None and timed:
-        _xla_rows(p, module, ours, row)
-    found = memory_analysis(dump)
-    for field, size in vars(found).items():
-        text = "JAX's memory_analysis()" + ("" if size is not None else "; not in the text")
-        row(f"jax.{field}", None, size, None, text, None)
-    names = ("name", "memory_space", "bytes", "time", "definition", "difference", "causes")
-    columns = dict(zip(names, zip(*out, strict=True), strict=True)) if out else dict.fromkeys(names, ())
-    typed = {
-        "name": pa.string(), "memory_space": pa.string(), "bytes": pa.int64(), "time": pa.int64(),
-        "definition": pa.string(), "difference": pa.int64(), "causes": pa.string(),
-    }  # fmt: skip
-    return table("explain", {n: pa.array(columns[n], typed[n]) for n in names})
+        _xla_rows(found, p, module["printed_peak_time"], module["printed_peak_bytes"], ours or 0)
+    for field, size in vars(memory_analysis(dump)).items():
+        found.add(f"jax.{field}", size, None)
+    return found.table()
 
 
-def _xla_rows(p: Program, module: dict[str, object], ours: int | None, row: object) -> None:
+def _space_rows(found: _Rows, p: Program, i: int, s: dict[str, Any]) -> None:
+    """What is said of one memory space."""
+    name, top = s["memory_space"], s["peak"]
+    if top is not None:
+        uncovered = {"bytes held that no live value covers": s["live_peak"] - top}
+        touching = {"ranges that only touch": s["half_open_peak"] - top}
+        fixed = int(whole(p)[i])
+        found.add("peak", top, top, space=name, time=s["first_step"])
+        found.add("live", s["live_peak"], top, uncovered, space=name, time=s["live_step"])
+        found.add("half_open", s["half_open_peak"], top, touching, space=name)
+        found.add("indefinite", fixed, top, {"temporaries at the peak": fixed - top}, space=name)
+        found.add("xprof_bracket_low", s["half_open_peak"], top, touching, space=name)
+        found.add("xprof_bracket_high", top, top, space=name)
+    unused = {UNUSED: s["reserved"] - (top or 0)}
+    found.add("reserved", s["reserved"], top, unused, space=name)
+    found.add("allocated", s["allocated"], top, {"thread-local": s["allocated"] - s["reserved"], **unused}, space=name)
+
+
+def _xla_rows(found: _Rows, p: Program, printed_time: int, printed: int, ours: int) -> None:
     """XLA's printed peak and its rule, the difference to ours taken apart at XLA's own step."""
-    found = xla_rule(p.dump)
-    assert found is not None
-    time, size = found
-    printed = int(str(module["printed_peak_bytes"]))
+    rule = xla_rule(p.dump)
+    assert rule is not None
+    time, size = rule
     start, end = p.ranges
     held = (start >= 0) & (start <= time) & (time <= end)
     counted = held & (p.value_category != THREAD_LOCAL)
     own = np.maximum(ints(p.dump.values, "unpadded_size"), 0)
-    in_use, lives = int(occupied(p)[:, min(time, (p.steps or 1) - 1)].sum()), int(live(p)[:, min(time, (p.steps or 1) - 1)].sum())
-    assigned = int(p.size[counted].sum())
-    plain = int(own[counted].sum())
+    in_use, lives = int(occupied(p)[:, time].sum()), int(live(p)[:, time].sum())
+    assigned, plain = int(p.size[counted].sum()), int(own[counted].sum())
     causes = {
-        "another step (late removal, wrong weights)": in_use - (ours or 0),
+        "another step (late removal, weights of whole tuples)": in_use - ours,
         "parameters, constants and outputs only while live": lives - in_use,
         "aliases counted each": assigned - lives,
         "padding left out": plain - assigned,
         "thread-local": int(own[held & ~counted].sum()),
     }
-    causes["tuples instead of their elements"] = size - (ours or 0) - sum(causes.values())
-    definition = "XLA's 'Live ranges at N (peak)': unpadded, all spaces together, aliases counted each"
-    write = row
-    assert callable(write)
-    write("xla_rule", None, size, time, definition + "; recomputed", ours, causes)
-    difference = {"the text and the rule disagree": printed - size} if printed != size else {}
-    write("xla_printed", None, printed, module["printed_peak_time"], definition + "; as printed", ours, causes | difference)
+    causes["pointers of tuples instead of their elements"] = size - ours - sum(causes.values())
+    found.add("xla_rule", size, ours, causes, time=time)
+    causes["the text and the rule disagree"] = printed - size
+    found.add("xla_printed", printed, ours, causes, time=printed_time)

@@ -17,7 +17,10 @@ Key = Literal[
 ]
 KEYS: tuple[str, ...] = Key.__args__  # type: ignore[attr-defined]
 
-_WRAPPERS = r"\b(?:transpose|jvp|vmap|pmap|remat|rematted_computation|checkpoint|custom_jvp|custom_vjp|shard_map|named)\(([^()]*)\)"
+_WRAPPERS = (
+    r"\b(?:transpose|jvp|vmap|pmap|remat|rematted_computation|checkpoint|custom_jvp|custom_vjp|shard_map|named)"
+    r"\(([^()]*)\)"
+)
 
 
 def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> pa.Array:

@@ -1,0 +1,441 @@
+"""`xlamem peak`, `live`, `top` and `explain`: the screens, their width, JSON and CSV, exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CORPUS, DUMPS
+
+import xlamem
+from xlamem import cli, compute, schema
+from xlamem.cli import console, peak
+
+ROOT = Path(__file__).parent.parent
+TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
+LAYERS = DUMPS / "cpu-jaxlib-0.12.0-multiheap"
+GPU = DUMPS / "gpu-jax-0.10.2-offload_params"
+TIMELESS = DUMPS / "cpu-tf-1.15.0-loop"
+CUT = DUMPS / "cpu-killed-at-buffer-assignment"
+ALL = sorted(p for p in DUMPS.iterdir() if p.is_dir())
+
+
+class Result:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def csv(self) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(self.out)))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    def call(*args: str | Path, columns: int | None = 80) -> Result:
+        monkeypatch.delenv("COLUMNS", raising=False)
+        if columns is not None:
+            monkeypatch.setenv("COLUMNS", str(columns))
+        code = cli.main([str(a) for a in args])
+        return Result(code, *capsys.readouterr())
+
+    return call
+
+
+# ---- peak: the screen
+
+
+def test_the_first_screen_names_buffer_layer_line_and_bytes(run: Any) -> None:
+    r = run("peak", TPU)
+    assert (r.code, r.err) == (0, "")
+    lines = r.out.splitlines()
+    assert lines[0] == "jit_m_host_offload  tpu, 15 steps"
+    assert "  reserved  3.56 MiB  (3,737,088 bytes)  what the device must hold" in lines
+    assert "  peak      3.50 MiB  (3,672,576 bytes)  at step 8 of 15" in lines
+    first = next(i for i, line in enumerate(lines) if line.startswith("  largest"))
+    assert re.fullmatch(r" +1\.00 MiB  jit\(m_host_offload\)/dot_general +…/scripts/models\.py:369", lines[first + 1])
+    assert lines[first + 2].split() == ["f32[512,512]", "convolution_tanh_fusion", "temp"]
+    assert lines[-2:] == [
+        "XLA's own dump prints 4.50 MiB at step 7 as the peak of all memory spaces",
+        "together, not 5.00 MiB at step 8: xlamem explain says why.",
+    ]
+
+
+def test_the_screen_in_the_readme_is_real(run: Any) -> None:
+    text = (ROOT / "README.md").read_text()
+    shown = text[text.index("    $ xlamem peak ") :].split("\n\n*Reserved*")[0].splitlines()
+    monkey = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        r = run(*shown[0].split()[2:])
+    finally:
+        os.chdir(monkey)
+    assert [line[4:] for line in shown[1:]] == r.out.splitlines()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+@pytest.mark.parametrize("verb", ["peak", "live", "top", "explain"])
+def test_lines_fit(run: Any, verb: str, columns: int) -> None:
+    for path in ALL:
+        sources = xlamem.find(path)
+        for source in sources[:3]:
+            r = run(verb, source.members[0].uri, columns=columns)
+            if verb == "live" and r.code == 2:
+                assert "no live ranges" in r.err
+                continue
+            assert r.code == 0, (path, r.err)
+            long = [line for line in r.out.splitlines() if len(line) > columns]
+            assert not long, (path, long[:3])
+
+
+def test_a_pipe_gets_everything(run: Any) -> None:
+    r = run("peak", TPU, columns=None)
+    assert "/scripts/models.py:369" in r.out
+    assert "…" not in r.out
+    assert "\x1b" not in r.out
+
+
+def test_numbers_of_the_screen_are_those_of_compute(run: Any) -> None:
+    for path in ALL:
+        for source in xlamem.find(path):
+            dump = xlamem.read(source)
+            r = run("peak", source.members[0].uri)
+            for s in compute.peak(dump).spaces.to_pylist():
+                if s["peak"]:
+                    assert console.size(s["peak"]) in r.out
+                    assert s["memory_space"] in r.out
+
+
+def test_categories_and_buffers_add_up(run: Any) -> None:
+    for path in ALL:
+        for d in run("peak", path, "--json").json["dumps"]:
+            for s in d["spaces"]:
+                total = sum(s["categories"].values())
+                assert total == (s["reserved"] if s["peak"] is None else s["peak"]), path
+                if s["peak"] is not None:
+                    assert sum(b["bytes"] for b in s["buffers"]) == s["peak"]
+                    assert s["n_buffers"] == len(s["buffers"])
+                    assert len(s["plateau_list"]) <= 5
+
+
+def test_the_chart_has_its_peak_at_the_mark(run: Any) -> None:
+    lines = run("peak", LAYERS).out.splitlines()
+    top = next(i for i, line in enumerate(lines) if line.startswith("  in use"))
+    mark = lines[top + 3].index("▲")
+    assert lines[top + 3].strip() == "▲ step 148"
+    assert lines[top][mark] == "█"
+    assert lines[top].endswith(" 12.14 MiB")
+    assert lines[top + 2].endswith(" 0 B")
+
+
+def test_a_chart_of_a_small_part_stands_on_the_rest(run: Any) -> None:
+    lines = run("peak", DUMPS / "tpu-libtpu-0.0.50.1-tpu7x-donate_adam").out.splitlines()
+    top = next(i for i, line in enumerate(lines) if line.startswith("  in use"))
+    assert lines[top].endswith(" 790.69 KiB")
+    assert lines[top + 2].endswith(" 790.53 KiB")
+
+
+def test_copies_say_what_they_copy(run: Any) -> None:
+    assert "copy-start.1 of jit(m_host_offload)/dot_general" in run("peak", TPU).out
+    assert "copy-start.2 of w" in run("peak", TPU).out
+
+
+def test_padding_is_named(run: Any) -> None:
+    r = run("peak", DUMPS / "tpu-libtpu-0.0.50.1-v5e-odd_tree")
+    assert "f32[64,64]  x.1  parameter, 16.00 KiB padding" in r.out
+    wide = run("peak", DUMPS / "tpu-libtpu-0.0.50.1-v5e-odd_tree", columns=150)
+    assert re.search(r"32\.00 KiB  16\.00 KiB  x  .*parameter", wide.out)
+
+
+def test_limit_space_and_wide(run: Any) -> None:
+    r = run("peak", TPU, "--space", "hbm", "--limit", 2)
+    assert "vmem" not in r.out
+    assert r.out.count(" MiB  jit(m_host_offload)/dot_general") == 1
+    assert "in 8 more" in r.out
+    assert run("peak", TPU, "--space", "5").out.splitlines()[3] == "host"
+    wide = run("peak", TPU, "--wide")
+    assert "{1,0:T(8,128)}" in wide.out
+    assert "sflag\n" in wide.out
+    bad = run("peak", TPU, "--space", "moon")
+    assert (bad.code, bad.out) == (2, "")
+    assert "hbm (color 0), vmem (color 1)" in bad.err
+
+
+def test_names_cannot_reach_the_terminal(run: Any) -> None:
+    for verb in ("peak", "live", "top", "explain"):
+        for name in ("tpu-libtpu-0.0.50.1-v5e-odd_tree", "cpu-jaxlib-0.12.0-odd_tree"):
+            r = run(verb, DUMPS / name, "--wide")
+            assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", r.out)
+
+
+def test_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
+    shown = process("peak", LAYERS, env=env)
+    assert shown.returncode == 0
+    assert "^ step 148" in shown.stdout
+    assert "#####" in shown.stdout
+
+
+# ---- peak: what it compares with
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["--capacity", "3737088"], 0, "fits, 0 B to spare, 100.0 % reserved"),
+        (["--capacity", "3737087"], 1, "DOES NOT FIT, 1 B too much"),
+        (["--capacity", "3.6MiB", "--space", "vmem"], 0, ""),
+        (["--capacity", "1MiB", "--space", "vmem"], 1, ""),
+        (["--device", "v5e"], 0, "15.75 GiB: fits"),
+        (["--device", "TPU v4"], 0, "30.75 GiB: fits"),
+        (["--device", "v5p"], 0, "less is usable"),
+    ],
+)
+def test_capacity(run: Any, args: list[str], code: int, said: str) -> None:
+    r = run("peak", TPU, *args)
+    assert r.code == code
+    assert said in re.sub(r"\s+", " ", r.out)
+
+
+def test_capacity_compares_what_is_reserved_in_device_memory(run: Any) -> None:
+    """Not the peak, which is less, and not host memory or VMEM."""
+    spaces = {s["memory_space"]: s for s in compute.peak(xlamem.read(TPU)).spaces.to_pylist()}
+    assert spaces["hbm"]["peak"] < spaces["hbm"]["reserved"]
+    assert run("peak", TPU, "--capacity", spaces["hbm"]["peak"]).code == 1
+    data = run("peak", TPU, "--capacity", "1MiB", "--json")
+    assert data.code == 1
+    assert data.json["capacity"] == {"name": "capacity", "bytes": 1 << 20}
+    assert data.json["dumps"][0]["fits"] is False
+    assert data.json["dumps"][0]["reserved_in_device_memory"] == spaces["hbm"]["reserved"]
+    assert [s["in_device_memory"] for s in data.json["dumps"][0]["spaces"]] == [True, False, False, False]
+
+
+def test_the_capacity_is_drawn_where_it_is_near(run: Any) -> None:
+    assert "┄" in run("peak", TPU, "--capacity", "4MiB").out
+    assert "┄" not in run("peak", TPU, "--capacity", "1GiB").out
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--capacity", "much"], ["--device", "abacus"], ["--device", "a100"], ["--capacity", "1G", "--device", "v5e"],
+        ["--json", "--csv"], ["--limit", "-1"], ["--limit", "x"],
+    ],
+)  # fmt: skip
+def test_wrong_usage(run: Any, args: list[str]) -> None:
+    r = run("peak", TPU, *args)
+    assert (r.code, r.out) == (2, "")
+    assert r.err
+
+
+# ---- peak: several, cut, without live ranges
+
+
+def test_a_directory_has_the_biggest_first(run: Any) -> None:
+    r = run("peak", DUMPS, "--limit", 5)
+    lines = r.out.splitlines()
+    assert r.code == 0
+    assert lines[0].split() == ["reserved", "peak", "step", "space", "program"]
+    assert lines[1].split()[:2] == ["200.05", "MiB"]
+    assert re.fullmatch(r"… and \d+ smaller programs; --limit shows more of them", lines[6])
+    assert lines[7].endswith("1 cut; the biggest:")
+    assert lines[9].startswith("004_")
+    data = run("peak", DUMPS, "--json").json["dumps"]
+    assert len(data) == len(xlamem.find(DUMPS))
+    sizes = [d["reserved_in_device_memory"] for d in data]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_directory_against_a_capacity(run: Any) -> None:
+    r = run("peak", DUMPS, "--capacity", "30MiB", "--limit", 3)
+    assert r.code == 1
+    assert r.out.splitlines()[1].endswith("  does not fit")
+    assert not r.out.splitlines()[3].endswith("  does not fit")
+    assert "2 do not fit in capacity (30.00 MiB)" in r.out
+    assert "each fits in v5e" in run("peak", DUMPS, "--device", "v5e").out
+
+
+def test_a_directory_and_a_space(run: Any) -> None:
+    assert "vmem" in run("peak", DUMPS, "--space", "vmem").out
+    assert run("peak", DUMPS, "--space", "moon").code == 2
+
+
+def test_without_live_ranges(run: Any) -> None:
+    r = run("peak", TIMELESS)
+    assert r.code == 0
+    assert "no live ranges in this dump" in r.out
+    assert "  reserved  7.06 KiB  (7,232 bytes)  what the device must hold" in r.out
+    assert "  peak " not in r.out
+    assert "arg1.2" in r.out
+    assert run("peak", TIMELESS, "--capacity", "7KiB").code == 1
+    (s,) = run("peak", TIMELESS, "--json").json["dumps"][0]["spaces"]
+    assert (s["reserved"], s["peak"]) == (7232, None)
+    assert run("live", TIMELESS).code == 2
+    assert run("explain", TIMELESS).code == 0
+
+
+def test_a_cut_dump(run: Any) -> None:
+    r = run("peak", CUT)
+    assert r.code == 0
+    assert "CUT: a file of this dump ends too early" in r.out
+    assert run("peak", CUT, "--strict").code == 3
+    assert run("peak", DUMPS, "--strict").code == 3
+    assert run("peak", TPU, "--strict").code == 0
+
+
+def test_an_unreadable_dump_beside_a_good_one(run: Any, tmp_path: Path) -> None:
+    shutil.copytree(TPU, tmp_path / "good")
+    (tmp_path / "module_0001.bad.after_optimizations-buffer-assignment.txt.gz").write_bytes(b"\x1f\x8bnothing")
+    r = run("peak", tmp_path)
+    assert r.code == 3
+    assert "1 unreadable" in r.out
+    assert "module_0001.bad" in r.err
+
+
+def test_nothing_there(run: Any, tmp_path: Path) -> None:
+    for verb in ("peak", "live", "top", "explain"):
+        assert run(verb, tmp_path).code == 2
+        assert run(verb, tmp_path / "none").code == 2
+
+
+# ---- live, top, explain
+
+
+def test_live(run: Any) -> None:
+    r = run("live", TPU, "--at", 5)
+    assert r.code == 0
+    assert "hbm  2.50 MiB (2,622,976 bytes) at step 5 of 15 (peak 3.50 MiB)" in r.out
+    assert "step 5 runs copy-start" in r.out
+    assert "after the last instruction" in run("live", TPU, "--at", 15).out
+    bad = run("live", TPU, "--at", 16)
+    assert bad.code == 2
+    assert "0 to 15" in bad.err
+
+
+def test_live_as_data(run: Any) -> None:
+    names = [c.name for c in schema.COMPUTED["live_set"].columns]
+    rows = run("live", TPU, "--at", 8, "--csv").csv
+    assert list(rows[0]) == names
+    assert sum(int(r["bytes"]) for r in rows if r["memory_space"] == "hbm") == 3_672_576
+    assert {r["role"] for r in rows} == {"value", "reserved"}
+    spaces = run("live", TPU, "--json").json["spaces"]
+    assert {s["memory_space"]: (s["time"], s["bytes"]) for s in spaces} == {
+        "hbm": (8, 3_672_576), "vmem": (1, 524_288), "sflag": (1, 4), "host": (5, 1_048_576),
+    }  # fmt: skip
+    assert all(sum(r["bytes"] for r in s["rows"]) == s["bytes"] for s in spaces)
+    assert len(run("live", TPU, "--csv", "--limit", 1).csv) == 4
+
+
+def test_top(run: Any) -> None:
+    r = run("top", LAYERS, "--by", "category")
+    assert r.code == 0
+    assert re.search(r"8\.38 MiB +69\.0 %  █+ +\d+×  temp", r.out)
+    rows = run("top", LAYERS, "--by", "opcode,element_type", "--csv").csv
+    assert list(rows[0]) == ["memory_space", "opcode", "element_type", "bytes", "n"]
+    assert sum(int(r["bytes"]) for r in rows) == 12_733_224
+    data = run("top", LAYERS, "--json", "--limit", 2).json
+    assert (data["by"], len(data["rows"])) == (["memory_space", "scope"], 2)
+    folded = run("top", LAYERS, "--fold").out
+    assert "layer_*/mlp" in folded
+    assert "layer_1/mlp" not in folded
+    assert run("top", LAYERS, "--by", "color").code == 2
+    assert run("top", LAYERS, "--depth", 0).code == 2
+
+
+def test_top_as_a_tree(run: Any) -> None:
+    out = run("top", LAYERS, "--tree", "--fold").out
+    assert re.search(r"%  ├─ layer_\*\n.*%  │  ├─ \w+\n", out)
+    total = sum(_size(line) for line in out.splitlines() if re.search(r"%  [├└]─", line))
+    assert abs(total - 12_733_224) < 0.01 * 12_733_224
+    assert run("top", LAYERS, "--tree", "--by", "source").code == 2
+
+
+def _size(line: str) -> float:
+    amount, unit = line.split()[:2]
+    return float(amount) * {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[unit]
+
+
+def test_explain(run: Any) -> None:
+    r = run("explain", TPU)
+    assert r.code == 0
+    for text in ("3,672,576", "xla_printed", "4,718,620", "all memory spaces together", "host_temp_size_in_bytes"):
+        assert text in r.out
+    rows = run("explain", TPU, "--csv").csv
+    assert list(rows[0]) == [c.name for c in schema.COMPUTED["explain"].columns]
+    numbers = run("explain", TPU, "--json").json["numbers"]
+    assert len(numbers) == len(rows)
+    assert {r["memory_space"] for r in run("explain", TPU, "--space", "hbm", "--csv").csv} == {"hbm"}
+
+
+def test_one_of_several(run: Any) -> None:
+    r = run("live", DUMPS / "seeds")
+    assert "5 modules in" in r.err
+    assert r.out.splitlines()[0].startswith("004_")
+    several = DUMPS / "cpu-jaxlib-0.12.0-several_modules"
+    names = [s.name for s in xlamem.find(several)]
+    for i, s in enumerate(xlamem.find(several)):
+        assert s.module_id is not None
+        out = run("explain", several, "--module", s.module_id)
+        assert (out.code, out.err) == (0, "")
+        assert f"module {s.module_id:04d} in" in out.out
+        assert run("explain", several, "--module", names[i]).code == 0
+    assert run("explain", several, "--module", "none").code == 2
+
+
+# ---- house keeping
+
+
+def process(*args: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "import sys; from xlamem.cli import main; sys.exit(main())", *map(str, args)]
+    return subprocess.run(command, text=True, capture_output=True, timeout=60, **options)
+
+
+def test_verbs_are_listed(run: Any) -> None:
+    out = run("--help").out
+    for verb in ("peak", "live", "top", "explain"):
+        assert re.search(rf"\n  {verb} ", out)
+        assert run(verb, "--help").code == 0
+
+
+def test_a_cold_start_is_quick() -> None:
+    """Only what is needed is imported, and a large dump takes well under two seconds on a busy machine."""
+    big = CORPUS / "big-cpu"
+    path = big if big.is_dir() else LAYERS
+    code = (
+        "import sys; from xlamem import cli; cli.main(['peak', sys.argv[1]]); "
+        "print(sorted({'pandas', 'duckdb', 'rich.table', 'pyarrow.parquet', 'pyarrow.acero', 'pyarrow.dataset'} "
+        "& set(sys.modules)))"
+    )
+    best = 99.0
+    for _ in range(3):
+        began = time.perf_counter()
+        shown = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+        best = min(best, time.perf_counter() - began)
+    assert shown.stdout.splitlines()[-1] == "[]"
+    assert best < 2
+
+
+def test_shortening() -> None:
+    assert console.tail("jit(f)/layers_3/mlp/dot", 16) == "…/mlp/dot"
+    assert console.tail("jit(f)/layers_3/mlp/dot", 20) == "…/layers_3/mlp/dot"
+    assert console.tail("abc", 3) == "abc"
+    assert console.tail("a" * 30, 10) == "…" + "a" * 9
+    assert peak.plain_shape("(f32[4,8]{1,0:T(8,128)S(1)}, u32[]{:S(2)})") == "(f32[4,8], u32[])"
+    row = {"source_file": "/home/user/model/layers.py", "source_line": 17}
+    assert peak.source_of(row, wide=True) == "/home/user/model/layers.py:17"
+    assert peak.source_of(row, 24) == "…/model/layers.py:17"
+    assert peak.source_of(row, 14) == "layers.py:17"
+    assert peak.source_of({"source_file": None, "source_line": None}, 9) == ""
