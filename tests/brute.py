@@ -161,15 +161,19 @@ class Brute:
     def _closed(self) -> list[list[Row]]:
         return [list(self._curve(space, "closed")) for space in self.spaces]
 
+    @cached_property
+    def _half_open(self) -> list[list[Row]]:
+        return [list(self._curve(space, "half-open")) for space in self.spaces]
+
     def occupancy(self, interval: str = "closed") -> list[Row]:
-        if interval == "closed":
-            return [row for rows in self._closed for row in rows]
-        return [row for space in self.spaces for row in self._curve(space, interval)]
+        return [row for rows in (self._closed if interval == "closed" else self._half_open) for row in rows]
 
+    @cached_property
     def peaks(self) -> list[Row]:
-        return [self._peak(space, rows) for space, rows in zip(self.spaces, self._closed, strict=True)]
+        curves = zip(self.spaces, self._closed, self._half_open, strict=True)
+        return [self._peak(space, rows, half_open) for space, rows, half_open in curves]
 
-    def _peak(self, space: Space, rows: list[Row]) -> Row:
+    def _peak(self, space: Space, rows: list[Row], half_open: list[Row]) -> Row:
         row = {
             **space.key,
             "allocated": sum(a.size for a in space.arenas),
@@ -187,7 +191,7 @@ class Brute:
         row["live_peak"] = max(r["live"] for r in rows)
         if row["live_peak"]:
             row["live_step"] = next(r["time"] for r in rows if r["live"] == row["live_peak"])
-        row["half_open_peak"] = max(r["occupied"] for r in self._curve(space, "half-open"))
+        row["half_open_peak"] = max(r["occupied"] for r in half_open)
         row["slack"] = sum(a.size for a in space.of("temp")) - max(r["temp"] for r in rows)
         return row
 
@@ -219,7 +223,7 @@ class Brute:
         """Each space with the step asked for, or with the first step of its own peak."""
         if self.times is None:
             return []
-        steps = [(s, p["first_step"] if time is None else time) for s, p in zip(self.spaces, self.peaks(), strict=True)]
+        steps = [(s, p["first_step"] if time is None else time) for s, p in zip(self.spaces, self.peaks, strict=True)]
         return [(space, step) for space, step in steps if step is not None]
 
     def live_set(self, time: int | None = None) -> list[Row]:
@@ -262,6 +266,12 @@ class Brute:
                 return value
         return arena.values[-1] if arena.values else None
 
+    @cached_property
+    def _most(self) -> dict[int, int]:
+        """Temp allocation -> most bytes that its live values cover at any step."""
+        temps = [arena for space in self.spaces for arena in space.of("temp")]
+        return {a.number: max(a.bytes(a.covered(a.live(t))) for t in self.times or ()) for a in temps}
+
     def fragmentation(self, time: int | None = None) -> list[Row]:
         steps = {id(space): step for space, step in self.at(time)}
         found = []
@@ -273,7 +283,7 @@ class Brute:
                 row |= {"value_bytes": total, "reuse": total / arena.size if arena.size else None}
                 row |= dict.fromkeys(("peak", "fragmentation", "n_holes", "hole_bytes", "largest_hole"))
                 if self.times is not None:
-                    row["peak"] = max(arena.bytes(arena.covered(arena.live(t))) for t in self.times)
+                    row["peak"] = self._most[arena.number]
                     row["fragmentation"] = arena.size - unassigned - row["peak"]
                 if id(space) in steps:
                     everything = (1 << (len(arena.cuts) - 1)) - 1

@@ -13,13 +13,38 @@ from xlamem.errors import UsageError
 NUMBERS = Path(__file__).parent.parent / "docs" / "numbers.md"
 
 
-@pytest.mark.parametrize(
-    ("text", "n"),
-    [
-        ("16GiB", 16 * GIB), ("16 GiB", 16 * GIB), ("16G", 16 * GIB), ("15.75G", 16 * GIB - GIB // 4), ("80GB", 80 * GB),
-        ("80gb", 80 * GB), ("123", 123), ("1,000", 1000), (".5k", 512), ("0.5TiB", 512 * GIB), ("2 b", 2),
-    ],
-)  # fmt: skip
+SIZES = {
+    "16GiB": 16 * GIB,
+    "16 GiB": 16 * GIB,
+    "16G": 16 * GIB,
+    "15.75G": 16 * GIB - GIB // 4,
+    "80GB": 80 * GB,
+    "80gb": 80 * GB,
+    "123": 123,
+    "1,000": 1000,
+    ".5k": 512,
+    "0.5TiB": 512 * GIB,
+    "2 b": 2,
+}
+
+SPELLINGS = {
+    "v5e": "v5e TPU_v5_lite v5litepod v5e:2x2",
+    "v5p": "TPU_v5 TPU_v5p",
+    "v6e": "TPU_v6_lite Trillium",
+    "v4": "TPU_v4",
+    "v7x": "tpu7x:2x2x1 Ironwood",
+    "a100-40gb": "A100-40GB",
+    "a100-80gb": "NVIDIA_A100-SXM4-80GB NVIDIA_A100_80GB_PCIe",
+    "h100": "NVIDIA_H100_80GB_HBM3",
+    "h100-nvl": "H100_NVL",
+    "b200": "NVIDIA_B200",
+    "t4": "Tesla_T4",
+    "l4": "L4",
+    "mi300x": "AMD_Instinct_MI300X",
+}
+
+
+@pytest.mark.parametrize(("text", "n"), SIZES.items())
 def test_sizes(text: str, n: int) -> None:
     assert parse_bytes(text) == n
 
@@ -30,24 +55,17 @@ def test_what_is_no_size(text: str) -> None:
         parse_bytes(text)
 
 
-@pytest.mark.parametrize(
-    ("spelling", "name"),
-    [
-        ("v5e", "v5e"), ("TPU v5 lite", "v5e"), ("v5litepod", "v5e"), ("v5e:2x2", "v5e"), ("TPU v5", "v5p"), ("TPU v5p", "v5p"),
-        ("TPU v6 lite", "v6e"), ("TPU v4", "v4"), ("tpu7x:2x2x1", "v7x"), ("Ironwood", "v7x"), ("A100-40GB", "a100-40gb"),
-        ("NVIDIA A100-SXM4-80GB", "a100-80gb"), ("NVIDIA A100 80GB PCIe", "a100-80gb"), ("NVIDIA H100 80GB HBM3", "h100"),
-        ("H100 NVL", "h100-nvl"), ("NVIDIA B200", "b200"), ("Tesla T4", "t4"), ("AMD Instinct MI300X", "mi300x"), ("L4", "l4"),
-    ],
-)  # fmt: skip
-def test_spellings(spelling: str, name: str) -> None:
-    assert device(spelling).name == name
+@pytest.mark.parametrize(("name", "spellings"), SPELLINGS.items())
+def test_spellings(name: str, spellings: str) -> None:
+    for spelling in spellings.split():
+        assert device(spelling.replace("_", " ")).name == name
 
 
 def test_ambiguous_and_unknown_names() -> None:
     with pytest.raises(UsageError, match="several sizes: choose one of a100-40gb, a100-80gb"):
         device("A100")
     for name in ("abacus", "", "tpu"):
-        with pytest.raises(UsageError, match="no device .* there are v2, v3"):
+        with pytest.raises(UsageError, match=r"no device .* there are v2, v3"):
             device(name)
 
 
@@ -59,7 +77,8 @@ def test_the_table_holds_together() -> None:
         assert all(device(a) is d for a in d.aliases)
         assert (d.reported is None) == (d.reporter == "")
         assert 0.85 * d.bytes < d.usable < 1.1 * d.bytes
-        assert d.source and d.stated
+        assert d.source
+        assert d.stated
 
 
 def test_the_documentation_lists_them() -> None:

@@ -322,7 +322,7 @@ def _module(
 
 def _diagnostics(r: Reading) -> pa.Table:
     """Findings in the order of the files, with their lines counted now."""
-    found = sorted(dict.fromkeys(r.findings), key=lambda d: (d.file.ordinal, d.offset is None, d.offset or 0))
+    found = sorted(dict.fromkeys(r.findings.items), key=lambda d: (d.file.ordinal, d.offset is None, d.offset or 0))
     items = []
     for d in found:
         line, offset, excerpt = None, None, ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 Role = Literal["buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report", "hlo"]
 Platform = Literal["tpu", "gpu", "cpu"]
@@ -53,7 +53,7 @@ def split(file_name: str) -> tuple[str, Role] | None:
     # "._NAME" is what macOS keeps beside NAME in archives.
     if found is None or found.start() == 0 or file_name.startswith("._"):
         return None
-    return file_name[: found.start()], found[1] or "hlo"  # type: ignore[return-value]
+    return file_name[: found.start()], cast(Role, found[1] or "hlo")
 
 
 def parse(file_name: str) -> DumpName | None:

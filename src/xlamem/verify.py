@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from . import _liveness, _sections, _values
 from .assemble import NULL, flags, row_of
-from .reader import Reading, Section
+from .outline import Section
+from .reader import Reading
 
 
 def check(reading: Reading, parts: set[str]) -> None:

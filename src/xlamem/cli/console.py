@@ -113,7 +113,7 @@ def width() -> int | None:
 
 
 def rich_out(*texts: Text, width: int | None = None) -> None:
-    """Styled lines to stdout, cut at the width: with colors on a terminal, plain elsewhere and where NO_COLOR is set."""
+    """Styled lines to stdout, cut at the width: colored on a terminal, plain elsewhere and where NO_COLOR is set."""
     from io import StringIO
 
     from rich.console import Console

@@ -202,10 +202,8 @@ def source_of(row: Row, room: int | None = None, *, wide: bool = False) -> str:
     text = console.visible(f"{file}{end}")
     if wide or room is None or len(text) <= room:
         return text
-    short = "/".join(text.split("/")[-2:])
-    if len(short) + 2 > room:
-        short = text.rsplit("/", 1)[-1]
-    return console.shortened(short if len(short) == len(text) or len(short) + 2 > room else f"…/{short}", room)
+    folder = "…/" + "/".join(text.split("/")[-2:])
+    return folder if len(folder) <= room else console.shortened(text.rsplit("/", 1)[-1], room)
 
 
 def plain_shape(shape: str | None) -> str:
@@ -576,7 +574,7 @@ def _space(
 def _when(v: View, s: Row) -> str:
     first, last = s["first_step"], s["last_step"]
     steps = f"at step {first:,}" if first == last else f"at steps {first:,}-{last:,}"
-    times = f", {s['plateaus']:,} times" if s["plateaus"] > 1 else ""
+    times = f", {s['plateaus']:,}×" if s["plateaus"] > 1 else ""
     return f"{steps} of {v.module['schedule_length']:,}{times}"
 
 
@@ -652,7 +650,7 @@ def _buffers(s: Row, n: int, width: int | None, *, wide: bool) -> list[Text]:
     from rich.text import Text
 
     least = 0 if wide or s["peak"] is None else TINY * s["peak"]
-    rows = [b for b in s["buffers"][:n] if b["bytes"] and b["bytes"] >= least]
+    rows = [b for i, b in enumerate(s["buffers"][:n]) if b["bytes"] and (i < SMALL or b["bytes"] >= least)]
     if not rows:
         return []
     when = f"at step {s['first_step']:,}" if s["peak"] is not None else "at whatever time (not all at once)"

@@ -1,0 +1,208 @@
+"""The outline of a dump: its files, and where in each a section begins and ends."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from . import _sections, names
+from .source import Member, Text
+
+
+@dataclass(eq=False)
+class Section:
+    """One section of one file: data[begin:end] holds whole lines below its head."""
+
+    kind: str
+    file: File
+    begin: int
+    end: int
+    head: int
+    """Offset of the head line."""
+    total: int | None = None
+    """Printed total (used values, report)."""
+    steps: int | None = None
+    """max of HloLiveRange."""
+    unavailable: bool = False
+
+    @property
+    def last(self) -> bool:
+        """Whether it reaches the end of its file."""
+        return self is self.file.sections[-1]
+
+
+@dataclass(eq=False)
+class File:
+    """One member: its text, its sections, and what was seen in it."""
+
+    ordinal: int
+    role: str
+    text: Text
+    size: int
+    whole: int
+    """Where its last whole line ends."""
+    sections: list[Section] = field(default_factory=list)
+    features: set[str] = field(default_factory=set)
+    cut: bool = False
+
+
+class Finding(NamedTuple):
+    """A diagnostic before its line is counted."""
+
+    file: File
+    offset: int | None
+    section: str
+    code: str
+    wanted: str
+    severity: str = "warning"
+
+
+class Findings:
+    """Diagnostics of a dump, in the order in which they were found."""
+
+    def __init__(self) -> None:
+        self.items: list[Finding] = []
+
+    def find(
+        self, file: File, offset: int | None, section: str, code: str, wanted: str, severity: str = "warning"
+    ) -> None:
+        """Note a diagnostic."""
+        self.items.append(Finding(file, offset, section, code, wanted, severity))
+
+    def cut(self, file: File, offset: int, section: str, wanted: str) -> None:
+        """The file was cut; the first rule that tells says where."""
+        if not file.cut:
+            self.find(file, offset, section, "truncated", wanted, "error")
+        file.cut = True
+
+
+def outline(member: Member, ordinal: int, findings: Findings) -> File:
+    """Load a member and find its sections; what belongs to none is a finding."""
+    text = member.load()
+    data = text.data
+    size = len(data)
+    tail = bytes(data[max(0, size - 1) :])
+    whole = size if tail == b"\n" else _last_newline(data)
+    file = File(ordinal, member.role, text, size, whole)
+    file.features |= text.features
+    if text.crlf:
+        file.features.add("crlf")
+    if text.mixed_at is not None:
+        findings.find(file, text.mixed_at, "file", "mixed_newlines", "CR LF at the end of every line")
+    if size == 0:
+        findings.cut(file, 0, "file", "text")
+    elif member.role != "hlo":
+        _locate(file, member.file_name, findings)
+    if whole < size:
+        head = bytes(data[whole : whole + 26])
+        if not (head == b"HloLiveRange not available" and file.sections and file.sections[-1].unavailable):
+            section = next((s.kind for s in reversed(file.sections) if s.begin <= whole), "file")
+            findings.cut(file, whole, "hlo" if file.role == "hlo" else section, "a newline")
+    return file
+
+
+def _locate(file: File, file_name: str, findings: Findings) -> None:
+    """Fill file.sections from the lines that open one."""
+    data, whole = file.text.data, file.whole
+    name = names.parse(file_name)
+    alone = name is not None and name.role not in ("buffer-assignment", "hlo")
+    found = _sections.locate(data, alone)
+    if alone and found and found[0][0] == _sections.TOTAL:
+        # The head of the used values has a second line; what stands between is looked at below.
+        found += [(_sections.USED, at) for at in [_after(data, found[0][1], b"Used values:\n")] if at]
+        found += [(_sections.REPORT_LIST, at) for at in [_after(data, found[0][1], b"Allocations sorted")] if at]
+    heads = [(k, at) for k, at in found if at < whole or k == _sections.LIVE_UNAVAILABLE]
+    first = heads[0][1] if heads else whole
+    _unknown_lines(file, 0, first, findings)
+    total: tuple[int, int] | None = None
+    for i, (kind, at) in enumerate(heads):
+        stop = heads[i + 1][1] if i + 1 < len(heads) else whole
+        line = _line(data, at)
+        begin = min(at + len(line), stop)
+        section: Section | None = None
+        if kind == _sections.ASSIGNMENT:
+            section = Section("allocations", file, begin, stop, at)
+        elif kind == _sections.TOTAL:
+            total = at, _number(line, rb"Total bytes used: (-?\d+)")
+            follower = heads[i + 1] if i + 1 < len(heads) else (None, stop)
+            if b"(" in line and follower[0] != _sections.REPORT_LIST:
+                file.features.add("human_total")
+            if follower[0] not in (_sections.USED, _sections.REPORT_LIST):
+                section = Section("used values", file, at, at, at, total[1])
+                _unknown_lines(file, begin, stop, findings)
+                if stop == whole:
+                    findings.cut(file, whole, "used values", "'Used values:' below the total")
+        elif kind == _sections.USED:
+            section = Section("used values", file, begin, stop, total[0] if total else at, total and total[1])
+        elif kind == _sections.REPORT_LIST:
+            head = total[0] if total else at
+            section = Section("report", file, head, stop, head, total and total[1])
+        elif kind == _sections.SPACE:
+            if file.sections and file.sections[-1].kind == "report":
+                file.sections[-1].end = stop
+            else:
+                section = Section("report", file, at, stop, at)
+        elif kind == _sections.LIVE:
+            steps = _number(line, rb"HloLiveRange \(max (\d+)\):")
+            section = Section("live ranges", file, begin, stop, at, steps=steps)
+        else:
+            file.features.add("live_unavailable")
+            section = Section("live ranges", file, begin, stop, at, unavailable=True)
+        if section is not None:
+            if section.kind != "report":
+                section.end = max(section.begin, _trimmed(data, section.begin, section.end))
+            file.sections.append(section)
+            total = None
+    kinds = {s.kind for s in file.sections if s.begin > s.head}
+    inline = "allocations" in kinds
+    if "used values" in kinds:
+        file.features.add("values_inline" if inline else "values_split")
+    if "live ranges" in kinds and "live_unavailable" not in file.features:
+        file.features.add("live_inline" if inline or "used values" in kinds else "live_split")
+
+
+def _unknown_lines(file: File, begin: int, end: int, findings: Findings) -> None:
+    """One diagnostic for each line there that is not empty."""
+    at = begin
+    for line in bytes(file.text.data[begin:end]).split(b"\n"):
+        if line:
+            findings.find(file, at, "file", "unknown_line", "the head of a section")
+        at += len(line) + 1
+
+
+def _last_newline(data: Any) -> int:
+    """Where the last whole line ends; 0 if there is none."""
+    end = len(data)
+    while end > 0:
+        begin = max(0, end - (1 << 16))
+        at = bytes(data[begin:end]).rfind(b"\n")
+        if at >= 0:
+            return begin + at + 1
+        end = begin
+    return 0
+
+
+def _line(data: Any, at: int) -> bytes:
+    """The line at `at`, its newline included."""
+    return bytes(data[at : at + 256]).split(b"\n", 1)[0] + b"\n"
+
+
+def _number(line: bytes, pattern: bytes) -> int:
+    match = re.match(pattern, line)
+    return int(match[1]) if match else 0
+
+
+def _after(data: Any, at: int, prefix: bytes) -> int | None:
+    """Offset of the line behind the next empty one, if it starts with prefix."""
+    below = at + len(_line(data, at))
+    if bytes(data[below : below + 1]) == b"\n" and bytes(data[below + 1 : below + 1 + len(prefix)]) == prefix:
+        return below + 1
+    return None
+
+
+def _trimmed(data: Any, begin: int, end: int) -> int:
+    """`end` without the empty lines before it."""
+    while end - begin >= 2 and bytes(data[end - 2 : end]) == b"\n\n":
+        end -= 1
+    return begin if end - begin == 1 and bytes(data[begin:end]) == b"\n" else end
