@@ -8,8 +8,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from column cimport Buf, push
-from xlamem._column cimport Column, own
+from column cimport Buf, push, reserve
+from xlamem._column cimport own
 
 cdef struct Node:
     # A node of a segment tree over the cells between neighbouring boundaries of a group.
@@ -231,10 +231,8 @@ def covered(const int64_t[::1] group not None, const int64_t[::1] start not None
     memset(&totals, 0, sizeof(Buf))
     memset(&peaks, 0, sizeof(Buf))
     with nogil:
-        for i in range(n_spaces * steps):
-            push(&totals, 0)
-        for i in range(space.shape[0]):
-            push(&peaks, 0)
+        zeros(&totals, n_spaces * steps, 0)
+        zeros(&peaks, space.shape[0], 0)
         out = <int64_t*> totals.data
         most = <int64_t*> peaks.data
         largest = largest_group(&group[0], n) if n else 0
@@ -279,6 +277,15 @@ def covered(const int64_t[::1] group not None, const int64_t[::1] start not None
     if not good:
         raise MemoryError("no memory for a sweep")
     return own(&totals), own(&peaks)
+
+
+cdef inline void zeros(Buf* b, Py_ssize_t n, int64_t value) noexcept nogil:
+    # n numbers, all the same.
+    cdef Py_ssize_t left = n
+    reserve(b, n * 8)
+    while left > 0:
+        push(b, value)
+        left -= 1
 
 
 cdef inline void add(int64_t* out, int64_t base, int64_t steps, int64_t t, int64_t by) noexcept nogil:
@@ -413,8 +420,7 @@ def inside(const int64_t[::1] start not None, const int64_t[::1] end not None, c
     memset(&best, 0, sizeof(Best))
     memset(&live, 0, sizeof(Live))
     with nogil:
-        for i in range(n):
-            push(&result, -1)
+        zeros(&result, n, -1)
         out = <int64_t*> result.data
         good = work_init(&w, n) and not result.failed
         best.leaves = 1

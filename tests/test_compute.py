@@ -518,7 +518,7 @@ def test_donation(small: xlamem.Dump) -> None:
     donors = {(a["parameter"], a["parameter_index"].replace(" ", "")) for a in small.aliases.to_pylist()}
     ours = rows(compute.donation(small), "donation")
     assert sorted(r["allocation"] for r in ours) == sorted(parameters)
-    claimed = Counter(r["could_index"] for r in ours)
+    claimed = Counter(r["could_output"] for r in ours)
     for row in ours:
         space, arena = where[row["allocation"]]
         assert {c: row[c] for c in SPACE} == space.key
@@ -526,10 +526,10 @@ def test_donation(small: xlamem.Dump) -> None:
         assert row["parameter_index"] == (arena.row["parameter_shape_index"] or "{}")
         refused = (row["parameter"], row["parameter_index"]) in donors
         assert row["state"] == ("taken" if arena.category == "donated" else "refused" if refused else "no")
-        assert (row["could_index"] is not None) == row["could_be_donated"]
+        assert (row["could_output"] is not None) == row["could_be_donated"]
         fitting = Counter(_outputs_for(brute, space, row)) if row["state"] != "taken" else Counter()
         if row["could_be_donated"]:
-            assert fitting[row["could_index"]]
+            assert fitting[row["could_output"]]
         else:
             # Every output that would fit is another parameter's already.
             assert fitting <= claimed

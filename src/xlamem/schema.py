@@ -335,7 +335,11 @@ _SPACE = (
     _int("page", "page of the space; 0 where none is printed"),
 )
 _PLACE = (
-    _name("op_name", "named scopes of the defining instruction", null=True),
+    _name(
+        "op_name",
+        "named scopes of the defining instruction; for one without, in a parameter's allocation, the parameter's",
+        null=True,
+    ),
     _name("source_file", "source file, from the metadata or through the stack frame", null=True),
     _int("source_line", "source line", null=True),
 )
@@ -483,7 +487,7 @@ COMPUTED_TABLES = (
             _name("output_index", "output that it shares with", null=True),
             _int("last_use", "last step at which it is live before the end", "schedule steps", null=True),
             _bool("could_be_donated", "an output of the same shape begins after its last use and is no donation yet"),
-            _name("could_index", "index of that output", null=True),
+            _name("could_output", "instruction that writes that output", null=True),
         ),
     ),
     Table(

@@ -91,7 +91,7 @@ def donation(dump: Dump) -> pa.Table:
     columns["output_index"] = pa.array([wanted.get(k) for k in keys], pa.string())
     columns["last_use"] = nullable(last_use)
     columns["could_be_donated"] = could_all
-    columns["could_index"] = p.of_value("instruction", output_all)
+    columns["could_output"] = p.of_value("instruction", output_all)
     return table("donation", columns)
 
 
@@ -129,7 +129,7 @@ def _could_share(p: Program, rows: Ints, last_use: Ints) -> tuple[np.ndarray, In
 def idle(dump: Dump, *, min_bytes: int = 0, limit: int | None = None) -> pa.Table:
     """Values that are kept for long without being read: candidates for rematerialisation or offload.
 
-    Between its definition, its uses and the end of its live range each value has a longest gap.
+    Between its definition and its uses each value has a longest gap; the end of a live range is no use.
 
     Parameters
     ----------
@@ -152,8 +152,8 @@ def idle(dump: Dump, *, min_bytes: int = 0, limit: int | None = None) -> pa.Tabl
     wanted = np.zeros(len(p.ids), bool)
     wanted[rows] = True
     keep = wanted[value] & (time <= end[value]) & (time >= start[value])
-    of = np.concatenate([rows, value[keep], rows])
-    at = np.concatenate([start[rows], time[keep], np.minimum(end[rows], p.steps - 1)])
+    of = np.concatenate([rows, value[keep]])
+    at = np.concatenate([start[rows], time[keep]])
     order = np.lexsort((at, of))
     of, at = of[order], at[order]
     gap = np.append(np.diff(at), 0)

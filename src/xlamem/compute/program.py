@@ -183,19 +183,27 @@ class Program:
         return codes, files, line
 
     def place(self, values: Ints) -> dict[str, pa.Array]:
-        """op_name, source_file and source_line of these rows of `values` (-1: null)."""
-        known = values >= 0
-        row = np.where(known, self.instruction_row[values] if len(self.ids) else -1, -1)
+        """op_name, source_file and source_line of these rows of `values` (-1: null).
+
+        What has no op_name of its own but lies in a parameter's allocation (a copy, an update in place) has the
+        parameter's.
+        """
         names, texts = coded(self.dump.instructions["op_name"])
         codes, files, line = self.lines
-        there = row >= 0
-        if not len(names):
+        if not len(names) or not len(self.ids):
             nothing = np.full(len(values), -1)
             return {
                 "op_name": decoded(nothing, texts),
                 "source_file": decoded(nothing, files),
                 "source_line": pa.nulls(len(values), pa.int64()),
             }
+        row = np.where(values >= 0, self.instruction_row[values], -1)
+        nameless = (row < 0) | (names[row] < 0)
+        kind = self.value_category[values]
+        parameter = self.representative[self.owner[values]]
+        use = nameless & (values >= 0) & ((kind == PARAMETER) | (kind == DONATED)) & (parameter >= 0)
+        row = np.where(use, self.instruction_row[parameter], row)
+        there = row >= 0
         at = np.where(there, line[row], -1)
         return {
             "op_name": decoded(np.where(there, names[row], -1), texts),

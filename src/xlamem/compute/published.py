@@ -126,6 +126,7 @@ def xla_rule(dump: Dump) -> tuple[int, int] | None:
 
 DEFINITIONS = {
     "peak": "most bytes in use at any step, parameters and outputs whole: the number to trust",
+    "peak_together": "most bytes in use at any step in all memory spaces together: what numbers below are held against",
     "live": "most bytes that live values cover, parameters and outputs only while live",
     "half_open": "the peak with half-open live ranges",
     "indefinite": "parameters, constants and outputs, whole",
@@ -187,7 +188,9 @@ def explain(dump: Dump) -> pa.Table:
     for i, s in enumerate(spaces):
         if s["allocated"]:
             _space_rows(found, p, i, s)
-    ours = sum(s["peak"] for s in spaces) if timed else None
+    ours = int(occupied(p).sum(0).max()) if timed else None
+    if ours is not None:
+        found.add("peak_together", ours, ours, time=int(occupied(p).sum(0).argmax()))
     module = dump.modules.to_pylist()[0]
     printed = module["total_bytes"]
     if printed is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,10 +15,10 @@ from .occupancy import live_set
 Key = Literal[
     "memory_space", "category", "role", "op_name", "scope", "source", "opcode", "element_type", "shape", "instruction"
 ]
-KEYS: tuple[str, ...] = Key.__args__  # type: ignore[attr-defined]
+KEYS: tuple[str, ...] = get_args(Key)
 
 _WRAPPERS = (
-    r"\b(?:transpose|jvp|vmap|pmap|remat|rematted_computation|checkpoint|custom_jvp|custom_vjp|shard_map|named)"
+    r"\b(?:p?jit|transpose|jvp|vmap|pmap|remat|rematted_computation|checkpoint|custom_jvp|custom_vjp|shard_map|named)"
     r"\(([^()]*)\)"
 )
 
@@ -29,14 +29,13 @@ def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> 
     `jit(f)/jit(main)/transpose(jvp(Model))/layers_17/dot_general` becomes `Model/layers_17`, with `fold`
     `Model/layers_*`, with `depth=1` `Model`. An op_name of one part (a parameter's name) stays as it is.
     """
-    text = names
-    for _ in range(3):  # transpose(jvp(vmap(X))): wrappers nest
+    text = pc.replace_substring_regex(names, r"^(?:p?jit\([^()]*\)/)+", "")
+    for _ in range(4):  # transpose(jvp(jit(f))): wrappers nest
         text = pc.replace_substring_regex(text, _WRAPPERS, r"\1")
     text = pc.replace_substring_regex(text, r"/{2,}", "/")
-    text = pc.replace_substring_regex(text, r"^(?:jit\([^()]*\)/)+", "")
-    text = pc.replace_substring_regex(text, r"\bp?jit\(([^()]*)\)", r"\1")
     text = pc.replace_substring_regex(text, r"^/", "")
-    text = pc.replace_substring_regex(text, r"/[^/]*$", "")
+    # A parameter's name (params['a/b'].c) is no path.
+    text = pc.replace_substring_regex(text, r"^([^'\"\[]*)/[^/'\"\[]*$", r"\1")
     if fold:
         text = _folded(text)
     if depth is not None:
