@@ -246,14 +246,13 @@ class Brute:
                     row = base | {"role": "reserved", "bytes": rest, "exclusive": rest, "shared": 0}
                     row |= dict.fromkeys(("value_id", "instruction", "shape_index", "offset"))
                     row |= {"size": arena.size} | dict.fromkeys(("shape", "element_type", "unpadded_size"))
-                    if value := self.representative(arena):
-                        names = ("instruction", "shape_index", "shape", "element_type", "unpadded_size")
-                        row |= {c: value[c] for c in names}
+                    names = ("instruction", "shape_index", "shape", "element_type", "unpadded_size")
+                    row |= {c: v[c] for v in self.representative(arena) for c in names}
                     found.append(row)
         return found
 
-    def representative(self, arena: Arena) -> Row | None:
-        """The value that a whole allocation is charged to: the entry parameter, else the highest id."""
+    def representative(self, arena: Arena) -> list[Row]:
+        """The value that a whole allocation is charged to: the entry parameter, else the highest id; or nothing."""
         for value in arena.values:
             made = self.instructions.get(value["instruction"])
             if (
@@ -263,8 +262,8 @@ class Brute:
                 and (value["shape_index"] or "{}") == arena.row["parameter_shape_index"]
                 and not value["is_phi"]
             ):
-                return value
-        return arena.values[-1] if arena.values else None
+                return [value]
+        return arena.values[-1:]
 
     @cached_property
     def _most(self) -> dict[int, int]:

@@ -1082,6 +1082,7 @@ class Reader:
             for i, row in enumerate(rows["live_ranges"]):
                 if row["value_id"] is None:
                     self.at("live_range_unmatched", "live_ranges", i, "live ranges", "a value of this name and index")
+            self.check_temps(allocations)
         if allocated and used:
             self.check_records(allocated, used)
         if self.tree and not self.tree[0].cut:
@@ -1090,6 +1091,16 @@ class Reader:
                 self.diagnose("tree_differs", line, f"roots of {total} bytes", file=file, section="live ranges")
         if allocated:
             self.check_report(allocations, sizes)
+
+    def check_temps(self, allocations: dict[int, Row]) -> None:
+        """Each value of a temp allocation is live at some time, if the live ranges are there."""
+        live = self.holder("live")
+        if live is None or self.peak is None:
+            return
+        ranged = {r["value_id"] for r in self.tables["live_ranges"]}
+        for i, row in enumerate(self.tables["values"]):
+            if allocations[row["allocation"]]["is_temp"] and row["value_id"] not in ranged:
+                self.at("live_range_missing", "values", i, "allocations", "a live range")
 
     def at(self, code: str, table: str, row: int, section: str, wanted: str) -> None:
         file, line = self.where[table, row]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
@@ -433,6 +434,7 @@ def test_wrong_arguments() -> None:
         lambda: compute.attribution(dump, depth=0),
         lambda: compute.attribution(dump, time=length + 1),
         lambda: compute.peak(dump, k=-1),
+        lambda: compute.idle(dump, limit=-1),
     ):
         with pytest.raises(xlamem.UsageError):
             call()
@@ -539,18 +541,16 @@ def _outputs_for(brute: Brute, space: Space, row: Row) -> list[str]:
     """Instructions of the outputs of that shape and space that begin when the parameter was last read, or later."""
     found = []
     for arena in space.of("live_out"):
-        value = brute.representative(arena)
         starts = [start for v in arena.values for start, _ in brute.ranges.get(v["value_id"], [])]
-        if value is not None and starts and not arena.row["is_entry_root"] and row["last_use"] is not None:
-            fits = value["shape"] == row["shape"] and min(starts) >= row["last_use"]
-            found += [value["instruction"]] * fits
+        if not starts or arena.row["is_entry_root"] or row["last_use"] is None or min(starts) < row["last_use"]:
+            continue
+        found += [v["instruction"] for v in brute.representative(arena) if v["shape"] == row["shape"]]
     return found
 
 
 def test_idle(small: xlamem.Dump) -> None:
-    """The longest gap between neighbouring steps at which a value begins, is read, or ends."""
+    """The longest gap between neighbouring steps at which a value begins or is read."""
     brute = of(small)
-    length = small.modules["schedule_length"][0].as_py()
     step = {r["instruction"]: r["time"] for r in small.schedule.to_pylist()}
     reads = defaultdict(set)
     for use in small.uses.to_pylist():
@@ -562,7 +562,7 @@ def test_idle(small: xlamem.Dump) -> None:
             for value in arena.values:
                 for start, end in brute.ranges.get(value["value_id"], []):
                     read = {t for t in reads[value["value_id"]] if t is not None and start <= t <= end}
-                    gaps = list(pairwise(sorted({start, min(end, length)} | read)))
+                    gaps = list(pairwise(sorted({start} | read)))
                     if not value["size"] or not gaps:
                         continue
                     a, b = max(gaps, key=lambda gap: gap[1] - gap[0])
@@ -587,6 +587,10 @@ def test_explain(small: xlamem.Dump) -> None:
     if module["printed_peak_time"] is not None:
         wanted = [(module["printed_peak_bytes"], module["printed_peak_time"])]
         assert [(r["bytes"], r["time"]) for r in printed] == wanted
+    for row in ours:
+        if row["causes"] is not None:
+            parts = re.findall(r"(?<= )[+-][0-9,]*[0-9]", row["causes"])
+            assert sum(int(part.replace(",", "")) for part in parts) == row["difference"], row
     peaks = compute.peak(small).spaces.to_pylist()
     listed = {(r["memory_space"], r["bytes"], r["time"]) for r in ours if r["name"] == "peak"}
     if all(p["page"] == 0 and p["peak"] is not None for p in peaks):

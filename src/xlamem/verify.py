@@ -13,7 +13,9 @@ import pyarrow as pa
 from . import _liveness, _sections, _values
 from .assemble import NULL, flags, row_of
 from .outline import Section
-from .reader import Reading
+from .reader import ALLOCATION_FLAGS, Reading
+
+TEMP = 1 << ALLOCATION_FLAGS.index("is_temp")
 
 
 def check(reading: Reading, parts: set[str]) -> None:
@@ -156,6 +158,7 @@ def _live(r: Reading) -> None:
             label = f"{what['instruction'][0].as_py()}{what['shape_index'][0].as_py()}"
             at_line = _line_with(section, f"    {label}:")
             r.find(file, at_line, section.kind, "live_range_unmatched", f"a value {label} in some allocation")
+        _every_temp_is_live_sometime(r, owner)
         sizes = r.facts["unpadded"]
         at = seen["peak_time"]
         holds = (start <= at) & (at <= stop) & (owner >= 0)
@@ -164,6 +167,19 @@ def _live(r: Reading) -> None:
         if listed < needed and not seen["heads"] >> _liveness.TREE & 1:
             r.cut(file, end, section.kind, f"{needed} values in the peak list, not {listed}")
     _tree(r, section, last)
+
+
+def _every_temp_is_live_sometime(r: Reading, owner: Any) -> None:
+    """Each value of a temp allocation has a live range (others may lack one: constants, thread-local)."""
+    section = _allocation_section(r)
+    assert section is not None
+    raw = r.raw["allocations"]
+    temp = raw.flags("allocations", "flags") & TEMP != 0
+    row = row_of(raw.ints("allocations", "allocation"), raw.ints("values", "allocation"))
+    missing = temp[row] if len(row) else np.zeros(0, bool)
+    missing[owner[owner >= 0]] = False
+    for value in np.flatnonzero(missing).tolist():
+        r.find(section.file, _value_line(r, section, value), section.kind, "live_range_missing", "a live range")
 
 
 def _range_owner(r: Reading) -> Any:

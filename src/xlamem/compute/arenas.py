@@ -84,7 +84,9 @@ def fragmentation(dump: Dump, *, time: int | None = None) -> pa.Table:
     empty = (covered == 0) & (count == 0) & (p.allocation_size > 0)
     count = np.where(empty, 1, count)
     total, largest = np.where(empty, p.allocation_size, total), np.where(empty, p.allocation_size, largest)
-    columns["n_holes"], columns["hole_bytes"], columns["largest_hole"] = count[arenas], total[arenas], largest[arenas]
+    idle = moments(p, time, None)[p.space_of_allocation[arenas]] < 0
+    for name, found in (("n_holes", count), ("hole_bytes", total), ("largest_hole", largest)):
+        columns[name] = pa.array(found[arenas], mask=idle)
     return table("fragmentation", columns)
 
 
@@ -169,9 +171,10 @@ def padding(dump: Dump) -> pa.Table:
     p = program(dump)
     rows = np.flatnonzero(p.value_category != THREAD_LOCAL)
     at_peak = np.zeros(len(p.ids), bool)
+    fixed = (p.value_category != TEMP) & (p.value_category != THREAD_LOCAL)
     if p.steps is not None:
         at_peak[live_at(p, moments(p, None, None))] = True
-    at_peak |= (p.value_category != TEMP) & (p.value_category != THREAD_LOCAL)
+    at_peak |= fixed
     unpadded = ints(dump.values, "unpadded_size")[rows]
     known = unpadded >= 0
     waste = np.where(known, p.size[rows] - unpadded, 0)

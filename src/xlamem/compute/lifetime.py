@@ -8,6 +8,7 @@ import pyarrow as pa
 from .. import schema
 from ..assemble import row_of
 from ..dump import Dump
+from ..errors import UsageError
 from .occupancy import moments
 from .program import (
     DONATED,
@@ -112,18 +113,21 @@ def _could_share(p: Program, rows: Ints, last_use: Ints) -> tuple[np.ndarray, In
         shape = np.where(value >= 0, shapes[value], -1)
         return (shape + 1) * len(p.spaces) + p.space_of_allocation[allocation]
 
-    width = p.steps + 1
-    there = key(outputs) * width + begin[outputs]
-    order = np.argsort(there, kind="stable")
-    wish = key(rows) * width + np.maximum(last_use, 0)
-    at = np.minimum(np.searchsorted(there[order], wish), len(outputs) - 1)
-    found = there[order][at]
-    good = (found >= wish) & (found // width == wish // width) & (last_use >= 0) & (key(rows) >= len(p.spaces))
-    # An output can take one parameter's place only: the first one gets it.
-    first = np.zeros(len(rows), bool)
-    first[np.unique(np.where(good, at, -1), return_index=True)[1]] = True
-    good &= first
-    return good, np.where(good, p.representative[outputs[order[at]]], -1)
+    wish, there = key(rows), key(outputs)
+    good, found = none
+    known = (last_use >= 0) & (wish >= len(p.spaces))
+    for shape in np.intersect1d(wish[known], there):
+        # Both in the order of time: each parameter takes the first free output that begins late enough.
+        mine = np.flatnonzero(known & (wish == shape))
+        mine = mine[np.argsort(last_use[mine], kind="stable")]
+        theirs = outputs[there == shape]
+        theirs = theirs[np.argsort(begin[theirs], kind="stable")]
+        turn = np.arange(len(mine))
+        at = turn + np.maximum.accumulate(np.searchsorted(begin[theirs], last_use[mine]) - turn)
+        fits = at < len(theirs)
+        good[mine[fits]] = True
+        found[mine[fits]] = p.representative[theirs[at[fits]]]
+    return good, found
 
 
 def idle(dump: Dump, *, min_bytes: int = 0, limit: int | None = None) -> pa.Table:
@@ -143,6 +147,8 @@ def idle(dump: Dump, *, min_bytes: int = 0, limit: int | None = None) -> pa.Tabl
     pyarrow.Table
         Table ``idle``: bytes and steps. Empty without live ranges or used values.
     """
+    if limit is not None and limit < 0:
+        raise UsageError(f"limit must be 0 or more, not {limit}")
     p = program(dump)
     start, end = p.ranges
     rows = np.flatnonzero((start >= 0) & (p.value_category != THREAD_LOCAL) & (p.size >= max(min_bytes, 1)))
@@ -165,8 +171,8 @@ def idle(dump: Dump, *, min_bytes: int = 0, limit: int | None = None) -> pa.Tabl
     place = np.flatnonzero(is_best)
     place = place[np.append(True, of[place][1:] != of[place][:-1])]
     from_step = at[place]
-    order = np.argsort(-(p.size[owner].astype(np.float64) * best), kind="stable")[:limit]
-    order = order[best[order] > 1]
+    order = np.argsort(-(p.size[owner].astype(np.float64) * best), kind="stable")
+    order = order[best[order] > 1][:limit]
     owner, from_step, best = owner[order], from_step[order], best[order]
     peak_at = moments(p, None, None)[p.space[owner]]
     columns = p.space_columns(p.space[owner])
@@ -174,6 +180,6 @@ def idle(dump: Dump, *, min_bytes: int = 0, limit: int | None = None) -> pa.Tabl
     columns["instruction"], columns["shape_index"] = p.of_value("instruction", owner), p.of_value("shape_index", owner)
     columns["allocation"], columns["size"] = p.index[p.owner[owner]], p.size[owner]
     columns["from_step"], columns["to_step"], columns["gap"] = from_step, from_step + best, best
-    columns["over_peak"] = (from_step <= peak_at) & (peak_at <= from_step + best)
+    columns["over_peak"] = (from_step < peak_at) & (peak_at < from_step + best)
     columns.update(p.place(owner))
     return table("idle", columns)

@@ -171,6 +171,8 @@ def peak(dump: Dump, *, k: int = 5) -> Peak:
     Peak
         Bytes and schedule steps. Without live ranges everything that depends on time is null.
     """
+    if k < 0:
+        raise UsageError(f"k must be 0 or more, not {k}")
     p = program(dump)
     every = np.ones(len(p.category), bool)
     n = len(p.spaces)
@@ -209,7 +211,10 @@ def _no_plateaus(p: Program) -> dict[str, object]:
 
 
 def moments(p: Program, time: int | None, space: str | int | None) -> Ints:
-    """The instant looked at in each space: `time`, or the first step of its own peak; -1 for spaces left out."""
+    """The instant looked at in each space: `time`, or the first step of its own peak.
+
+    -1 for spaces left out, and for those that have no peak because nothing is ever in use there.
+    """
     found = np.full(len(p.spaces), -1, np.int64)
     chosen = p.chosen(space)
     if p.steps is None:
@@ -218,7 +223,7 @@ def moments(p: Program, time: int | None, space: str | int | None) -> Ints:
         raise UsageError(f"time must be a step from 0 to {p.steps - 1}, not {time}")
     total = occupied(p)
     for i in chosen:
-        found[i] = int(total[i].argmax()) if time is None else time
+        found[i] = time if time is not None else int(total[i].argmax()) if total[i].any() else -1
     return found
 
 

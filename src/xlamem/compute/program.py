@@ -112,7 +112,7 @@ class Program:
         length = self.dump["modules"]["schedule_length"][0].as_py() if "modules" in self.dump.tables else None
         if length is None or not self.dump.live_ranges.num_rows:
             return None
-        return int(max(length, int(pc.max(self.dump.live_ranges["end"]).as_py()))) + 1
+        return int(length) + 1
 
     @cached_property
     def ranges(self) -> tuple[Ints, Ints]:
@@ -133,6 +133,7 @@ class Program:
             raise UsageError(f"interval must be 'closed' or 'half-open', not {interval!r}")
         steps = self.steps or 1
         always = (start < 0) & (self.value_category == TEMP)
+        start = np.where(start < steps, start, -1)  # beyond the schedule nothing happens
         return np.where(always, 0, start), np.where(always, steps - 1, np.minimum(end, steps - 1))
 
     def chosen(self, space: str | int | None) -> list[int]:
@@ -231,6 +232,24 @@ class Program:
             "page": pa.array(page[spaces] if len(page) else page),
         }
 
+    def _is_parameter(self, values: Ints) -> Mask:
+        """Whether these values are the entry parameter that their allocation holds, at its index."""
+        instructions, a = self.dump.instructions, self.allocations
+        kind = self.value_category[values]
+        row = self.instruction_row[values]
+        codes, opcodes = coded(instructions["opcode"])
+        opcode = pc.index(opcodes, "parameter").as_py()
+        found: Mask = (row >= 0) & (opcode >= 0) & (codes[row] == opcode) & ((kind == PARAMETER) | (kind == DONATED))
+        found &= ~bools(self.dump.values, "is_phi")[values]
+        at = np.flatnonzero(found)
+        owner = pa.array(self.owner[values[at]])
+        number = a["parameter_number"].cast(pa.string()).take(owner)
+        same = pc.equal(instructions["operands"].take(pa.array(row[at])), number)
+        index = self.dump.values["shape_index"].take(pa.array(values[at])).cast(pa.string()).fill_null("{}")
+        wanted = a["parameter_shape_index"].take(owner).cast(pa.string()).fill_null("{}")
+        found[at] = pc.and_(same, pc.equal(index, wanted)).fill_null(False).to_numpy()
+        return found
+
     @cached_property
     def representative(self) -> Ints:
         """Row in `values` that stands for each allocation: its parameter, else its value with the highest id."""
@@ -238,13 +257,7 @@ class Program:
         order = np.argsort(self.ids, kind="stable")
         found[self.owner[order]] = order
         if len(self.ids) and self.dump.instructions.num_rows:
-            codes, opcodes = coded(self.dump.instructions["opcode"])
-            parameter = pc.index(opcodes, "parameter").as_py()
-            row = self.instruction_row
-            is_parameter = (row >= 0) & (codes[row] == parameter) & (parameter >= 0)
-            at = order[is_parameter[order]][::-1]
-            kind = self.category[self.owner[at]]
-            at = at[(kind == PARAMETER) | (kind == DONATED)]
+            at = order[self._is_parameter(order)]
             found[self.owner[at]] = at
         return found
 

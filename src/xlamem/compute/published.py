@@ -39,8 +39,8 @@ def memory_analysis(dump: Dump) -> MemoryAnalysis:
     """The fields of JAX's memory analysis, from the allocations.
 
     argument: parameters; output: maybe-live-out; alias: both; temp: preallocated-temp (not on TPU, where the
-    compiler reports something else); host_*: the same in color 5. total_allocation_bytes: color 0 (on CPU all but
-    thread-local; unknown on GPU); indefinite_allocations: that without temp; peak_memory_in_bytes: on CPU JAX
+    compiler reports something else); host_*: the same in color 5. total_allocation_bytes: color 0 (on CPU
+    without thread-local; unknown on GPU); indefinite_allocations: that without temp; peak_memory_in_bytes: on CPU JAX
     gives the indefinite allocations, elsewhere it cannot be had from the text.
     """
     p = program(dump)
@@ -55,7 +55,7 @@ def memory_analysis(dump: Dump) -> MemoryAnalysis:
     parameter = np.asarray(p.allocations["is_parameter"].to_numpy(), bool)
     out = np.asarray(p.allocations["is_live_out"].to_numpy(), bool)
     temp = np.asarray(p.allocations["is_temp"].to_numpy(), bool)
-    counted = kind != THREAD_LOCAL if platform == "cpu" else color == 0
+    counted = (color == 0) & (kind != THREAD_LOCAL) if platform == "cpu" else color == 0
     total = int(size[counted].sum()) if platform in ("cpu", "tpu") else None
     indefinite = None if total is None else int(size[counted & ~temp].sum())
     return MemoryAnalysis(
@@ -112,7 +112,8 @@ def xla_rule(dump: Dump) -> tuple[int, int] | None:
     start, end = p.ranges
     rows = np.flatnonzero(start >= 0)
     weight = np.maximum(_instruction_bytes(p), 0)
-    begins, ends = np.zeros(p.steps + 2, np.int64), np.zeros(p.steps + 2, np.int64)
+    room = int(end.max(initial=0)) + 2
+    begins, ends = np.zeros(room, np.int64), np.zeros(room, np.int64)
     np.add.at(begins, start[rows], weight[rows])
     np.add.at(ends, end[rows] + 1, weight[rows])
     # At step t what ended at t - 1 still counts: it is removed only after all starts of t.
@@ -235,7 +236,8 @@ def _xla_rows(found: _Rows, p: Program, printed_time: int, printed: int, ours: i
     held = (start >= 0) & (start <= time) & (time <= end)
     counted = held & (p.value_category != THREAD_LOCAL)
     own = np.maximum(ints(p.dump.values, "unpadded_size"), 0)
-    in_use, lives = int(occupied(p)[:, time].sum()), int(live(p)[:, time].sum())
+    step = min(time, (p.steps or 1) - 1)
+    in_use, lives = int(occupied(p)[:, step].sum()), int(live(p)[:, step].sum())
     assigned, plain = int(p.size[counted].sum()), int(own[counted].sum())
     causes = {
         "another step (late removal, weights of whole tuples)": in_use - ours,
