@@ -86,7 +86,7 @@ def test_info_of_several(run: Any, tmp_path: Path) -> None:
     assert r.code == 0
     first = r.out.splitlines()[1]
     assert "286.05 MiB" in first
-    assert "004_a" in first  # the rest may be cut for width
+    assert first.endswith("4_a3085531593bac68.txt")  # the place may be cut for width
     assert "7 dumps," in r.out
     same = r.out[r.out.index("same content:") :].splitlines()
     assert {line.rpartition("/")[0].strip() for line in same[1:]} == {str(SMALL), str(tmp_path / "again")}
