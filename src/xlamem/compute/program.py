@@ -99,6 +99,8 @@ class Program:
             TEMP,
         ).astype(np.int64)
         v = dump.values
+        if v.num_rows and not a.num_rows:
+            raise UsageError(f"{dump.name} has no allocations: nothing is known of sizes and places")
         self.ids = ints(v, "value_id")
         self.owner = row_of(self.index, ints(v, "allocation"))
         """Row in `allocations` of each value."""
@@ -133,7 +135,7 @@ class Program:
             raise UsageError(f"interval must be 'closed' or 'half-open', not {interval!r}")
         steps = self.steps or 1
         always = (start < 0) & (self.value_category == TEMP)
-        start = np.where(start < steps, start, -1)  # beyond the schedule nothing happens
+        start = np.where((start < steps) & (start <= end), start, -1)  # nothing happens beyond the schedule
         return np.where(always, 0, start), np.where(always, steps - 1, np.minimum(end, steps - 1))
 
     def chosen(self, space: str | int | None) -> list[int]:
