@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from xlamem import oom
+from xlamem import oom, schema
 from xlamem.cli import oom as verb
 from xlamem.errors import DumpError, UsageError
 from xlamem.oom import OomReport, read_oom, size_of
@@ -162,8 +162,8 @@ def test_real_messages_are_understood(path: Path) -> None:
     assert row["text"] == path.read_text().splitlines()[0]
     assert row["last_line"] == len(path.read_text().rstrip().splitlines())
     assert row["capacity_bytes"]
-    for name, schema in oom.TABLES.items():
-        assert getattr(found, name).schema == schema
+    for name, spec in oom.TABLES.items():
+        assert getattr(found, name).schema == spec
 
 
 def test_hbm_message() -> None:
@@ -538,10 +538,9 @@ def test_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_column_is_described() -> None:
-    for schema in oom.TABLES.values():
-        assert schema.metadata[b"row"]
-        for column in schema:
-            assert column.metadata[b"doc"]
+    for table in schema.OOM.values():
+        assert table.row
+        assert all(column.doc for column in table.columns)
 
 
 # -- the verb ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import pyarrow as pa
 
+from . import schema
 from .errors import DumpError, UsageError
 from .source import Member, Text
 
@@ -29,19 +30,6 @@ PATIENCE = 16
 
 REACH = 20_000
 """Lines of any stream after which a message that says no more counts as ended."""
-
-_ROUNDED = "only as exact as the print"
-
-
-def _field(name: str, kind: pa.DataType, doc: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"doc": doc})
-
-
-def _schema(row: str, *columns: tuple[str, pa.DataType, str]) -> pa.Schema:
-    return pa.schema([_field(*c) for c in columns], metadata={"row": f"one row per {row}"})
-
-
-_INT, _TEXT, _BOOL, _FLOAT = pa.int64(), pa.string(), pa.bool_(), pa.float64()
 
 FORMS = {
     "tpu_hbm": "the compiler: a program does not fit into the TPU's HBM",
@@ -56,91 +44,8 @@ FORMS = {
 }
 """What a message can be: reports.form."""
 
-TABLES: dict[str, pa.Schema] = {
-    "reports": _schema(
-        "message",
-        ("report", _INT, "place in the log, from 0"),
-        ("rank", _TEXT, "label that the log puts before the line (rank3, default0, worker pid=42); null without"),
-        ("thread", _TEXT, "thread in the log prefix of its first line; null without"),
-        ("line", _INT, "line of the log on which it begins, from 1"),
-        ("last_line", _INT, "last line of the log that was understood as part of it"),
-        ("form", _TEXT, "a key of oom.FORMS"),
-        ("code", _TEXT, "error code as printed (E1000, E1001)"),
-        ("memory_space", _TEXT, "memory space as printed, lower case; null where none is named"),
-        ("used_bytes", _INT, f"bytes needed; {_ROUNDED}"),
-        ("used_text", _TEXT, "the same as printed"),
-        ("capacity_bytes", _INT, f"bytes that there are; {_ROUNDED}"),
-        ("capacity_text", _TEXT, "the same as printed"),
-        ("exceeded_bytes", _INT, f"bytes too much, where printed; {_ROUNDED}"),
-        ("exceeded_text", _TEXT, "the same as printed"),
-        ("requested_bytes", _INT, f"size of the one allocation that failed; {_ROUNDED}"),
-        ("requested_text", _TEXT, "the same as printed"),
-        ("free_bytes", _INT, f"bytes that were free then; {_ROUNDED}"),
-        ("free_text", _TEXT, "the same as printed"),
-        ("module_name", _TEXT, "HLO module, where named"),
-        ("instruction", _TEXT, "instruction for which there was no room, as printed"),
-        ("complete", _BOOL, "nothing says that the message was cut"),
-        ("same_as", _INT, "an earlier report that says exactly the same; null for the first"),
-        ("text", _TEXT, "the line with which it begins, verbatim, without the log's prefix"),
-    ),
-    "usage": _schema(
-        "line of the totals",
-        ("report", _INT, "the report"),
-        ("ordinal", _INT, "place in the report, from 0"),
-        ("memory_space", _TEXT, "memory space as printed, lower case; null in statistics"),
-        (
-            "part",
-            _TEXT,
-            "total: under 'Total … usage'; program: under 'Program … requirement'; output: the line about "
-            "the output; compiled: 'XLA::TPU program … usage'; stats: statistics of the buffer assignment",
-        ),
-        ("label", _TEXT, "what is measured, as printed; total for a heading; shared: shared with arguments"),
-        ("bytes", _INT, f"size; {_ROUNDED}; null where the print says 'unknown'"),
-        ("size_text", _TEXT, "the same as printed"),
-        ("utilization", _TEXT, "percentage as printed, without '%'"),
-        ("unpadded_bytes", _INT, f"size without padding; {_ROUNDED}"),
-        ("padded_bytes", _INT, f"size with padding; {_ROUNDED}"),
-        ("fragmentation", _TEXT, "percentage as printed, without '%'"),
-        ("fragmentation_bytes", _INT, f"bytes lost to fragmentation; {_ROUNDED}"),
-        ("capacity_bytes", _INT, f"size of the memory (compiled); {_ROUNDED}"),
-    ),
-    "buffers": _schema(
-        "listed buffer",
-        ("report", _INT, "the report"),
-        (
-            "list",
-            _TEXT,
-            "'program allocations', 'program arguments and outputs', 'peak buffers'; 'failed allocation' for "
-            "the one that a message is about",
-        ),
-        ("ordinal", _INT, "number in the list, as printed (counted where none is)"),
-        ("memory_space", _TEXT, "memory space of the list; null where none is named"),
-        ("size_bytes", _INT, f"size; {_ROUNDED}"),
-        ("size_text", _TEXT, "the same as printed"),
-        ("unpadded_bytes", _INT, f"size without padding; {_ROUNDED}"),
-        ("padding_bytes", _INT, f"extra memory due to padding; {_ROUNDED}; null where no such line is printed"),
-        ("expansion", _FLOAT, "factor by which padding makes it larger, as printed (1.2)"),
-        ("op_type", _TEXT, "metadata op_type, escapes undone"),
-        ("op_name", _TEXT, "metadata op_name (named scopes of the model), escapes undone"),
-        ("source_file", _TEXT, "metadata source_file, escapes undone"),
-        ("source_line", _INT, "metadata source_line"),
-        ("stack_frame_id", _INT, "metadata stack_frame_id"),
-        ("operator", _TEXT, "all of the metadata, verbatim"),
-        ("shape", _TEXT, "shape as printed"),
-        ("xla_label", _TEXT, "instruction (TPU; it can be shortened) or opcode (GPU, CPU), as printed"),
-        ("allocation_type", _TEXT, "as printed (HLO temp, scoped)"),
-        ("parameter", _TEXT, "shape printed as 'Entry Parameter Subshape': the buffer is an entry parameter"),
-        ("tag", _TEXT, "purpose of the allocation, as printed"),
-        ("complete", _BOOL, "its end was seen"),
-    ),
-    "unknown": _schema(
-        "line inside a message that was not understood",
-        ("report", _INT, "the report"),
-        ("line", _INT, "line of the log, from 1"),
-        ("text", _TEXT, "the line, without the log's prefix"),
-    ),
-}
-"""The tables of `OomReport`; each field carries its meaning as metadata ``doc``."""
+TABLES: dict[str, pa.Schema] = {name: table.arrow for name, table in schema.OOM.items()}
+"""The tables of `OomReport`; what their columns mean stands in `schema.OOM`."""
 
 
 @dataclass(frozen=True)
@@ -853,4 +758,4 @@ def _tables(found: list[_Message]) -> dict[str, pa.Table]:
         rows["usage"] += [{**u, "report": report, "ordinal": i} for i, u in enumerate(m.usage)]
         rows["buffers"] += [{**b, "report": report} for b in m.buffers]
         rows["unknown"] += [{"report": report, "line": n, "text": text} for n, text in m.unknown]
-    return {name: pa.Table.from_pylist(rows[name], schema=schema) for name, schema in TABLES.items()}
+    return {name: pa.Table.from_pylist(rows[name], schema=spec) for name, spec in TABLES.items()}

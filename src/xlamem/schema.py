@@ -526,6 +526,124 @@ COMPUTED_TABLES = (
     ),
 )
 
+_ROUNDED = "only as exact as the print"
+
+OOM_TABLES = (
+    Table(
+        "reports",
+        "message",
+        "out-of-memory report",
+        (
+            _int("report", "place in the log, from 0"),
+            _text(
+                "rank",
+                "label that the log puts before the line (rank3, default0, worker pid=42); null without",
+                null=True,
+            ),
+            _text("thread", "thread in the log prefix of its first line; null without", null=True),
+            _int("line", "line of the log on which it begins, from 1"),
+            _int("last_line", "last line of the log that was understood as part of it", null=True),
+            _text("form", "a key of oom.FORMS"),
+            _text("code", "error code as printed (E1000, E1001)", null=True),
+            _text("memory_space", "memory space as printed, lower case; null where none is named", null=True),
+            _int("used_bytes", f"bytes needed; {_ROUNDED}", null=True),
+            _text("used_text", "the same as printed", null=True),
+            _int("capacity_bytes", f"bytes that there are; {_ROUNDED}", null=True),
+            _text("capacity_text", "the same as printed", null=True),
+            _int("exceeded_bytes", f"bytes too much, where printed; {_ROUNDED}", null=True),
+            _text("exceeded_text", "the same as printed", null=True),
+            _int("requested_bytes", f"size of the one allocation that failed; {_ROUNDED}", null=True),
+            _text("requested_text", "the same as printed", null=True),
+            _int("free_bytes", f"bytes that were free then; {_ROUNDED}", null=True),
+            _text("free_text", "the same as printed", null=True),
+            _text("module_name", "HLO module, where named", null=True),
+            _text("instruction", "instruction for which there was no room, as printed", null=True),
+            _bool("complete", "nothing says that the message was cut", null=True),
+            _int("same_as", "an earlier report that says exactly the same; null for the first", null=True),
+            _text("text", "the line with which it begins, verbatim, without the log's prefix"),
+        ),
+    ),
+    Table(
+        "usage",
+        "line of the totals",
+        "out-of-memory report",
+        (
+            _int("report", "the report"),
+            _int("ordinal", "place in the report, from 0"),
+            _text("memory_space", "memory space as printed, lower case; null in statistics", null=True),
+            _text(
+                "part",
+                "total: under 'Total … usage'; program: under 'Program … requirement'; output: the line "
+                "about the output; compiled: 'XLA::TPU program … usage'; stats: statistics of the buffer assignment",
+                null=True,
+            ),
+            _text(
+                "label",
+                "what is measured, as printed; total for a heading; shared: shared with arguments",
+                null=True,
+            ),
+            _int("bytes", f"size; {_ROUNDED}; null where the print says 'unknown'", null=True),
+            _text("size_text", "the same as printed", null=True),
+            _text("utilization", "percentage as printed, without '%'", null=True),
+            _int("unpadded_bytes", f"size without padding; {_ROUNDED}", null=True),
+            _int("padded_bytes", f"size with padding; {_ROUNDED}", null=True),
+            _text("fragmentation", "percentage as printed, without '%'", null=True),
+            _int("fragmentation_bytes", f"bytes lost to fragmentation; {_ROUNDED}", null=True),
+            _int("capacity_bytes", f"size of the memory (compiled); {_ROUNDED}", null=True),
+        ),
+    ),
+    Table(
+        "buffers",
+        "listed buffer",
+        "out-of-memory report",
+        (
+            _int("report", "the report"),
+            _text(
+                "list",
+                "'program allocations', 'program arguments and outputs', 'peak buffers'; 'failed "
+                "allocation' for the one that a message is about",
+            ),
+            _int("ordinal", "number in the list, as printed (counted where none is)", null=True),
+            _text("memory_space", "memory space of the list; null where none is named", null=True),
+            _int("size_bytes", f"size; {_ROUNDED}", null=True),
+            _text("size_text", "the same as printed", null=True),
+            _int("unpadded_bytes", f"size without padding; {_ROUNDED}", null=True),
+            _int(
+                "padding_bytes",
+                f"extra memory due to padding; {_ROUNDED}; null where no such line is printed",
+                null=True,
+            ),
+            _float("expansion", "factor by which padding makes it larger, as printed (1.2)", null=True),
+            _text("op_type", "metadata op_type, escapes undone", null=True),
+            _text("op_name", "metadata op_name (named scopes of the model), escapes undone", null=True),
+            _text("source_file", "metadata source_file, escapes undone", null=True),
+            _int("source_line", "metadata source_line", null=True),
+            _int("stack_frame_id", "metadata stack_frame_id", null=True),
+            _text("operator", "all of the metadata, verbatim", null=True),
+            _text("shape", "shape as printed", null=True),
+            _text("xla_label", "instruction (TPU; it can be shortened) or opcode (GPU, CPU), as printed", null=True),
+            _text("allocation_type", "as printed (HLO temp, scoped)", null=True),
+            _text(
+                "parameter",
+                "shape printed as 'Entry Parameter Subshape': the buffer is an entry parameter",
+                null=True,
+            ),
+            _text("tag", "purpose of the allocation, as printed", null=True),
+            _bool("complete", "its end was seen", null=True),
+        ),
+    ),
+    Table(
+        "unknown",
+        "line inside a message that was not understood",
+        "out-of-memory report",
+        (
+            _int("report", "the report"),
+            _int("line", "line of the log, from 1"),
+            _text("text", "the line, without the log's prefix"),
+        ),
+    ),
+)
+
 DIAGNOSTICS = Table(
     "diagnostics",
     "line that was not understood, or rule that did not hold",
@@ -588,6 +706,9 @@ TABLES: dict[str, Table] = {t.name: t for t in (MODULES, FILES, *SECTION_TABLES,
 
 COMPUTED: dict[str, Table] = {t.name: t for t in COMPUTED_TABLES}
 """What `xlamem.compute` derives from it."""
+
+OOM: dict[str, Table] = {t.name: t for t in OOM_TABLES}
+"""What `xlamem.oom` reads from a log."""
 
 ROLES = {
     "buffer-assignment": "allocations; up to 2025 everything else too",
@@ -657,29 +778,32 @@ def memory_space(platform: str | None, color: int) -> str:
     return SPACES.get(platform or "", {}).get(color, f"color_{color}")
 
 
+def _as_json(table: Table) -> dict[str, Any]:
+    return {
+        "name": table.name,
+        "row": table.row,
+        "source": table.source,
+        "columns": [
+            {
+                "name": c.name,
+                "type": str(c.arrow.type),
+                "warehouse_type": str(table.warehouse.field(c.name).type),
+                "nullable": c.nullable,
+                "unit": c.unit,
+                "doc": c.doc,
+            }
+            for c in table.columns
+        ],
+    }
+
+
 def as_json() -> dict[str, Any]:
     """All of this module as plain data: what `xlamem schema --json` prints."""
     return {
         "version": VERSION,
-        "tables": [
-            {
-                "name": t.name,
-                "row": t.row,
-                "source": t.source,
-                "columns": [
-                    {
-                        "name": c.name,
-                        "type": str(c.arrow.type),
-                        "warehouse_type": str(t.warehouse.field(c.name).type),
-                        "nullable": c.nullable,
-                        "unit": c.unit,
-                        "doc": c.doc,
-                    }
-                    for c in t.columns
-                ],
-            }
-            for t in TABLES.values()
-        ],
+        "tables": [_as_json(t) for t in TABLES.values()],
+        "computed": [_as_json(t) for t in COMPUTED.values()],
+        "oom": [_as_json(t) for t in OOM.values()],
         "roles": ROLES,
         "features": FEATURES,
         "codes": CODES,

@@ -15,17 +15,18 @@ from .console import bold, dim, out
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(tables: tuple[str, ...], as_json: bool) -> None:
     """Describe TABLEs, or all of them and the words that they use."""
+    known = {**schema.TABLES, **schema.COMPUTED, **schema.OOM}
     for name in tables:
-        if name not in schema.TABLES:
-            raise UsageError(f"no table {name!r}; there are {', '.join(schema.TABLES)}")
+        if name not in known:
+            raise UsageError(f"no table {name!r}; there are {', '.join(known)}")
     if as_json:
         data = schema.as_json()
-        if tables:
-            data["tables"] = [t for t in data["tables"] if t["name"] in tables]
+        for group in ("tables", "computed", "oom") if tables else ():
+            data[group] = [t for t in data[group] if t["name"] in tables]
         return console.out_json(data)
     width = console.width()
-    for name in tables or schema.TABLES:
-        _table(schema.TABLES[name], width)
+    for name in tables or known:
+        _table(known[name], width)
     if not tables:
         _words("features", "what a dump can show: modules.features, files.features", schema.FEATURES, width)
         _words("codes", "what can be wrong: diagnostics.code", schema.CODES, width)
