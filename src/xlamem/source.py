@@ -25,8 +25,12 @@ from .text import Member, Text, is_one_module, may_hold, pieces, promising, role
 
 __all__ = ["Member", "Source", "Text", "find", "resolve", "split_modules"]
 
-SNIFF = 64 * 1024
-"""So much of a file of unknown name is looked at when a directory is searched."""
+SNIFF = 16 << 20
+"""So much of a file of unknown name is looked at when a directory is searched: in a log the first dump can come
+late. A file that is named itself is looked through wholly."""
+
+HEAD = 64 * 1024
+"""So much of a text without a module's head line is looked at to tell what it is."""
 
 LISTED = 40
 
@@ -35,7 +39,8 @@ SOUGHT = (
     + ", ".join("*" + names.EXTENSIONS[r] for r in names.EXTENSIONS if r != "hlo")
     + " (also "
     + " ".join(names.COMPRESSED)
-    + "), tars of them, and other texts with a line 'BufferAssignment:' or '*** Begin NAME ***'"
+    + "), tars of them, and other texts with a line 'BufferAssignment:' or '*** Begin NAME ***' (in a directory: "
+    + "within their first 16 MiB)"
 )
 
 _WILD = re.compile(r"[*?[]")
@@ -376,7 +381,7 @@ class _Finder:
                     number, roles = number + 1, set()
                 seen[stem] = number, roles | {role}
                 self.member(there, stem, 0, replace(span, role=role, inner=piece.frame), number)
-        if not found and (content := role_of(bytes(data[:SNIFF]))):
+        if not found and (content := role_of(bytes(data[:HEAD]))):
             self.alone(replace(origin, role=content, size=stream.size), there, 0)
 
     def tar(self, origin: Member, stream: Stream, there: str) -> None:
