@@ -73,3 +73,15 @@ def test_spaces(number: int) -> None:
     """No space is missing and none is invented."""
     spaces = compute.peak(read(number)).spaces.to_pylist()
     assert [(s["color"], s["page"]) for s in spaces] == [(s.color, 0) for s in SEEDS if s.number == number]
+
+
+def test_padding_of_a_space_counts_shared_bytes_once() -> None:
+    dump = xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad")
+    peaks = {r["memory_space"]: r["peak"] for r in compute.peak(dump).spaces.to_pylist()}
+    rows = compute.live_set(dump).to_pylist()
+    for space in compute.space_padding(dump).to_pylist():
+        mine = [r for r in rows if r["memory_space"] == space["memory_space"]]
+        assert space["peak"] == peaks[space["memory_space"]] == sum(r["bytes"] for r in mine)
+        known = [r for r in mine if r["unpadded_size"] is not None]
+        assert space["padding"] == sum(max(0, min(r["bytes"], r["size"] - r["unpadded_size"])) for r in known)
+        assert space["unknown"] == sum(r["bytes"] for r in mine if r["unpadded_size"] is None)

@@ -473,6 +473,17 @@ COMPUTED_TABLES = (
         ),
     ),
     Table(
+        "space_padding",
+        "memory space",
+        "compute",
+        (
+            *_SPACE,
+            _int("peak", "bytes in use at the peak of the space", "bytes"),
+            _int("padding", "how many of them are padding: of each row of live_set at most its bytes", "bytes"),
+            _int("unknown", "bytes of rows whose unpadded size is not known", "bytes"),
+        ),
+    ),
+    Table(
         "donation",
         "entry parameter's allocation",
         "compute",

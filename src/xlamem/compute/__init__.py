@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from ..dump import Dump
-from .arenas import fragmentation, padding, savings
+from .arenas import fragmentation, padding, savings, space_padding
 from .lifetime import donation, idle
 from .occupancy import Peak, live_set, occupancy, peak
 from .published import MemoryAnalysis, explain, memory_analysis, xla_rule
@@ -25,6 +25,7 @@ REGISTRY: dict[str, Callable[[Dump], pa.Table]] = {
     "fragmentation": fragmentation,
     "savings": savings,
     "padding": padding,
+    "space_padding": space_padding,
     "donation": donation,
     "idle": idle,
     "explain": explain,
@@ -46,5 +47,6 @@ __all__ = [
     "peak",
     "savings",
     "scopes",
+    "space_padding",
     "xla_rule",
 ]

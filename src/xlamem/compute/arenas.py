@@ -7,8 +7,9 @@ import pyarrow as pa
 
 from .. import _sweep
 from ..assemble import ints as column_ints
+from ..assemble import row_of
 from ..dump import Dump
-from .occupancy import live_at, moments, occupied
+from .occupancy import live_at, live_set, moments, occupied
 from .program import CATEGORIES, TEMP, THREAD_LOCAL, Ints, Program, decoded, ints, nullable, program, table
 
 
@@ -190,3 +191,33 @@ def padding(dump: Dump) -> pa.Table:
     columns["at_peak"] = at_peak[rows]
     columns.update(p.place(rows))
     return table("padding", columns).take(pa.array(np.argsort(-waste, kind="stable")))
+
+
+def space_padding(dump: Dump) -> pa.Table:
+    """How many of the bytes in use at the peak of each memory space are padding, parameters and outputs included.
+
+    Of each row of `live_set` its size minus its unpadded size, but at most the bytes charged to it: bytes that
+    values share are padding once.
+
+    Returns
+    -------
+    pyarrow.Table
+        Table ``space_padding``: bytes, one row per space that has a peak.
+
+    Raises
+    ------
+    UsageError
+        A dump without live ranges.
+    """
+    p = program(dump)
+    rows = live_set(dump)
+    bytes_, size, unpadded = ints(rows, "bytes"), ints(rows, "size"), ints(rows, "unpadded_size")
+    waste = np.where(unpadded >= 0, np.clip(size - unpadded, 0, bytes_), 0)
+    of = p.space_of_allocation[row_of(p.index, ints(rows, "allocation"))]
+    found = np.unique(of)
+    columns = p.space_columns(found)
+    for name, values in (("peak", bytes_), ("padding", waste), ("unknown", np.where(unpadded < 0, bytes_, 0))):
+        total = np.zeros(len(p.spaces), np.int64)
+        np.add.at(total, of, values)
+        columns[name] = total[found]
+    return table("space_padding", columns)
