@@ -538,6 +538,8 @@ def _match(self: Reading, raw: Raw) -> Ints:
         values, kind = self.raw["used values"], "records"
     ids = values.ints(kind, "value_id")
     order = ascending(ids)
+    if len(order) < len(ids):  # an id twice: only in a broken text, but both values are there
+        order = np.argsort(ids, kind="stable")
     return ints(
         _liveness.match(
             values.codes(kind, "instruction")[order],

@@ -112,7 +112,7 @@ def _records(r: Reading) -> None:
     seen = np.zeros(len(ids) + 1, bool)
     seen[place] = True
     if (place < 0).any() or not seen[row_of(ids, ids)].all():
-        fewer = used[-1] if len(records) < len(ids) else section
+        fewer = section if len(ids) < len(records) else used[-1]
         fewer.file.cut = True
         wanted = f"the same values in both: {len(ids)} in the allocations, {len(records)} used values"
         r.find(fewer.file, None, fewer.kind, "records_differ", wanted, "error")

@@ -61,23 +61,24 @@ def whole(p: Program) -> Ints:
 
 def occupied(p: Program, interval: str = "closed") -> Ints:
     """occupied(t) of each space, (spaces, steps): bytes in use."""
-    found = p.dump._cache.get(("occupied", interval))
+    found: Ints | None = p.dump._cache.get(("occupied", interval))
     if found is None:
         temp, most = covered(p, p.value_category == TEMP, interval)
         found = temp + whole(p)[:, None]
         p.dump._cache.setdefault(("occupied", interval), found)
         p.dump._cache.setdefault(("most", interval), most)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def live(p: Program, interval: str = "closed") -> Ints:
     """live(t) of each space, (spaces, steps): bytes that live values cover in all allocations but thread-local."""
-    found = p.dump._cache.get(("live", interval))
+    found: Ints | None = p.dump._cache.get(("live", interval))
     if found is None:
         temp = occupied(p, interval) - whole(p)[:, None]
         rest, _ = covered(p, (p.value_category != TEMP) & (p.value_category != THREAD_LOCAL), interval)
-        found = p.dump._cache.setdefault(("live", interval), temp + rest)
-    return found  # type: ignore[no-any-return]
+        found = temp + rest
+        p.dump._cache.setdefault(("live", interval), found)
+    return found
 
 
 def occupancy(dump: Dump, *, space: str | int | None = None, interval: Interval = "closed") -> pa.Table:

@@ -294,7 +294,8 @@ def nullable(values: Ints) -> pa.Array:
 
 def program(dump: Dump) -> Program:
     """The joined columns of a dump, made once."""
-    found = dump._cache.get("program")
+    found: Program | None = dump._cache.get("program")
     if found is None:
-        found = dump._cache.setdefault("program", Program(dump))
-    return found  # type: ignore[no-any-return]
+        found = Program(dump)
+        dump._cache.setdefault("program", found)
+    return found

@@ -1,0 +1,60 @@
+"""Each cross-check sees the error that it is there for: one is planted at a time."""
+
+from __future__ import annotations
+
+import pytest
+from compare import differences
+from conftest import DUMPS, texts
+from test_cuts import held
+
+import xlamem
+
+SPLIT = "cpu-jaxlib-0.12.0-scan_while"
+OLD_REPORT = "cpu-jaxlib-0.4.35-cond_switch"
+
+FIRST = b" value: <52 wrapped_tanh @0> (size=8192,offset=0): f32[16,128]{1,0}\n"
+SECOND = b" value: <67 broadcast_multiply_fusion @0> (size=8192,offset=0): f32[16,128]{1,0}\n"
+
+PLANTED = [
+    # code, dump, role, text, what stands there instead, complete
+    ("total_differs", SPLIT, "buffer-assignment-values", b"used: 483680 (472.3KiB)", b"used: 483681 (472.3KiB)", False),
+    ("records_differ", SPLIT, "buffer-assignment-values", b"<47 copy.4 @0>", b"<46 copy.4 @0>", False),
+    ("records_differ", SPLIT, "buffer-assignment-values", b"<47 copy.4 @0>", b"<47 copy.5 @0>", True),
+    ("value_outside", SPLIT, "buffer-assignment", b"<82 ws.1 @0> (size=393216,", b"<82 ws.1 @0> (size=393217,", True),
+    ("ids_descend", SPLIT, "buffer-assignment", FIRST + SECOND, SECOND + FIRST, True),
+    ("schedule_gap", SPLIT, "live-range", b"    50:tuple.5\n", b"    51:tuple.5\n", True),
+    ("live_range_missing", SPLIT, "live-range", b"    copy.4{}:20-26\n", b"", False),
+    ("live_range_unmatched", SPLIT, "live-range", b"    copy.4{}:20-26\n", b"    copy.99{}:20-26\n", False),
+    ("tree_differs", SPLIT, "live-range", b"peak usage: 417 832 bytes", b"peak usage: 417 833 bytes", True),
+    ("report_differs", SPLIT, "memory-usage-report", b"Total bytes: 483680 (", b"Total bytes: 483681 (", False),
+    ("report_differs", OLD_REPORT, "memory-usage-report", b"allocation 1: size ", b"allocation 1: size 9", True),
+    ("not_utf8", SPLIT, "buffer-assignment-values", b'op_name="reduce_sum"', b'op_name="reduce\xffsum"', True),
+]
+
+
+@pytest.mark.parametrize(("code", "name", "role", "old", "new", "complete"), PLANTED)
+def test_planted(code: str, name: str, role: str, old: bytes, new: bytes, complete: bool) -> None:
+    source = xlamem.find(DUMPS / name)[0]
+    members = texts(source)
+    assert old in members[role], "the dump has changed"
+    members[role] = members[role].replace(old, new, 1)
+    dump = xlamem.read(held(source.name, members, source.platform), text=True)
+    assert code in dump.diagnostics["code"].to_pylist()
+    assert differences(dump, members) == []
+    if complete:
+        assert dump.complete
+
+
+def test_lines_of_two_kinds() -> None:
+    source = xlamem.find(DUMPS / SPLIT)[0]
+    members = texts(source)
+    lines = members["live-range"].replace(b"\n", b"\r\n")
+    crlf = members | {"live-range": lines}
+    dump = xlamem.read(held("x", crlf, source.platform))
+    assert dump.diagnostics.num_rows == 0
+    assert "crlf" in dump.modules["features"][0].as_py().split(",")
+    assert dump.live_ranges.to_pylist() == xlamem.read(source).live_ranges.to_pylist()
+    second = lines.replace(b"\r\n", b"\n", 9).replace(b"\n", b"\r\n", 1)
+    mixed = xlamem.read(held("x", members | {"live-range": second}))
+    assert mixed.diagnostics["code"].to_pylist() == ["mixed_newlines"]
+    assert mixed.diagnostics["line"].to_pylist() == [2]
