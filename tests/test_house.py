@@ -30,7 +30,7 @@ ROOMS = {
     "reader": {"native", "assemble", "errors", "outline", "schema", "source"},
     "verify": {"native", "assemble", "outline", "reader"},
     "dump": {"assemble", "errors", "reader", "schema", "source", "verify", "text"},
-    "warehouse": {"dump", "errors", "schema", "source"},
+    "warehouse": {"assemble", "compute", "dump", "errors", "schema", "source", "stream", "streams"},
     "oom": {"errors", "schema", "streams", "source"},
     "cli": {"warehouse", "dump", "errors", "schema", "source", "oom", "compute", "devices"},
     "devices": {"errors"},

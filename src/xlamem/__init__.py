@@ -7,7 +7,7 @@
 
 The rooms, in the order of the data: `source` (bytes), the native modules (columns), `reader` and
 `verify` (tables and rules), `dump` (what users hold), `compute` (peaks and what makes them),
-`warehouse` (many dumps to Parquet), `cli`. `schema` describes every table.
+`warehouse` (many dumps to a Parquet dataset), `cli`. `schema` describes every table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from . import schema
 from .dump import Dump, read
 from .errors import DumpError, NativeError, OutputError, UsageError, XlaMemError
 from .source import Source, find
-from .warehouse import Converted, convert
 
 if TYPE_CHECKING:
     from .compute.arenas import fragmentation, padding, savings
@@ -39,24 +38,31 @@ if TYPE_CHECKING:
     from .compute.occupancy import live_set, occupancy, peak
     from .compute.published import explain, memory_analysis
     from .compute.scopes import attribution
+    from .warehouse import Converted, convert
 
-_COMPUTED = (
-    "attribution", "donation", "explain", "fragmentation", "idle", "live_set", "memory_analysis", "occupancy",
-    "padding", "peak", "savings",
-)  # fmt: skip
+_LATE = {
+    **dict.fromkeys(
+        (
+            "attribution", "donation", "explain", "fragmentation", "idle", "live_set", "memory_analysis", "occupancy",
+            "padding", "peak", "savings",
+        ),
+        "compute",
+    ),
+    **dict.fromkeys(("Converted", "convert"), "warehouse"),
+}  # fmt: skip
+"""Names that are imported when first asked for, and the room where they live: reading alone stays quick to start."""
 
 
 def __getattr__(name: str) -> Any:
-    """Computations are imported when first asked for: reading alone stays quick to start."""
-    if name in _COMPUTED:
-        from . import compute
+    if name in _LATE:
+        from importlib import import_module
 
-        return getattr(compute, name)
+        return getattr(import_module(f".{_LATE[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_COMPUTED])
+    return sorted([*globals(), *_LATE])
 
 
 __all__ = [

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 VERSION = 1
 
-Kind = Literal["int", "float", "bool", "name", "text"]
-"""int: int64. float: float64. bool. name: text that repeats, int32 codes into a dictionary. text: UTF-8."""
+Kind = Literal["int", "float", "bool", "name", "text", "time"]
+"""int: int64. float: float64. bool. name: text that repeats, int32 codes into a dictionary. text: UTF-8. time: an
+instant, in microseconds."""
 
 ARROW: dict[Kind, pa.DataType] = {
     "int": pa.int64(),
@@ -24,6 +25,7 @@ ARROW: dict[Kind, pa.DataType] = {
     "bool": pa.bool_(),
     "name": pa.dictionary(pa.int32(), pa.string()),
     "text": pa.string(),
+    "time": pa.timestamp("us", "UTC"),
 }
 
 
@@ -721,6 +723,93 @@ COMPUTED: dict[str, Table] = {t.name: t for t in COMPUTED_TABLES}
 OOM: dict[str, Table] = {t.name: t for t in OOM_TABLES}
 """What `xlamem.oom` reads from a log."""
 
+_DUMP_ID = _text("dump_id", "XXH3-128 of the members' content hashes, the name, the labels and the partition values")
+_LINEAGE = (
+    _text("tool_version", "version of xlamem that wrote the row"),
+    _int("schema_version", "schema.VERSION of that xlamem"),
+    _text("run_id", "the run of `xlamem convert` that wrote it"),
+    _text("host", "machine on which that ran"),
+    Column("converted_at", "time", "when the run began"),
+)
+
+
+def _stored(table: Table, *before: Column) -> Table:
+    return Table(table.name, table.row, table.source, (_DUMP_ID, *before, *table.columns))
+
+
+DERIVED: dict[str, Table] = {
+    t.name: t
+    for t in (
+        Table("labels", "label of a dump", "convert", (_text("key", "its name"), _text("value", "its value"))),
+        Table(
+            "peaks",
+            "number of a dump, of one memory space or of all together",
+            "compute",
+            (
+                _text("memory_space", "xlamem's name of the memory space; null for all together", null=True),
+                _int("color", "color of the space; null for all together", null=True),
+                _int("page", "page of the space; null for all together", null=True),
+                _text("definition", "a key of schema.DEFINITIONS"),
+                _int("bytes", "the number; null where the text cannot say", "bytes", null=True),
+                _int("time", "the first step at which it is reached, if it has one", "schedule steps", null=True),
+            ),
+        ),
+        Table(
+            "peak_members",
+            "row of the live set at the peak of a memory space: the largest ones",
+            "compute",
+            (_int("rank", "place in its space, from 0: the largest first"), *COMPUTED["live_set"].columns),
+        ),
+        Table(
+            "scopes",
+            "named scope with bytes in use at the peak of a memory space",
+            "compute",
+            (
+                *_SPACE,
+                _text("scope", "as `attribution` by scope gives it; null for what has no op_name", null=True),
+                _int("bytes", "bytes in use at the first step of the peak of the space", "bytes"),
+                _int("n", "rows of the live set that they are made of"),
+            ),
+        ),
+    )
+}
+"""What the converter adds to the tables of a dump."""
+
+QUARANTINE = Table(
+    "quarantine",
+    "dump that could not be read",
+    "convert",
+    (
+        _text("dump_id", "as elsewhere; where the content could not be read: hash of the place and the error"),
+        _text("name", "name of the dump"),
+        _text("uri", "file in which the error lies"),
+        _int("line", "line, from 1", null=True),
+        _int("offset", "byte offset in the file, from 0", "bytes", null=True),
+        _text("error", "what is wrong"),
+        _text("excerpt", "what stood there, shortened"),
+        *_LINEAGE,
+    ),
+)
+
+WAREHOUSE: dict[str, Table] = {
+    **{name: _stored(table, *(_LINEAGE if table is MODULES else ())) for name, table in TABLES.items()},
+    **{name: _stored(table) for name, table in DERIVED.items()},
+    "quarantine": QUARANTINE,
+}
+"""What a dataset of `xlamem convert` holds; see `Table.warehouse` for the types in Parquet."""
+
+DEFINITIONS = {
+    "allocated": "all allocations of the space",
+    "reserved": "all allocations of the space but thread-local: what the device must hold",
+    "peak": "most bytes in use at any step",
+    "half_open": "the peak with half-open live ranges",
+    "live": "most bytes that live values cover",
+    "indefinite": "parameters, constants and outputs, whole",
+    "slack": "temp sizes minus the most bytes that live values cover in them together",
+    "xla_total": "XLA's 'Total bytes used' as printed: all allocations of all spaces",
+    "xla_printed": "XLA's 'Live ranges at N (peak)' as printed: unpadded, all spaces together, aliases counted each",
+}
+
 ROLES = {
     "buffer-assignment": "allocations; up to 2025 everything else too",
     "buffer-assignment-values": "total and used values",
@@ -815,6 +904,8 @@ def as_json() -> dict[str, Any]:
         "tables": [_as_json(t) for t in TABLES.values()],
         "computed": [_as_json(t) for t in COMPUTED.values()],
         "oom": [_as_json(t) for t in OOM.values()],
+        "warehouse": [_as_json(t) for t in WAREHOUSE.values()],
+        "definitions": DEFINITIONS,
         "roles": ROLES,
         "features": FEATURES,
         "codes": CODES,

@@ -91,7 +91,7 @@ def attribution(
             both = pc.binary_join_element_wise(rows["source_file"].cast(pa.string()), line, ":")
             columns[key] = pc.coalesce(both, rows["source_file"].cast(pa.string()))
         elif key in ("scope", "op_name"):
-            columns[key] = _by_text(rows["op_name"], key, depth, fold)
+            columns[key] = by_text(rows["op_name"], key, depth, fold)
         else:
             columns[key] = rows[key].cast(pa.string())
     grouped = pa.table({**columns, "bytes": rows["bytes"]}).group_by(list(by), use_threads=False)
@@ -101,7 +101,7 @@ def attribution(
     return found.select([*by, "bytes", "n"]).sort_by(order)
 
 
-def _by_text(column: pa.ChunkedArray, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:
+def by_text(column: pa.ChunkedArray, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:
     """Scopes are made once per distinct op_name of the column."""
     array = column.cast(pa.string()).combine_chunks().dictionary_encode()
     names = array.dictionary

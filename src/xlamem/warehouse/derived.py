@@ -1,0 +1,271 @@
+"""What is computed of many dumps at once: peaks, what makes them, and their scopes.
+
+The dumps of a chunk are laid side by side as if they were one program whose memory spaces are those of all
+of them (a page is numbered within its dump), so that `compute` runs once for hundreds of small dumps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from .. import schema
+from ..assemble import row_of
+from ..compute.occupancy import live_set, peak, whole
+from ..compute.program import Ints, Program, coded, ints, nullable, translated
+from ..compute.scopes import by_text
+
+ROOM = 1 << 22
+"""Most cells (memory spaces times schedule steps) of dumps that are laid side by side, unless one alone has more."""
+
+NEEDED = ("modules", "allocations", "values", "live_ranges", "instructions", "frames")
+
+
+class Chunk:
+    """Tables of several dumps, one after another; `which` tells the dump of each row."""
+
+    def __init__(self, ids: list[str], tables: dict[str, pa.Table], counts: dict[str, Ints]) -> None:
+        self.ids, self.tables = ids, tables
+        self.which = {name: np.repeat(np.arange(len(ids)), n) for name, n in counts.items()}
+
+    def part(self, dumps: Ints) -> Chunk:
+        """Some of the dumps, with the tables that are needed here."""
+        if len(dumps) == len(self.ids):
+            return self
+        tables, counts = {}, {}
+        place = np.full(len(self.ids), -1)
+        place[dumps] = np.arange(len(dumps))
+        for name in NEEDED:
+            at = place[self.which[name]]
+            rows = np.flatnonzero(at >= 0)
+            rows = rows[np.argsort(at[rows], kind="stable")]
+            tables[name] = self.tables[name].take(pa.array(rows)).combine_chunks()
+            counts[name] = np.bincount(at[rows], minlength=len(dumps))
+        return Chunk([self.ids[i] for i in dumps.tolist()], tables, counts)
+
+
+class Fleet:
+    """Several dumps as one, for the functions of `compute`: ids and pages count through."""
+
+    name = "several dumps"
+    tables = NEEDED
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self._cache: dict[Any, Any] = {}
+        n = len(chunk.ids)
+        tables, which = chunk.tables, chunk.which
+        lengths = ints(tables["modules"], "schedule_length")
+        a, v, live = tables["allocations"], tables["values"], tables["live_ranges"]
+        page = np.maximum(ints(a, "page", 0), 0)
+        self.width = int(page.max(initial=0)) + 1
+        per_dump = {
+            "page": self.width,
+            "allocation": _width(ints(a, "allocation"), ints(v, "allocation")),
+            "value_id": _width(ints(v, "value_id"), ints(live, "value_id")),
+            "id": _width(ints(tables["frames"], "id"), ints(tables["instructions"], "stack_frame_id")),
+        }
+
+        def through(table: str, column: str, key: str) -> pa.Array:
+            own = ints(tables[table], column)
+            return nullable(np.where(own >= 0, own + which[table] * per_dump[key], -1))
+
+        self.allocations = _with(
+            a,
+            page=pa.array(page + which["allocations"] * self.width),
+            allocation=through("allocations", "allocation", "allocation"),
+        )
+        self.values = _with(
+            v,
+            value_id=through("values", "value_id", "value_id"),
+            allocation=through("values", "allocation", "allocation"),
+        )
+        own = lengths[which["live_ranges"]]
+        start, end = ints(live, "start"), ints(live, "end")
+        never = start > own  # nothing happens beyond the schedule of its own dump
+        top = int(lengths.max(initial=0)) + 1
+        self.live_ranges = _with(
+            live,
+            value_id=through("live_ranges", "value_id", "value_id"),
+            start=pa.array(np.where(never, top, start)),
+            end=pa.array(np.where(never, top, np.minimum(end, own + 1))),
+        )
+        self.instructions = _with(
+            tables["instructions"], stack_frame_id=through("instructions", "stack_frame_id", "id")
+        )
+        self.frames = _with(tables["frames"], id=through("frames", "id", "id"))
+        self.modules = pa.table({"schedule_length": nullable(lengths.max(initial=-1, keepdims=True))})
+        self._cache["program"] = _Together(self, n)
+
+    def __getitem__(self, name: str) -> pa.Table:
+        return getattr(self, name)
+
+
+class _Together(Program):
+    """The joined columns of several dumps: an instruction's name means that of its own dump."""
+
+    def __init__(self, fleet: Fleet, dumps: int) -> None:
+        super().__init__(fleet)  # type: ignore[arg-type]  # it has what a Program asks of a Dump
+        self.fleet = fleet
+
+    @cached_property
+    def names(self) -> tuple[Ints, pa.Array]:
+        codes, texts = coded(self.dump.values["instruction"])
+        at = self.fleet.chunk.which["values"] * len(texts)
+        return np.where(codes >= 0, codes + at, -1), texts
+
+    @cached_property
+    def instruction_row(self) -> Ints:
+        codes, texts = coded(self.dump.values["instruction"])
+        mine, known = coded(self.dump.instructions["instruction"])
+        if not len(mine) or not len(codes):
+            return np.full(len(codes), -1, np.int64)
+        place = np.where(codes >= 0, translated(texts, known)[codes], -1)
+        which = self.fleet.chunk.which
+        row = row_of(mine + which["instructions"] * len(known), place + which["values"] * len(known))
+        return np.where(place >= 0, row, -1)
+
+
+def _width(*columns: Ints) -> int:
+    return max(int(c.max(initial=0)) for c in columns) + 1
+
+
+def _with(table: pa.Table, **columns: pa.Array) -> pa.Table:
+    for name, column in columns.items():
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+    return table
+
+
+# -- the tables ----------------------------------------------------------------------------------
+
+
+def derive(chunk: Chunk, top: int) -> dict[str, pa.Table]:
+    """`peaks`, `peak_members` (the `top` largest of each space) and `scopes` of these dumps, sorted by dump."""
+    found: dict[str, list[pa.Table]] = {"peaks": [_modules(chunk)], "peak_members": [], "scopes": []}
+    for dumps in _groups(chunk):
+        fleet = Fleet(chunk.part(dumps))
+        for name, table in _fleet(fleet, top, timed=fleet._cache["program"].steps is not None):
+            which = table["dump"].to_numpy()
+            found[name].append(table.set_column(0, "dump", pa.array(dumps[which])))
+    return {name: _stored(name, tables, chunk.ids) for name, tables in found.items() if tables}
+
+
+def _groups(chunk: Chunk) -> Iterator[Ints]:
+    """Dumps that are looked at together: of similar length, and not too many."""
+    n = len(chunk.ids)
+    lengths = ints(chunk.tables["modules"], "schedule_length")
+    live = np.bincount(chunk.which["live_ranges"], minlength=n)
+    allocations = np.bincount(chunk.which["allocations"], minlength=n)
+    lengths = np.where(live > 0, lengths, -1)
+    a = chunk.tables["allocations"]
+    space = np.maximum(ints(a, "color"), 0) << 16 | np.maximum(ints(a, "page", 0), 0)
+    spaces = np.bincount(np.unique(chunk.which["allocations"] << 32 | space) >> 32, minlength=n)
+    able = np.flatnonzero(allocations > 0)  # without allocations nothing is known of sizes and places
+    for timed in (False, True):
+        rest = able[(lengths[able] >= 0) == timed]
+        rest = rest[np.argsort(lengths[rest], kind="stable")]
+        while len(rest):
+            cells = np.cumsum(spaces[rest]) * (lengths[rest] + 1)
+            stop = max(1, int(np.searchsorted(cells, ROOM, "right")))
+            yield np.sort(rest[:stop])
+            rest = rest[stop:]
+
+
+def _modules(chunk: Chunk) -> pa.Table:
+    """The numbers that are about all spaces together, as printed."""
+    modules = chunk.tables["modules"]
+    n = len(chunk.ids)
+    tables = []
+    for definition, size, time in (
+        ("xla_total", "total_bytes", None),
+        ("xla_printed", "printed_peak_bytes", "printed_peak_time"),
+    ):
+        columns = {
+            "dump": pa.array(np.arange(n)),
+            "memory_space": pa.nulls(n, pa.string()),
+            "color": pa.nulls(n, pa.int64()),
+            "page": pa.nulls(n, pa.int64()),
+            "definition": pa.array([definition] * n, pa.string()),
+            "bytes": modules[size].combine_chunks(),
+            "time": modules[time].combine_chunks() if time else pa.nulls(n, pa.int64()),
+        }
+        there = pa.table(columns)
+        tables.append(there.filter(there["bytes"].is_valid()))
+    return pa.concat_tables(tables)
+
+
+def _fleet(fleet: Fleet, top: int, *, timed: bool) -> Iterator[tuple[str, pa.Table]]:
+    spaces = _apart(fleet, peak(fleet, k=0).spaces)  # type: ignore[arg-type]
+    whole_bytes = whole(fleet._cache["program"])
+    spaces = spaces.append_column("indefinite", pa.array(whole_bytes))
+    rows = []
+    for definition, column, time in (
+        ("allocated", "allocated", None),
+        ("reserved", "reserved", None),
+        ("peak", "peak", "first_step"),
+        ("half_open", "half_open_peak", None),
+        ("live", "live_peak", "live_step"),
+        ("indefinite", "indefinite", None),
+        ("slack", "slack", None),
+    ):
+        if not timed and column in ("peak", "half_open_peak", "live_peak", "slack"):
+            continue
+        n = spaces.num_rows
+        columns = {c: spaces[c] for c in ("dump", "memory_space", "color", "page")}
+        columns["memory_space"] = columns["memory_space"].cast(pa.string())
+        columns["definition"] = pa.array([definition] * n, pa.string())
+        columns["bytes"] = spaces[column]
+        columns["time"] = spaces[time] if time else pa.nulls(n, pa.int64())
+        rows.append(pa.table(columns))
+    yield "peaks", pa.concat_tables(rows)
+    if timed:
+        held = _apart(fleet, live_set(fleet))  # type: ignore[arg-type]
+        yield "peak_members", _largest(held, top)
+        yield "scopes", _scopes(held)
+
+
+def _apart(fleet: Fleet, table: pa.Table) -> pa.Table:
+    """The dump of each row as its first column, and its page within that dump; rows ordered so."""
+    page = ints(table, "page")
+    table = _with(table, page=pa.array(page % fleet.width)).add_column(0, "dump", pa.array(page // fleet.width))
+    order = np.lexsort((np.arange(len(page)), page % fleet.width, ints(table, "color"), page // fleet.width))
+    return table.take(pa.array(order))
+
+
+def _largest(held: pa.Table, top: int) -> pa.Table:
+    """The first rows of each space, with their rank."""
+    dump, color, page = (ints(held, c) for c in ("dump", "color", "page"))
+    n = len(dump)
+    new = np.ones(n, bool)
+    new[1:] = (dump[1:] != dump[:-1]) | (color[1:] != color[:-1]) | (page[1:] != page[:-1])
+    first = np.flatnonzero(new)
+    rank = np.arange(n) - np.repeat(first, np.diff(np.append(first, n)))
+    held = held.add_column(1, "rank", pa.array(rank))
+    return held.take(pa.array(np.flatnonzero(rank < top)))
+
+
+def _scopes(held: pa.Table) -> pa.Table:
+    keys = ["dump", "memory_space", "color", "page", "scope"]
+    columns = {k: held[k] for k in keys[:4]}
+    columns["memory_space"] = columns["memory_space"].cast(pa.string())
+    columns["scope"] = by_text(held["op_name"], "scope", None, False)
+    grouped = pa.table({**columns, "bytes": held["bytes"]}).group_by(keys, use_threads=False)
+    found = grouped.aggregate([("bytes", "sum"), ("bytes", "count")])
+    found = found.select([*keys, "bytes_sum", "bytes_count"]).rename_columns([*keys, "bytes", "n"])
+    order = [("dump", "ascending"), ("color", "ascending"), ("page", "ascending"), ("bytes", "descending")]
+    return found.sort_by([*order, ("scope", "ascending")])
+
+
+def _stored(name: str, tables: list[pa.Table], ids: list[str]) -> pa.Table:
+    """One table in the types of the warehouse, sorted by dump."""
+    spec = schema.WAREHOUSE[name]
+    plain = [t.cast(pa.schema([pa.field("dump", pa.int64()), *list(spec.warehouse)[1:]])) for t in tables]
+    table = pa.concat_tables(plain)
+    order = pa.array(np.argsort(ints(table, "dump"), kind="stable"))
+    table = table.take(order).combine_chunks()
+    texts = pa.array(ids, pa.string()).take(table["dump"].combine_chunks())
+    return table.set_column(0, spec.warehouse.field(0), texts)

@@ -1,0 +1,381 @@
+"""One job: read the dumps of a batch and write its Parquet files. Runs in a worker, wherever that is.
+
+`process` is a pure function of its job but for the files it writes: only paths go in, only a row of the
+manifest comes out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from .. import schema
+from ..dump import Dump, read
+from ..errors import DumpError, UsageError, XlaMemError
+from ..source import Source
+from .derived import Chunk, derive
+from .ledger import File
+from .parquet import Sink
+from .place import Place
+
+CHUNK = 16 << 20
+"""Bytes of text that are read, and written, together."""
+HUGE = 64 << 20
+"""A dump with more bytes of text than this is read in pieces."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run does to every dump."""
+
+    dest: str
+    tables: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...] = ()
+    partition: tuple[str, ...] = ()
+    """Labels that are part of the path."""
+    top: int = 20
+    tool_version: str = ""
+    run_id: str = ""
+    host: str = ""
+    started: datetime | None = None
+
+    @property
+    def folder(self) -> str:
+        """What stands between a table's folder and its files."""
+        from urllib.parse import quote
+
+        values = dict(self.labels)
+        parts = (f"{quote(k, safe='')}={quote(values[k], safe='')}" for k in self.partition)
+        return "/".join([f"schema=v{schema.VERSION}", *parts])
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A dump that could not be read: a row of `quarantine`."""
+
+    dump_id: str
+    name: str
+    uri: str
+    error: str
+    line: int | None = None
+    offset: int | None = None
+    excerpt: str = ""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A dump of a job."""
+
+    dump_id: str
+    source: Source
+    bytes: int
+    """Size of its text."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A batch to be written."""
+
+    batch: str
+    items: tuple[Item, ...]
+    options: Options
+    faults: tuple[Fault, ...] = ()
+    """What is known to be unreadable already."""
+    had: tuple[str, ...] = ()
+    """dump_ids of a batch that this one replaces; those that are not read again are taken from …"""
+    old: tuple[File, ...] = ()
+    """… its files."""
+    careful: bool = False
+    """Leave word of which dump is being read, for whoever finds the worker dead."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(i.bytes for i in self.items)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a job: a row of the manifest."""
+
+    batch: str
+    files: tuple[File, ...]
+    dumps: tuple[str, ...]
+    faults: tuple[Fault, ...]
+    changed: tuple[str, ...] = ()
+    """Names of dumps that are no longer what they were when the run began."""
+    cut: tuple[str, ...] = ()
+    bytes: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    """Rows by table."""
+    kept: int = 0
+    """How many of the dumps were taken over from the batch that this one replaces."""
+
+
+# -- identity ------------------------------------------------------------------------------------
+
+
+def dump_id(content: str, source: Source, options: Options) -> str:
+    """XXH3-128 of the members' content, the name without timestamp, the labels and the partition."""
+    name = source.name
+    if source.timestamp_us is not None:
+        name = name.replace(str(source.timestamp_us), "", 1)
+    # Labels that are part of the path too make it another dump_id than the same labels alone.
+    parts = (content, name, *(f"{k}={v}" for k, v in sorted(options.labels)), "/".join(options.partition))
+    return xxhash.xxh3_128_hexdigest("\0".join(parts).encode("utf-8", "surrogateescape"))
+
+
+def identify(sources: list[Source], options: Options) -> list[Item | Fault]:
+    """The dump_id and the size of each dump, or why its text cannot be had."""
+    return [_identify(source, options) for source in sources]
+
+
+def _identify(source: Source, options: Options) -> Item | Fault:
+    try:
+        texts = [member.load() for member in source.members]
+        try:
+            hashes = [xxhash.xxh3_128_hexdigest(t.raw) for t in texts]
+            size = sum(t.size for t in texts)
+        finally:
+            for text in texts:
+                text.close()
+    except (DumpError, UsageError, OSError) as error:
+        return fault(error, source)
+    content = xxhash.xxh3_128_hexdigest("\n".join(hashes).encode())
+    return Item(dump_id(content, source, options), source, size)
+
+
+def label(source: Source) -> str:
+    """The name by which people know a dump."""
+    return source.name if source.place == "." else os.path.join(source.place, source.name)
+
+
+def fault(error: BaseException, source: Source, identity: str = "") -> Fault:
+    """A row of `quarantine`; without an identity the place and the error are one."""
+    if isinstance(error, DumpError):
+        uri, said = error.path, f"expected {error.wanted}" + (f" [{error.section}]" if error.section else "")
+        row = Fault("", label(source), uri, said, error.line, error.offset, error.excerpt)
+    else:
+        known = isinstance(error, (XlaMemError, OSError, RuntimeError))
+        said = str(error) if known else f"{type(error).__name__}: {error} (a bug of xlamem: please report it)"
+        row = Fault("", label(source), source.members[0].uri, said)
+    if not identity:
+        said = "\0".join((row.name, row.uri, row.error, str(row.offset)))
+        identity = xxhash.xxh3_128_hexdigest(said.encode("utf-8", "surrogateescape"))
+    return replace(row, dump_id=identity)
+
+
+# -- the job -------------------------------------------------------------------------------------
+
+
+def process(job: Job) -> Done:
+    """Read the dumps of a batch and write its files; nothing counts until the ledger says so."""
+    place = Place(job.options.dest)
+    sink = Sink(place, job.options.folder, job.batch, replace=bool(job.old))
+    work = _Work(job, place, sink)
+    try:
+        with place.writing():
+            work.run()
+            files = tuple(sink.close())
+    except BaseException:
+        sink.abandon()
+        raise
+    return Done(
+        job.batch,
+        files,
+        (*work.kept, *work.dumps),
+        tuple(work.faults),
+        tuple(work.changed),
+        tuple(work.cut),
+        work.bytes,
+        work.counts,
+        len(work.kept),
+    )
+
+
+class _Work:
+    """The state of a job."""
+
+    def __init__(self, job: Job, place: Place, sink: Sink) -> None:
+        self.job, self.place, self.sink = job, place, sink
+        self.dumps: list[str] = []
+        self.kept: list[str] = []
+        self.faults = list(job.faults)
+        self.changed: list[str] = []
+        self.cut: list[str] = []
+        self.counts: dict[str, int] = {}
+        self.bytes = 0
+
+    def run(self) -> None:
+        for items in _chunks(self.job.items):
+            if len(items) == 1 and items[0].bytes > HUGE:
+                self.huge(items[0])
+            else:
+                self.chunk(items)
+        self.quarantine()
+        self.keep()
+
+    # -- dumps that fit
+
+    def chunk(self, items: list[Item]) -> None:
+        """Dumps that are read, held and written together."""
+        ids: list[str] = []
+        dumps: list[Dump] = []
+        for item in items:
+            self.say(item.dump_id)
+            try:
+                dump = read(item.source, hashes=True, threads=1)
+                complete = dump.complete  # reads all tables: from here on nothing fails because of the input
+            except MemoryError:
+                raise
+            except Exception as error:  # one bad dump, or a bug that shows in it, stops nothing
+                self.faults.append(fault(error, item.source, item.dump_id))
+                continue
+            if not self.same(item, dump["modules"]):
+                continue
+            ids.append(item.dump_id)
+            dumps.append(dump)
+            self.dumps.append(item.dump_id)
+            self.bytes += item.bytes
+            if not complete:
+                self.cut.append(label(item.source))
+        self.say("")
+        if dumps:
+            tables = {name: [dump[name] for dump in dumps] for name in schema.TABLES}
+            del dumps, dump
+            self.write(ids, tables)
+
+    def same(self, item: Item, modules: pa.Table) -> bool:
+        """Whether the dump is still the one that was planned: it may have been written to meanwhile."""
+        content = modules["content_hash"][0].as_py() or ""
+        if dump_id(content, item.source, self.job.options) == item.dump_id:
+            return True
+        self.changed.append(label(item.source))
+        return False
+
+    def write(self, ids: list[str], tables: dict[str, list[pa.Table]]) -> None:
+        counts = {name: np.array([t.num_rows for t in parts]) for name, parts in tables.items()}
+        together = {name: pa.concat_tables(parts).combine_chunks() for name, parts in tables.items()}
+        tables.clear()
+        chunk = Chunk(ids, together, counts)
+        texts = pa.array(ids, pa.string())
+        for name, table in together.items():
+            if name in self.job.options.tables:
+                identity = texts.take(pa.array(chunk.which[name]))
+                self.put(name, self.plain(name, table, identity))
+        wanted = [t for t in ("peaks", "peak_members", "scopes") if t in self.job.options.tables]
+        if wanted:
+            derived = derive(chunk, self.job.options.top)
+            for name in wanted:
+                if name in derived:
+                    self.put(name, derived[name])
+        self.labels(ids)
+
+    def plain(self, name: str, table: pa.Table, identity: pa.Array) -> pa.Table:
+        """A table in the types of the warehouse, with its dump_id and, in `modules`, where it comes from."""
+        spec = schema.WAREHOUSE[name].warehouse
+        columns = [identity]
+        if name == "modules":
+            columns += self.lineage(table.num_rows)
+        columns += [c.cast(f.type) for c, f in zip(table.columns, list(spec)[len(columns) :], strict=True)]
+        return pa.table(columns, schema=spec)
+
+    def lineage(self, n: int) -> list[pa.Array]:
+        o = self.job.options
+        types = schema.QUARANTINE.warehouse
+        found = {
+            "tool_version": o.tool_version,
+            "schema_version": schema.VERSION,
+            "run_id": o.run_id,
+            "host": o.host,
+            "converted_at": o.started,
+        }
+        return [pa.repeat(pa.scalar(value, types.field(name).type), n) for name, value in found.items()]
+
+    def labels(self, ids: list[str]) -> None:
+        labels = self.job.options.labels
+        if labels and "labels" in self.job.options.tables:
+            columns = [
+                pa.array([i for i in ids for _ in labels], pa.string()),
+                pa.array([k for k, _ in labels] * len(ids), pa.string()),
+                pa.array([v for _, v in labels] * len(ids), pa.string()),
+            ]
+            self.put("labels", pa.table(columns, schema=schema.WAREHOUSE["labels"].warehouse))
+
+    def put(self, name: str, table: pa.Table) -> None:
+        self.counts[name] = self.counts.get(name, 0) + table.num_rows
+        self.sink.add(name, table)
+
+    # -- a dump that does not fit
+
+    def huge(self, item: Item) -> None:
+        self.chunk([item])
+
+    # -- what fails, and what was there before
+
+    def say(self, reading: str) -> None:
+        """Leave word of what is being read: who dies here may have died of it."""
+        if self.job.careful:
+            self.place.put(last_words(self.job.batch), reading.encode())
+
+    def quarantine(self) -> None:
+        if not self.faults:
+            return
+        columns = {name: [getattr(f, name) for f in self.faults] for name in Fault.__dataclass_fields__}
+        spec = schema.QUARANTINE.warehouse
+        given = {name: pa.array(values, spec.field(name).type) for name, values in columns.items()}
+        lineage = dict(zip(list(spec.names)[len(given) :], self.lineage(len(self.faults)), strict=True))
+        self.put("quarantine", pa.table({**given, **lineage}).select(spec.names).cast(spec))
+
+    def keep(self) -> None:
+        """Rows of other dumps that lie in the files which this batch replaces."""
+        if not (ids := set(self.job.had) - set(self.dumps)):
+            return
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        self.kept = sorted(ids)
+        wanted = pa.array(self.kept, pa.string())
+        for file in self.job.old:
+            if file.table not in self.job.options.tables:
+                continue
+            spec = schema.WAREHOUSE[file.table].warehouse
+            with pq.ParquetFile(self.place.path(file.path), filesystem=self.place.system) as parquet:
+                for i in range(parquet.num_row_groups):
+                    table = parquet.read_row_group(i)
+                    table = table.filter(pc.is_in(table["dump_id"], wanted))
+                    self.put(file.table, evolved(table, spec))
+
+
+def last_words(batch: str) -> str:
+    """The file in which a careful worker says which dump it is reading."""
+    return f"_ledger/careful/{batch}"
+
+
+def evolved(table: pa.Table, spec: pa.Schema) -> pa.Table:
+    """A table of an older version in the columns of this one: what it did not have is null."""
+    there = set(table.column_names)
+    columns: list[Any] = [
+        table[f.name].cast(f.type) if f.name in there else pa.nulls(table.num_rows, f.type) for f in spec
+    ]
+    return pa.table(columns, schema=spec)
+
+
+def _chunks(items: tuple[Item, ...]) -> Iterator[list[Item]]:
+    """Items whose texts make up about CHUNK bytes."""
+    chunk: list[Item] = []
+    size = 0
+    for item in items:
+        if chunk and size + item.bytes > CHUNK:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(item)
+        size += item.bytes
+    if chunk:
+        yield chunk
