@@ -1,167 +1,525 @@
-"""Dumps to Parquet: what is written, under which names, and what happens when something fails."""
+"""The converter: what is written equals what is read, once, whatever the workers."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from conftest import DUMPS
 
 import xlamem
-from xlamem import schema
-from xlamem.warehouse import OutputError, parquet
+from xlamem import schema, warehouse
+from xlamem.warehouse import driver, ledger, parquet, plan, worker
+from xlamem.warehouse.ledger import Ledger
+from xlamem.warehouse.place import Place
 
 SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
 CUT = DUMPS / "cpu-killed-at-buffer-assignment"
+LINEAGE = ["tool_version", "schema_version", "run_id", "host", "converted_at"]
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+def convert(*sources: Any, to: Path, **options: Any) -> warehouse.Converted:
+    """In this process: what the engines add is tested elsewhere."""
+    return xlamem.convert(*sources, to=to, **{"engine": "here", **options})
+
+
+def state(dest: Path) -> ledger.State:
+    return Ledger(Place(dest)).state
+
+
+def stored(dest: Path, table: str) -> pa.Table:
+    """What a reader sees, by the ledger."""
+    files = state(dest).files(table)
+    spec = schema.WAREHOUSE[table].warehouse
+    return pa.concat_tables([spec.empty_table(), *(pq.read_table(dest / f.path, partitioning=None) for f in files)])
+
+
+def on_disk(dest: Path) -> set[str]:
+    return {str(p.relative_to(dest)) for p in dest.rglob("*") if p.is_file() and "_ledger" not in p.parts}
+
+
+def of(table: pa.Table, dump_id: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.filter(pc.equal(table["dump_id"], dump_id)).drop_columns("dump_id").to_pylist()
+    return rows
 
 
 def broken(folder: Path) -> Path:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     path = folder / "module_0001.jit_g.cpu_after_optimizations-buffer-assignment.txt.gz"
     path.write_bytes(b"\x1f\x8b\x08 this is not gzip")
     return path
 
 
-def test_each_table_is_that_of_the_dump(tmp_path: Path) -> None:
-    made = xlamem.convert(SMALL, to=tmp_path)
-    dump = xlamem.read(SMALL, hashes=True)
-    assert made == xlamem.Converted(1, len(schema.TABLES), made.bytes, made.rows, [], [])
-    assert {p.name for p in tmp_path.iterdir()} == set(schema.TABLES)
-    identities, rows = set(), 0
-    for name, spec in schema.TABLES.items():
-        (path,) = (tmp_path / name).iterdir()
-        table = pq.read_table(path)
-        assert table.schema == pa.schema([pa.field("dump_id", pa.string()), *spec.warehouse]), name
-        assert table.drop_columns("dump_id").to_pylist() == dump[name].to_pylist(), name
-        identities |= set(table["dump_id"].to_pylist())
-        rows += table.num_rows
-    assert rows == made.rows
-    assert made.bytes == sum(len(data) for data in files(tmp_path).values())
-    (identity,) = identities
-    assert path.name == f"{dump.name}-{identity}.parquet"
-    assert pq.read_table(tmp_path / "modules")["content_hash"][0].as_py()
+def unreadable(folder: Path) -> Path:
+    """A dump whose bytes can be had, but which is two."""
+    folder.mkdir(parents=True)
+    (one,) = DUMPS.glob("cpu-jaxlib-0.5.3-tuple3/*-buffer-assignment.txt")
+    path = folder / "module_0002.jit_h.cpu_after_optimizations-live-range.txt"
+    path.write_bytes(one.read_bytes() * 2)
+    return path
 
 
-def test_all_real_dumps(tmp_path: Path) -> None:
-    found = xlamem.find(DUMPS)
-    made = xlamem.convert(DUMPS, to=tmp_path)
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    dest = tmp_path_factory.mktemp("everything")
+    made = convert(DUMPS, to=dest, labels={"night": "monday", "model": "all"})
     assert not made.failed
-    assert made.dumps == len(found)
-    for name in schema.TABLES:
-        assert len(list((tmp_path / name).iterdir())) == len(found), name
-    modules = pq.read_table(tmp_path / "modules")
-    assert len(set(modules["dump_id"].to_pylist())) == len(found)
-    values = pq.read_table(tmp_path / "values")
-    assert values.num_rows == sum(modules["n_values"].to_pylist())
+    return dest
 
 
-def test_the_same_input_gives_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    xlamem.convert(DUMPS / "seeds", to=tmp_path / "a")
-    monkeypatch.chdir(DUMPS)
-    xlamem.convert("seeds", *xlamem.find("seeds"), "seeds", to=tmp_path / "b")
-    once = files(tmp_path / "a")
-    again = files(tmp_path / "b")
-    uris = {k for k in once if k.startswith(("files", "diagnostics"))}  # they say where the file was read
-    assert once.keys() == again.keys()
-    assert {k: v for k, v in once.items() if k not in uris} == {k: v for k, v in again.items() if k not in uris}
-    xlamem.convert(DUMPS / "seeds", to=tmp_path / "a")
-    assert files(tmp_path / "a") == once
+# -- what is written -----------------------------------------------------------------------------
 
 
-def test_equal_stems_from_different_folders(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        shutil.copytree(SMALL, tmp_path / "in" / name)
-    xlamem.convert(tmp_path / "in", to=tmp_path / "out")
-    assert len(list((tmp_path / "out" / "values").iterdir())) == 2
+def test_every_table_is_that_of_the_dump(everything: Path) -> None:
+    tables = {name: stored(everything, name) for name in schema.WAREHOUSE}
+    for name, table in tables.items():
+        assert table.schema == schema.WAREHOUSE[name].warehouse, name
+    identity = {(r["uri"]): r["dump_id"] for r in tables["files"].to_pylist()}
+    seen = set()
+    for source in xlamem.find(DUMPS):
+        dump = xlamem.read(source, hashes=True)
+        i = identity.get(source.members[0].place) or identity[source.members[0].uri]
+        if i in seen:
+            continue
+        seen.add(i)
+        for name in schema.TABLES:
+            found = of(tables[name], i)
+            wanted = dump[name].to_pylist()
+            if name == "modules":
+                found = [{k: v for k, v in row.items() if k not in LINEAGE} for row in found]
+            assert found == wanted, (name, source)
+    assert seen == set(tables["modules"]["dump_id"].to_pylist())
 
 
-def test_names_are_safe(tmp_path: Path) -> None:
-    folder = tmp_path / "in"
-    folder.mkdir()
-    (source,) = SMALL.glob("*-buffer-assignment.txt")
-    stems = ["a b\tc", "ünï", "x" * 220, "-rf", "..."]
-    for stem in stems:
-        shutil.copy(source, folder / f"{stem}-buffer-assignment.txt")
-    assert xlamem.convert(folder, to=tmp_path / "out", tables="files").files == len(stems)
-    for path in (tmp_path / "out" / "files").iterdir():
-        assert path.name.isascii()
-        assert path.name[0] not in ".-" or path.name[1:].removesuffix(".parquet").isalnum()
-        assert not set(path.name) & set(" \t/")
-        assert len(path.name) < 200
+def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
+    dumps = 0
+    for source in xlamem.find(DUMPS):
+        dump = xlamem.read(source)
+        (i,) = {
+            r["dump_id"]
+            for r in stored(everything, "files").to_pylist()
+            if r["uri"] in {m.place for m in source.members}
+        } or {None}
+        if i is None or not dump.allocations.num_rows:
+            continue
+        dumps += 1
+        peaks = {(r["memory_space"], r["page"], r["definition"]): r for r in of(stored(everything, "peaks"), i)}
+        spaces = xlamem.peak(dump).spaces.to_pylist()
+        assert len({k[:2] for k in peaks if k[0] is not None}) == len(spaces)
+        for s in spaces:
+            for definition, column, time in (
+                ("allocated", "allocated", None), ("reserved", "reserved", None), ("peak", "peak", "first_step"),
+                ("half_open", "half_open_peak", None), ("live", "live_peak", "live_step"), ("slack", "slack", None),
+            ):  # fmt: skip
+                row = peaks.get((s["memory_space"], s["page"], definition))
+                if s[column] is None:
+                    assert row is None
+                    continue
+                assert row is not None
+                assert (row["bytes"], row["time"]) == (s[column], s[time] if time else None)
+        module = dump.modules.to_pylist()[0]
+        total = peaks.get((None, None, "xla_total"))
+        assert (total and total["bytes"]) == module["total_bytes"]
+        printed = peaks.get((None, None, "xla_printed"))
+        if printed:
+            assert (printed["bytes"], printed["time"]) == (module["printed_peak_bytes"], module["printed_peak_time"])
+        if dump.live_ranges.num_rows:
+            held = xlamem.live_set(dump).to_pylist()
+            members = of(stored(everything, "peak_members"), i)
+            for s in spaces:
+                mine = [r for r in held if (r["color"], r["page"]) == (s["color"], s["page"])][:20]
+                theirs = [r for r in members if (r["color"], r["page"]) == (s["color"], s["page"])]
+                assert [r.pop("rank") for r in theirs] == list(range(len(mine)))
+                assert theirs == mine
+            scopes = of(stored(everything, "scopes"), i)
+            wanted = xlamem.attribution(dump, ("memory_space", "scope")).to_pylist()
+            key = lambda r: (r["memory_space"], r["scope"] or "", r["bytes"], r["n"])  # noqa: E731
+            assert sorted(map(key, scopes)) == sorted(map(key, wanted))
+    assert dumps > 20
+
+
+def test_labels_and_partitions(tmp_path: Path) -> None:
+    labels = {"night": "2025-01-31", "commit": "a/b c", "model": "x"}
+    convert(SMALL, to=tmp_path, labels=labels, partition_by=["night", "commit"])
+    (modules,) = state(tmp_path).files("modules")
+    assert modules.path.startswith("modules/schema=v1/night=2025-01-31/commit=a%2Fb%20c/")
+    rows = stored(tmp_path, "labels").to_pylist()
+    assert {r["key"]: r["value"] for r in rows} == labels
+    # The same content under other labels is stored again; under the same ones it is not.
+    assert convert(SMALL, to=tmp_path, labels=labels, partition_by=["night", "commit"]).dumps == 0
+    assert convert(SMALL, to=tmp_path, labels=labels).dumps == 1
+    assert convert(SMALL, to=tmp_path, labels={**labels, "night": "2025-02-01"}).dumps == 1
+    assert len(set(stored(tmp_path, "modules")["dump_id"].to_pylist())) == 3
 
 
 def test_chosen_tables(tmp_path: Path) -> None:
-    made = xlamem.convert(SMALL, to=tmp_path, tables=["values", "modules"])
+    made = convert(SMALL, to=tmp_path, tables=["values", "modules"])
     assert made.files == 2
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["modules", "values"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["_ledger", "modules", "values"]
     # All was read, so the counts and checks are those of the whole dump.
-    assert None not in pq.read_table(tmp_path / "modules").to_pydict()["n_uses"]
+    assert None not in {k: v for k, v in stored(tmp_path, "modules").to_pylist()[0].items() if k.startswith("n_")}.values()
+
+
+def test_types_of_the_warehouse(everything: Path) -> None:
+    for name in schema.WAREHOUSE:
+        for file in state(everything).files(name):
+            with pq.ParquetFile(everything / file.path) as data:
+                assert data.schema_arrow == schema.WAREHOUSE[name].warehouse
+                assert data.metadata.num_rows == file.rows
+                column = data.metadata.row_group(0).column(0)
+                assert column.compression == "ZSTD"
+                assert column.is_stats_set
+                assert column.has_offset_index
+                assert column.has_column_index
+            assert (everything / file.path).stat().st_size == file.bytes
+        kinds = {str(t) for t in schema.WAREHOUSE[name].warehouse.types}
+        assert kinds <= {"int64", "double", "bool", "string", "timestamp[us, tz=UTC]"}
+
+
+def test_small_dumps_share_files(everything: Path) -> None:
+    assert all(len(state(everything).files(name)) <= 1 for name in schema.WAREHOUSE)
+
+
+def test_rows_are_sorted_by_dump(everything: Path) -> None:
+    for name in schema.WAREHOUSE:
+        ids = stored(everything, name)["dump_id"].to_pylist()
+        assert ids == sorted(ids), name
+
+
+# -- identity ------------------------------------------------------------------------------------
+
+
+def test_the_same_dump_is_stored_once(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        shutil.copytree(SMALL, tmp_path / "in" / name)
+    made = convert(tmp_path / "in", tmp_path / "in" / "one", to=tmp_path / "out")
+    assert (made.found, made.dumps, made.duplicates) == (2, 1, 1)
+    uris = stored(tmp_path / "out", "files")["uri"].to_pylist()
+    assert all(f"{os.sep}one{os.sep}" in uri for uri in uris)  # always the first place in order
+    again = convert(tmp_path / "in" / "two", to=tmp_path / "out")
+    assert (again.dumps, again.stored) == (0, 1)
+
+
+def test_a_timestamp_in_the_name_does_not_matter(tmp_path: Path) -> None:
+    (source,) = SMALL.glob("*-buffer-assignment.txt")
+    for stamp in ("1700000000000001", "1700000000000002"):
+        folder = tmp_path / stamp
+        folder.mkdir()
+        shutil.copy(source, folder / f"{stamp}.{source.name}")
+    made = convert(tmp_path, to=tmp_path / "out")
+    assert (made.dumps, made.duplicates) == (1, 1)
+
+
+def test_compressed_and_plain_are_the_same_dump(tmp_path: Path) -> None:
+    shutil.copytree(SMALL, tmp_path / "plain")
+    (tmp_path / "packed").mkdir()
+    for path in SMALL.iterdir():
+        (tmp_path / "packed" / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    made = convert(tmp_path, to=tmp_path / "out")
+    assert (made.dumps, made.duplicates) == (1, 1)
+
+
+def test_a_tar_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import sys
+    import tarfile
+
+    with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as tar:
+        tar.add(SMALL, "dumps/a")
+    assert convert(tmp_path / "x.tar.gz", to=tmp_path / "out").dumps == 1
+    assert convert(SMALL, to=tmp_path / "out").stored == 1
+    (path,) = SMALL.glob("*-buffer-assignment.txt")
+    stdin = type("Stdin", (), {"buffer": io.BytesIO(path.read_bytes())})
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert convert("-", to=tmp_path / "out").dumps == 1
+
+
+# -- the same bytes ------------------------------------------------------------------------------
+
+
+def contents(dest: Path) -> dict[str, bytes]:
+    return {n: (dest / n).read_bytes() for n in on_disk(dest) if not n.startswith(("modules/", "quarantine/"))}
+
+
+def test_identical_bytes_whatever_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "SMALLEST", 100_000)
+    convert(DUMPS, to=tmp_path / "a")
+    convert(*sorted(DUMPS.iterdir(), reverse=True), to=tmp_path / "b")
+    assert len(state(tmp_path / "a").batches) > 3
+    convert(DUMPS, to=tmp_path / "c", engine="local", workers=3)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b") == contents(tmp_path / "c")
+    for table in ("modules",):
+        a, c = (stored(tmp_path / x, table).drop_columns(LINEAGE) for x in "ac")
+        assert a == c
+
+
+# -- again, and in place of ----------------------------------------------------------------------
+
+
+def test_running_again_does_nothing(tmp_path: Path) -> None:
+    convert(DUMPS, to=tmp_path)
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
+    made = convert(DUMPS, to=tmp_path)
+    assert made.dumps == made.files == 0
+    assert made.stored == len(set(stored(tmp_path, "modules")["dump_id"].to_pylist()))
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_new_dumps_are_appended(tmp_path: Path) -> None:
+    convert(SMALL, to=tmp_path)
+    made = convert(SMALL, CUT, to=tmp_path)
+    assert (made.dumps, made.stored, len(made.cut)) == (1, 1, 1)
+    assert sorted(stored(tmp_path, "modules")["complete"].to_pylist()) == [False, True]
+
+
+def counts(dest: Path) -> dict[str, int]:
+    return {name: stored(dest, name).num_rows for name in schema.WAREHOUSE}
+
+
+def test_reprocess_replaces(tmp_path: Path) -> None:
+    convert(DUMPS, to=tmp_path)
+    before, ids = counts(tmp_path), set(state(tmp_path).stored)
+    runs = set(stored(tmp_path, "modules")["run_id"].to_pylist())
+    made = convert(DUMPS, to=tmp_path, reprocess=True)
+    assert made.dumps == len(ids)
+    assert counts(tmp_path) == before
+    assert set(state(tmp_path).stored) == ids
+    assert runs.isdisjoint(stored(tmp_path, "modules")["run_id"].to_pylist())
+    assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
+
+
+def test_another_version_replaces_what_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other dumps of the same files are taken over as they are."""
+    monkeypatch.setattr(xlamem, "__version__", "0.0.9")
+    convert(DUMPS, to=tmp_path)
+    before, rows = counts(tmp_path), stored(tmp_path, "values").to_pylist()
+    monkeypatch.undo()
+    made = convert(SMALL, to=tmp_path)
+    assert made.dumps == 1
+    assert counts(tmp_path) == before
+    modules = stored(tmp_path, "modules")
+    versions = modules["tool_version"].to_pylist()
+    assert sorted(set(versions)) == ["0.0.9", xlamem.__version__]
+    assert versions.count(xlamem.__version__) == 1
+    key = lambda r: (r["dump_id"], r["value_id"])  # noqa: E731
+    assert sorted(stored(tmp_path, "values").to_pylist(), key=key) == sorted(rows, key=key)
+    assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
+    assert convert(SMALL, to=tmp_path).stored == 1
+
+
+# -- what cannot be read -------------------------------------------------------------------------
 
 
 def test_one_failure_does_not_stop_the_rest(tmp_path: Path) -> None:
-    bad = broken(tmp_path / "in")
-    seen: list[tuple[int, int, str]] = []
-    made = xlamem.convert(tmp_path / "in", CUT, SMALL, to=tmp_path / "out", progress=lambda *a: seen.append(a))
-    assert (made.dumps, len(made.failed), len(made.cut)) == (2, 1, 1)
-    name, error = made.failed[0]
-    assert "jit_g" in name
-    assert str(bad) in str(error)
-    assert [(done, total) for done, total, _ in seen] == [(0, 3), (1, 3), (2, 3), (3, 3)]
-    assert len(list((tmp_path / "out" / "values").iterdir())) == 2
-    complete = pq.read_table(tmp_path / "out" / "modules")["complete"].to_pylist()
-    assert sorted(complete) == [False, True]
+    bad = broken(tmp_path / "in" / "a")
+    seen: list[warehouse.Status] = []
+    made = convert(tmp_path / "in", CUT, SMALL, to=tmp_path / "out", progress=seen.append)
+    assert (made.dumps, len(made.failed), len(made.cut), made.unreadable) == (2, 1, 1, 1)
+    assert str(bad) in made.failed[0].uri
+    assert [s.phase for s in seen][0] == "find"
+    assert (seen[-1].dumps, seen[-1].failed) == (2, 1)
+    (row,) = stored(tmp_path / "out", "quarantine").to_pylist()
+    assert str(bad) in row["uri"]
+    assert row["error"]
+    assert row["run_id"] == made.run_id
+    # Again: it is tried again (it may be mended), and told again, but stored once.
+    again = convert(tmp_path / "in", CUT, SMALL, to=tmp_path / "out")
+    assert (again.dumps, again.known, again.unreadable) == (0, 1, 1)
+    assert stored(tmp_path / "out", "quarantine").num_rows == 1
+    for path in SMALL.iterdir():
+        shutil.copy(path, bad.parent)
+    bad.unlink()
+    assert convert(tmp_path / "in", to=tmp_path / "out").unreadable == 0
+
+
+def test_what_a_reader_trips_over_is_quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = worker.read
+
+    def trip(source: Any, **options: Any) -> xlamem.Dump:
+        if "tuple3" in source.members[0].uri:
+            raise ZeroDivisionError("oh")
+        if "seeds" in source.members[0].uri:
+            raise xlamem.DumpError("f.txt", "a line", "values", 7, None, 99, "found this")
+        return read(source, **options)
+
+    monkeypatch.setattr(worker, "read", trip)
+    made = convert(DUMPS, to=tmp_path)
+    assert made.dumps > 10
+    rows = stored(tmp_path, "quarantine").to_pylist()
+    assert len(rows) == len(made.failed) > 1
+    assert any("a bug of xlamem" in r["error"] and "ZeroDivisionError" in r["error"] for r in rows)
+    (one, *_) = (r for r in rows if r["uri"] == "f.txt")
+    assert (one["line"], one["offset"], one["excerpt"], one["error"]) == (7, 99, "found this", "expected a line [values]")
+    ids = [*stored(tmp_path, "modules")["dump_id"].to_pylist(), *(r["dump_id"] for r in rows)]
+    assert len(ids) == len(set(ids))
+    monkeypatch.undo()
+    again = convert(DUMPS, to=tmp_path)
+    assert (again.dumps, again.known) == (0, len(rows))
+    healed = convert(DUMPS, to=tmp_path, reprocess=True)
+    assert healed.unreadable == 0
+    assert stored(tmp_path, "quarantine").num_rows == 0
+    assert stored(tmp_path, "modules").num_rows == len(ids)
+
+
+def test_max_failures(tmp_path: Path) -> None:
+    for i in range(3):
+        broken(tmp_path / "in" / str(i))
+    made = convert(tmp_path / "in", SMALL, to=tmp_path / "out", max_failures=2)
+    assert made.stopped
+    assert made.unreadable == 3
+    assert not convert(tmp_path / "in", SMALL, to=tmp_path / "out2", max_failures=3).stopped
+
+
+def test_a_dump_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(SMALL, tmp_path / "in")
+    read = worker.read
+
+    def touch(source: Any, **options: Any) -> xlamem.Dump:
+        with open(source.members[0].uri, "ab") as file:
+            file.write(b"\n")
+        return read(source, **options)
+
+    monkeypatch.setattr(worker, "read", touch)
+    made = convert(tmp_path / "in", CUT, to=tmp_path / "out")
+    assert (made.dumps, len(made.changed)) == (0, 2) if not os.access(CUT, os.W_OK) else (made.dumps, len(made.changed))
+    assert stored(tmp_path / "out", "modules").num_rows == made.dumps
+
+
+# -- wrong usage, and disks that fail ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("sources", "tables"), [([], None), ([SMALL], ["nope"]), ([SMALL], []), (["/nowhere/at/all"], None)]
+    ("sources", "options"),
+    [
+        ([], {}),
+        ([SMALL], {"tables": ["nope"]}),
+        ([SMALL], {"tables": []}),
+        (["/nowhere/at/all"], {}),
+        ([SMALL], {"engine": "abacus"}),
+        ([SMALL], {"workers": 0}),
+        ([SMALL], {"top": -1}),
+        ([SMALL], {"partition_by": "night"}),
+        ([SMALL], {"partition_by": "size", "labels": {"size": "1"}}),
+        ([SMALL], {"labels": {"": "1"}}),
+    ],
 )
-def test_wrong_usage_makes_nothing(tmp_path: Path, sources: list[Path], tables: list[str] | None) -> None:
+def test_wrong_usage_makes_nothing(tmp_path: Path, sources: list[Any], options: dict[str, Any]) -> None:
     with pytest.raises(xlamem.UsageError):
-        xlamem.convert(*sources, to=tmp_path / "out", tables=tables)
+        convert(*sources, to=tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 
 
 def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="cannot write to"):
-        xlamem.convert(SMALL, to=tmp_path / "file")
+    with pytest.raises(xlamem.OutputError, match="cannot write to"):
+        convert(SMALL, to=tmp_path / "file")
 
 
-def test_nothing_is_left_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = parquet._table
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was committed stays, nothing half-written does, and the next run completes."""
+    monkeypatch.setattr(plan, "SMALLEST", 100_000)
+    convert(DUMPS, to=tmp_path / "whole")
+    put = worker._Work.put
+    calls = 0
 
-    def fail(dump: xlamem.Dump, name: str, identity: str, path: str) -> int:
-        write(dump, name, identity, path)
-        if name == "uses":
-            raise OSError(28, "No space left on device", path)
-        return 0
+    def full(self: Any, name: str, table: pa.Table) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 60:
+            raise OSError(28, "No space left on device", "x.parquet")
+        put(self, name, table)
 
-    monkeypatch.setattr(parquet, "_table", fail)
-    with pytest.raises(OutputError, match="No space left on device"):
-        xlamem.convert(SMALL, to=tmp_path)
-    assert files(tmp_path) == {}
+    monkeypatch.setattr(worker._Work, "put", full)
+    with pytest.raises(xlamem.OutputError, match="No space left on device"):
+        convert(DUMPS, to=tmp_path / "out")
+    monkeypatch.setattr(worker._Work, "put", put)
+    assert 0 < len(state(tmp_path / "out").stored) < len(state(tmp_path / "whole").stored)
+    assert on_disk(tmp_path / "out") == {f.path for f in state(tmp_path / "out").files()}
+    convert(DUMPS, to=tmp_path / "out")
+    assert counts(tmp_path / "out") == counts(tmp_path / "whole")
+
+
+# -- row groups ----------------------------------------------------------------------------------
 
 
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dump = xlamem.read(DUMPS / "cpu-jaxlib-0.12.0-odd_tree", hashes=True)
-    monkeypatch.setattr(parquet, "ROW_GROUP", 2000)
-    path = os.fspath(tmp_path / "x.parquet")
-    for name in ("instructions", "values", "aliases"):
-        assert parquet._table(dump, name, "id", path) == dump[name].num_rows
-        ranges = list(parquet._row_groups(dump[name]))
-        assert [begin for begin, _ in ranges[1:]] == [end for _, end in ranges[:-1]]
-        size = parquet._row_bytes(dump[name])
-        for begin, end in ranges:
-            assert end - begin <= 1 or size[begin:end].sum() <= 2000
-        assert pq.read_table(path).drop_columns("dump_id").to_pylist() == dump[name].to_pylist()
-    assert len(list(parquet._row_groups(dump["values"]))) > 2
-    assert np.all(parquet._row_bytes(dump["values"]) > 0)
+    monkeypatch.setattr(parquet, "ROW_GROUP", 4000)
+    monkeypatch.setattr(parquet, "LEAST", 1000)
+    monkeypatch.setattr(parquet, "GROUPS", 3)
+    monkeypatch.setattr(worker, "CHUNK", 30_000)
+    convert(DUMPS, to=tmp_path / "many")
+    monkeypatch.undo()
+    convert(DUMPS, to=tmp_path / "few")
+    for name in ("values", "instructions", "positions"):
+        assert stored(tmp_path / "many", name) == stored(tmp_path / "few", name)
+        files = state(tmp_path / "many").files(name)
+        assert len(files) > 1
+        for file in files:
+            with pq.ParquetFile(tmp_path / "many" / file.path) as data:
+                assert data.num_row_groups <= 3
+                sizes = [data.read_row_group(i).nbytes for i in range(data.num_row_groups)]
+                rows = [data.metadata.row_group(i).num_rows for i in range(data.num_row_groups)]
+                assert all(s <= 5000 or r == 1 for s, r in zip(sizes, rows, strict=True))
+
+
+# -- other filesystems ---------------------------------------------------------------------------
+
+
+def test_a_filesystem_of_fsspec(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    dest = f"memory://{tmp_path.name}/out"
+    made = xlamem.convert(DUMPS, to=dest)
+    assert made.dumps
+    assert xlamem.convert(DUMPS, to=dest).stored == made.dumps
+    memory = fsspec.filesystem("memory")
+    place = Place(dest)
+    committed = {f.path for f in Ledger(place).state.files()}
+    there = {n for t in schema.WAREHOUSE for n, _ in place.files(t)}
+    assert there == committed
+    with memory.open(place.path(next(f.path for f in Ledger(place).state.files("modules")))) as file:
+        assert pq.read_table(file).num_rows == made.dumps
+    # What a dead run left is swept by the next one.
+    place.put(f"values/schema=v1/{'0' * 32}-0.parquet", b"half")
+    place.put("values/schema=v1/mine.parquet", b"not ours")
+    xlamem.convert(DUMPS, to=dest)
+    assert {n for n, _ in place.files("values")} - committed == {"values/schema=v1/mine.parquet"}
+    assert not place.files(ledger.RUNS)
+
+
+def test_uris_of_files(tmp_path: Path) -> None:
+    made = xlamem.convert(SMALL.as_uri(), to=(tmp_path / "out").as_uri(), engine="here")
+    assert made.dumps == 1
+    assert state(tmp_path / "out").files("modules")
+
+
+def test_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "SMALLEST", 100_000)
+    finish = driver._Run.finish
+
+    def stop(self: Any, *args: Any) -> None:
+        finish(self, *args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver._Run, "finish", stop)
+    with pytest.raises(warehouse.Interrupted) as caught:
+        convert(DUMPS, to=tmp_path)
+    assert caught.value.made.dumps == len(state(tmp_path).stored) > 0
+    monkeypatch.undo()
+    convert(DUMPS, to=tmp_path)
+    assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
+
+
+def test_json_of_the_ledger_is_readable(everything: Path) -> None:
+    (entry,) = (everything / "_ledger" / "entries").iterdir()
+    data = json.loads(entry.read_text())
+    assert data["number"] == 1
+    (batch,) = data["add"]
+    assert set(batch["dumps"]) == set(stored(everything, "modules")["dump_id"].to_pylist())

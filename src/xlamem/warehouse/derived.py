@@ -62,9 +62,8 @@ class Fleet:
         lengths = ints(tables["modules"], "schedule_length")
         a, v, live = tables["allocations"], tables["values"], tables["live_ranges"]
         page = np.maximum(ints(a, "page", 0), 0)
-        self.width = int(page.max(initial=0)) + 1
-        per_dump = {
-            "page": self.width,
+        self.width = width = {
+            "page": int(page.max(initial=0)) + 1,
             "allocation": _width(ints(a, "allocation"), ints(v, "allocation")),
             "value_id": _width(ints(v, "value_id"), ints(live, "value_id")),
             "id": _width(ints(tables["frames"], "id"), ints(tables["instructions"], "stack_frame_id")),
@@ -72,11 +71,11 @@ class Fleet:
 
         def through(table: str, column: str, key: str) -> pa.Array:
             own = ints(tables[table], column)
-            return nullable(np.where(own >= 0, own + which[table] * per_dump[key], -1))
+            return nullable(np.where(own >= 0, own + which[table] * width[key], -1))
 
         self.allocations = _with(
             a,
-            page=pa.array(page + which["allocations"] * self.width),
+            page=pa.array(page + which["allocations"] * width["page"]),
             allocation=through("allocations", "allocation", "allocation"),
         )
         self.values = _with(
@@ -229,11 +228,14 @@ def _fleet(fleet: Fleet, top: int, *, timed: bool) -> Iterator[tuple[str, pa.Tab
 
 
 def _apart(fleet: Fleet, table: pa.Table) -> pa.Table:
-    """The dump of each row as its first column, and its page within that dump; rows ordered so."""
-    page = ints(table, "page")
-    table = _with(table, page=pa.array(page % fleet.width)).add_column(0, "dump", pa.array(page // fleet.width))
-    order = np.lexsort((np.arange(len(page)), page % fleet.width, ints(table, "color"), page // fleet.width))
-    return table.take(pa.array(order))
+    """The dump of each row as its first column, page and ids within that dump; rows ordered so."""
+    dump, page = np.divmod(ints(table, "page"), fleet.width["page"])
+    own = {"page": pa.array(page)}
+    for name in {"value_id", "allocation"} & set(table.column_names):
+        through = ints(table, name)
+        own[name] = nullable(np.where(through >= 0, through % fleet.width[name], -1))
+    order = np.lexsort((np.arange(len(page)), page, ints(table, "color"), dump))
+    return _with(table, **own).add_column(0, "dump", pa.array(dump)).take(pa.array(order))
 
 
 def _largest(held: pa.Table, top: int) -> pa.Table:

@@ -269,7 +269,7 @@ class _Run:
         while lists or running:
             while lists and len(running) < 2 * pool.width:
                 some = lists.popleft()
-                running[pool.executor.submit(identify, some, self.options)] = some
+                running[pool.submit(identify, some, self.options)] = some
             ended, _ = wait(running, return_when=FIRST_COMPLETED)
             broken = False
             for future in ended:
@@ -293,7 +293,7 @@ class _Run:
     def _alone(self, pool: Pool, source: Source) -> list[Item | Fault]:
         """One that may have killed a worker gets one more."""
         try:
-            found: list[Item | Fault] = pool.executor.submit(identify, [source], self.options).result()
+            found: list[Item | Fault] = pool.submit(identify, [source], self.options).result()
             return found
         except pool.deadly as error:
             pool.renew()
@@ -311,7 +311,7 @@ class _Run:
                 if any(_held(i.source) for i in job.items):
                     self.finish(process(job), job, waiting)
                 else:
-                    running[pool.executor.submit(process, job)] = job
+                    running[pool.submit(process, job)] = job
             if not running:
                 continue
             ended, _ = wait(running, timeout=PATIENCE, return_when=FIRST_COMPLETED)
@@ -341,7 +341,7 @@ class _Run:
         word = last_words(job.batch)
         again: deque[Job] = deque()
         try:
-            self.finish(pool.executor.submit(process, replace(job, careful=True)).result(), job, again)
+            self.finish(pool.submit(process, replace(job, careful=True)).result(), job, again)
         except OutputError:
             raise
         except Exception as error:

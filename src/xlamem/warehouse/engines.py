@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +20,10 @@ from ..errors import UsageError
 
 MEMORY = 1 << 30
 """Bytes that a worker may need; there are no more workers than fit into the memory."""
+
+
+CONNECT = 30
+"""Seconds after which a Dask scheduler that does not answer is not there."""
 
 
 @dataclass
@@ -33,6 +37,15 @@ class Pool:
     """Make the executor usable again after a worker died."""
     kill: Callable[[], None] = lambda: None
     """Stop what runs, at once."""
+
+    def submit(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
+        """As the executor's, but a pool that is found broken shows in the future."""
+        try:
+            return self.executor.submit(fn, *args)
+        except self.deadly as error:
+            future: Future[Any] = Future()
+            future.set_exception(error)
+            return future
 
 
 Engine = Callable[[int | None, str | None], AbstractContextManager[Pool]]
@@ -135,12 +148,12 @@ def dask(workers: int | None = None, scheduler: str | None = None) -> Iterator[P
             )
             stack.enter_context(cluster)
         try:
-            client = stack.enter_context(Client(scheduler or cluster, set_as_default=False, timeout=30))
+            client = stack.enter_context(Client(scheduler or cluster, set_as_default=False, timeout=CONNECT))
         except OSError as error:
             raise UsageError(f"no Dask scheduler answers at {scheduler}: {error}") from error
         threads = sum(w["nthreads"] for w in client.scheduler_info(n_workers=-1)["workers"].values())
+        deadly = (BrokenExecutor, MemoryError, KilledWorker, CancelledError)
         executor = client.get_executor(pure=False)
-        deadly = (BrokenExecutor, MemoryError, KilledWorker)
         yield Pool(executor, workers or max(1, threads), deadly, kill=lambda: executor.shutdown(wait=False))
 
 

@@ -123,8 +123,7 @@ class Ledger:
         while True:
             state = self.refresh()
             mine = {*batch.dumps, *batch.quarantined}
-            own = (*drop, batch.name)
-            taken = {i for of in (state.stored, state.quarantined) for i in mine & of.keys() if of[i] not in own}
+            taken = {i for of in (state.stored, state.quarantined) for i in mine & of.keys() if of[i] not in drop}
             lost = {i for name in drop if name not in state.batches for i in mine}
             if taken or lost:
                 return taken | lost

@@ -99,7 +99,7 @@ class _Writer:
             self._finish()
         if not self.open:
             part = len(self.files)
-            path = "/".join(p for p in (self.name, self.sink.folder, f"{self.sink.batch}-{part}.parquet") if p)
+            path = "/".join(p for p in (self.name, self.sink.folder, f"{self.sink.batch}-{part:05}.parquet") if p)
             stack = ExitStack()
             stream = stack.enter_context(self.sink.place.output(path, replace=self.sink.replace))
             writer = pq.ParquetWriter(

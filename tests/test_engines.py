@@ -1,0 +1,318 @@
+"""Where jobs run: workers that die, dumps that kill them, clusters, two converters at once, SIGKILL."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DUMPS
+from test_convert import contents, convert, counts, on_disk, state, stored
+
+import xlamem
+from xlamem import schema, warehouse
+from xlamem.warehouse import engines, ledger, plan, worker
+from xlamem.warehouse.ledger import Batch, Ledger
+from xlamem.warehouse.place import Place
+
+POISON = "cpu-jaxlib-0.5.3-tuple3"
+"""In the path of the dump that kills its worker."""
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "SMALLEST", 100_000)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    dest = tmp_path_factory.mktemp("clean")
+    convert(DUMPS, to=dest)
+    return dest
+
+
+def whole(dest: Path, clean: Path) -> None:
+    """Every dump once, and nothing that the ledger does not know."""
+    assert counts(dest) == counts(clean)
+    assert state(dest).stored.keys() == state(clean).stored.keys()
+    assert on_disk(dest) == {f.path for f in state(dest).files()}
+
+
+# -- processes of this machine -------------------------------------------------------------------
+
+
+@contextmanager
+def forked(workers: int | None = None, scheduler: str | None = None) -> Iterator[engines.Pool]:
+    """As `local`, but the workers begin as copies of this process, with what the test has put into it."""
+    context = multiprocessing.get_context("fork")
+    width = workers or 2
+
+    def renew() -> None:
+        pool.executor = ProcessPoolExecutor(width, mp_context=context)
+
+    pool = engines.Pool(ProcessPoolExecutor(width, mp_context=context), width, renew=renew)
+    try:
+        yield pool
+    finally:
+        pool.executor.shutdown()
+
+
+def dies(when: Any) -> Any:
+    read = worker.read
+
+    def deadly(source: Any, **options: Any) -> xlamem.Dump:
+        if when(source):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return read(source, **options)
+
+    return deadly
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_dump_that_kills_its_worker_is_quarantined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Path, small_batches: None
+) -> None:
+    monkeypatch.setitem(engines.ENGINES, "forked", forked)
+    monkeypatch.setattr(worker, "read", dies(lambda s: POISON in s.members[0].uri))
+    made = xlamem.convert(DUMPS, to=tmp_path, engine="forked")  # type: ignore[arg-type]
+    assert [POISON in f.uri for f in made.failed] == [True]
+    assert "failed twice" in made.failed[0].error
+    assert made.dumps == len(state(clean).stored) - 1
+    assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
+    assert not Place(tmp_path).files("_ledger/careful")
+    # It is not tried again.
+    again = xlamem.convert(DUMPS, to=tmp_path, engine="forked")  # type: ignore[arg-type]
+    assert (again.dumps, again.known) == (0, 1)
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_worker_that_dies_once_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Path, small_batches: None
+) -> None:
+    flag = tmp_path / "dead"
+
+    def once(source: Any) -> bool:
+        if POISON in source.members[0].uri and not flag.exists():
+            flag.touch()
+            return True
+        return False
+
+    monkeypatch.setitem(engines.ENGINES, "forked", forked)
+    monkeypatch.setattr(worker, "read", dies(once))
+    made = xlamem.convert(DUMPS, to=tmp_path / "out", engine="forked")  # type: ignore[arg-type]
+    assert flag.exists()
+    assert not made.failed
+    whole(tmp_path / "out", clean)
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_job_that_fails_as_a_whole_is_divided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Path
+) -> None:
+    """Where nothing says which dump is at fault, it is looked for."""
+    derive = worker.derive
+    (poison,) = {
+        r["dump_id"] for r in stored(clean, "files").to_pylist() if POISON in r["uri"]
+    }
+
+    def trip(chunk: Any, top: int) -> Any:
+        if poison in chunk.ids:
+            raise ZeroDivisionError("oh")
+        return derive(chunk, top)
+
+    monkeypatch.setattr(worker, "derive", trip)
+    made = convert(DUMPS, to=tmp_path)
+    assert [f.dump_id for f in made.failed] == [poison]
+    assert "ZeroDivisionError" in made.failed[0].error
+    assert made.dumps == len(state(clean).stored) - 1
+    ids = stored(tmp_path, "values")["dump_id"].to_pylist()
+    assert poison not in ids
+
+
+def test_two_converters_at_once(tmp_path: Path, clean: Path, small_batches: None) -> None:
+    """Whoever comes first has a dump; the other one's files are swept."""
+    made: list[warehouse.Converted] = []
+    dumps = sorted(DUMPS.iterdir())
+    # Different halves overlap, so that batches of the two are never the same.
+    inputs = [dumps, dumps[3:], dumps[::2], dumps]
+    threads = [threading.Thread(target=lambda i=i: made.append(convert(*i, to=tmp_path))) for i in inputs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(m.dumps for m in made) == len(state(clean).stored)
+    ids = stored(tmp_path, "modules")["dump_id"].to_pylist()
+    assert len(ids) == len(set(ids))
+    whole(tmp_path, clean)
+
+
+def command(dest: Path) -> list[str]:
+    code = (
+        "from xlamem.warehouse import plan; plan.SMALLEST = 100_000; from xlamem.cli import main; import sys;"
+        " sys.exit(main(sys.argv[1:]))"
+    )
+    return [sys.executable, "-c", code, "convert", str(DUMPS), "--to", str(dest), "--quiet", "--engine", "here"]
+
+
+def test_killed_at_random_instants(tmp_path: Path, clean: Path) -> None:
+    chance = random.Random(7)
+    for _ in range(10):
+        with subprocess.Popen(command(tmp_path)) as run:
+            until = time.monotonic() + chance.uniform(0.2, 1.5)
+            while run.poll() is None and time.monotonic() < until:
+                time.sleep(0.01)
+            run.kill()
+        if (tmp_path / "_ledger").exists():
+            there = state(tmp_path)
+            assert all((tmp_path / f.path).stat().st_size == f.bytes for f in there.files())
+            rows = {t: sum(f.rows for f in there.files(t)) for t in ("modules",)}
+            assert rows["modules"] == len(there.stored)
+    assert subprocess.run(command(tmp_path), check=False).returncode == 0
+    whole(tmp_path, clean)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_workers_end_with_the_one_who_leads(tmp_path: Path) -> None:
+    run = subprocess.Popen(
+        [*command(tmp_path)[:-2], "--workers", "2"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def children() -> set[int]:
+        found = set()
+        for entry in Path("/proc").iterdir():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except (OSError, IndexError):
+                continue
+            if int(fields[1]) == run.pid:
+                found.add(int(entry.name))
+        return found
+
+    deadline = time.monotonic() + 30
+    workers: set[int] = set()
+    while run.poll() is None and time.monotonic() < deadline and len(workers) < 2:
+        workers = children()
+        time.sleep(0.01)
+    run.kill()
+    run.wait()
+    while time.monotonic() < deadline and any(Path(f"/proc/{pid}").exists() for pid in workers):
+        time.sleep(0.05)
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
+# -- the ledger ----------------------------------------------------------------------------------
+
+
+def batch(name: str, *ids: str) -> Batch:
+    return Batch(name * 32, ids, (), (), "1", schema.VERSION, "run")
+
+
+def test_a_claim_is_exclusive(tmp_path: Path) -> None:
+    first, second = Ledger(Place(tmp_path)), Ledger(Place(tmp_path))
+    assert first.commit(batch("a", "1", "2")) == set()
+    assert second.commit(batch("b", "2", "3")) == {"2"}
+    assert second.commit(batch("b", "3")) == set()
+    assert first.commit(batch("c", "1", "2"), ("a" * 32,)) == set()
+    assert second.commit(batch("d", "1", "2"), ("a" * 32,)) == {"1", "2"}  # what it would replace is gone
+    assert Ledger(Place(tmp_path)).state.stored == {"1": "c" * 32, "2": "c" * 32, "3": "b" * 32}
+
+
+def test_claims_of_many_threads(tmp_path: Path) -> None:
+    won: list[str] = []
+
+    def claim(who: int) -> None:
+        own = Ledger(Place(tmp_path))
+        won.extend(str(i) for i in range(30) if not own.commit(Batch(f"{who}-{i}", (str(i),), (), (), "1", 1, "r")))
+
+    threads = [threading.Thread(target=claim, args=(w,)) for w in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(won, key=int) == [str(i) for i in range(30)]
+    assert Ledger(Place(tmp_path)).state.number == 30
+
+
+def test_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "EVERY", 3)
+    log = Ledger(Place(tmp_path))
+    for i in range(8):
+        log.commit(batch("abcdefgh"[i], str(i)))
+        log.checkpoint()
+    log.commit(batch("z", "0", "9"), ("a" * 32,))
+    again = Ledger(Place(tmp_path))
+    assert again.state == log.state
+    there = sorted(p.name for p in (tmp_path / ledger.CHECKPOINTS).iterdir())
+    assert len(there) <= 2
+    (tmp_path / ledger.CHECKPOINTS / there[-1]).write_bytes(b"half")
+    assert Ledger(Place(tmp_path)).state == log.state
+
+
+# -- Dask ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def cluster(tmp_path: Path, preload: str = "") -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed")
+    script = tmp_path / "preload.py"
+    script.write_text(f"from xlamem.warehouse import plan, worker\nplan.SMALLEST = 100_000\n{preload}\n")
+    with distributed.LocalCluster(
+        n_workers=3, threads_per_worker=1, dashboard_address=None, preload=[str(script)],
+        local_directory=str(tmp_path),
+    ) as found:  # fmt: skip
+        yield found
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dask_with_a_worker_killed_midway(tmp_path: Path, clean: Path, small_batches: None) -> None:
+    slow = "import time\nworker.read = lambda *a, read=worker.read, **k: (time.sleep(0.05), read(*a, **k))[1]"
+    with cluster(tmp_path, slow) as found:
+        pids = [w.process.process.pid for w in found.workers.values()]
+        killed = threading.Event()
+
+        def kill(status: warehouse.Status) -> None:
+            if status.phase == "convert" and status.dumps and not killed.is_set():
+                killed.set()
+                os.kill(pids[0], signal.SIGKILL)
+
+        made = xlamem.convert(
+            DUMPS, to=tmp_path / "out", engine="dask", scheduler=found.scheduler_address, progress=kill
+        )
+    assert killed.is_set()
+    assert not made.failed
+    whole(tmp_path / "out", clean)
+    convert(DUMPS, to=tmp_path / "here")
+    assert contents(tmp_path / "here") == contents(tmp_path / "out")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dask_with_a_dump_that_kills_workers(tmp_path: Path, clean: Path) -> None:
+    deadly = (
+        "import os\nworker.read = lambda s, read=worker.read, **k: "
+        f"os.kill(os.getpid(), 9) if {POISON!r} in s.members[0].uri else read(s, **k)"
+    )
+    dask = pytest.importorskip("dask")
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), cluster(tmp_path, deadly) as found:
+        made = xlamem.convert(DUMPS, to=tmp_path / "out", engine="dask", scheduler=found.scheduler_address)
+    assert [POISON in f.uri for f in made.failed] == [True]
+    assert made.dumps == len(state(clean).stored) - 1
+
+
+def test_no_scheduler_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(engines, "CONNECT", 1)
+    with pytest.raises(xlamem.UsageError, match="no Dask scheduler"):
+        xlamem.convert(DUMPS, to=tmp_path, engine="dask", scheduler="tcp://127.0.0.1:1")
