@@ -460,14 +460,15 @@ def statistics(paths: Iterable[Path]) -> dict[str, float]:
 
 def wide_statistics(paths: Iterable[Path]) -> dict[str, float]:
     """What decides how fast a dump with a huge tuple parameter reads; needs no more memory than its longest line."""
-    longest = repeated = total = 0
+    total = 0
+    long: Counter[tuple[int, int]] = Counter()  # (bytes, leaves) of a line
     for path in paths:
         if str(path).endswith("-buffer-assignment-values.txt"):
             with open(path, "rb") as file:
                 for line in file:
                     total += len(line)
                     if len(line) > 10_000:
-                        repeated += len(line)
-                        longest = max(longest, len(line))
-                        leaves = line.count(b"[8,128]")
-    return {"bytes_per_leaf": longest / leaves, "repeated_share": repeated / total}
+                        long[len(line), line.count(b"[8,128]")] += 1
+    (length, leaves), _ = long.most_common(1)[0]
+    repeated = sum(n * size for (size, k), n in long.items() if abs(k - leaves) < 2)
+    return {"bytes_per_leaf": length / leaves, "repeated_share": repeated / total}
