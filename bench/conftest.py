@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pytest_benchmark")
 
+import goals
 import inputs
 import measure
 import tabular
@@ -28,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--values", type=numbers, default=[1_000_000], metavar="N,N,…", help="values of the computations")
     group.addoption("--xprof", default=sys.executable, metavar="PYTHON", help="an interpreter that has xprof (and jax)")
     group.addoption("--program", type=Path, metavar="DIR", help="a dump with its .hlo.pb, to compare with XProf on it")
+    group.addoption("--dump", type=Path, metavar="DIR", help="read a real dump, too")
     group.addoption("--keep", type=Path, metavar="FILE", help="write the tables into this Markdown file")
 
 
@@ -40,6 +42,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for fixture, option in (("megabytes", "sizes"), ("values", "values")):
         if fixture in metafunc.fixturenames:
             metafunc.parametrize(fixture, metafunc.config.getoption(option))
+    if "shape" in metafunc.fixturenames:
+        real = ["real"] if metafunc.config.getoption("dump") else []
+        metafunc.parametrize("shape", ["dense", "wide", "small", *real], indirect=True, scope="session")
 
 
 @pytest.fixture
@@ -53,16 +58,18 @@ def size(request: pytest.FixtureRequest) -> float:
     return float(request.config.getoption("--size"))
 
 
-@pytest.fixture(scope="session", params=["dense", "wide", "small"])
+@pytest.fixture(scope="session")
 def shape(request: pytest.FixtureRequest, size: float) -> inputs.Shape:
-    return inputs.shape(request.param, size)
+    return (
+        inputs.real(request.config.getoption("dump")) if request.param == "real" else inputs.shape(request.param, size)
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if not (rows := config.stash[ROWS]):
         return
     arguments = shlex.join(a for a in config.invocation_params.args if "--keep" not in a)
-    lines = [measure.machine(), f"python -m pytest {arguments}", "", *tabular.render(rows)]
+    lines = [measure.machine(), f"python -m pytest {arguments}", "", *tabular.render([*goals.judged(rows), *rows])]
     terminalreporter.section("xlamem")
     for line in lines:
         terminalreporter.write_line(line)

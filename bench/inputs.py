@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import forge_bulk
+import rivals
 from forge_bulk import forge_files, leaf_bytes, misfits, statistics, wide_statistics
 from forge_large import forge_large
 
@@ -104,7 +105,15 @@ def shape(name: str, size: float) -> Shape:
         if size >= 1 and (wrong := misfits(found, kind)):
             raise ValueError(f"the forged {name} dumps do not look like real ones: (found, measured) {wrong}")
         stamp.write_text(json.dumps({"forge": _digest(), **found}, indent=1))
-    files = sorted(root.rglob("*.txt"))
+    return _shape(name, sorted(root.rglob("*.txt")))
+
+
+def real(folder: Path) -> Shape:
+    """A real dump: the memory files of a folder."""
+    return _shape("real", rivals.memory_files(folder))
+
+
+def _shape(name: str, files: list[Path]) -> Shape:
     return Shape(name, sorted({path.parent for path in files}), files, sum(map(_warm, files)))
 
 

@@ -68,9 +68,10 @@ def machine() -> str:
 # ------------------------------------------------------------------------------- in a fresh process
 
 
-def anonymous_bytes(pid: int) -> int:
+def memory_bytes(pid: int, what: bytes = b"RssAnon:") -> int:
+    """Anonymous resident memory of a process; with `VmHWM:` the most that was ever resident, files included."""
     with open(f"/proc/{pid}/status", "rb") as file:
-        return next((int(line.split()[1]) * 1024 for line in file if line.startswith(b"RssAnon:")), 0)
+        return next((int(line.split()[1]) * 1024 for line in file if line.startswith(what)), 0)
 
 
 def in_fresh_process(module: str, name: str, *arguments: Any, python: str = sys.executable) -> dict[str, Any]:
@@ -90,18 +91,18 @@ def in_fresh_process(module: str, name: str, *arguments: Any, python: str = sys.
         assert child.stdout is not None
         if child.stdout.readline() != "ready\n":
             raise RuntimeError(f"{module} cannot be imported by {python}")
-        before = peak = anonymous_bytes(child.pid)
+        before = peak = memory_bytes(child.pid)
         child.stdin.write(json.dumps([name, arguments], default=os.fspath) + "\n")
         child.stdin.flush()
         while not select.select([child.stdout], [], [], 0.001)[0]:
-            peak = max(peak, anonymous_bytes(child.pid))
-        held = anonymous_bytes(child.pid)
+            peak = max(peak, memory_bytes(child.pid))
+        held, most = memory_bytes(child.pid), memory_bytes(child.pid, b"VmHWM:")
         line = child.stdout.readline()
         if not line:
             raise RuntimeError(f"{module}.{name} failed in its own process")
         found: dict[str, Any] = json.loads(line)
         child.stdin.close()
-    return found | {"peak_bytes": max(peak, held) - before, "held_bytes": held - before}
+    return found | {"peak_bytes": max(peak, held) - before, "held_bytes": held - before, "rss_bytes": most}
 
 
 def child(works: dict[str, Any]) -> None:
@@ -111,7 +112,7 @@ def child(works: dict[str, Any]) -> None:
     work = works[name]
     start = cpu_seconds()
     kept = work(*arguments)
-    used = {"cpu_s": cpu_seconds() - start, "rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+    used = {"cpu_s": cpu_seconds() - start}
     print(json.dumps(used | (kept if isinstance(kept, dict) else {})), flush=True)
     sys.stdin.readline()  # what was made is still held
     del kept

@@ -145,10 +145,28 @@ def test_the_stored_baselines_are_whole() -> None:
         assert all(number > 0 for number in found[kind].values())
 
 
+def test_goals_are_read_off_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tabular", tabular := load("tabular"))
+    goals = load("goals")
+    rows = [
+        tabular.Row("dense: 102.3 MB in 1 dump", "xlamem, every table", {"x wc -l": "5.90", "MB beyond": "61.0"}),
+        tabular.Row("dense: 102.3 MB in 1 dump", "lines: pyarrow.csv, leanest", {"x xlamem": "7.00"}),
+        tabular.Row("two threads against one", "wide: 100 MB in 1 dump", {"times faster": "1.85"}),
+    ]
+    found = {row.label: (row.cells["found"], row.cells[""]) for row in goals.judged(rows)}
+    assert found == {
+        "dense, every table, CPU over wc -l": ("5.90", "met"),
+        "dense, MB of memory beyond tables and a tenth": ("61.0", "missed"),
+        "dense: the same at its leanest": ("7.00", "met"),
+        "wide, two threads against one": ("1.85", "met"),
+    }
+
+
 # ------------------------------------------------------------------------------- inputs and tables
 
 
 def test_inputs_that_look_like_no_real_dump_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "rivals", load("rivals"))
     inputs = load("inputs")
     monkeypatch.setattr(inputs, "DATA", tmp_path)
     shape = inputs.shape("dense", 1)
