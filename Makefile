@@ -9,7 +9,7 @@ CYTHON = $(BIN)/python -m cython -3 -Wextra -X freethreading_compatible=True -X 
 	-X initializedcheck=False -X wraparound=False -X cdivision=True -I _native
 SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -path '*/.*') CMakeLists.txt pyproject.toml README.md
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench bench-check clean
 
 demo: $(VENV)/.installed
 	rm -rf demo-out
@@ -35,6 +35,10 @@ lint: $(VENV)/.test $(VENV)/.lint
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m pytest bench $(ARGS)
+
+# Fails if reading is slower than the stored baseline.
+bench-check: $(VENV)/.bench
+	$(BIN)/python bench/compare.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) demo-out build dist .pytest_cache .ruff_cache .mypy_cache .benchmarks

@@ -147,6 +147,91 @@ cdef bint tree_init(Tree* tree, const int64_t* bounds, int64_t cells) noexcept n
     return True
 
 
+cdef struct Spot:
+    # A node of a lean tree, which knows no more than its union.
+    int64_t once
+    int64_t count
+
+cdef struct Union:
+    Spot* nodes
+    int64_t leaves             # a power of two
+    int64_t room
+    const int64_t* bounds
+
+
+cdef inline int64_t put(Union* u, int64_t i, int height, int64_t by) noexcept nogil:
+    # Adds a range that covers the whole node, or takes it away; by how much the node's union grew.
+    cdef Spot* node = &u.nodes[i]
+    cdef int64_t before = node.once, first
+    node.count += by
+    if node.count == 0:
+        node.once = 0 if i >= u.leaves else u.nodes[2 * i].once + u.nodes[2 * i + 1].once
+    elif node.count == 1 and by > 0:
+        first = (i << height) - u.leaves
+        node.once = u.bounds[first + (<int64_t> 1 << height)] - u.bounds[first]
+    return node.once - before
+
+
+cdef inline int64_t passed(Union* u, int64_t i, int64_t change) noexcept nogil:
+    # The change of a child's union is that of the node, unless a range covers it whole.
+    if u.nodes[i].count:
+        return 0
+    u.nodes[i].once += change
+    return change
+
+
+cdef void spread(Union* u, int64_t left, int64_t right, int64_t by) noexcept nogil:
+    # Adds a range over the cells [left, right), or takes it away. Nodes that it covers whole hang on the paths from
+    # its first and its last cell to the root; only those paths are touched.
+    cdef int64_t a = left + u.leaves, b = right + u.leaves
+    cdef int64_t first = a, last = b - 1
+    cdef int64_t change = 0, other = 0
+    cdef int height = 0
+    if left >= right:
+        return
+    while True:
+        if a < b:
+            if a & 1:
+                change += put(u, a, height, by)
+                a += 1
+            if b & 1:
+                b -= 1
+                other += put(u, b, height, by)
+            a >>= 1
+            b >>= 1
+        elif change == 0 and other == 0:
+            return
+        if first == 1:
+            return
+        first >>= 1
+        last >>= 1
+        height += 1
+        if first == last:
+            change = passed(u, first, change + other)
+            other = 0
+        else:
+            change = passed(u, first, change)
+            other = passed(u, last, other)
+
+
+cdef bint union_init(Union* u, const int64_t* bounds, int64_t cells) noexcept nogil:
+    # An empty union over the cells between neighbouring bounds; memory is kept from group to group.
+    cdef int64_t leaves = 1
+    cdef Spot* nodes
+    while leaves < cells:
+        leaves *= 2
+    if 2 * leaves > u.room:
+        nodes = <Spot*> realloc(u.nodes, 2 * leaves * sizeof(Spot))
+        if nodes == NULL:
+            return False
+        u.nodes = nodes
+        u.room = 2 * leaves
+    u.leaves = leaves
+    u.bounds = bounds
+    memset(u.nodes, 0, 2 * leaves * sizeof(Spot))
+    return True
+
+
 cdef struct Work:
     # Scratch memory, sized for the largest group.
     Key* keys
@@ -155,6 +240,7 @@ cdef struct Work:
     int64_t* left              # cell at which each item of the group begins, and the one behind its end
     int64_t* right
     Tree tree
+    Union cover
 
 
 cdef bint work_init(Work* w, int64_t most) noexcept nogil:
@@ -174,10 +260,16 @@ cdef void work_free(Work* w) noexcept nogil:
     free(w.left)
     free(w.right)
     free(w.tree.nodes)
+    free(w.cover.nodes)
 
 
 cdef bint compress(Work* w, const int64_t* offset, const int64_t* size, int64_t n) noexcept nogil:
-    # Boundaries to cells: fills bounds, left and right, and makes the tree over the cells.
+    # Boundaries to cells, and the tree over the cells.
+    return tree_init(&w.tree, w.bounds, cells_of(w, offset, size, n))
+
+
+cdef int64_t cells_of(Work* w, const int64_t* offset, const int64_t* size, int64_t n) noexcept nogil:
+    # Boundaries to cells: fills bounds, left and right; the number of cells.
     cdef int64_t i, cells = 0
     cdef int32_t item
     for i in range(n):
@@ -195,7 +287,7 @@ cdef bint compress(Work* w, const int64_t* offset, const int64_t* size, int64_t 
             w.right[item >> 1] = cells
         else:
             w.left[item >> 1] = cells
-    return tree_init(&w.tree, w.bounds, cells)
+    return cells
 
 
 cdef int64_t largest_group(const int64_t* group, int64_t n) noexcept nogil:
@@ -248,7 +340,7 @@ def covered(const int64_t[::1] group not None, const int64_t[::1] start not None
                 add(out, space[group[i]] * steps, steps, end[i] + 1, -size[i])
                 most[group[i]] = size[i]
             else:
-                good = compress(&w, &offset[i], &size[i], m)
+                good = union_init(&w.cover, w.bounds, cells_of(&w, &offset[i], &size[i], m))
                 for k in range(m):
                     w.keys[2 * k].key = start[i + k]
                     w.keys[2 * k].item = <int32_t> (2 * k)
@@ -261,10 +353,10 @@ def covered(const int64_t[::1] group not None, const int64_t[::1] start not None
                     while k < 2 * m:
                         t = w.keys[k].key
                         while k < 2 * m and w.keys[k].key == t:
-                            cover(&w.tree, w.left[w.keys[k].item >> 1], w.right[w.keys[k].item >> 1],
-                                  -1 if w.keys[k].item & 1 else 1)
+                            spread(&w.cover, w.left[w.keys[k].item >> 1], w.right[w.keys[k].item >> 1],
+                                   -1 if w.keys[k].item & 1 else 1)
                             k += 1
-                        now = w.tree.nodes[1].once
+                        now = w.cover.nodes[1].once
                         add(out, space[group[i]] * steps, steps, t, now - before)
                         before = now
                         if now > most[group[i]]:

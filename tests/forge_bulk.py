@@ -1,9 +1,10 @@
-"""Write record-dense dumps of a hundred megabytes and more, whose statistics match a real one.
+"""Write record-dense dumps of tens of megabytes, wide and small ones, whose statistics match real ones.
 
 `MEASURED` is what `statistics` says of two large unrolled training steps, one compiled for the
 CPU (4,904 values, 3.4 MB) and one for a TPU v5e (3,369 values, 2.3 MB); `PROFILES` are tuned to
 it. A forged dump is a longer program of the same texture: a forward half whose values are partly kept
-for the backward half, reducers, donated parameters, asynchronous copies.
+for the backward half, reducers, donated parameters, asynchronous copies. `forge_large` makes dumps of any size
+from it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -91,14 +92,26 @@ PARTS = [
     )
 ]  # fmt: skip
 PROFILES["gpu"] = PROFILES["cpu"]
+PROFILES["small"] = replace(
+    PROFILES["tpu"],
+    reducers=0.12,
+    parameters=0.22,
+    copies=0.3,
+    tuples=0.1,
+    kept=1.0,
+    configured=0.5,
+    names={"fusion": 40, "subtract_fusion": 7, "add_fusion": 5, "copy": 10, "reduce_sum": 9},
+    operands={1: 50, 2: 40, 3: 10},
+)
+"""Of TPU programs of some fifty values."""
 
 
-class _Bulk(Program):
+class BulkProgram(Program):
     """A long program of a given texture; texts are made at once, not as rows."""
 
-    def __init__(self, era: Era, platform: str, rng: random.Random):
+    def __init__(self, era: Era, platform: str, rng: random.Random, profile: str | None = None):
         super().__init__(era, platform, rng, hostile=False)
-        self.profile = PROFILES[platform]
+        self.profile = PROFILES[profile or platform]
         self._backward = False
         self._kept: list[Handle] = []
         self._hot: list[Handle] = []
@@ -152,6 +165,18 @@ class _Bulk(Program):
         return picked
 
     def grow(self, count: int, wide: int) -> None:
+        donated = self._begin(count, wide)
+        body = count - len(self.values) - len(donated) - 1
+        first, done = len(self.values), 0
+        while done < body:
+            self._backward = done > body // 2
+            self._body_step(min(done, body - done))
+            done = len(self.values) - first
+        self._root_of(donated)
+        self._place()
+
+    def _begin(self, count: int, wide: int) -> list[Handle]:
+        """Reducers and parameters of a program of `count` values; the parameters."""
         profile, rng = self.profile, self.rng
         if self.era.stack_frames:
             self._make_frames()
@@ -164,27 +189,20 @@ class _Bulk(Program):
             layer, number = divmod(i, 18)
             big = rng.random() < profile.big_parameters
             shape = self.array(element="f32", dims=(512, 2048) if big else (256,))
-            which, key = "pmv"[number % 3], f"w{number // 3}"
-            op_name = f"{which}['layers'][{layer}]['{key}']"
-            name, home = f"{which}__layers___{layer}___{key}__.1", f"parameter {i + bool(wide)}"
+            which, key, at = "pmv"[number % 3], f"w{number // 3}", self.number(layer)
+            op_name = f"{which}['layers'][{at}]['{key}']"
+            name, home = f"{which}__layers___{at}___{key}__.1", f"parameter {i + bool(wide)}"
             (value,) = self.define(name, shape, "parameter", home.split()[1], op_name=op_name, home=home)
             donated.append(Handle(name, value, shape))
         self._ready += donated[-20:]
         self._hot = donated[-150:]
-        body = count - len(self.values) - len(donated) - 1
-        first, done = len(self.values), 0
-        while done < body:
-            self._backward = done > body // 2
-            self._body_step(min(done, body - done))
-            done = len(self.values) - first
-        self._root_of(donated)
-        self._place()
+        return donated
 
     def _body_step(self, depth: int) -> None:
         """One operation; `depth` counts up to the middle of the program and down again."""
         rng, profile = self.rng, self.profile
         scope = "transpose(jvp(layer_{}))" if self._backward else "jvp(layer_{})"
-        layer = scope.format(depth // profile.layer)
+        layer = scope.format(self.number(depth // profile.layer))
         part = PARTS[rng.randrange(len(PARTS))]
         op_name = f"jit(train_step_single_l12_d256_t128)/{layer}/{part}"
         kind = rng.choices(range(3), self._kinds)[0]
@@ -193,7 +211,7 @@ class _Bulk(Program):
             return
         base = rng.choices(*self._names)[0]
         name, operands = self.fresh(base), self.pick()
-        calls = f", kind=kLoop, calls=%fused_computation.{len(self.instructions)}"
+        calls = f", kind=kLoop, calls=%fused_computation.{self.number(len(self.instructions))}"
         config = profile.config if rng.random() < profile.configured else ""
         color = int(self.platform == "tpu")  # VMEM
         more = {"tail": calls, "config": config, "op_name": op_name}
@@ -229,7 +247,7 @@ class _Bulk(Program):
         for handle in donated:
             name = self.fresh("multiply_add_fusion")
             operands = [handle, self._ready[-1]]
-            more = {"tail": f", kind=kLoop, calls=%fused_computation.{len(self.instructions)}"}
+            more = {"tail": f", kind=kLoop, calls=%fused_computation.{self.number(len(self.instructions))}"}
             (value,) = self.define(
                 name, handle.shape, "fusion", operands, op_name="jit(train_step_single_l12_d256_t128)/add", **more
             )
@@ -238,19 +256,20 @@ class _Bulk(Program):
             outputs.append(Handle(name, value, handle.shape))
             self._ready.append(outputs[-1])
         shape = Shape("tuple", parts=tuple(h.shape for h in outputs))
-        (root,) = self.define("tuple.1", shape, "tuple", outputs, indices=((),), home="root")
+        name = f"tuple.{self.number(1)}"
+        (root,) = self.define(name, shape, "tuple", outputs, indices=((),), home="root")
         root.end = len(self.schedule)
         for i, handle in enumerate(outputs):
-            handle.value.positions.append(("tuple.1", index_text((i,))))
+            handle.value.positions.append((name, index_text((i,))))
             handle.value.end = len(self.schedule)
             row = {"output_index": index_text((i,)), "parameter": int(handle.value.home.split()[1])}
             self.aliases.append(row | {"parameter_index": "{}", "kind": "may-alias"})
 
 
-class _BulkDump(Dump):
+class BulkDump(Dump):
     """Positions, uses and texts straight from the program."""
 
-    def __init__(self, program: _Bulk):
+    def __init__(self, program: BulkProgram):
         super().__init__(tables_of(program, used_values=False))
         self._program = program
         self._by_id = {v.id: v for v in program.values}
@@ -267,6 +286,11 @@ class _BulkDump(Dump):
         return self._program.instructions[value["instruction"]]["text"]
 
 
+def leaf_bytes(era: Era, platform: str) -> int:
+    """What one leaf of the tuple parameter adds to the text that all of them repeat: shape, sharding, two commas."""
+    return 17 + 9 * (platform == "tpu") + (23 if era.split else 12) + 8
+
+
 def forge_files(
     directory: Path,
     *,
@@ -275,8 +299,9 @@ def forge_files(
     era: str = "E7",
     platform: Literal["cpu", "gpu", "tpu"] = "tpu",
     wide: int = 0,
+    profile: str | None = None,
 ) -> list[Path]:
-    """Write the memory files of one large dump of about that size; their paths.
+    """Write the memory files of one dump of about that size; their paths. `profile` is by default the platform's.
 
     With `wide` the leaves of a tuple parameter repeat its text; those bytes are part of
     `megabytes`, and the rest of the program shrinks accordingly.
@@ -284,13 +309,11 @@ def forge_files(
     features = ERAS[era]
     if not features.used_values:
         raise ValueError(f"{era} has no used values")
-    program = _Bulk(features, platform, random.Random(f"bulk/{seed}/{platform}"))
-    # What one leaf adds to the repeated text: its shape and its sharding, each with a comma.
-    leaf = 17 + 9 * (platform == "tpu") + (23 if features.split else 12) + 8
-    left = megabytes * 1e6 - wide * wide * leaf * features.from_instruction
-    program.grow(max(100, round(left / program.profile.bytes_per_value)), wide)
+    program = BulkProgram(features, platform, random.Random(f"bulk/{seed}/{platform}"), profile)
+    left = megabytes * 1e6 - wide * wide * leaf_bytes(features, platform) * features.from_instruction
+    program.grow(max(20, round(left / program.profile.bytes_per_value)), wide)
     paths = []
-    for role, content in render_dump(_BulkDump(program)).items():
+    for role, content in render_dump(BulkDump(program)).items():
         path = Path(directory) / f"{stem_of(features, platform)}-{role}.txt"
         path.write_bytes(content)
         paths.append(path)
@@ -344,6 +367,41 @@ MEASURED = {
     },
 }
 """`statistics` of the two real dumps: what a forged one comes near (within 15 %), whatever its size."""
+MEASURED["small"] = {
+    "bytes_per_value": 697.7,
+    "positions_per_value": 1.429,
+    "uses_per_value": 1.364,
+    "array_share": 0.545,
+    "values_per_allocation": 1.745,
+    "instruction_bytes_per_value": 227.7,
+    "instructions_per_value": 0.727,
+    "distinct_names_per_mention": 0.253,
+    "name_length": 11.67,
+    "steps_per_value": 0.757,
+    "ranges_per_value": 0.876,
+    "peak_lines_per_value": 0.238,
+    "report_lines_per_value": 2.654,
+    "line_length_buffer-assignment": 74.02,
+    "line_length_buffer-assignment-values": 50.11,
+    "line_length_live-range": 38.43,
+    "line_length_memory-usage-report": 52.76,
+}
+"""Medians of 50 small TPU dumps (15 to 60 KB in four files); they differ among each other, so 40 % is near enough."""
+MEASURED["wide"] = {"bytes_per_leaf": 56.4, "repeated_share": 0.92}
+"""The text of a real tuple parameter of 2,500 leaves; its share of the 395 MB values file of another."""
+TOLERANCE = {"small": 0.4}
+"""How far, as a share, a statistic of a forged dump may be from the measured one; 15 % if not named here."""
+
+
+def misfits(found: Mapping[str, float], kind: str) -> dict[str, tuple[float, float]]:
+    """The statistics that are too far from those of real dumps: (found, measured). Empty if all is well."""
+    near = TOLERANCE.get(kind, 0.15)
+    return {
+        name: (found[name], wanted)
+        for name, wanted in MEASURED[kind].items()
+        if abs(found[name] - wanted) > max(near * wanted, 0.02)
+    }
+
 
 RECORD = re.compile(
     r"^<\d+ ([\w.-]+)(\{[\d,]*\})?(?: \(phi\))?(?: @-?\d+)?>\n positions:\n((?:  .+\n)+)"
@@ -398,3 +456,19 @@ def statistics(paths: Iterable[Path]) -> dict[str, float]:
         "report_lines_per_value": report.count("\n") / n,
     }
     return result | {f"line_length_{role}": len(body) / body.count("\n") for role, body in text.items()}
+
+
+def wide_statistics(paths: Iterable[Path]) -> dict[str, float]:
+    """What decides how fast a dump with a huge tuple parameter reads; needs no more memory than its longest line."""
+    total = 0
+    long: Counter[tuple[int, int]] = Counter()  # (bytes, leaves) of a line
+    for path in paths:
+        if str(path).endswith("-buffer-assignment-values.txt"):
+            with open(path, "rb") as file:
+                for line in file:
+                    total += len(line)
+                    if len(line) > 10_000:
+                        long[len(line), line.count(b"[8,128]")] += 1
+    (length, leaves), _ = long.most_common(1)[0]
+    repeated = sum(n * size for (size, k), n in long.items() if abs(k - leaves) < 2)
+    return {"bytes_per_leaf": length / leaves, "repeated_share": repeated / total}

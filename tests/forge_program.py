@@ -137,6 +137,10 @@ class Program:
         number = self._numbers[base]
         return f"{base}.{number}" if number > 1 else base
 
+    def number(self, n: int) -> str:
+        """A number within a name, as it is printed."""
+        return str(n)
+
     def array(self, *, color: int = 0, element: str | None = None, dims: Iterable[int] | None = None) -> Shape:
         """A random array shape with the layout of the platform."""
         rng = self.rng
@@ -359,9 +363,8 @@ class Program:
         indices = ((), *((i,) for i in range(leaves)))
         own = "{mesh['x'=1], [{}, {}]}" if self.era.split else "{replicated}"
         sharding = "{" + commas([own] * leaves) + "}"
-        values = self.define(
-            "arg_tuple.1", shape, "parameter", "0", indices=indices, home="parameter 0", sharding=sharding
-        )
+        name, more = f"arg_tuple.{self.number(1)}", {"home": "parameter 0", "sharding": sharding}
+        values = self.define(name, shape, "parameter", "0", indices=indices, **more)
         for i in range(leaves):
             name = self.fresh("get-tuple-element")
             time = self.step(name)

@@ -91,6 +91,11 @@ class Dump:
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.tables]
 
+    @property
+    def schedule_length(self) -> int | None:
+        """Steps of the schedule as printed, None without live ranges. No table is read for it."""
+        return _schedule_length(self._reading)
+
     def _summary(self, name: str) -> pa.Table:
         """modules, files or diagnostics: made of the tables asked for, all at once."""
         with self._reading.lock:
@@ -281,6 +286,10 @@ def _summaries(r: Reading, parts: set[str], names: frozenset[str], *, hashes: bo
     }  # fmt: skip
 
 
+def _schedule_length(r: Reading) -> int | None:
+    return next((s.steps for s in r.sections("live ranges") if not s.unavailable), None)
+
+
 def _hash(data: Any) -> str:
     import xxhash  # not needed by most readers
 
@@ -309,7 +318,7 @@ def _module(
         "features": ",".join(features),
         "complete": not any(f.cut for f in r.files),
         "total_bytes": verify.printed_total(r),
-        "schedule_length": live[0].steps if live else None,
+        "schedule_length": _schedule_length(r),
         "printed_peak_time": peak_time,
         "printed_peak_bytes": peak_bytes,
         "n_diagnostics": n_diagnostics,

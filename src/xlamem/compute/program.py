@@ -111,7 +111,7 @@ class Program:
     @cached_property
     def steps(self) -> int | None:
         """Number of instants: schedule length + 1; None for a dump without live ranges."""
-        length = self.dump["modules"]["schedule_length"][0].as_py() if "modules" in self.dump.tables else None
+        length = self.dump.schedule_length  # not from `modules`, for which everything would be read
         if length is None or not self.dump.live_ranges.num_rows:
             return None
         return int(length) + 1

@@ -1,0 +1,118 @@
+"""CPU seconds, yardsticks, and what a fresh process needs. Nothing here asserts a time.
+
+CPU seconds are user and system time of this process and of its children that have ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import select
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+REPEAT_WC = 5
+"""`wc -l` gets each file so often in one call: its start would weigh on so short a run."""
+
+
+def cpu_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def wc(files: Iterable[Path]) -> float:
+    """CPU seconds of counting the lines of these files once."""
+    command = ["wc", "-l", *map(os.fspath, files)]
+    repeat = REPEAT_WC if len(command) < 2000 else 1
+    start = cpu_seconds()
+    # Without close_fds the child starts by vfork, which costs next to nothing.
+    arguments = command[:2] + command[2:] * repeat
+    subprocess.run(arguments, env=os.environ | {"LC_ALL": "C"}, stdout=subprocess.DEVNULL, check=True, close_fds=False)
+    return (cpu_seconds() - start) / repeat
+
+
+def tables_bytes(tables: Iterable[Any]) -> int:
+    """Bytes of the buffers of Arrow tables, each buffer once: tables share the texts of their names."""
+    seen: dict[int, int] = {}
+    for table in tables:
+        for column in table.columns:
+            for chunk in column.chunks:
+                parts = [chunk, chunk.dictionary] if hasattr(chunk, "dictionary") else [chunk]
+                for buffer in (b for part in parts for b in part.buffers() if b is not None):
+                    seen[buffer.address] = max(buffer.size, seen.get(buffer.address, 0))
+    return sum(seen.values())
+
+
+def machine() -> str:
+    """The machine and the versions that a number depends on."""
+    import duckdb
+    import numpy
+    import polars
+    import pyarrow
+
+    model = "unknown processor"
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), model)
+    packages = ", ".join(f"{m.__name__} {m.__version__}" for m in (numpy, pyarrow, polars, duckdb))
+    return (
+        f"{os.cpu_count()} cores of {model}; {platform.system()} {platform.release().split('-')[0]}, "
+        f"{' '.join(platform.libc_ver())}, Python {platform.python_version()}, {packages}"
+    )
+
+
+# ------------------------------------------------------------------------------- in a fresh process
+
+
+def memory_bytes(pid: int, what: bytes = b"RssAnon:") -> int:
+    """Anonymous resident memory of a process; with `VmHWM:` the most that was ever resident, files included."""
+    with open(f"/proc/{pid}/status", "rb") as file:
+        return next((int(line.split()[1]) * 1024 for line in file if line.startswith(what)), 0)
+
+
+def in_fresh_process(module: str, name: str, *arguments: Any, python: str = sys.executable) -> dict[str, Any]:
+    """Run `module.WORKS[name](*arguments)` in a new process, once all is imported.
+
+    Gives `cpu_s`, and by how much anonymous memory grew at most (`peak_bytes`) and at the end (`held_bytes`);
+    and what the work says of itself if it returns a dict. The child waits after its imports and at its end;
+    in between its memory is looked at from here, every millisecond, which costs it nothing. Linux only.
+    """
+    if not os.path.exists("/proc/self/status"):
+        return {}
+    command = [python, "-c", f"import measure, {module}; measure.child({module}.WORKS)"]
+    here = [os.path.dirname(__file__), *([p for p in sys.path if p] if python == sys.executable else [])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(here)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        if child.stdout.readline() != "ready\n":
+            raise RuntimeError(f"{module} cannot be imported by {python}")
+        before = peak = memory_bytes(child.pid)
+        child.stdin.write(json.dumps([name, arguments], default=os.fspath) + "\n")
+        child.stdin.flush()
+        while not select.select([child.stdout], [], [], 0.001)[0]:
+            peak = max(peak, memory_bytes(child.pid))
+        held, most = memory_bytes(child.pid), memory_bytes(child.pid, b"VmHWM:")
+        line = child.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{module}.{name} failed in its own process")
+        found: dict[str, Any] = json.loads(line)
+        child.stdin.close()
+    return found | {"peak_bytes": max(peak, held) - before, "held_bytes": held - before, "rss_bytes": most}
+
+
+def child(works: dict[str, Any]) -> None:
+    """The other side of `in_fresh_process`."""
+    print("ready", flush=True)
+    name, arguments = json.loads(sys.stdin.readline())
+    work = works[name]
+    start = cpu_seconds()
+    kept = work(*arguments)
+    used = {"cpu_s": cpu_seconds() - start}
+    print(json.dumps(used | (kept if isinstance(kept, dict) else {})), flush=True)
+    sys.stdin.readline()  # what was made is still held
+    del kept

@@ -1,0 +1,205 @@
+"""What can be done with the memory files of dumps: read them with xlamem, or what one could use instead.
+
+Each function takes folders, one a dump, and gives the number of its rows and what it holds at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+os.environ["POLARS_MAX_THREADS"] = "1"  # before the import: one thread, as everybody here
+
+import duckdb
+import numpy as np
+import polars
+import pyarrow as pa
+import pyarrow.csv
+import rivals
+
+import xlamem
+from xlamem import schema
+
+Result = tuple[int, list[Any]]
+Reader = Callable[[Iterable[str | Path]], Result]
+
+PEAK_TABLES = ["allocations", "values", "live_ranges"]
+"""What a peak needs."""
+LINE = {"line": pa.string()}
+
+
+def _files(folders: Iterable[str | Path]) -> Iterator[Path]:
+    return (path for folder in folders for path in rivals.memory_files(Path(folder)))
+
+
+# ------------------------------------------------------------------------------- xlamem
+
+
+def xlamem_tables(folders: Iterable[str | Path], tables: Iterable[str] = schema.TABLES, threads: int = 1) -> Result:
+    rows, kept = 0, []
+    for folder in folders:
+        dump = xlamem.read(folder, threads=threads)
+        kept = [dump[name] for name in tables]
+        rows += sum(table.num_rows for table in kept)
+    return rows, kept
+
+
+def two_threads(folders: Iterable[str | Path]) -> Result:
+    return xlamem_tables(folders, threads=2)
+
+
+def for_a_peak(folders: Iterable[str | Path]) -> Result:
+    return xlamem_tables(folders, PEAK_TABLES)
+
+
+def batches(folders: Iterable[str | Path]) -> Result:
+    """Every table of the sections by batches: none is ever whole in memory."""
+    rows = 0
+    for folder in folders:
+        dump = xlamem.read(folder, threads=1)
+        for table in schema.SECTION_TABLES:
+            rows += sum(batch.num_rows for batch in dump.batches(table.name))
+    return rows, []
+
+
+# ------------------------------------------------------------------------------- Python
+
+
+def regex(folders: Iterable[str | Path], finish: Callable[[Any], Any] = lambda tables: tables) -> Result:
+    rows, kept = 0, None
+    for folder in folders:
+        tables = rivals.read(rivals.memory_files(Path(folder)))
+        rows += sum(len(next(iter(columns.values()))) for columns in tables.values())
+        kept = finish(tables)
+    return rows, [kept]
+
+
+def regex_arrow(folders: Iterable[str | Path]) -> Result:
+    rows, kept = regex(folders, rivals.to_arrow)
+    return rows, list(kept[0].values())
+
+
+# ------------------------------------------------------------------------------- merely the lines, one thread
+
+
+def _each(read: Callable[[Path], tuple[int, Any]]) -> Reader:
+    """A reader of folders from one of a file."""
+
+    def reader(folders: Iterable[str | Path]) -> Result:
+        rows, kept = 0, None
+        for path in _files(folders):
+            made, kept = read(path)
+            rows += made
+        return rows, [kept]
+
+    return reader
+
+
+@_each
+def arrow_plain(path: Path) -> tuple[int, Any]:
+    table = pyarrow.csv.read_csv(
+        path,
+        pyarrow.csv.ReadOptions(use_threads=False, column_names=["line"]),
+        pyarrow.csv.ParseOptions(delimiter="\x01", quote_char=False, ignore_empty_lines=False),
+    )
+    return table.num_rows, table
+
+
+@_each
+def arrow_lean(path: Path) -> tuple[int, Any]:
+    """Larger blocks, the type given, texts not checked for UTF-8."""
+    table = pyarrow.csv.read_csv(
+        path,
+        pyarrow.csv.ReadOptions(use_threads=False, column_names=["line"], block_size=4 << 20),
+        pyarrow.csv.ParseOptions(delimiter="\x01", quote_char=False, ignore_empty_lines=False),
+        pyarrow.csv.ConvertOptions(column_types=LINE, check_utf8=False),
+    )
+    return table.num_rows, table
+
+
+@_each
+def polars_plain(path: Path) -> tuple[int, Any]:
+    frame = polars.read_csv(path, has_header=False, separator="\x01", quote_char=None, new_columns=["line"])
+    return frame.height, frame
+
+
+@_each
+def polars_lean(path: Path) -> tuple[int, Any]:
+    """Its reader of lines."""
+    frame = polars.read_lines(path)
+    return frame.height, frame
+
+
+DUCKDB = """read_csv('{}', columns={{'line': 'VARCHAR'}}, delim='\x01', quote='', escape='', header=false,
+    auto_detect=false, null_padding=false, max_line_size=16777216)"""
+
+
+@cache
+def _connection() -> Any:
+    return duckdb.connect(config={"threads": 1})
+
+
+def _duckdb(path: Path, query: str) -> Any:
+    return _connection().sql(query.format(DUCKDB.format(path))).to_arrow_table()
+
+
+@_each
+def duckdb_plain(path: Path) -> tuple[int, Any]:
+    table = _duckdb(path, "SELECT line FROM {}")
+    return table.num_rows, table
+
+
+@_each
+def duckdb_lean(path: Path) -> tuple[int, Any]:
+    """Only counted, nothing kept."""
+    return _duckdb(path, "SELECT count(line) FROM {}").column(0)[0].as_py(), None
+
+
+# ------------------------------------------------------------------------------- yardsticks
+
+
+class Copy:
+    """The bytes from one piece of memory to another, both touched before."""
+
+    def __init__(self, folders: Iterable[str | Path]):
+        self.source = np.frombuffer(b"".join(path.read_bytes() for path in _files(folders)), np.uint8)
+        self.target = np.ones(len(self.source), np.uint8)
+
+    def __call__(self, _: Any) -> Result:
+        np.copyto(self.target, self.source)
+        return 0, []
+
+
+def _measured(read: Reader) -> Callable[[list[str]], dict[str, Any]]:
+    """For a process of its own: says how many bytes of tables it holds."""
+
+    def work(folders: list[str]) -> dict[str, Any]:
+        import measure
+
+        rows, kept = read(folders)
+        HELD.extend(kept)
+        tables = [table for table in kept if isinstance(table, pa.Table)]
+        return {"rows": rows, "tables_bytes": measure.tables_bytes(tables)}
+
+    return work
+
+
+HELD: list[Any] = []
+READERS: dict[str, Reader] = {
+    "all": xlamem_tables,
+    "peak": for_a_peak,
+    "two": two_threads,
+    "arrow": arrow_plain,
+    "arrow_lean": arrow_lean,
+    "polars": polars_plain,
+    "polars_lean": polars_lean,
+    "duckdb": duckdb_plain,
+    "duckdb_lean": duckdb_lean,
+    "re": regex,
+    "re_arrow": regex_arrow,
+    "batches": batches,
+}
+WORKS = {name: _measured(read) for name, read in READERS.items()}
