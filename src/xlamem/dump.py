@@ -96,7 +96,8 @@ class Dump:
         with self._reading.lock:
             if not self._own:
                 wanted = {PART_OF[t] for t in self._names if t in PART_OF}
-                self._own.update(_summaries(self._reading, wanted, self._names, hashes=self._hashes))
+                hashes = [content_hash(f.text.raw) if self._hashes else None for f in self._reading.files]
+                self._own.update(summaries(self._reading, wanted, self._names, hashes))
             return self._own[name]
 
     def verify(self) -> pa.Table:
@@ -263,13 +264,15 @@ def read(
 # -- modules, files, diagnostics -----------------------------------------------------------------
 
 
-def _summaries(r: Reading, parts: set[str], names: frozenset[str], *, hashes: bool) -> dict[str, pa.Table]:
+def summaries(
+    r: Reading, parts: set[str], names: frozenset[str], content: list[str | None]
+) -> dict[str, pa.Table]:
+    """The tables about the dump itself, made when its parts have been read; `content`: a hash per file, or None."""
     files = r.files
     for part in SECTIONS:
         if part in parts:
             r.part(part)
     verify.check(r, {p for p in SECTIONS if p in r.facts.get("parts", {})})
-    content = [_hash(f.text.raw) if hashes else None for f in files]
     diagnostics = _diagnostics(r)
     return {
         "files": rows("files", [
@@ -281,7 +284,8 @@ def _summaries(r: Reading, parts: set[str], names: frozenset[str], *, hashes: bo
     }  # fmt: skip
 
 
-def _hash(data: Any) -> str:
+def content_hash(data: Any) -> str:
+    """XXH3-128, as hexadecimal digits."""
     import xxhash  # not needed by most readers
 
     return xxhash.xxh3_128_hexdigest(data)
@@ -313,10 +317,10 @@ def _module(
         "printed_peak_time": peak_time,
         "printed_peak_bytes": peak_bytes,
         "n_diagnostics": n_diagnostics,
-        "content_hash": _hash("\n".join(h for h in content if h).encode()) if any(content) else None,
+        "content_hash": content_hash("\n".join(h for h in content if h).encode()) if any(content) else None,
     }
     for t in PART_OF:
-        known[f"n_{t}"] = r.tables[t].num_rows if t in names and t in r.tables else None
+        known[f"n_{t}"] = r.count(t) if t in names else None
     return [known[c.name] for c in schema.MODULES.columns]
 
 

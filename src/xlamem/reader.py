@@ -192,6 +192,34 @@ class Reading:
         kinds, sizes = _shapes.sizes(data, ends, self.pools["element_type"].names)
         return codes(kinds), ints(sizes)
 
+    # -- what the checks ask for -----------------------------------------------------------------
+
+    def count(self, name: str) -> int | None:
+        """Rows of a table; None if it has not been read."""
+        return self.tables[name].num_rows if name in self.tables else None
+
+    def same_names(self, place: Ints) -> Any:
+        """For each used value whether row place[i] of `values` has its instruction and index."""
+        a, b = self.raw["allocations"], self.raw["used values"]
+        same = np.ones(len(place), bool)
+        for column in ("instruction", "shape_index"):
+            same &= a.codes("values", column)[place] == b.codes("records", column)
+        return same
+
+    def has_bytes(self) -> Any:
+        """For each row of `values` whether its unpadded_size is more than 0."""
+        shape = self.raw["allocations"].codes("values", "shape")
+        return self.shape_sizes()[1][shape] > 0 if len(shape) else np.empty(0, bool)
+
+    def range_values(self) -> Ints:
+        """value_id of each live range, NULL for none."""
+        return ints(self.tables["live_ranges"]["value_id"].fill_null(NULL).to_numpy())
+
+    def label(self, name: str, row: int) -> tuple[str, str]:
+        """Instruction and index ({} if there is none) of a row of `values` or `live_ranges`."""
+        rows = self.tables[name]
+        return rows["instruction"][row].as_py(), rows["shape_index"][row].as_py() or "{}"
+
     # -- columns ---------------------------------------------------------------------------------
 
     def _columns(self, name: str, chunks: Iterable[Chunk], **extra: list[pa.Array]) -> pa.Table:
@@ -291,11 +319,7 @@ def _read_allocations(self: Reading) -> dict[str, pa.Table]:
     self.facts["tiles"] = re.search(rb"T\(", data) is not None
     platform = self.platform
     colors = raw.ints("allocations", "color")
-    distinct, place = np.unique(colors, return_inverse=True)
-    spaces = [schema.memory_space(platform, int(c)) for c in distinct]
-    bits = raw.flags("allocations", "flags")
-    extra = {name: [bool_array((bits >> i) & 1)] for i, name in enumerate(ALLOCATION_FLAGS)}
-    extra["memory_space"] = [labelled(place, spaces)]
+    extra = allocation_columns(platform, colors, raw.flags("allocations", "flags"))
     tables["allocations"] = self._columns("allocations", raw.chunks["allocations"], **extra)
     tables["cross_color"] = self._columns("cross_color", raw.chunks["cross_color"])
     if found:
@@ -304,6 +328,15 @@ def _read_allocations(self: Reading) -> dict[str, pa.Table]:
         self.part("used values")
         tables["values"] = _values_from_records(self)
     return tables
+
+
+def allocation_columns(platform: str | None, colors: Ints, bits: Bools) -> dict[str, list[pa.Array]]:
+    """The columns that are made of an allocation's color and flags."""
+    distinct, place = np.unique(colors, return_inverse=True)
+    spaces = [schema.memory_space(platform, int(c)) for c in distinct]
+    extra = {name: [bool_array((bits >> i) & 1)] for i, name in enumerate(ALLOCATION_FLAGS)}
+    extra["memory_space"] = [labelled(place, spaces)]
+    return extra
 
 
 def _values_table(self: Reading, raw: Raw) -> pa.Table:
@@ -337,14 +370,17 @@ def _uses_known(self: Reading, raw: Raw, n: int) -> pa.Array:
 def _values_from_records(self: Reading) -> pa.Table:
     """Where the allocations are missing, the used values still name the values."""
     records = self.raw["used values"].chunks["records"]
-    n = sum(len(c["value_id"]) for c in records)
+    return self._columns("values", records, **unplaced(sum(len(c["value_id"]) for c in records)))
+
+
+def unplaced(n: int) -> dict[str, list[pa.Array]]:
+    """The columns of n values that only the allocations fill."""
     nothing = pa.nulls(n)
-    empty = {
+    return {
         c.name: [nothing.cast(c.arrow.type)]
         for c in schema.TABLES["values"].columns
         if c.name in ("allocation", "offset", "size", "shape", "element_type", "unpadded_size")
     }
-    return self._columns("values", records, **empty)
 
 
 # -- used values ---------------------------------------------------------------------------------
@@ -491,7 +527,7 @@ def _read_live(self: Reading) -> dict[str, pa.Table]:
         "section": found[-1] if found else None, "heads": 0, "peak_time": None, "tree_total": None,
     }  # fmt: skip
     for (section, _, end, _), (result, _) in zip(spans, results, strict=False):
-        _, faults, bits, heads, peak_time, tree_total, open_at = result
+        _, faults, bits, heads, peak_time, tree_total, open_at, _ = result
         self._faults(section, faults, open_at if end == section.end else -1)
         for bit, feature in _liveness.FEATURES.items():
             if bits & bit:

@@ -47,8 +47,8 @@ def _value_line(r: Reading, section: Section, row: int) -> int | None:
     if "e1_values" in features:
         return _line_with(section, f"  {value} ")
     if "e0_values" in features:
-        name = r.tables["values"]["instruction"][row].as_py()
-        index = (r.tables["values"]["shape_index"][row].as_py() or "{}").translate(str.maketrans("{}", "[]"))
+        name, index = r.label("values", row)
+        index = index.translate(str.maketrans("{}", "[]"))
         return _line_with(section, f"  {name}{index}(#{value}")
     return _line_with(section, f" value: <{value} ")
 
@@ -117,9 +117,9 @@ def _records(r: Reading) -> None:
         wanted = f"the same values in both: {len(ids)} in the allocations, {len(records)} used values"
         r.find(fewer.file, None, fewer.kind, "records_differ", wanted, "error")
         return
-    differs = np.zeros(len(records), bool)
-    for column, kind in (("instruction", "codes"), ("shape_index", "codes"), ("is_phi", "flags"), ("color", "ints")):
-        differs |= getattr(a, kind)("values", column)[place] != getattr(b, kind)("records", column)
+    differs = ~r.same_names(place)
+    differs |= a.flags("values", "is_phi")[place] != b.flags("records", "is_phi")
+    differs |= a.ints("values", "color")[place] != b.ints("records", "color")
     for at in b.ints("records", "offset")[differs].tolist():
         wanted = "the name, index, phi and color that the allocations give"
         r.find(used[-1].file, at, used[-1].kind, "records_differ", wanted)
@@ -154,15 +154,13 @@ def _live(r: Reading) -> None:
     owner = _range_owner(r)
     if owner is not None:
         for row in np.flatnonzero(owner < 0).tolist():
-            what = r.tables["live_ranges"].slice(row, 1)
-            label = f"{what['instruction'][0].as_py()}{what['shape_index'][0].as_py()}"
+            label = "".join(r.label("live_ranges", row))
             at_line = _line_with(section, f"    {label}:")
             r.find(file, at_line, section.kind, "live_range_unmatched", f"a value {label} in some allocation")
         _every_temp_is_live_sometime(r, owner)
-        sizes = r.facts["unpadded"]
         at = seen["peak_time"]
         holds = (start <= at) & (at <= stop) & (owner >= 0)
-        needed = int((sizes[owner[holds]] > 0).sum())
+        needed = int(r.has_bytes()[owner[holds]].sum())
         listed = len(raw.ints("printed_peak", "ordinal"))
         if listed < needed and not seen["heads"] >> _liveness.TREE & 1:
             r.cut(file, end, section.kind, f"{needed} values in the peak list, not {listed}")
@@ -186,13 +184,7 @@ def _range_owner(r: Reading) -> Any:
     """Row in `values` of each live range, -1 for none; None if the allocations are missing."""
     if "allocations" not in r.raw or not r.sections("allocations"):
         return None
-    raw = r.raw["allocations"]
-    ids = raw.ints("values", "value_id")
-    matched = r.tables["live_ranges"]["value_id"].fill_null(NULL).to_numpy()
-    shape = raw.codes("values", "shape")
-    _, sizes = r.shape_sizes()
-    r.facts["unpadded"] = sizes[shape] if len(shape) else np.empty(0, np.int64)
-    return row_of(ids, matched)
+    return row_of(r.raw["allocations"].ints("values", "value_id"), r.range_values())
 
 
 def _tree(r: Reading, section: Section, last: bool) -> None:
@@ -259,7 +251,7 @@ def _report(r: Reading) -> None:
                 _report_total(r, section, report, int(chunk["total_bytes"][at]), int(size[color == c].sum()), total)
         else:
             _report_total(r, section, report, report.total, int(size.sum()), report.head)
-            _report_allocations(r, section, report, chunk)
+            _report_allocations(r, section, report, i)
 
 
 def _label(r: Reading, chunk: Any, row: int) -> str:
@@ -277,30 +269,47 @@ def _report_total(
         r.find(report.file, at, report.kind, "report_differs", wanted, "error")
 
 
-def _report_allocations(r: Reading, section: Section, report: Section, chunk: Any) -> None:
-    """Layout A: sizes and the text behind them are the allocations', and only single values have no table."""
+def wrong_rows(r: Reading, report: Section, chunk: Any, size: pa.Array) -> list[tuple[int, bool]]:
+    """Layout A: rows whose size, or the text behind it, is not the allocation's: a place, and whether that is known."""
     import pyarrow.compute as pc  # 30 ms to import, for a few reports only
 
     raw = r.raw["allocations"]
-    index, size = raw.ints("allocations", "allocation"), raw.ints("allocations", "size")
+    text, section = report.file.text.data, _allocation_section(r)
+    index, sizes = raw.ints("allocations", "allocation"), raw.ints("allocations", "size")
     rows = np.flatnonzero((chunk["allocation"] != NULL) & (chunk["part"] <= 1))
-    if not len(rows) or not len(index):
-        return
+    if section is None or not len(rows) or not len(index):
+        return []
     place = row_of(index, chunk["allocation"][rows])
     unknown = place < 0
     fields = raw.ints("allocations", "fields").reshape(-1, 2)
     mine = chunk["fields"].reshape(-1, 2)[rows]
     spans = [np.ascontiguousarray(a[:, i]) for a in (mine, fields[place]) for i in (0, 1)]
-    texts = report.file.text.data, section.file.text.data
-    wrong = flags(_values.same(texts[0], spans[0], spans[1], texts[1], spans[2], spans[3])) == 0
-    distinct, code = np.unique(size[place], return_inverse=True)
-    printed = r.tables["printed_report"]["size"].take(pa.array(rows)).combine_chunks()
+    theirs = section.file.text.data
+    wrong = flags(_values.same(text, spans[0], spans[1], theirs, spans[2], spans[3])) == 0
+    distinct, code = np.unique(sizes[place], return_inverse=True)
     ours = pa.array([human(int(n)) for n in distinct]).take(pa.array(code))
-    wrong |= ~pc.equal(printed, ours).to_numpy(zero_copy_only=False)
-    # What a cut of the allocations took away contradicts nothing.
-    wrong = (wrong & ~unknown) | (unknown & (not section.file.cut))
-    for at in spans[0][wrong].tolist():
-        line = bytes(texts[0][max(0, at - (1 << 20)) : at]).rfind(b"\n") + 1
+    wrong |= ~pc.equal(size.take(pa.array(rows)), ours).to_numpy(zero_copy_only=False)
+    wrong |= unknown
+    return list(zip(spans[0][wrong].tolist(), (~unknown[wrong]).tolist(), strict=True))
+
+
+def _report_allocations(r: Reading, section: Section, report: Section, i: int) -> None:
+    """Layout A: its rows are the allocations', and only single values have no table."""
+    raw, chunks = r.raw["allocations"], r.raw["report"].chunks["printed_report"]
+    chunk = chunks[i]
+    index = raw.ints("allocations", "allocation")
+    if not len(index) or not ((chunk["allocation"] != NULL) & (chunk["part"] <= 1)).any():
+        return
+    text = report.file.text.data
+    if "report_rows" in r.facts:
+        found = r.facts["report_rows"][i]
+    else:
+        size = r.tables["printed_report"]["size"].slice(sum(len(c["part"]) for c in chunks[:i]), len(chunk["part"]))
+        found = wrong_rows(r, report, chunk, size.combine_chunks())
+    for at, known in found:
+        if not known and section.file.cut:
+            continue  # what a cut of the allocations took away contradicts nothing
+        line = bytes(text[max(0, at - (1 << 20)) : at]).rfind(b"\n") + 1
         where = max(0, at - (1 << 20)) + line
         r.find(report.file, where, report.kind, "report_differs", "this allocation as in the allocations")
     # The last head: a table that should follow it and does not was cut off.
