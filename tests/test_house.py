@@ -26,7 +26,7 @@ ROOMS = {
     "text": {"errors", "names", "streams"},
     "source": {"errors", "names", "schema", "streams", "text"},
     "assemble": {"native", "schema"},
-    "outline": {"native", "names", "source"},
+    "outline": {"native", "names", "source", "streams"},
     "reader": {"native", "assemble", "errors", "outline", "schema", "source"},
     "verify": {"native", "assemble", "outline", "reader"},
     "dump": {"assemble", "errors", "reader", "schema", "source", "verify", "text"},

@@ -76,11 +76,14 @@ class Dump:
         """Names of the tables that this dump gives, in the schema's order."""
         return tuple(name for name in schema.TABLES if name in self._names)
 
-    def __getitem__(self, name: str) -> pa.Table:
+    def _known(self, name: str) -> None:
         if name not in schema.TABLES:
             raise UsageError(f"no table {name!r}; there are {', '.join(schema.TABLES)}")
         if name not in self._names:
             raise UsageError(f"the table {name!r} was left out: tables={', '.join(self.tables)}")
+
+    def __getitem__(self, name: str) -> pa.Table:
+        self._known(name)
         return self._reading.table(name) if name in PART_OF else self._summary(name)
 
     def __getattr__(self, name: str) -> Any:
@@ -90,6 +93,25 @@ class Dump:
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.tables]
+
+    def batches(self, table: str) -> pa.RecordBatchReader:
+        """One table in bounded memory: read anew, span by span, as a stream of record batches.
+
+        The batches hold the rows of ``self[table]`` in their order, in the schema's Arrow types; each has
+        dictionaries of its own, and for text of the size of memory and more it is the way to go. What the dump
+        needs besides is about 100 bytes per value. The reader is an Arrow C stream (``__arrow_c_stream__``), so
+        that Polars, DuckDB and pyarrow's writers take it as it is. Only the sections that the table needs are
+        tokenised (`modules`, `files` and `diagnostics` need those of all tables asked for).
+
+        Raises UsageError for a table that is not there; DumpError comes with the first batch.
+        """
+        self._known(table)
+        from .stream import pieces  # stream knows dump, dump knows stream only here
+
+        names = frozenset([table]) if table in PART_OF else self._names
+        found = pieces(self.source, names, hashes=self._hashes, text=self._options["text"])
+        batches = (batch for name, piece in found if name == table for batch in piece.to_batches())
+        return pa.RecordBatchReader.from_batches(schema.TABLES[table].arrow, batches)
 
     def _summary(self, name: str) -> pa.Table:
         """modules, files or diagnostics: made of the tables asked for, all at once."""

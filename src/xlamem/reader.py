@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -64,6 +64,13 @@ class Raw:
 
     def flags(self, name: str, column: str) -> Bools:
         return joined([c[column] for c in self.chunks[name]], np.uint8)
+
+    def parts(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """Columns of integers chunk by chunk, each time with the number of the first row."""
+        first = 0
+        for chunk in self.chunks[name]:
+            yield first, *(chunk[c] for c in columns)
+            first += len(chunk[columns[0]])
 
 
 class Part(NamedTuple):
@@ -319,7 +326,11 @@ def _read_allocations(self: Reading) -> dict[str, pa.Table]:
     self.facts["tiles"] = re.search(rb"T\(", data) is not None
     platform = self.platform
     colors = raw.ints("allocations", "color")
-    extra = allocation_columns(platform, colors, raw.flags("allocations", "flags"))
+    distinct, place = np.unique(colors, return_inverse=True)
+    spaces = [schema.memory_space(platform, int(c)) for c in distinct]
+    bits = raw.flags("allocations", "flags")
+    extra = {name: [bool_array((bits >> i) & 1)] for i, name in enumerate(ALLOCATION_FLAGS)}
+    extra["memory_space"] = [labelled(place, spaces)]
     tables["allocations"] = self._columns("allocations", raw.chunks["allocations"], **extra)
     tables["cross_color"] = self._columns("cross_color", raw.chunks["cross_color"])
     if found:
@@ -328,15 +339,6 @@ def _read_allocations(self: Reading) -> dict[str, pa.Table]:
         self.part("used values")
         tables["values"] = _values_from_records(self)
     return tables
-
-
-def allocation_columns(platform: str | None, colors: Ints, bits: Bools) -> dict[str, list[pa.Array]]:
-    """The columns that are made of an allocation's color and flags."""
-    distinct, place = np.unique(colors, return_inverse=True)
-    spaces = [schema.memory_space(platform, int(c)) for c in distinct]
-    extra = {name: [bool_array((bits >> i) & 1)] for i, name in enumerate(ALLOCATION_FLAGS)}
-    extra["memory_space"] = [labelled(place, spaces)]
-    return extra
 
 
 def _values_table(self: Reading, raw: Raw) -> pa.Table:
@@ -370,17 +372,14 @@ def _uses_known(self: Reading, raw: Raw, n: int) -> pa.Array:
 def _values_from_records(self: Reading) -> pa.Table:
     """Where the allocations are missing, the used values still name the values."""
     records = self.raw["used values"].chunks["records"]
-    return self._columns("values", records, **unplaced(sum(len(c["value_id"]) for c in records)))
-
-
-def unplaced(n: int) -> dict[str, list[pa.Array]]:
-    """The columns of n values that only the allocations fill."""
+    n = sum(len(c["value_id"]) for c in records)
     nothing = pa.nulls(n)
-    return {
+    empty = {
         c.name: [nothing.cast(c.arrow.type)]
         for c in schema.TABLES["values"].columns
         if c.name in ("allocation", "offset", "size", "shape", "element_type", "unpadded_size")
     }
+    return self._columns("values", records, **empty)
 
 
 # -- used values ---------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from .assemble import (
     ints,
     joined,
     labelled,
+    table,
     text_arrays,
     texts,
 )
@@ -34,7 +35,9 @@ from .dump import summaries
 from .errors import UsageError
 from .outline import File, Section
 from .reader import (
+    ALLOCATION_FLAGS,
     PART_OF,
+    POOL_OF,
     SECTIONS,
     Chunk,
     Raw,
@@ -44,8 +47,6 @@ from .reader import (
     _read_hlo,
     _take_text,
     _without,
-    allocation_columns,
-    unplaced,
 )
 from .source import Source
 from .streams import STEP, give_back
@@ -54,6 +55,9 @@ SAME_TEXT = "the text printed for that instruction before"
 
 SPAN = 16 << 20
 """Bytes of text that are scanned as one piece (more where one record has more)."""
+
+ROWS = 1 << 20
+"""Rows that are compared in the files at a time."""
 
 Pieces = Iterator[tuple[str, pa.Table]]
 
@@ -108,6 +112,10 @@ class Narrow(NamedTuple):
     base: int
     items: npt.NDArray[np.signedinteger[Any]]
 
+    def moved(self, by: int) -> Narrow:
+        """The column with a number added to each item (none is null)."""
+        return Narrow(NULL, self.items + by) if self.base == NULL else Narrow(self.base + by, self.items)
+
 
 def narrow(column: Ints) -> Narrow:
     null = column == NULL
@@ -152,6 +160,15 @@ class Compact(Raw):
 
     def flags(self, name: str, column: str) -> Bools:
         return joined([c[column] for c in self.chunks.get(name, ())], np.uint8)
+
+    def parts(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        first = 0
+        for chunk in self.chunks.get(name, ()):
+            out = [np.empty(len(chunk[c].items), np.int64) for c in columns]
+            for column, whole in zip(columns, out, strict=True):
+                widen(chunk[column], whole)
+            yield first, *out
+            first += len(out[0])
 
 
 class Streaming(Reading):
@@ -229,8 +246,11 @@ class Streaming(Reading):
 
     def _has_tiles(self) -> bool:
         """Whether a shape of the allocations (or, without them, of the used values) has tiles."""
-        kind = "allocations" if self.sections("allocations") else "used values"
-        walk = _allocation_spans if kind == "allocations" else _used_spans
+        kind, walk = "allocations", _allocation_spans
+        if not self.sections(kind):
+            if kind in self.parts:
+                return False
+            kind, walk = "used values", _used_spans
         for section in self.sections(kind):
             if holds(section, b"T("):
                 for _ in walk(self, section):
@@ -245,9 +265,31 @@ class Streaming(Reading):
             self._places = _stream.Files([f.text.data for f in self.files])
         return self._places
 
+    def let_go(self) -> None:
+        """Give back the pages of all files: what is looked at again comes back from the page cache."""
+        for file in self.files:
+            give_back(file.text.data, 0, len(file.text.data))
+
     def fresh(self) -> None:
         """New pools for a span."""
         self.pools |= {name: Pool() for name in (*_values.POOLS, "element_type")}
+
+    def piece(self, name: str, chunk: Chunk, **made: list[pa.Array]) -> pa.Table:
+        """The table of one chunk; the columns in `made` are there already."""
+        for spec in schema.TABLES[name].columns:
+            if spec.name in made:
+                continue
+            value = chunk[spec.name]
+            if spec.kind == "int":
+                made[spec.name] = [int_array(value, nullable=spec.nullable)]
+            elif spec.kind == "bool":
+                made[spec.name] = [bool_array(value)]
+            elif spec.kind == "text":
+                made[spec.name] = text_arrays(value)
+            else:
+                pool = self.pools[POOL_OF.get(spec.name, spec.name)]
+                made[spec.name] = pool.arrays(value, nullable=spec.nullable)
+        return table(name, made)
 
     # -- what the checks ask for -----------------------------------------------------------------
 
@@ -266,8 +308,13 @@ class Streaming(Reading):
         return self.raw["used values"].ints("records", "value_id")
 
     def same_names(self, place: Ints) -> Any:
-        names = ints(self.places.names(self.raw["used values"].ints("records", "place")))
-        return flags(self.places.same_names(self.value_places()[place], names)).astype(bool)
+        records, values = self.raw["used values"].ints("records", "place"), self.value_places()
+        same = np.empty(len(place), bool)
+        for at in range(0, len(place), ROWS):
+            names = ints(self.places.names(records[at : at + ROWS]))
+            same[at : at + ROWS] = flags(self.places.same_names(values[place[at : at + ROWS]], names))
+            self.let_go()
+        return same
 
     def has_bytes(self) -> Any:
         return self.raw["allocations"].flags("values", "has_bytes").astype(bool)
@@ -325,7 +372,7 @@ def spans(
                 continue
             end, faults, open_at = open_at, faults[:-3], -1  # the last fault is about what is broken off
         yield result, faults, open_at
-        give_back(data, begin, end)
+        self.let_go()
         begin, size, before = end, SPAN, result
 
 
@@ -353,7 +400,7 @@ def _allocations_part(self: Streaming) -> Pieces:
             yield from _allocation_pieces(self, section, chunks, known)
             for name in ("positions", "uses") if older else ():
                 if self.wants(name):
-                    yield name, self._columns(name, [chunks[name]])
+                    yield name, self.piece(name, chunks[name])
             _note(self, section, faults, open_at, _allocations.FEATURES, result[2])
 
 
@@ -396,17 +443,24 @@ def _allocation_pieces(
         more = ("allocation", "offset", "size", "color", "is_phi", "has_bytes") if self.checks else ()
         raw.keep("values", values, ("value_id", "place", *more))
     if self.wants("allocations"):
-        made = allocation_columns(self.platform, allocations["color"], allocations["flags"])
-        yield "allocations", self._columns("allocations", [allocations], **made)
+        yield "allocations", self.piece("allocations", allocations, **_from_flags(self, allocations))
     if self.wants("values"):
         made = {
             "element_type": self.pools["element_type"].arrays(kind),
             "unpadded_size": [int_array(unpadded)],
             "uses_known": [known(values["value_id"])],
         }
-        yield "values", self._columns("values", [values], **made)
+        yield "values", self.piece("values", values, **made)
     if self.wants("cross_color"):
-        yield "cross_color", self._columns("cross_color", [chunks["cross_color"]])
+        yield "cross_color", self.piece("cross_color", chunks["cross_color"])
+
+
+def _from_flags(self: Streaming, chunk: Chunk) -> dict[str, list[pa.Array]]:
+    """The columns that are made of an allocation's flags and color."""
+    distinct, place = np.unique(chunk["color"], return_inverse=True)
+    spaces = [schema.memory_space(self.platform, int(c)) for c in distinct]
+    made = {name: [bool_array((chunk["flags"] >> i) & 1)] for i, name in enumerate(ALLOCATION_FLAGS)}
+    return made | {"memory_space": [labelled(place, spaces)]}
 
 
 # -- used values ---------------------------------------------------------------------------------
@@ -432,6 +486,10 @@ def _record(data: Any, at: int, end: int) -> int:
     return any_line(data, line + 1, end) if line < end else end
 
 
+PLACED = ("allocation", "offset", "size", "shape", "element_type", "unpadded_size")
+"""What only the allocations say of a value."""
+
+
 def _used_part(self: Streaming) -> Pieces:
     alone, raw = not self.sections("allocations"), self.kept["used values"]
     seen = _stream.Texts(self.places)
@@ -439,14 +497,17 @@ def _used_part(self: Streaming) -> Pieces:
         for result, faults, open_at in _used_spans(self, section):
             chunks = {name: _arrays(columns, None) for name, columns in result[0].items()}
             records = chunks["records"]
-            records["place"] = records["offset"] + (section.file.ordinal << 48)
             if self.checks or (alone and self.wants("live_ranges")):
-                raw.keep("records", records, ("value_id", "place", "offset", "color", "is_phi"))
+                raw.keep("records", records, ("value_id", "offset", "color", "is_phi"))
+                kept = raw.chunks["records"][-1]
+                kept["place"] = kept["offset"].moved(section.file.ordinal << 48)
             if alone and self.wants("values"):
-                yield "values", self._columns("values", [records], **unplaced(len(records["value_id"])))
+                n, types = len(records["value_id"]), schema.TABLES["values"].arrow
+                nulls = {name: [pa.nulls(n, types.field(name).type)] for name in PLACED}
+                yield "values", self.piece("values", records, **nulls)
             for name in ("positions", "uses"):
                 if self.wants(name):
-                    yield name, self._columns(name, [chunks[name]])
+                    yield name, self.piece(name, chunks[name])
             if self.checks or self.wants("instructions"):
                 faults, other = _drop_repeats(section, chunks["instructions"], faults, seen)
             if self.wants("instructions"):
@@ -479,7 +540,7 @@ def _instructions(self: Streaming, section: Section, chunk: Chunk) -> pa.Table:
         text = text_arrays(texts(_values.texts(section.file.text.data, chunk["text_begin"], chunk["text_end"])))
     else:
         text = [pa.nulls(len(chunk["instruction"]), pa.string())]
-    return self._columns("instructions", [chunk], text=text)
+    return self.piece("instructions", chunk, text=text)
 
 
 # -- live ranges ---------------------------------------------------------------------------------
@@ -503,7 +564,7 @@ def _live_part(self: Streaming) -> Pieces:
                     self.kept["live ranges"].keep(name, chunks[name], kept)
             for name in LIVE_KEPT:
                 if self.wants(name):
-                    yield name, self._columns(name, [chunks[name]])
+                    yield name, self.piece(name, chunks[name])
             _note(self, section, faults, open_at, _liveness.FEATURES, bits)
             seen["heads"] |= heads
             seen["peak_time"] = peak_time if peak_time != NULL else seen["peak_time"]
@@ -543,11 +604,12 @@ class _Match:
         if not len(name):
             return np.empty(0, np.int64)
         if self.values is None:
-            ids, places = reading.value_ids(), reading.value_places()
+            ids = reading.value_ids()
             order = ascending(ids)
             if len(order) < len(ids):  # an id twice: only in a broken text, but both values are there
                 order = np.argsort(ids, kind="stable")
-            self.values = _stream.Values(reading.places, places[order], ids[order])
+            ids = ids[order]
+            self.values = _stream.Values(reading.places, reading.value_places()[order], ids)
         pools = reading.pools["instruction"], reading.pools["shape_index"]
         found = ints(self.values.match(pools[0].names, pools[1].names, name, index))
         if reading.checks:
@@ -604,7 +666,7 @@ def _report_part(self: Streaming) -> Pieces:
                     "part": [labelled(chunk["part"], _usage.PARTS)],
                     "space_label": self.pools["label"].arrays(chunk["label"]),
                 }
-                yield "printed_report", self._columns("printed_report", [chunk], **extra)
+                yield "printed_report", self.piece("printed_report", chunk, **extra)
             rows += n
             self._faults(section, faults)
         section.file.features |= {f for f, k in (("report_a", "layout_a"), ("report_b", "layout_b")) if result[2][k]}
