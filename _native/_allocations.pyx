@@ -59,6 +59,7 @@ cdef struct Out:
     Buf v_offset
     Buf v_size
     Buf v_shape
+    Buf v_place                # where the name begins; filled only if `places`
     # cross_color
     Buf c_allocation
     Buf c_ordinal
@@ -81,6 +82,11 @@ cdef struct Out:
     Buf faults
     int features
     int64_t open               # offset of an E1 block that the end broke off, or -1
+    const char* base
+    bint places
+    int64_t below              # where the span begins and then where it ends: below which allocation,
+    int64_t ordinal            # at which line of its block of other colors,
+    bint cross                 # and whether in that block
 
 cdef struct Head:
     int64_t allocation
@@ -215,6 +221,8 @@ cdef void push_value(
     push(&out.v_offset, at)
     push(&out.v_size, size)
     push_code(&out.v_shape, intern(pools.shapes, shape, end - shape, &bad))
+    if out.places:
+        push(&out.v_place, s.name.p - out.base)
     if bad:
         fault(&out.faults, NOT_UTF8, offset, W_UTF8)
 
@@ -386,8 +394,8 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
     cdef const char* q
     cdef Head h
     cdef Short s
-    cdef int64_t at, size, ordinal = 0, allocation = NO_INT
-    cdef bint cross = False, bad = False
+    cdef int64_t at, size, ordinal = out.ordinal, allocation = out.below
+    cdef bint cross = out.cross, bad = False
     while p < end:
         e = line_end(p, end)
         if starts(p, end, b" value: ", 8):
@@ -440,6 +448,9 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
                 allocation = NO_INT
             fault(&out.faults, UNKNOWN_LINE, p - base, W_LINE)
         p = e + 1
+    out.below = allocation
+    out.ordinal = ordinal
+    out.cross = cross
 
 
 cdef const char* e1_rest(const char* p, const char* end) noexcept nogil:
@@ -457,25 +468,31 @@ cdef const char* e1_rest(const char* p, const char* end) noexcept nogil:
 
 
 def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, Names names not None,
-         Names indices not None, Names shapes not None):
+         Names indices not None, Names shapes not None, *, tuple state=None):
     """Tokenise data[begin:end], whole lines below `BufferAssignment:`.
 
     Returns (Columns per table, faults, bits of `features`, offset of a value that the end broke off or
-    -1). Integers are int64 (null: the least), codes int32 (null: -1), flags one byte, faults int64
-    triples.
+    -1, state). Integers are int64 (null: the least), codes int32 (null: -1), flags one byte, faults int64
+    triples. `state`: what the span before returned as its state, () at the first; the span may then begin
+    at any line, and the column `place` tells where the name of each value begins.
     """
     cdef Out out
     cdef Pools pools
     cdef const char* base
     memset(&out, 0, sizeof(Out))
     out.open = -1
+    out.below = NO_INT
+    if state is not None:
+        out.places = True
+        if state:
+            out.below, out.ordinal, out.cross = state
     pools.names = &names.pool
     pools.indices = &indices.pool
     pools.shapes = &shapes.pool
     if end > begin:
         if not 0 <= begin <= end <= data.shape[0] or data[end - 1] != c'\n':
             raise ValueError("a span must lie in the data and end in a newline")
-        base = <const char*> &data[0]
+        base = out.base = <const char*> &data[0]
         with nogil:
             scan_nogil(base, base + begin, base + end, &out, &pools)
     return {
@@ -490,7 +507,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         "values": {
             "value_id": own(&out.value_id), "instruction": own(&out.v_instruction), "shape_index": own(&out.v_index),
             "is_phi": own(&out.v_phi), "color": own(&out.v_color), "allocation": own(&out.v_allocation),
-            "offset": own(&out.v_offset), "size": own(&out.v_size), "shape": own(&out.v_shape),
+            "offset": own(&out.v_offset), "size": own(&out.v_size), "shape": own(&out.v_shape), "place": own(&out.v_place),
         },
         "cross_color": {
             "allocation": own(&out.c_allocation), "ordinal": own(&out.c_ordinal), "value_id": own(&out.c_value_id),
@@ -506,4 +523,4 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
             "instruction": own(&out.u_instruction), "operand": own(&out.u_operand),
             "operand_shape_index": own(&out.u_index),
         },
-    }, own(&out.faults), out.features, out.open
+    }, own(&out.faults), out.features, out.open, (out.below, out.ordinal, bool(out.cross))

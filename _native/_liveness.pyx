@@ -298,17 +298,21 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
 
 
 def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, int inside, Names names not None,
-         Names indices not None):
+         Names indices not None, *, int64_t ordinal=0, int64_t node=0):
     """Tokenise data[begin:end], whole lines below `HloLiveRange (max N):`; `inside` is the list in which it begins.
 
     Returns (Columns per table, faults, bits of `features`, bits of the heads seen, peak time, total of
-    the tree's head, offset of an unfinished tree label or -1); numbers not seen are the least int64.
+    the tree's head, offset of an unfinished tree label or -1, state); numbers not seen are the least int64.
+    The state is what the next span begins with: `inside`, and the `ordinal` of its next line of the peak
+    list and `node` of the tree.
     """
     cdef Out out
     cdef const char* base = NULL
     memset(&out, 0, sizeof(Out))
     out.peak_time = out.tree_total = NO_INT
     out.list = inside
+    out.ordinal = ordinal
+    out.node = node
     if end > begin:
         if not 0 <= begin <= end <= data.shape[0] or data[end - 1] != c'\n':
             raise ValueError("a span must lie in the data and end in a newline")
@@ -331,7 +335,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
             "remaining": own(&out.n_remaining),
         },
     }, own(&out.faults), out.features, out.lists, out.peak_time, out.tree_total, (
-        out.label_begin - base if out.label_begin != NULL else -1)
+        out.label_begin - base if out.label_begin != NULL else -1), (out.list, out.ordinal, out.node)
 
 
 def match(const int[::1] instructions not None, const int[::1] indices not None, const long long[::1] ids not None,

@@ -20,6 +20,23 @@ cdef enum:
 
 PARTS = ("list", "table", "row", "rest", "space")
 
+cdef struct Row:
+    int part
+    int64_t color
+    int32_t label
+    int64_t total
+    int64_t allocation
+    Part cumulative
+    Part percent
+    Part size
+    Part remaining
+    int64_t offset
+    int64_t n_values
+    int64_t n_rest
+    Part shapes
+    const char* fields
+    const char* fields_end
+
 cdef struct Out:
     Buf part
     Buf color
@@ -45,23 +62,8 @@ cdef struct Out:
     bint in_table
     bint in_space
     bint has_table             # the space has had a table
-
-cdef struct Row:
-    int part
-    int64_t color
-    int32_t label
-    int64_t total
-    int64_t allocation
-    Part cumulative
-    Part percent
-    Part size
-    Part remaining
-    int64_t offset
-    int64_t n_values
-    int64_t n_rest
-    Part shapes
-    const char* fields
-    const char* fields_end
+    Row space                  # what all rows of a memory space share
+    bint alone                 # the line before is an allocation's head
 
 cdef void clear(Row* row, Row* space, int part) noexcept nogil:
     memset(row, 0, sizeof(Row))
@@ -185,15 +187,15 @@ cdef bint rule(const char* p, const char* e) noexcept nogil:
     return p == e
 
 
-cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, Pool* labels) noexcept nogil:
+cdef void scan_nogil(
+    const char* base, const char* p, const char* end, Out* out, Pool* labels, bint last
+) noexcept nogil:
     cdef const char* e
     cdef const char* q
-    cdef Row row, space
-    cdef bint bad = False, good, alone = False
+    cdef Row row
+    cdef bint bad = False, good, alone = out.alone
     cdef Wanted wanted
-    memset(&space, 0, sizeof(Row))
-    space.color = space.total = space.allocation = NO_INT
-    space.label = NO_CODE
+    cdef Row space = out.space
     while p < end:
         e = line_end(p, end)
         good = True
@@ -288,27 +290,39 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             fault(&out.faults, UNKNOWN_LINE, p - base, wanted)
         alone = good and starts(p, e, b"allocation ", 11) and out.second
         p = e + 1
-    if out.in_space and not out.has_table:
+    out.alone = alone
+    out.space = space
+    if last and out.in_space and not out.has_table:
         clear(&row, &space, SPACE)
         emit(out, &row, base, end)
     if bad:
         fault(&out.faults, NOT_UTF8, 0, W_UTF8)
 
 
-def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, Names labels not None):
+def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, Names labels not None,
+         *, dict state=None, bint last=True):
     """Tokenise data[begin:end], whole lines of a report, its heads included.
 
-    Returns (Columns, faults, a dict of what the end of the text must agree with).
+    Returns (Columns, faults, a dict of what the end of the text must agree with). Of a report in several
+    spans each is given the dict of the span before as `state`, and only the `last` one closes what is open;
+    none may begin with an empty line.
     """
     cdef Out out
     cdef const char* base
     memset(&out, 0, sizeof(Out))
+    out.space.color = out.space.total = out.space.allocation = NO_INT
+    out.space.label = NO_CODE
+    if state is not None:
+        out.layout_a, out.layout_b, out.second = state["layout_a"], state["layout_b"], state["second"]
+        (out.list_rows, out.list_rest), out.heads = state["listed"], state["heads"]
+        out.space.color, out.space.label, out.space.total, out.space.allocation = state["space"]
+        out.in_table, out.in_space, out.has_table, out.alone = state["inside"]
     if end > begin:
         if not 0 <= begin <= end <= data.shape[0] or data[end - 1] != c'\n':
             raise ValueError("a span must lie in the data and end in a newline")
         base = <const char*> &data[0]
         with nogil:
-            scan_nogil(base, base + begin, base + end, &out, &labels.pool)
+            scan_nogil(base, base + begin, base + end, &out, &labels.pool, last)
     return {
         "part": own(&out.part), "color": own(&out.color), "space_label": own(&out.label),
         "total_bytes": own(&out.total), "allocation": own(&out.allocation), "cumulative": own_text(&out.cumulative),
@@ -317,6 +331,8 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         "shapes": own_text(&out.shapes), "fields": own(&out.fields),
     }, own(&out.faults), {
         "layout_a": bool(out.layout_a), "layout_b": bool(out.layout_b), "second": bool(out.second),
-        "announced": out.list_rows + out.list_rest, "heads": out.heads,
+        "announced": out.list_rows + out.list_rest, "listed": (out.list_rows, out.list_rest), "heads": out.heads,
         "open": bool(out.in_table or out.in_space),
+        "space": (out.space.color, out.space.label, out.space.total, out.space.allocation),
+        "inside": (bool(out.in_table), bool(out.in_space), bool(out.has_table), bool(out.alone)),
     }

@@ -26,17 +26,18 @@ ROOMS = {
     "text": {"errors", "names", "streams"},
     "source": {"errors", "names", "schema", "streams", "text"},
     "assemble": {"native", "schema"},
-    "outline": {"native", "names", "source"},
+    "outline": {"native", "names", "source", "streams"},
     "reader": {"native", "assemble", "errors", "outline", "schema", "source"},
     "verify": {"native", "assemble", "outline", "reader"},
     "dump": {"assemble", "errors", "reader", "schema", "source", "verify", "text"},
+    "stream": {"native", "assemble", "dump", "errors", "outline", "reader", "schema", "source", "streams", "verify"},
     "warehouse": {"assemble", "compute", "dump", "errors", "schema", "source", "stream", "streams"},
     "oom": {"errors", "schema", "streams", "source"},
     "cli": {"warehouse", "dump", "errors", "schema", "source", "oom", "compute", "devices"},
     "devices": {"errors"},
     "compute": {"native", "dump", "errors", "schema", "assemble", "reader"},
 }
-LATE = {("dump", "compute")}
+LATE = {("dump", "compute"), ("dump", "stream")}
 """Imports allowed inside a function only."""
 
 

@@ -12,5 +12,12 @@ FEATURES: dict[int, str]
 TILES: int
 
 def scan(
-    data: Buffer, begin: int, end: int, names: Names, indices: Names, shapes: Names
-) -> tuple[dict[str, dict[str, Column | _Text]], Column, int, int]: ...
+    data: Buffer,
+    begin: int,
+    end: int,
+    names: Names,
+    indices: Names,
+    shapes: Names,
+    *,
+    state: tuple[int, ...] | None = None,
+) -> tuple[dict[str, dict[str, Column | _Text]], Column, int, int, tuple[int, ...]]: ...

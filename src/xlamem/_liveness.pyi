@@ -20,8 +20,8 @@ TREE: int
 FEATURES: dict[int, str]
 
 def scan(
-    data: Buffer, begin: int, end: int, inside: int, names: Names, indices: Names
-) -> tuple[dict[str, dict[str, Column | _Text]], Column, int, int, int, int, int]: ...
+    data: Buffer, begin: int, end: int, inside: int, names: Names, indices: Names, *, ordinal: int = 0, node: int = 0
+) -> tuple[dict[str, dict[str, Column | _Text]], Column, int, int, int, int, int, tuple[int, int, int]]: ...
 def match(
     instructions: _Codes,
     indices: _Codes,

@@ -1,6 +1,6 @@
 """The memory-usage report, both layouts."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
 
@@ -10,6 +10,7 @@ _Text: TypeAlias = tuple[Column, Column, Column]
 
 PARTS: tuple[str, ...]
 
+
 def scan(
-    data: Buffer, begin: int, end: int, labels: Names
-) -> tuple[dict[str, Column | _Text], Column, dict[str, int]]: ...
+    data: Buffer, begin: int, end: int, labels: Names, *, state: dict[str, Any] | None = None, last: bool = True
+) -> tuple[dict[str, Column | _Text], Column, dict[str, Any]]: ...

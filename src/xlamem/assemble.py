@@ -43,20 +43,37 @@ def joined(parts: Sequence[npt.NDArray[Scalar]], dtype: type[Scalar]) -> npt.NDA
     return parts[0] if len(parts) == 1 else np.concatenate([*parts, np.empty(0, dtype)])
 
 
+class Rows:
+    """The rows of `keys`, by key: rows(wanted) is the (first) row of each wanted key, -1 where there is none."""
+
+    def __init__(self, keys: Ints) -> None:
+        self.n = len(keys)
+        if not self.n:
+            return
+        self.low, self.high = int(keys.min()), int(keys.max())
+        # Ids are nearly dense.
+        self.place: Codes | None = None
+        if self.high - self.low <= 8 * self.n + 1024 and self.n < 1 << 31:
+            self.place = np.full(self.high - self.low + 2, -1, np.int32)
+            self.place[keys[::-1] - self.low] = np.arange(self.n - 1, -1, -1, dtype=np.int32)
+        else:
+            self.order = np.argsort(keys, kind="stable")
+            self.keys = keys[self.order]
+
+    def __call__(self, wanted: Ints) -> Ints:
+        if not self.n or not len(wanted):
+            return np.full(len(wanted), -1, np.int64)
+        if self.place is None:
+            at = np.minimum(np.searchsorted(self.keys, wanted), self.n - 1)
+            return np.where(self.keys[at] == wanted, self.order[at], -1)
+        at = wanted - self.low
+        at[(wanted < self.low) | (wanted > self.high)] = self.high - self.low + 1
+        return self.place[at].astype(np.int64)
+
+
 def row_of(keys: Ints, wanted: Ints) -> Ints:
-    """Row of each wanted key in `keys` (the first one), -1 where there is none. Ids are nearly dense."""
-    if not len(keys) or not len(wanted):
-        return np.full(len(wanted), -1, np.int64)
-    low, high = int(keys.min()), int(keys.max())
-    if high - low <= 8 * len(keys) + 1024:
-        place = np.full(high - low + 2, -1, np.int64)
-        place[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)
-        at = wanted - low
-        at[(wanted < low) | (wanted > high)] = high - low + 1
-        return place[at]
-    order = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    return np.where(keys[order][at] == wanted, order[at], -1)
+    """Row of each wanted key in `keys` (the first one), -1 where there is none."""
+    return Rows(keys)(wanted)
 
 
 def ascending(keys: Ints) -> Ints:

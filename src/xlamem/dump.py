@@ -76,11 +76,14 @@ class Dump:
         """Names of the tables that this dump gives, in the schema's order."""
         return tuple(name for name in schema.TABLES if name in self._names)
 
-    def __getitem__(self, name: str) -> pa.Table:
+    def _known(self, name: str) -> None:
         if name not in schema.TABLES:
             raise UsageError(f"no table {name!r}; there are {', '.join(schema.TABLES)}")
         if name not in self._names:
             raise UsageError(f"the table {name!r} was left out: tables={', '.join(self.tables)}")
+
+    def __getitem__(self, name: str) -> pa.Table:
+        self._known(name)
         return self._reading.table(name) if name in PART_OF else self._summary(name)
 
     def __getattr__(self, name: str) -> Any:
@@ -96,12 +99,32 @@ class Dump:
         """Steps of the schedule as printed, None without live ranges. No table is read for it."""
         return _schedule_length(self._reading)
 
+    def batches(self, table: str) -> pa.RecordBatchReader:
+        """One table in bounded memory: read anew, span by span, as a stream of record batches.
+
+        The batches hold the rows of ``self[table]`` in their order, in the schema's Arrow types; each has
+        dictionaries of its own, and for text of the size of memory and more it is the way to go. What the dump
+        needs besides is about 100 bytes per value. The reader is an Arrow C stream (``__arrow_c_stream__``), so
+        that Polars, DuckDB and pyarrow's writers take it as it is. Only the sections that the table needs are
+        tokenised (`modules`, `files` and `diagnostics` need those of all tables asked for).
+
+        Raises UsageError for a table that is not there; DumpError comes with the first batch.
+        """
+        self._known(table)
+        from .stream import pieces  # stream knows dump, dump knows stream only here
+
+        names = frozenset([table]) if table in PART_OF else self._names
+        found = pieces(self.source, names, hashes=self._hashes, text=self._options["text"])
+        batches = (batch for name, piece in found if name == table for batch in piece.to_batches())
+        return pa.RecordBatchReader.from_batches(schema.TABLES[table].arrow, batches)
+
     def _summary(self, name: str) -> pa.Table:
         """modules, files or diagnostics: made of the tables asked for, all at once."""
         with self._reading.lock:
             if not self._own:
                 wanted = {PART_OF[t] for t in self._names if t in PART_OF}
-                self._own.update(_summaries(self._reading, wanted, self._names, hashes=self._hashes))
+                hashes = [content_hash(f.text.raw) if self._hashes else None for f in self._reading.files]
+                self._own.update(summaries(self._reading, wanted, self._names, hashes))
             return self._own[name]
 
     def verify(self) -> pa.Table:
@@ -268,13 +291,15 @@ def read(
 # -- modules, files, diagnostics -----------------------------------------------------------------
 
 
-def _summaries(r: Reading, parts: set[str], names: frozenset[str], *, hashes: bool) -> dict[str, pa.Table]:
+def summaries(
+    r: Reading, parts: set[str], names: frozenset[str], content: list[str | None]
+) -> dict[str, pa.Table]:
+    """The tables about the dump itself, made when its parts have been read; `content`: a hash per file, or None."""
     files = r.files
     for part in SECTIONS:
         if part in parts:
             r.part(part)
     verify.check(r, {p for p in SECTIONS if p in r.facts.get("parts", {})})
-    content = [_hash(f.text.raw) if hashes else None for f in files]
     diagnostics = _diagnostics(r)
     return {
         "files": rows("files", [
@@ -290,7 +315,8 @@ def _schedule_length(r: Reading) -> int | None:
     return next((s.steps for s in r.sections("live ranges") if not s.unavailable), None)
 
 
-def _hash(data: Any) -> str:
+def content_hash(data: Any) -> str:
+    """XXH3-128, as hexadecimal digits."""
     import xxhash  # not needed by most readers
 
     return xxhash.xxh3_128_hexdigest(data)
@@ -322,10 +348,10 @@ def _module(
         "printed_peak_time": peak_time,
         "printed_peak_bytes": peak_bytes,
         "n_diagnostics": n_diagnostics,
-        "content_hash": _hash("\n".join(h for h in content if h).encode()) if any(content) else None,
+        "content_hash": content_hash("\n".join(h for h in content if h).encode()) if any(content) else None,
     }
     for t in PART_OF:
-        known[f"n_{t}"] = r.tables[t].num_rows if t in names and t in r.tables else None
+        known[f"n_{t}"] = r.count(t) if t in names else None
     return [known[c.name] for c in schema.MODULES.columns]
 
 

@@ -8,6 +8,10 @@ from typing import Any, NamedTuple
 
 from . import _sections, names
 from .source import Member, Text
+from .streams import give_back
+
+PAGES = 256 << 20
+"""Bytes of a file that are looked at before their pages are given back."""
 
 
 @dataclass(eq=False)
@@ -107,7 +111,7 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
     data, whole = file.text.data, file.whole
     name = names.parse(file_name)
     alone = name is not None and name.role not in ("buffer-assignment", "hlo")
-    found = _sections.locate(data, alone)
+    found = _heads(data, alone)
     if alone and found and found[0][0] == _sections.TOTAL:
         # The head of the used values has a second line; what stands between is looked at below.
         found += [(_sections.USED, at) for at in [_after(data, found[0][1], b"Used values:\n")] if at]
@@ -160,6 +164,19 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
         file.features.add("values_inline" if inline else "values_split")
     if "live ranges" in kinds and "live_unavailable" not in file.features:
         file.features.add("live_inline" if inline or "used values" in kinds else "live_split")
+
+
+def _heads(data: Any, first_only: bool) -> list[tuple[int, int]]:
+    """(kind, offset) of the lines that open a section; the pages of a large file are given back as it goes."""
+    if first_only or len(data) <= PAGES:
+        return _sections.locate(data, first_only)
+    found, begin = [], 0
+    while begin < len(data):
+        end = _sections.next_line(data, min(begin + PAGES, len(data)) - 1, len(data), b"")
+        found += [(kind, begin + at) for kind, at in _sections.locate(memoryview(data)[begin:end], False)]
+        give_back(data, begin, end)
+        begin = end
+    return found
 
 
 def _unknown_lines(file: File, begin: int, end: int, findings: Findings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -64,6 +64,13 @@ class Raw:
 
     def flags(self, name: str, column: str) -> Bools:
         return joined([c[column] for c in self.chunks[name]], np.uint8)
+
+    def parts(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """Columns of integers chunk by chunk, each time with the number of the first row."""
+        first = 0
+        for chunk in self.chunks[name]:
+            yield first, *(chunk[c] for c in columns)
+            first += len(chunk[columns[0]])
 
 
 class Part(NamedTuple):
@@ -191,6 +198,34 @@ class Reading:
         data, ends = self.pools["shape"].export()
         kinds, sizes = _shapes.sizes(data, ends, self.pools["element_type"].names)
         return codes(kinds), ints(sizes)
+
+    # -- what the checks ask for -----------------------------------------------------------------
+
+    def count(self, name: str) -> int | None:
+        """Rows of a table; None if it has not been read."""
+        return self.tables[name].num_rows if name in self.tables else None
+
+    def same_names(self, place: Ints) -> Any:
+        """For each used value whether row place[i] of `values` has its instruction and index."""
+        a, b = self.raw["allocations"], self.raw["used values"]
+        same = np.ones(len(place), bool)
+        for column in ("instruction", "shape_index"):
+            same &= a.codes("values", column)[place] == b.codes("records", column)
+        return same
+
+    def has_bytes(self) -> Any:
+        """For each row of `values` whether its unpadded_size is more than 0."""
+        shape = self.raw["allocations"].codes("values", "shape")
+        return self.shape_sizes()[1][shape] > 0 if len(shape) else np.empty(0, bool)
+
+    def range_values(self) -> Ints:
+        """value_id of each live range, NULL for none."""
+        return ints(self.tables["live_ranges"]["value_id"].fill_null(NULL).to_numpy())
+
+    def label(self, name: str, row: int) -> tuple[str, str]:
+        """Instruction and index ({} if there is none) of a row of `values` or `live_ranges`."""
+        rows = self.tables[name]
+        return rows["instruction"][row].as_py(), rows["shape_index"][row].as_py() or "{}"
 
     # -- columns ---------------------------------------------------------------------------------
 
@@ -491,7 +526,7 @@ def _read_live(self: Reading) -> dict[str, pa.Table]:
         "section": found[-1] if found else None, "heads": 0, "peak_time": None, "tree_total": None,
     }  # fmt: skip
     for (section, _, end, _), (result, _) in zip(spans, results, strict=False):
-        _, faults, bits, heads, peak_time, tree_total, open_at = result
+        _, faults, bits, heads, peak_time, tree_total, open_at, _ = result
         self._faults(section, faults, open_at if end == section.end else -1)
         for bit, feature in _liveness.FEATURES.items():
             if bits & bit:

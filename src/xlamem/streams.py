@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any, BinaryIO
 from urllib.parse import quote, unquote, urlsplit
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
@@ -164,6 +165,19 @@ def _map(fileno: int, length: int, offset: int = 0) -> mmap.mmap:
     if hasattr(mmap, "MADV_SEQUENTIAL"):
         mapped.madvise(mmap.MADV_SEQUENTIAL)
     return mapped
+
+
+def give_back(data: Buffer, begin: int, end: int) -> None:
+    """Let go of the pages of data[begin:end] if it is a mapped file; they come back when looked at again."""
+    mapped = data.obj if isinstance(data, memoryview) else data
+    if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") and end > begin:
+        skip = _address(data) - _address(mapped)
+        first = (begin + skip) // mmap.PAGESIZE * mmap.PAGESIZE
+        mapped.madvise(mmap.MADV_DONTNEED, first, min(end + skip, len(mapped)) - first)
+
+
+def _address(data: Buffer) -> int:
+    return int(np.frombuffer(data, np.uint8).ctypes.data)
 
 
 # -- compression ---------------------------------------------------------------------------------

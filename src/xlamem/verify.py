@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from . import _liveness, _sections, _values
-from .assemble import NULL, flags, row_of
+from .assemble import NULL, Rows, flags, row_of
 from .outline import Section
 from .reader import ALLOCATION_FLAGS, Reading
 
@@ -47,8 +47,8 @@ def _value_line(r: Reading, section: Section, row: int) -> int | None:
     if "e1_values" in features:
         return _line_with(section, f"  {value} ")
     if "e0_values" in features:
-        name = r.tables["values"]["instruction"][row].as_py()
-        index = (r.tables["values"]["shape_index"][row].as_py() or "{}").translate(str.maketrans("{}", "[]"))
+        name, index = r.label("values", row)
+        index = index.translate(str.maketrans("{}", "[]"))
         return _line_with(section, f"  {name}{index}(#{value}")
     return _line_with(section, f" value: <{value} ")
 
@@ -76,26 +76,30 @@ def _bounds(r: Reading) -> None:
     """No value ends beyond its allocation."""
     raw = r.raw["allocations"]
     index, size = raw.ints("allocations", "allocation"), raw.ints("allocations", "size")
-    owner, end = raw.ints("values", "allocation"), raw.ints("values", "offset") + raw.ints("values", "size")
     section = _allocation_section(r)
-    if section is None or not len(index) or not len(owner):
+    if section is None or not len(index):
         return
-    room = size[row_of(index, owner)]
-    for row in np.flatnonzero(end > room).tolist():
-        wanted = f"a value that ends by byte {int(room[row])} of its allocation, not {int(end[row])}"
-        r.find(section.file, _value_line(r, section, row), section.kind, "value_outside", wanted)
+    rows = Rows(index)
+    for first, owner, offset, bytes_ in raw.parts("values", "allocation", "offset", "size"):
+        room, end = size[rows(owner)], offset + bytes_
+        for row in np.flatnonzero(end > room).tolist():
+            wanted = f"a value that ends by byte {int(room[row])} of its allocation, not {int(end[row])}"
+            r.find(section.file, _value_line(r, section, first + row), section.kind, "value_outside", wanted)
 
 
 def _ascending(r: Reading) -> None:
     """Value ids ascend within each allocation."""
-    raw = r.raw["allocations"]
-    ids, owner = raw.ints("values", "value_id"), raw.ints("values", "allocation")
     section = _allocation_section(r)
     if section is None:
         return
-    for row in np.flatnonzero((np.diff(owner) == 0) & (np.diff(ids) <= 0)).tolist():
-        wanted = f"an id above {int(ids[row])}"
-        r.find(section.file, _value_line(r, section, row + 1), section.kind, "ids_descend", wanted)
+    before = np.empty(0, np.int64), np.empty(0, np.int64)
+    for first, *columns in r.raw["allocations"].parts("values", "value_id", "allocation"):
+        behind = first - len(before[0])
+        ids, owner = (np.concatenate(c) if behind < first else c[1] for c in zip(before, columns, strict=True))
+        for row in np.flatnonzero((owner[1:] == owner[:-1]) & (ids[1:] <= ids[:-1])).tolist():
+            wanted = f"an id above {int(ids[row])}"
+            r.find(section.file, _value_line(r, section, behind + row + 1), section.kind, "ids_descend", wanted)
+        before = ids[-1:], owner[-1:]
 
 
 def _records(r: Reading) -> None:
@@ -104,22 +108,26 @@ def _records(r: Reading) -> None:
     if not used or section is None:
         return
     a, b = r.raw["allocations"], r.raw["used values"]
-    ids, records = a.ints("values", "value_id"), b.ints("records", "value_id")
-    for row in np.flatnonzero(np.diff(records) <= 0).tolist():
+    records = b.ints("records", "value_id")
+    for row in np.flatnonzero(records[1:] <= records[:-1]).tolist():
         at = int(b.ints("records", "offset")[row + 1])
         r.find(used[-1].file, at, used[-1].kind, "ids_descend", f"an id above {int(records[row])}")
-    place = row_of(ids, records)
-    seen = np.zeros(len(ids) + 1, bool)
+    rows = Rows(a.ints("values", "value_id"))
+    place = rows(records)
+    del records
+    seen = np.zeros(rows.n + 1, bool)
     seen[place] = True
-    if (place < 0).any() or not seen[row_of(ids, ids)].all():
-        fewer = section if len(ids) < len(records) else used[-1]
+    if (place < 0).any() or not all(seen[rows(ids)].all() for _, ids in a.parts("values", "value_id")):
+        fewer = section if rows.n < len(place) else used[-1]
         fewer.file.cut = True
-        wanted = f"the same values in both: {len(ids)} in the allocations, {len(records)} used values"
+        wanted = f"the same values in both: {rows.n} in the allocations, {len(place)} used values"
         r.find(fewer.file, None, fewer.kind, "records_differ", wanted, "error")
         return
-    differs = np.zeros(len(records), bool)
-    for column, kind in (("instruction", "codes"), ("shape_index", "codes"), ("is_phi", "flags"), ("color", "ints")):
-        differs |= getattr(a, kind)("values", column)[place] != getattr(b, kind)("records", column)
+    del rows, seen
+    differs = ~r.same_names(place)
+    differs |= a.flags("values", "is_phi")[place] != b.flags("records", "is_phi")
+    differs |= a.ints("values", "color")[place] != b.ints("records", "color")
+    del place
     for at in b.ints("records", "offset")[differs].tolist():
         wanted = "the name, index, phi and color that the allocations give"
         r.find(used[-1].file, at, used[-1].kind, "records_differ", wanted)
@@ -140,33 +148,40 @@ def _live(r: Reading) -> None:
         (_liveness.PEAK, "  Live ranges at N (peak):"),
     )
     missing = [text for bit, text in heads if not seen["heads"] >> bit & 1]
-    time = raw.ints("schedule", "time")
-    if section.steps is not None and len(time) < section.steps:
-        r.cut(file, end, section.kind, f"{section.steps} steps, not {len(time)}")
+    steps, gap = _steps(r)
+    if section.steps is not None and steps < section.steps:
+        r.cut(file, end, section.kind, f"{section.steps} steps, not {steps}")
     elif missing:
         r.cut(file, end, section.kind, missing[0])
-    if (time != np.arange(len(time))).any():
-        step = int(time[np.flatnonzero(time != np.arange(len(time)))[0]])
-        r.find(file, _line_with(section, f"    {step}:"), section.kind, "schedule_gap", "steps 0, 1, 2, …")
+    if gap is not None:
+        r.find(file, _line_with(section, f"    {gap}:"), section.kind, "schedule_gap", "steps 0, 1, 2, …")
     if missing:
         return
-    start, stop = raw.ints("live_ranges", "start"), raw.ints("live_ranges", "end")
     owner = _range_owner(r)
     if owner is not None:
         for row in np.flatnonzero(owner < 0).tolist():
-            what = r.tables["live_ranges"].slice(row, 1)
-            label = f"{what['instruction'][0].as_py()}{what['shape_index'][0].as_py()}"
+            label = "".join(r.label("live_ranges", row))
             at_line = _line_with(section, f"    {label}:")
             r.find(file, at_line, section.kind, "live_range_unmatched", f"a value {label} in some allocation")
         _every_temp_is_live_sometime(r, owner)
-        sizes = r.facts["unpadded"]
-        at = seen["peak_time"]
-        holds = (start <= at) & (at <= stop) & (owner >= 0)
-        needed = int((sizes[owner[holds]] > 0).sum())
+        at, full, needed = seen["peak_time"], r.has_bytes(), 0
+        for first, start, stop in raw.parts("live_ranges", "start", "end"):
+            mine = owner[first : first + len(start)]
+            needed += int(full[mine[(start <= at) & (at <= stop) & (mine >= 0)]].sum())
         listed = len(raw.ints("printed_peak", "ordinal"))
         if listed < needed and not seen["heads"] >> _liveness.TREE & 1:
             r.cut(file, end, section.kind, f"{needed} values in the peak list, not {listed}")
     _tree(r, section, last)
+
+
+def _steps(r: Reading) -> tuple[int, int | None]:
+    """How many steps the schedule has, and the first one that is not in its place."""
+    n, gap = 0, None
+    for first, time in r.raw["live ranges"].parts("schedule", "time"):
+        n += len(time)
+        if gap is None and (wrong := np.flatnonzero(time != np.arange(first, n))).size:
+            gap = int(time[wrong[0]])
+    return n, gap
 
 
 def _every_temp_is_live_sometime(r: Reading, owner: Any) -> None:
@@ -175,8 +190,8 @@ def _every_temp_is_live_sometime(r: Reading, owner: Any) -> None:
     assert section is not None
     raw = r.raw["allocations"]
     temp = raw.flags("allocations", "flags") & TEMP != 0
-    row = row_of(raw.ints("allocations", "allocation"), raw.ints("values", "allocation"))
-    missing = temp[row] if len(row) else np.zeros(0, bool)
+    row = Rows(raw.ints("allocations", "allocation"))
+    missing = np.concatenate([temp[row(a)] for _, a in raw.parts("values", "allocation") if len(a)] or [temp[:0]])
     missing[owner[owner >= 0]] = False
     for value in np.flatnonzero(missing).tolist():
         r.find(section.file, _value_line(r, section, value), section.kind, "live_range_missing", "a live range")
@@ -186,13 +201,7 @@ def _range_owner(r: Reading) -> Any:
     """Row in `values` of each live range, -1 for none; None if the allocations are missing."""
     if "allocations" not in r.raw or not r.sections("allocations"):
         return None
-    raw = r.raw["allocations"]
-    ids = raw.ints("values", "value_id")
-    matched = r.tables["live_ranges"]["value_id"].fill_null(NULL).to_numpy()
-    shape = raw.codes("values", "shape")
-    _, sizes = r.shape_sizes()
-    r.facts["unpadded"] = sizes[shape] if len(shape) else np.empty(0, np.int64)
-    return row_of(ids, matched)
+    return row_of(r.raw["allocations"].ints("values", "value_id"), r.range_values())
 
 
 def _tree(r: Reading, section: Section, last: bool) -> None:
@@ -259,7 +268,7 @@ def _report(r: Reading) -> None:
                 _report_total(r, section, report, int(chunk["total_bytes"][at]), int(size[color == c].sum()), total)
         else:
             _report_total(r, section, report, report.total, int(size.sum()), report.head)
-            _report_allocations(r, section, report, chunk)
+            _report_allocations(r, section, report, i)
 
 
 def _label(r: Reading, chunk: Any, row: int) -> str:
@@ -277,30 +286,47 @@ def _report_total(
         r.find(report.file, at, report.kind, "report_differs", wanted, "error")
 
 
-def _report_allocations(r: Reading, section: Section, report: Section, chunk: Any) -> None:
-    """Layout A: sizes and the text behind them are the allocations', and only single values have no table."""
+def wrong_rows(r: Reading, report: Section, chunk: Any, size: pa.Array) -> list[tuple[int, bool]]:
+    """Layout A: rows whose size, or the text behind it, is not the allocation's: a place, and whether that is known."""
     import pyarrow.compute as pc  # 30 ms to import, for a few reports only
 
     raw = r.raw["allocations"]
-    index, size = raw.ints("allocations", "allocation"), raw.ints("allocations", "size")
+    text, section = report.file.text.data, _allocation_section(r)
+    index, sizes = raw.ints("allocations", "allocation"), raw.ints("allocations", "size")
     rows = np.flatnonzero((chunk["allocation"] != NULL) & (chunk["part"] <= 1))
-    if not len(rows) or not len(index):
-        return
+    if section is None or not len(rows) or not len(index):
+        return []
     place = row_of(index, chunk["allocation"][rows])
     unknown = place < 0
     fields = raw.ints("allocations", "fields").reshape(-1, 2)
     mine = chunk["fields"].reshape(-1, 2)[rows]
     spans = [np.ascontiguousarray(a[:, i]) for a in (mine, fields[place]) for i in (0, 1)]
-    texts = report.file.text.data, section.file.text.data
-    wrong = flags(_values.same(texts[0], spans[0], spans[1], texts[1], spans[2], spans[3])) == 0
-    distinct, code = np.unique(size[place], return_inverse=True)
-    printed = r.tables["printed_report"]["size"].take(pa.array(rows)).combine_chunks()
+    theirs = section.file.text.data
+    wrong = flags(_values.same(text, spans[0], spans[1], theirs, spans[2], spans[3])) == 0
+    distinct, code = np.unique(sizes[place], return_inverse=True)
     ours = pa.array([human(int(n)) for n in distinct]).take(pa.array(code))
-    wrong |= ~pc.equal(printed, ours).to_numpy(zero_copy_only=False)
-    # What a cut of the allocations took away contradicts nothing.
-    wrong = (wrong & ~unknown) | (unknown & (not section.file.cut))
-    for at in spans[0][wrong].tolist():
-        line = bytes(texts[0][max(0, at - (1 << 20)) : at]).rfind(b"\n") + 1
+    wrong |= ~pc.equal(size.take(pa.array(rows)), ours).to_numpy(zero_copy_only=False)
+    wrong |= unknown
+    return list(zip(spans[0][wrong].tolist(), (~unknown[wrong]).tolist(), strict=True))
+
+
+def _report_allocations(r: Reading, section: Section, report: Section, i: int) -> None:
+    """Layout A: its rows are the allocations', and only single values have no table."""
+    raw, chunks = r.raw["allocations"], r.raw["report"].chunks["printed_report"]
+    chunk = chunks[i]
+    index = raw.ints("allocations", "allocation")
+    if not len(index) or not ((chunk["allocation"] != NULL) & (chunk["part"] <= 1)).any():
+        return
+    text = report.file.text.data
+    if "report_rows" in r.facts:
+        found = r.facts["report_rows"][i]
+    else:
+        size = r.tables["printed_report"]["size"].slice(sum(len(c["part"]) for c in chunks[:i]), len(chunk["part"]))
+        found = wrong_rows(r, report, chunk, size.combine_chunks())
+    for at, known in found:
+        if not known and section.file.cut:
+            continue  # what a cut of the allocations took away contradicts nothing
+        line = bytes(text[max(0, at - (1 << 20)) : at]).rfind(b"\n") + 1
         where = max(0, at - (1 << 20)) + line
         r.find(report.file, where, report.kind, "report_differs", "this allocation as in the allocations")
     # The last head: a table that should follow it and does not was cut off.

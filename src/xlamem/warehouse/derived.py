@@ -97,7 +97,8 @@ class Fleet:
             tables["instructions"], stack_frame_id=through("instructions", "stack_frame_id", "id")
         )
         self.frames = _with(tables["frames"], id=through("frames", "id", "id"))
-        self.modules = pa.table({"schedule_length": nullable(lengths.max(initial=-1, keepdims=True))})
+        longest = int(lengths.max(initial=-1))
+        self.schedule_length = longest if longest >= 0 else None
         self._cache["program"] = _Together(self, n)
 
     def __getitem__(self, name: str) -> pa.Table:

@@ -1,0 +1,350 @@
+"""What is known across the spans of a dump read piece by piece, as places in its files instead of text.
+
+A place is the offset in a file, with the number of the file in the bits from 48 on. Equality is decided by the
+text that stands there; hashes only say where to look.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcmp, memset
+
+from column cimport NO_INT, Buf, drop, key_of, pool_item, push, push_byte
+from cursor cimport CLASS, IN_NAME, Part, Short, name, short_value
+from xlamem._column cimport Names, own
+
+cdef enum:
+    MOST_FILES = 64
+    FILE_BIT = 48
+
+# What Texts.add says of a text.
+cdef enum:
+    T_NEW
+    T_REPEAT
+    T_OTHER
+
+NEW, REPEAT, OTHER = T_NEW, T_REPEAT, T_OTHER
+
+
+def find(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, const unsigned char[::1] text not None):
+    """Offset of the first occurrence of a text in data[begin:end], -1 for none."""
+    cdef const char* p
+    cdef const char* stop
+    cdef const char* found = NULL
+    cdef size_t n = text.shape[0]
+    if not 0 <= begin <= end <= data.shape[0] or n == 0:
+        raise ValueError("a span must lie in the data, and the text must not be empty")
+    if end - begin < <Py_ssize_t> n:
+        return -1
+    p = <const char*> &data[begin]
+    stop = p + (end - begin) - n + 1
+    with nogil:
+        while p < stop:
+            p = <const char*> memchr(p, text[0], stop - p)
+            if p == NULL:
+                break
+            if memcmp(p, &text[0], n) == 0:
+                found = p
+                break
+            p += 1
+    return -1 if found == NULL else found - <const char*> &data[0]
+
+
+cdef struct Base:
+    const char* begin
+    const char* end
+
+
+cdef inline const char* at_place(const Base* bases, int64_t place) noexcept nogil:
+    return bases[place >> FILE_BIT].begin + (place & ((<int64_t> 1 << FILE_BIT) - 1))
+
+
+cdef class Files:
+    """The texts of a dump's files, by number; they must stay as they are as long as this lives."""
+
+    cdef Base[MOST_FILES] bases
+    cdef Py_buffer[MOST_FILES] views
+    cdef int n
+
+    def __cinit__(self, texts not None):
+        if len(texts) > MOST_FILES:
+            raise ValueError("too many files in one dump")
+        for text in texts:
+            PyObject_GetBuffer(text, &self.views[self.n], PyBUF_SIMPLE)
+            self.bases[self.n].begin = <const char*> self.views[self.n].buf
+            self.bases[self.n].end = self.bases[self.n].begin + self.views[self.n].len
+            self.n += 1
+
+    def __dealloc__(self):
+        for i in range(self.n):
+            PyBuffer_Release(&self.views[i])
+
+    cdef int check(self, const long long[::1] places) except -1:
+        cdef Py_ssize_t i
+        cdef bint good = True
+        with nogil:
+            for i in range(places.shape[0]):
+                good &= 0 <= places[i] and places[i] >> FILE_BIT < self.n and (
+                    at_place(self.bases, places[i]) < self.bases[places[i] >> FILE_BIT].end)
+        if not good:
+            raise ValueError("a place must lie in its file")
+        return 0
+
+    def names(self, const long long[::1] records not None):
+        """Places of the names in the values `<ID NAME…>` at these places: int64; 0 where there is none."""
+        cdef Buf out
+        cdef Py_ssize_t i
+        cdef Short s
+        cdef const char* p
+        memset(&out, 0, sizeof(Buf))
+        self.check(records)
+        with nogil:
+            for i in range(records.shape[0]):
+                p = at_place(self.bases, records[i])
+                p = short_value(p, self.bases[records[i] >> FILE_BIT].end, &s)
+                push(&out, records[i] + (s.name.p - at_place(self.bases, records[i])) if p != NULL else 0)
+        return own(&out)
+
+    def same_names(self, const long long[::1] names not None, const long long[::1] others not None):
+        """For each i whether NAME[INDEX] at names[i] and at others[i] are equal: one byte each."""
+        cdef Buf out
+        cdef Py_ssize_t i
+        cdef Part a, b, x, y
+        memset(&out, 0, sizeof(Buf))
+        if names.shape[0] != others.shape[0]:
+            raise ValueError("there must be as many places here as there")
+        self.check(names)
+        self.check(others)
+        with nogil:
+            for i in range(names.shape[0]):
+                label(self.bases, names[i], &a, &x)
+                label(self.bases, others[i], &b, &y)
+                push_byte(&out, a.n == b.n and memcmp(a.p, b.p, a.n) == 0 and (x.p == NULL) == (y.p == NULL) and (
+                    x.p == NULL or same_index(&x, &y)))
+        return own(&out)
+
+
+cdef void label(const Base* bases, int64_t place, Part* word, Part* sub) noexcept nogil:
+    # NAME, and INDEX in its braces (or brackets: E0) if one follows.
+    cdef const char* p = at_place(bases, place)
+    cdef const char* end = bases[place >> FILE_BIT].end
+    word.p = p
+    while p < end and CLASS[<uint8_t> p[0]] & IN_NAME:
+        p += 1
+    word.n = p - word.p
+    sub.p = NULL
+    sub.n = 0
+    if p < end and (p[0] == c'{' or p[0] == c'['):
+        sub.p = p
+        while p < end and p[0] != c'}' and p[0] != c']' and p[0] != c'\n':
+            p += 1
+        if p < end and p[0] != c'\n':
+            sub.n = p + 1 - sub.p
+        else:
+            sub.p = NULL
+
+
+cdef inline bint same_index(const Part* a, const Part* b) noexcept nogil:
+    # Brackets count as braces, unless the index is too long for that (_allocations.braced).
+    if a.n != b.n or memcmp(a.p + 1, b.p + 1, a.n - 2) != 0:
+        return False
+    return a.n <= 256 or a.p[0] == b.p[0]
+
+
+cdef class Texts:
+    """The distinct instructions `%NAME = …` seen so far."""
+
+    cdef Files files
+    cdef Buf begins
+    cdef Buf ends
+    cdef uint64_t* slots       # key of the name << 32 | number of the text + 1; 0 is empty
+    cdef uint64_t room
+    cdef int64_t n
+
+    def __cinit__(self, Files files not None):
+        self.files = files
+
+    def __dealloc__(self):
+        drop(&self.begins)
+        drop(&self.ends)
+        free(self.slots)
+
+    def __len__(self):
+        return self.n
+
+    cdef bint grow(self, size_t more) noexcept nogil:
+        # Room for as many more texts, at a load of at most two thirds.
+        cdef uint64_t room = self.room if self.room else 1024, at, i
+        cdef uint64_t* slots
+        while (self.n + more) * 3 > room * 2:
+            room *= 2
+        if room == self.room:
+            return True
+        slots = <uint64_t*> realloc(NULL, room * 8)
+        if slots == NULL:
+            return False
+        memset(slots, 0, room * 8)
+        for i in range(self.room):
+            if self.slots[i]:
+                at = (self.slots[i] >> 32) & (room - 1)
+                while slots[at]:
+                    at = (at + 1) & (room - 1)
+                slots[at] = self.slots[i]
+        free(self.slots)
+        self.slots = slots
+        self.room = room
+        return True
+
+    def add(self, const long long[::1] begins not None, const long long[::1] ends not None):
+        """Add the texts between these places; one byte each: NEW, REPEAT of a text there is, or OTHER text of its name."""
+        cdef Buf out
+        cdef Py_ssize_t i
+        memset(&out, 0, sizeof(Buf))
+        if begins.shape[0] != ends.shape[0]:
+            raise ValueError("there must be as many begins as ends")
+        self.files.check(begins)
+        self.files.check(ends)
+        if not self.grow(begins.shape[0]):
+            raise MemoryError("no memory for texts")
+        with nogil:
+            for i in range(begins.shape[0]):
+                push_byte(&out, self.put(begins[i], ends[i]))
+            out.failed |= self.begins.failed or self.ends.failed
+        return own(&out)
+
+    cdef uint8_t put(self, int64_t begin, int64_t end) noexcept nogil:
+        cdef const char* p = at_place(self.files.bases, begin)
+        cdef const char* q
+        cdef size_t n = end - begin, m = 1, k
+        cdef uint64_t key, at
+        cdef int64_t* begins = <int64_t*> self.begins.data
+        cdef int64_t* ends = <int64_t*> self.ends.data
+        cdef uint8_t found = T_NEW
+        while m < n and CLASS[<uint8_t> p[m]] & IN_NAME:
+            m += 1
+        key = key_of(p + 1, m - 1)
+        at = key & (self.room - 1)
+        while self.slots[at]:
+            if self.slots[at] >> 32 == key:
+                k = <uint32_t> self.slots[at] - 1
+                q = at_place(self.files.bases, begins[k])
+                if <size_t> (ends[k] - begins[k]) > m and memcmp(p, q, m) == 0 and (
+                    CLASS[<uint8_t> q[m]] & IN_NAME == 0
+                ):
+                    if <size_t> (ends[k] - begins[k]) == n and memcmp(p, q, n) == 0:
+                        return T_REPEAT
+                    found = T_OTHER
+            at = (at + 1) & (self.room - 1)
+        push(&self.begins, begin)
+        push(&self.ends, end)
+        self.n += 1
+        self.slots[at] = key << 32 | <uint64_t> self.n
+        return found
+
+
+cdef class Values:
+    """The dump's values by name and index: `places` of their names and their ids, in ascending order of ids."""
+
+    cdef Files files
+    cdef const long long[::1] places
+    cdef const long long[::1] ids
+    cdef Py_ssize_t at         # behind the value found last: ranges are printed in the order of the ids
+    cdef uint64_t* slots       # made when first needed; key << 32 | number + 1
+    cdef uint64_t room
+
+    def __cinit__(self, Files files not None, const long long[::1] places not None, const long long[::1] ids not None):
+        if places.shape[0] != ids.shape[0]:
+            raise ValueError("there must be as many places as ids")
+        files.check(places)
+        self.files, self.places, self.ids = files, places, ids
+
+    def __dealloc__(self):
+        free(self.slots)
+
+    cdef bint holds(self, Py_ssize_t k, const Part* word, const Part* sub) noexcept nogil:
+        # Whether value k has this name and index; no index is {}.
+        cdef const char* p = at_place(self.files.bases, self.places[k])
+        cdef const char* end = self.files.bases[self.places[k] >> FILE_BIT].end
+        cdef Part mine, index
+        if <size_t> (end - p) <= word.n or p[0] != word.p[0] or memcmp(p, word.p, word.n) != 0 or (
+            CLASS[<uint8_t> p[word.n]] & IN_NAME
+        ):
+            return False
+        label(self.files.bases, self.places[k], &mine, &index)
+        return same_index(&index, sub) if index.p != NULL else sub.n == 2
+
+    cdef bint make(self) noexcept nogil:
+        cdef Py_ssize_t k, n = self.places.shape[0]
+        cdef uint64_t key, at
+        cdef Part word, sub
+        self.room = <uint64_t> n + <uint64_t> n // 2 + 8
+        self.slots = <uint64_t*> realloc(NULL, self.room * 8)
+        if self.slots == NULL:
+            return False
+        memset(self.slots, 0, self.room * 8)
+        for k in range(n):
+            label(self.files.bases, self.places[k], &word, &sub)
+            key = label_key(&word, &sub)
+            at = key * self.room >> 32
+            while self.slots[at]:
+                at = at + 1 if at + 1 < self.room else 0
+            self.slots[at] = key << 32 | <uint64_t> (k + 1)
+        return True
+
+    cdef Py_ssize_t search(self, const Part* word, const Part* sub) noexcept nogil:
+        # Number of the first value of this name and index; -1 for none.
+        cdef uint64_t key = label_key(word, sub)
+        cdef uint64_t at = key * self.room >> 32
+        cdef Py_ssize_t k
+        while self.slots[at]:
+            if self.slots[at] >> 32 == key:
+                k = <Py_ssize_t> <uint32_t> self.slots[at] - 1
+                if self.holds(k, word, sub):
+                    return k
+            at = at + 1 if at + 1 < self.room else 0
+        return -1
+
+    def match(self, Names names not None, Names indices not None, const int[::1] instructions not None,
+              const int[::1] shape_indices not None):
+        """Id of the value of each (name, index), given as codes: int64, the least where there is none.
+
+        As `_liveness.match`: nearly always it is the next value; a hash of all is made only for one that is not.
+        """
+        cdef Buf out
+        cdef Py_ssize_t i, k, found, n = self.places.shape[0]
+        cdef Part word, sub
+        memset(&out, 0, sizeof(Buf))
+        if instructions.shape[0] != shape_indices.shape[0]:
+            raise ValueError("columns of one table must have one length")
+        for i in range(instructions.shape[0]):
+            if not (0 <= instructions[i] < names.pool.n and 0 <= shape_indices[i] < indices.pool.n):
+                raise ValueError("a code must be of its pool")
+        with nogil:
+            for i in range(instructions.shape[0]):
+                word.p = pool_item(&names.pool, instructions[i], &word.n)
+                sub.p = pool_item(&indices.pool, shape_indices[i], &sub.n)
+                found = -1
+                for k in range(self.at, min(self.at + 8, n)):
+                    if self.holds(k, &word, &sub):
+                        found = k
+                        break
+                if found < 0 and n:
+                    if self.slots == NULL and not self.make():
+                        out.failed = True
+                        break
+                    found = self.search(&word, &sub)
+                if found >= 0:
+                    self.at = found + 1
+                push(&out, self.ids[found] if found >= 0 else NO_INT)
+        return own(&out)
+
+
+cdef uint64_t label_key(const Part* word, const Part* sub) noexcept nogil:
+    # 32 bits of the name and of what stands between the braces.
+    cdef uint64_t h = key_of(word.p, word.n)
+    cdef size_t i
+    if sub.p != NULL:
+        for i in range(1, sub.n - 1):
+            h = (h ^ <uint8_t> sub.p[i]) * <uint64_t> 0x9e3779b97f4a7c15
+            h ^= h >> 29
+    return (h * <uint64_t> 0x9e3779b97f4a7c15) >> 32

@@ -1,0 +1,706 @@
+"""One dump, piece by piece: the tables of `reader`, in memory that does not grow with the text.
+
+The text is read span by span, on one thread. A span has pools of its own for its names; what must be known
+across spans is kept as narrow integers and as places in the (mapped) files, see `_stream`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from . import _allocations, _liveness, _sections, _stream, _usage, _values, schema, verify
+from .assemble import (
+    NULL,
+    Bools,
+    Ints,
+    Pool,
+    ascending,
+    bool_array,
+    flags,
+    int_array,
+    ints,
+    joined,
+    labelled,
+    table,
+    text_arrays,
+    texts,
+)
+from .dump import summaries
+from .errors import UsageError
+from .outline import File, Section
+from .reader import (
+    ALLOCATION_FLAGS,
+    PART_OF,
+    POOL_OF,
+    SECTIONS,
+    Chunk,
+    Raw,
+    Reading,
+    _arrays,
+    _line_of,
+    _read_hlo,
+    _take_text,
+    _without,
+)
+from .source import Source
+from .streams import STEP, give_back
+
+SAME_TEXT = "the text printed for that instruction before"
+
+SPAN = 16 << 20
+"""Bytes of text that are scanned as one piece (more where one record has more)."""
+
+ROWS = 1 << 20
+"""Rows that are compared in the files at a time."""
+
+Pieces = Iterator[tuple[str, pa.Table]]
+
+
+def pieces(
+    source: Source, tables: Iterable[str] | None = None, *, hashes: bool = False, text: bool = False
+) -> Pieces:
+    """The tables of one dump, as (name, piece): the pieces of a table, joined, are what `xlamem.read` gives.
+
+    Pieces come in the order of the text, have the schema's Arrow types and at least one row; each piece of a
+    dictionary-encoded column has a dictionary of its own. `files`, `diagnostics` and `modules` come last.
+    `tables`, `hashes` and `text` are those of `xlamem.read`; sections that fill no table asked for are not tokenised.
+
+    Raises UsageError for an unknown table at once, and what `xlamem.read` raises with the first piece.
+    """
+    names = frozenset(schema.TABLES if tables is None else tables)
+    if unknown := sorted(names - schema.TABLES.keys()):
+        raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.TABLES)}")
+    return _pieces(Streaming(source, names, text=text), hashes=hashes)
+
+
+def _pieces(self: Streaming, *, hashes: bool) -> Pieces:
+    for part in self.parts:
+        for name, piece in PARTS[part](self):
+            self.counts[name] = self.counts.get(name, 0) + piece.num_rows
+            if name in self.wanted and piece.num_rows:
+                yield name, piece
+    if own := self.wanted - PART_OF.keys():
+        content = [_content_hash(f) if hashes else None for f in self.files]
+        made = summaries(self, set(self.parts), self.wanted, content)
+        for name in ("files", "diagnostics", "modules"):
+            if name in own and made[name].num_rows:
+                yield name, made[name]
+
+
+def _content_hash(file: File) -> str:
+    import xxhash  # not needed by most readers
+
+    data, done = file.text.raw, xxhash.xxh3_128()
+    for at in range(0, len(data), STEP):
+        done.update(memoryview(data)[at : at + STEP])
+        give_back(data, at, at + STEP)
+    return str(done.hexdigest())
+
+
+# -- what is kept --------------------------------------------------------------------------------
+
+
+class Narrow(NamedTuple):
+    """A column of int64 in as few bytes as its range allows: base + item, -1 for null."""
+
+    base: int
+    items: npt.NDArray[np.signedinteger[Any]]
+
+    def moved(self, by: int) -> Narrow:
+        """The column with a number added to each item (none is null)."""
+        return Narrow(NULL, self.items + by) if self.base == NULL else Narrow(self.base + by, self.items)
+
+
+def narrow(column: Ints) -> Narrow:
+    null = column == NULL
+    real = column[~null] if null.any() else column
+    if not len(real):
+        return Narrow(0, np.full(len(column), -1, np.int8))
+    low = int(real.min())
+    room = int(real.max()) - low
+    width = next((t for t in (np.int8, np.int16, np.int32) if room <= np.iinfo(t).max), None)
+    if width is None:
+        return Narrow(NULL, column)
+    return Narrow(low, np.where(null, -1, column - low).astype(width))
+
+
+def widen(kept: Narrow, out: Ints) -> None:
+    if kept.base == NULL:
+        out[:] = kept.items
+    else:
+        np.add(kept.items, np.int64(kept.base), out=out)
+        out[kept.items < 0] = NULL
+
+
+class Compact(Raw):
+    """The columns that the checks need, narrow, a chunk per span."""
+
+    def __init__(self) -> None:
+        super().__init__({}, [])
+
+    def keep(self, name: str, chunk: Chunk, columns: Iterable[str]) -> None:
+        """Add some columns of a chunk; int64 columns are narrowed, flags kept as they are."""
+        kept = {c: narrow(chunk[c]) if chunk[c].dtype == np.int64 else chunk[c].copy() for c in columns}
+        self.chunks.setdefault(name, []).append(kept)
+
+    def ints(self, name: str, column: str) -> Ints:
+        kept = [c[column] for c in self.chunks.get(name, ())]
+        whole = np.empty(sum(len(k.items) for k in kept), np.int64)
+        at = 0
+        for k in kept:
+            widen(k, whole[at : at + len(k.items)])
+            at += len(k.items)
+        return whole
+
+    def flags(self, name: str, column: str) -> Bools:
+        return joined([c[column] for c in self.chunks.get(name, ())], np.uint8)
+
+    def parts(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        first = 0
+        for chunk in self.chunks.get(name, ()):
+            out = [np.empty(len(chunk[c].items), np.int64) for c in columns]
+            for column, whole in zip(columns, out, strict=True):
+                widen(chunk[column], whole)
+            yield first, *out
+            first += len(out[0])
+
+
+class Streaming(Reading):
+    """The state of reading one dump piece by piece."""
+
+    def __init__(self, source: Source, wanted: frozenset[str], *, text: bool) -> None:
+        super().__init__(source, text=text, threads=1)
+        self.wanted = wanted
+        self.counts: dict[str, int] = {}
+        self.checks = bool(wanted - PART_OF.keys())
+        """Whether the checks of verify.py are to be made."""
+        self.kept = {part: Compact() for part in SECTIONS}
+        self.raw = dict(self.kept)
+        self.labels: dict[int, tuple[str, str]] = {}
+        self._places: _stream.Files | None = None
+        self._parts: list[str] | None = None
+        self._platform: list[str | None] = []
+
+    # -- what is read ----------------------------------------------------------------------------
+
+    @property
+    def parts(self) -> list[str]:
+        """The parts to be read, in their order: those of the tables asked for, and those that they lean on."""
+        if self._parts is None:
+            needed = {PART_OF[t] for t in self.wanted if t in PART_OF}
+            if any(s.begin < s.end for s in self.sections("live ranges")) and "live ranges" in needed:
+                needed.add("allocations")
+            if "used values" in needed and not self.sections("used values") and self.sections("allocations"):
+                needed.add("allocations")
+            if "allocations" in needed and (not self.sections("allocations") or self.unknown_uses):
+                needed.add("used values")
+            self._parts = [p for p in SECTIONS if p in needed]
+            self.facts["parts"] = dict.fromkeys(self._parts, True)
+        return self._parts
+
+    def part(self, name: str) -> None:
+        """Parts are read in their order, by `pieces`."""
+
+    def wants(self, *tables: str) -> bool:
+        return not self.wanted.isdisjoint(tables)
+
+    @property
+    def unknown_uses(self) -> bool:
+        """Whether the used values may say that the uses of some value are not known, and nobody knows better."""
+        if "unknown_uses" not in self.facts:
+            self.facts["unknown_uses"] = not self.older and any(
+                _sections.uses_unknown(s.file.text.data, max(0, begin - 64), end)
+                for s in self.sections("used values")
+                for begin, end in steps(s)
+            )
+        return bool(self.facts["unknown_uses"])
+
+    @property
+    def older(self) -> bool:
+        """Whether the allocations print the uses of their values (E1)."""
+        if "older" not in self.facts:
+            self.facts["older"] = any(
+                "e1_values" in s.file.features or self._has_e1(s) for s in self.sections("allocations")
+            )
+        return bool(self.facts["older"])
+
+    def _has_e1(self, section: Section) -> bool:
+        """Tokenises only spans that hold what the head of such a value ends in."""
+        sign, features = b", positions:\n", {v: k for k, v in _allocations.FEATURES.items()}
+        if not holds(section, sign):
+            return False
+        self.fresh()
+        return any(result[2] & features["e1_values"] for result, _, _ in _allocation_spans(self, section))
+
+    @property
+    def platform(self) -> str | None:
+        if not self._platform:
+            self._platform.append(self.source.platform or ("tpu" if self._has_tiles() else None))
+        return self._platform[0]
+
+    def _has_tiles(self) -> bool:
+        """Whether a shape of the allocations (or, without them, of the used values) has tiles."""
+        kind, walk = "allocations", _allocation_spans
+        if not self.sections(kind):
+            if kind in self.parts:
+                return False
+            kind, walk = "used values", _used_spans
+        for section in self.sections(kind):
+            if holds(section, b"T("):
+                for _ in walk(self, section):
+                    if re.search(rb"T\(", memoryview(self.pools["shape"].export()[0])):
+                        return True
+        return False
+
+    @property
+    def places(self) -> _stream.Files:
+        """The texts of all files; a place is `(file.ordinal << 48) + offset`."""
+        if self._places is None:
+            self._places = _stream.Files([f.text.data for f in self.files])
+        return self._places
+
+    def let_go(self) -> None:
+        """Give back the pages of all files: what is looked at again comes back from the page cache."""
+        for file in self.files:
+            give_back(file.text.data, 0, len(file.text.data))
+
+    def fresh(self) -> None:
+        """New pools for a span."""
+        self.pools |= {name: Pool() for name in (*_values.POOLS, "element_type")}
+
+    def piece(self, name: str, chunk: Chunk, **made: list[pa.Array]) -> pa.Table:
+        """The table of one chunk; the columns in `made` are there already."""
+        for spec in schema.TABLES[name].columns:
+            if spec.name in made:
+                continue
+            value = chunk[spec.name]
+            if spec.kind == "int":
+                made[spec.name] = [int_array(value, nullable=spec.nullable)]
+            elif spec.kind == "bool":
+                made[spec.name] = [bool_array(value)]
+            elif spec.kind == "text":
+                made[spec.name] = text_arrays(value)
+            else:
+                pool = self.pools[POOL_OF.get(spec.name, spec.name)]
+                made[spec.name] = pool.arrays(value, nullable=spec.nullable)
+        return table(name, made)
+
+    # -- what the checks ask for -----------------------------------------------------------------
+
+    def count(self, name: str) -> int | None:
+        return self.counts.get(name, 0) if PART_OF[name] in self.parts else None
+
+    def value_places(self) -> Ints:
+        """Places of the names of all values."""
+        if self.sections("allocations"):
+            return self.raw["allocations"].ints("values", "place")
+        return ints(self.places.names(self.raw["used values"].ints("records", "place")))
+
+    def value_ids(self) -> Ints:
+        if self.sections("allocations"):
+            return self.raw["allocations"].ints("values", "value_id")
+        return self.raw["used values"].ints("records", "value_id")
+
+    def same_names(self, place: Ints) -> Any:
+        records, values = self.raw["used values"].ints("records", "place"), self.value_places()
+        same = np.empty(len(place), bool)
+        for at in range(0, len(place), ROWS):
+            names = ints(self.places.names(records[at : at + ROWS]))
+            same[at : at + ROWS] = flags(self.places.same_names(values[place[at : at + ROWS]], names))
+            self.let_go()
+        return same
+
+    def has_bytes(self) -> Any:
+        return self.raw["allocations"].flags("values", "has_bytes").astype(bool)
+
+    def range_values(self) -> Ints:
+        return self.raw["live ranges"].ints("live_ranges", "value_id")
+
+    def label(self, name: str, row: int) -> tuple[str, str]:
+        if name == "live_ranges":
+            return self.labels[row]
+        place = int(self.value_places()[row])
+        file, at = self.files[place >> 48], place & ((1 << 48) - 1)
+        found = re.compile(rb"([\w.-]+)(?:[{[]([\d,-]*)[]}])?").match(file.text.data, at)
+        assert found is not None
+        return found[1].decode(), f"{{{(found[2] or b'').decode()}}}"
+
+
+def steps(section: Section) -> Iterator[tuple[int, int]]:
+    """The section in pieces of SPAN bytes; their pages are given back."""
+    for begin in range(section.begin, section.end, SPAN):
+        end = min(begin + SPAN, section.end)
+        yield begin, end
+        give_back(section.file.text.data, begin, end)
+
+
+def holds(section: Section, text: bytes) -> bool:
+    """Whether a text (shorter than 64 bytes) stands in a section."""
+    data = section.file.text.data
+    return any(_stream.find(data, max(section.begin, b - 64), e, text) >= 0 for b, e in steps(section))
+
+
+Scan = Callable[[int, int, Any], Any]
+"""(begin, end, result of the span before) -> result, whose item 1 are the faults."""
+Scanned = Iterator[tuple[Any, Ints, int]]
+"""(result, faults, offset of what the end of the section broke off or -1) of each span."""
+
+
+def spans(
+    self: Streaming, section: Section, scan: Scan, cut: Callable[[Any, int, int], int], opened: int | None
+) -> Scanned:
+    """Scan a section span by span.
+
+    `cut(data, at, end)` is where a span may end; result[opened] is the offset of what its end broke off, or -1:
+    unless the section ends there, the next span begins with it.
+    """
+    data, begin, size, before = section.file.text.data, section.begin, SPAN, None
+    while begin < section.end:
+        end = cut(data, begin + size, section.end) if begin + size < section.end else section.end
+        self.fresh()
+        result = scan(begin, end, before)
+        faults, open_at = ints(result[1]), -1 if opened is None else result[opened]
+        if open_at >= 0 and end < section.end:
+            if open_at == begin:
+                size *= 2
+                continue
+            end, faults, open_at = open_at, faults[:-3], -1  # the last fault is about what is broken off
+        yield result, faults, open_at
+        self.let_go()
+        begin, size, before = end, SPAN, result
+
+
+def any_line(data: Any, at: int, end: int) -> int:
+    return _sections.next_line(data, at - 1, end, b"")
+
+
+# -- allocations and values ----------------------------------------------------------------------
+
+
+def _allocation_spans(self: Streaming, section: Section) -> Scanned:
+    def scan(begin: int, end: int, before: Any) -> Any:
+        pools = (self.pools[p].names for p in ("instruction", "shape_index", "shape"))
+        return _allocations.scan(section.file.text.data, begin, end, *pools, state=before[4] if before else ())
+
+    return spans(self, section, scan, any_line, 3)
+
+
+def _allocations_part(self: Streaming) -> Pieces:
+    older = not self.sections("used values")
+    for section in self.sections("allocations"):
+        known, _ = _uses_known(self), self.platform  # which may look ahead, through pools of their own
+        for result, faults, open_at in _allocation_spans(self, section):
+            chunks = {name: _arrays(columns, None) for name, columns in result[0].items()}
+            yield from _allocation_pieces(self, section, chunks, known)
+            for name in ("positions", "uses") if older else ():
+                if self.wants(name):
+                    yield name, self.piece(name, chunks[name])
+            _note(self, section, faults, open_at, _allocations.FEATURES, result[2])
+
+
+def _note(
+    self: Streaming, section: Section, faults: Ints, open_at: int, features: Mapping[int, str], bits: int
+) -> None:
+    self._faults(section, faults, open_at)
+    section.file.features |= {feature for bit, feature in features.items() if bits & bit}
+
+
+def _uses_known(self: Streaming) -> Callable[[Ints], pa.Array]:
+    """The column uses_known for given value ids."""
+    if self.older:
+        return lambda ids: bool_array(np.ones(len(ids), np.uint8))
+    if not self.sections("used values"):
+        return lambda ids: pa.nulls(len(ids), pa.bool_())
+    if not self.unknown_uses:
+        return lambda ids: bool_array(np.ones(len(ids), np.uint8))
+    parts = [np.empty(0, np.int64)]
+    for section in self.sections("used values"):
+        for result, _, _ in _used_spans(self, section):
+            records = _arrays(result[0]["records"], None)
+            parts.append(records["value_id"][records["uses_known"] == 0])
+    unknown = np.unique(np.concatenate(parts))
+    return lambda ids: bool_array(~np.isin(ids, unknown))
+
+
+def _allocation_pieces(
+    self: Streaming, section: Section, chunks: dict[str, Chunk], known: Callable[[Ints], pa.Array]
+) -> Pieces:
+    allocations, values, raw = chunks["allocations"], chunks["values"], self.kept["allocations"]
+    kinds, sizes = self.shape_sizes()
+    shape = values["shape"]
+    unpadded, kind = (sizes[shape], kinds[shape]) if len(sizes) else (np.empty(0, np.int64), np.empty(0, np.int32))
+    if self.checks:
+        raw.keep("allocations", allocations, ("allocation", "size", "color", "fields", "flags"))
+    if self.checks or self.wants("live_ranges"):
+        values["place"] = values["place"] + (section.file.ordinal << 48)
+        values["has_bytes"] = (unpadded > 0).astype(np.uint8)
+        more = ("allocation", "offset", "size", "color", "is_phi", "has_bytes") if self.checks else ()
+        raw.keep("values", values, ("value_id", "place", *more))
+    if self.wants("allocations"):
+        yield "allocations", self.piece("allocations", allocations, **_from_flags(self, allocations))
+    if self.wants("values"):
+        made = {
+            "element_type": self.pools["element_type"].arrays(kind),
+            "unpadded_size": [int_array(unpadded)],
+            "uses_known": [known(values["value_id"])],
+        }
+        yield "values", self.piece("values", values, **made)
+    if self.wants("cross_color"):
+        yield "cross_color", self.piece("cross_color", chunks["cross_color"])
+
+
+def _from_flags(self: Streaming, chunk: Chunk) -> dict[str, list[pa.Array]]:
+    """The columns that are made of an allocation's flags and color."""
+    distinct, place = np.unique(chunk["color"], return_inverse=True)
+    spaces = [schema.memory_space(self.platform, int(c)) for c in distinct]
+    made = {name: [bool_array((chunk["flags"] >> i) & 1)] for i, name in enumerate(ALLOCATION_FLAGS)}
+    return made | {"memory_space": [labelled(place, spaces)]}
+
+
+# -- used values ---------------------------------------------------------------------------------
+
+
+def _used_spans(self: Streaming, section: Section) -> Scanned:
+    demand = "human_total" in section.file.features
+
+    def scan(begin: int, end: int, _: Any) -> Any:
+        pools, last = tuple(self.pools[p].names for p in _values.POOLS), end == section.end and section.last
+        return _values.scan(section.file.text.data, begin, end, pools, demand, last)
+
+    return spans(self, section, scan, _record, 3)
+
+
+def _record(data: Any, at: int, end: int) -> int:
+    """Where the next record begins; where headers are glued to the line before (E4), behind that line."""
+    stop = min(at + SPAN, end)
+    begin = _sections.next_line(data, at - 1, stop, b"<")
+    if begin < stop or stop == end:
+        return begin
+    line = _sections.next_line(data, at - 1, end, b" from instruction:")
+    return any_line(data, line + 1, end) if line < end else end
+
+
+PLACED = ("allocation", "offset", "size", "shape", "element_type", "unpadded_size")
+"""What only the allocations say of a value."""
+
+
+def _used_part(self: Streaming) -> Pieces:
+    alone, raw = not self.sections("allocations"), self.kept["used values"]
+    seen = _stream.Texts(self.places)
+    for section in self.sections("used values"):
+        for result, faults, open_at in _used_spans(self, section):
+            chunks = {name: _arrays(columns, None) for name, columns in result[0].items()}
+            records = chunks["records"]
+            if self.checks or (alone and self.wants("live_ranges")):
+                raw.keep("records", records, ("value_id", "offset", "color", "is_phi"))
+                kept = raw.chunks["records"][-1]
+                kept["place"] = kept["offset"].moved(section.file.ordinal << 48)
+            if alone and self.wants("values"):
+                n, types = len(records["value_id"]), schema.TABLES["values"].arrow
+                nulls = {name: [pa.nulls(n, types.field(name).type)] for name in PLACED}
+                yield "values", self.piece("values", records, **nulls)
+            for name in ("positions", "uses"):
+                if self.wants(name):
+                    yield name, self.piece(name, chunks[name])
+            if self.checks or self.wants("instructions"):
+                faults, other = _drop_repeats(section, chunks["instructions"], faults, seen)
+            if self.wants("instructions"):
+                yield "instructions", _instructions(self, section, chunks["instructions"])
+            _note(self, section, faults, open_at, _values.FEATURES, result[2])
+            for at in other.tolist() if self.checks else ():
+                self.find(section.file, at, section.kind, "instruction_differs", SAME_TEXT)
+            if result[2] & _values.TREE_BITS:
+                self.facts["tree_demanded"] = True
+
+
+def _drop_repeats(section: Section, chunk: Chunk, faults: Ints, seen: _stream.Texts) -> tuple[Ints, Ints]:
+    """Drop the instructions that an earlier span holds with the same text.
+
+    Returns the faults of those left, and the lines of those that differ from an earlier text of their name.
+    """
+    data, shift = section.file.text.data, section.file.ordinal << 48
+    said = flags(seen.add(chunk["text_begin"] + shift, chunk["text_end"] + shift))
+    other = _line_of(data, chunk["text_begin"][said == _stream.OTHER])
+    faults = _without(faults, _line_of(data, chunk["text_begin"][said == _stream.REPEAT]))
+    keep = np.flatnonzero(said != _stream.REPEAT)
+    if len(keep) < len(said):
+        for column, value in chunk.items():
+            chunk[column] = _take_text(value, keep) if isinstance(value, tuple) else value[keep]
+    return faults, other
+
+
+def _instructions(self: Streaming, section: Section, chunk: Chunk) -> pa.Table:
+    if self.want_text:
+        text = text_arrays(texts(_values.texts(section.file.text.data, chunk["text_begin"], chunk["text_end"])))
+    else:
+        text = [pa.nulls(len(chunk["instruction"]), pa.string())]
+    return self.piece("instructions", chunk, text=text)
+
+
+# -- live ranges ---------------------------------------------------------------------------------
+
+
+def _live_part(self: Streaming) -> Pieces:
+    found = [s for s in self.sections("live ranges") if not s.unavailable]
+    seen = self.facts["live"] = {
+        "section": found[-1] if found else None, "heads": 0, "peak_time": None, "tree_total": None,
+    }  # fmt: skip
+    match = _Match(self)
+    for section in found:
+        for result, faults, open_at in _live_spans(self, section):
+            columns, _, bits, heads, peak_time, tree_total, _, _ = result
+            chunks = {name: _arrays(c, None) for name, c in columns.items()}
+            ranges = chunks["live_ranges"]
+            if self.checks or self.wants("live_ranges"):
+                ranges["value_id"] = match(ranges)
+            if self.checks:
+                for name, kept in LIVE_KEPT.items():
+                    self.kept["live ranges"].keep(name, chunks[name], kept)
+            for name in LIVE_KEPT:
+                if self.wants(name):
+                    yield name, self.piece(name, chunks[name])
+            _note(self, section, faults, open_at, _liveness.FEATURES, bits)
+            seen["heads"] |= heads
+            seen["peak_time"] = peak_time if peak_time != NULL else seen["peak_time"]
+            seen["tree_total"] = tree_total if tree_total != NULL else seen["tree_total"]
+
+
+LIVE_KEPT = {
+    "schedule": ("time",),
+    "printed_peak": ("ordinal", "bytes"),
+    "printed_stack": ("total", "depth", "remaining"),
+    "live_ranges": ("value_id", "start", "end"),
+}
+"""What the checks need of the live ranges."""
+
+
+def _live_spans(self: Streaming, section: Section) -> Scanned:
+    def scan(begin: int, end: int, before: Any) -> Any:
+        inside, ordinal, node = before[7] if before else (_liveness.NONE, 0, 0)
+        names, indices = self.pools["instruction"].names, self.pools["shape_index"].names
+        return _liveness.scan(
+            section.file.text.data, begin, end, inside, names, indices, ordinal=ordinal, node=node
+        )
+
+    return spans(self, section, scan, any_line, 6)
+
+
+class _Match:
+    """value_id of each live range, by (instruction, shape_index)."""
+
+    def __init__(self, reading: Streaming) -> None:
+        self.reading = reading
+        self.values: _stream.Values | None = None
+        self.rows = 0
+
+    def __call__(self, ranges: Chunk) -> Ints:
+        reading, (name, index) = self.reading, (ranges["instruction"], ranges["shape_index"])
+        if not len(name):
+            return np.empty(0, np.int64)
+        if self.values is None:
+            ids = reading.value_ids()
+            order = ascending(ids)
+            if len(order) < len(ids):  # an id twice: only in a broken text, but both values are there
+                order = np.argsort(ids, kind="stable")
+            ids = ids[order]
+            self.values = _stream.Values(reading.places, reading.value_places()[order], ids)
+        pools = reading.pools["instruction"], reading.pools["shape_index"]
+        found = ints(self.values.match(pools[0].names, pools[1].names, name, index))
+        if reading.checks:
+            lost = np.flatnonzero(found == NULL)
+            words, marks = pools[0].arrays(name[lost])[0].to_pylist(), pools[1].arrays(index[lost])[0].to_pylist()
+            reading.labels.update(zip((lost + self.rows).tolist(), zip(words, marks, strict=True), strict=True))
+        self.rows += len(name)
+        return found
+
+
+# -- report and HLO head -------------------------------------------------------------------------
+
+
+class _Wide(Mapping[str, Ints]):
+    """Columns of one report, widened when looked at."""
+
+    def __init__(self, raw: Compact, name: str) -> None:
+        self.raw, self.name = raw, name
+
+    def __getitem__(self, column: str) -> Ints:
+        return self.raw.ints(self.name, column)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(REPORT_KEPT)
+
+    def __len__(self) -> int:
+        return len(REPORT_KEPT)
+
+
+REPORT_KEPT = ("part", "color", "label", "total_bytes", "allocation", "n_values")
+
+
+def _report_part(self: Streaming) -> Pieces:
+    raw, rows = self.kept["report"], 0
+    ends: list[tuple[Section, dict[str, Any]]] = []
+    wrong: list[list[tuple[int, bool]]] = []
+    self.facts["report"], self.facts["report_rows"] = ends, wrong
+    raw.chunks["printed_report"] = []
+    for i, section in enumerate(self.sections("report")):
+        key = f"report {i}"
+        found: list[tuple[int, bool]] = []
+        result: Any = _usage.scan(b"", 0, 0, self.pools["label"].names)
+        for result, faults, _ in _report_spans(self, section):
+            chunk = _arrays({"label" if k == "space_label" else k: v for k, v in result[0].items()}, None)
+            n = len(chunk["part"])
+            if self.checks:
+                raw.keep(key, chunk | {c: chunk[c].astype(np.int64) for c in ("part", "label")}, REPORT_KEPT)
+                if "allocations" in self.parts:
+                    size = pa.chunked_array(text_arrays(chunk["size"]), pa.string()).combine_chunks()
+                    found += verify.wrong_rows(self, section, chunk, size)
+            if self.wants("printed_report"):
+                extra = {
+                    "ordinal": [pa.array(np.arange(rows, rows + n))],
+                    "part": [labelled(chunk["part"], _usage.PARTS)],
+                    "space_label": self.pools["label"].arrays(chunk["label"]),
+                }
+                yield "printed_report", self.piece("printed_report", chunk, **extra)
+            rows += n
+            self._faults(section, faults)
+        section.file.features |= {f for f, k in (("report_a", "layout_a"), ("report_b", "layout_b")) if result[2][k]}
+        ends.append((section, result[2]))
+        wrong.append(found)
+        raw.chunks["printed_report"].append(_Wide(raw, key))  # type: ignore[arg-type]
+
+
+def _report_spans(self: Streaming, section: Section) -> Scanned:
+    def scan(begin: int, end: int, before: Any) -> Any:
+        state = before[2] if before else None
+        data, last = section.file.text.data, end == section.end
+        return _usage.scan(data, begin, end, self.pools["label"].names, state=state, last=last)
+
+    return spans(self, section, scan, _full_line, None)
+
+
+def _full_line(data: Any, at: int, end: int) -> int:
+    """The next line that is not empty."""
+    at = any_line(data, at, end)
+    while at < end and data[at] == 10:
+        at += 1
+    return at
+
+
+def _hlo_part(self: Streaming) -> Pieces:
+    self.fresh()
+    yield from _read_hlo(self).items()
+
+
+PARTS: dict[str, Callable[[Streaming], Pieces]] = {
+    "allocations": _allocations_part,
+    "used values": _used_part,
+    "live ranges": _live_part,
+    "report": _report_part,
+    "hlo": _hlo_part,
+}
