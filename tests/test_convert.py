@@ -16,7 +16,7 @@ import pytest
 from conftest import DUMPS
 
 import xlamem
-from xlamem import schema, warehouse
+from xlamem import schema, stream, warehouse
 from xlamem.warehouse import driver, ledger, parquet, plan, worker
 from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.place import Place
@@ -125,6 +125,10 @@ def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
                     continue
                 assert row is not None
                 assert (row["bytes"], row["time"]) == (s[column], s[time] if time else None)
+            for row in xlamem.explain(dump).to_pylist():
+                mine = [r for k, r in peaks.items() if k[0] == row["memory_space"] and k[2] == row["name"]]
+                if row["name"] in ("indefinite", "half_open", "live", "reserved", "xla_total", "xla_printed") and mine:
+                    assert row["bytes"] in [r["bytes"] for r in mine], row["name"]
         module = dump.modules.to_pylist()[0]
         total = peaks.get((None, None, "xla_total"))
         assert (total and total["bytes"]) == module["total_bytes"]
@@ -470,6 +474,40 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 sizes = [data.read_row_group(i).nbytes for i in range(data.num_row_groups)]
                 rows = [data.metadata.row_group(i).num_rows for i in range(data.num_row_groups)]
                 assert all(s <= 5000 or r == 1 for s, r in zip(sizes, rows, strict=True))
+
+
+@pytest.mark.parametrize("name", ["seeds", "gpu", "cpu", "tpu"])
+def test_a_dump_that_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """However large a dump is: the rows are the same."""
+    sources = [p for p in DUMPS.iterdir() if p.name.startswith(name)]
+    convert(*sources, to=tmp_path / "whole")
+    monkeypatch.setattr(worker, "HUGE", 0)
+    monkeypatch.setattr(plan, "HUGE", 0)
+    monkeypatch.setattr(stream, "SPAN", 3000)
+    made = convert(*sources, to=tmp_path / "pieces")
+    assert not made.failed
+    assert len(state(tmp_path / "pieces").batches) == made.dumps
+    for table in schema.WAREHOUSE:
+        lineage = LINEAGE if table == "modules" else []
+        whole, pieces = (stored(tmp_path / x, table).drop_columns(lineage) for x in ("whole", "pieces"))
+        assert sorted(map(repr, whole.to_pylist())) == sorted(map(repr, pieces.to_pylist())), table
+
+
+def test_what_fails_midway_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "HUGE", 0)
+    monkeypatch.setattr(plan, "HUGE", 0)
+
+    def fail(source: Any, *tables: Any, **options: Any) -> Any:
+        for i, piece in enumerate(stream.pieces(source, *tables, **options)):
+            if options and i == 5:
+                raise xlamem.DumpError("x", "more")
+            yield piece
+
+    monkeypatch.setattr(worker, "pieces", fail)
+    made = convert(SMALL, to=tmp_path)
+    assert [f.error for f in made.failed] == ["expected more"]
+    assert {f.table for f in state(tmp_path).files()} == {"quarantine"}
+    assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
 
 
 # -- other filesystems ---------------------------------------------------------------------------

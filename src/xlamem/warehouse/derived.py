@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from .. import schema
 from ..assemble import row_of
-from ..compute.occupancy import live_set, peak, whole
-from ..compute.program import Ints, Program, coded, ints, nullable, translated
+from ..compute.occupancy import live, live_at, live_set, moments, occupied, peak, whole
+from ..compute.program import TEMP, THREAD_LOCAL, Ints, Program, coded, ints, nullable, translated
 from ..compute.scopes import by_text
 
 ROOM = 1 << 22
@@ -28,9 +28,20 @@ NEEDED = ("modules", "allocations", "values", "live_ranges", "instructions", "fr
 class Chunk:
     """Tables of several dumps, one after another; `which` tells the dump of each row."""
 
-    def __init__(self, ids: list[str], tables: dict[str, pa.Table], counts: dict[str, Ints]) -> None:
-        self.ids, self.tables = ids, tables
+    def __init__(
+        self,
+        ids: list[str],
+        tables: dict[str, pa.Table],
+        counts: dict[str, Ints],
+        known: dict[Any, Any] | None = None,
+    ) -> None:
+        """`known` is what has been computed of these dumps already, by the keys of a Dump's cache."""
+        self.ids, self.tables, self.known = ids, tables, known or {}
         self.which = {name: np.repeat(np.arange(len(ids)), n) for name, n in counts.items()}
+
+    @classmethod
+    def of_one(cls, dump_id: str, tables: dict[str, pa.Table], known: dict[Any, Any] | None = None) -> Chunk:
+        return cls([dump_id], tables, {name: np.array([t.num_rows]) for name, t in tables.items()}, known)
 
     def part(self, dumps: Ints) -> Chunk:
         """Some of the dumps, with the tables that are needed here."""
@@ -56,8 +67,7 @@ class Fleet:
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
-        self._cache: dict[Any, Any] = {}
-        n = len(chunk.ids)
+        self._cache: dict[Any, Any] = dict(chunk.known)
         tables, which = chunk.tables, chunk.which
         lengths = ints(tables["modules"], "schedule_length")
         a, v, live = tables["allocations"], tables["values"], tables["live_ranges"]
@@ -70,6 +80,8 @@ class Fleet:
         }
 
         def through(table: str, column: str, key: str) -> pa.Array:
+            if len(chunk.ids) == 1:
+                return tables[table][column]
             own = ints(tables[table], column)
             return nullable(np.where(own >= 0, own + which[table] * width[key], -1))
 
@@ -99,7 +111,7 @@ class Fleet:
         self.frames = _with(tables["frames"], id=through("frames", "id", "id"))
         longest = int(lengths.max(initial=-1))
         self.schedule_length = longest if longest >= 0 else None
-        self._cache["program"] = _Together(self, n)
+        self.program = self._cache["program"] = _Together(self)
 
     def __getitem__(self, name: str) -> pa.Table:
         return getattr(self, name)
@@ -108,7 +120,7 @@ class Fleet:
 class _Together(Program):
     """The joined columns of several dumps: an instruction's name means that of its own dump."""
 
-    def __init__(self, fleet: Fleet, dumps: int) -> None:
+    def __init__(self, fleet: Fleet) -> None:
         super().__init__(fleet)  # type: ignore[arg-type]  # it has what a Program asks of a Dump
         self.fleet = fleet
 
@@ -140,6 +152,36 @@ def _with(table: pa.Table, **columns: pa.Array) -> pa.Table:
     return table
 
 
+# -- a dump that does not fit into memory --------------------------------------------------------
+
+NUMBERS = {
+    "allocations": schema.TABLES["allocations"].arrow.names,
+    "values": ["value_id", "instruction", "allocation", "offset", "size"],
+    "live_ranges": ["value_id", "start", "end"],
+    "modules": ["schedule_length"],
+}
+"""The columns from which it is known what is in use when."""
+
+
+def in_use(dump_id: str, tables: dict[str, pa.Table]) -> tuple[dict[Any, Any], pa.Array]:
+    """What the numbers of a dump say: what later computations may take as known, and the values that its peaks need.
+
+    These are the ids of the values that are live at the peak of their space, or in an allocation that is held whole.
+    """
+    empty = {name: schema.TABLES[name].empty for name in ("instructions", "frames")}
+    fleet = Fleet(Chunk.of_one(dump_id, {**tables, **empty}))
+    p = fleet.program
+    kind = p.value_category
+    wanted = (kind != TEMP) & (kind != THREAD_LOCAL)
+    if p.steps is not None:
+        occupied(p)
+        occupied(p, "half-open")
+        live(p)
+        wanted[live_at(p, moments(p, None, None))] = True
+    fleet._cache.pop("program")
+    return fleet._cache, pa.array(p.ids[wanted])
+
+
 # -- the tables ----------------------------------------------------------------------------------
 
 
@@ -148,7 +190,7 @@ def derive(chunk: Chunk, top: int) -> dict[str, pa.Table]:
     found: dict[str, list[pa.Table]] = {"peaks": [_modules(chunk)], "peak_members": [], "scopes": []}
     for dumps in _groups(chunk):
         fleet = Fleet(chunk.part(dumps))
-        for name, table in _fleet(fleet, top, timed=fleet._cache["program"].steps is not None):
+        for name, table in _fleet(fleet, top, timed=fleet.program.steps is not None):
             which = table["dump"].to_numpy()
             found[name].append(table.set_column(0, "dump", pa.array(dumps[which])))
     return {name: _stored(name, tables, chunk.ids) for name, tables in found.items() if tables}
@@ -199,9 +241,8 @@ def _modules(chunk: Chunk) -> pa.Table:
 
 
 def _fleet(fleet: Fleet, top: int, *, timed: bool) -> Iterator[tuple[str, pa.Table]]:
-    spaces = _apart(fleet, peak(fleet, k=0).spaces)  # type: ignore[arg-type]
-    whole_bytes = whole(fleet._cache["program"])
-    spaces = spaces.append_column("indefinite", pa.array(whole_bytes))
+    spaces = peak(fleet, k=0).spaces  # type: ignore[arg-type]
+    spaces = _apart(fleet, spaces.append_column("indefinite", pa.array(whole(fleet.program))))
     rows = []
     for definition, column, time in (
         ("allocated", "allocated", None),

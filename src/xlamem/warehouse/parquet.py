@@ -42,6 +42,7 @@ class Sink:
         """Leave nothing on a local disk of what is not closed yet."""
         for writer in self.writers.values():
             writer.abandon()
+        self.writers.clear()
 
 
 class _Writer:

@@ -18,9 +18,10 @@ import xxhash
 
 from .. import schema
 from ..dump import Dump, read
-from ..errors import DumpError, UsageError, XlaMemError
+from ..errors import DumpError, OutputError, UsageError, XlaMemError
 from ..source import Source
-from .derived import Chunk, derive
+from ..stream import pieces
+from .derived import NEEDED, NUMBERS, Chunk, derive, in_use
 from .ledger import File
 from .parquet import Sink
 from .place import Place
@@ -29,6 +30,7 @@ CHUNK = 16 << 20
 """Bytes of text that are read, and written, together."""
 HUGE = 64 << 20
 """A dump with more bytes of text than this is read in pieces."""
+DERIVED = frozenset(schema.DERIVED) - {"labels"}
 
 
 @dataclass(frozen=True)
@@ -269,13 +271,14 @@ class _Work:
             if name in self.job.options.tables:
                 identity = texts.take(pa.array(chunk.which[name]))
                 self.put(name, self.plain(name, table, identity))
-        wanted = [t for t in ("peaks", "peak_members", "scopes") if t in self.job.options.tables]
-        if wanted:
-            derived = derive(chunk, self.job.options.top)
-            for name in wanted:
-                if name in derived:
-                    self.put(name, derived[name])
+        self.derived(chunk)
         self.labels(ids)
+
+    def derived(self, chunk: Chunk) -> None:
+        wanted = DERIVED & set(self.job.options.tables)
+        for name, table in derive(chunk, self.job.options.top).items() if wanted else ():
+            if name in wanted:
+                self.put(name, table)
 
     def plain(self, name: str, table: pa.Table, identity: pa.Array) -> pa.Table:
         """A table in the types of the warehouse, with its dump_id and, in `modules`, where it comes from."""
@@ -315,7 +318,69 @@ class _Work:
     # -- a dump that does not fit
 
     def huge(self, item: Item) -> None:
-        self.chunk([item])
+        """A dump that is read in pieces, twice: first the numbers that say what its peaks are made of."""
+        self.say(item.dump_id)
+        derived = DERIVED & set(self.job.options.tables)
+        try:
+            known, wanted = self.numbers(item) if derived else ({}, pa.array([], pa.int64()))
+            kept = self.pieces(item, wanted)
+        except (MemoryError, OutputError):
+            raise
+        except Exception as error:
+            self.restart()
+            self.faults.append(fault(error, item.source, item.dump_id))
+            return
+        modules = kept["modules"]
+        if not self.same(item, modules):
+            return self.restart()
+        self.dumps.append(item.dump_id)
+        self.bytes += item.bytes
+        if not modules["complete"][0].as_py():
+            self.cut.append(label(item.source))
+        self.say("")
+        if derived:
+            self.derived(Chunk.of_one(item.dump_id, kept, known))
+        self.labels([item.dump_id])
+
+    def numbers(self, item: Item) -> tuple[dict[Any, Any], pa.Array]:
+        found: dict[str, list[pa.Table]] = {name: [] for name in NUMBERS}
+        for name, piece in pieces(item.source, NUMBERS):
+            columns = NUMBERS[name]
+            piece = piece.select(columns)
+            if "instruction" in columns:  # names are not looked at yet
+                nothing = pa.DictionaryArray.from_arrays(pa.nulls(len(piece), pa.int32()), pa.array([], pa.string()))
+                piece = piece.set_column(columns.index("instruction"), "instruction", nothing)
+            found[name].append(piece)
+        tables = {}
+        for name, columns in NUMBERS.items():
+            none = schema.TABLES[name].empty.select(columns)
+            tables[name] = pa.concat_tables([none, *found.pop(name)]).combine_chunks()
+        return in_use(item.dump_id, tables)
+
+    def pieces(self, item: Item, wanted: pa.Array) -> dict[str, pa.Table]:
+        """Write all tables; give those that `derive` needs, of the values wanted and of their instructions."""
+        import pyarrow.compute as pc
+
+        kept: dict[str, list[pa.Table]] = {name: [schema.TABLES[name].empty] for name in NEEDED}
+        names = pa.array([], pa.string())
+        for name, piece in pieces(item.source, hashes=True):
+            if name in self.job.options.tables:
+                self.put(name, self.plain(name, piece, pa.repeat(pa.scalar(item.dump_id), len(piece))))
+            if name in ("values", "live_ranges"):
+                some = piece.slice(0, name == "live_ranges" and len(kept[name]) == 1)  # that there are any counts too
+                piece = pa.concat_tables([some, piece.filter(pc.is_in(piece["value_id"], wanted))])
+            elif name == "instructions":
+                if not len(names):
+                    names = pc.unique(pa.concat_tables(kept["values"])["instruction"].cast(pa.string()))
+                piece = piece.filter(pc.is_in(piece["instruction"].cast(pa.string()), names))
+            if name in kept and len(piece):
+                kept[name].append(piece)
+        return {name: pa.concat_tables(parts).combine_chunks() for name, parts in kept.items()}
+
+    def restart(self) -> None:
+        """Take back what was written so far: the dump alone makes up the batch."""
+        self.sink.abandon()
+        self.counts.clear()
 
     # -- what fails, and what was there before
 
