@@ -68,10 +68,16 @@ def shape(request: pytest.FixtureRequest, size: float) -> inputs.Shape:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if not (rows := config.stash[ROWS]):
         return
-    arguments = shlex.join(a for a in config.invocation_params.args if "--keep" not in a)
-    lines = [measure.machine(), f"python -m pytest {arguments}", "", *tabular.render([*goals.judged(rows), *rows])]
+    lines = [measure.machine(), f"python -m pytest {_told(config)}", "", *tabular.render([*goals.judged(rows), *rows])]
     terminalreporter.section("xlamem")
     for line in lines:
         terminalreporter.write_line(line)
     if place := config.getoption("--keep"):
         tabular.keep(lines, place)
+
+
+def _told(config: pytest.Config) -> str:
+    """The command's arguments without this machine's places."""
+    words = [word for word in config.invocation_params.args if "--keep" not in word]
+    words = [word for word in words if word != str(config.getoption("--keep"))]
+    return shlex.join(Path(word).name if Path(word).is_absolute() else word for word in words)

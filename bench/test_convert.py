@@ -75,7 +75,7 @@ def test_convert(kind: str, size: float, tmp_path: Path, benchmark: Any, rows: l
             assert any(to.rglob("*.parquet"))
 
     convert("rival", rival)
-    benchmark.pedantic(convert, ("ours", ours), rounds=3, warmup_rounds=0)
+    benchmark.pedantic(convert, ("ours", ours), rounds=1)
     median = {name: [statistics.median(v) for v in zip(*pairs, strict=True)] for name, pairs in used.items()}
     for name, label in (("ours", "xlamem convert"), ("rival", "Python re and pyarrow's writer")):
         cpu, wall = median[name]

@@ -53,6 +53,6 @@ def test_size(work: str, megabytes: int, benchmark: Any, rows: list[Row]) -> Non
         "MB tables": f"{found[0]['tables_bytes'] / 1e6:,.0f}" if work == "all" else "",
     }
     benchmark.extra_info.update({"bytes": shape.bytes, "cpu_s": cpu, "ns_per_byte": each, "peak_bytes": memory})
-    rows.append(Row(TITLE, {"all": "every table", "batches": "batches of every table"}[work], cells))
+    rows.append(Row(TITLE, {"all": "every table", "batches": "batches, a table a section"}[work], cells))
     if megabytes > TABLES_UP_TO:
         shutil.rmtree(shape.folders[0])  # gigabytes that come back in a minute
