@@ -480,7 +480,7 @@ def test_a_compressed_tar_is_undone_once(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_long_streams_go_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "ROOM", 1000)
+    monkeypatch.setattr(streams, "HELD", 1000)
     streams._KEPT.clear()
     write(tmp_path / "d")
     path = tar_of(tmp_path / "d", tmp_path / "d.tgz", "w:gz")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import mmap
 import random
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from typing import Any
 import duckdb
 import forge
 import forge_bulk
+import fsspec
 import numpy as np
 import polars
 import pyarrow as pa
@@ -244,6 +247,27 @@ def test_pages_are_given_back(tmp_path: Path) -> None:
         streams.give_back(data, begin, end)
         assert bytes(data) == before
     streams.give_back(b"not mapped", 0, 10)
+
+
+def test_undone_and_remote_texts_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is large lies in a temporary file without a name, not in memory."""
+    monkeypatch.setattr(streams, "HELD", 1000)
+    monkeypatch.setattr(stream, "SPAN", 500)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    source = next(s for s in SHIPPED if "scan_while" in s.place)
+    members = texts(source)
+    for role, data in members.items():
+        (tmp_path / f"x.cpu_after_optimizations-{role}.txt.gz").write_bytes(gzip.compress(data))
+    packed = xlamem.find(tmp_path)[0]
+    with fsspec.open(f"memory://{tmp_path.name}/x.txt", "wb") as f:
+        f.write(members["buffer-assignment"])
+    remote = xlamem.find(f"memory://{tmp_path.name}/x.txt")[0]
+    for found in (packed, remote):
+        data = found.members[0].load().data
+        assert isinstance(data.obj if isinstance(data, memoryview) else data, mmap.mmap)
+        same(found)
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 # -- native --------------------------------------------------------------------------------------

@@ -476,14 +476,24 @@ def _used_spans(self: Streaming, section: Section) -> Scanned:
     return spans(self, section, scan, _record, 3)
 
 
+GLUED = re.compile(rb"<-?[0-9]+ [A-Za-z_][\w.-]*(?:\{[0-9,-]*\})?(?: \(phi\))?(?: @-?[0-9]+)?>\n\Z")
+
+
 def _record(data: Any, at: int, end: int) -> int:
     """Where the next record begins; where headers are glued to the line before (E4), behind that line."""
-    stop = min(at + SPAN, end)
-    begin = _sections.next_line(data, at - 1, stop, b"<")
-    if begin < stop or stop == end:
-        return begin
-    line = _sections.next_line(data, at - 1, end, b" from instruction:")
-    return any_line(data, line + 1, end) if line < end else end
+    while at < end:
+        stop = min(at + SPAN, end)
+        begin = _sections.next_line(data, at - 1, stop, b"<")
+        if begin < stop:
+            return begin
+        line = _sections.next_line(data, at - 1, stop, b" from instruction:")
+        while line < stop:
+            behind = any_line(data, line + 1, end)
+            if GLUED.search(bytes(data[max(line, behind - 4096) : behind])):
+                return behind
+            line = _sections.next_line(data, behind - 1, stop, b" from instruction:")
+        at = stop
+    return end
 
 
 PLACED = ("allocation", "offset", "size", "shape", "element_type", "unpadded_size")

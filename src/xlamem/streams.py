@@ -29,8 +29,12 @@ Buffer = bytes | memoryview | mmap.mmap
 SMALL = 128 * 1024
 """Local files from this size on are mapped, smaller ones are read at once."""
 
+HELD = 64 * 1024 * 1024
+"""What has more bytes, and is not a local file as it is, goes to an unlinked temporary file and is mapped: a stream
+undone, a remote file. Where it lies is up to `tempfile` (TMPDIR)."""
+
 ROOM = 256 * 1024 * 1024
-"""Bytes of undone streams kept in memory; a longer stream goes to a temporary file."""
+"""Bytes of undone streams kept in memory."""
 
 KEPT = 8
 """Undone streams kept at most."""
@@ -126,11 +130,13 @@ def raw(uri: str) -> Stream:
         raise FileNotFoundError("no such file")
     if info.size is None:  # a server that does not say
         with system.open_input_stream(path, compression=None) as file:
-            return held(uri, file.read())
+            return held(uri, _spooled(uri, iter(lambda: file.read(STEP), b"")))
 
-    def fetch(lo: int, hi: int) -> bytes:
+    def fetch(lo: int, hi: int) -> Buffer:
         with system.open_input_file(path) as file:
-            return bytes(file.read_at(hi - lo, lo))
+            if hi - lo <= HELD:
+                return bytes(file.read_at(hi - lo, lo))
+            return _spooled(uri, (file.read_at(min(STEP, hi - at), at) for at in range(lo, hi, STEP)))
 
     key = uri, info.size, info.mtime_ns
     return Stream(uri, fetch, 0, info.size, key, lambda: system.open_input_file(path))
@@ -254,27 +260,31 @@ def _kept(stream: Stream, kind: str) -> Stream:
     with _LOCK:
         found = _KEPT.pop(stream.key, None) or _decompressed(stream, kind)
         _KEPT[stream.key] = found
-        while len(_KEPT) > 1 and (len(_KEPT) > KEPT or sum(s.size for s in _KEPT.values() if s.size <= ROOM) > ROOM):
+        while len(_KEPT) > 1 and (len(_KEPT) > KEPT or sum(s.size for s in _KEPT.values() if s.size <= HELD) > ROOM):
             _KEPT.popitem(last=False)
         return found
 
 
 def _decompressed(stream: Stream, kind: str) -> Stream:
-    data: Buffer
-    with stream.open() as file, tempfile.SpooledTemporaryFile(max_size=ROOM) as spool:
-        for chunk in _chunks(file, kind, stream.name):
+    with stream.open() as file:
+        data = _spooled(stream.name, _chunks(file, kind, stream.name))
+    return held(stream.name, data, stream.key and (*stream.key, kind))
+
+
+def _spooled(name: str, chunks: Iterable[bytes]) -> Buffer:
+    """All of these bytes: in memory, or if they are many in a mapped temporary file."""
+    with tempfile.SpooledTemporaryFile(max_size=HELD) as spool:
+        for chunk in chunks:
             try:
                 spool.write(chunk)
             except OSError as error:
-                raise DumpError(stream.name, f"room in {tempfile.gettempdir()} ({error.strerror})") from error
+                raise DumpError(name, f"room in {tempfile.gettempdir()} ({error.strerror})") from error
         size = spool.tell()
-        if size > ROOM:
-            spool.flush()
-            data = _map(spool.fileno(), size)
-        else:
+        if size <= HELD:
             spool.seek(0)
-            data = spool.read()
-    return held(stream.name, data, stream.key and (*stream.key, kind))
+            return spool.read()
+        spool.flush()
+        return _map(spool.fileno(), size)
 
 
 # -- URIs ----------------------------------------------------------------------------------------
