@@ -34,9 +34,7 @@ def command(dest: str, tables: tuple[str, ...], long: bool, as_json: bool) -> No
         for row in rows:
             out(row["path"])
         return
-    shown = [
-        [row["table"], f"{row['rows']:,}", f"{row['bytes']:,}", row["tool_version"], row["path"]] for row in rows
-    ]
+    shown = [[row["table"], f"{row['rows']:,}", f"{row['bytes']:,}", row["tool_version"], row["path"]] for row in rows]
     total, size = sum(r["rows"] for r in rows), sum(r["bytes"] for r in rows)
     for line in console.columns([["table", "rows", "bytes", "version", "path"], *shown], {0, 3, 4}):
         out(line)

@@ -6,7 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,15 @@ from ..errors import DumpError, UsageError
 from ..source import Member, Source
 from .ledger import Batch, File, Ledger
 from .place import Place
+
+SQL: dict[schema.Kind, str] = {
+    "int": "BIGINT",
+    "float": "DOUBLE",
+    "bool": "BOOLEAN",
+    "name": "VARCHAR",
+    "text": "VARCHAR",
+    "time": "TIMESTAMPTZ",
+}
 
 
 def is_dataset(dest: str | os.PathLike[str]) -> bool:
@@ -153,9 +162,11 @@ class Dataset:
     def _view(self, connection: Any, name: str) -> None:
         files = self._files[name]
         if not self.place.local:  # DuckDB would need extensions and keys of its own
+            if damage := self._damage([name]):  # it would wait for ever for a file that is not there
+                raise damage
             connection.register(name, self[name])
             return
-        columns = schema.WAREHOUSE[name].warehouse
+        columns = schema.WAREHOUSE[name].columns
         # Files with the same columns together: then DuckDB need not open each of them to find out.
         groups: dict[int, list[str]] = {}
         for file in files:
@@ -165,8 +176,8 @@ class Dataset:
             listed = ", ".join(f"'{p}'" for p in paths)
             parts.append(f"FROM read_parquet([{listed}], hive_partitioning = false, union_by_name = {not width})")
         if groups.keys() != {len(columns)}:  # columns that are missing everywhere are there too, and are null
-            connection.register(f"{name} without rows", columns.empty_table())
-            parts.insert(0, f'FROM "{name} without rows"')
+            typed = ", ".join(f'NULL::{SQL[c.kind]} AS "{c.name}"' for c in columns)
+            parts.insert(0, f"SELECT {typed} WHERE false")
         connection.execute(f'CREATE VIEW "{name}" AS ' + " UNION ALL BY NAME ".join(parts))
 
     # -- one dump --------------------------------------------------------------------------------
@@ -287,23 +298,40 @@ class Stored:
         mine = arrow_dataset.field("dump_id") == self.dump_id
         with self.dataset.whole(name):
             table = self.dataset.over(name, files).to_table(columns=spec.names, filter=mine)
+        self._check(name, table.num_rows)
         columns = [
             column.dictionary_encode() if pa.types.is_dictionary(field.type) else column
             for column, field in zip(table.columns, spec, strict=True)
         ]
         return pa.table(columns, schema=spec).unify_dictionaries()
 
+    def _check(self, name: str, rows: int) -> None:
+        """Rows that the dump has and the files have not: nobody may take that for an empty table."""
+        said = None
+        if name in ("modules", "files"):
+            said = max(rows, 1)
+        elif (column := f"n_{name}") in schema.TABLES["modules"].arrow.names and "modules" in self.names:
+            (said,) = self.table("modules")[column].to_pylist()
+        if said not in (None, rows):
+            if not rows:
+                raise UsageError(f"the table {name!r} of this dump is not stored")
+            raise DumpError(self.dataset.place.uri, f"{said:,} rows of {name} of the dump {self.dump_id}, not {rows:,}")
+
     def source(self) -> Source:
         """Where the dump was read when it was converted; that may be there no longer."""
-        files = self.table("files").to_pylist() if "files" in self.names else []
+        files, module = self._rows("files"), self._rows("modules")
         members = tuple(Member(f["role"], f["uri"], size=f["bytes"]) for f in files)
         members = members or (Member("buffer-assignment", self.dataset.place.uri),)
         name, _ = names.split(members[0].file_name) or (members[0].file_name, "")
-        if "modules" not in self.names:
-            return Source(name, members)
-        (module,) = self.table("modules").to_pylist()
         said = ("module_id", "module_name", "platform", "target", "changelist", "timestamp_us")
-        return Source(name, members, **{key: module[key] for key in said})
+        return Source(name, members, **{key: module[0][key] for key in said if module})
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        """Rows of a table; none if it is not stored."""
+        with suppress(UsageError):
+            rows: list[dict[str, Any]] = self.table(name).to_pylist()
+            return rows
+        return []
 
 
 def _again(dest: str, dump_id: str, tables: frozenset[str]) -> Dump:
