@@ -91,7 +91,7 @@ def test_only_committed_files_count(place: str, tmp_path: Path) -> None:
     dataset = xlamem.Dataset(tmp_path / "copy")
     n = dataset["values"].count_rows()
     (path,) = dataset.files("values")["path"].to_pylist()
-    shutil.copy(path, path.replace("-0.parquet", "-1.parquet"))  # nobody has committed that
+    shutil.copy(path, Path(path).with_name("0" * 32 + "-0.parquet"))  # nobody has committed that
     dataset = xlamem.Dataset(tmp_path / "copy")
     assert dataset["values"].count_rows() == n
     assert dataset.sql('SELECT count(*) FROM "values"')[0].to_pylist() == [n]
@@ -217,6 +217,11 @@ def test_a_dump_out_of_the_dataset(source: Source, dataset: xlamem.Dataset, stor
     assert dump.tables == original.tables
     same(dump, original)
     assert dump.complete == original.complete
+    assert dump.schedule_length == original.schedule_length
+    for name in dump.tables:
+        batches = dump.batches(name)
+        assert batches.schema == schema.TABLES[name].arrow
+        assert batches.read_all().to_pylist() == original[name].to_pylist(), name
     assert dump.verify().to_pylist() == original.verify().to_pylist()
     assert repr(dump).splitlines()[1:] == repr(original).splitlines()[1:]
     for function in (xlamem.peak, xlamem.live_set, xlamem.explain, xlamem.savings, xlamem.donation, xlamem.attribution):

@@ -264,6 +264,17 @@ class StoredDump(Dump):
         put(self, "_reading", reading)
         put(self, "_options", {"dataset": reading.dataset.place.uri, "dump_id": reading.dump_id})
 
+    @property
+    def schedule_length(self) -> int | None:
+        """Steps of the schedule as printed, None without live ranges."""
+        (length,) = self._summary("modules")["schedule_length"].to_pylist()
+        return None if length is None else int(length)
+
+    def batches(self, table: str) -> pa.RecordBatchReader:
+        """One table in bounded memory, as a stream of record batches: a row group of the files after the other."""
+        self._known(table)
+        return self._reading.batches(table)
+
     def _summary(self, name: str) -> pa.Table:
         return self._reading.table(name)
 
@@ -293,17 +304,30 @@ class Stored:
             return self.tables[name]
 
     def _read(self, name: str) -> pa.Table:
-        spec = schema.TABLES[name].arrow
+        with self.dataset.whole(name):
+            table = self._scanner(name).to_table()
+        self._check(name, table.num_rows)
+        return _in_memory(name, table).unify_dictionaries()
+
+    def batches(self, name: str) -> pa.RecordBatchReader:
+        def found() -> Iterator[pa.RecordBatch]:
+            rows = 0
+            with self.dataset.whole(name):
+                for batch in self._scanner(name).to_batches():
+                    rows += batch.num_rows
+                    if batch.num_rows:
+                        yield from _in_memory(name, pa.table(batch)).to_batches()
+            self._check(name, rows)
+
+        return pa.RecordBatchReader.from_batches(schema.TABLES[name].arrow, found())
+
+    def _scanner(self, name: str) -> arrow_dataset.Scanner:
         files = [f for f in self.batch.files if f.table == name]
         mine = arrow_dataset.field("dump_id") == self.dump_id
-        with self.dataset.whole(name):
-            table = self.dataset.over(name, files).to_table(columns=spec.names, filter=mine)
-        self._check(name, table.num_rows)
-        columns = [
-            column.dictionary_encode() if pa.types.is_dictionary(field.type) else column
-            for column, field in zip(table.columns, spec, strict=True)
-        ]
-        return pa.table(columns, schema=spec).unify_dictionaries()
+        columns = schema.TABLES[name].arrow.names
+        return self.dataset.over(name, files).scanner(
+            columns=columns, filter=mine, batch_readahead=1, fragment_readahead=1
+        )
 
     def _check(self, name: str, rows: int) -> None:
         """Rows that the dump has and the files have not: nobody may take that for an empty table."""
@@ -349,6 +373,16 @@ def _known(table: str) -> str:
     if table not in schema.WAREHOUSE:
         raise UsageError(f"no table {table!r}; there are {', '.join(schema.WAREHOUSE)}")
     return table
+
+
+def _in_memory(name: str, table: pa.Table) -> pa.Table:
+    """Columns of the warehouse in the types of a Dump: names as codes into a dictionary."""
+    spec = schema.TABLES[name].arrow
+    columns = [
+        column.dictionary_encode() if pa.types.is_dictionary(field.type) else column
+        for column, field in zip(table.columns, spec, strict=True)
+    ]
+    return pa.table(columns, schema=spec)
 
 
 def _matched(table: pa.Table, ids: pa.Array) -> pa.Table:
