@@ -484,3 +484,29 @@ def test_one_dump_of_an_old_batch_is_replaced(old: Path) -> None:
     kept = next(i for i in ids if dataset.read(i).allocations.num_rows == xlamem.read(one).allocations.num_rows)
     with pytest.raises(xlamem.UsageError, match="'uses' of this dump is not stored"):
         dataset.read(kept).uses  # noqa: B018
+
+
+# ---- Spark, where it is installed
+
+
+def test_spark_agrees(dataset: xlamem.Dataset, old: Path) -> None:
+    sql = pytest.importorskip("pyspark.sql")
+    if shutil.which("java") is None:
+        pytest.skip("no Java")
+    builder = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    words = {pa.string(): "string", pa.int64(): "bigint", pa.bool_(): "boolean"}
+    words[pa.timestamp("us", "UTC")] = "timestamp"
+    try:
+        for name, spec in schema.WAREHOUSE.items():
+            if paths := dataset.files(name)["path"].to_pylist():
+                frame = spark.read.parquet(*paths)
+                assert dict(frame.dtypes) == {f.name: words[f.type] for f in spec.warehouse}, name
+                assert frame.count() == dataset[name].count_rows(), name
+        xlamem.convert(TPU, to=old, engine="here")
+        grown = xlamem.Dataset(old)
+        frame = spark.read.option("mergeSchema", True).parquet(*grown.files("values")["path"].to_pylist())
+        assert frame.count() == grown["values"].count_rows()
+        assert "uses_known" in frame.columns
+    finally:
+        spark.stop()
