@@ -11,13 +11,23 @@ SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -path '*/.*') CMake
 
 .PHONY: demo test lint bench bench-check clean
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.duckdb
 	rm -rf demo-out
 	$(BIN)/xlamem convert tests/dumps --to demo-out
 	@echo
 	@echo "What one of them must fit, and what is in use at its peak:"
 	@echo
 	$(BIN)/xlamem peak tests/dumps/tpu-libtpu-0.0.50.1-v5e-host_offload --device v5e
+	@echo
+	@echo "All of them, by SQL: where XLA's printed peak is not ours (query 7 of docs/warehouse.md):"
+	@echo
+	$(BIN)/xlamem sql demo-out "\
+	SELECT platform, module_name, max(bytes) FILTER (definition = 'xla_printed') AS xla, \
+	  sum(bytes) FILTER (definition = 'peak') AS ours, ours - xla AS difference \
+	FROM peaks JOIN modules USING (dump_id) \
+	GROUP BY dump_id, platform, module_name \
+	HAVING difference <> 0 \
+	ORDER BY abs(difference) DESC, dump_id LIMIT 10"
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto $(ARGS)
@@ -53,6 +63,6 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
 	touch $@
 
 # The package is there already: its name brings only what the extra adds.
-$(VENV)/.test $(VENV)/.lint $(VENV)/.bench: $(VENV)/.installed
+$(VENV)/.test $(VENV)/.lint $(VENV)/.bench $(VENV)/.duckdb: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'xlamem[$(patsubst .%,%,$(notdir $@))]'
 	touch $@

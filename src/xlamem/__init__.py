@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .compute.occupancy import live_set, occupancy, peak
     from .compute.published import explain, memory_analysis
     from .compute.scopes import attribution
-    from .warehouse import Converted, convert
+    from .warehouse import Converted, Dataset, convert
 
 _LATE = {
     **dict.fromkeys(
@@ -48,7 +48,7 @@ _LATE = {
         ),
         "compute",
     ),
-    **dict.fromkeys(("Converted", "convert"), "warehouse"),
+    **dict.fromkeys(("Converted", "Dataset", "convert"), "warehouse"),
 }  # fmt: skip
 """Names that are imported when first asked for, and the room where they live: reading alone stays quick to start."""
 
@@ -67,6 +67,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Converted",
+    "Dataset",
     "Dump",
     "DumpError",
     "NativeError",

@@ -6,6 +6,7 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
@@ -148,7 +149,7 @@ class Dump:
             import duckdb
         except ImportError as e:
             raise UsageError("Dump.sql needs DuckDB: pip install 'xlamem[duckdb]'") from e
-        words = set(re.findall(r"\w+", query))
+        words = {word.lower() for word in re.findall(r"\w+", query)}
         with duckdb.connect() as connection:
             for name in words & set(self.tables):
                 connection.register(name, self[name])
@@ -158,7 +159,7 @@ class Dump:
                 for name in words & set(REGISTRY):
                     connection.register(name, REGISTRY[name](self))
             try:
-                return connection.sql(query).to_arrow_table()
+                return answer(connection, query)
             except duckdb.Error as e:
                 raise UsageError(f"DuckDB does not understand the query: {e}") from e
 
@@ -225,6 +226,17 @@ class Dump:
         state = "complete" if module["complete"] else "CUT: a file ends too early"
         facts.append(("state", f"{state}, {module['n_diagnostics']} diagnostics"))
         return facts
+
+
+def answer(connection: Any, query: str) -> pa.Table:
+    """What DuckDB answers; a table without columns to a statement without result. Sums of bytes stay whole numbers."""
+    result = connection.sql(query)
+    table = pa.table({}) if result is None else result.to_arrow_table()
+    for i, field in enumerate(table.schema):
+        if field.type == pa.decimal128(38, 0):  # DuckDB's sum of int64
+            with suppress(pa.ArrowInvalid):  # one that is too large stays what it is
+                table = table.set_column(i, field.name, table.column(i).cast(pa.int64()))
+    return table
 
 
 def _again(source: Source, names: frozenset[str], options: dict[str, Any]) -> Dump:

@@ -20,6 +20,8 @@ VERBS = {
     "explain": "Put every published number side by side, and say why they differ.",
     "oom": "Show out-of-memory reports in a log.",
     "convert": "Write dumps to Parquet.",
+    "sql": "Query a dataset, or a dump, by SQL.",
+    "files": "List the files of a dataset.",
     "schema": "Describe the tables.",
 }
 

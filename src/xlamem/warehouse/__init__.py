@@ -6,7 +6,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ..errors import OutputError
 from .driver import Converted, Interrupted, Status, convert
 
-__all__ = ["Converted", "Interrupted", "OutputError", "Status", "convert"]
+if TYPE_CHECKING:
+    from .dataset import Dataset
+
+__all__ = ["Converted", "Dataset", "Interrupted", "OutputError", "Status", "convert"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Dataset":  # it brings pyarrow.dataset, which no converter needs
+        from .dataset import Dataset
+
+        return Dataset
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

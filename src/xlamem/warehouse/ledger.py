@@ -44,6 +44,8 @@ class File:
     """Relative to the dataset."""
     rows: int
     bytes: int
+    columns: int = 0
+    """How many it has; 0 where an older version did not say."""
 
 
 @dataclass(frozen=True)

@@ -119,11 +119,12 @@ class _Writer:
     def _finish(self) -> None:
         if self.open:
             stack, stream, writer, path = self.open
+            columns = len(writer.schema)
             writer.close()
             size = stream.tell()
             self.open = None
             stack.close()
-            self.files.append(File(self.name, path, self.rows, size))
+            self.files.append(File(self.name, path, self.rows, size, columns))
             self.groups = self.rows = 0
 
 

@@ -1,0 +1,200 @@
+"""`xlamem sql`, `xlamem files`, and what `xlamem schema` says of a dataset."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem import cli, schema
+
+SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
+TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
+
+
+class Result:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    def call(*args: str | Path) -> Result:
+        code = cli.main([str(a) for a in args])
+        return Result(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def dest(tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = tmp_path_factory.mktemp("sql") / "out"
+    xlamem.convert(SMALL, TPU, to=place, labels={"commit": "abc"}, engine="here")
+    return str(place)
+
+
+# ---- sql
+
+
+def test_a_table_for_people(run: Any, dest: str) -> None:
+    r = run("sql", dest, "SELECT module_name, n_values, complete, target FROM modules ORDER BY n_values")
+    assert (r.code, r.err) == (0, "")
+    assert r.out.splitlines() == [
+        "module_name       n_values  complete  target",
+        "jit_m_mlp_grad          21  true      -",
+        "jit_m_scan_while        63  true      -",
+    ]
+
+
+def test_it_fits_the_terminal(run: Any, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = "SELECT module_name, features, n_values FROM modules ORDER BY n_values"
+    wide = run("sql", dest, query).out
+    assert max(map(len, wide.splitlines())) > 80
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = run("sql", dest, query).out
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert "jit_m_scan_while" in narrow
+    assert "…" in narrow
+    # More columns than fit beside each other: each row is a list.
+    lists = run("sql", dest, "FROM modules ORDER BY module_name").out
+    assert max(map(len, lists.splitlines())) <= 80
+    assert "module_name         jit_m_mlp_grad" in lists
+    assert lists.count("\n\n") == 1
+
+
+def test_as_many_rows_as_wanted(run: Any, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = "SELECT range AS i FROM range(250)"
+    assert len(run("sql", dest, query).out.splitlines()) == 251
+    assert len(json.loads(run("sql", dest, query, "--json").out)) == 250
+    assert len(json.loads(run("sql", dest, query, "--json", "--limit", "7").out)) == 7
+    assert run("sql", dest, query, "--limit", "3").out.splitlines() == [
+        "i", "0", "1", "2", "and 247 more rows: --limit shows more",
+    ]  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "and 150 more rows" in run("sql", dest, query).out
+    assert run("sql", dest, "FROM labels WHERE false").out.splitlines()[-1] == "no rows"
+
+
+def test_json_and_csv(run: Any, dest: str) -> None:
+    query = """SELECT sum(n_values) AS total, 1.5 AS x, 0.25::DOUBLE AS y, true AS b, NULL AS nothing, 'a,"b' AS t,
+        [1, 2] AS l, {'k': DATE '2025-01-31'} AS s, 'NaN'::DOUBLE AS nan, max(converted_at) AS at FROM modules"""
+    (row,) = json.loads(run("sql", dest, query, "--json").out)
+    assert row.pop("at").endswith("+00:00")
+    assert row == {
+        "total": 84, "x": 1.5, "y": 0.25, "b": True, "nothing": None, "t": 'a,"b', "l": [1, 2],
+        "s": {"k": "2025-01-31"}, "nan": None,
+    }  # fmt: skip
+    head, cells = csv.reader(io.StringIO(run("sql", dest, query, "--csv").out))
+    assert head[:6] == ["total", "x", "y", "b", "nothing", "t"]
+    assert cells[:6] == ["84", "1.5", "0.25", "true", "", 'a,"b']
+    assert run("sql", dest, query, "--csv", "--json").code == 2
+    assert json.loads(run("sql", dest, "FROM labels WHERE false", "--json").out) == []
+
+
+def test_one_dump(run: Any) -> None:
+    spaces = xlamem.peak(xlamem.read(TPU)).spaces.to_pylist()
+    found = json.loads(run("sql", TPU, "SELECT memory_space, peak FROM peaks", "--json").out)
+    assert found == [{"memory_space": s["memory_space"], "peak": s["peak"]} for s in spaces]
+    several = DUMPS / "cpu-jaxlib-0.12.0-several_modules"
+    r = run("sql", several, "SELECT module_name FROM modules", "--module", "jit_beta", "--json")
+    assert json.loads(r.out) == [{"module_name": "jit_beta"}]
+    assert run("sql", several, "SELECT module_name FROM modules").err.startswith("note: 4 modules in")
+
+
+def test_what_is_wrong_is_said(run: Any, dest: str, tmp_path: Path) -> None:
+    for query in ("SELEC", "FROM nonsense"):
+        r = run("sql", dest, query)
+        assert (r.code, r.out) == (2, "")
+        assert "DuckDB does not understand the query" in r.err
+    r = run("sql", tmp_path / "nowhere", "SELECT 1")
+    assert r.code == 2
+    assert "does not exist" in r.err
+    assert run("sql", dest).code == 2
+
+
+def test_damage_is_3(run: Any, tmp_path: Path) -> None:
+    xlamem.convert(SMALL, to=tmp_path, engine="here")
+    (path,) = xlamem.Dataset(tmp_path).files("values")["path"].to_pylist()
+    os.unlink(path)
+    r = run("sql", tmp_path, 'SELECT count(*) FROM "values"')
+    assert (r.code, r.out) == (3, "")
+    assert path in r.err
+    assert run("sql", tmp_path, "SELECT count(*) FROM uses").code == 0
+
+
+def test_what_a_terminal_would_obey_is_shown(run: Any, dest: str) -> None:
+    r = run("sql", dest, "SELECT 'a' || chr(27) || '[31m' || chr(10) || 'b' AS t")
+    assert r.out.splitlines() == ["t", r"a\x1b[31m\nb"]
+
+
+def test_a_statement_that_writes(run: Any, dest: str, tmp_path: Path) -> None:
+    r = run("sql", dest, f"COPY (FROM labels) TO '{tmp_path}/labels.csv'")
+    assert r.code == 0
+    assert len((tmp_path / "labels.csv").read_text().splitlines()) == 3
+
+
+def test_a_closed_pipe_is_quiet(dest: str) -> None:
+    code = "import sys; from xlamem.cli import main; sys.exit(main())"
+    shown = subprocess.run(
+        f"'{sys.executable}' -c '{code}' sql '{dest}' 'SELECT range FROM range(300000)' --csv | head -n 1",
+        shell=True, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (shown.stdout, shown.stderr) == ("range\n", "")
+
+
+# ---- files
+
+
+def test_files(run: Any, dest: str) -> None:
+    files = xlamem.Dataset(dest).files()
+    r = run("files", dest)
+    assert (r.code, r.err) == (0, "")
+    assert r.out.splitlines() == files["path"].to_pylist()
+    some = run("files", dest, "values", "uses").out.splitlines()
+    assert some == [f["path"] for f in files.to_pylist() if f["table"] in ("values", "uses")]
+    assert all(os.path.isfile(p) for p in some)
+    assert json.loads(run("files", dest, "--json").out) == files.to_pylist()
+    long = run("files", dest, "values", "--long").out.splitlines()
+    assert long[0].split() == ["table", "rows", "bytes", "version", "path"]
+    assert long[1].split()[:2] == ["values", "84"]
+    assert long[-1].startswith("1 file, 84 rows, ")
+    assert run("files", dest, "quarantine").out == ""
+
+
+def test_files_of_what_is_no_dataset(run: Any, dest: str, tmp_path: Path) -> None:
+    r = run("files", tmp_path)
+    assert (r.code, r.out) == (2, "")
+    assert "is no dataset: it has no ledger" in r.err
+    assert run("files", dest, "nonsense").code == 2
+
+
+# ---- schema
+
+
+def test_schema_tells_the_stored_from_the_computed(run: Any) -> None:
+    out = run("schema", "peaks").out
+    assert out.index("peaks  one row per memory space;") < out.index("peaks  in a dataset: one row per number")
+    for word in schema.DEFINITIONS:
+        assert f"  {word} " in out
+    both = json.loads(run("schema", "peaks", "--json").out)
+    assert [t["name"] for t in both["computed"]] == [t["name"] for t in both["warehouse"]] == ["peaks"]
+    assert both["tables"] == []
+    everything = run("schema").out
+    for table in (*schema.DERIVED.values(), schema.QUARANTINE):
+        assert f"{table.name}  in a dataset: one row per" in everything
+    for column in ("dump_id", "tool_version", "converted_at"):
+        assert f"  {column} " in everything
+    assert max(map(len, everything.splitlines())) <= 80
+    assert run("schema", "labels").code == 0
+    assert "one row per dump that could not be read" in run("schema", "quarantine").out

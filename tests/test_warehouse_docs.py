@@ -1,0 +1,235 @@
+"""docs/warehouse.md: every query runs, gives the columns that it names, and the right numbers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DUMPS, HERE
+
+import xlamem
+from xlamem import schema
+
+DOC = (HERE.parent / "docs" / "warehouse.md").read_text()
+QUERIES = {int(n): sql for n, sql in re.findall(r"^### (\d+)\. .*?```sql\n(.*?)```", DOC, re.M | re.S)}
+
+BEFORE = [
+    "cpu-jaxlib-0.4.26-scan_while",
+    "cpu-jaxlib-0.4.35-cond_switch",
+    "cpu-jaxlib-0.5.3-tuple3",
+    "tpu-libtpu-0.0.50.1-v5e-host_offload",
+]
+AFTER = [
+    "cpu-jaxlib-0.10.2-cond_switch",
+    "cpu-jaxlib-0.12.0-multiheap",
+    "cpu-jaxlib-0.12.0-scan_while",
+    "cpu-killed-at-buffer-assignment",
+    "gpu-jax-0.10.2-attn_cudnn",
+    "tpu-libtpu-0.0.50.1-v5e-host_offload",
+    "tpu-libtpu-0.0.50.1-v5e-mlp_grad",
+]
+ALL = BEFORE + AFTER
+GIB16 = 16 << 30
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Holds `warehouse`: two nights, two commits."""
+    folder = tmp_path_factory.mktemp("docs")
+    bad = folder / "bad" / "module_0001.jit_g.cpu_after_optimizations-buffer-assignment.txt.gz"
+    bad.parent.mkdir()
+    bad.write_bytes(b"\x1f\x8b\x08 this is not gzip")
+    for names, commit, night in ((BEFORE, "a1", "2025-01-30"), (AFTER, "b2", "2025-01-31")):
+        sources = [DUMPS / n for n in names] + ([bad.parent] if commit == "b2" else [])
+        labels = {"commit": commit, "night": night}
+        xlamem.convert(*sources, to=folder / "warehouse", labels=labels, partition_by=["night"], engine="here")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(folder: Path) -> dict[int, list[dict[str, Any]]]:
+    dataset = xlamem.Dataset(folder / "warehouse")
+    return {n: dataset.sql(sql).to_pylist() for n, sql in QUERIES.items()}
+
+
+def dump(name: str) -> xlamem.Dump:
+    return xlamem.read(DUMPS / name)
+
+
+def spaces(name: str) -> list[dict[str, Any]]:
+    return xlamem.peak(dump(name)).spaces.to_pylist() if dump(name).allocations.num_rows else []
+
+
+def test_there_are_ten_and_more() -> None:
+    assert list(QUERIES) == list(range(1, 13))
+    assert "Twelve queries" in DOC
+    assert len(re.findall(r"```sql", DOC)) == len(QUERIES)
+
+
+COLUMNS = {
+    1: "platform module_name memory_space before after growth",
+    2: "platform module_name instruction shape size padding",
+    3: "module_name memory_space reserved headroom percent",
+    4: "platform module_name what",
+    5: "scope bytes buffers programs",
+    6: "module_name layer bytes layers",
+    7: "platform module_name xla ours difference",
+    8: "what said dumps example",
+    9: "night dumps programs fresh allocated",
+    10: "content_hash module_name dumps labels",
+    11: "module_name memory_space size parameters outputs shareable",
+    12: "platform target dumps largest middle",
+}
+
+
+@pytest.mark.parametrize("number", COLUMNS)
+def test_every_query_answers(number: int, folder: Path) -> None:
+    found = xlamem.Dataset(folder / "warehouse").sql(QUERIES[number])
+    assert found.column_names == COLUMNS[number].split()
+    assert found.num_rows
+    plain = {"int64", "string", "double"}
+    assert {str(t) for t in found.schema.types} <= plain
+
+
+def test_growth(answers: dict[int, Any]) -> None:
+    # 483,632 - 483,488 and 262,400 - 262,384, by hand from the two buffer assignments of each
+    assert answers[1] == [
+        {"platform": "cpu", "module_name": "jit_m_scan_while", "memory_space": "memory",
+         "before": 483488, "after": 483632, "growth": 144},
+        {"platform": "cpu", "module_name": "jit_m_cond_switch", "memory_space": "memory",
+         "before": 262384, "after": 262400, "growth": 16},
+    ]  # fmt: skip
+    for row, old, new in zip(answers[1], (BEFORE[0], BEFORE[1]), (AFTER[2], AFTER[0]), strict=True):
+        assert (row["before"], row["after"]) == (spaces(old)[0]["reserved"], spaces(new)[0]["reserved"])
+
+
+def test_padding(answers: dict[int, Any]) -> None:
+    wanted = [
+        v["size"] - v["unpadded_size"]
+        for name in ALL
+        for v in dump(name)["values"].to_pylist()
+        if v["unpadded_size"] is not None and v["element_type"] != "tuple"
+    ]
+    assert [r["padding"] for r in answers[2]] == sorted((p for p in wanted if p > 0), reverse=True)[:10]
+    assert answers[2][0]["padding"] == 508  # a scalar f32 in a tile of 512 bytes
+
+
+def test_headroom(answers: dict[int, Any]) -> None:
+    wanted = [s["reserved"] for name in ALL for s in spaces(name) if s["memory_space"] in ("hbm", "device")]
+    assert [r["headroom"] for r in answers[3]] == sorted(GIB16 - r for r in wanted)
+    assert answers[3][0] == {
+        "module_name": "jit_f", "memory_space": "device", "reserved": 8421700, "headroom": 17171447484,
+        "percent": 0.049,
+    }  # fmt: skip
+
+
+def test_changes(answers: dict[int, Any]) -> None:
+    found = {r["module_name"]: r["what"] for r in answers[4]}
+    assert found == {
+        "jit_m_cond_switch": "changed",
+        "jit_m_scan_while": "changed",
+        "jit_m_tuple3": "gone",
+        "jit_train_step_unrolled": "new",
+        "jit_train_step_cpu_single_l24_d128_t64": "new",
+        "jit_f": "new",
+        "jit_m_mlp_grad": "new",
+    }
+
+
+def test_scopes(answers: dict[int, Any]) -> None:
+    held: dict[str | None, int] = {}
+    for name in ALL:
+        if any(s["peak"] is not None for s in spaces(name)):
+            for row in xlamem.attribution(dump(name), by=("memory_space", "scope")).to_pylist():
+                if row["memory_space"] in ("hbm", "device", "memory"):
+                    held[row["scope"]] = held.get(row["scope"], 0) + row["bytes"]
+    found = {r["scope"]: r["bytes"] for r in answers[5]}
+    assert found == {scope: held[scope] for scope in found}
+    assert sorted(found.values(), reverse=True) == sorted(held.values(), reverse=True)[:10]
+
+
+def test_layers(answers: dict[int, Any]) -> None:
+    assert all(not re.search("[0-9]", r["layer"]) for r in answers[6])
+    assert answers[6] == sorted(answers[6], key=lambda r: -r["bytes"])
+
+
+def test_two_peaks(answers: dict[int, Any]) -> None:
+    wanted = []
+    for name in ALL:
+        (module,) = dump(name).modules.to_pylist()
+        ours = sum(s["peak"] or 0 for s in spaces(name))
+        if (printed := module["printed_peak_bytes"]) is not None and ours != printed:
+            wanted.append((module["module_name"], printed, ours))
+    wanted.sort(key=lambda w: -abs(w[2] - w[1]))
+    found = [(r["module_name"], r["xla"], r["ours"]) for r in answers[7]]
+    assert sorted(found) == sorted(wanted[:10])
+    assert answers[7][0]["difference"] == abs(wanted[0][2] - wanted[0][1])
+
+
+def test_failures(answers: dict[int, Any]) -> None:
+    one, other = answers[8]
+    assert (one["what"], one["dumps"]) == ("unreadable", 1)
+    assert "gzip" in one["said"]
+    assert one["example"].endswith("module_0001.jit_g.cpu_after_optimizations-buffer-assignment.txt.gz")
+    assert (other["what"], other["said"], other["dumps"]) == ("error", "truncated", 1)
+
+
+def test_nights(answers: dict[int, Any]) -> None:
+    def total(names: list[str]) -> int:
+        return sum(dump(n).modules["total_bytes"][0].as_py() or 0 for n in names)
+
+    assert answers[9] == [
+        {"night": "2025-01-30", "dumps": 4, "programs": 4, "fresh": 4, "allocated": total(BEFORE)},
+        {"night": "2025-01-31", "dumps": 7, "programs": 7, "fresh": 6, "allocated": total(AFTER)},
+    ]
+
+
+def test_duplicates(answers: dict[int, Any]) -> None:
+    original = xlamem.read(DUMPS / BEFORE[-1], hashes=True)
+    assert answers[10] == [
+        {
+            "content_hash": original.modules["content_hash"][0].as_py(),
+            "module_name": "jit_m_host_offload",
+            "dumps": 2,
+            "labels": "commit=a1, commit=b2, night=2025-01-30, night=2025-01-31",
+        }
+    ]
+
+
+def test_donation(answers: dict[int, Any]) -> None:
+    # q, k, v go in, and their gradients come out, 1 MiB each
+    first = {"module_name": "jit_f", "memory_space": "device", "size": 1 << 20, "parameters": 3, "outputs": 3}
+    assert {k: v for k, v in answers[11][0].items() if k != "shareable"} == first
+    assert answers[11][0]["shareable"] == 3 << 20
+
+
+def test_platforms(answers: dict[int, Any]) -> None:
+    rows = {(r["platform"], r["target"]): r["dumps"] for r in answers[12]}
+    assert rows == {("cpu", None): 7, ("gpu", "sm_9.0a"): 1, ("tpu", None): 3}
+
+
+def test_the_python_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    known: dict[str, Any] = {}
+    ran = 0
+    for block in re.findall(r"```python\n(.*?)```", DOC, re.S):
+        code = compile(block, "docs/warehouse.md", "exec")
+        if "import ray" not in block:
+            exec(code, known)
+            ran += 1
+    assert ran == 2
+
+
+def test_the_text_names_what_there_is() -> None:
+    for table in schema.DERIVED:
+        assert f"| `{table}` |" in DOC
+    assert "| `quarantine` |" in DOC
+
+
+def test_the_demo_ends_with_one_of_them() -> None:
+    text = (HERE.parent / "Makefile").read_text().replace("\\\n", " ")
+    (query,) = re.findall(r'xlamem sql demo-out "([^"]*)"', text)
+    assert " ".join(query.split()) == " ".join(QUERIES[7].split())
+    assert text.index("xlamem sql demo-out") > text.index("xlamem peak")
