@@ -1,16 +1,16 @@
 """What is known across the spans of a dump read piece by piece, as places in its files instead of text.
 
 A place is the offset in a file, with the number of the file in the bits from 48 on. Equality is decided by the
-text that stands there; hashes only say where to look.
+text that stands there; hashes only say where to look. Not locked: one thread at a time.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memset
 
 from column cimport NO_INT, Buf, drop, key_of, pool_item, push, push_byte
-from cursor cimport CLASS, IN_NAME, Part, Short, name, short_value
+from cursor cimport CLASS, IN_NAME, Part, Short, short_value
 from xlamem._column cimport Names, own
 
 cdef enum:
