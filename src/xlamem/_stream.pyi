@@ -1,10 +1,11 @@
 """What is known across the spans of a dump read piece by piece, as places in its files instead of text."""
 
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Buffer, Self, disjoint_base
+from typing_extensions import Buffer, disjoint_base
 
 from ._column import Column, Names
 

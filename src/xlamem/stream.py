@@ -56,7 +56,7 @@ SAME_TEXT = "the text printed for that instruction before"
 SPAN = 16 << 20
 """Bytes of text that are scanned as one piece (more where one record has more)."""
 
-ROWS = 1 << 20
+ROWS = 1 << 17
 """Rows that are compared in the files at a time."""
 
 Pieces = Iterator[tuple[str, pa.Table]]
