@@ -723,7 +723,7 @@ COMPUTED: dict[str, Table] = {t.name: t for t in COMPUTED_TABLES}
 OOM: dict[str, Table] = {t.name: t for t in OOM_TABLES}
 """What `xlamem.oom` reads from a log."""
 
-_DUMP_ID = _text("dump_id", "XXH3-128 of the members' content hashes, the name, the labels and the partition values")
+_DUMP_ID = _name("dump_id", "XXH3-128 of the members' content hashes, the name, the labels and the partition values")
 _LINEAGE = (
     _text("tool_version", "version of xlamem that wrote the row"),
     _int("schema_version", "schema.VERSION of that xlamem"),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import ctypes
+import sys
+from contextlib import ExitStack, suppress
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from .. import schema
@@ -12,7 +16,7 @@ from .ledger import File
 from .place import Place
 
 ROW_GROUP = 64 << 20
-"""Bytes of a row group before compression, as plain Arrow columns."""
+"""Bytes of a row group before compression, names counted as the text that they stand for."""
 LEAST = 16 << 20
 """A rest smaller than this goes into the row group before it."""
 GROUPS = 16
@@ -28,11 +32,16 @@ class Sink:
         self.writers: dict[str, _Writer] = {}
 
     def add(self, name: str, table: pa.Table) -> None:
-        """Rows of a table, in the types of the warehouse."""
+        """Rows of a table of `schema.WAREHOUSE`; names may be plain text or coded."""
         if table.num_rows:
             if name not in self.writers:
                 self.writers[name] = _Writer(self, name)
-            self.writers[name].add(table)
+            self.writers[name].add(_coded(table, schema.WAREHOUSE[name].arrow))
+
+    def flush(self, name: str) -> None:
+        """Write what is pending of a table, as no more rows of it are to come soon."""
+        if name in self.writers:
+            self.writers[name].flush()
 
     def close(self) -> list[File]:
         """Write what is left; the files, whole now."""
@@ -58,12 +67,15 @@ class _Writer:
 
     def add(self, table: pa.Table) -> None:
         self.pending.append(table)
-        self.size += table.nbytes
+        self.size += int(row_bytes(table).sum())
         if self.size >= ROW_GROUP + LEAST:
             self._write(whole=False)
 
-    def close(self) -> list[File]:
+    def flush(self) -> None:
         self._write(whole=True)
+
+    def close(self) -> list[File]:
+        self.flush()
         self._finish()
         return self.files
 
@@ -78,20 +90,19 @@ class _Writer:
         if not self.pending:
             return
         table = pa.concat_tables(self.pending).combine_chunks()
-        row = 0
+        ends = np.cumsum(row_bytes(table))
+        row = done = 0
         while row < table.num_rows:
-            left = table.slice(row)
-            if left.nbytes < ROW_GROUP + LEAST:
-                if not whole:
-                    break
-                stop = table.num_rows
-            else:
-                stop = row + _rows(left, ROW_GROUP)
+            stop = table.num_rows
+            if ends[-1] - done >= ROW_GROUP + LEAST:
+                stop = max(row + 1, int(np.searchsorted(ends, done + ROW_GROUP, "right")))
+            elif not whole:
+                break
             self._group(table.slice(row, stop - row))
-            row = stop
-        left = table.slice(row)
-        self.pending = [left] if left.num_rows else []
-        self.size = left.nbytes if left.num_rows else 0
+            row, done = stop, int(ends[stop - 1])
+        self.pending = [table.slice(row)] if row < table.num_rows else []
+        self.size = int(ends[-1]) - done
+        release()
 
     def _group(self, table: pa.Table) -> None:
         import pyarrow.parquet as pq
@@ -103,13 +114,14 @@ class _Writer:
             path = "/".join(p for p in (self.name, self.sink.folder, f"{self.sink.batch}-{part:05}.parquet") if p)
             stack = ExitStack()
             stream = stack.enter_context(self.sink.place.output(path, replace=self.sink.replace))
+            # Without Arrow's own schema in the file, coded names are plain text to every reader.
             writer = pq.ParquetWriter(
                 stream,
                 table.schema,
                 compression="zstd",
                 compression_level=3,
                 write_page_index=True,
-                sorting_columns=None,
+                store_schema=False,
             )
             self.open = stack, stream, writer, path
         self.open[2].write_table(table, row_group_size=table.num_rows)
@@ -119,22 +131,53 @@ class _Writer:
     def _finish(self) -> None:
         if self.open:
             stack, stream, writer, path = self.open
-            columns = len(writer.schema)
             writer.close()
             size = stream.tell()
             self.open = None
             stack.close()
-            self.files.append(File(self.name, path, self.rows, size, columns))
+            self.files.append(File(self.name, path, self.rows, size))
             self.groups = self.rows = 0
 
 
-def _rows(table: pa.Table, size: int) -> int:
-    """How many rows from the first on are about so many bytes; at least one."""
-    low, high = 1, table.num_rows
-    while low < high:
-        middle = (low + high + 1) // 2
-        if table.slice(0, middle).nbytes <= size:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def _coded(table: pa.Table, spec: pa.Schema) -> pa.Table:
+    """The table with its names coded, each dictionary no longer than the column."""
+    columns = []
+    for field, column in zip(spec, table.columns, strict=True):
+        if pa.types.is_dictionary(field.type):
+            if not pa.types.is_dictionary(column.type):
+                column = column.dictionary_encode()
+            elif any(len(chunk.dictionary) > len(chunk) for chunk in column.chunks):
+                column = column.cast(pa.string()).dictionary_encode()
+        columns.append(column)
+    return pa.table(columns, schema=spec)
+
+
+def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
+    """Bytes of each row as plain Arrow columns."""
+    size = np.zeros(table.num_rows, np.int64)
+    for column in table.columns:
+        if not (pa.types.is_dictionary(column.type) or pa.types.is_string(column.type)):
+            size += 8
+            continue
+        row = 0
+        for chunk in column.chunks:
+            size[row : row + len(chunk)] += 4 + _lengths(chunk)
+            row += len(chunk)
+    return size
+
+
+def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
+    if isinstance(array, pa.DictionaryArray):
+        lengths = np.append(_lengths(array.dictionary), 0)  # a null's code, -1, is the last
+        found: npt.NDArray[np.int64] = lengths[array.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+        return found
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    return np.diff(offsets).astype(np.int64)
+
+
+def release() -> None:
+    """Give memory that is free back to the system: a worker lives long, and its tables come and go."""
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # another C library
+            ctypes.CDLL(None).malloc_trim(0)

@@ -269,8 +269,8 @@ class _Work:
         texts = pa.array(ids, pa.string())
         for name, table in together.items():
             if name in self.job.options.tables:
-                identity = texts.take(pa.array(chunk.which[name]))
-                self.put(name, self.plain(name, table, identity))
+                which = pa.array(chunk.which[name].astype(np.int32))
+                self.put(name, self.stored(name, table, pa.DictionaryArray.from_arrays(which, texts)))
         self.derived(chunk)
         self.labels(ids)
 
@@ -280,14 +280,12 @@ class _Work:
             if name in wanted:
                 self.put(name, table)
 
-    def plain(self, name: str, table: pa.Table, identity: pa.Array) -> pa.Table:
-        """A table in the types of the warehouse, with its dump_id and, in `modules`, where it comes from."""
-        spec = schema.WAREHOUSE[name].warehouse
+    def stored(self, name: str, table: pa.Table, identity: pa.Array) -> pa.Table:
+        """A table with its dump_id and, in `modules`, where it comes from."""
         columns = [identity]
         if name == "modules":
             columns += self.lineage(table.num_rows)
-        columns += [c.cast(f.type) for c, f in zip(table.columns, list(spec)[len(columns) :], strict=True)]
-        return pa.table(columns, schema=spec)
+        return pa.table([*columns, *table.columns], names=schema.WAREHOUSE[name].arrow.names)
 
     def lineage(self, n: int) -> list[pa.Array]:
         o = self.job.options
@@ -365,7 +363,9 @@ class _Work:
         names = pa.array([], pa.string())
         for name, piece in pieces(item.source, hashes=True):
             if name in self.job.options.tables:
-                self.put(name, self.plain(name, piece, pa.repeat(pa.scalar(item.dump_id), len(piece))))
+                which = pa.array(np.zeros(len(piece), np.int32))
+                identity = pa.DictionaryArray.from_arrays(which, pa.array([item.dump_id]))
+                self.put(name, self.stored(name, piece, identity))
             if name in ("values", "live_ranges"):
                 some = piece.slice(0, name == "live_ranges" and len(kept[name]) == 1)  # that there are any counts too
                 piece = pa.concat_tables([some, piece.filter(pc.is_in(piece["value_id"], wanted))])
