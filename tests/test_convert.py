@@ -385,7 +385,8 @@ def test_max_failures(tmp_path: Path) -> None:
 
 
 def test_a_dump_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(SMALL, tmp_path / "in")
+    for dump in (SMALL, CUT):
+        shutil.copytree(dump, tmp_path / "in" / dump.name)
     read = worker.read
 
     def touch(source: Any, **options: Any) -> xlamem.Dump:
@@ -394,8 +395,8 @@ def test_a_dump_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.Monke
         return read(source, **options)
 
     monkeypatch.setattr(worker, "read", touch)
-    made = convert(tmp_path / "in", CUT, to=tmp_path / "out")
-    assert (made.dumps, len(made.changed)) == (0, 2) if not os.access(CUT, os.W_OK) else (made.dumps, len(made.changed))
+    made = convert(tmp_path / "in", to=tmp_path / "out")
+    assert (made.dumps, len(made.changed)) == (0, 2)
     assert stored(tmp_path / "out", "modules").num_rows == made.dumps
 
 

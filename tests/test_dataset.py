@@ -489,6 +489,7 @@ def test_one_dump_of_an_old_batch_is_replaced(old: Path) -> None:
 # ---- Spark, where it is installed
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_spark_agrees(dataset: xlamem.Dataset, old: Path) -> None:
     sql = pytest.importorskip("pyspark.sql")
     if shutil.which("java") is None:
