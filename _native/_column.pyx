@@ -1,11 +1,11 @@
 """Owned buffers that cross the border: `Column` (read-only bytes) and `Names` (interned text)."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from column cimport (
-    Buf, Text, drop, intern_name, pool_drop, pool_item, pool_rehash, push_bytes, push_code,
+    Buf, Pool, Text, drop, intern_name, pool_append, pool_drop, pool_find, pool_item, pool_rehash, push_bytes,
 )
 
 cdef extern from *:
@@ -47,6 +47,23 @@ cdef Column own(Buf* b):
     return column
 
 
+def recode(Column column not None, const int[::1] codes not None):
+    """Replace each int32 code c >= 0 of the column, which nobody else may be looking at, by codes[c]."""
+    cdef size_t i
+    cdef size_t n = column.buf.size // 4
+    cdef int32_t* data = <int32_t*> column.buf.data
+    cdef bint good = True
+    with nogil:
+        for i in range(n):
+            if data[i] >= 0:
+                if data[i] < codes.shape[0]:
+                    data[i] = codes[data[i]]
+                else:
+                    good = False
+    if not good:
+        raise IndexError("no such code")
+
+
 cdef tuple own_text(Text* t):
     return own(&t.bytes), own(&t.ends), own(&t.valid)
 
@@ -74,20 +91,50 @@ cdef class Names:
             if self.pool.failed:
                 raise MemoryError("no memory for names")
 
-    def merge(self, Names other not None):
-        """Adds all of other's texts; returns the int32 column that maps its codes to ours."""
-        cdef Buf codes
-        cdef int32_t i
+    def adopt(self, Names other not None):
+        """Take over all of other's texts, with their codes, if there are none here yet; whether that was done."""
+        cdef Pool pool = self.pool
+        if pool.n:
+            return False
+        self.pool = other.pool
+        other.pool = pool
+        return True
+
+    def look_up(self, Names other not None, int[::1] codes not None, Py_ssize_t begin, Py_ssize_t end):
+        """codes[i] = our code of other's text i, -1 if it is not here, for begin <= i < end.
+
+        Changes no texts: several threads may look up at once.
+        """
+        cdef Py_ssize_t i
         cdef size_t n
         cdef const char* p
-        memset(&codes, 0, sizeof(Buf))
+        if not 0 <= begin <= end <= codes.shape[0] or end > other.pool.n:
+            raise IndexError("no such texts")
         with nogil:
-            for i in range(other.pool.n):
-                p = pool_item(&other.pool, i, &n)
-                push_code(&codes, intern_name(&self.pool, p, n))
+            for i in range(begin, end):
+                p = pool_item(&other.pool, <int32_t> i, &n)
+                codes[i] = pool_find(&self.pool, (<const uint32_t*> other.pool.keys.data)[i], p, n)
+
+    def add(self, Names other not None, int[::1] codes not None):
+        """Add other's texts that `look_up` did not find, in their order; fills in their codes.
+
+        Returns whether each of other's codes is the same here.
+        """
+        cdef Py_ssize_t i
+        cdef size_t n
+        cdef const char* p
+        cdef bint same = True
+        if codes.shape[0] != other.pool.n:
+            raise IndexError("one code for each text")
+        with nogil:
+            for i in range(codes.shape[0]):
+                if codes[i] < 0:
+                    p = pool_item(&other.pool, <int32_t> i, &n)
+                    codes[i] = pool_append(&self.pool, (<const uint32_t*> other.pool.keys.data)[i], p, n)
+                same = same and codes[i] == i
         if self.pool.failed:
             raise MemoryError("no memory for names")
-        return own(&codes)
+        return bool(same)
 
     def code(self, const unsigned char[::1] text not None):
         """Code of one text, which is added if it is new."""

@@ -312,6 +312,44 @@ cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, bint* bad)
     return code
 
 
+cdef inline int32_t pool_find(const Pool* pool, uint32_t key, const char* p, size_t n) noexcept nogil:
+    # Code of a stored text whose key is known; -1 if it is not there. Changes nothing.
+    cdef uint8_t tag = tag_of(key)
+    cdef uint64_t at = key & pool.mask
+    cdef size_t m
+    cdef int32_t code
+    cdef const char* q
+    if pool.tags == NULL:
+        return NO_CODE
+    while pool.tags[at]:
+        if pool.tags[at] == tag:
+            code = pool.codes[at]
+            if (<const uint32_t*> pool.keys.data)[code] == key:
+                q = pool_item(pool, code, &m)
+                if m == n and equal(p, q, n):
+                    return code
+        at = (at + 1) & pool.mask
+    return NO_CODE
+
+
+cdef inline int32_t pool_append(Pool* pool, uint32_t key, const char* p, size_t n) noexcept nogil:
+    # Adds a stored text of another pool, known not to be there.
+    cdef uint64_t at
+    if pool.mask <= <uint64_t> pool.n * 2 and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
+        return 0
+    at = key & pool.mask
+    while pool.tags[at]:
+        at = (at + 1) & pool.mask
+    push_bytes(&pool.items.bytes, p, n)
+    push(&pool.items.ends, <int64_t> pool.items.bytes.size)
+    push_code(&pool.keys, <int32_t> key)
+    pool.tags[at] = tag_of(key)
+    pool.codes[at] = pool.n
+    pool.failed |= pool.items.bytes.failed or pool.items.ends.failed or pool.keys.failed
+    pool.n += 1
+    return pool.n - 1
+
+
 cdef inline int32_t intern_escaped(Pool* pool, size_t n, bint* bad) noexcept nogil:
     # The n bytes just behind the pool's last item (left there by push_utf8) are pure UTF-8.
     cdef char* copy = <char*> realloc(NULL, n + 1)

@@ -109,8 +109,8 @@ def test_native_code_neither_prints_nor_exits() -> None:
 
 
 def test_native_loops_hold_no_gil() -> None:
-    """Every C function of the section modules is nogil."""
-    function = re.compile(r"^cdef (?!extern|struct|enum|class|Column|tuple).*\) *[^\n]*:$", re.M)
+    """Every C function is nogil, but those that give a Python object."""
+    function = re.compile(r"^cdef (?!extern|struct|enum|class|Column|tuple|object).*\) *[^\n]*:$", re.M)
     for path in NATIVE.glob("*.p*"):
         for line in function.findall(path.read_text()):
             assert "noexcept nogil" in line, f"{path.name}: {line}"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 import string
+import sys
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import oracle
 import pyarrow as pa
 import pytest
 
-from xlamem import _hlo, _liveness, _sections, _shapes, _usage, _values, assemble
-from xlamem._column import Names
+from xlamem import _allocations, _hlo, _liveness, _record, _sections, _shapes, _usage, _values, assemble
+from xlamem._column import Names, recode
 from xlamem.assemble import NULL, Pool, codes, flags, ints
 
 
@@ -73,7 +75,10 @@ def test_names_are_numbered_in_order_of_appearance() -> None:
     other = Names()
     for word in ("new", *words[:50]):
         other.code(word.encode())
-    mapped = codes(names.merge(other))
+    mapped = np.full(len(other), -7, np.int32)
+    names.look_up(other, mapped, 0, 20)
+    names.look_up(other, mapped, 20, len(other))
+    assert not names.add(other, mapped)
     assert mapped[0] == len(seen)
     assert [int(c) for c in mapped[1:]] == [seen[w] for w in dict.fromkeys(words[:50])]
 
@@ -158,3 +163,97 @@ def test_text_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = pool.arrays(place)
     assert pa.chunked_array(arrays).cast(pa.string()).to_pylist() == [*words * 3, None]
     assert all(sum(map(len, a.dictionary.to_pylist())) <= 6 or len(a) == 1 for a in arrays)
+
+
+def record(rows: int, kinds: list[tuple[str, pa.DataType]], columns: list[Any]) -> pa.RecordBatch:
+    where = _record.record(rows, columns)
+    return pa.RecordBatch._import_from_c(where, pa.schema(kinds))
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 64, 1001])
+def test_a_record_of_columns(n: int) -> None:
+    """Every kind of column, with and without nulls, shown to Arrow and let go."""
+    number = np.arange(n, dtype=np.int64)
+    number[::3] = assemble.NULL
+    bits = (np.arange(n) % 7).astype(np.uint8)
+    data, ends = b"ab" * n, np.arange(2, 2 * n + 2, 2)
+    valid = (np.arange(n) % 5 != 0).astype(np.uint8)
+    words = b"xyyzzz", np.array([0, 1, 3, 6], np.int32), 3
+    code = (np.arange(n) % 4 - 1).astype(np.int32)
+    name = pa.dictionary(pa.int32(), pa.string())
+    kinds = [
+        ("int", pa.int64()), ("whole", pa.int64()), ("bool", pa.bool_()), ("bit", pa.bool_()),
+        ("text", pa.string()), ("name", name), ("no_int", pa.int64()), ("no_text", pa.string()), ("no_name", name),
+    ]  # fmt: skip
+    columns = [
+        (_record.INT, True, number, None), (_record.INT, False, np.arange(n), None),
+        (_record.BOOL, False, bits & 1, None), (_record.BOOL, False, (bits, 2), None),
+        (_record.TEXT, True, (data, ends, valid), None), (_record.NAME, True, code, words),
+        (_record.INT, True, None, None), (_record.TEXT, True, None, None), (_record.NAME, True, None, words),
+    ]  # fmt: skip
+    batch = record(n, kinds, columns)
+    batch.validate(full=True)
+    assert batch["int"].to_pylist() == [None if i % 3 == 0 else i for i in range(n)]
+    assert batch["whole"].to_pylist() == list(range(n))
+    assert batch["bool"].to_pylist() == [i % 7 % 2 == 1 for i in range(n)]
+    assert batch["bit"].to_pylist() == [i % 7 >= 4 for i in range(n)]
+    assert batch["text"].to_pylist() == [None if i % 5 == 0 else "ab" for i in range(n)]
+    assert batch["name"].to_pylist() == [[None, "x", "yy", "zzz"][i % 4] for i in range(n)]
+    assert all(batch[c].null_count == n for c in ("no_int", "no_text", "no_name"))
+    held = sys.getrefcount(number)
+    del batch
+    assert sys.getrefcount(number) < held
+
+
+def test_a_record_refuses_short_columns() -> None:
+    short = np.arange(3)
+    for column in (
+        (_record.INT, True, short, None),
+        (_record.BOOL, True, b"abc", None),
+        (_record.TEXT, True, (b"", short, b"abc"), None),
+        (_record.TEXT, True, (b"", np.array([0, 0, 0, 9]), b"abcd"), None),
+        (_record.NAME, True, short.astype(np.int32), (b"", np.zeros(1, np.int32), 0)),
+        (_record.NAME, True, np.zeros(4, np.int32), (b"", np.zeros(1, np.int32), 1)),
+    ):
+        with pytest.raises(ValueError, match=r"must lie|shorter"):
+            _record.record(4, [column])
+    assert sys.getrefcount(short) < 5
+
+
+def test_names_of_two_pools_become_one() -> None:
+    ours, theirs, empty = Names(), Names(), Names()
+    for word in (b"a", b"b", b"\xff"):
+        ours.code(word)
+    for word in (b"b", b"c", rb"\xff", b"d"):
+        theirs.code(word)
+    codes_ = np.empty(4, np.int32)
+    ours.look_up(theirs, codes_, 0, 4)
+    assert codes_.tolist() == [1, -1, 2, -1]
+    assert not ours.add(theirs, codes_)
+    assert codes_.tolist() == [1, 3, 2, 4]
+    assert ours.code(b"d") == 4
+    assert not ours.adopt(theirs)
+    assert empty.adopt(ours)
+    assert len(empty) == 5
+    assert len(ours) == 0
+    again = np.empty(5, np.int32)
+    ours.look_up(empty, again, 0, 5)
+    assert ours.add(empty, again)
+    with pytest.raises(IndexError):
+        ours.look_up(empty, again, 0, 6)
+    with pytest.raises(IndexError):
+        ours.add(empty, again[:4])
+
+
+def test_codes_are_replaced_in_place() -> None:
+    text = b"".join(b"allocation %d: size 8, maybe-live-out:\n" % i for i in range(3))
+    column = _allocations.scan(text, 0, len(text), Names(), Names(), Names())[0]["allocations"]["parameter_shape"]
+    recode(column, np.zeros(0, np.int32))  # nothing but nulls
+    assert codes(column).tolist() == [-1, -1, -1]
+    line = b"allocation 0: size 8, parameter 0, shape |f32[2]| at ShapeIndex {}:\n"
+    column = _allocations.scan(line, 0, len(line), Names(), Names(), Names())[0]["allocations"]["parameter_shape"]
+    assert codes(column).tolist() == [0]
+    with pytest.raises(IndexError):
+        recode(column, np.zeros(0, np.int32))
+    recode(column, np.array([7], np.int32))
+    assert codes(column).tolist() == [7]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import forge
@@ -109,6 +112,61 @@ def test_many_python_threads_on_one_dump() -> None:
     assert seen == [True] * len(names)
     for name in ("allocations", "values", "live_ranges", "diagnostics"):
         assert shared[name].to_pylist() == expected[name].to_pylist()
+
+
+def test_eight_threads_read_one_dump_and_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that share a Dump, each beginning with another table, beside threads with dumps of their own."""
+    sources = [s for s in SHIPPED if len(s.members) > 2][:8]
+    expected = [{name: xlamem.read(s, threads=1)[name].to_pylist() for name in schema.TABLES} for s in sources]
+    monkeypatch.setattr(reader, "SPAN", 700)
+    names = list(schema.TABLES)
+    for shared in (0, 1):
+        dump = xlamem.read(sources[shared], threads=3)
+        start = threading.Barrier(16)
+
+        def common(i: int) -> bool:
+            turned = names[2 * i :] + names[: 2 * i]
+            start.wait()  # noqa: B023
+            return all(dump[n].to_pylist() == expected[shared][n] for n in turned)  # noqa: B023
+
+        def own(i: int) -> bool:
+            start.wait()  # noqa: B023
+            mine = xlamem.read(sources[i], threads=1 + i % 3)
+            return all(mine[n].to_pylist() == expected[i][n] for n in names)
+
+        with ThreadPoolExecutor(16) as workers:
+            found = [workers.submit(work, i) for i in range(8) for work in (common, own)]
+            assert all(f.result() for f in found)
+
+
+def test_codes_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Down to the dictionaries, whichever table is asked for first."""
+    monkeypatch.setattr(reader, "SPAN", 400)
+    for source in SHIPPED[::4]:
+        for first in ("values", "live_ranges", "instructions", "modules"):
+            one, many = (xlamem.read(source, threads=n) for n in (1, 5))
+            assert one[first].equals(many[first])
+            same(one, many)
+            for name, table in schema.TABLES.items():
+                for column in table.columns:
+                    if column.kind == "name" and one[name].num_rows:
+                        texts_ = [d[name][column.name].chunk(0).dictionary for d in (one, many)]
+                        assert texts_[0].equals(texts_[1]), (name, column.name)
+
+
+def test_a_dump_is_let_go_at_once() -> None:
+    """No cycle keeps its buffers until a garbage collection."""
+    gc.collect()
+    gc.disable()
+    try:
+        dump = xlamem.read(SHIPPED[0])
+        for name in schema.TABLES:
+            dump[name]
+        file = weakref.ref(dump._reading.files[0])
+        del dump
+        assert file() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("era", sorted(forge.ERAS))

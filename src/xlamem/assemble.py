@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from . import _record as _record_
 from . import schema
 from ._column import Names
 
@@ -17,6 +20,8 @@ NULL = np.iinfo(np.int64).min
 
 CHUNK = 1 << 30
 """Most bytes of text in one chunk of a column."""
+
+INT, BOOL, TEXT, NAME = (schema.ARROW[kind] for kind in ("int", "bool", "text", "name"))
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -50,7 +55,7 @@ class Rows:
         self.n = len(keys)
         if not self.n:
             return
-        self.low, self.high = int(keys.min()), int(keys.max())
+        self.low, self.high = int(np.minimum.reduce(keys)), int(np.maximum.reduce(keys))
         # Ids are nearly dense.
         self.place: Codes | None = None
         if self.high - self.low <= 8 * self.n + 1024 and self.n < 1 << 31:
@@ -67,7 +72,8 @@ class Rows:
             at = np.minimum(np.searchsorted(self.keys, wanted), self.n - 1)
             return np.where(self.keys[at] == wanted, self.order[at], -1)
         at = wanted - self.low
-        at[(wanted < self.low) | (wanted > self.high)] = self.high - self.low + 1
+        if np.minimum.reduce(wanted) < self.low or np.maximum.reduce(wanted) > self.high:
+            at[(wanted < self.low) | (wanted > self.high)] = self.high - self.low + 1
         return self.place[at].astype(np.int64)
 
 
@@ -80,12 +86,20 @@ def ascending(keys: Ints) -> Ints:
     """The rows in ascending order of nearly dense keys; of equal keys the first one alone."""
     if not len(keys):
         return np.empty(0, np.int64)
-    low, high = int(keys.min()), int(keys.max())
+    low, high = int(np.minimum.reduce(keys)), int(np.maximum.reduce(keys))
     if high - low > 8 * len(keys) + 1024:
         return np.unique(keys, return_index=True)[1]
     place = np.full(high - low + 1, -1, np.int64)
     place[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)
     return place[place >= 0]
+
+
+def distinct_of(values: Ints) -> list[int]:
+    """The distinct values, ascending. Mostly there is but one."""
+    if not len(values):
+        return []
+    least = int(np.minimum.reduce(values))
+    return [least] if least == np.maximum.reduce(values) else np.unique(values).tolist()
 
 
 def texts(parts: tuple[Any, Any, Any]) -> TextParts:
@@ -98,39 +112,53 @@ def _bitmap(valid: npt.NDArray[Any]) -> pa.Buffer:
 
 def int_array(values: Ints, *, nullable: bool = True) -> pa.Array:
     """int64, with nulls where the value is NULL."""
-    valid = _bitmap(values != NULL) if nullable and len(values) and values.min() == NULL else None
-    return pa.Array.from_buffers(pa.int64(), len(values), [valid, pa.py_buffer(values)])
+    valid = _bitmap(values != NULL) if nullable and len(values) and np.minimum.reduce(values) == NULL else None
+    return pa.Array.from_buffers(INT, len(values), [valid, pa.py_buffer(values)])
 
 
 def bool_array(values: npt.NDArray[Any]) -> pa.Array:
-    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bitmap(values)])
+    return pa.Array.from_buffers(BOOL, len(values), [None, _bitmap(values)])
 
 
 def text_arrays(parts: TextParts) -> list[pa.Array]:
     """UTF-8 text, in chunks of at most CHUNK bytes (one item may be larger)."""
     data, ends, valid = parts
-    return list(_text_chunks(pa.py_buffer(data), ends, valid))
+    return _text_chunks(pa.py_buffer(data), ends, valid)
 
 
-def _text_chunks(data: pa.Buffer, ends: Ints, valid: Bools | None) -> Iterator[pa.Array]:
+def _text_chunks(data: pa.Buffer, ends: Ints, valid: Bools | None) -> list[pa.Array]:
     n, row, begin = len(ends), 0, 0
-    while row < n or row == 0:
-        stop = n if not n or ends[-1] - begin <= CHUNK else max(
-            row + 1, int(np.searchsorted(ends, begin + CHUNK, "right"))
-        )  # fmt: skip
-        offsets = np.empty(stop - row + 1, np.int32)
-        offsets[0] = 0
-        np.subtract(ends[row:stop], begin, out=offsets[1:], casting="unsafe")
-        mask = None
-        if valid is not None and not valid[row:stop].all():
-            mask = _bitmap(valid[row:stop])
-        size = int(offsets[-1])
-        yield pa.Array.from_buffers(
-            pa.string(), stop - row, [mask, pa.py_buffer(offsets), data.slice(begin, size)]
-        )
-        if stop >= n:
-            return
+    if not n or ends[-1] <= CHUNK:
+        return [_text_array(data, ends, valid, 0)]
+    chunks = []
+    while row < n:
+        stop = n
+        if ends[-1] - begin > CHUNK:
+            stop = max(row + 1, int(np.searchsorted(ends, begin + CHUNK, "right")))
+        chunks.append(_text_array(data, ends[row:stop], None if valid is None else valid[row:stop], begin))
         row, begin = stop, int(ends[stop - 1])
+    return chunks
+
+
+def _offsets(ends: Ints, begin: int) -> Codes:
+    offsets = np.empty(len(ends) + 1, np.int32)
+    offsets[0] = 0
+    np.subtract(ends, begin, out=offsets[1:], casting="unsafe")
+    return offsets
+
+
+def _text_array(data: pa.Buffer, ends: Ints, valid: Bools | None, begin: int) -> pa.Array:
+    """One chunk, whose first item begins at `begin`."""
+    n = len(ends)
+    offsets = _offsets(ends, begin)
+    mask = None if valid is None or not n or np.minimum.reduce(valid) else _bitmap(valid)
+    if begin:
+        data = data.slice(begin, int(offsets[-1]))
+    return pa.Array.from_buffers(TEXT, n, [mask, pa.py_buffer(offsets), data])
+
+
+Dictionary = tuple[Any, Codes, int]
+"""Texts as Arrow wants them: bytes, where each begins and the last one ends, how many."""
 
 
 class Pool:
@@ -139,6 +167,16 @@ class Pool:
     def __init__(self) -> None:
         self.names = Names()
         self._exported: tuple[int, list[pa.Array]] | None = None
+        self._flat: Dictionary | None = None
+
+    def dictionary(self) -> Dictionary | None:
+        """All texts; None if they are more than CHUNK bytes."""
+        if self._flat is None or self._flat[2] != len(self.names):
+            data, ends = self.export()
+            if len(data) > CHUNK:
+                return None
+            self._flat = data, _offsets(ends, 0), len(ends)
+        return self._flat
 
     def export(self) -> tuple[Any, Ints]:
         """All texts, as bytes, and the end of each."""
@@ -150,7 +188,7 @@ class Pool:
         n = len(self.names)
         if self._exported is None or self._exported[0] != n:
             data, ends = self.export()
-            self._exported = n, list(_text_chunks(pa.py_buffer(data), ends, None))
+            self._exported = n, _text_chunks(pa.py_buffer(data), ends, None)
         return self._exported[1]
 
     def arrays(self, values: Codes, *, nullable: bool = True) -> list[pa.Array]:
@@ -159,6 +197,12 @@ class Pool:
         if len(chunks) == 1:
             return [coded(values, chunks[0], nullable=nullable)]
         return list(_split(values, pa.chunked_array(chunks), np.diff(self.export()[1], prepend=0)))
+
+    def codes(self, parts: TextParts) -> Codes:
+        """The code of each of a few texts, which are added."""
+        data, ends = bytes(parts[0]), parts[1].tolist()
+        found = [self.names.code(data[begin:end]) for begin, end in pairwise([0, *ends])]
+        return np.array(found, np.int32)
 
     def code(self, text: str) -> int:
         return int(self.names.code(text.encode()))
@@ -179,15 +223,100 @@ def _split(values: Codes, dictionary: pa.ChunkedArray, lengths: Ints) -> Iterato
 
 def coded(values: Codes, dictionary: pa.Array, *, nullable: bool = True) -> pa.Array:
     """dictionary<int32, string>, with nulls where the code is negative."""
-    mask = _bitmap(values >= 0) if nullable and len(values) and values.min() < 0 else None
-    return pa.DictionaryArray.from_buffers(schema.ARROW["name"], len(values), [mask, pa.py_buffer(values)], dictionary)
+    mask = _bitmap(values >= 0) if nullable and len(values) and np.minimum.reduce(values) < 0 else None
+    return pa.DictionaryArray.from_buffers(NAME, len(values), [mask, pa.py_buffer(values)], dictionary)
 
 
-def labelled(values: npt.NDArray[Any], labels: Sequence[str | None]) -> pa.Array:
-    """A column whose item i is labels[values[i]]."""
-    known = [t for t in labels if t is not None]
-    place = np.array([-1 if t is None else known.index(t) for t in labels], np.int32)
-    return coded(place[values] if len(place) else np.empty(0, np.int32), pa.array(known, pa.string()))
+class Labels:
+    """Texts that are known beforehand, as the pool of a column; a label that is None is a null."""
+
+    def __init__(self, *labels: str | None) -> None:
+        known = list(dict.fromkeys(t for t in labels if t is not None))
+        code: dict[str | None, int] = {t: i for i, t in enumerate(known)} | {None: -1}
+        self._code = code
+        self.place = np.array([code[t] for t in labels], np.int32)
+        data = [t.encode() for t in known]
+        self._flat = b"".join(data), _offsets(np.cumsum([len(t) for t in data], dtype=np.int64), 0), len(data)
+        self._array = pa.array(known, TEXT)
+
+    def dictionary(self) -> Dictionary | None:
+        return self._flat
+
+    def arrays(self, values: Codes, *, nullable: bool = True) -> list[pa.Array]:
+        return [coded(values, self._array, nullable=nullable)]
+
+    def codes(self, values: npt.NDArray[Any]) -> Codes:
+        """The code of label values[i] for each item."""
+        return self.place[values] if len(self.place) else np.empty(0, np.int32)
+
+    def codes_of(self, texts: Sequence[str | None]) -> Codes:
+        """The code of each text."""
+        return np.array([self._code[t] for t in texts], np.int32)
+
+
+labels = lru_cache(maxsize=64)(Labels)
+
+
+def labelled(values: npt.NDArray[Any], texts: Sequence[str | None]) -> pa.Array:
+    """A column whose item i is texts[values[i]]."""
+    known = labels(*texts)
+    return known.arrays(known.codes(values))[0]
+
+
+Value = tuple[Any, Pool | Labels | None]
+"""What a column is made of: by its kind int64 items, bytes (or bytes and which bit), TextParts, or codes with their
+pool; None for nulls alone."""
+
+
+def assembled(name: str, chunks: Sequence[tuple[int, Sequence[Value]]]) -> pa.Table:
+    """The table of these chunks: rows, and what each column is made of."""
+    spec = schema.TABLES[name]
+    records = [_record(name, *chunk) for chunk in chunks if chunk[0]]
+    if None in records:  # more text than one chunk of a column may hold
+        columns = zip(spec.columns, zip(*(values for _, values in chunks), strict=True), strict=True)
+        lengths = [n for n, _ in chunks]
+        return table(name, {c.name: _pieces(c, values, lengths) for c, values in columns})
+    return pa.Table.from_batches(records, spec.arrow)
+
+
+def _record(name: str, n: int, values: Sequence[Value]) -> pa.RecordBatch | None:
+    columns = []
+    for (kind, nullable), (value, pool) in zip(_kinds(name), values, strict=True):
+        dictionary = None
+        if kind == _record_.TEXT and value is not None and len(value[0]) > CHUNK:
+            return None
+        if kind == _record_.NAME:
+            dictionary = pool.dictionary() if pool is not None else NOTHING
+            if dictionary is None:
+                return None
+        columns.append((kind, nullable, value, dictionary))
+    return pa.RecordBatch._import_from_c(_record_.record(n, columns), schema.TABLES[name].arrow)
+
+
+NOTHING: Dictionary = b"", np.zeros(1, np.int32), 0
+_KINDS = {"int": _record_.INT, "bool": _record_.BOOL, "name": _record_.NAME, "text": _record_.TEXT}
+
+
+@cache
+def _kinds(name: str) -> list[tuple[int, bool]]:
+    return [(_KINDS[c.kind], c.nullable) for c in schema.TABLES[name].columns]
+
+
+def _pieces(column: schema.Column, values: Sequence[Value], lengths: Sequence[int]) -> list[pa.Array]:
+    """The arrays of one column, none with more text than CHUNK."""
+    found: list[pa.Array] = []
+    for (value, pool), n in zip(values, lengths, strict=True):
+        if value is None:
+            found.append(pa.nulls(n, column.arrow.type))
+        elif pool is not None:
+            found += pool.arrays(value, nullable=column.nullable)
+        elif column.kind == "text":
+            found += text_arrays(value)
+        elif column.kind == "int":
+            found.append(int_array(value, nullable=column.nullable))
+        else:
+            found.append(bool_array(value[0] >> value[1] & 1 if isinstance(value, tuple) else value))
+    return found
 
 
 def table(name: str, columns: dict[str, list[pa.Array]]) -> pa.Table:
@@ -205,4 +334,19 @@ def rows(name: str, items: Sequence[Sequence[Any]]) -> pa.Table:
     if not items:
         return spec.empty
     columns = zip(spec.columns, zip(*items, strict=True), strict=True)
-    return pa.Table.from_arrays([pa.array(v, c.arrow.type) for c, v in columns], schema=spec.arrow)
+    return assembled(name, [(len(items), [_value(c.kind, column) for c, column in columns])])
+
+
+def _value(kind: schema.Kind, column: Sequence[Any]) -> Value:
+    """What a column of these Python values is made of."""
+    if kind == "int":
+        return np.array([NULL if v is None else v for v in column], np.int64), None
+    if kind == "bool":
+        return np.array(column, np.uint8), None
+    if kind == "name":
+        distinct = dict.fromkeys(column)
+        known = labels(*distinct) if len(distinct) < 8 else Labels(*distinct)
+        return known.codes_of(column), known
+    data = [b"" if v is None else v.encode() for v in column]
+    ends = np.array(list(accumulate(map(len, data))), np.int64)
+    return (b"".join(data), ends, np.array([v is not None for v in column], np.uint8)), None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,13 +14,17 @@ from .streams import give_back
 PAGES = 256 << 20
 """Bytes of a file that are looked at before their pages are given back."""
 
+_TOTAL = re.compile(rb"Total bytes used: (-?\d+)")
+_STEPS = re.compile(rb"HloLiveRange \(max (\d+)\):")
+
 
 @dataclass(eq=False)
 class Section:
     """One section of one file: data[begin:end] holds whole lines below its head."""
 
     kind: str
-    file: File
+    owner: weakref.ref[File]
+    """The file holds its sections; that they hold it too would keep its text until a garbage collection."""
     begin: int
     end: int
     head: int
@@ -29,6 +34,12 @@ class Section:
     steps: int | None = None
     """max of HloLiveRange."""
     unavailable: bool = False
+
+    @property
+    def file(self) -> File:
+        file = self.owner()
+        assert file is not None, "a section outlived its file"
+        return file
 
     @property
     def last(self) -> bool:
@@ -109,8 +120,8 @@ def outline(member: Member, ordinal: int, findings: Findings) -> File:
 def _locate(file: File, file_name: str, findings: Findings) -> None:
     """Fill file.sections from the lines that open one."""
     data, whole = file.text.data, file.whole
-    name = names.parse(file_name)
-    alone = name is not None and name.role not in ("buffer-assignment", "hlo")
+    name = names.split(file_name)
+    alone = name is not None and name[1] not in ("buffer-assignment", "hlo")
     found = _heads(data, alone)
     if alone and found and found[0][0] == _sections.TOTAL:
         # The head of the used values has a second line; what stands between is looked at below.
@@ -120,39 +131,40 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
     first = heads[0][1] if heads else whole
     _unknown_lines(file, 0, first, findings)
     total: tuple[int, int] | None = None
+    owner = weakref.ref(file)
     for i, (kind, at) in enumerate(heads):
         stop = heads[i + 1][1] if i + 1 < len(heads) else whole
         line = _line(data, at)
         begin = min(at + len(line), stop)
         section: Section | None = None
         if kind == _sections.ASSIGNMENT:
-            section = Section("allocations", file, begin, stop, at)
+            section = Section("allocations", owner, begin, stop, at)
         elif kind == _sections.TOTAL:
-            total = at, _number(line, rb"Total bytes used: (-?\d+)")
+            total = at, _number(line, _TOTAL)
             follower = heads[i + 1] if i + 1 < len(heads) else (None, stop)
             if b"(" in line and follower[0] != _sections.REPORT_LIST:
                 file.features.add("human_total")
             if follower[0] not in (_sections.USED, _sections.REPORT_LIST):
-                section = Section("used values", file, at, at, at, total[1])
+                section = Section("used values", owner, at, at, at, total[1])
                 _unknown_lines(file, begin, stop, findings)
                 if stop == whole:
                     findings.cut(file, whole, "used values", "'Used values:' below the total")
         elif kind == _sections.USED:
-            section = Section("used values", file, begin, stop, total[0] if total else at, total and total[1])
+            section = Section("used values", owner, begin, stop, total[0] if total else at, total and total[1])
         elif kind == _sections.REPORT_LIST:
             head = total[0] if total else at
-            section = Section("report", file, head, stop, head, total and total[1])
+            section = Section("report", owner, head, stop, head, total and total[1])
         elif kind == _sections.SPACE:
             if file.sections and file.sections[-1].kind == "report":
                 file.sections[-1].end = stop
             else:
-                section = Section("report", file, at, stop, at)
+                section = Section("report", owner, at, stop, at)
         elif kind == _sections.LIVE:
-            steps = _number(line, rb"HloLiveRange \(max (\d+)\):")
-            section = Section("live ranges", file, begin, stop, at, steps=steps)
+            steps = _number(line, _STEPS)
+            section = Section("live ranges", owner, begin, stop, at, steps=steps)
         else:
             file.features.add("live_unavailable")
-            section = Section("live ranges", file, begin, stop, at, unavailable=True)
+            section = Section("live ranges", owner, begin, stop, at, unavailable=True)
         if section is not None:
             if section.kind != "report":
                 section.end = max(section.begin, _trimmed(data, section.begin, section.end))
@@ -205,8 +217,8 @@ def _line(data: Any, at: int) -> bytes:
     return bytes(data[at : at + 256]).split(b"\n", 1)[0] + b"\n"
 
 
-def _number(line: bytes, pattern: bytes) -> int:
-    match = re.match(pattern, line)
+def _number(line: bytes, pattern: re.Pattern[bytes]) -> int:
+    match = pattern.match(line)
     return int(match[1]) if match else 0
 
 

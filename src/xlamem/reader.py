@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from . import _allocations, _hlo, _liveness, _sections, _shapes, _usage, _values, schema
-from ._column import Names
+from ._column import Names, recode
 from .assemble import (
     NULL,
     Bools,
@@ -21,31 +23,49 @@ from .assemble import (
     Ints,
     Pool,
     TextParts,
+    Value,
     ascending,
-    bool_array,
+    assembled,
     codes,
+    distinct_of,
     flags,
-    int_array,
     ints,
     joined,
-    labelled,
-    table,
-    text_arrays,
+    labels,
     texts,
 )
 from .errors import UsageError
 from .outline import File, Findings, Section, outline
 from .source import Source
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
 SPAN = 8 << 20
 """Fewest bytes that are scanned as one piece; a section is cut only where a record begins."""
 
 
+LOOK_UP = 1 << 14
+"""Fewest names that are looked up by one thread."""
+
 Chunk = dict[str, Any]
 """Columns of one table from one span: int64 and int32 arrays, bytes, or TextParts."""
 
-Job = Callable[[list[Names]], Any]
-"""The scan of one span, given the pools for its names."""
+Job = Callable[[Sequence[Names]], Any]
+"""The scan of one span, given the pools for its names: first of what it returns are the Columns by table."""
+
+
+class Span(NamedTuple):
+    """A piece of a section that is scanned as one."""
+
+    section: Section
+    begin: int
+    end: int
+    scan: Job
+
+
+Alone = list[tuple[Any, list[Names]]]
+"""What the scans of several spans gave, each with pools of its own."""
 
 
 @dataclass
@@ -73,11 +93,31 @@ class Raw:
             first += len(chunk[columns[0]])
 
 
+class Maker(NamedTuple):
+    """A table that was scanned: how many rows it has, and what assembles it when it is asked for.
+
+    What it holds must not refer to the Reading: large buffers in a cycle would wait for the garbage collector.
+    """
+
+    rows: int
+    build: Callable[[Reading], pa.Table]
+
+    def table(self, reading: Reading, name: str) -> pa.Table:
+        return self.build(reading) if self.rows else schema.TABLES[name].empty
+
+
 class Part(NamedTuple):
     """A section of the dump: which tables it fills, and how."""
 
     tables: tuple[str, ...]
-    read: Callable[[Reading], dict[str, pa.Table]]
+    pools: tuple[str, ...]
+    """Whose codes the columns hold, in the order in which the scan wants them."""
+    spans: Callable[[Reading], list[Span]]
+    nothing: Job
+    """The scan of no text at all, for the columns that it gives."""
+    read: Callable[[Reading, list[Span], list[Any]], dict[str, Maker]]
+    bytes_per_name: int = 1 << 62
+    """Of the first pool, to make room for its names."""
 
 
 class Reading:
@@ -92,10 +132,17 @@ class Reading:
         self.findings = Findings()
         self.find, self.cut = self.findings.find, self.findings.cut
         self.tables: dict[str, pa.Table] = {}
+        self.makers: dict[str, Maker] = {}
+        self.ahead: dict[str, tuple[list[Span], Alone]] = {}
+        """Parts that were scanned already, but not read."""
+        self.planned: set[str] = set()
+        """Parts that are sure to be read."""
+        self._piece = 0
         self.raw: dict[str, Raw] = {}
         self.facts: dict[str, Any] = {}
         """What the checks of verify.py need besides the tables."""
         self._files: list[File] | None = None
+        self._sizes: tuple[Pool, Codes, Ints] | None = None
 
     # -- files and sections ----------------------------------------------------------------------
 
@@ -134,7 +181,8 @@ class Reading:
         """The section in pieces of SPAN bytes or more, each beginning with a line that starts with prefix."""
         begin = section.begin if begin is None else begin
         end = section.end if end is None else end
-        size = max(SPAN, (end - begin) // (3 * self.threads) + 1)
+        size = max(SPAN, self._piece or (end - begin) // (3 * self.threads) + 1)
+        size = (end - begin) // max(1, -(-(end - begin) // size)) + 1  # of even length
         spans = []
         while begin < end:
             stop = _sections.next_line(section.file.text.data, min(begin + size, end) - 1, end, prefix)
@@ -142,42 +190,74 @@ class Reading:
             begin = stop
         return spans or [(section.begin, section.begin)]
 
-    def _run(self, jobs: Sequence[Job], pools: Sequence[str]) -> list[Any]:
-        """Each job on pools of its own, in parallel; or one after another on the dump's pools.
+    def scan_ahead(self, names: Collection[str]) -> None:
+        """Scan these parts, all of which will be read, at once, if there is text enough for several threads."""
+        with self.lock:
+            self.planned.update(names)
+            names = [n for n in SECTIONS if n in names and n not in self.facts.get("parts", {})]
+            if self.threads == 1 or (size := sum(s.end - s.begin for f in self.files for s in f.sections)) <= SPAN:
+                return
+            self._piece = size // (2 * self.threads) + 1
+            spans = {name: SECTIONS[name].spans(self) for name in names}
+            self._piece = 0
+            with _workers(self.threads) as workers:
+                self.ahead = _alone(workers, {name: found for name, found in spans.items() if found})
 
-        Returns the results with a list of maps from the job's codes to the dump's (None: the same).
-        """
-        shared = [self.pools[p].names for p in pools]
-        if self.threads == 1 or len(jobs) == 1:
-            return [(job(shared), None) for job in jobs]
+    def _scanned(self, name: str) -> tuple[list[Span], list[Any]]:
+        """The spans of a part, and what scanning each gave, with the codes of the dump's pools."""
+        part = SECTIONS[name]
+        if name in self.ahead:
+            spans, done = self.ahead.pop(name)
+        else:
+            spans = part.spans(self)
+            if self.threads == 1 or len(spans) < 2:
+                shared = [self.pools[p].names for p in part.pools]
+                if shared:
+                    shared[0].expect(sum(s.end - s.begin for s in spans) // part.bytes_per_name)
+                return spans, [scan(shared) for scan in [s.scan for s in spans] or [part.nothing]]
+            with _workers(self.threads) as workers:
+                _, done = _alone(workers, {name: spans})[name]
+        with _workers(self.threads) as workers:
+            self._merge(workers, part.pools, done)
+        return spans, [result for result, _ in done]
 
-        from concurrent.futures import ThreadPoolExecutor  # seldom needed: only large texts have several spans
-
-        def alone(job: Job) -> tuple[Any, list[Names]]:
-            own = [Names() for _ in pools]
-            return job(own), own
-
-        with ThreadPoolExecutor(self.threads) as pool:
-            done = list(pool.map(alone, jobs))
-        merged = []
+    def _merge(self, workers: Executor, pools: Sequence[str], done: Alone) -> None:
+        """Names of one span after the other into the dump's pools, so that codes do not depend on the threads."""
+        recoding = []
         for result, own in done:
-            maps = {}
-            for pool_name, mine, local in zip(pools, shared, own, strict=True):
-                maps[pool_name] = np.append(codes(mine.merge(local)), np.int32(-1))
-            merged.append((result, maps))
-        return merged
+            maps: dict[str, Codes] = {}
+            for name, theirs in zip(pools, own, strict=True):
+                ours = self.pools[name].names
+                if ours.adopt(theirs):
+                    continue
+                n = len(theirs)
+                found = np.empty(n, np.int32)
+                step = max(LOOK_UP, n // self.threads + 1)
+                if n <= step:
+                    ours.look_up(theirs, found, 0, n)
+                else:
+                    ranges = [(begin, min(begin + step, n)) for begin in range(0, n, step)]
+                    for looked in [workers.submit(ours.look_up, theirs, found, *r) for r in ranges]:
+                        looked.result()
+                if not ours.add(theirs, found):
+                    maps[name] = found
+            recoding.append(workers.submit(_recode, result[0], maps))
+        for recoded in recoding:
+            recoded.result()
 
     def part(self, name: str) -> None:
         """Read one part of SECTIONS, unless that was done."""
         with self.lock:
             if name not in self.facts.setdefault("parts", {}):
                 self.facts["parts"][name] = True
-                self.tables.update(SECTIONS[name].read(self))
+                self.makers.update(SECTIONS[name].read(self, *self._scanned(name)))
 
     def table(self, name: str) -> pa.Table:
         """A table of the sections; tokenises its section if that has not been done."""
         with self.lock:
-            self.part(PART_OF[name])
+            if name not in self.tables:
+                self.part(PART_OF[name])
+                self.tables[name] = self.makers[name].table(self, name)
             return self.tables[name]
 
     @property
@@ -195,15 +275,17 @@ class Reading:
 
     def shape_sizes(self) -> tuple[Codes, Ints]:
         """Element type (code) and unpadded bytes of every shape seen so far, by the shape's code."""
-        data, ends = self.pools["shape"].export()
-        kinds, sizes = _shapes.sizes(data, ends, self.pools["element_type"].names)
-        return codes(kinds), ints(sizes)
+        pool = self.pools["shape"]
+        if self._sizes is None or self._sizes[0] is not pool or len(self._sizes[1]) != len(pool.names):
+            kinds, sizes = _shapes.sizes(*pool.export(), self.pools["element_type"].names)
+            self._sizes = pool, codes(kinds), ints(sizes)
+        return self._sizes[1:]
 
     # -- what the checks ask for -----------------------------------------------------------------
 
     def count(self, name: str) -> int | None:
         """Rows of a table; None if it has not been read."""
-        return self.tables[name].num_rows if name in self.tables else None
+        return self.makers[name].rows if name in self.makers else None
 
     def same_names(self, place: Ints) -> Any:
         """For each used value whether row place[i] of `values` has its instruction and index."""
@@ -220,39 +302,29 @@ class Reading:
 
     def range_values(self) -> Ints:
         """value_id of each live range, NULL for none."""
-        return ints(self.tables["live_ranges"]["value_id"].fill_null(NULL).to_numpy())
+        return self.raw["live ranges"].ints("live_ranges", "value_id")
 
     def label(self, name: str, row: int) -> tuple[str, str]:
         """Instruction and index ({} if there is none) of a row of `values` or `live_ranges`."""
-        rows = self.tables[name]
+        rows = self.table(name)
         return rows["instruction"][row].as_py(), rows["shape_index"][row].as_py() or "{}"
 
     # -- columns ---------------------------------------------------------------------------------
 
-    def _columns(self, name: str, chunks: Iterable[Chunk], **extra: list[pa.Array]) -> pa.Table:
-        """The table of these chunks. Columns in `extra` are there already."""
-        chunks = list(chunks)
-        columns = dict(extra)
-        first = schema.TABLES[name].columns[0].name
-        if not extra and not any(len(chunk[first]) for chunk in chunks):
-            return schema.TABLES[name].empty
+    def _assembled(self, name: str, chunks: Sequence[Chunk], extra: Mapping[str, Extra]) -> pa.Table:
+        """The table of these chunks, but for the columns in `extra`."""
+        return assembled(name, [(rows_of(name, c, extra), self._values(name, c, extra)) for c in chunks])
+
+    def _values(self, name: str, chunk: Chunk, extra: Mapping[str, Extra]) -> list[Value]:
+        values: list[Value] = []
         for spec in schema.TABLES[name].columns:
-            if spec.name in columns:
-                continue
-            arrays: list[pa.Array] = []
-            for chunk in chunks:
-                value = chunk[spec.name]
-                if spec.kind == "int":
-                    arrays.append(int_array(value, nullable=spec.nullable))
-                elif spec.kind == "bool":
-                    arrays.append(bool_array(value))
-                elif spec.kind == "text":
-                    arrays.extend(text_arrays(value))
-                else:
-                    pool = self.pools[POOL_OF.get(spec.name, spec.name)]
-                    arrays.extend(pool.arrays(value, nullable=spec.nullable))
-            columns[spec.name] = arrays
-        return table(name, columns)
+            column = spec.name
+            if column in extra:
+                values.append(extra[column](self, chunk))
+            else:
+                pool = self.pools[POOL_OF.get(column, column)] if spec.kind == "name" else None
+                values.append((chunk[column], pool))
+        return values
 
 
 POOL_OF = {
@@ -265,141 +337,188 @@ POOL_OF = {
     "space_label": "label",
 }
 
+def _workers(threads: int) -> Executor:
+    from concurrent.futures import ThreadPoolExecutor  # seldom needed: only large texts have several spans
+
+    return ThreadPoolExecutor(threads)
+
+
+def _alone(workers: Executor, parts: Mapping[str, list[Span]]) -> dict[str, tuple[list[Span], Alone]]:
+    """Scan the spans of these parts, each on pools of its own, the largest first."""
+
+    def scan(name: str, span: Span) -> tuple[Any, list[Names]]:
+        own = [Names() for _ in SECTIONS[name].pools]
+        own[0].expect((span.end - span.begin) // SECTIONS[name].bytes_per_name)
+        return span.scan(own), own
+
+    jobs = [(name, span) for name, spans in parts.items() for span in spans]
+    largest = sorted(range(len(jobs)), key=lambda i: jobs[i][1].begin - jobs[i][1].end)
+    running = {i: workers.submit(scan, *jobs[i]) for i in largest}
+    done = iter([running[i].result() for i in range(len(jobs))])
+    return {name: (spans, [next(done) for _ in spans]) for name, spans in parts.items()}
+
+
+def _recode(tables: Mapping[str, Mapping[str, Any]], maps: Mapping[str, Codes]) -> None:
+    """The codes of one span in its columns to those of the dump."""
+    for columns in tables.values() if maps else ():
+        for name, column in columns.items():
+            pool = POOL_OF.get(name, name)
+            if pool in maps and not isinstance(column, tuple):
+                recode(column, maps[pool])
+
+
+Extra = Callable[[Reading, Chunk], Value]
+"""What a column is made of that is not simply one of the chunk's."""
+
+
+def rows_of(name: str, chunk: Chunk, extra: Iterable[str] = ()) -> int:
+    """How many rows a chunk holds."""
+    return len(next(chunk[c.name] for c in schema.TABLES[name].columns if c.name not in extra))
+
+
+def _maker(name: str, chunks: Sequence[Chunk], **extra: Extra) -> Maker:
+    """The table of these chunks, but for the columns in `extra`."""
+    rows = sum(rows_of(name, chunk, extra) for chunk in chunks)
+    return Maker(rows, lambda r: r._assembled(name, chunks, extra))
+
+
+def _nulls(_: Reading, __: Chunk) -> Value:
+    return None, None
+
+
+PARTS = labels(*_usage.PARTS)
+
 ALLOCATION_FLAGS = ("is_parameter", "is_entry_root", "is_constant", "is_thread_local", "is_live_out", "is_temp")
-FLAG_COLUMNS = {"flags", "is_phi", "uses_known"}
+CODES = {*_values.POOLS, "label", "kind", *POOL_OF, "before", "part"}
+FLAGS = {"flags", "is_phi", "uses_known"}
 
 
-def _arrays(columns: dict[str, Any], maps: dict[str, Codes] | None) -> Chunk:
-    """Native Columns as NumPy arrays, codes mapped to the dump's pools."""
+def _arrays(columns: Mapping[str, Any]) -> Chunk:
+    """Native Columns as NumPy arrays."""
     chunk: Chunk = {}
     for name, column in columns.items():
-        pool = POOL_OF.get(name, name)
         if isinstance(column, tuple):
             chunk[name] = texts(column)
-        elif name in FLAG_COLUMNS:
-            chunk[name] = flags(column)
-        elif pool in CODE_POOLS:
-            local = codes(column)
-            chunk[name] = local if maps is None else maps[pool][local]
-        elif name in ("before", "part"):
+        elif name in CODES:
             chunk[name] = codes(column)
+        elif name in FLAGS:
+            chunk[name] = flags(column)
         else:
             chunk[name] = ints(column)
     return chunk
 
 
-CODE_POOLS = {*_values.POOLS, "label", "kind"}
-
-
-def _gather(results: Sequence[tuple[Any, Any]], sections: list[Section], skip: Iterable[str] = ()) -> Raw:
+def _gather(spans: Sequence[Span], results: Sequence[Any]) -> Raw:
     chunks: dict[str, list[Chunk]] = {}
-    for result, maps in results:
+    for result in results:
         for name, columns in result[0].items():
-            if name not in skip:
-                chunks.setdefault(name, []).append(_arrays(columns, maps))
-    return Raw(chunks, sections)
+            chunks.setdefault(name, []).append(_arrays(columns))
+    return Raw(chunks, [s.section for s in spans])
 
 
 # -- allocations and values ----------------------------------------------------------------------
 
 
-def _read_allocations(self: Reading) -> dict[str, pa.Table]:
-    found = self.sections("allocations")
-    self.pools["instruction"].names.expect(sum(s.end - s.begin for s in found) // 100)
-    spans = [(s, b, e) for s in found for b, e in self._spans(s, b"allocation ")]
-
+def _allocation_spans(self: Reading) -> list[Span]:
     def job(section: Section, begin: int, end: int) -> Job:
         return lambda pools: _allocations.scan(section.file.text.data, begin, end, *pools)
 
-    jobs = [job(*span) for span in spans] or [lambda pools: _allocations.scan(b"", 0, 0, *pools)]
-    results = self._run(jobs, ("instruction", "shape_index", "shape"))
-    raw = _gather(results, [s for s, _, _ in spans])
-    for (section, _, end), (result, _) in zip(spans, results, strict=False):
+    found = self.sections("allocations")
+    return [Span(s, b, e, job(s, b, e)) for s in found for b, e in self._spans(s, b"allocation ")]
+
+
+def _read_allocations(self: Reading, spans: list[Span], results: list[Any]) -> dict[str, Maker]:
+    raw = _gather(spans, results)
+    for (section, _, end, _), result in zip(spans, results, strict=False):
         open_at = result[3] if end == section.end else -1
         self._faults(section, result[1], open_at)
         for bit, feature in _allocations.FEATURES.items():
             if result[2] & bit:
                 section.file.features.add(feature)
     self.raw["allocations"] = raw
-    tables: dict[str, pa.Table] = {}
-    data, _ = self.pools["shape"].export()
-    self.facts["tiles"] = re.search(rb"T\(", data) is not None
-    platform = self.platform
-    colors = raw.ints("allocations", "color")
-    distinct, place = np.unique(colors, return_inverse=True)
-    spaces = [schema.memory_space(platform, int(c)) for c in distinct]
-    bits = raw.flags("allocations", "flags")
-    extra = {name: [bool_array((bits >> i) & 1)] for i, name in enumerate(ALLOCATION_FLAGS)}
-    extra["memory_space"] = [labelled(place, spaces)]
-    tables["allocations"] = self._columns("allocations", raw.chunks["allocations"], **extra)
-    tables["cross_color"] = self._columns("cross_color", raw.chunks["cross_color"])
-    if found:
-        tables["values"] = _values_table(self, raw)
-    else:
-        self.part("used values")
-        tables["values"] = _values_from_records(self)
-    return tables
+    if not self.source.platform:
+        data, _ = self.pools["shape"].export()
+        self.facts["tiles"] = re.search(rb"T\(", memoryview(data)) is not None
+    extra: dict[str, Extra] = {name: partial(_flag, i) for i, name in enumerate(ALLOCATION_FLAGS)}
+    extra["memory_space"] = _memory_space
+    return {
+        "allocations": _maker("allocations", raw.chunks["allocations"], **extra),
+        "cross_color": _maker("cross_color", raw.chunks["cross_color"]),
+        "values": _values_maker(self, raw) if spans else _values_from_records(self),
+    }
 
 
-def _values_table(self: Reading, raw: Raw) -> pa.Table:
+def _flag(i: int, _: Reading, chunk: Chunk) -> Value:
+    return (chunk["flags"], i), None
+
+
+def _memory_space(r: Reading, chunk: Chunk) -> Value:
+    platform, distinct = r.platform, distinct_of(r.raw["allocations"].ints("allocations", "color"))
+    spaces = labels(*(schema.memory_space(platform, c) for c in distinct))
+    return spaces.codes(np.asarray(np.searchsorted(distinct, chunk["color"]))), spaces
+
+
+def _values_maker(self: Reading, raw: Raw) -> Maker:
     chunks = raw.chunks["values"]
-    kinds, sizes = self.shape_sizes()
-    extra: dict[str, list[pa.Array]] = {"element_type": [], "unpadded_size": []}
-    for chunk in chunks:
-        shape = chunk["shape"]
-        extra["element_type"] += self.pools["element_type"].arrays(kinds[shape])
-        extra["unpadded_size"].append(int_array(sizes[shape]))
-    n = sum(len(c["value_id"]) for c in chunks)
-    extra["uses_known"] = [_uses_known(self, raw, n)]
-    return self._columns("values", chunks, **extra)
+    known = _uses_known(self, raw)
+
+    def kind(r: Reading, chunk: Chunk) -> Value:
+        return r.shape_sizes()[0][chunk["shape"]], r.pools["element_type"]
+
+    def size(r: Reading, chunk: Chunk) -> Value:
+        return r.shape_sizes()[1][chunk["shape"]], None
+
+    return _maker("values", chunks, element_type=kind, unpadded_size=size, uses_known=known)
 
 
-def _uses_known(self: Reading, raw: Raw, n: int) -> pa.Array:
+def _uses_known(self: Reading, raw: Raw) -> Extra:
     """Whether the uses of each value are printed; looks for the rare line that says no before it tokenises."""
     used = self.sections("used values")
-    if any("e1_values" in s.file.features for s in raw.section):
-        return bool_array(np.ones(n, np.uint8))
-    if not used:
-        return pa.nulls(n, pa.bool_())
-    if not any(_sections.uses_unknown(s.file.text.data, max(0, s.begin - 1), s.end) for s in used):
-        return bool_array(np.ones(n, np.uint8))
+    older = any("e1_values" in s.file.features for s in raw.section)
+    if not used and not older:
+        return _nulls
+    if not older and "used values" in self.planned:
+        return _known_from_records
+    if older or not any(_sections.uses_unknown(s.file.text.data, max(0, s.begin - 1), s.end) for s in used):
+        return lambda _, chunk: (np.ones(len(chunk["value_id"]), np.uint8), None)
     self.part("used values")
-    records = self.raw["used values"]
+    return _known_from_records
+
+
+def _known_from_records(r: Reading, chunk: Chunk) -> Value:
+    r.part("used values")
+    records = r.raw["used values"]
     unknown = records.ints("records", "value_id")[records.flags("records", "uses_known") == 0]
-    return bool_array(~np.isin(raw.ints("values", "value_id"), unknown))
+    if not len(unknown):
+        return np.ones(len(chunk["value_id"]), np.uint8), None
+    return np.isin(chunk["value_id"], unknown, invert=True).view(np.uint8), None
 
 
-def _values_from_records(self: Reading) -> pa.Table:
+def _values_from_records(self: Reading) -> Maker:
     """Where the allocations are missing, the used values still name the values."""
+    self.part("used values")
     records = self.raw["used values"].chunks["records"]
-    n = sum(len(c["value_id"]) for c in records)
-    nothing = pa.nulls(n)
-    empty = {
-        c.name: [nothing.cast(c.arrow.type)]
-        for c in schema.TABLES["values"].columns
-        if c.name in ("allocation", "offset", "size", "shape", "element_type", "unpadded_size")
-    }
-    return self._columns("values", records, **empty)
+    absent = ("allocation", "offset", "size", "shape", "element_type", "unpadded_size")
+    return _maker("values", records, **dict.fromkeys(absent, _nulls))
 
 
 # -- used values ---------------------------------------------------------------------------------
 
 
-def _read_used(self: Reading) -> dict[str, pa.Table]:
-    found = self.sections("used values")
-    self.pools["instruction"].names.expect(sum(s.end - s.begin for s in found) // 400)
-    spans = [(s, b, e) for s in found for b, e in self._spans(s, b"<")]
-
+def _used_spans(self: Reading) -> list[Span]:
     def job(section: Section, begin: int, end: int) -> Job:
         demand, last = "human_total" in section.file.features, end == section.end and section.last
         return lambda pools: _values.scan(section.file.text.data, begin, end, tuple(pools), demand, last)
 
-    jobs = [job(*span) for span in spans] or [lambda pools: _values.scan(b"", 0, 0, tuple(pools), False, False)]
-    results = self._run(jobs, _values.POOLS)
-    raw = _gather(results, [s for s, _, _ in spans])
+    found = self.sections("used values")
+    return [Span(s, b, e, job(s, b, e)) for s in found for b, e in self._spans(s, b"<")]
+
+
+def _read_used(self: Reading, spans: list[Span], results: list[Any]) -> dict[str, Maker]:
+    raw = _gather(spans, results)
     self.raw["used values"] = raw
     dropped = _drop_repeats(self, raw)
-    for i, ((section, _, end), (result, _)) in enumerate(zip(spans, results, strict=False)):
+    for i, ((section, _, end, _), result) in enumerate(zip(spans, results, strict=False)):
         column = result[1]
         if len(spans) > 1:
             column = _without(ints(column), dropped[i])
@@ -409,24 +528,25 @@ def _read_used(self: Reading) -> dict[str, pa.Table]:
                 section.file.features.add(feature)
         if result[2] & _values.TREE_BITS:
             self.facts["tree_demanded"] = True
-    tables = {}
-    if not found and self.sections("allocations"):
+    if not spans and self.sections("allocations"):
         self.part("allocations")
         older = self.raw["allocations"].chunks
         raw.chunks["positions"], raw.chunks["uses"] = older["positions"], older["uses"]
-    tables["positions"] = self._columns("positions", raw.chunks["positions"])
-    tables["uses"] = self._columns("uses", raw.chunks["uses"])
-    chunks = raw.chunks["instructions"]
-    if self.want_text and found:
-        text = [
-            texts(_values.texts(s.file.text.data, c["text_begin"], c["text_end"]))
-            for s, c in zip(raw.section, chunks, strict=True)
-        ]
-        extra = {"text": [a for t in text for a in text_arrays(t)]}
-    else:
-        extra = {"text": [pa.nulls(sum(len(c["instruction"]) for c in chunks), pa.string())]}
-    tables["instructions"] = self._columns("instructions", chunks, **extra)
-    return tables
+    text: Extra = _nulls
+    if self.want_text and spans:
+        for section, chunk in zip(raw.section, raw.chunks["instructions"], strict=True):
+            chunk["data"] = section.file.text.data
+        text = _text
+    return {
+        "positions": _maker("positions", raw.chunks["positions"]),
+        "uses": _maker("uses", raw.chunks["uses"]),
+        "instructions": _maker("instructions", raw.chunks["instructions"], text=text),
+    }
+
+
+def _text(_: Reading, chunk: Chunk) -> Value:
+    """The instructions verbatim."""
+    return texts(_values.texts(chunk["data"], chunk["text_begin"], chunk["text_end"])), None
 
 
 INSTRUCTION_DIFFERS = _sections.CODES.index("instruction_differs")
@@ -511,21 +631,21 @@ def _take_text(parts: TextParts, keep: Ints) -> TextParts:
 # -- live ranges ---------------------------------------------------------------------------------
 
 
-def _read_live(self: Reading) -> dict[str, pa.Table]:
-    found = [s for s in self.sections("live ranges") if not s.unavailable]
-    spans = [(s, *span) for s in found for span in _live_spans(self, s)]
-
+def _live_spans(self: Reading) -> list[Span]:
     def job(section: Section, begin: int, end: int, kind: int) -> Job:
         return lambda pools: _liveness.scan(section.file.text.data, begin, end, kind, *pools)
 
-    jobs = [job(*span) for span in spans] or [lambda pools: _liveness.scan(b"", 0, 0, _liveness.NONE, *pools)]
-    results = self._run(jobs, ("instruction", "shape_index"))
-    raw = _gather(results, [s for s, *_ in spans])
+    found = [s for s in self.sections("live ranges") if not s.unavailable]
+    return [Span(s, b, e, job(s, b, e, kind)) for s in found for b, e, kind in _live_lists(self, s)]
+
+
+def _read_live(self: Reading, spans: list[Span], results: list[Any]) -> dict[str, Maker]:
+    raw = _gather(spans, results)
     self.raw["live ranges"] = raw
     seen = self.facts["live"] = {
-        "section": found[-1] if found else None, "heads": 0, "peak_time": None, "tree_total": None,
+        "section": spans[-1].section if spans else None, "heads": 0, "peak_time": None, "tree_total": None,
     }  # fmt: skip
-    for (section, _, end, _), (result, _) in zip(spans, results, strict=False):
+    for (section, _, end, _), result in zip(spans, results, strict=False):
         _, faults, bits, heads, peak_time, tree_total, open_at, _ = result
         self._faults(section, faults, open_at if end == section.end else -1)
         for bit, feature in _liveness.FEATURES.items():
@@ -534,14 +654,14 @@ def _read_live(self: Reading) -> dict[str, pa.Table]:
         seen["heads"] |= heads
         seen["peak_time"] = peak_time if peak_time != NULL else seen["peak_time"]
         seen["tree_total"] = tree_total if tree_total != NULL else seen["tree_total"]
-    tables = {name: self._columns(name, raw.chunks[name]) for name in ("schedule", "printed_peak", "printed_stack")}
-    tables["live_ranges"] = self._columns(
-        "live_ranges", raw.chunks["live_ranges"], value_id=[int_array(_match(self, raw))]
-    )
-    return tables
+    ids = _match(self, raw)
+    for chunk in raw.chunks["live_ranges"]:
+        n = len(chunk["instruction"])
+        chunk["value_id"], ids = ids[:n], ids[n:]
+    return {name: _maker(name, raw.chunks[name]) for name in SECTIONS["live ranges"].tables}
 
 
-def _live_spans(self: Reading, section: Section) -> list[tuple[int, int, int]]:
+def _live_lists(self: Reading, section: Section) -> list[tuple[int, int, int]]:
     """(begin, end, list in which it begins). The peak list and the tree stay in one span."""
     data = section.file.text.data
     if section.end - section.begin <= SPAN:
@@ -590,39 +710,48 @@ def _match(self: Reading, raw: Raw) -> Ints:
 # -- report and HLO head -------------------------------------------------------------------------
 
 
-def _read_report(self: Reading) -> dict[str, pa.Table]:
-    found = self.sections("report")
-    chunks = []
+def _scan_report(data: Any, begin: int, end: int, pools: Sequence[Names]) -> Any:
+    columns, faults, seen = _usage.scan(data, begin, end, pools[0])
+    columns["label"] = columns.pop("space_label")
+    return {"printed_report": columns}, faults, seen
+
+
+def _report_spans(self: Reading) -> list[Span]:
+    def job(s: Section) -> Job:
+        return lambda pools: _scan_report(s.file.text.data, s.begin, s.end, pools)
+
+    return [Span(s, s.begin, s.end, job(s)) for s in self.sections("report")]
+
+
+def _read_report(self: Reading, spans: list[Span], results: list[Any]) -> dict[str, Maker]:
+    raw = self.raw["report"] = _gather(spans, results)
+    chunks = raw.chunks["printed_report"]
     ends = self.facts["report"] = []
-    for section in found:
-        columns, faults, end = _usage.scan(
-            section.file.text.data, section.begin, section.end, self.pools["label"].names
-        )
-        chunks.append(_arrays({"label" if k == "space_label" else k: v for k, v in columns.items()}, None))
+    for (section, *_), (_, faults, end) in zip(spans, results, strict=False):
         self._faults(section, faults)
         section.file.features |= {f for f, k in (("report_a", "layout_a"), ("report_b", "layout_b")) if end[k]}
         ends.append((section, end))
-    if not chunks:
-        columns, _, _ = _usage.scan(b"", 0, 0, self.pools["label"].names)
-        chunks.append(_arrays({"label" if k == "space_label" else k: v for k, v in columns.items()}, None))
-    self.raw["report"] = Raw({"printed_report": chunks}, found)
-    n = sum(len(c["part"]) for c in chunks)
-    part = joined([c["part"] for c in chunks], np.int32)
-    extra = {
-        "ordinal": [pa.array(np.arange(n))],
-        "part": [labelled(part, _usage.PARTS)],
-        "space_label": [a for c in chunks for a in self.pools["label"].arrays(c["label"])],
+    n = 0
+    for chunk in chunks:
+        rows = len(chunk["part"])
+        chunk["ordinal"] = np.arange(n, n + rows)
+        n += rows
+    return {
+        "printed_report": _maker(
+            "printed_report",
+            chunks,
+            part=lambda _, chunk: (PARTS.codes(chunk["part"]), PARTS),
+            space_label=lambda r, chunk: (chunk["label"], r.pools["label"]),
+        )
     }
-    return {"printed_report": self._columns("printed_report", chunks, **extra)}
 
 
-def _read_hlo(self: Reading) -> dict[str, pa.Table]:
+def _read_hlo(self: Reading, _: list[Span], __: list[Any]) -> dict[str, Maker]:
     file = next((f for f in self.files if f.role == "hlo"), None)
     data, end = (file.text.data, file.whole) if file else (b"", 0)
     head = _hlo.scan(data, end, self.pools["shape_index"].names, self.pools["kind"].names)
-    tables = {"aliases": self._columns("aliases", [_arrays(head["aliases"], None)]), "frames": _frames(head)}
     if file is not None:
-        section = Section("hlo", file, 0, end, 0)
+        section = Section("hlo", weakref.ref(file), 0, end, 0)
         file.sections.append(section)
         self._faults(section, head["faults"])
         if head["tables"]:
@@ -630,30 +759,29 @@ def _read_hlo(self: Reading) -> dict[str, pa.Table]:
         if not head["complete"] and not file.cut:
             self.cut(file, file.whole, "hlo", "the first computation")
         self.facts["module_name"] = head["name"]
-    return tables
+    return {
+        "aliases": _maker("aliases", [_arrays(head["aliases"])]),
+        "frames": Maker(len(ints(head["frames"])) // 3, lambda _: _frames(head)),
+    }
 
 
 def _frames(head: Mapping[str, Any]) -> pa.Table:
     """Stack frames with their locations looked up. The printed parent is one too high; 1 means none."""
     frames = ints(head["frames"]).reshape(-1, 3)
-    if not len(frames):
-        return schema.TABLES["frames"].empty
     locations = ints(head["locations"]).reshape(-1, 7)
     at, here = _look_up(locations[:, 0], frames[:, 1])
     place = np.where(here[:, None], locations[at] if len(locations) else np.full((len(frames), 7), NULL), NULL)
-    columns: dict[str, list[pa.Array]] = {"id": [int_array(np.ascontiguousarray(frames[:, 0]))]}
     parent = np.where(frames[:, 2] > 1, frames[:, 2] - 1, NULL)
-    columns["parent"] = [int_array(parent)]
+    values: dict[str, Value] = {"id": (np.ascontiguousarray(frames[:, 0]), None), "parent": (parent, None)}
     for name, key, i in (("file", "files", 1), ("function", "functions", 2)):
         ids, parts = head[key]
-        texts_ = pa.chunked_array(text_arrays(texts(parts)), pa.string()).combine_chunks()
+        pool = Pool()
+        local = pool.codes(texts(parts))
         row, known = _look_up(ints(ids), place[:, i])
-        place_of = pa.array(np.where(known, row, 0), mask=~known)
-        picked = texts_.take(place_of) if len(texts_) else pa.nulls(len(row), pa.string())
-        columns[name] = [picked.dictionary_encode().cast(schema.ARROW["name"])]
+        values[name] = np.where(known, np.append(local, np.int32(0))[row], np.int32(-1)), pool
     for name, i in (("line", 3), ("column", 4), ("end_line", 5), ("end_column", 6)):
-        columns[name] = [int_array(np.ascontiguousarray(place[:, i]))]
-    return table("frames", columns)
+        values[name] = np.ascontiguousarray(place[:, i]), None
+    return assembled("frames", [(len(frames), [values[c.name] for c in schema.TABLES["frames"].columns])])
 
 
 def _look_up(keys: Ints, wanted: Ints) -> tuple[Ints, Any]:
@@ -666,10 +794,33 @@ def _look_up(keys: Ints, wanted: Ints) -> tuple[Ints, Any]:
 
 
 SECTIONS: dict[str, Part] = {
-    "allocations": Part(("allocations", "values", "cross_color"), _read_allocations),
-    "used values": Part(("positions", "uses", "instructions"), _read_used),
-    "live ranges": Part(("schedule", "live_ranges", "printed_peak", "printed_stack"), _read_live),
-    "report": Part(("printed_report",), _read_report),
-    "hlo": Part(("frames", "aliases"), _read_hlo),
+    "allocations": Part(
+        ("allocations", "values", "cross_color"),
+        ("instruction", "shape_index", "shape"),
+        _allocation_spans,
+        lambda pools: _allocations.scan(b"", 0, 0, *pools),
+        _read_allocations,
+        100,
+    ),
+    "used values": Part(
+        ("positions", "uses", "instructions"),
+        _values.POOLS,
+        _used_spans,
+        lambda pools: _values.scan(b"", 0, 0, tuple(pools), False, False),
+        _read_used,
+        400,
+    ),
+    "live ranges": Part(
+        ("schedule", "live_ranges", "printed_peak", "printed_stack"),
+        ("instruction", "shape_index"),
+        _live_spans,
+        lambda pools: _liveness.scan(b"", 0, 0, _liveness.NONE, *pools),
+        _read_live,
+        100,
+    ),
+    "report": Part(
+        ("printed_report",), ("label",), _report_spans, lambda pools: _scan_report(b"", 0, 0, pools), _read_report
+    ),
+    "hlo": Part(("frames", "aliases"), (), lambda _: [], lambda _: None, _read_hlo),
 }
 PART_OF = {table: name for name, part in SECTIONS.items() for table in part.tables}

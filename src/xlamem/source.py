@@ -301,9 +301,10 @@ class _Finder:
             except OSError as error:
                 self.unreadable.append(f"{directory} ({error.strerror})")
                 continue
+            below = os.path.join(real, "")
             for entry in found:
-                path = os.path.join(directory, entry.name)
-                place = _real(path) if entry.is_symlink() else (real, os.path.join(real, entry.name))
+                path = entry.path
+                place = _real(path) if entry.is_symlink() else (real, below + entry.name)
                 if entry.is_file():
                     self.listed(path, *place)
                 elif entry.is_dir() and not entry.name.startswith("."):
@@ -341,7 +342,7 @@ class _Finder:
         origin = Member("", path)
         name = origin.file_name
         if found := names.split(name):
-            self.member(real, found[0], _rank(name), replace(origin, role=found[1]), keep=keep)
+            self.member(real, found[0], _rank(name), Member(found[1], path), keep=keep)
         elif _TAR.search(name) or may_hold(name):
             self.look(origin, lambda: streams.raw(path), there, sniff=not _TAR.search(name))
         elif name.endswith((".hlo.pb", ".hlo.pb.gz")):

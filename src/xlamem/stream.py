@@ -7,7 +7,7 @@ across spans is kept as narrow integers and as places in the (mapped) files, see
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -207,6 +207,9 @@ class Streaming(Reading):
     def part(self, name: str) -> None:
         """Parts are read in their order, by `pieces`."""
 
+    def scan_ahead(self, names: Collection[str]) -> None:
+        """Nothing is."""
+
     def wants(self, *tables: str) -> bool:
         return not self.wanted.isdisjoint(tables)
 
@@ -396,7 +399,7 @@ def _allocations_part(self: Streaming) -> Pieces:
     for section in self.sections("allocations"):
         known, _ = _uses_known(self), self.platform  # which may look ahead, through pools of their own
         for result, faults, open_at in _allocation_spans(self, section):
-            chunks = {name: _arrays(columns, None) for name, columns in result[0].items()}
+            chunks = {name: _arrays(columns) for name, columns in result[0].items()}
             yield from _allocation_pieces(self, section, chunks, known)
             for name in ("positions", "uses") if older else ():
                 if self.wants(name):
@@ -422,7 +425,7 @@ def _uses_known(self: Streaming) -> Callable[[Ints], pa.Array]:
     parts = [np.empty(0, np.int64)]
     for section in self.sections("used values"):
         for result, _, _ in _used_spans(self, section):
-            records = _arrays(result[0]["records"], None)
+            records = _arrays(result[0]["records"])
             parts.append(records["value_id"][records["uses_known"] == 0])
     unknown = np.unique(np.concatenate(parts))
     return lambda ids: bool_array(~np.isin(ids, unknown))
@@ -505,7 +508,7 @@ def _used_part(self: Streaming) -> Pieces:
     seen = _stream.Texts(self.places)
     for section in self.sections("used values"):
         for result, faults, open_at in _used_spans(self, section):
-            chunks = {name: _arrays(columns, None) for name, columns in result[0].items()}
+            chunks = {name: _arrays(columns) for name, columns in result[0].items()}
             records = chunks["records"]
             if self.checks or (alone and self.wants("live_ranges")):
                 raw.keep("records", records, ("value_id", "offset", "color", "is_phi"))
@@ -565,7 +568,7 @@ def _live_part(self: Streaming) -> Pieces:
     for section in found:
         for result, faults, open_at in _live_spans(self, section):
             columns, _, bits, heads, peak_time, tree_total, _, _ = result
-            chunks = {name: _arrays(c, None) for name, c in columns.items()}
+            chunks = {name: _arrays(c) for name, c in columns.items()}
             ranges = chunks["live_ranges"]
             if self.checks or self.wants("live_ranges"):
                 ranges["value_id"] = match(ranges)
@@ -663,7 +666,7 @@ def _report_part(self: Streaming) -> Pieces:
         found: list[tuple[int, bool]] = []
         result: Any = _usage.scan(b"", 0, 0, self.pools["label"].names)
         for result, faults, _ in _report_spans(self, section):
-            chunk = _arrays({"label" if k == "space_label" else k: v for k, v in result[0].items()}, None)
+            chunk = _arrays({"label" if k == "space_label" else k: v for k, v in result[0].items()})
             n = len(chunk["part"])
             if self.checks:
                 raw.keep(key, chunk | {c: chunk[c].astype(np.int64) for c in ("part", "label")}, REPORT_KEPT)
@@ -704,7 +707,8 @@ def _full_line(data: Any, at: int, end: int) -> int:
 
 def _hlo_part(self: Streaming) -> Pieces:
     self.fresh()
-    yield from _read_hlo(self).items()
+    for name, maker in _read_hlo(self, [], []).items():
+        yield name, maker.table(self, name)
 
 
 PARTS: dict[str, Callable[[Streaming], Pieces]] = {

@@ -147,8 +147,10 @@ def undone(uri: str) -> Stream:
     if not URI.match(uri):
         # Most files are small and plain: one open, one read.
         with open(uri, "rb", buffering=0) as file:
-            if os.fstat(file.fileno()).st_size < SMALL:
-                data = file.read()
+            if (size := os.fstat(file.fileno()).st_size) < SMALL:
+                data = file.read(size) or b""
+                if not size or len(data) < size:  # no plain file, or a read cut short
+                    data += file.read()
                 if not _compression(data[:16], uri):
                     return held(uri, data)
     return raw(uri).undone()

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from . import _liveness, _sections, _values
-from .assemble import NULL, Rows, flags, row_of
+from .assemble import NULL, Rows, distinct_of, flags, row_of
 from .outline import Section
 from .reader import ALLOCATION_FLAGS, Reading
 
@@ -259,16 +259,22 @@ def _report(r: Reading) -> None:
         color = r.raw["allocations"].ints("allocations", "color")
         size = r.raw["allocations"].ints("allocations", "size")
         if end["layout_b"]:
-            shown = np.unique(chunk["color"])
-            if (absent := np.setdiff1d(color, shown)).size:
-                r.cut(report.file, report.end, report.kind, f"Memory Space: … (color={int(absent[0])})")
-            for c, at in zip(*np.unique(chunk["color"], return_index=True), strict=True):
-                head = _line_with(report, f"Memory Space: {_label(r, chunk, int(at))} (color={int(c)})")
-                total = None if head is None else _sections.next_line(report.file.text.data, head, report.end, b"Total")
-                _report_total(r, section, report, int(chunk["total_bytes"][at]), int(size[color == c].sum()), total)
+            shown = distinct_of(chunk["color"])
+            if absent := sorted({*distinct_of(color)} - {*shown}):
+                r.cut(report.file, report.end, report.kind, f"Memory Space: … (color={absent[0]})")
+            for c in shown:
+                at = int(np.argmax(chunk["color"] == c))
+                if (total := int(chunk["total_bytes"][at])) != (sizes := int(size[color == c].sum())):
+                    where = _total_line(report, f"Memory Space: {_label(r, chunk, at)} (color={c})")
+                    _report_total(r, section, report, total, sizes, where)
         else:
             _report_total(r, section, report, report.total, int(size.sum()), report.head)
             _report_allocations(r, section, report, i)
+
+
+def _total_line(report: Section, head: str) -> int | None:
+    at = _line_with(report, head)
+    return None if at is None else _sections.next_line(report.file.text.data, at, report.end, b"Total")
 
 
 def _label(r: Reading, chunk: Any, row: int) -> str:
@@ -321,7 +327,7 @@ def _report_allocations(r: Reading, section: Section, report: Section, i: int) -
     if "report_rows" in r.facts:
         found = r.facts["report_rows"][i]
     else:
-        size = r.tables["printed_report"]["size"].slice(sum(len(c["part"]) for c in chunks[:i]), len(chunk["part"]))
+        size = r.table("printed_report")["size"].slice(sum(len(c["part"]) for c in chunks[:i]), len(chunk["part"]))
         found = wrong_rows(r, report, chunk, size.combine_chunks())
     for at, known in found:
         if not known and section.file.cut:
