@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -212,27 +213,66 @@ def test_schema_json(run: Any) -> None:
 
 # ---- convert
 
+HERE = ["--engine", "here"]
+
 
 def test_convert(run: Any, tmp_path: Path) -> None:
     r = run("convert", SMALL, "--to", tmp_path / "out")
     assert (r.code, r.err) == (0, "")
-    assert r.out.startswith(f"1 dump to {tmp_path}/out: {len(schema.TABLES)} files, ")
-    r = run("convert", SMALL, CUT, "--to", tmp_path / "out2", "--tables", "values, uses", "--json")
+    assert re.match(r"1 dump to \S+/out: [0-9,]+ rows in [0-9]+ files, .* bytes\); [0-9.]+ s \(", r.out)
+    r = run("convert", SMALL, "--to", tmp_path / "out", *HERE)
+    assert r.out.endswith("0 bytes; 1 stored before\n")
+    r = run("convert", SMALL, CUT, "--to", tmp_path / "out2", "--tables", "values, uses", "--json", *HERE)
     assert r.code == 0
     assert r.err.startswith("note: cut,")
-    assert (r.json["dumps"], r.json["files"], len(r.json["cut"])) == (2, 4, 1)
-    assert run("convert", CUT, "--to", tmp_path / "out2", "--strict").code == 3
-    r = run("convert", CUT, "--to", tmp_path / "out2", "--quiet")
+    assert (r.json["dumps"], r.json["files"], len(r.json["cut"])) == (2, 2, 1)
+    assert run("convert", CUT, "--to", tmp_path / "out3", "--strict", *HERE).code == 3
+    r = run("convert", CUT, "--to", tmp_path / "out3", "--quiet", *HERE)
     assert (r.code, r.out, r.err) == (0, "", "")
+
+
+def test_convert_labels(run: Any, tmp_path: Path) -> None:
+    labels = ["--label", "night=monday", "--label", "note=a=b"]
+    assert run("convert", SMALL, "--to", tmp_path, *labels, "--partition-by", "night", *HERE).code == 0
+    assert [p.name for p in (tmp_path / "labels" / "schema=v1").iterdir()] == ["night=monday"]
+    for wrong in (["--label", "night"], ["--label", "=x"], ["--label", "a=1", "--label", "a=2"]):
+        assert run("convert", SMALL, "--to", tmp_path, *wrong, *HERE).code == 2
+    assert run("convert", SMALL, "--to", tmp_path, "--partition-by", "night", *HERE).code == 2
+
+
+def test_convert_tells_a_log_once_a_minute(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xlamem.cli.convert.MINUTE", 0.0)
+    r = run("convert", SMALL, "--to", tmp_path, *HERE)
+    assert "note: identify: 1 of 1 dumps" in r.err or "note: convert: 0 of 1 dumps" in r.err
+    assert re.search(r"note: convert: 1 of 1 dumps, .* of .*/s, 0 min left", r.err)
+
+
+def test_convert_interrupted_is_130(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from xlamem.warehouse import driver
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver._Run, "finish", interrupt)
+    r = run("convert", SMALL, "--to", tmp_path, *HERE)
+    assert r.code == 130
+    assert "the same command goes on" in r.err
 
 
 def test_convert_names_what_failed_and_goes_on(run: Any, tmp_path: Path) -> None:
     bad = tmp_path / "module_0000.jit_f.cpu_after_optimizations-buffer-assignment.txt.gz"
     bad.write_bytes(b"\x1f\x8b\x08 nope")
-    r = run("convert", tmp_path, SMALL, "--to", tmp_path / "out", "--quiet")
+    r = run("convert", tmp_path, SMALL, "--to", tmp_path / "out", "--quiet", *HERE)
     assert (r.code, r.out) == (3, "")
     assert str(bad) in r.err
-    assert len(list((tmp_path / "out" / "values").iterdir())) == 1
+    assert len(list((tmp_path / "out" / "values").rglob("*.parquet"))) == 1
+    r = run("convert", tmp_path / "x", SMALL, "--to", tmp_path / "out", *HERE)
+    assert r.code == 2
+    r = run("convert", bad, "--to", tmp_path / "out", *HERE)  # known by now
+    assert r.code == 3
+    assert "in quarantine since an earlier run" in r.err
 
 
 def test_output_that_cannot_be_written_is_4(run: Any, tmp_path: Path) -> None:
