@@ -294,6 +294,21 @@ def test_a_dump_of_which_not_all_is_stored(tmp_path: Path) -> None:
         dataset.read(dataset.ids[0], tables=["uses"])
 
 
+def test_a_dump_in_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows come in their order, however many row groups and files they lie in."""
+    from xlamem.warehouse import parquet
+
+    for name, value in {"ROW_GROUP": 2000, "LEAST": 500, "GROUPS": 2}.items():
+        monkeypatch.setattr(parquet, name, value)
+    source = DUMPS / "cpu-jaxlib-0.12.0-multiheap"
+    xlamem.convert(source, to=tmp_path, engine="here")
+    dataset = xlamem.Dataset(tmp_path)
+    assert len(dataset.files("values")) > 10
+    dump, original = dataset.read(dataset.ids[0]), xlamem.read(source, hashes=True)
+    same(dump, original)
+    assert dump.batches("values").read_all().to_pylist() == original["values"].to_pylist()
+
+
 # ---- damage
 
 
