@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, uint64_t
 from libc.string cimport memset
 
 from column cimport (
-    Buf, Text, drop, intern_name, pool_drop, pool_item, pool_rehash, push_bytes, push_code,
+    Buf, Text, drop, foresee, intern_name, join, pool_drop, pool_item, pool_rehash, push_bytes, push_code,
 )
 
 cdef extern from *:
@@ -47,6 +47,24 @@ cdef Column own(Buf* b):
     return column
 
 
+cdef Column share(Buf* b):
+    # The bytes so far. In an arena they stay where they are: what is appended later lies behind them, and if it
+    # does not fit, it is b that moves. A short column is copied.
+    cdef Column column
+    cdef Buf copy
+    with nogil:
+        if b.arena == NULL:
+            foresee(b, 1, b, 1.25)
+    if b.arena == NULL:
+        memset(&copy, 0, sizeof(Buf))
+        push_bytes(&copy, b.data, b.size)
+        return own(&copy)
+    column = Column.__new__(Column)
+    join(b.arena)
+    column.buf = b[0]
+    return column
+
+
 cdef tuple own_text(Text* t):
     return own(&t.bytes), own(&t.ends), own(&t.valid)
 
@@ -66,10 +84,10 @@ cdef class Names:
 
     def expect(self, Py_ssize_t n):
         """Make room for n texts in all, so that growing does not move them again and again."""
-        cdef uint64_t room = self.pool.mask + 1 if self.pool.tags != NULL else 256
+        cdef uint64_t room = self.pool.mask + 1 if self.pool.slots != NULL else 256
         while room < <uint64_t> n * 2:
             room *= 2
-        if room > self.pool.mask + 1 or self.pool.tags == NULL:
+        if room > self.pool.mask + 1 or self.pool.slots == NULL:
             pool_rehash(&self.pool, room)
             if self.pool.failed:
                 raise MemoryError("no memory for names")
@@ -95,13 +113,7 @@ cdef class Names:
         return intern_name(&self.pool, p, <size_t> text.shape[0])
 
     def export(self):
-        """(bytes, int64 ends) of all texts, copied: the pool may go on growing."""
-        cdef Buf data, ends
-        memset(&data, 0, sizeof(Buf))
-        memset(&ends, 0, sizeof(Buf))
+        """(bytes, int64 ends) of all texts so far; the pool goes on growing behind them."""
         if self.pool.failed:
             raise MemoryError("no memory for names")
-        with nogil:
-            push_bytes(&data, self.pool.items.bytes.data, self.pool.items.bytes.size)
-            push_bytes(&ends, self.pool.items.ends.data, self.pool.items.ends.size)
-        return own(&data), own(&ends)
+        return share(&self.pool.items.bytes), share(&self.pool.items.ends)

@@ -308,6 +308,7 @@ def summaries(
 ) -> dict[str, pa.Table]:
     """The tables about the dump itself, made when its parts have been read; `content`: a hash per file, or None."""
     files = r.files
+    r.wanted = frozenset(parts)
     for part in SECTIONS:
         if part in parts:
             r.part(part)

@@ -95,6 +95,8 @@ class Reading:
         self.raw: dict[str, Raw] = {}
         self.facts: dict[str, Any] = {}
         """What the checks of verify.py need besides the tables."""
+        self.wanted: frozenset[str] = frozenset()
+        """Parts that are going to be read anyway."""
         self._files: list[File] | None = None
 
     # -- files and sections ----------------------------------------------------------------------
@@ -131,9 +133,14 @@ class Reading:
     def _spans(
         self, section: Section, prefix: bytes, begin: int | None = None, end: int | None = None
     ) -> list[tuple[int, int]]:
-        """The section in pieces of SPAN bytes or more, each beginning with a line that starts with prefix."""
+        """The section in pieces of SPAN bytes or more, each beginning with a line that starts with prefix.
+
+        One thread takes it whole: pieces know each other's repeats only afterwards.
+        """
         begin = section.begin if begin is None else begin
         end = section.end if end is None else end
+        if self.threads == 1 and begin < end:
+            return [(begin, end)]
         size = max(SPAN, (end - begin) // (3 * self.threads) + 1)
         spans = []
         while begin < end:
@@ -220,7 +227,8 @@ class Reading:
 
     def range_values(self) -> Ints:
         """value_id of each live range, NULL for none."""
-        return ints(self.tables["live_ranges"]["value_id"].fill_null(NULL).to_numpy())
+        owners: Ints = self.facts["range_values"]
+        return owners
 
     def label(self, name: str, row: int) -> tuple[str, str]:
         """Instruction and index ({} if there is none) of a row of `values` or `live_ranges`."""
@@ -361,7 +369,11 @@ def _uses_known(self: Reading, raw: Raw, n: int) -> pa.Array:
         return bool_array(np.ones(n, np.uint8))
     if not used:
         return pa.nulls(n, pa.bool_())
-    if not any(_sections.uses_unknown(s.file.text.data, max(0, s.begin - 1), s.end) for s in used):
+    if "used values" in self.wanted:
+        self.part("used values")
+        if not any("uses_unknown" in s.file.features for s in used):
+            return bool_array(np.ones(n, np.uint8))
+    elif not any(_sections.uses_unknown(s.file.text.data, max(0, s.begin - 1), s.end) for s in used):
         return bool_array(np.ones(n, np.uint8))
     self.part("used values")
     records = self.raw["used values"]
@@ -535,16 +547,15 @@ def _read_live(self: Reading) -> dict[str, pa.Table]:
         seen["peak_time"] = peak_time if peak_time != NULL else seen["peak_time"]
         seen["tree_total"] = tree_total if tree_total != NULL else seen["tree_total"]
     tables = {name: self._columns(name, raw.chunks[name]) for name in ("schedule", "printed_peak", "printed_stack")}
-    tables["live_ranges"] = self._columns(
-        "live_ranges", raw.chunks["live_ranges"], value_id=[int_array(_match(self, raw))]
-    )
+    owners = self.facts["range_values"] = _match(self, raw)
+    tables["live_ranges"] = self._columns("live_ranges", raw.chunks["live_ranges"], value_id=[int_array(owners)])
     return tables
 
 
 def _live_spans(self: Reading, section: Section) -> list[tuple[int, int, int]]:
     """(begin, end, list in which it begins). The peak list and the tree stay in one span."""
     data = section.file.text.data
-    if section.end - section.begin <= SPAN:
+    if self.threads == 1 or section.end - section.begin <= SPAN:
         return [(section.begin, section.end, _liveness.NONE)]
     ranges = _sections.next_line(data, max(section.begin - 1, 0), section.end, b"  BufferLiveRange:\n")
     peak = _sections.next_line(data, ranges, section.end, b"  Live ranges at ")
@@ -609,7 +620,7 @@ def _read_report(self: Reading) -> dict[str, pa.Table]:
     n = sum(len(c["part"]) for c in chunks)
     part = joined([c["part"] for c in chunks], np.int32)
     extra = {
-        "ordinal": [pa.array(np.arange(n))],
+        "ordinal": [int_array(np.arange(n))],
         "part": [labelled(part, _usage.PARTS)],
         "space_label": [a for c in chunks for a in self.pools["label"].arrays(c["label"])],
     }

@@ -259,10 +259,11 @@ def _report(r: Reading) -> None:
         color = r.raw["allocations"].ints("allocations", "color")
         size = r.raw["allocations"].ints("allocations", "size")
         if end["layout_b"]:
-            shown = np.unique(chunk["color"])
-            if (absent := np.setdiff1d(color, shown)).size:
-                r.cut(report.file, report.end, report.kind, f"Memory Space: … (color={int(absent[0])})")
-            for c, at in zip(*np.unique(chunk["color"], return_index=True), strict=True):
+            # (np.unique without an index, and what is built on it, imports numpy.ma.)
+            shown = np.unique(chunk["color"], return_index=True)
+            if absent := sorted({*np.unique(color, return_index=True)[0].tolist()} - {*shown[0].tolist()}):
+                r.cut(report.file, report.end, report.kind, f"Memory Space: … (color={absent[0]})")
+            for c, at in zip(*shown, strict=True):
                 head = _line_with(report, f"Memory Space: {_label(r, chunk, int(at))} (color={int(c)})")
                 total = None if head is None else _sections.next_line(report.file.text.data, head, report.end, b"Total")
                 _report_total(r, section, report, int(chunk["total_bytes"][at]), int(size[color == c].sum()), total)
