@@ -4,10 +4,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memset
 
 from column cimport (
-    NO_CODE, NO_INT, Buf, Pool, Text, intern, intern_name, push, push_byte, push_code, text_null, text_push,
+    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Text, drop, foresee, index_code,
+    indices_init, intern, line_with, pool_drop, push, push_byte, push_code, push_name, queue_init, sample_at,
+    settle, text_null, text_push,
 )
 from cursor cimport (
-    CLASS, DIGIT, Part, Short, index, integer, line_end, name, position, short_value, starts, use,
+    CLASS, DIGIT, Short, index, integer, line_end, name, position, short_value, starts, use,
 )
 from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_ALLOCATION, W_ALLOCATION_BEFORE, W_CROSS_COLOR, W_LINE, W_UTF8, W_VALUE, W_VALUE_REST,
@@ -102,8 +104,8 @@ cdef struct Head:
     int flags
 
 cdef struct Pools:
-    Pool* names
-    Pool* indices
+    Queue names
+    Indices indices
     Pool* shapes
 
 
@@ -189,7 +191,7 @@ cdef void push_head(Out* out, Head* h, Pools* pools, const char* base, int64_t o
     push(&out.color, h.color)
     push(&out.page, h.page)
     push(&out.parameter_number, h.parameter)
-    push_code(&out.parameter_shape_index, part_code(pools.indices, &h.parameter_index, &bad))
+    push_code(&out.parameter_shape_index, index_code(&pools.indices, &h.parameter_index))
     push_code(&out.parameter_shape, part_code(pools.shapes, &h.parameter_shape, &bad))
     push_code(&out.output_shape, part_code(pools.shapes, &h.output_shape, &bad))
     push_byte(&out.flags, <uint8_t> h.flags)
@@ -213,8 +215,8 @@ cdef void push_value(
 ) noexcept nogil:
     cdef bint bad = False
     push(&out.value_id, s.id)
-    push_code(&out.v_instruction, intern_name(pools.names, s.name.p, s.name.n))
-    push_code(&out.v_index, part_code(pools.indices, &s.index, &bad))
+    push_name(&pools.names, &out.v_instruction, s.name.p, s.name.n)
+    push_code(&out.v_index, index_code(&pools.indices, &s.index))
     push_byte(&out.v_phi, s.phi)
     push(&out.v_color, s.color)
     push(&out.v_allocation, allocation)
@@ -252,7 +254,6 @@ cdef bint cross_line(
     # "  value: SHORT (color=N)"
     cdef Short s
     cdef int64_t color
-    cdef bint bad = False
     p = short_value(p, end, &s)
     if p == NULL or not starts(p, end, b" (color=", 8):
         return False
@@ -262,8 +263,8 @@ cdef bint cross_line(
     push(&out.c_allocation, allocation)
     push(&out.c_ordinal, ordinal)
     push(&out.c_value_id, s.id)
-    push_code(&out.c_instruction, intern_name(pools.names, s.name.p, s.name.n))
-    push_code(&out.c_index, part_code(pools.indices, &s.index, &bad))
+    push_name(&pools.names, &out.c_instruction, s.name.p, s.name.n)
+    push_code(&out.c_index, index_code(&pools.indices, &s.index))
     push_byte(&out.c_phi, s.phi)
     push(&out.c_value_color, s.color)
     push(&out.c_printed_color, color)
@@ -348,7 +349,7 @@ cdef const char* e1_value(
     cdef int64_t at, size, operand, ordinal = 0
     cdef size_t n_positions = out.p_value_id.size, n_uses = out.u_value_id.size
     cdef Part word, sub
-    cdef bint uses = False, bad = False
+    cdef bint uses = False
     while p < end:
         e = line_end(p, end)
         if p[0] != c' ':
@@ -367,17 +368,17 @@ cdef const char* e1_value(
                 break
             push(&out.p_value_id, s.id)
             push(&out.p_ordinal, ordinal)
-            push_code(&out.p_instruction, intern_name(pools.names, word.p, word.n))
-            push_code(&out.p_index, part_code(pools.indices, &sub, &bad))
+            push_name(&pools.names, &out.p_instruction, word.p, word.n)
+            push_code(&out.p_index, index_code(&pools.indices, &sub))
             ordinal += 1
         elif p[1] == c' ':
             if use(p + 2, e, &word, &operand, &sub) == NULL:
                 break
             push(&out.u_value_id, s.id)
             push(&out.u_ordinal, ordinal)
-            push_code(&out.u_instruction, intern_name(pools.names, word.p, word.n))
+            push_name(&pools.names, &out.u_instruction, word.p, word.n)
             push(&out.u_operand, operand)
-            push_code(&out.u_index, part_code(pools.indices, &sub, &bad))
+            push_code(&out.u_index, index_code(&pools.indices, &sub))
             ordinal += 1
         else:
             break
@@ -394,6 +395,7 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
     cdef const char* q
     cdef Head h
     cdef Short s
+    cdef Part brackets
     cdef int64_t at, size, ordinal = out.ordinal, allocation = out.below
     cdef bint cross = out.cross, bad = False
     while p < end:
@@ -437,9 +439,11 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             q = e0_value(p + 2, e, &s, &at, &size)
             if q != NULL:
                 out.features |= HAS_E0
+                brackets = s.index
+                s.index.p = NULL
                 push_value(out, pools, &s, allocation, at, size, q, e, p - base)
                 bad = False
-                (<int32_t*> (out.v_index.data + out.v_index.size))[-1] = braced(pools.indices, &s.index, &bad)
+                (<int32_t*> (out.v_index.data + out.v_index.size))[-1] = braced(pools.indices.pool, &brackets, &bad)
             else:
                 fault(&out.faults, UNKNOWN_LINE, p - base, W_VALUE)
         else:
@@ -448,6 +452,7 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
                 allocation = NO_INT
             fault(&out.faults, UNKNOWN_LINE, p - base, W_LINE)
         p = e + 1
+    settle(&pools.names)
     out.below = allocation
     out.ordinal = ordinal
     out.cross = cross
@@ -465,6 +470,41 @@ cdef const char* e1_rest(const char* p, const char* end) noexcept nogil:
             return e + 1 if e + 1 < end else NULL
         p = e + 1
     return end
+
+
+cdef size_t n_columns(Out* out) noexcept nogil:
+    # How many Bufs stand before the first number.
+    return (<char*> &out.features - <char*> out) // sizeof(Buf)
+
+
+cdef void size_ahead(const char* base, const char* p, const char* end, Out* out) noexcept nogil:
+    # Sizes the columns from a few samples, scanned into columns and pools that are thrown away.
+    cdef Out sample
+    cdef Pool[3] scratch
+    cdef Pools pools
+    cdef const char* q
+    cdef const char* stop
+    cdef int i
+    cdef size_t k, seen = 0
+    memset(&sample, 0, sizeof(Out))
+    sample.base = base
+    sample.places = out.places
+    memset(scratch, 0, sizeof(scratch))
+    queue_init(&pools.names, &scratch[0])
+    indices_init(&pools.indices, &scratch[1])
+    pools.shapes = &scratch[2]
+    for i in range(SAMPLES):
+        q = sample_at(p, end, i, b"", 0)
+        stop = line_with(min(q + (end - p) // (SAMPLED * SAMPLES), end - 1), end, b"", 0)
+        if q < stop:
+            scan_nogil(base, q, stop, &sample, &pools)
+            seen += stop - q
+    if seen:
+        foresee(<Buf*> out, n_columns(out), <Buf*> &sample, (end - p) / <double> seen)
+    for k in range(n_columns(out)):
+        drop(<Buf*> &sample + k)
+    for i in range(3):
+        pool_drop(&scratch[i])
 
 
 def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, Names names not None,
@@ -486,14 +526,16 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         out.places = True
         if state:
             out.below, out.ordinal, out.cross = state
-    pools.names = &names.pool
-    pools.indices = &indices.pool
+    queue_init(&pools.names, &names.pool)
+    indices_init(&pools.indices, &indices.pool)
     pools.shapes = &shapes.pool
     if end > begin:
         if not 0 <= begin <= end <= data.shape[0] or data[end - 1] != c'\n':
             raise ValueError("a span must lie in the data and end in a newline")
         base = out.base = <const char*> &data[0]
         with nogil:
+            if end - begin >= LONG_SPAN:
+                size_ahead(base, base + begin, base + end, &out)
             scan_nogil(base, base + begin, base + end, &out, &pools)
     return {
         "allocations": {

@@ -1,11 +1,12 @@
 """Owned buffers that cross the border: `Column` (read-only bytes) and `Names` (interned text)."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint64_t
 from libc.string cimport memset
 
 from column cimport (
-    Buf, Pool, Text, drop, intern_name, pool_append, pool_drop, pool_find, pool_item, pool_rehash, push_bytes,
+    Buf, Pool, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_find, pool_item,
+    pool_rehash, push_bytes,
 )
 
 cdef extern from *:
@@ -64,6 +65,24 @@ def recode(Column column not None, const int[::1] codes not None):
         raise IndexError("no such code")
 
 
+cdef Column share(Buf* b):
+    # The bytes so far. In an arena they stay where they are: what is appended later lies behind them, and if it
+    # does not fit, it is b that moves. A short column is copied.
+    cdef Column column
+    cdef Buf copy
+    with nogil:
+        if b.arena == NULL:
+            foresee(b, 1, b, 1.25)
+    if b.arena == NULL:
+        memset(&copy, 0, sizeof(Buf))
+        push_bytes(&copy, b.data, b.size)
+        return own(&copy)
+    column = Column.__new__(Column)
+    join(b.arena)
+    column.buf = b[0]
+    return column
+
+
 cdef tuple own_text(Text* t):
     return own(&t.bytes), own(&t.ends), own(&t.valid)
 
@@ -83,10 +102,10 @@ cdef class Names:
 
     def expect(self, Py_ssize_t n):
         """Make room for n texts in all, so that growing does not move them again and again."""
-        cdef uint64_t room = self.pool.mask + 1 if self.pool.tags != NULL else 256
+        cdef uint64_t room = self.pool.mask + 1 if self.pool.slots != NULL else 256
         while room < <uint64_t> n * 2:
             room *= 2
-        if room > self.pool.mask + 1 or self.pool.tags == NULL:
+        if room > self.pool.mask + 1 or self.pool.slots == NULL:
             pool_rehash(&self.pool, room)
             if self.pool.failed:
                 raise MemoryError("no memory for names")
@@ -113,7 +132,7 @@ cdef class Names:
         with nogil:
             for i in range(begin, end):
                 p = pool_item(&other.pool, <int32_t> i, &n)
-                codes[i] = pool_find(&self.pool, (<const uint32_t*> other.pool.keys.data)[i], p, n)
+                codes[i] = pool_find(&self.pool, key_of(p, n), p, n)
 
     def add(self, Names other not None, int[::1] codes not None):
         """Add other's texts that `look_up` did not find, in their order; fills in their codes.
@@ -130,7 +149,7 @@ cdef class Names:
             for i in range(codes.shape[0]):
                 if codes[i] < 0:
                     p = pool_item(&other.pool, <int32_t> i, &n)
-                    codes[i] = pool_append(&self.pool, (<const uint32_t*> other.pool.keys.data)[i], p, n)
+                    codes[i] = pool_append(&self.pool, key_of(p, n), p, n)
                 same = same and codes[i] == i
         if self.pool.failed:
             raise MemoryError("no memory for names")
@@ -142,13 +161,7 @@ cdef class Names:
         return intern_name(&self.pool, p, <size_t> text.shape[0])
 
     def export(self):
-        """(bytes, int64 ends) of all texts, copied: the pool may go on growing."""
-        cdef Buf data, ends
-        memset(&data, 0, sizeof(Buf))
-        memset(&ends, 0, sizeof(Buf))
+        """(bytes, int64 ends) of all texts so far; the pool goes on growing behind them."""
         if self.pool.failed:
             raise MemoryError("no memory for names")
-        with nogil:
-            push_bytes(&data, self.pool.items.bytes.data, self.pool.items.bytes.size)
-            push_bytes(&ends, self.pool.items.ends.data, self.pool.items.ends.size)
-        return own(&data), own(&ends)
+        return share(&self.pool.items.bytes), share(&self.pool.items.ends)

@@ -3,8 +3,10 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memchr, memcmp, memset
 
-from column cimport NO_CODE, NO_INT, Buf, Pool, Text, drop, intern, intern_name, push, push_code, push_utf8, text_end
-from cursor cimport CLASS, IN_NAME, Part, balanced, integer, line_end, quoted_end, starts
+from column cimport (
+    NO_CODE, NO_INT, Buf, Part, Pool, Text, drop, intern, intern_name, push, push_code, push_utf8, text_end,
+)
+from cursor cimport CLASS, IN_NAME, balanced, integer, line_end, quoted_end, starts
 from escape cimport unescape
 from fault cimport NOT_UTF8, UNKNOWN_LINE, W_ALIAS, W_FRAME, W_UTF8, fault
 from xlamem._column cimport Names, own, own_text

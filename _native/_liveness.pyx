@@ -4,8 +4,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memset
 
-from column cimport NO_CODE, NO_INT, Buf, Pool, Text, intern_name, push, push_code, text_push
-from cursor cimport CLASS, DIGIT, Part, index, integer, line_end, name, starts
+from column cimport (
+    NO_INT, Buf, Indices, Part, Queue, Text, foresee, index_code, indices_init, outlook, push, push_code, push_name,
+    queue_init, settle, text_push,
+)
+from cursor cimport CLASS, DIGIT, index, integer, line_end, name, starts
 from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_LINE, W_NODE, W_PEAK, W_RANGE, W_STEP, W_UTF8, Wanted, fault,
 )
@@ -63,7 +66,7 @@ cdef struct Out:
     int64_t node
 
 
-cdef bint step_line(const char* p, const char* e, Out* out, Pool* names) noexcept nogil:
+cdef bint step_line(const char* p, const char* e, Out* out, Queue* names) noexcept nogil:
     # "    STEP:NAME"
     cdef int64_t time
     cdef Part word
@@ -71,11 +74,11 @@ cdef bint step_line(const char* p, const char* e, Out* out, Pool* names) noexcep
     if p == NULL or p[0] != c':' or name(p + 1, &word) != e:
         return False
     push(&out.s_time, time)
-    push_code(&out.s_instruction, intern_name(names, word.p, word.n))
+    push_name(names, &out.s_instruction, word.p, word.n)
     return True
 
 
-cdef bint range_line(const char* p, const char* e, Out* out, Pool* names, Pool* indices) noexcept nogil:
+cdef bint range_line(const char* p, const char* e, Out* out, Queue* names, Indices* indices) noexcept nogil:
     # "    NAME{INDEX}:START-END"
     cdef Part word, sub
     cdef int64_t start, stop
@@ -90,14 +93,14 @@ cdef bint range_line(const char* p, const char* e, Out* out, Pool* names, Pool* 
         return False
     if integer(p + 1, &stop) != e:
         return False
-    push_code(&out.r_instruction, intern_name(names, word.p, word.n))
-    push_code(&out.r_index, intern_name(indices, sub.p, sub.n))
+    push_name(names, &out.r_instruction, word.p, word.n)
+    push_code(&out.r_index, index_code(indices, &sub))
     push(&out.r_start, start)
     push(&out.r_end, stop)
     return True
 
 
-cdef bint peak_line(const char* p, const char* e, Out* out, Pool* names, Pool* indices) noexcept nogil:
+cdef bint peak_line(const char* p, const char* e, Out* out, Queue* names, Indices* indices) noexcept nogil:
     # "    NAME[{INDEX}]: N bytes[ (cumulative: N bytes)]"
     cdef Part word, sub
     cdef int64_t n, cumulative = NO_INT
@@ -121,8 +124,8 @@ cdef bint peak_line(const char* p, const char* e, Out* out, Pool* names, Pool* i
             return False
         form = HAS_PEAK_C
     push(&out.p_ordinal, out.ordinal)
-    push_code(&out.p_instruction, intern_name(names, word.p, word.n))
-    push_code(&out.p_index, intern_name(indices, sub.p, sub.n) if sub.p != NULL else NO_CODE)
+    push_name(names, &out.p_instruction, word.p, word.n)
+    push_code(&out.p_index, index_code(indices, &sub))
     push(&out.p_bytes, n)
     push(&out.p_cumulative, cumulative)
     out.features |= form
@@ -261,12 +264,25 @@ cdef const char* head(const char* p, const char* e, Out* out) noexcept nogil:
     return e
 
 
-cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, Pool* names, Pool* indices) noexcept nogil:
+cdef void foresee_list(Out* out, double times) noexcept nogil:
+    # The two lists that are long. They end before the section does, which costs addresses alone.
+    if out.list == L_SCHEDULE:
+        foresee(&out.s_time, 2, &out.s_time, times)
+    elif out.list == L_RANGES:
+        foresee(&out.r_instruction, 4, &out.r_instruction, times)
+
+
+cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, Queue* names, Indices* indices) noexcept nogil:
     cdef const char* e
     cdef Wanted wanted
     cdef bint four, good
+    cdef const char* begin = p
+    cdef const char* look = outlook(p, end)
     while p < end:
         e = line_end(p, end)
+        if p > look:
+            foresee_list(out, (end - begin) / <double> (p - begin))
+            look = end
         if out.list == L_TREE:
             # Nothing follows the tree, and its labels can look like anything.
             if node_line(p, e, out):
@@ -290,6 +306,8 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
         else:
             good = head(p, e, out) != NULL
             wanted = W_LINE
+            begin = p
+            look = outlook(p, end)
         if not good:
             fault(&out.faults, UNKNOWN_LINE, p - base, wanted)
         p = e + 1
@@ -307,6 +325,8 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
     list and `node` of the tree.
     """
     cdef Out out
+    cdef Queue queue
+    cdef Indices known
     cdef const char* base = NULL
     memset(&out, 0, sizeof(Out))
     out.peak_time = out.tree_total = NO_INT
@@ -318,7 +338,10 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
             raise ValueError("a span must lie in the data and end in a newline")
         base = <const char*> &data[0]
         with nogil:
-            scan_nogil(base, base + begin, base + end, &out, &names.pool, &indices.pool)
+            queue_init(&queue, &names.pool)
+            indices_init(&known, &indices.pool)
+            scan_nogil(base, base + begin, base + end, &out, &queue, &known)
+            settle(&queue)
     return {
         "schedule": {"time": own(&out.s_time), "instruction": own(&out.s_instruction)},
         "live_ranges": {

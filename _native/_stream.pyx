@@ -9,8 +9,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memset
 
-from column cimport NO_INT, Buf, drop, key_of, pool_item, push, push_byte
-from cursor cimport CLASS, IN_NAME, Part, Short, short_value
+from column cimport NO_INT, Buf, Part, drop, key_of, pool_item, push, push_byte
+from cursor cimport CLASS, IN_NAME, Short, short_value
 from xlamem._column cimport Names, own
 
 cdef enum:

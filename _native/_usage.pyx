@@ -3,8 +3,10 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp, memset
 
-from column cimport NO_CODE, NO_INT, Buf, Pool, Text, intern, push, push_code, text_null, text_push
-from cursor cimport CLASS, DIGIT, Part, integer, line_end, starts
+from column cimport (
+    NO_CODE, NO_INT, Buf, Part, Pool, Text, foresee, intern, outlook, push, push_code, text_null, text_push,
+)
+from cursor cimport CLASS, DIGIT, integer, line_end, starts
 from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_REPORT, W_REPORT_LIST, W_REPORT_ROW, W_UTF8, Wanted, fault,
 )
@@ -196,7 +198,14 @@ cdef void scan_nogil(
     cdef bint bad = False, good, alone = out.alone
     cdef Wanted wanted
     cdef Row space = out.space
+    cdef const char* begin = p
+    cdef const char* look = outlook(p, end)
+    cdef size_t n
     while p < end:
+        if p > look:
+            n = (<char*> &out.list_rows - <char*> out) // sizeof(Buf)
+            foresee(<Buf*> out, n, <Buf*> out, (end - begin) / <double> (p - begin))
+            look = end
         e = line_end(p, end)
         good = True
         wanted = W_REPORT

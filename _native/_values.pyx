@@ -1,14 +1,15 @@
 """The section Used values: positions, uses and the instructions that define them."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcmp, memset
+from libc.string cimport memchr, memcmp, memset
 
 from column cimport (
-    NO_CODE, NO_INT, Buf, Pool, Text, drop, intern, intern_name, push, push_byte, push_code, push_utf8, text_end,
-    text_null, text_push,
+    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Text, drop, equal, foresee,
+    index_code, indices_init, intern, intern_name, line_with, pool_drop, push, push_byte, push_code, push_name,
+    push_utf8, queue_init, sample_at, settle, text_end, text_null, text_push,
 )
 from cursor cimport (
-    BLANK, CLASS, COMMA, IN_NAME, Part, Short, balanced, integer, line_end, name, name_end, position,
+    BLANK, CLASS, COMMA, IN_NAME, Short, balanced, integer, line_end, name, name_end, position,
     short_value, starts, use,
 )
 from escape cimport unescape
@@ -96,6 +97,7 @@ cdef struct Out:
     Text scratch
     Buf faults
     int features
+    Part config                # the last backend_config: most are printed again and again
     int64_t open               # offset of the last record's header if the end broke it off, else -1
 
 ctypedef Pool* PoolP
@@ -105,20 +107,12 @@ cdef inline bint key_is(const char* p, size_t n, const char* text, size_t m) noe
     return n == m and memcmp(p, text, m) == 0
 
 
-cdef bint has_escape(const char* p, const char* end) noexcept nogil:
-    while p < end:
-        if p[0] == c'\\':
-            return True
-        p += 1
-    return False
-
-
 cdef int32_t quoted_code(Pool* pool, Buf* scratch, const char* p, const char* end, bint* bad) noexcept nogil:
     # Code of the value [p, end): a quoted string without its quotes and escapes, anything else as it is.
     if end - p >= 2 and p[0] == c'"' and end[-1] == c'"':
         p += 1
         end -= 1
-        if has_escape(p, end):
+        if memchr(p, c'\\', end - p) != NULL:
             unescape(scratch, p, end)
             return intern(pool, scratch.data, scratch.size, bad) if scratch.size else intern(pool, p, 0, bad)
     return intern(pool, p, end - p, bad)
@@ -222,12 +216,16 @@ cdef void attributes(const char* p, const char* end, Row* row, Out* out, PoolP* 
             break
         n = value - key
         value += 1
-        e = value_end(value, end)
+        if out.config.n and starts(value, end, out.config.p, out.config.n) and ends_value(value + out.config.n, end):
+            e = value + out.config.n
+        else:
+            e = value_end(value, end)
         if key_is(key, n, b"metadata", 8) and value[0] == c'{' and e[-1] == c'}':
             metadata(value + 1, e - 1, row, out, pools, left, bad)
         elif key_is(key, n, b"backend_config", 14):
             row.backend_config.p = value
             row.backend_config.n = e - value
+            out.config = row.backend_config
         elif key_is(key, n, b"sharding", 8):
             row.sharding.p = value
             row.sharding.n = e - value
@@ -247,19 +245,26 @@ cdef void attributes(const char* p, const char* end, Row* row, Out* out, PoolP* 
     text_end(&out.called, out.called.bytes.size > called)
 
 
+cdef inline bint ends_value(const char* p, const char* end) noexcept nogil:
+    # Whether ", key=" or the end stands at p.
+    cdef const char* k = p + 2
+    if p >= end:
+        return True
+    if not starts(p, end, b", ", 2):
+        return False
+    while k < end and CLASS[<uint8_t> k[0]] & IN_NAME:
+        k += 1
+    return k > p + 2 and k < end and k[0] == c'='
+
+
 cdef const char* value_end(const char* p, const char* end) noexcept nogil:
     # Where an attribute's value ends: before ", key=" outside brackets and quotes, or at the end.
-    cdef const char* k
     while True:
         p = balanced(p, end, COMMA)
         if p >= end:
             return end
-        if p[0] == c',' and starts(p, end, b", ", 2):
-            k = p + 2
-            while k < end and CLASS[<uint8_t> k[0]] & IN_NAME:
-                k += 1
-            if k > p + 2 and k < end and k[0] == c'=':
-                return p
+        if ends_value(p, end):
+            return p
         p += 1
 
 
@@ -379,8 +384,17 @@ cdef void set_last_row(Buf* row_of, int32_t code, int32_t row) noexcept nogil:
         (<int32_t*> row_of.data)[code] = row + 1
 
 
+cdef int32_t defining(Part* word, Part* header, Out* out, Queue* names) noexcept nogil:
+    # Code of an instruction's name, which nearly always is that of the record's header.
+    settle(names)
+    if word.n == header.n and equal(word.p, header.p, word.n) and out.r_instruction.size:
+        return (<int32_t*> (out.r_instruction.data + out.r_instruction.size))[-1]
+    return intern_name(names.pool, word.p, word.n)
+
+
 cdef const char* instruction_line(
-    const char* base, const char* line, const char* p, const char* end, Out* out, PoolP* pools
+    const char* base, const char* line, const char* p, const char* end, Part* header, Out* out, PoolP* pools,
+    Queue* names,
 ) noexcept nogil:
     # The text behind " from instruction:". Returns where the next line, or the glued header, begins.
     cdef const char* e
@@ -394,7 +408,7 @@ cdef const char* instruction_line(
         out.features |= HAS_BLANK
         p += 1
     if p[0] == c'%' and name(p + 1, &word) != NULL:
-        code = intern_name(pools[P_NAME], word.p, word.n)
+        code = defining(&word, header, out, names)
         row = last_row(&out.row_of, code)
         if row >= 0 and find_text(base, p, end, row, out, &n) >= 0:
             p += n
@@ -423,6 +437,7 @@ cdef const char* instruction_line(
 
 cdef struct Mark:
     # How long the columns were when a record began.
+    size_t records
     size_t positions
     size_t uses
 
@@ -435,28 +450,39 @@ cdef enum Stage:
     DONE
 
 
-cdef void finish(Out* out, Short* s, Mark* mark, Stage stage, bint known, int64_t offset, PoolP* pools, bint demand,
-                 bint at_end) noexcept nogil:
-    # Closes a record: pushes its row, or takes its rows back if it broke off.
-    cdef bint bad = False
+cdef void begin(Out* out, Short* s, Mark* mark, int64_t offset, Queue* names, Indices* indices) noexcept nogil:
+    # Opens a record: pushes its row.
+    mark.records = out.r_phi.size
+    mark.positions = out.p_value_id.size // 8
+    mark.uses = out.u_value_id.size // 8
+    push(&out.value_id, s.id)
+    push_name(names, &out.r_instruction, s.name.p, s.name.n)
+    push_code(&out.r_index, index_code(indices, &s.index))
+    push_byte(&out.r_phi, s.phi)
+    push(&out.r_color, s.color)
+    push_byte(&out.r_uses_known, True)
+    push(&out.r_offset, offset)
+
+
+cdef void take_back(Out* out, Mark* mark) noexcept nogil:
+    out.value_id.size = out.r_color.size = out.r_offset.size = mark.records * 8
+    out.r_instruction.size = out.r_index.size = mark.records * 4
+    out.r_phi.size = out.r_uses_known.size = mark.records
+    out.p_value_id.size = out.p_ordinal.size = mark.positions * 8
+    out.p_instruction.size = out.p_index.size = mark.positions * 4
+    out.u_value_id.size = out.u_ordinal.size = out.u_operand.size = mark.uses * 8
+    out.u_instruction.size = out.u_index.size = mark.uses * 4
+
+
+cdef void finish(Out* out, Mark* mark, Stage stage, int64_t offset, bint demand, bint at_end) noexcept nogil:
+    # Closes a record: takes its rows back if it broke off.
     if stage == NONE:
         return
     if stage < USES or (at_end and demand and stage != DONE):
         fault(&out.faults, UNKNOWN_LINE, offset, W_RECORD_REST)
-        out.p_value_id.size = out.p_ordinal.size = mark.positions * 8
-        out.p_instruction.size = out.p_index.size = mark.positions * 4
-        out.u_value_id.size = out.u_ordinal.size = out.u_operand.size = mark.uses * 8
-        out.u_instruction.size = out.u_index.size = mark.uses * 4
+        take_back(out, mark)
         if at_end:
             out.open = offset
-        return
-    push(&out.value_id, s.id)
-    push_code(&out.r_instruction, intern_name(pools[P_NAME], s.name.p, s.name.n))
-    push_code(&out.r_index, intern(pools[P_INDEX], s.index.p, s.index.n, &bad) if s.index.p != NULL else NO_CODE)
-    push_byte(&out.r_phi, s.phi)
-    push(&out.r_color, s.color)
-    push_byte(&out.r_uses_known, known)
-    push(&out.r_offset, offset)
 
 
 cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, PoolP* pools,
@@ -465,27 +491,28 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
     cdef Short s, next
     cdef Part word, sub
     cdef Mark mark
+    cdef Queue names
+    cdef Indices indices
     cdef Stage stage = NONE
     cdef int64_t ordinal = 0, offset = 0, operand
-    cdef int32_t code
-    cdef bint known = True, bad = False
+    cdef bint known = True
+    queue_init(&names, pools[P_NAME])
+    indices_init(&indices, pools[P_INDEX])
     while p < end:
         if p[0] == c' ' and p[1] == c' ':
             e = line_end(p, end)
             if stage == POSITIONS and position(p + 2, e, &word, &sub) != NULL:
                 push(&out.p_value_id, s.id)
                 push(&out.p_ordinal, ordinal)
-                push_code(&out.p_instruction, intern_name(pools[P_NAME], word.p, word.n))
-                code = intern(pools[P_INDEX], sub.p, sub.n, &bad) if sub.p != NULL else NO_CODE
-                push_code(&out.p_index, code)
+                push_name(&names, &out.p_instruction, word.p, word.n)
+                push_code(&out.p_index, index_code(&indices, &sub))
                 ordinal += 1
             elif stage == USES and known and use(p + 2, e, &word, &operand, &sub) != NULL:
                 push(&out.u_value_id, s.id)
                 push(&out.u_ordinal, ordinal)
-                push_code(&out.u_instruction, intern_name(pools[P_NAME], word.p, word.n))
+                push_name(&names, &out.u_instruction, word.p, word.n)
                 push(&out.u_operand, operand)
-                code = intern(pools[P_INDEX], sub.p, sub.n, &bad) if sub.p != NULL else NO_CODE
-                push_code(&out.u_index, code)
+                push_code(&out.u_index, index_code(&indices, &sub))
                 ordinal += 1
             elif stage == USES and known and ordinal == 0 and e - p == 8 and memcmp(p, b"  (none)", 8) == 0:
                 out.features |= HAS_NONE
@@ -494,20 +521,18 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
                       W_POSITION if stage == POSITIONS else W_USE if stage == USES else W_LINE)
         elif starts(p, end, b" from instruction:", 18) and stage == USES:
             stage = DONE
-            p = instruction_line(base, p, p + 18, end, out, pools)
+            p = instruction_line(base, p, p + 18, end, &s.name, out, pools, &names)
             continue
         elif p[0] == c'<':
             e = line_end(p, end)
+            finish(out, &mark, stage, offset, demand, False)
             if short_value(p, e, &next) == e:
-                finish(out, &s, &mark, stage, known, offset, pools, demand, False)
                 s = next
                 stage = HEADER
                 known = True
                 offset = p - base
-                mark.positions = out.p_value_id.size // 8
-                mark.uses = out.u_value_id.size // 8
+                begin(out, &s, &mark, offset, &names, &indices)
             else:
-                finish(out, &s, &mark, stage, known, offset, pools, demand, False)
                 stage = NONE
                 fault(&out.faults, UNKNOWN_LINE, p - base, W_RECORD)
         elif stage == HEADER and starts(p, end, b" positions:\n", 12):
@@ -523,11 +548,46 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             stage = USES
             known = False
             out.features |= HAS_UNKNOWN
+            if out.r_uses_known.size:
+                out.r_uses_known.data[out.r_uses_known.size - 1] = 0
         else:
             e = line_end(p, end)
             fault(&out.faults, UNKNOWN_LINE, p - base, W_RECORD_BEFORE if stage == NONE else W_RECORD_REST)
         p = e + 1
-    finish(out, &s, &mark, stage, known, offset, pools, demand, True)
+    finish(out, &mark, stage, offset, demand, True)
+    settle(&names)
+
+
+cdef size_t n_columns(Out* out) noexcept nogil:
+    # How many Bufs stand before the first number.
+    return (<char*> &out.features - <char*> out) // sizeof(Buf)
+
+
+cdef void size_ahead(const char* base, const char* p, const char* end, Out* out) noexcept nogil:
+    # Sizes the columns from a few samples, scanned into columns and pools that are thrown away.
+    cdef Out sample
+    cdef Pool[N_POOLS] scratch
+    cdef PoolP[N_POOLS] pools
+    cdef const char* q
+    cdef const char* stop
+    cdef int i
+    cdef size_t k, seen = 0
+    memset(&sample, 0, sizeof(Out))
+    memset(scratch, 0, sizeof(scratch))
+    for i in range(N_POOLS):
+        pools[i] = &scratch[i]
+    for i in range(SAMPLES):
+        q = sample_at(p, end, i, b"<", 1)
+        stop = line_with(min(q + (end - p) // (SAMPLED * SAMPLES), end - 1), end, b"<", 1)
+        if q < stop:
+            scan_nogil(base, q, stop, &sample, pools, False)
+            seen += stop - q
+    if seen:
+        foresee(<Buf*> out, n_columns(out), <Buf*> &sample, (end - p) / <double> seen)
+    for k in range(n_columns(out)):
+        drop(<Buf*> &sample + k)
+    for i in range(N_POOLS):
+        pool_drop(&scratch[i])
 
 
 def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, tuple pools not None,
@@ -551,6 +611,8 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
             raise ValueError("a span must lie in the data and end in a newline")
         base = <const char*> &data[0]
         with nogil:
+            if end - begin >= LONG_SPAN:
+                size_ahead(base, base + begin, base + end, &out)
             scan_nogil(base, base + begin, base + end, &out, p, demand and last)
             drop(&out.row_of)
             drop(&out.scratch.bytes)

@@ -5,7 +5,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 cdef extern from *:
     """
@@ -13,8 +13,10 @@ cdef extern from *:
     #include <string.h>
     #if defined(__GNUC__)
     #define xla_likely(x) __builtin_expect(!!(x), 1)
+    #define xla_prefetch(p) __builtin_prefetch(p)
     #else
     #define xla_likely(x) (x)
+    #define xla_prefetch(p) ((void)(p))
     #endif
 
     static inline uint64_t xla_load64(const char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
@@ -62,23 +64,15 @@ cdef extern from *:
     }
 
     static inline int xla_equal(const char *p, const char *q, size_t n) {
-        if (n > 16) return memcmp(p, q, n) == 0;
+        if (n > 32) return memcmp(p, q, n) == 0;
+        if (n > 16)
+            return ((xla_load64(p) ^ xla_load64(q)) | (xla_load64(p + 8) ^ xla_load64(q + 8))
+                    | (xla_load64(p + n - 16) ^ xla_load64(q + n - 16)) | (xla_load64(p + n - 8) ^ xla_load64(q + n - 8))) == 0;
         if (n >= 8) return ((xla_load64(p) ^ xla_load64(q)) | (xla_load64(p + n - 8) ^ xla_load64(q + n - 8))) == 0;
         if (n >= 4) return ((xla_load32(p) ^ xla_load32(q)) | (xla_load32(p + n - 4) ^ xla_load32(q + n - 4))) == 0;
         for (size_t i = 0; i < n; i++) if (p[i] != q[i]) return 0;
         return 1;
     }
-
-    /* Large columns in large pages: fewer page faults. */
-    #if defined(__linux__)
-    #include <sys/mman.h>
-    static inline void xla_large(char *p, size_t n) {
-        uintptr_t a = ((uintptr_t)p + 4095) & ~(uintptr_t)4095;
-        if (n >= (4u << 20)) madvise((void *)a, n - (a - (uintptr_t)p), MADV_HUGEPAGE);
-    }
-    #else
-    static inline void xla_large(char *p, size_t n) { (void)p; (void)n; }
-    #endif
 
     static inline int xla_ascii(const char *p, size_t n) {
         uint64_t any = 0; size_t i = 0;
@@ -88,11 +82,22 @@ cdef extern from *:
     }
     """
     bint likely "xla_likely"(bint) noexcept nogil
+    void prefetch "xla_prefetch"(const void*) noexcept nogil
     uint32_t key_of "xla_key"(const char*, size_t) noexcept nogil
     bint equal "xla_equal"(const char*, const char*, size_t) noexcept nogil
-    void large "xla_large"(char*, size_t) noexcept nogil
     bint ascii "xla_ascii"(const char*, size_t) noexcept nogil
     const int64_t NO_INT "INT64_MIN"              # null in a column of integers
+
+cdef extern from "pages.h":
+    ctypedef struct Arena "xla_arena":
+        long columns
+    Arena* arena_for "xla_arena_for"(size_t) noexcept nogil
+    void join "xla_join"(Arena*) noexcept nogil
+    void leave "xla_leave"(Arena*) noexcept nogil
+    size_t room_for "xla_room"(size_t) noexcept nogil
+    void* zeros_for "xla_zeros"(size_t) noexcept nogil
+    char* resize "xla_resize"(char*, size_t, size_t, size_t) noexcept nogil
+    void release "xla_release"(char*, size_t) noexcept nogil
 
 cdef enum:
     NO_CODE = -1                                  # null in a column of codes
@@ -101,6 +106,7 @@ cdef struct Buf:
     char* data
     size_t size                                   # bytes used
     size_t room                                   # bytes that fit
+    Arena* arena                                  # where data lies; NULL: in a block of its own
     bint failed
 
 cdef struct Text:
@@ -108,30 +114,42 @@ cdef struct Text:
     Buf ends                                      # int64: end of each item
     Buf valid                                     # one byte an item
 
+cdef struct Slot:
+    uint64_t begin                                # of the item, in the pool's bytes
+    uint32_t key                                  # 0: an empty slot
+    int32_t code
+
 cdef struct Pool:
     Text items
-    Buf keys                                      # uint32 of each item
-    uint8_t* tags                                 # a byte of the key at each slot; 0 is empty
-    int32_t* codes                                # the item at each slot
+    Slot* slots
     uint64_t mask
     int32_t n
     int32_t last                                  # code returned last: names come in runs
     bint failed
 
 
-cdef inline bint grow(Buf* b, size_t more) noexcept nogil:
-    cdef size_t room = b.room + (b.room >> 1) + 256
+cdef inline bint make_room(Buf* b, size_t room) noexcept nogil:
+    # At least `room` bytes in all, in a block of its own.
     cdef char* data
-    if room < b.size + more:
-        room = b.size + more
-    data = <char*> realloc(b.data, room)
+    room = room_for(room)
+    if b.arena == NULL:
+        data = resize(b.data, b.size, b.room, room)
+    else:
+        data = resize(NULL, 0, 0, room)
     if data == NULL:
         b.failed = True
         return False
-    large(data, room)
+    if b.arena != NULL:
+        memcpy(data, b.data, b.size)
+        leave(b.arena)
+        b.arena = NULL
     b.data = data
     b.room = room
     return True
+
+
+cdef inline bint grow(Buf* b, size_t more) noexcept nogil:
+    return make_room(b, max(b.size + more, b.room + (b.room >> 1) + 256))
 
 
 cdef inline void reserve(Buf* b, size_t more) noexcept nogil:
@@ -139,8 +157,69 @@ cdef inline void reserve(Buf* b, size_t more) noexcept nogil:
         grow(b, more)
 
 
+cdef inline size_t foreseen(size_t size, double times) noexcept nogil:
+    return <size_t> (size * times * 1.06) + 1087 & ~<size_t> 63
+
+
+cdef inline void foresee(Buf* first, size_t n, const Buf* sample, double times) noexcept nogil:
+    # Room for n columns to become `times` as long as those of a sample. A column that grows beyond leaves the others.
+    cdef size_t i, room, total = 64
+    cdef char* data
+    cdef Arena* arena
+    for i in range(n):
+        total += foreseen(max(sample[i].size, first[i].size), times)
+    arena = arena_for(total)
+    if arena == NULL:
+        return
+    data = <char*> arena + 64
+    for i in range(n):
+        room = foreseen(max(sample[i].size, first[i].size), times)
+        if first[i].size:
+            memcpy(data, first[i].data, first[i].size)
+        drop_block(&first[i])
+        first[i].data = data
+        first[i].room = room
+        first[i].arena = arena
+        arena.columns += 1
+        data += room
+
+
+cdef enum:
+    LONG_SPAN = 1 << 20                           # bytes of text from which on columns are sized ahead
+    SAMPLES = 5
+    SAMPLED = 512                                 # of a span, one part in so many is a sample
+
+
+cdef inline const char* line_with(const char* p, const char* end, const char* text, size_t n) noexcept nogil:
+    # The first line behind p that starts with text; end if there is none.
+    while True:
+        p = <const char*> memchr(p, c'\n', end - p)
+        if p == NULL or p + 1 + n > end:
+            return end
+        p += 1
+        if memcmp(p, text, n) == 0:
+            return p
+
+
+cdef inline const char* sample_at(const char* p, const char* end, int i, const char* text, size_t n) noexcept nogil:
+    # Where the i-th sample of a span begins, at a line that starts with text.
+    return line_with(p + (end - p) // SAMPLES * i + (end - p) // (2 * SAMPLES), end, text, n)
+
+
+cdef inline const char* outlook(const char* p, const char* end) noexcept nogil:
+    # Where in a span enough was seen to foresee the length of its columns; its end if it is a short one.
+    return p + (end - p) // 32 if end - p >= LONG_SPAN else end
+
+
+cdef inline void drop_block(Buf* b) noexcept nogil:
+    if b.arena != NULL:
+        leave(b.arena)
+    else:
+        release(b.data, b.room)
+
+
 cdef inline void drop(Buf* b) noexcept nogil:
-    free(b.data)
+    drop_block(b)
     memset(b, 0, sizeof(Buf))
 
 
@@ -244,55 +323,48 @@ cdef inline const char* pool_item(const Pool* pool, int32_t code, size_t* n) noe
 
 
 cdef inline bint pool_rehash(Pool* pool, uint64_t room) noexcept nogil:
-    cdef uint8_t* tags = <uint8_t*> realloc(NULL, room)
-    cdef int32_t* codes = <int32_t*> realloc(NULL, room * 4)
-    cdef uint64_t at
-    cdef uint32_t key
-    cdef int32_t i
-    if tags == NULL or codes == NULL:
-        free(tags)
-        free(codes)
+    cdef Slot* slots = <Slot*> zeros_for(room * sizeof(Slot))
+    cdef uint64_t i, at
+    if slots == NULL:
         pool.failed = True
         return False
-    memset(tags, 0, room)
-    for i in range(pool.n):
-        key = (<uint32_t*> pool.keys.data)[i]
-        at = key & (room - 1)
-        while tags[at]:
-            at = (at + 1) & (room - 1)
-        tags[at] = tag_of(key)
-        codes[at] = i
-    free(pool.tags)
-    free(pool.codes)
-    pool.tags = tags
-    pool.codes = codes
+    if pool.slots != NULL:
+        for i in range(pool.mask + 1):
+            if pool.slots[i].key:
+                at = pool.slots[i].key & (room - 1)
+                while slots[at].key:
+                    at = (at + 1) & (room - 1)
+                slots[at] = pool.slots[i]
+        pool_release(pool)
+    pool.slots = slots
     pool.mask = room - 1
     return True
 
 
-cdef inline uint8_t tag_of(uint32_t key) noexcept nogil:
-    return <uint8_t> (key >> 24) | 1
+cdef inline void pool_release(Pool* pool) noexcept nogil:
+    # The slots alone.
+    if pool.slots != NULL:
+        release(<char*> pool.slots, room_for((pool.mask + 1) * sizeof(Slot)))
 
 
-cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, bint* bad) noexcept nogil:
-    cdef uint32_t key = key_of(p, n)
-    cdef uint8_t tag = tag_of(key)
+cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, uint32_t key, bint* bad) noexcept nogil:
+    # `key` is key_of(p, n).
+    cdef Slot* slot
     cdef uint64_t at
     cdef size_t m, before
-    cdef int32_t code
-    cdef const char* q
     if pool.mask <= <uint64_t> pool.n * 2 and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
         return 0
     at = key & pool.mask
     while True:
-        if pool.tags[at] == 0:
+        slot = &pool.slots[at]
+        if slot.key == key:
+            if (<const uint64_t*> pool.items.ends.data)[slot.code] - slot.begin == n and equal(
+                pool.items.bytes.data + slot.begin, p, n
+            ):
+                pool.last = slot.code
+                return slot.code
+        elif slot.key == 0:
             break
-        if pool.tags[at] == tag:
-            code = pool.codes[at]
-            q = pool_item(pool, code, &m)
-            if m == n and equal(p, q, n):
-                pool.last = code
-                return code
         at = (at + 1) & pool.mask
     before = pool.items.bytes.size
     if not push_utf8(&pool.items.bytes, p, n):
@@ -302,52 +374,54 @@ cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, bint* bad)
         pool.items.bytes.size = before
         return intern_escaped(pool, m, bad)
     push(&pool.items.ends, <int64_t> pool.items.bytes.size)
-    code = pool.n
-    pool.tags[at] = tag
-    pool.codes[at] = code
-    push_code(&pool.keys, <int32_t> key)
-    pool.failed |= pool.items.bytes.failed or pool.items.ends.failed or pool.keys.failed
+    if pool.items.bytes.failed or pool.items.ends.failed:
+        pool.failed = True
+        return 0
+    slot.begin = before
+    slot.key = key
+    slot.code = pool.n
+    pool.last = pool.n
     pool.n += 1
-    pool.last = code
-    return code
+    return pool.last
 
 
 cdef inline int32_t pool_find(const Pool* pool, uint32_t key, const char* p, size_t n) noexcept nogil:
     # Code of a stored text whose key is known; -1 if it is not there. Changes nothing.
-    cdef uint8_t tag = tag_of(key)
+    cdef const Slot* slot
     cdef uint64_t at = key & pool.mask
-    cdef size_t m
-    cdef int32_t code
-    cdef const char* q
-    if pool.tags == NULL:
+    if pool.slots == NULL:
         return NO_CODE
-    while pool.tags[at]:
-        if pool.tags[at] == tag:
-            code = pool.codes[at]
-            if (<const uint32_t*> pool.keys.data)[code] == key:
-                q = pool_item(pool, code, &m)
-                if m == n and equal(p, q, n):
-                    return code
+    while True:
+        slot = &pool.slots[at]
+        if slot.key == 0:
+            return NO_CODE
+        if slot.key == key and (<const uint64_t*> pool.items.ends.data)[slot.code] - slot.begin == n and equal(
+            pool.items.bytes.data + slot.begin, p, n
+        ):
+            return slot.code
         at = (at + 1) & pool.mask
-    return NO_CODE
 
 
 cdef inline int32_t pool_append(Pool* pool, uint32_t key, const char* p, size_t n) noexcept nogil:
     # Adds a stored text of another pool, known not to be there.
+    cdef Slot* slot
     cdef uint64_t at
     if pool.mask <= <uint64_t> pool.n * 2 and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
         return 0
     at = key & pool.mask
-    while pool.tags[at]:
+    while pool.slots[at].key:
         at = (at + 1) & pool.mask
+    slot = &pool.slots[at]
+    slot.begin = pool.items.bytes.size
     push_bytes(&pool.items.bytes, p, n)
     push(&pool.items.ends, <int64_t> pool.items.bytes.size)
-    push_code(&pool.keys, <int32_t> key)
-    pool.tags[at] = tag_of(key)
-    pool.codes[at] = pool.n
-    pool.failed |= pool.items.bytes.failed or pool.items.ends.failed or pool.keys.failed
+    if pool.items.bytes.failed or pool.items.ends.failed:
+        pool.failed = True
+        return 0
+    slot.key = key
+    slot.code = pool.n
     pool.n += 1
-    return pool.n - 1
+    return slot.code
 
 
 cdef inline int32_t intern_escaped(Pool* pool, size_t n, bint* bad) noexcept nogil:
@@ -358,7 +432,7 @@ cdef inline int32_t intern_escaped(Pool* pool, size_t n, bint* bad) noexcept nog
         pool.failed = True
         return 0
     memcpy(copy, pool.items.bytes.data + pool.items.bytes.size, n)
-    code = intern_keyed(pool, copy, n, bad)
+    code = intern_keyed(pool, copy, n, key_of(copy, n), bad)
     free(copy)
     return code
 
@@ -371,7 +445,7 @@ cdef inline int32_t intern(Pool* pool, const char* p, size_t n, bint* bad) noexc
         q = pool_item(pool, pool.last, &m)
         if m == n and equal(p, q, n):
             return pool.last
-    return intern_keyed(pool, p, n, bad)
+    return intern_keyed(pool, p, n, key_of(p, n), bad)
 
 
 cdef inline int32_t intern_name(Pool* pool, const char* p, size_t n) noexcept nogil:
@@ -382,7 +456,101 @@ cdef inline int32_t intern_name(Pool* pool, const char* p, size_t n) noexcept no
 
 cdef inline void pool_drop(Pool* pool) noexcept nogil:
     text_drop(&pool.items)
-    drop(&pool.keys)
-    free(pool.tags)
-    free(pool.codes)
+    pool_release(pool)
     memset(pool, 0, sizeof(Pool))
+
+
+# Names wait until there are some, and are looked up together: by then their slots are in the cache.
+
+cdef enum:
+    WAITING = 32
+
+cdef struct Wait:
+    const char* p
+    size_t n
+    uint32_t key                                  # 0: the same text as the one before
+    Buf* column
+    size_t at                                     # where in the column its code belongs
+
+cdef struct Queue:
+    Pool* pool
+    int n
+    Wait[WAITING] items
+
+
+cdef inline void queue_init(Queue* queue, Pool* pool) noexcept nogil:
+    queue.pool = pool
+    queue.n = 0
+
+
+cdef inline void push_name(Queue* queue, Buf* column, const char* p, size_t n) noexcept nogil:
+    # Appends the code of a name to a column; it is there when the queue is settled.
+    cdef Wait* w
+    if queue.n == WAITING:
+        settle(queue)
+    w = &queue.items[queue.n]
+    w.p = p
+    w.n = n
+    w.column = column
+    w.at = column.size
+    if queue.n and w[-1].n == n and equal(w[-1].p, p, n):
+        w.key = 0
+    else:
+        w.key = key_of(p, n)
+        prefetch(&queue.pool.slots[w.key & queue.pool.mask])
+    queue.n += 1
+    push_code(column, NO_CODE)
+
+
+cdef inline void settle(Queue* queue) noexcept nogil:
+    # Looks up what waits, in the order in which it came.
+    cdef Pool* pool = queue.pool
+    cdef Wait* w
+    cdef Slot* slot
+    cdef int32_t code = 0
+    cdef bint bad = False
+    cdef int i
+    if pool.slots != NULL:
+        for i in range(queue.n):
+            slot = &pool.slots[queue.items[i].key & pool.mask]
+            if slot.key == queue.items[i].key:
+                prefetch(pool.items.bytes.data + slot.begin)
+                prefetch(pool.items.ends.data + 8 * <size_t> slot.code)
+    for i in range(queue.n):
+        w = &queue.items[i]
+        if w.key:
+            code = intern_keyed(pool, w.p, w.n, w.key, &bad)
+        if w.at + 4 <= w.column.size:             # not taken back meanwhile
+            (<int32_t*> (w.column.data + w.at))[0] = code
+    queue.n = 0
+
+
+# The codes of {0} to {9} are known without a look-up once they were met.
+
+cdef struct Part:
+    const char* p                                 # NULL: not there
+    size_t n
+
+cdef struct Indices:
+    Pool* pool
+    int32_t[10] digits                            # NO_CODE: not met yet
+
+
+cdef inline void indices_init(Indices* indices, Pool* pool) noexcept nogil:
+    cdef int i
+    indices.pool = pool
+    for i in range(10):
+        indices.digits[i] = NO_CODE
+
+
+cdef inline int32_t index_code(Indices* indices, const Part* part) noexcept nogil:
+    # Code of a shape index, NO_CODE if there is none.
+    cdef int32_t code
+    if part.p == NULL:
+        return NO_CODE
+    if part.n != 3:
+        return intern_name(indices.pool, part.p, part.n)
+    code = indices.digits[part.p[1] - c'0']
+    if code == NO_CODE:
+        code = indices.digits[part.p[1] - c'0'] = intern_name(indices.pool, part.p, part.n)
+    return code

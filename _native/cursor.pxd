@@ -4,7 +4,7 @@
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
-from column cimport NO_INT
+from column cimport NO_INT, Part
 
 cdef extern from *:
     """
@@ -25,6 +25,11 @@ cdef extern from *:
     const uint8_t* CLASS "xla_class"
     const int64_t MOST "(INT64_MAX / 10)"
 
+cdef extern from "steps.h":
+    unsigned int name_step "xla_name_step"(const char*) noexcept nogil
+    unsigned int mark_step "xla_mark_step"(const char*, bint, bint) noexcept nogil
+    unsigned int quote_step "xla_quote_step"(const char*) noexcept nogil
+
 cdef enum:
     IN_NAME = 1
     DIGIT = 2
@@ -34,10 +39,6 @@ cdef enum:
     NEWLINE = 32
     COMMA = 64
     BLANK = 128
-
-cdef struct Part:
-    const char* p                                # NULL: not there
-    size_t n
 
 cdef struct Short:                               # <ID NAME{INDEX} (phi) @COLOR>
     int64_t id
@@ -61,6 +62,10 @@ cdef inline const char* skip(const char* p, const char* end, const char* text, s
 
 
 cdef inline const char* name_end(const char* p) noexcept nogil:
+    cdef unsigned int n = 16
+    while n == 16:
+        n = name_step(p)
+        p += n
     while CLASS[<uint8_t> p[0]] & IN_NAME:
         p += 1
     return p
@@ -152,7 +157,14 @@ cdef inline const char* balanced(const char* p, const char* end, uint8_t stop) n
     # closing bracket stops too.
     cdef int depth = 0
     cdef uint8_t c
+    cdef unsigned int n
     while p < end:
+        n = mark_step(p, stop & COMMA != 0, stop & BLANK != 0)
+        p += n
+        if n == 16:
+            continue
+        if p >= end:
+            break
         c = CLASS[<uint8_t> p[0]]
         if c & (OPENS | CLOSES | QUOTE | COMMA | BLANK):
             if depth == 0 and c & stop:
@@ -173,8 +185,15 @@ cdef inline const char* balanced(const char* p, const char* end, uint8_t stop) n
 cdef inline const char* quoted_end(const char* p, const char* end) noexcept nogil:
     # Behind the closing quote of the string at p (a backslash takes the next character along); beyond end
     # if there is none.
+    cdef unsigned int n
     p += 1
     while p < end:
+        n = quote_step(p)
+        p += n
+        if n == 16:
+            continue
+        if p >= end:
+            break
         if p[0] == c'\\':
             p += 2
         elif p[0] == c'"':

@@ -178,9 +178,14 @@ class Reading:
     def _spans(
         self, section: Section, prefix: bytes, begin: int | None = None, end: int | None = None
     ) -> list[tuple[int, int]]:
-        """The section in pieces of SPAN bytes or more, each beginning with a line that starts with prefix."""
+        """The section in pieces of SPAN bytes or more, each beginning with a line that starts with prefix.
+
+        One thread takes it whole: pieces know each other's repeats only afterwards.
+        """
         begin = section.begin if begin is None else begin
         end = section.end if end is None else end
+        if self.threads == 1 and begin < end:
+            return [(begin, end)]
         size = max(SPAN, self._piece or (end - begin) // (3 * self.threads) + 1)
         size = (end - begin) // max(1, -(-(end - begin) // size)) + 1  # of even length
         spans = []
@@ -664,7 +669,7 @@ def _read_live(self: Reading, spans: list[Span], results: list[Any]) -> dict[str
 def _live_lists(self: Reading, section: Section) -> list[tuple[int, int, int]]:
     """(begin, end, list in which it begins). The peak list and the tree stay in one span."""
     data = section.file.text.data
-    if section.end - section.begin <= SPAN:
+    if self.threads == 1 or section.end - section.begin <= SPAN:
         return [(section.begin, section.end, _liveness.NONE)]
     ranges = _sections.next_line(data, max(section.begin - 1, 0), section.end, b"  BufferLiveRange:\n")
     peak = _sections.next_line(data, ranges, section.end, b"  Live ranges at ")

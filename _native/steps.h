@@ -1,0 +1,67 @@
+/* Steps of up to 16 characters towards one that matters, with what every x86-64 has; steps of none elsewhere, so that
+   each caller looks at single characters too. A load that stays in its page cannot fault, even where it looks beyond
+   the text. */
+#ifndef XLAMEM_STEPS_H
+#define XLAMEM_STEPS_H
+
+#include <stdint.h>
+
+#if defined(__SSE2__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__)
+#include <emmintrin.h>
+#define XLA_SSE2 1
+#define xla_in_page(p) (((uintptr_t)(p) & 4095) <= 4080)
+#define xla_splat(c) _mm_set1_epi8((char)(c))
+#define xla_load16(p) _mm_loadu_si128((const __m128i *)(p))
+#define xla_up_to(x, most) _mm_cmpeq_epi8(_mm_min_epu8((x), xla_splat(most)), (x))
+#else
+#define XLA_SSE2 0
+#endif
+
+/* A step towards the first character that is not one of names: returns how many were stepped over, at most 16. */
+static inline unsigned xla_name_step(const char *p) {
+#if XLA_SSE2
+    if (xla_in_page(p)) {
+        __m128i c = xla_load16(p);
+        __m128i letter = xla_up_to(_mm_sub_epi8(_mm_or_si128(c, xla_splat(0x20)), xla_splat('a')), 25);
+        __m128i digit = xla_up_to(_mm_sub_epi8(c, xla_splat('0')), 9);
+        __m128i dash_dot = xla_up_to(_mm_sub_epi8(c, xla_splat('-')), 1);
+        __m128i in_name = _mm_or_si128(_mm_or_si128(letter, digit),
+                                       _mm_or_si128(dash_dot, _mm_cmpeq_epi8(c, xla_splat('_'))));
+        return (unsigned)__builtin_ctz(~(unsigned)_mm_movemask_epi8(in_name));
+    }
+#endif
+    (void)p;
+    return 0;
+}
+
+/* The same towards the first bracket, quote or (if asked for) comma or blank. */
+static inline unsigned xla_mark_step(const char *p, int comma, int blank) {
+#if XLA_SSE2
+    if (xla_in_page(p)) {
+        __m128i c = xla_load16(p), d = _mm_or_si128(c, xla_splat(0x20));
+        __m128i mark = _mm_or_si128(_mm_cmpeq_epi8(d, xla_splat('{')), _mm_cmpeq_epi8(d, xla_splat('}')));
+        mark = _mm_or_si128(mark, _mm_cmpeq_epi8(_mm_and_si128(c, xla_splat(0xFE)), xla_splat('(')));
+        mark = _mm_or_si128(mark, blank ? _mm_cmpeq_epi8(_mm_and_si128(c, xla_splat(0xFD)), xla_splat(' '))
+                                        : _mm_cmpeq_epi8(c, xla_splat('"')));
+        if (comma) mark = _mm_or_si128(mark, _mm_cmpeq_epi8(c, xla_splat(',')));
+        return (unsigned)__builtin_ctz((unsigned)_mm_movemask_epi8(mark) | 0x10000u);
+    }
+#endif
+    (void)p; (void)comma; (void)blank;
+    return 0;
+}
+
+/* The same towards the first quote or backslash. */
+static inline unsigned xla_quote_step(const char *p) {
+#if XLA_SSE2
+    if (xla_in_page(p)) {
+        __m128i c = xla_load16(p);
+        __m128i stop = _mm_or_si128(_mm_cmpeq_epi8(c, xla_splat('"')), _mm_cmpeq_epi8(c, xla_splat('\\')));
+        return (unsigned)__builtin_ctz((unsigned)_mm_movemask_epi8(stop) | 0x10000u);
+    }
+#endif
+    (void)p;
+    return 0;
+}
+
+#endif
