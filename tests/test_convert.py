@@ -318,6 +318,45 @@ def test_another_version_replaces_what_it_is_given(tmp_path: Path, monkeypatch: 
     assert sorted(stored(tmp_path, "values").to_pylist(), key=key) == sorted(rows, key=key)
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
     assert convert(SMALL, to=tmp_path).stored == 1
+    # The others are still those of the older version, and are replaced when they come again.
+    assert convert(DUMPS, to=tmp_path).dumps == len(versions) - 1
+    assert counts(tmp_path) == before
+
+
+def test_what_is_kept_keeps_all_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xlamem, "__version__", "0.0.9")
+    bad = broken(tmp_path / "in")
+    convert(SMALL, CUT, bad, to=tmp_path / "out")
+    monkeypatch.undo()
+    before = counts(tmp_path / "out")
+    one = of(stored(tmp_path / "out", "modules"), convert_id(CUT))
+    convert(SMALL, to=tmp_path / "out", tables="modules")
+    after = counts(tmp_path / "out")
+    assert (after["modules"], after["quarantine"]) == (before["modules"], 1)
+    assert of(stored(tmp_path / "out", "modules"), convert_id(CUT)) == one
+    kept = {b.tool_version: b for b in state(tmp_path / "out").batches.values() if b.dumps}
+    assert kept["0.0.9"].tables == tuple(schema.WAREHOUSE)
+    assert set(kept[xlamem.__version__].tables) == {"modules", "quarantine"}
+    cut = xlamem.read(CUT)
+    assert after["allocations"] == cut.allocations.num_rows
+
+
+def convert_id(folder: Path) -> str:
+    (item,) = worker.identify(xlamem.find(folder), worker.Options("", ()))
+    return item.dump_id
+
+
+def test_a_dump_that_fails_when_it_is_read_again_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert(SMALL, CUT, to=tmp_path)
+    before = counts(tmp_path)
+
+    def fail(source: Any, **options: Any) -> xlamem.Dump:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(worker, "read", fail)
+    made = convert(SMALL, to=tmp_path, reprocess=True)
+    assert len(made.failed) == 1
+    assert counts(tmp_path) == {**before, "quarantine": 1}
 
 
 # -- what cannot be read -------------------------------------------------------------------------

@@ -225,8 +225,8 @@ def test_a_claim_is_exclusive(tmp_path: Path) -> None:
     assert first.commit(batch("a", "1", "2")) == set()
     assert second.commit(batch("b", "2", "3")) == {"2"}
     assert second.commit(batch("b", "3")) == set()
-    assert first.commit(batch("c", "1", "2"), ("a" * 32,)) == set()
-    assert second.commit(batch("d", "1", "2"), ("a" * 32,)) == {"1", "2"}  # what it would replace is gone
+    assert first.commit(batch("c", "1", "2"), drop=("a" * 32,)) == set()
+    assert second.commit(batch("d", "1", "2"), drop=("a" * 32,)) == {"1", "2"}  # what it would replace is gone
     assert Ledger(Place(tmp_path)).state.stored == {"1": "c" * 32, "2": "c" * 32, "3": "b" * 32}
 
 
@@ -252,7 +252,7 @@ def test_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(8):
         log.commit(batch("abcdefgh"[i], str(i)))
         log.checkpoint()
-    log.commit(batch("z", "0", "9"), ("a" * 32,))
+    log.commit(batch("z", "0", "9"), drop=("a" * 32,))
     again = Ledger(Place(tmp_path))
     assert again.state == log.state
     there = sorted(p.name for p in (tmp_path / ledger.CHECKPOINTS).iterdir())

@@ -356,10 +356,12 @@ class _Run:
     def divide(self, job: Job, culprit: str, error: Exception) -> None:
         """Put the dump at fault into quarantine; where it is not known, look for it in each half of the job."""
         bad = [i for i in job.items if i.dump_id == culprit or len(job.items) == 1]
+        if not bad and job.old:  # it cannot be divided; what was stored of these dumps before stays
+            bad = list(job.items)
         if bad:
             faults = (*job.faults, *(fault(_fatal(error), i.source, i.dump_id) for i in bad))
             self.suspects.append(replace(job, items=tuple(i for i in job.items if i not in bad), faults=faults))
-        elif len(job.items) > 1 and not job.had:
+        elif job.items:
             middle = len(job.items) // 2
             self.suspects.append(job_of(job.items[:middle], self.options, job.faults))
             self.suspects.append(job_of(job.items[middle:], self.options))
@@ -369,15 +371,18 @@ class _Run:
     def finish(self, done: Done, job: Job, waiting: deque[Job]) -> None:
         """Commit what a worker wrote."""
         quarantined = tuple(f.dump_id for f in done.faults)
-        if done.dumps or quarantined or job.had:
+        if done.dumps or quarantined:
             o = self.options
             batch = Batch(
                 done.batch, done.dumps, quarantined, done.files, o.tool_version, schema.VERSION, o.run_id, o.tables
             )
             with self.place.writing():
-                taken = self.ledger.commit(batch, (self.plan.drop or {}).get(job.batch, ()))
+                taken = self.ledger.commit(
+                    *[b for b in (batch, done.kept) if b], drop=(job.old.name,) if job.old else ()
+                )
             if taken:  # another run was quicker: what it did not claim is left to do
-                rest = tuple(i for i in job.items if i.dump_id not in taken)
+                there = self.ledger.state.stored if job.old else {}
+                rest = tuple(i for i in job.items if i.dump_id not in taken and i.dump_id not in there)
                 self.stored_meanwhile += len(job.items) - len(rest)
                 self.of_dumps -= len(job.items) - len(rest)
                 if rest:
@@ -404,7 +409,7 @@ class _Run:
         return Converted(
             run_id=self.options.run_id,
             found=found,
-            dumps=sum(len(d.dumps) - d.kept for d in self.done),
+            dumps=sum(len(d.dumps) for d in self.done),
             stored=self.plan.stored + self.stored_meanwhile,
             duplicates=self.plan.duplicates,
             files=sum(len(d.files) for d in self.done),

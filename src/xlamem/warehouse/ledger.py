@@ -69,7 +69,8 @@ class Batch:
         known: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in cls.__dataclass_fields__
         }
-        known["files"] = tuple(File(**f) for f in data["files"])
+        names = File.__dataclass_fields__  # a later version may say more
+        known["files"] = tuple(File(**{k: v for k, v in f.items() if k in names}) for f in data["files"])
         return cls(**known)
 
 
@@ -117,20 +118,21 @@ class Ledger:
             self._apply(json.loads(data))
         return self.state
 
-    def commit(self, batch: Batch, drop: tuple[str, ...] = ()) -> set[str]:
-        """Claim the dumps of a batch and drop the batches that it replaces, all at once.
+    def commit(self, *batches: Batch, drop: tuple[str, ...] = ()) -> set[str]:
+        """Claim the dumps of these batches and drop those that they replace, all at once.
 
         Returns the dump_ids that another run has claimed meanwhile: then nothing was committed.
         """
         while True:
             state = self.refresh()
-            mine = {*batch.dumps, *batch.quarantined}
+            mine = {i for batch in batches for i in (*batch.dumps, *batch.quarantined)}
             taken = {i for of in (state.stored, state.quarantined) for i in mine & of.keys() if of[i] not in drop}
             lost = {i for name in drop if name not in state.batches for i in mine}
             if taken or lost:
                 return taken | lost
             entry = {
-                "format": 1, "number": state.number + 1, "at": time.time(), "drop": list(drop), "add": [asdict(batch)],
+                "format": 1, "number": state.number + 1, "at": time.time(), "drop": list(drop),
+                "add": [asdict(batch) for batch in batches],
             }  # fmt: skip
             if self.place.create(_entry(state.number + 1), json.dumps(entry, indent=1).encode()):
                 self._apply(entry)

@@ -26,9 +26,9 @@ GROUPS = 16
 class Sink:
     """The Parquet files of one batch, a writer for each table that has rows."""
 
-    def __init__(self, place: Place, folder: str, batch: str, *, replace: bool = False) -> None:
-        """`folder` stands between the table's own folder and the file's name."""
-        self.place, self.folder, self.batch, self.replace = place, folder, batch, replace
+    def __init__(self, place: Place, folder: str, batch: str, *, replace: bool = False, first: int = 0) -> None:
+        """`folder` stands between the table's own folder and the file's name; `first` is the number of the file."""
+        self.place, self.folder, self.batch, self.replace, self.first = place, folder, batch, replace, first
         self.writers: dict[str, _Writer] = {}
 
     def add(self, name: str, table: pa.Table) -> None:
@@ -110,7 +110,7 @@ class _Writer:
         if self.open and self.groups == GROUPS:
             self._finish()
         if not self.open:
-            part = len(self.files)
+            part = self.sink.first + len(self.files)
             path = "/".join(p for p in (self.name, self.sink.folder, f"{self.sink.batch}-{part:05}.parquet") if p)
             stack = ExitStack()
             stream = stack.enter_context(self.sink.place.output(path, replace=self.sink.replace))

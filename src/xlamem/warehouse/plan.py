@@ -32,8 +32,6 @@ class Plan:
     """Dumps that are in quarantine already, under this version."""
     duplicates: int = 0
     """Dumps that are in the input more than once."""
-    drop: dict[str, tuple[str, ...]] | None = None
-    """By batch, the batches that it replaces."""
 
 
 def handfuls(sources: Sequence[Source]) -> list[list[Source]]:
@@ -45,7 +43,7 @@ def plan(found: Iterable[Item | Fault], state: State, options: Options, *, repro
     """Jobs for the dumps that are not stored yet; a function of the dumps alone, not of their order or the workers."""
     items: dict[str, Item] = {}
     faults: dict[str, Fault] = {}
-    made = Plan([], drop={})
+    made = Plan([])
     for one in found:
         if isinstance(one, Fault):
             faults[one.dump_id] = one
@@ -62,30 +60,22 @@ def plan(found: Iterable[Item | Fault], state: State, options: Options, *, repro
     new: list[Item] = []
     again: dict[str, list[Item]] = {}
     for i, item in sorted(items.items()):
-        if i in state.stored:
-            if current(state.stored[i]) and not reprocess:
-                made.stored += 1
-            else:
-                again.setdefault(state.stored[i], []).append(item)
-        elif i in state.quarantined:
-            if current(state.quarantined[i]) and not reprocess:
-                made.known += 1
-            else:
-                again.setdefault(state.quarantined[i], []).append(item)
+        stored, quarantined = state.stored.get(i), state.quarantined.get(i)
+        if stored and current(stored) and not reprocess:
+            made.stored += 1
+        elif quarantined and current(quarantined) and not reprocess:
+            made.known += 1  # also where an older version could read it, whose rows are kept
+        elif batch := stored or quarantined:
+            again.setdefault(batch, []).append(item)
         else:
             new.append(item)
     bad = tuple(f for i, f in sorted(faults.items()) if i not in state.quarantined)
     made.known += len(faults) - len(bad)
-    for batch in _batches(new):
-        made.jobs.append(job_of(batch, options))
+    made.jobs += [job_of(items_, options) for items_ in _batches(new)]
     if bad:
         made.jobs.append(job_of((), options, bad))
     for name, redone in again.items():
-        old = state.batches[name]
-        had = set(old.dumps)
-        job = job_of(tuple(redone), options, had=tuple(sorted(had)))
-        made.jobs.append(replace(job, old=old.files))
-        made.drop[job.batch] = (name,)  # type: ignore[index]
+        made.jobs.append(replace(job_of(tuple(redone), options), old=state.batches[name]))
     made.jobs.sort(key=lambda j: (-j.bytes, j.batch))
     return made
 
@@ -111,10 +101,10 @@ def _batches(items: list[Item]) -> list[tuple[Item, ...]]:
 
 
 def job_of(
-    items: tuple[Item, ...], options: Options, faults: tuple[Fault, ...] = (), had: tuple[str, ...] = ()
+    items: tuple[Item, ...], options: Options, faults: tuple[Fault, ...] = ()
 ) -> Job:
     """A job under its name: a function of the dumps, the versions and what is made of each dump."""
-    ids = sorted({*(i.dump_id for i in items), *(f.dump_id for f in faults), *had})
+    ids = sorted({*(i.dump_id for i in items), *(f.dump_id for f in faults)})
     what = (str(schema.VERSION), options.tool_version, ",".join(options.tables), str(options.top), options.folder)
     name = xxhash.xxh3_128_hexdigest("\0".join((*what, *ids)).encode())
-    return Job(name, items, options, faults, had)
+    return Job(name, items, options, faults)

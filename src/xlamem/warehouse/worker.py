@@ -22,7 +22,7 @@ from ..errors import DumpError, OutputError, UsageError, XlaMemError
 from ..source import Source
 from ..stream import pieces
 from .derived import NEEDED, NUMBERS, Chunk, derive, in_use
-from .ledger import File
+from .ledger import Batch, File
 from .parquet import Sink
 from .place import Place
 
@@ -90,10 +90,8 @@ class Job:
     options: Options
     faults: tuple[Fault, ...] = ()
     """What is known to be unreadable already."""
-    had: tuple[str, ...] = ()
-    """dump_ids of a batch that this one replaces; those that are not read again are taken from …"""
-    old: tuple[File, ...] = ()
-    """… its files."""
+    old: Batch | None = None
+    """A batch that holds these dumps as they were stored before: what else it holds is kept."""
     careful: bool = False
     """Leave word of which dump is being read, for whoever finds the worker dead."""
 
@@ -116,8 +114,8 @@ class Done:
     bytes: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     """Rows by table."""
-    kept: int = 0
-    """How many of the dumps were taken over from the batch that this one replaces."""
+    kept: Batch | None = None
+    """What is left of the batch that this one replaces."""
 
 
 # -- identity ------------------------------------------------------------------------------------
@@ -185,19 +183,20 @@ def process(job: Job) -> Done:
         with place.writing():
             work.run()
             files = tuple(sink.close())
+            kept = keep(place, job.old, set(work.dumps), {f.dump_id for f in work.faults}) if job.old else None
     except BaseException:
         sink.abandon()
         raise
     return Done(
         job.batch,
         files,
-        (*work.kept, *work.dumps),
+        tuple(work.dumps),
         tuple(work.faults),
         tuple(work.changed),
         tuple(work.cut),
         work.bytes,
         work.counts,
-        len(work.kept),
+        kept,
     )
 
 
@@ -207,7 +206,6 @@ class _Work:
     def __init__(self, job: Job, place: Place, sink: Sink) -> None:
         self.job, self.place, self.sink = job, place, sink
         self.dumps: list[str] = []
-        self.kept: list[str] = []
         self.faults = list(job.faults)
         self.changed: list[str] = []
         self.cut: list[str] = []
@@ -221,7 +219,6 @@ class _Work:
             else:
                 self.chunk(items)
         self.quarantine()
-        self.keep()
 
     # -- dumps that fit
 
@@ -382,7 +379,7 @@ class _Work:
         self.sink.abandon()
         self.counts.clear()
 
-    # -- what fails, and what was there before
+    # -- what fails
 
     def say(self, reading: str) -> None:
         """Leave word of what is being read: who dies here may have died of it."""
@@ -398,24 +395,29 @@ class _Work:
         lineage = dict(zip(list(spec.names)[len(given) :], self.lineage(len(self.faults)), strict=True))
         self.put("quarantine", pa.table({**given, **lineage}).select(spec.names).cast(spec))
 
-    def keep(self) -> None:
-        """Rows of other dumps that lie in the files which this batch replaces."""
-        if not (ids := set(self.job.had) - set(self.dumps)):
-            return
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
 
-        self.kept = sorted(ids)
-        wanted = pa.array(self.kept, pa.string())
-        for file in self.job.old:
-            if file.table not in self.job.options.tables:
-                continue
-            spec = schema.WAREHOUSE[file.table].warehouse
-            with pq.ParquetFile(self.place.path(file.path), filesystem=self.place.system) as parquet:
-                for i in range(parquet.num_row_groups):
-                    table = parquet.read_row_group(i)
-                    table = table.filter(pc.is_in(table["dump_id"], wanted))
-                    self.put(file.table, evolved(table, spec))
+def keep(place: Place, old: Batch, redone: set[str], failed: set[str]) -> Batch | None:
+    """What a batch holds besides the dumps that were read again: the same rows, in files of their own."""
+    dumps = tuple(i for i in old.dumps if i not in redone)
+    quarantined = tuple(i for i in old.quarantined if i not in redone | failed)
+    if not dumps and not quarantined:
+        return None
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    name = xxhash.xxh3_128_hexdigest("\0".join((old.name, *dumps, "", *quarantined)).encode())
+    wanted = {True: pa.array(quarantined, pa.string()), False: pa.array(dumps, pa.string())}
+    files: list[File] = []
+    for file in old.files:
+        folder = "/".join(file.path.split("/")[1:-1])
+        sink = Sink(place, folder, name, first=len([f for f in files if f.table == file.table]))
+        with pq.ParquetFile(place.path(file.path), filesystem=place.system) as parquet:
+            for i in range(parquet.num_row_groups):
+                table = parquet.read_row_group(i)
+                table = table.filter(pc.is_in(table["dump_id"], wanted[file.table == "quarantine"]))
+                sink.add(file.table, evolved(table, schema.WAREHOUSE[file.table].warehouse))
+        files += sink.close()
+    return replace(old, name=name, dumps=dumps, quarantined=quarantined, files=tuple(files))
 
 
 def last_words(batch: str) -> str:
