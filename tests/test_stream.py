@@ -191,8 +191,8 @@ def test_batches_are_an_arrow_stream(name: str, dump: xlamem.Dump, tmp_path: Pat
     with duckdb.connect() as connection:
         connection.register("t", dump.batches(name))
         assert connection.sql("from t").to_arrow_table().to_pylist() == expected
-    pd.write_dataset(dump.batches(name), tmp_path, format="parquet", use_threads=False)  # else in any order
-    assert pq.read_table(tmp_path).to_pylist() == expected
+    pd.write_dataset(dump.batches(name), tmp_path, format="parquet")
+    assert sorted(map(repr, pq.read_table(tmp_path).to_pylist())) == sorted(map(repr, expected))  # in any order
 
 
 def test_wrong_names(dump: xlamem.Dump) -> None:
@@ -235,7 +235,7 @@ def test_memory_grows_by_little(tmp_path: Path) -> None:
     )
     rows, most = map(int, shown.stdout.split())
     assert rows > 80_000
-    assert most < 150 * rows + (16 << 20)
+    assert most < 150 * rows + (40 << 20)
 
 
 def test_pages_are_given_back(tmp_path: Path) -> None:

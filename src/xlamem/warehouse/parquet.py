@@ -44,8 +44,10 @@ class Sink:
             self.writers[name].flush()
 
     def close(self) -> list[File]:
-        """Write what is left; the files, whole now."""
-        return [file for name in schema.WAREHOUSE if name in self.writers for file in self.writers[name].close()]
+        """Write what is left; the files, whole and on the disk now."""
+        files = [file for name in schema.WAREHOUSE if name in self.writers for file in self.writers[name].close()]
+        self.place.settle([file.path for file in files])
+        return files
 
     def abandon(self) -> None:
         """Leave nothing on a local disk of what is not closed yet."""
@@ -102,7 +104,8 @@ class _Writer:
             row, done = stop, int(ends[stop - 1])
         self.pending = [table.slice(row)] if row < table.num_rows else []
         self.size = int(ends[-1]) - done
-        release()
+        if not whole:
+            release()
 
     def _group(self, table: pa.Table) -> None:
         import pyarrow.parquet as pq

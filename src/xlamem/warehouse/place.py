@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -103,8 +104,6 @@ class Place:
         try:
             with open(temporary, "wb") as file:
                 yield file
-                file.flush()
-                os.fsync(file.fileno())
             if replace:
                 os.replace(temporary, path)
             else:
@@ -150,6 +149,14 @@ class Place:
         self.put(name, data)
         return True
 
+    def settle(self, names: Iterable[str]) -> None:
+        """Wait until files written before would survive a power cut."""
+        paths = [self.path(n) for n in names] if self.local and os.name == "posix" else []
+        if paths:
+            paths += {p.rpartition("/")[0] for p in paths}
+            with ThreadPoolExecutor(min(len(paths), 16)) as pool:  # together they are written in one go
+                list(pool.map(_sync, paths))
+
     def put(self, name: str, data: bytes) -> None:
         """A small file, whatever was there."""
         with self.output(name, replace=True) as stream:
@@ -185,10 +192,10 @@ class Place:
             return None, ""
 
 
-def _sync(folder: str) -> None:
-    """What was linked into a folder survives a power cut."""
+def _sync(path: str) -> None:
+    """A file, or what was linked into a folder, survives a power cut."""
     if os.name == "posix":
-        number = os.open(folder, os.O_RDONLY)
+        number = os.open(path, os.O_RDONLY)
         try:
             os.fsync(number)
         finally:
