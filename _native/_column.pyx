@@ -160,6 +160,22 @@ cdef class Names:
         cdef const char* p = <const char*> &text[0] if text.shape[0] else nothing
         return intern_name(&self.pool, p, <size_t> text.shape[0])
 
+    def codes(self, const unsigned char[::1] data, const int[::1] offsets not None, int[::1] found not None, bint add):
+        """found[i] = code of the text data[offsets[i]:offsets[i + 1]]; of one that is not here -1, or `add` it."""
+        cdef Py_ssize_t i
+        cdef size_t n
+        cdef const char* first = <const char*> &data[0] if data.shape[0] else nothing
+        cdef const char* p
+        if offsets.shape[0] != found.shape[0] + 1 or offsets[0] < 0 or offsets[found.shape[0]] > data.shape[0]:
+            raise IndexError("no such texts")
+        with nogil:
+            for i in range(found.shape[0]):
+                p = first + offsets[i]
+                n = <size_t> max(0, offsets[i + 1] - offsets[i])
+                found[i] = intern_name(&self.pool, p, n) if add else pool_find(&self.pool, key_of(p, n), p, n)
+        if self.pool.failed:
+            raise MemoryError("no memory for names")
+
     def export(self):
         """(bytes, int64 ends) of all texts so far; the pool goes on growing behind them."""
         if self.pool.failed:

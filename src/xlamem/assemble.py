@@ -204,6 +204,15 @@ class Pool:
         found = [self.names.code(data[begin:end]) for begin, end in pairwise([0, *ends])]
         return np.array(found, np.int32)
 
+    def find(self, texts: pa.StringArray, *, add: bool = False) -> Codes:
+        """The code of each text; of one that is not here -1, or `add` it."""
+        found = np.empty(len(texts), np.int32)
+        if len(texts):
+            _, ends, data = texts.buffers()
+            offsets = codes(ends)[texts.offset : texts.offset + len(texts) + 1]
+            self.names.codes(memoryview(data or b"").cast("B"), offsets, found, add)
+        return found
+
     def code(self, text: str) -> int:
         return int(self.names.code(text.encode()))
 

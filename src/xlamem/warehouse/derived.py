@@ -7,6 +7,7 @@ of them (a page is numbered within its dump), so that `compute` runs once for hu
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from .. import schema
 from ..assemble import row_of
-from ..compute.occupancy import live, live_at, live_set, moments, occupied, peak, whole
+from ..compute.occupancy import live_at, live_set, moments, peak, whole
 from ..compute.program import TEMP, THREAD_LOCAL, Ints, Program, coded, ints, nullable, translated
 from ..compute.scopes import by_text
 
@@ -33,14 +34,14 @@ class Chunk:
         ids: list[str],
         tables: dict[str, pa.Table],
         counts: dict[str, Ints],
-        known: dict[Any, Any] | None = None,
+        known: InUse | None = None,
     ) -> None:
-        """`known` is what has been computed of these dumps already, by the keys of a Dump's cache."""
-        self.ids, self.tables, self.known = ids, tables, known or {}
+        """`known` is what has been found out about the one dump already."""
+        self.ids, self.tables, self.known = ids, tables, known
         self.which = {name: np.repeat(np.arange(len(ids)), n) for name, n in counts.items()}
 
     @classmethod
-    def of_one(cls, dump_id: str, tables: dict[str, pa.Table], known: dict[Any, Any] | None = None) -> Chunk:
+    def of_one(cls, dump_id: str, tables: dict[str, pa.Table], known: InUse | None = None) -> Chunk:
         return cls([dump_id], tables, {name: np.array([t.num_rows]) for name, t in tables.items()}, known)
 
     def part(self, dumps: Ints) -> Chunk:
@@ -67,7 +68,9 @@ class Fleet:
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
-        self._cache: dict[Any, Any] = dict(chunk.known)
+        self._cache: dict[Any, Any] = {}
+        if chunk.known and chunk.known.moments is not None:
+            self._cache["moments"] = chunk.known.moments
         tables, which = chunk.tables, chunk.which
         lengths = ints(tables["modules"], "schedule_length")
         a, v, live = tables["allocations"], tables["values"], tables["live_ranges"]
@@ -163,23 +166,28 @@ NUMBERS = {
 """The columns from which it is known what is in use when."""
 
 
-def in_use(dump_id: str, tables: dict[str, pa.Table]) -> tuple[dict[Any, Any], pa.Array]:
-    """What the numbers of a dump say: what later computations may take as known, and the values that its peaks need.
+@dataclass(frozen=True)
+class InUse:
+    """What the numbers of a dump say: more is not needed to find out what its peaks are made of."""
 
-    These are the ids of the values that are live at the peak of their space, or in an allocation that is held whole.
-    """
+    peaks: pa.Table
+    moments: Ints | None
+    """The step of the peak of each space; None without live ranges."""
+    values: Ints
+    """Ids of the values that are live then, or in an allocation that is held whole."""
+
+
+def in_use(dump_id: str, tables: dict[str, pa.Table]) -> InUse:
     empty = {name: schema.TABLES[name].empty for name in ("instructions", "frames")}
     fleet = Fleet(Chunk.of_one(dump_id, {**tables, **empty}))
     p = fleet.program
     kind = p.value_category
     wanted = (kind != TEMP) & (kind != THREAD_LOCAL)
+    when = None
     if p.steps is not None:
-        occupied(p)
-        occupied(p, "half-open")
-        live(p)
-        wanted[live_at(p, moments(p, None, None))] = True
-    fleet._cache.pop("program")
-    return fleet._cache, pa.array(p.ids[wanted])
+        when = moments(p, None, None)
+        wanted[live_at(p, when)] = True
+    return InUse(_peaks(fleet), when, p.ids[wanted])
 
 
 # -- the tables ----------------------------------------------------------------------------------
@@ -190,7 +198,7 @@ def derive(chunk: Chunk, top: int) -> dict[str, pa.Table]:
     found: dict[str, list[pa.Table]] = {"peaks": [_modules(chunk)], "peak_members": [], "scopes": []}
     for dumps in _groups(chunk):
         fleet = Fleet(chunk.part(dumps))
-        for name, table in _fleet(fleet, top, timed=fleet.program.steps is not None):
+        for name, table in _fleet(fleet, top):
             which = table["dump"].to_numpy()
             found[name].append(table.set_column(0, "dump", pa.array(dumps[which])))
     return {name: _stored(name, tables, chunk.ids) for name, tables in found.items() if tables}
@@ -240,7 +248,17 @@ def _modules(chunk: Chunk) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _fleet(fleet: Fleet, top: int, *, timed: bool) -> Iterator[tuple[str, pa.Table]]:
+def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
+    known = fleet.chunk.known
+    yield "peaks", known.peaks if known else _peaks(fleet)
+    if fleet.program.steps is not None:
+        held = _apart(fleet, live_set(fleet))  # type: ignore[arg-type]
+        yield "peak_members", _largest(held, top)
+        yield "scopes", _scopes(held)
+
+
+def _peaks(fleet: Fleet) -> pa.Table:
+    """The numbers of each space."""
     spaces = peak(fleet, k=0).spaces  # type: ignore[arg-type]
     spaces = _apart(fleet, spaces.append_column("indefinite", pa.array(whole(fleet.program))))
     rows = []
@@ -253,7 +271,7 @@ def _fleet(fleet: Fleet, top: int, *, timed: bool) -> Iterator[tuple[str, pa.Tab
         ("indefinite", "indefinite", None),
         ("slack", "slack", None),
     ):
-        if not timed and column in ("peak", "half_open_peak", "live_peak", "slack"):
+        if fleet.program.steps is None and column in ("peak", "half_open_peak", "live_peak", "slack"):
             continue
         n = spaces.num_rows
         columns = {c: spaces[c] for c in ("dump", "memory_space", "color", "page")}
@@ -262,11 +280,7 @@ def _fleet(fleet: Fleet, top: int, *, timed: bool) -> Iterator[tuple[str, pa.Tab
         columns["bytes"] = spaces[column]
         columns["time"] = spaces[time] if time else pa.nulls(n, pa.int64())
         rows.append(pa.table(columns))
-    yield "peaks", pa.concat_tables(rows)
-    if timed:
-        held = _apart(fleet, live_set(fleet))  # type: ignore[arg-type]
-        yield "peak_members", _largest(held, top)
-        yield "scopes", _scopes(held)
+    return pa.concat_tables(rows)
 
 
 def _apart(fleet: Fleet, table: pa.Table) -> pa.Table:

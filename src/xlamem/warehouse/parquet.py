@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -36,7 +37,7 @@ class Sink:
         if table.num_rows:
             if name not in self.writers:
                 self.writers[name] = _Writer(self, name)
-            self.writers[name].add(_coded(table, schema.WAREHOUSE[name].arrow))
+            self.writers[name].add(table)
 
     def flush(self, name: str) -> None:
         """Write what is pending of a table, as no more rows of it are to come soon."""
@@ -66,8 +67,12 @@ class _Writer:
         self.files: list[File] = []
         self.open: tuple[ExitStack, Any, Any, str] | None = None
         self.groups = self.rows = 0
+        self.schema: pa.Schema | None = None
 
     def add(self, table: pa.Table) -> None:
+        if self.schema is None:
+            self.schema = layout(table, schema.WAREHOUSE[self.name].arrow)
+        table = _as(table, self.schema)
         self.pending.append(table)
         self.size += int(row_bytes(table).sum())
         if self.size >= ROW_GROUP + LEAST:
@@ -117,12 +122,15 @@ class _Writer:
             path = "/".join(p for p in (self.name, self.sink.folder, f"{self.sink.batch}-{part:05}.parquet") if p)
             stack = ExitStack()
             stream = stack.enter_context(self.sink.place.output(path, replace=self.sink.replace))
+            coded = [f.name for f in table.schema if pa.types.is_dictionary(f.type)]
+            texts = [c.name for c in schema.WAREHOUSE[self.name].columns if c.kind == "text"]
             # Without Arrow's own schema in the file, coded names are plain text to every reader.
             writer = pq.ParquetWriter(
                 stream,
                 table.schema,
                 compression="zstd",
                 compression_level=3,
+                use_dictionary=[*coded, *texts],
                 write_page_index=True,
                 store_schema=False,
             )
@@ -142,17 +150,39 @@ class _Writer:
             self.groups = self.rows = 0
 
 
-def _coded(table: pa.Table, spec: pa.Schema) -> pa.Table:
-    """The table with its names coded, each dictionary no longer than the column."""
-    columns = []
+def layout(table: pa.Table, spec: pa.Schema) -> pa.Schema:
+    """The types in which a table like this one is best written: names coded where they repeat, else plain.
+
+    Of names that are mostly different ones a dictionary saves nothing and costs time.
+    """
+    fields = []
     for field, column in zip(spec, table.columns, strict=True):
         if pa.types.is_dictionary(field.type):
-            if not pa.types.is_dictionary(column.type):
-                column = column.dictionary_encode()
-            elif any(len(chunk.dictionary) > len(chunk) for chunk in column.chunks):
-                column = column.cast(pa.string()).dictionary_encode()
-        columns.append(column)
+            n = max((len(c.dictionary) for c in column.chunks), default=0) if field.type == column.type else 0
+            if 2 * n > len(column):
+                field = field.with_type(pa.string())
+        fields.append(field)
+    return pa.schema(fields)
+
+
+def _as(table: pa.Table, spec: pa.Schema) -> pa.Table:
+    columns = []
+    for field, column in zip(spec, table.columns, strict=True):
+        if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(column.type):
+            column = column.cast(pa.string()).dictionary_encode()
+        columns.append(column if column.type == field.type else column.cast(field.type))
     return pa.table(columns, schema=spec)
+
+
+def owned(table: pa.Table) -> pa.Table:
+    """The same rows in memory of their own: a piece of a dump keeps the memory of all its span."""
+    return pa.table([_owned(c.combine_chunks()) for c in table.columns], schema=table.schema)
+
+
+def _owned(array: pa.Array) -> pa.Array:
+    if isinstance(array, pa.DictionaryArray):
+        return pa.DictionaryArray.from_arrays(_owned(array.indices), _owned(array.dictionary))
+    return pa.concat_arrays([array, array.slice(0, 0)])
 
 
 def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
@@ -180,6 +210,7 @@ def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
 
 def release() -> None:
     """Give memory that is free back to the system: a worker lives long, and its tables come and go."""
+    gc.collect()  # programs hold themselves in cycles
     pa.default_memory_pool().release_unused()
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):  # another C library

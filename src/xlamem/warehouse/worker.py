@@ -19,13 +19,16 @@ import pyarrow as pa
 import xxhash
 
 from .. import schema
+from ..assemble import Pool
+from ..compute.program import Ints, ints
 from ..dump import read
 from ..errors import DumpError, OutputError, UsageError, XlaMemError
+from ..reader import PART_OF
 from ..source import Source
 from ..stream import pieces
-from .derived import NEEDED, NUMBERS, Chunk, derive, in_use
+from .derived import NEEDED, NUMBERS, Chunk, InUse, derive, in_use
 from .ledger import Batch, File
-from .parquet import Sink
+from .parquet import Sink, owned, release
 from .place import Place
 
 CHUNK = 16 << 20
@@ -324,8 +327,10 @@ class _Work:
         self.say(item.dump_id)
         derived = DERIVED & set(self.job.options.tables)
         try:
-            known, wanted = self.numbers(item) if derived else ({}, pa.array([], pa.int64()))
-            kept = self.pieces(item, wanted)
+            known = self.numbers(item) if derived else None
+            release()
+            kept = self.pieces(item, Needs(known.values if known else np.empty(0, np.int64)))
+            release()
         except (MemoryError, OutputError):
             raise
         except Exception as error:
@@ -344,7 +349,7 @@ class _Work:
             self.derived(Chunk.of_one(item.dump_id, kept, known))
         self.labels([item.dump_id])
 
-    def numbers(self, item: Item) -> tuple[dict[Any, Any], pa.Array]:
+    def numbers(self, item: Item) -> InUse:
         found: dict[str, list[pa.Table]] = {name: [] for name in NUMBERS}
         for name, piece in pieces(item.source, NUMBERS):
             columns = NUMBERS[name]
@@ -357,28 +362,26 @@ class _Work:
         for name, columns in NUMBERS.items():
             none = schema.TABLES[name].empty.select(columns)
             tables[name] = pa.concat_tables([none, *found.pop(name)]).combine_chunks()
+        release()
         return in_use(item.dump_id, tables)
 
-    def pieces(self, item: Item, wanted: pa.Array) -> dict[str, pa.Table]:
-        """Write all tables; give those that `derive` needs, of the values wanted and of their instructions."""
-        import pyarrow.compute as pc
-
+    def pieces(self, item: Item, needs: Needs) -> dict[str, pa.Table]:
+        """Write all tables; give those that `derive` needs, of the values that the peaks need."""
         kept: dict[str, list[pa.Table]] = {name: [schema.TABLES[name].empty] for name in NEEDED}
-        names = pa.array([], pa.string())
+        before = ""
         for name, piece in pieces(item.source, hashes=True):
+            piece = owned(piece)
             if name in self.job.options.tables:
                 which = pa.array(np.zeros(len(piece), np.int32))
                 identity = pa.DictionaryArray.from_arrays(which, pa.array([item.dump_id]))
                 self.put(name, self.stored(name, piece, identity))
-            if name in ("values", "live_ranges"):
-                some = piece.slice(0, name == "live_ranges" and len(kept[name]) == 1)  # that there are any counts too
-                piece = pa.concat_tables([some, piece.filter(pc.is_in(piece["value_id"], wanted))])
-            elif name == "instructions":
-                if not len(names):
-                    names = pc.unique(pa.concat_tables(kept["values"])["instruction"].cast(pa.string()))
-                piece = piece.filter(pc.is_in(piece["instruction"].cast(pa.string()), names))
-            if name in kept and len(piece):
-                kept[name].append(piece)
+            if PART_OF.get(name) != PART_OF.get(before):  # a part is over: nothing more comes of its tables
+                for done in schema.TABLES:
+                    if PART_OF.get(done) == PART_OF.get(before):
+                        self.sink.flush(done)
+            before = name
+            if name in kept:
+                kept[name].append(needs.of(name, piece))
         return {name: pa.concat_tables(parts).combine_chunks() for name, parts in kept.items()}
 
     def restart(self) -> None:
@@ -401,6 +404,39 @@ class _Work:
         given = {name: pa.array(values, spec.field(name).type) for name, values in columns.items()}
         lineage = dict(zip(list(spec.names)[len(given) :], self.lineage(len(self.faults)), strict=True))
         self.put("quarantine", pa.table({**given, **lineage}).select(spec.names).cast(spec))
+
+
+class Needs:
+    """Which rows of a dump's tables its derived tables need: some values, their live ranges and instructions."""
+
+    def __init__(self, values: Ints) -> None:
+        self.values = np.zeros(int(values.max(initial=-1)) + 2, bool)
+        self.values[values] = True
+        self.names = Pool()
+        self.live = False
+
+    def of(self, name: str, piece: pa.Table) -> pa.Table:
+        """These rows of a piece."""
+        if name in ("values", "live_ranges"):
+            ids = ints(piece, "value_id")  # of a range that no value has: -1, and so is the last of the mask, False
+            rows = np.flatnonzero(self.values[np.minimum(ids, len(self.values) - 1)])
+            if name == "live_ranges" and not self.live:  # that there are any counts too
+                rows, self.live = np.union1d(rows, [0]), True
+            piece = piece.take(pa.array(rows))
+        elif name == "instructions":
+            column = piece["instruction"].combine_chunks()
+            there = self.names.find(column.dictionary) >= 0
+            piece = piece.filter(pa.array(there[column.indices.to_numpy()]))
+        columns = [
+            # What is left of a dictionary, not all of it.
+            c.cast(pa.string()).dictionary_encode() if pa.types.is_dictionary(c.type) else c
+            for c in piece.columns
+        ]
+        piece = pa.table(columns, schema=piece.schema)
+        if name == "values":
+            for chunk in piece["instruction"].chunks:
+                self.names.find(chunk.dictionary, add=True)
+        return piece
 
 
 def keep(place: Place, old: Batch, redone: set[str], failed: set[str]) -> Batch | None:
