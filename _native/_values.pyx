@@ -6,7 +6,7 @@ from libc.string cimport memchr, memcmp, memset
 from column cimport (
     LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Text, drop, equal, foresee,
     index_code, indices_init, intern, intern_name, line_with, pool_drop, push, push_byte, push_code, push_name,
-    push_utf8, queue_init, sample_at, settle, text_end, text_null, text_push,
+    push_utf8, queue_init, sample_at, settle, text_drop, text_end, text_null, text_push,
 )
 from cursor cimport (
     BLANK, CLASS, COMMA, IN_NAME, Short, balanced, integer, line_end, name, name_end, position,
@@ -615,7 +615,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
                 size_ahead(base, base + begin, base + end, &out)
             scan_nogil(base, base + begin, base + end, &out, p, demand and last)
             drop(&out.row_of)
-            drop(&out.scratch.bytes)
+            text_drop(&out.scratch)
     return {
         "records": {
             "value_id": own(&out.value_id), "instruction": own(&out.r_instruction), "shape_index": own(&out.r_index),
