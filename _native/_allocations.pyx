@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memset
 
 from column cimport (
-    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Text, drop, foresee, index_code,
+    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Store, Text, drop, foresee, index_code,
     indices_init, intern, line_with, pool_drop, push, push_byte, push_code, push_name, queue_init, sample_at,
     settle, text_null, text_push,
 )
@@ -477,7 +477,7 @@ cdef size_t n_columns(Out* out) noexcept nogil:
     return (<char*> &out.features - <char*> out) // sizeof(Buf)
 
 
-cdef void size_ahead(const char* base, const char* p, const char* end, Out* out) noexcept nogil:
+cdef void size_ahead(const char* base, const char* p, const char* end, Out* out, Store* store) noexcept nogil:
     # Sizes the columns from a few samples, scanned into columns and pools that are thrown away.
     cdef Out sample
     cdef Pool[3] scratch
@@ -500,7 +500,7 @@ cdef void size_ahead(const char* base, const char* p, const char* end, Out* out)
             scan_nogil(base, q, stop, &sample, &pools)
             seen += stop - q
     if seen:
-        foresee(<Buf*> out, n_columns(out), <Buf*> &sample, (end - p) / <double> seen)
+        foresee(store, <Buf*> out, n_columns(out), <Buf*> &sample, (end - p) / <double> seen)
     for k in range(n_columns(out)):
         drop(<Buf*> &sample + k)
     for i in range(3):
@@ -535,7 +535,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         base = out.base = <const char*> &data[0]
         with nogil:
             if end - begin >= LONG_SPAN:
-                size_ahead(base, base + begin, base + end, &out)
+                size_ahead(base, base + begin, base + end, &out, names.pool.store)
             scan_nogil(base, base + begin, base + end, &out, &pools)
     return {
         "allocations": {

@@ -5,7 +5,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memset
 
 from column cimport (
-    NO_INT, Buf, Indices, Part, Queue, Text, foresee, index_code, indices_init, outlook, push, push_code, push_name,
+    NO_INT, Buf, Indices, Part, Queue, Store, Text, foresee, index_code, indices_init, outlook, push, push_code, push_name,
     queue_init, settle, text_push,
 )
 from cursor cimport CLASS, DIGIT, index, integer, line_end, name, starts
@@ -264,12 +264,12 @@ cdef const char* head(const char* p, const char* e, Out* out) noexcept nogil:
     return e
 
 
-cdef void foresee_list(Out* out, double times) noexcept nogil:
+cdef void foresee_list(Store* store, Out* out, double times) noexcept nogil:
     # The two lists that are long. They end before the section does, which costs addresses alone.
     if out.list == L_SCHEDULE:
-        foresee(&out.s_time, 2, &out.s_time, times)
+        foresee(store, &out.s_time, 2, &out.s_time, times)
     elif out.list == L_RANGES:
-        foresee(&out.r_instruction, 4, &out.r_instruction, times)
+        foresee(store, &out.r_instruction, 4, &out.r_instruction, times)
 
 
 cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, Queue* names, Indices* indices) noexcept nogil:
@@ -281,7 +281,7 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
     while p < end:
         e = line_end(p, end)
         if p > look:
-            foresee_list(out, (end - begin) / <double> (p - begin))
+            foresee_list(names.pool.store, out, (end - begin) / <double> (p - begin))
             look = end
         if out.list == L_TREE:
             # Nothing follows the tree, and its labels can look like anything.

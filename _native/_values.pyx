@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp, memset
 
 from column cimport (
-    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Text, drop, equal, foresee,
+    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Store, Text, drop, equal, foresee,
     index_code, indices_init, intern, intern_name, line_with, pool_drop, push, push_byte, push_code, push_name,
     push_utf8, queue_init, sample_at, settle, text_drop, text_end, text_null, text_push,
 )
@@ -563,7 +563,7 @@ cdef size_t n_columns(Out* out) noexcept nogil:
     return (<char*> &out.features - <char*> out) // sizeof(Buf)
 
 
-cdef void size_ahead(const char* base, const char* p, const char* end, Out* out) noexcept nogil:
+cdef void size_ahead(const char* base, const char* p, const char* end, Out* out, Store* store) noexcept nogil:
     # Sizes the columns from a few samples, scanned into columns and pools that are thrown away.
     cdef Out sample
     cdef Pool[N_POOLS] scratch
@@ -583,7 +583,7 @@ cdef void size_ahead(const char* base, const char* p, const char* end, Out* out)
             scan_nogil(base, q, stop, &sample, pools, False)
             seen += stop - q
     if seen:
-        foresee(<Buf*> out, n_columns(out), <Buf*> &sample, (end - p) / <double> seen)
+        foresee(store, <Buf*> out, n_columns(out), <Buf*> &sample, (end - p) / <double> seen)
     for k in range(n_columns(out)):
         drop(<Buf*> &sample + k)
     for i in range(N_POOLS):
@@ -612,7 +612,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         base = <const char*> &data[0]
         with nogil:
             if end - begin >= LONG_SPAN:
-                size_ahead(base, base + begin, base + end, &out)
+                size_ahead(base, base + begin, base + end, &out, p[0].store)
             scan_nogil(base, base + begin, base + end, &out, p, demand and last)
             drop(&out.row_of)
             text_drop(&out.scratch)

@@ -91,11 +91,15 @@ cdef extern from *:
 cdef extern from "pages.h":
     ctypedef struct Arena "xla_arena":
         long columns
-    Arena* arena_for "xla_arena_for"(size_t) noexcept nogil
+    ctypedef struct Store "xla_spare":
+        size_t limit
+    Store* store_for "xla_spare_for"(size_t) noexcept nogil
+    void store_join "xla_spare_join"(Store*) noexcept nogil
+    void store_leave "xla_spare_leave"(Store*) noexcept nogil
+    Arena* arena_for "xla_arena_for"(Store*, size_t) noexcept nogil
     void join "xla_join"(Arena*) noexcept nogil
     void leave "xla_leave"(Arena*) noexcept nogil
     size_t room_for "xla_room"(size_t) noexcept nogil
-    void* zeros_for "xla_zeros"(size_t) noexcept nogil
     char* resize "xla_resize"(char*, size_t, size_t, size_t) noexcept nogil
     void release "xla_release"(char*, size_t) noexcept nogil
 
@@ -121,8 +125,10 @@ cdef struct Slot:
 
 cdef struct Pool:
     Text items
+    Buf table                                     # where the slots lie
     Slot* slots
     uint64_t mask
+    Store* store                                  # where its memory, and that of columns beside it, comes from
     int32_t n
     int32_t last                                  # code returned last: names come in runs
     bint failed
@@ -161,14 +167,14 @@ cdef inline size_t foreseen(size_t size, double times) noexcept nogil:
     return <size_t> (size * times * 1.06) + 1087 & ~<size_t> 63
 
 
-cdef inline void foresee(Buf* first, size_t n, const Buf* sample, double times) noexcept nogil:
+cdef inline void foresee(Store* store, Buf* first, size_t n, const Buf* sample, double times) noexcept nogil:
     # Room for n columns to become `times` as long as those of a sample. A column that grows beyond leaves the others.
     cdef size_t i, room, total = 64
     cdef char* data
     cdef Arena* arena
     for i in range(n):
         total += foreseen(max(sample[i].size, first[i].size), times)
-    arena = arena_for(total)
+    arena = arena_for(store, total)
     if arena == NULL:
         return
     data = <char*> arena + 64
@@ -322,12 +328,29 @@ cdef inline const char* pool_item(const Pool* pool, int32_t code, size_t* n) noe
     return pool.items.bytes.data + begin
 
 
+cdef inline bint zeros(Buf* b, Store* store, size_t n) noexcept nogil:
+    # n bytes, written here and now: a page that is read first and written then would cost two faults.
+    memset(b, 0, sizeof(Buf))
+    b.arena = arena_for(store, n + 64)
+    if b.arena != NULL:
+        b.arena.columns = 1
+        b.data = <char*> b.arena + 64
+        b.room = n
+    elif not make_room(b, n):
+        return False
+    memset(b.data, 0, n)
+    b.size = n
+    return True
+
+
 cdef inline bint pool_rehash(Pool* pool, uint64_t room) noexcept nogil:
-    cdef Slot* slots = <Slot*> zeros_for(room * sizeof(Slot))
+    cdef Buf table
+    cdef Slot* slots
     cdef uint64_t i, at
-    if slots == NULL:
+    if not zeros(&table, pool.store, room * sizeof(Slot)):
         pool.failed = True
         return False
+    slots = <Slot*> table.data
     if pool.slots != NULL:
         for i in range(pool.mask + 1):
             if pool.slots[i].key:
@@ -335,16 +358,11 @@ cdef inline bint pool_rehash(Pool* pool, uint64_t room) noexcept nogil:
                 while slots[at].key:
                     at = (at + 1) & (room - 1)
                 slots[at] = pool.slots[i]
-        pool_release(pool)
+        drop(&pool.table)
+    pool.table = table
     pool.slots = slots
     pool.mask = room - 1
     return True
-
-
-cdef inline void pool_release(Pool* pool) noexcept nogil:
-    # The slots alone.
-    if pool.slots != NULL:
-        release(<char*> pool.slots, room_for((pool.mask + 1) * sizeof(Slot)))
 
 
 cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, uint32_t key, bint* bad) noexcept nogil:
@@ -456,7 +474,8 @@ cdef inline int32_t intern_name(Pool* pool, const char* p, size_t n) noexcept no
 
 cdef inline void pool_drop(Pool* pool) noexcept nogil:
     text_drop(&pool.items)
-    pool_release(pool)
+    drop(&pool.table)
+    store_leave(pool.store)
     memset(pool, 0, sizeof(Pool))
 
 

@@ -18,6 +18,7 @@ from . import _allocations, _hlo, _liveness, _sections, _shapes, _usage, _values
 from ._column import Names, recode
 from .assemble import (
     NULL,
+    SPARE,
     Bools,
     Codes,
     Ints,
@@ -352,7 +353,7 @@ def _alone(workers: Executor, parts: Mapping[str, list[Span]]) -> dict[str, tupl
     """Scan the spans of these parts, each on pools of its own, the largest first."""
 
     def scan(name: str, span: Span) -> tuple[Any, list[Names]]:
-        own = [Names() for _ in SECTIONS[name].pools]
+        own = [Names(SPARE) for _ in SECTIONS[name].pools]
         own[0].expect((span.end - span.begin) // SECTIONS[name].bytes_per_name)
         return span.scan(own), own
 
