@@ -4,9 +4,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memset
 
 from column cimport (
-    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Store, Text, drop, foresee, index_code,
-    indices_init, intern, line_with, pool_drop, push, push_byte, push_code, push_name, queue_init, sample_at,
-    settle, text_null, text_push,
+    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Text, drop, foresee, index_code,
+    indices_init, intern, line_with, pool_drop, pool_foresee, push, push_byte, push_code, push_name, queue_init,
+    sample_at, settle, text_null, text_push,
 )
 from cursor cimport (
     CLASS, DIGIT, Short, index, integer, line_end, name, position, short_value, starts, use,
@@ -477,8 +477,8 @@ cdef size_t n_columns(Out* out) noexcept nogil:
     return (<char*> &out.features - <char*> out) // sizeof(Buf)
 
 
-cdef void size_ahead(const char* base, const char* p, const char* end, Out* out, Store* store) noexcept nogil:
-    # Sizes the columns from a few samples, scanned into columns and pools that are thrown away.
+cdef void size_ahead(const char* base, const char* p, const char* end, Out* out, Pool* names) noexcept nogil:
+    # Sizes the columns and the pool of names from a few samples, scanned into columns and pools that are thrown away.
     cdef Out sample
     cdef Pool[3] scratch
     cdef Pools pools
@@ -486,6 +486,7 @@ cdef void size_ahead(const char* base, const char* p, const char* end, Out* out,
     cdef const char* stop
     cdef int i
     cdef size_t k, seen = 0
+    cdef double times
     memset(&sample, 0, sizeof(Out))
     sample.base = base
     sample.places = out.places
@@ -500,7 +501,9 @@ cdef void size_ahead(const char* base, const char* p, const char* end, Out* out,
             scan_nogil(base, q, stop, &sample, &pools)
             seen += stop - q
     if seen:
-        foresee(store, <Buf*> out, n_columns(out), <Buf*> &sample, (end - p) / <double> seen)
+        times = (end - p) / <double> seen
+        foresee(names.store, <Buf*> out, n_columns(out), <Buf*> &sample, times)
+        pool_foresee(names, &scratch[0], sample.value_id.size // 8 * times, times)
     for k in range(n_columns(out)):
         drop(<Buf*> &sample + k)
     for i in range(3):
@@ -535,7 +538,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         base = out.base = <const char*> &data[0]
         with nogil:
             if end - begin >= LONG_SPAN:
-                size_ahead(base, base + begin, base + end, &out, names.pool.store)
+                size_ahead(base, base + begin, base + end, &out, &names.pool)
             scan_nogil(base, base + begin, base + end, &out, &pools)
     return {
         "allocations": {

@@ -1,12 +1,12 @@
 """Owned buffers that cross the border: `Column` (read-only bytes) and `Names` (interned text)."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t
 from libc.string cimport memset
 
 from column cimport (
-    Buf, Pool, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_find, pool_item,
-    pool_rehash, push_bytes, store_for, store_join, store_leave,
+    Buf, Pool, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect, pool_find,
+    pool_item, push_bytes, store_for, store_join, store_leave,
 )
 
 cdef extern from *:
@@ -124,13 +124,8 @@ cdef class Names:
 
     def expect(self, Py_ssize_t n):
         """Make room for n texts in all, so that growing does not move them again and again."""
-        cdef uint64_t room = self.pool.mask + 1 if self.pool.slots != NULL else 256
-        while room < <uint64_t> n * 2:
-            room *= 2
-        if room > self.pool.mask + 1 or self.pool.slots == NULL:
-            pool_rehash(&self.pool, room)
-            if self.pool.failed:
-                raise MemoryError("no memory for names")
+        if not pool_expect(&self.pool, max(n, 0)):
+            raise MemoryError("no memory for names")
 
     def adopt(self, Names other not None):
         """Take over all of other's texts, with their codes, if there are none here yet; whether that was done."""

@@ -5,8 +5,8 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memset
 
 from column cimport (
-    NO_INT, Buf, Indices, Part, Queue, Store, Text, foresee, index_code, indices_init, outlook, push, push_code, push_name,
-    queue_init, settle, text_push,
+    NO_INT, Buf, Indices, Part, Queue, Store, Text, foresee, index_code, indices_init, outlook, push, push_code,
+    push_name, queue_init, settle, text_push,
 )
 from cursor cimport CLASS, DIGIT, index, integer, line_end, name, starts
 from fault cimport (

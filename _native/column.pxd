@@ -119,7 +119,6 @@ cdef struct Text:
     Buf valid                                     # one byte an item
 
 cdef struct Slot:
-    uint64_t begin                                # of the item, in the pool's bytes
     uint32_t key                                  # 0: an empty slot
     int32_t code
 
@@ -365,20 +364,30 @@ cdef inline bint pool_rehash(Pool* pool, uint64_t room) noexcept nogil:
     return True
 
 
+cdef inline bint pool_holds(const Pool* pool, int32_t code, const char* p, size_t n) noexcept nogil:
+    # Whether the item is this text.
+    cdef size_t m
+    cdef const char* q = pool_item(pool, code, &m)
+    return m == n and equal(q, p, n)
+
+
+cdef inline bint pool_full(const Pool* pool) noexcept nogil:
+    # Two slots in three are in use, or there are none.
+    return <uint64_t> pool.n * 3 >= pool.mask * 2
+
+
 cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, uint32_t key, bint* bad) noexcept nogil:
     # `key` is key_of(p, n).
     cdef Slot* slot
     cdef uint64_t at
     cdef size_t m, before
-    if pool.mask <= <uint64_t> pool.n * 2 and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
+    if pool_full(pool) and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
         return 0
     at = key & pool.mask
     while True:
         slot = &pool.slots[at]
         if slot.key == key:
-            if (<const uint64_t*> pool.items.ends.data)[slot.code] - slot.begin == n and equal(
-                pool.items.bytes.data + slot.begin, p, n
-            ):
+            if pool_holds(pool, slot.code, p, n):
                 pool.last = slot.code
                 return slot.code
         elif slot.key == 0:
@@ -395,7 +404,6 @@ cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, uint32_t k
     if pool.items.bytes.failed or pool.items.ends.failed:
         pool.failed = True
         return 0
-    slot.begin = before
     slot.key = key
     slot.code = pool.n
     pool.last = pool.n
@@ -413,9 +421,7 @@ cdef inline int32_t pool_find(const Pool* pool, uint32_t key, const char* p, siz
         slot = &pool.slots[at]
         if slot.key == 0:
             return NO_CODE
-        if slot.key == key and (<const uint64_t*> pool.items.ends.data)[slot.code] - slot.begin == n and equal(
-            pool.items.bytes.data + slot.begin, p, n
-        ):
+        if slot.key == key and pool_holds(pool, slot.code, p, n):
             return slot.code
         at = (at + 1) & pool.mask
 
@@ -424,13 +430,12 @@ cdef inline int32_t pool_append(Pool* pool, uint32_t key, const char* p, size_t 
     # Adds a stored text of another pool, known not to be there.
     cdef Slot* slot
     cdef uint64_t at
-    if pool.mask <= <uint64_t> pool.n * 2 and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
+    if pool_full(pool) and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
         return 0
     at = key & pool.mask
     while pool.slots[at].key:
         at = (at + 1) & pool.mask
     slot = &pool.slots[at]
-    slot.begin = pool.items.bytes.size
     push_bytes(&pool.items.bytes, p, n)
     push(&pool.items.ends, <int64_t> pool.items.bytes.size)
     if pool.items.bytes.failed or pool.items.ends.failed:
@@ -470,6 +475,21 @@ cdef inline int32_t intern_name(Pool* pool, const char* p, size_t n) noexcept no
     # For names, whose characters are ASCII by grammar.
     cdef bint bad = False
     return intern(pool, p, n, &bad)
+
+
+cdef inline bint pool_expect(Pool* pool, uint64_t n) noexcept nogil:
+    # Room for n texts in all.
+    cdef uint64_t room = pool.mask + 1 if pool.slots != NULL else 256
+    while room * 2 < n * 3:
+        room *= 2
+    return (room == pool.mask + 1 and pool.slots != NULL) or pool_rehash(pool, room)
+
+
+cdef inline void pool_foresee(Pool* pool, const Pool* sample, double names, double texts) noexcept nogil:
+    # Room for so many names, and for `texts` times the texts of a sample, in a pool that is empty still.
+    if pool.n == 0:
+        pool_expect(pool, <uint64_t> names)
+        foresee(pool.store, &pool.items.bytes, 2, &sample.items.bytes, texts)
 
 
 cdef inline void pool_drop(Pool* pool) noexcept nogil:
@@ -526,15 +546,19 @@ cdef inline void settle(Queue* queue) noexcept nogil:
     cdef Pool* pool = queue.pool
     cdef Wait* w
     cdef Slot* slot
+    cdef int32_t[WAITING] met
     cdef int32_t code = 0
     cdef bint bad = False
     cdef int i
-    if pool.slots != NULL:
+    cdef size_t n
+    if pool.n:
+        # From the slot to where the text begins and to the text itself: each step waits for the one before.
         for i in range(queue.n):
             slot = &pool.slots[queue.items[i].key & pool.mask]
-            if slot.key == queue.items[i].key:
-                prefetch(pool.items.bytes.data + slot.begin)
-                prefetch(pool.items.ends.data + 8 * <size_t> slot.code)
+            met[i] = slot.code if slot.key == queue.items[i].key else 0
+            prefetch(pool.items.ends.data + 8 * <size_t> met[i])
+        for i in range(queue.n):
+            prefetch(pool_item(pool, met[i], &n))
     for i in range(queue.n):
         w = &queue.items[i]
         if w.key:

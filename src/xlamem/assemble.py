@@ -21,7 +21,7 @@ NULL = np.iinfo(np.int64).min
 CHUNK = 1 << 30
 """Most bytes of text in one chunk of a column."""
 
-SPARE = Spare(64 << 20)
+SPARE = Spare(96 << 20)
 """Memory of tables that nobody holds any more, for the dumps that are read next."""
 
 INT, BOOL, TEXT, NAME = (schema.ARROW[kind] for kind in ("int", "bool", "text", "name"))

@@ -118,7 +118,7 @@ class Part(NamedTuple):
     """The scan of no text at all, for the columns that it gives."""
     read: Callable[[Reading, list[Span], list[Any]], dict[str, Maker]]
     bytes_per_name: int = 1 << 62
-    """Of the first pool, to make room for its names."""
+    """Of the first pool, to make room for its names; the others see to it themselves."""
 
 
 class Reading:
@@ -806,7 +806,6 @@ SECTIONS: dict[str, Part] = {
         _allocation_spans,
         lambda pools: _allocations.scan(b"", 0, 0, *pools),
         _read_allocations,
-        100,
     ),
     "used values": Part(
         ("positions", "uses", "instructions"),
@@ -814,7 +813,6 @@ SECTIONS: dict[str, Part] = {
         _used_spans,
         lambda pools: _values.scan(b"", 0, 0, tuple(pools), False, False),
         _read_used,
-        400,
     ),
     "live ranges": Part(
         ("schedule", "live_ranges", "printed_peak", "printed_stack"),
