@@ -500,23 +500,29 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
     indices_init(&indices, pools[P_INDEX])
     while p < end:
         if p[0] == c' ' and p[1] == c' ':
-            e = line_end(p, end)
-            if stage == POSITIONS and position(p + 2, e, &word, &sub) != NULL:
-                push(&out.p_value_id, s.id)
-                push(&out.p_ordinal, ordinal)
-                push_name(&names, &out.p_instruction, word.p, word.n)
-                push_code(&out.p_index, index_code(&indices, &sub))
-                ordinal += 1
-            elif stage == USES and known and use(p + 2, e, &word, &operand, &sub) != NULL:
-                push(&out.u_value_id, s.id)
-                push(&out.u_ordinal, ordinal)
-                push_name(&names, &out.u_instruction, word.p, word.n)
-                push(&out.u_operand, operand)
-                push_code(&out.u_index, index_code(&indices, &sub))
-                ordinal += 1
-            elif stage == USES and known and ordinal == 0 and e - p == 8 and memcmp(p, b"  (none)", 8) == 0:
-                out.features |= HAS_NONE
-            else:
+            e = NULL
+            if stage == POSITIONS:
+                e = position(p + 2, &word, &sub)
+                if e != NULL:
+                    push(&out.p_value_id, s.id)
+                    push(&out.p_ordinal, ordinal)
+                    push_name(&names, &out.p_instruction, word.p, word.n)
+                    push_code(&out.p_index, index_code(&indices, &sub))
+                    ordinal += 1
+            elif stage == USES and known:
+                e = use(p + 2, end, &word, &operand, &sub)
+                if e != NULL:
+                    push(&out.u_value_id, s.id)
+                    push(&out.u_ordinal, ordinal)
+                    push_name(&names, &out.u_instruction, word.p, word.n)
+                    push(&out.u_operand, operand)
+                    push_code(&out.u_index, index_code(&indices, &sub))
+                    ordinal += 1
+                elif ordinal == 0 and starts(p, end, b"  (none)\n", 9):
+                    e = p + 8
+                    out.features |= HAS_NONE
+            if e == NULL:
+                e = line_end(p, end)
                 fault(&out.faults, UNKNOWN_LINE, p - base,
                       W_POSITION if stage == POSITIONS else W_USE if stage == USES else W_LINE)
         elif starts(p, end, b" from instruction:", 18) and stage == USES:
@@ -524,15 +530,16 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             p = instruction_line(base, p, p + 18, end, &s.name, out, pools, &names)
             continue
         elif p[0] == c'<':
-            e = line_end(p, end)
+            e = short_value(p, end, &next)
             finish(out, &mark, stage, offset, demand, False)
-            if short_value(p, e, &next) == e:
+            if e != NULL and e[0] == c'\n':
                 s = next
                 stage = HEADER
                 known = True
                 offset = p - base
                 begin(out, &s, &mark, offset, &names, &indices)
             else:
+                e = line_end(p, end)
                 stage = NONE
                 fault(&out.faults, UNKNOWN_LINE, p - base, W_RECORD)
         elif stage == HEADER and starts(p, end, b" positions:\n", 12):

@@ -555,7 +555,7 @@ cdef inline void settle(Queue* queue) noexcept nogil:
         # From the slot to where the text begins and to the text itself: each step waits for the one before.
         for i in range(queue.n):
             slot = &pool.slots[queue.items[i].key & pool.mask]
-            met[i] = slot.code if slot.key == queue.items[i].key else 0
+            met[i] = slot.code
             prefetch(pool.items.ends.data + 8 * <size_t> met[i])
         for i in range(queue.n):
             prefetch(pool_item(pool, met[i], &n))
