@@ -5,8 +5,8 @@ from libc.string cimport memchr, memset
 
 from column cimport (
     LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Text, drop, foresee, index_code,
-    indices_init, intern, line_with, pool_drop, push, push_byte, push_code, push_name, queue_init, sample_at,
-    settle, text_null, text_push,
+    indices_init, intern, line_with, pool_drop, pool_foresee, push, push_byte, push_code, push_name, queue_init,
+    sample_at, settle, text_null, text_push,
 )
 from cursor cimport (
     CLASS, DIGIT, Short, index, integer, line_end, name, position, short_value, starts, use,
@@ -229,23 +229,26 @@ cdef void push_value(
         fault(&out.faults, NOT_UTF8, offset, W_UTF8)
 
 
-cdef bint value_line(
+cdef const char* value_line(
     const char* p, const char* end, Out* out, Pools* pools, int64_t allocation, int64_t offset
 ) noexcept nogil:
-    # " value: SHORT (size=N,offset=N): SHAPE" with p behind the colon and its blank.
+    # " value: SHORT (size=N,offset=N): SHAPE" with p behind the colon and its blank. Returns the newline, NULL if it
+    # has another form.
     cdef Short s
     cdef int64_t at, size
+    cdef const char* e
     p = short_value(p, end, &s)
     if p == NULL or not starts(p, end, b" (size=", 7):
-        return False
+        return NULL
     p = integer(p + 7, &size)
     if p == NULL or not starts(p, end, b",offset=", 8):
-        return False
+        return NULL
     p = integer(p + 8, &at)
-    if p == NULL or not starts(p, end, b"): ", 3) or p + 3 == end:
-        return False
-    push_value(out, pools, &s, allocation, at, size, p + 3, end, offset)
-    return True
+    if p == NULL or not starts(p, end, b"): ", 3) or p[3] == c'\n':
+        return NULL
+    e = line_end(p + 3, end)
+    push_value(out, pools, &s, allocation, at, size, p + 3, e, offset)
+    return e
 
 
 cdef bint cross_line(
@@ -364,7 +367,7 @@ cdef const char* e1_value(
             uses = True
             ordinal = 0
         elif p[1] == c' ' and not uses:
-            if position(p + 2, e, &word, &sub) == NULL:
+            if position(p + 2, &word, &sub) == NULL:
                 break
             push(&out.p_value_id, s.id)
             push(&out.p_ordinal, ordinal)
@@ -372,7 +375,7 @@ cdef const char* e1_value(
             push_code(&out.p_index, index_code(&pools.indices, &sub))
             ordinal += 1
         elif p[1] == c' ':
-            if use(p + 2, e, &word, &operand, &sub) == NULL:
+            if use(p + 2, end, &word, &operand, &sub) == NULL:
                 break
             push(&out.u_value_id, s.id)
             push(&out.u_ordinal, ordinal)
@@ -399,13 +402,17 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
     cdef int64_t at, size, ordinal = out.ordinal, allocation = out.below
     cdef bint cross = out.cross, bad = False
     while p < end:
-        e = line_end(p, end)
         if starts(p, end, b" value: ", 8):
-            if allocation == NO_INT:
-                fault(&out.faults, UNKNOWN_LINE, p - base, W_ALLOCATION_BEFORE)
-            elif cross or not value_line(p + 8, e, out, pools, allocation, p - base):
-                fault(&out.faults, UNKNOWN_LINE, p - base, W_VALUE)
-        elif starts(p, end, b"allocation ", 11):
+            e = NULL
+            if allocation != NO_INT and not cross:
+                e = value_line(p + 8, end, out, pools, allocation, p - base)
+            if e == NULL:
+                e = line_end(p, end)
+                fault(&out.faults, UNKNOWN_LINE, p - base, W_ALLOCATION_BEFORE if allocation == NO_INT else W_VALUE)
+            p = e + 1
+            continue
+        e = line_end(p, end)
+        if starts(p, end, b"allocation ", 11):
             cross = False
             if head(p, e, &h) != NULL:
                 allocation = h.allocation
@@ -477,8 +484,8 @@ cdef size_t n_columns(Out* out) noexcept nogil:
     return (<char*> &out.features - <char*> out) // sizeof(Buf)
 
 
-cdef void size_ahead(const char* base, const char* p, const char* end, Out* out) noexcept nogil:
-    # Sizes the columns from a few samples, scanned into columns and pools that are thrown away.
+cdef void size_ahead(const char* base, const char* p, const char* end, Out* out, Pool* names) noexcept nogil:
+    # Sizes the columns and the pool of names from a few samples, scanned into columns and pools that are thrown away.
     cdef Out sample
     cdef Pool[3] scratch
     cdef Pools pools
@@ -486,6 +493,7 @@ cdef void size_ahead(const char* base, const char* p, const char* end, Out* out)
     cdef const char* stop
     cdef int i
     cdef size_t k, seen = 0
+    cdef double times
     memset(&sample, 0, sizeof(Out))
     sample.base = base
     sample.places = out.places
@@ -500,7 +508,9 @@ cdef void size_ahead(const char* base, const char* p, const char* end, Out* out)
             scan_nogil(base, q, stop, &sample, &pools)
             seen += stop - q
     if seen:
-        foresee(<Buf*> out, n_columns(out), <Buf*> &sample, (end - p) / <double> seen)
+        times = (end - p) / <double> seen
+        foresee(names.store, <Buf*> out, n_columns(out), <Buf*> &sample, times)
+        pool_foresee(names, &scratch[0], sample.value_id.size // 8 * times, times)
     for k in range(n_columns(out)):
         drop(<Buf*> &sample + k)
     for i in range(3):
@@ -535,7 +545,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         base = out.base = <const char*> &data[0]
         with nogil:
             if end - begin >= LONG_SPAN:
-                size_ahead(base, base + begin, base + end, &out)
+                size_ahead(base, base + begin, base + end, &out, &names.pool)
             scan_nogil(base, base + begin, base + end, &out, &pools)
     return {
         "allocations": {

@@ -1,12 +1,12 @@
 """Owned buffers that cross the border: `Column` (read-only bytes) and `Names` (interned text)."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t
 from libc.string cimport memset
 
 from column cimport (
-    Buf, Pool, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_find, pool_item,
-    pool_rehash, push_bytes,
+    Buf, Pool, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect, pool_find,
+    pool_item, push_bytes, store_for, store_join, store_leave,
 )
 
 cdef extern from *:
@@ -65,14 +65,14 @@ def recode(Column column not None, const int[::1] codes not None):
         raise IndexError("no such code")
 
 
-cdef Column share(Buf* b):
+cdef Column share(Buf* b, Store* store):
     # The bytes so far. In an arena they stay where they are: what is appended later lies behind them, and if it
     # does not fit, it is b that moves. A short column is copied.
     cdef Column column
     cdef Buf copy
     with nogil:
         if b.arena == NULL:
-            foresee(b, 1, b, 1.25)
+            foresee(store, b, 1, b, 1.25)
     if b.arena == NULL:
         memset(&copy, 0, sizeof(Buf))
         push_bytes(&copy, b.data, b.size)
@@ -87,11 +87,33 @@ cdef tuple own_text(Text* t):
     return own(&t.bytes), own(&t.ends), own(&t.valid)
 
 
+cdef class Spare:
+    """Large blocks of memory that were given back, at most `limit` bytes together, for what is read next.
+
+    Any thread may take and give; it lives as long as a block that may come back.
+    """
+
+    def __cinit__(self, size_t limit):
+        self.store = store_for(limit)
+        if self.store == NULL:
+            raise MemoryError("no memory for a store")
+
+    def __dealloc__(self):
+        with nogil:
+            store_leave(self.store)
+
+
 cdef class Names:
     """Texts that repeat, each held once: text -> code (int32), in order of first appearance.
 
-    Not locked: one scan at a time may add to it.
+    Its memory, and that of the columns scanned with it, comes from `spare` and goes back there. Not locked: one scan
+    at a time may add to it.
     """
+
+    def __cinit__(self, Spare spare=None):
+        if spare is not None:
+            self.pool.store = spare.store
+            store_join(spare.store)
 
     def __dealloc__(self):
         with nogil:
@@ -102,13 +124,8 @@ cdef class Names:
 
     def expect(self, Py_ssize_t n):
         """Make room for n texts in all, so that growing does not move them again and again."""
-        cdef uint64_t room = self.pool.mask + 1 if self.pool.slots != NULL else 256
-        while room < <uint64_t> n * 2:
-            room *= 2
-        if room > self.pool.mask + 1 or self.pool.slots == NULL:
-            pool_rehash(&self.pool, room)
-            if self.pool.failed:
-                raise MemoryError("no memory for names")
+        if not pool_expect(&self.pool, max(n, 0)):
+            raise MemoryError("no memory for names")
 
     def adopt(self, Names other not None):
         """Take over all of other's texts, with their codes, if there are none here yet; whether that was done."""
@@ -180,4 +197,4 @@ cdef class Names:
         """(bytes, int64 ends) of all texts so far; the pool goes on growing behind them."""
         if self.pool.failed:
             raise MemoryError("no memory for names")
-        return share(&self.pool.items.bytes), share(&self.pool.items.ends)
+        return share(&self.pool.items.bytes, self.pool.store), share(&self.pool.items.ends, self.pool.store)

@@ -5,8 +5,8 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memset
 
 from column cimport (
-    NO_INT, Buf, Indices, Part, Queue, Text, foresee, index_code, indices_init, outlook, push, push_code, push_name,
-    queue_init, settle, text_push,
+    NO_INT, Buf, Indices, Part, Queue, Store, Text, foresee, index_code, indices_init, outlook, push, push_code,
+    push_name, queue_init, settle, text_push,
 )
 from cursor cimport CLASS, DIGIT, index, integer, line_end, name, starts
 from fault cimport (
@@ -66,38 +66,42 @@ cdef struct Out:
     int64_t node
 
 
-cdef bint step_line(const char* p, const char* e, Out* out, Queue* names) noexcept nogil:
-    # "    STEP:NAME"
+cdef const char* step_line(const char* p, Out* out, Queue* names) noexcept nogil:
+    # "    STEP:NAME"; returns the newline, NULL if the line has another form.
     cdef int64_t time
     cdef Part word
     p = integer(p, &time)
-    if p == NULL or p[0] != c':' or name(p + 1, &word) != e:
-        return False
+    if p == NULL or p[0] != c':':
+        return NULL
+    p = name(p + 1, &word)
+    if p == NULL or p[0] != c'\n':
+        return NULL
     push(&out.s_time, time)
     push_name(names, &out.s_instruction, word.p, word.n)
-    return True
+    return p
 
 
-cdef bint range_line(const char* p, const char* e, Out* out, Queue* names, Indices* indices) noexcept nogil:
-    # "    NAME{INDEX}:START-END"
+cdef const char* range_line(const char* p, Out* out, Queue* names, Indices* indices) noexcept nogil:
+    # "    NAME{INDEX}:START-END"; the same.
     cdef Part word, sub
     cdef int64_t start, stop
     p = name(p, &word)
     if p == NULL:
-        return False
+        return NULL
     p = index(p, &sub)
     if p == NULL or p[0] != c':':
-        return False
+        return NULL
     p = integer(p + 1, &start)
     if p == NULL or p[0] != c'-':
-        return False
-    if integer(p + 1, &stop) != e:
-        return False
+        return NULL
+    p = integer(p + 1, &stop)
+    if p == NULL or p[0] != c'\n':
+        return NULL
     push_name(names, &out.r_instruction, word.p, word.n)
     push_code(&out.r_index, index_code(indices, &sub))
     push(&out.r_start, start)
     push(&out.r_end, stop)
-    return True
+    return p
 
 
 cdef bint peak_line(const char* p, const char* e, Out* out, Queue* names, Indices* indices) noexcept nogil:
@@ -264,27 +268,27 @@ cdef const char* head(const char* p, const char* e, Out* out) noexcept nogil:
     return e
 
 
-cdef void foresee_list(Out* out, double times) noexcept nogil:
+cdef void foresee_list(Store* store, Out* out, double times) noexcept nogil:
     # The two lists that are long. They end before the section does, which costs addresses alone.
     if out.list == L_SCHEDULE:
-        foresee(&out.s_time, 2, &out.s_time, times)
+        foresee(store, &out.s_time, 2, &out.s_time, times)
     elif out.list == L_RANGES:
-        foresee(&out.r_instruction, 4, &out.r_instruction, times)
+        foresee(store, &out.r_instruction, 4, &out.r_instruction, times)
 
 
 cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, Queue* names, Indices* indices) noexcept nogil:
     cdef const char* e
     cdef Wanted wanted
-    cdef bint four, good
+    cdef bint four
     cdef const char* begin = p
     cdef const char* look = outlook(p, end)
     while p < end:
-        e = line_end(p, end)
         if p > look:
-            foresee_list(out, (end - begin) / <double> (p - begin))
+            foresee_list(names.pool.store, out, (end - begin) / <double> (p - begin))
             look = end
         if out.list == L_TREE:
             # Nothing follows the tree, and its labels can look like anything.
+            e = line_end(p, end)
             if node_line(p, e, out):
                 if out.features & (1 << 30):
                     out.features &= ~(1 << 30)
@@ -293,22 +297,25 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
                 out.label_begin = p
             p = e + 1
             continue
-        four = starts(p, e, b"    ", 4)
+        four = starts(p, end, b"    ", 4)
         if four and out.list == L_SCHEDULE:
-            good = step_line(p + 4, e, out, names)
+            e = step_line(p + 4, out, names)
             wanted = W_STEP
         elif four and out.list == L_RANGES:
-            good = range_line(p + 4, e, out, names, indices)
+            e = range_line(p + 4, out, names, indices)
             wanted = W_RANGE
         elif four and out.list == L_PEAK:
-            good = peak_line(p + 4, e, out, names, indices)
+            e = line_end(p, end)
             wanted = W_PEAK
+            if not peak_line(p + 4, e, out, names, indices):
+                e = NULL
         else:
-            good = head(p, e, out) != NULL
+            e = head(p, line_end(p, end), out)
             wanted = W_LINE
             begin = p
             look = outlook(p, end)
-        if not good:
+        if e == NULL:
+            e = line_end(p, end)
             fault(&out.faults, UNKNOWN_LINE, p - base, wanted)
         p = e + 1
     if out.label_begin != NULL:

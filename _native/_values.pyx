@@ -5,8 +5,8 @@ from libc.string cimport memchr, memcmp, memset
 
 from column cimport (
     LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Text, drop, equal, foresee,
-    index_code, indices_init, intern, intern_name, line_with, pool_drop, push, push_byte, push_code, push_name,
-    push_utf8, queue_init, sample_at, settle, text_end, text_null, text_push,
+    index_code, indices_init, intern, intern_name, line_with, pool_drop, pool_foresee, push, push_byte, push_code,
+    push_name, push_utf8, queue_init, sample_at, settle, text_drop, text_end, text_null, text_push,
 )
 from cursor cimport (
     BLANK, CLASS, COMMA, IN_NAME, Short, balanced, integer, line_end, name, name_end, position,
@@ -500,23 +500,29 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
     indices_init(&indices, pools[P_INDEX])
     while p < end:
         if p[0] == c' ' and p[1] == c' ':
-            e = line_end(p, end)
-            if stage == POSITIONS and position(p + 2, e, &word, &sub) != NULL:
-                push(&out.p_value_id, s.id)
-                push(&out.p_ordinal, ordinal)
-                push_name(&names, &out.p_instruction, word.p, word.n)
-                push_code(&out.p_index, index_code(&indices, &sub))
-                ordinal += 1
-            elif stage == USES and known and use(p + 2, e, &word, &operand, &sub) != NULL:
-                push(&out.u_value_id, s.id)
-                push(&out.u_ordinal, ordinal)
-                push_name(&names, &out.u_instruction, word.p, word.n)
-                push(&out.u_operand, operand)
-                push_code(&out.u_index, index_code(&indices, &sub))
-                ordinal += 1
-            elif stage == USES and known and ordinal == 0 and e - p == 8 and memcmp(p, b"  (none)", 8) == 0:
-                out.features |= HAS_NONE
-            else:
+            e = NULL
+            if stage == POSITIONS:
+                e = position(p + 2, &word, &sub)
+                if e != NULL:
+                    push(&out.p_value_id, s.id)
+                    push(&out.p_ordinal, ordinal)
+                    push_name(&names, &out.p_instruction, word.p, word.n)
+                    push_code(&out.p_index, index_code(&indices, &sub))
+                    ordinal += 1
+            elif stage == USES and known:
+                e = use(p + 2, end, &word, &operand, &sub)
+                if e != NULL:
+                    push(&out.u_value_id, s.id)
+                    push(&out.u_ordinal, ordinal)
+                    push_name(&names, &out.u_instruction, word.p, word.n)
+                    push(&out.u_operand, operand)
+                    push_code(&out.u_index, index_code(&indices, &sub))
+                    ordinal += 1
+                elif ordinal == 0 and starts(p, end, b"  (none)\n", 9):
+                    e = p + 8
+                    out.features |= HAS_NONE
+            if e == NULL:
+                e = line_end(p, end)
                 fault(&out.faults, UNKNOWN_LINE, p - base,
                       W_POSITION if stage == POSITIONS else W_USE if stage == USES else W_LINE)
         elif starts(p, end, b" from instruction:", 18) and stage == USES:
@@ -524,15 +530,16 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             p = instruction_line(base, p, p + 18, end, &s.name, out, pools, &names)
             continue
         elif p[0] == c'<':
-            e = line_end(p, end)
+            e = short_value(p, end, &next)
             finish(out, &mark, stage, offset, demand, False)
-            if short_value(p, e, &next) == e:
+            if e != NULL and e[0] == c'\n':
                 s = next
                 stage = HEADER
                 known = True
                 offset = p - base
                 begin(out, &s, &mark, offset, &names, &indices)
             else:
+                e = line_end(p, end)
                 stage = NONE
                 fault(&out.faults, UNKNOWN_LINE, p - base, W_RECORD)
         elif stage == HEADER and starts(p, end, b" positions:\n", 12):
@@ -563,8 +570,8 @@ cdef size_t n_columns(Out* out) noexcept nogil:
     return (<char*> &out.features - <char*> out) // sizeof(Buf)
 
 
-cdef void size_ahead(const char* base, const char* p, const char* end, Out* out) noexcept nogil:
-    # Sizes the columns from a few samples, scanned into columns and pools that are thrown away.
+cdef void size_ahead(const char* base, const char* p, const char* end, Out* out, Pool* names) noexcept nogil:
+    # Sizes the columns and the pool of names from a few samples, scanned into columns and pools that are thrown away.
     cdef Out sample
     cdef Pool[N_POOLS] scratch
     cdef PoolP[N_POOLS] pools
@@ -572,6 +579,7 @@ cdef void size_ahead(const char* base, const char* p, const char* end, Out* out)
     cdef const char* stop
     cdef int i
     cdef size_t k, seen = 0
+    cdef double times
     memset(&sample, 0, sizeof(Out))
     memset(scratch, 0, sizeof(scratch))
     for i in range(N_POOLS):
@@ -583,7 +591,9 @@ cdef void size_ahead(const char* base, const char* p, const char* end, Out* out)
             scan_nogil(base, q, stop, &sample, pools, False)
             seen += stop - q
     if seen:
-        foresee(<Buf*> out, n_columns(out), <Buf*> &sample, (end - p) / <double> seen)
+        times = (end - p) / <double> seen
+        foresee(names.store, <Buf*> out, n_columns(out), <Buf*> &sample, times)
+        pool_foresee(names, &scratch[P_NAME], sample.value_id.size // 8 * times, times)
     for k in range(n_columns(out)):
         drop(<Buf*> &sample + k)
     for i in range(N_POOLS):
@@ -612,10 +622,10 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         base = <const char*> &data[0]
         with nogil:
             if end - begin >= LONG_SPAN:
-                size_ahead(base, base + begin, base + end, &out)
+                size_ahead(base, base + begin, base + end, &out, p[P_NAME])
             scan_nogil(base, base + begin, base + end, &out, p, demand and last)
             drop(&out.row_of)
-            drop(&out.scratch.bytes)
+            text_drop(&out.scratch)
     return {
         "records": {
             "value_id": own(&out.value_id), "instruction": own(&out.r_instruction), "shape_index": own(&out.r_index),

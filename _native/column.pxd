@@ -91,11 +91,15 @@ cdef extern from *:
 cdef extern from "pages.h":
     ctypedef struct Arena "xla_arena":
         long columns
-    Arena* arena_for "xla_arena_for"(size_t) noexcept nogil
+    ctypedef struct Store "xla_spare":
+        size_t limit
+    Store* store_for "xla_spare_for"(size_t) noexcept nogil
+    void store_join "xla_spare_join"(Store*) noexcept nogil
+    void store_leave "xla_spare_leave"(Store*) noexcept nogil
+    Arena* arena_for "xla_arena_for"(Store*, size_t) noexcept nogil
     void join "xla_join"(Arena*) noexcept nogil
     void leave "xla_leave"(Arena*) noexcept nogil
     size_t room_for "xla_room"(size_t) noexcept nogil
-    void* zeros_for "xla_zeros"(size_t) noexcept nogil
     char* resize "xla_resize"(char*, size_t, size_t, size_t) noexcept nogil
     void release "xla_release"(char*, size_t) noexcept nogil
 
@@ -115,14 +119,15 @@ cdef struct Text:
     Buf valid                                     # one byte an item
 
 cdef struct Slot:
-    uint64_t begin                                # of the item, in the pool's bytes
     uint32_t key                                  # 0: an empty slot
     int32_t code
 
 cdef struct Pool:
     Text items
+    Buf table                                     # where the slots lie
     Slot* slots
     uint64_t mask
+    Store* store                                  # where its memory, and that of columns beside it, comes from
     int32_t n
     int32_t last                                  # code returned last: names come in runs
     bint failed
@@ -161,14 +166,14 @@ cdef inline size_t foreseen(size_t size, double times) noexcept nogil:
     return <size_t> (size * times * 1.06) + 1087 & ~<size_t> 63
 
 
-cdef inline void foresee(Buf* first, size_t n, const Buf* sample, double times) noexcept nogil:
+cdef inline void foresee(Store* store, Buf* first, size_t n, const Buf* sample, double times) noexcept nogil:
     # Room for n columns to become `times` as long as those of a sample. A column that grows beyond leaves the others.
     cdef size_t i, room, total = 64
     cdef char* data
     cdef Arena* arena
     for i in range(n):
         total += foreseen(max(sample[i].size, first[i].size), times)
-    arena = arena_for(total)
+    arena = arena_for(store, total)
     if arena == NULL:
         return
     data = <char*> arena + 64
@@ -322,12 +327,29 @@ cdef inline const char* pool_item(const Pool* pool, int32_t code, size_t* n) noe
     return pool.items.bytes.data + begin
 
 
+cdef inline bint zeros(Buf* b, Store* store, size_t n) noexcept nogil:
+    # n bytes, written here and now: a page that is read first and written then would cost two faults.
+    memset(b, 0, sizeof(Buf))
+    b.arena = arena_for(store, n + 64)
+    if b.arena != NULL:
+        b.arena.columns = 1
+        b.data = <char*> b.arena + 64
+        b.room = n
+    elif not make_room(b, n):
+        return False
+    memset(b.data, 0, n)
+    b.size = n
+    return True
+
+
 cdef inline bint pool_rehash(Pool* pool, uint64_t room) noexcept nogil:
-    cdef Slot* slots = <Slot*> zeros_for(room * sizeof(Slot))
+    cdef Buf table
+    cdef Slot* slots
     cdef uint64_t i, at
-    if slots == NULL:
+    if not zeros(&table, pool.store, room * sizeof(Slot)):
         pool.failed = True
         return False
+    slots = <Slot*> table.data
     if pool.slots != NULL:
         for i in range(pool.mask + 1):
             if pool.slots[i].key:
@@ -335,16 +357,23 @@ cdef inline bint pool_rehash(Pool* pool, uint64_t room) noexcept nogil:
                 while slots[at].key:
                     at = (at + 1) & (room - 1)
                 slots[at] = pool.slots[i]
-        pool_release(pool)
+        drop(&pool.table)
+    pool.table = table
     pool.slots = slots
     pool.mask = room - 1
     return True
 
 
-cdef inline void pool_release(Pool* pool) noexcept nogil:
-    # The slots alone.
-    if pool.slots != NULL:
-        release(<char*> pool.slots, room_for((pool.mask + 1) * sizeof(Slot)))
+cdef inline bint pool_holds(const Pool* pool, int32_t code, const char* p, size_t n) noexcept nogil:
+    # Whether the item is this text.
+    cdef size_t m
+    cdef const char* q = pool_item(pool, code, &m)
+    return m == n and equal(q, p, n)
+
+
+cdef inline bint pool_full(const Pool* pool) noexcept nogil:
+    # Two slots in three are in use, or there are none.
+    return <uint64_t> pool.n * 3 >= pool.mask * 2
 
 
 cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, uint32_t key, bint* bad) noexcept nogil:
@@ -352,15 +381,13 @@ cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, uint32_t k
     cdef Slot* slot
     cdef uint64_t at
     cdef size_t m, before
-    if pool.mask <= <uint64_t> pool.n * 2 and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
+    if pool_full(pool) and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
         return 0
     at = key & pool.mask
     while True:
         slot = &pool.slots[at]
         if slot.key == key:
-            if (<const uint64_t*> pool.items.ends.data)[slot.code] - slot.begin == n and equal(
-                pool.items.bytes.data + slot.begin, p, n
-            ):
+            if pool_holds(pool, slot.code, p, n):
                 pool.last = slot.code
                 return slot.code
         elif slot.key == 0:
@@ -377,7 +404,6 @@ cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, uint32_t k
     if pool.items.bytes.failed or pool.items.ends.failed:
         pool.failed = True
         return 0
-    slot.begin = before
     slot.key = key
     slot.code = pool.n
     pool.last = pool.n
@@ -395,9 +421,7 @@ cdef inline int32_t pool_find(const Pool* pool, uint32_t key, const char* p, siz
         slot = &pool.slots[at]
         if slot.key == 0:
             return NO_CODE
-        if slot.key == key and (<const uint64_t*> pool.items.ends.data)[slot.code] - slot.begin == n and equal(
-            pool.items.bytes.data + slot.begin, p, n
-        ):
+        if slot.key == key and pool_holds(pool, slot.code, p, n):
             return slot.code
         at = (at + 1) & pool.mask
 
@@ -406,13 +430,12 @@ cdef inline int32_t pool_append(Pool* pool, uint32_t key, const char* p, size_t 
     # Adds a stored text of another pool, known not to be there.
     cdef Slot* slot
     cdef uint64_t at
-    if pool.mask <= <uint64_t> pool.n * 2 and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
+    if pool_full(pool) and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
         return 0
     at = key & pool.mask
     while pool.slots[at].key:
         at = (at + 1) & pool.mask
     slot = &pool.slots[at]
-    slot.begin = pool.items.bytes.size
     push_bytes(&pool.items.bytes, p, n)
     push(&pool.items.ends, <int64_t> pool.items.bytes.size)
     if pool.items.bytes.failed or pool.items.ends.failed:
@@ -454,9 +477,25 @@ cdef inline int32_t intern_name(Pool* pool, const char* p, size_t n) noexcept no
     return intern(pool, p, n, &bad)
 
 
+cdef inline bint pool_expect(Pool* pool, uint64_t n) noexcept nogil:
+    # Room for n texts in all.
+    cdef uint64_t room = pool.mask + 1 if pool.slots != NULL else 256
+    while room * 2 < n * 3:
+        room *= 2
+    return (room == pool.mask + 1 and pool.slots != NULL) or pool_rehash(pool, room)
+
+
+cdef inline void pool_foresee(Pool* pool, const Pool* sample, double names, double texts) noexcept nogil:
+    # Room for so many names, and for `texts` times the texts of a sample, in a pool that is empty still.
+    if pool.n == 0:
+        pool_expect(pool, <uint64_t> names)
+        foresee(pool.store, &pool.items.bytes, 2, &sample.items.bytes, texts)
+
+
 cdef inline void pool_drop(Pool* pool) noexcept nogil:
     text_drop(&pool.items)
-    pool_release(pool)
+    drop(&pool.table)
+    store_leave(pool.store)
     memset(pool, 0, sizeof(Pool))
 
 
@@ -507,15 +546,19 @@ cdef inline void settle(Queue* queue) noexcept nogil:
     cdef Pool* pool = queue.pool
     cdef Wait* w
     cdef Slot* slot
+    cdef int32_t[WAITING] met
     cdef int32_t code = 0
     cdef bint bad = False
     cdef int i
-    if pool.slots != NULL:
+    cdef size_t n
+    if pool.n:
+        # From the slot to where the text begins and to the text itself: each step waits for the one before.
         for i in range(queue.n):
             slot = &pool.slots[queue.items[i].key & pool.mask]
-            if slot.key == queue.items[i].key:
-                prefetch(pool.items.bytes.data + slot.begin)
-                prefetch(pool.items.ends.data + 8 * <size_t> slot.code)
+            met[i] = slot.code
+            prefetch(pool.items.ends.data + 8 * <size_t> met[i])
+        for i in range(queue.n):
+            prefetch(pool_item(pool, met[i], &n))
     for i in range(queue.n):
         w = &queue.items[i]
         if w.key:

@@ -27,7 +27,8 @@ cdef extern from *:
 
 cdef extern from "steps.h":
     unsigned int name_step "xla_name_step"(const char*) noexcept nogil
-    unsigned int mark_step "xla_mark_step"(const char*, bint, bint) noexcept nogil
+    unsigned int marks "xla_marks"(const char*, bint, bint) noexcept nogil
+    unsigned int lowest "xla_lowest"(unsigned int) noexcept nogil
     unsigned int quote_step "xla_quote_step"(const char*) noexcept nogil
 
 cdef enum:
@@ -157,28 +158,24 @@ cdef inline const char* balanced(const char* p, const char* end, uint8_t stop) n
     # closing bracket stops too.
     cdef int depth = 0
     cdef uint8_t c
-    cdef unsigned int n
+    cdef unsigned int bits
+    cdef const char* q
     while p < end:
-        n = mark_step(p, stop & COMMA != 0, stop & BLANK != 0)
-        p += n
-        if n == 16:
-            continue
-        if p >= end:
-            break
-        c = CLASS[<uint8_t> p[0]]
-        if c & (OPENS | CLOSES | QUOTE | COMMA | BLANK):
-            if depth == 0 and c & stop:
-                return p
-            if c & OPENS:
-                depth += 1
-            elif c & CLOSES:
-                if depth == 0:
-                    return p
-                depth -= 1
-            elif c & QUOTE:
-                p = quoted_end(p, end)
-                continue
-        p += 1
+        bits = marks(p, stop & COMMA != 0, stop & BLANK != 0)
+        while bits:
+            q = p + lowest(bits)
+            if q >= end:
+                return end
+            c = CLASS[<uint8_t> q[0]]
+            if depth == 0 and c & (stop | CLOSES):
+                return q
+            if c & QUOTE:
+                p = quoted_end(q, end)
+                break
+            depth += (c & OPENS != 0) - (c & CLOSES != 0)
+            bits &= bits - 1
+        else:
+            p += 16
     return end
 
 
@@ -203,17 +200,17 @@ cdef inline const char* quoted_end(const char* p, const char* end) noexcept nogi
     return end + 1
 
 
-cdef inline const char* position(const char* p, const char* end, Part* word, Part* sub) noexcept nogil:
-    # "NAME[ SIDX]", up to end
+cdef inline const char* position(const char* p, Part* word, Part* sub) noexcept nogil:
+    # "NAME[ SIDX]" and the newline, which is returned
     p = name(p, word)
     sub.p = NULL
     if p != NULL and p[0] == c' ':
         p = index(p + 1, sub)
-    return p if p == end else NULL
+    return p if p != NULL and p[0] == c'\n' else NULL
 
 
 cdef inline const char* use(const char* p, const char* end, Part* word, int64_t* operand, Part* sub) noexcept nogil:
-    # "NAME, operand N[ SIDX]", up to end
+    # "NAME, operand N[ SIDX]" and the newline, which is returned
     p = name(p, word)
     if p == NULL or not starts(p, end, b", operand ", 10):
         return NULL
@@ -221,4 +218,4 @@ cdef inline const char* use(const char* p, const char* end, Part* word, int64_t*
     sub.p = NULL
     if p != NULL and p[0] == c' ':
         p = index(p + 1, sub)
-    return p if p == end else NULL
+    return p if p != NULL and p[0] == c'\n' else NULL

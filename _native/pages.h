@@ -1,5 +1,6 @@
 /* Memory of columns and tables. Small blocks come from malloc. Larger ones are pages of their own: they grow by moving
-   page tables instead of bytes, take no memory where nothing was written, and go back to the system at once.
+   page tables instead of bytes, take no memory where nothing was written, and go back to the system, or to a
+   bounded store of spare blocks.
    (No large pages: docs/benchmarks.md says why.) */
 #ifndef XLAMEM_PAGES_H
 #define XLAMEM_PAGES_H
@@ -29,24 +30,114 @@ static inline char *xla_map(size_t n) {
     return p == MAP_FAILED ? NULL : (char *)p;
 }
 
-/* Many columns in one block, each in its place. The block goes back when the last of them leaves. */
-typedef struct { size_t size; long columns; } xla_arena;
+/* Blocks that were given back and wait for the next use: pages that are there already cost no fault. It lives as long
+   as its owner or any block that may come back. */
+#define XLA_SPARE_BLOCKS 32
+typedef struct { char *data; size_t size; } xla_block;
+typedef struct {
+    size_t limit, held;                    /* bytes */
+    long users;
+    int busy, n;
+    xla_block blocks[XLA_SPARE_BLOCKS];    /* the one given back first stands first */
+} xla_spare;
 
-static inline xla_arena *xla_arena_for(size_t n) {
-    size_t size = xla_room(n);
-    xla_arena *arena = n >= XLA_LARGE ? (xla_arena *)(void *)xla_map(size) : NULL;
-    if (arena != NULL) arena->size = size;
+static inline xla_spare *xla_spare_for(size_t limit) {
+    xla_spare *spare = (xla_spare *)calloc(1, sizeof(xla_spare));
+    if (spare != NULL) { spare->limit = limit; spare->users = 1; }
+    return spare;
+}
+
+static inline void xla_spare_join(xla_spare *spare) {
+    if (spare != NULL) __atomic_add_fetch(&spare->users, 1, __ATOMIC_RELAXED);
+}
+
+static inline void xla_spare_leave(xla_spare *spare) {
+    if (spare == NULL || __atomic_sub_fetch(&spare->users, 1, __ATOMIC_ACQ_REL) != 0) return;
+    while (spare->n) { xla_block *b = &spare->blocks[--spare->n]; munmap(b->data, b->size); }
+    free(spare);
+}
+
+/* Nobody waits here for long: whoever finds the store busy again and again (for ever, in the child of a fork at the
+   wrong moment) does without it. */
+static inline int xla_spare_lock(xla_spare *spare) {
+    for (int i = 0; i < 1000; i++)
+        if (!__atomic_exchange_n(&spare->busy, 1, __ATOMIC_ACQUIRE)) return 1;
+    return 0;
+}
+
+static inline void xla_spare_unlock(xla_spare *spare) { __atomic_store_n(&spare->busy, 0, __ATOMIC_RELEASE); }
+
+static inline xla_block xla_spare_out(xla_spare *spare, int i) {
+    xla_block found = spare->blocks[i];
+    spare->held -= found.size;
+    memmove(&spare->blocks[i], &spare->blocks[i + 1], (size_t)(--spare->n - i) * sizeof(xla_block));
+    return found;
+}
+
+/* A block of n bytes or up to a quarter more, with anything in it: a spare one, else a new one. */
+static inline xla_block xla_take(xla_spare *spare, size_t n) {
+    xla_block found = {NULL, n};
+    if (spare != NULL && xla_spare_lock(spare)) {
+        for (int i = 0; i < spare->n; i++)
+            if (spare->blocks[i].size >= n && spare->blocks[i].size <= n + n / 4) {
+                found = xla_spare_out(spare, i);
+                break;
+            }
+        xla_spare_unlock(spare);
+    }
+    if (found.data == NULL) found.data = xla_map(n);
+    return found;
+}
+
+/* A block goes back: to the store, for which the oldest ones make room, or to the system. */
+static inline void xla_give(xla_spare *spare, xla_block block) {
+    xla_block gone[XLA_SPARE_BLOCKS];
+    int n = 0;
+    if (spare != NULL && block.size <= spare->limit && xla_spare_lock(spare)) {
+        while (spare->n == XLA_SPARE_BLOCKS || spare->held + block.size > spare->limit)
+            gone[n++] = xla_spare_out(spare, 0);
+        spare->blocks[spare->n++] = block;
+        spare->held += block.size;
+        xla_spare_unlock(spare);
+    } else gone[n++] = block;
+    while (n) { n--; munmap(gone[n].data, gone[n].size); }
+}
+
+/* Many columns in one block, each in its place. The block goes back when the last of them leaves. */
+typedef struct { size_t size; long columns; xla_spare *spare; } xla_arena;
+
+static inline xla_arena *xla_arena_for(xla_spare *spare, size_t n) {
+    xla_arena *arena = NULL;
+    if (n >= XLA_LARGE) {
+        xla_block block = xla_take(spare, xla_room(n));
+        arena = (xla_arena *)(void *)block.data;
+        if (arena != NULL) {
+            xla_spare_join(spare);
+            arena->size = block.size;
+            arena->columns = 0;
+            arena->spare = spare;
+        }
+    }
     return arena;
 }
 
 static inline void xla_join(xla_arena *arena) { __atomic_add_fetch(&arena->columns, 1, __ATOMIC_RELAXED); }
 
 static inline void xla_leave(xla_arena *arena) {
-    if (__atomic_sub_fetch(&arena->columns, 1, __ATOMIC_ACQ_REL) == 0) munmap(arena, arena->size);
+    if (__atomic_sub_fetch(&arena->columns, 1, __ATOMIC_ACQ_REL) == 0) {
+        xla_spare *spare = arena->spare;
+        xla_block block = {(char *)arena, arena->size};
+        xla_give(spare, block);
+        xla_spare_leave(spare);
+    }
 }
 #else
 typedef struct { size_t size; long columns; } xla_arena;
-static inline xla_arena *xla_arena_for(size_t n) { (void)n; return NULL; }
+typedef struct { size_t limit; } xla_spare;
+static inline xla_spare *xla_spare_for(size_t limit) { (void)limit; return (xla_spare *)calloc(1, sizeof(xla_spare)); }
+static inline void xla_spare_join(xla_spare *spare) { (void)spare; }
+static inline void xla_spare_leave(xla_spare *spare) { (void)spare; }
+static inline xla_arena *xla_arena_for(xla_spare *spare, size_t n) { (void)spare; (void)n; return NULL; }
 static inline void xla_join(xla_arena *arena) { (void)arena; }
 static inline void xla_leave(xla_arena *arena) { (void)arena; }
 #endif
@@ -79,14 +170,6 @@ static inline char *xla_resize(char *data, size_t used, size_t room, size_t want
 #endif
     (void)used; (void)room;
     return (char *)realloc(data, want);
-}
-
-/* xla_room(n) bytes of zeros, or NULL. */
-static inline void *xla_zeros(size_t n) {
-#if XLA_PAGES
-    if (n >= XLA_LARGE) return xla_map(xla_room(n));
-#endif
-    return calloc(n, 1);
 }
 
 #endif

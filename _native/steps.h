@@ -34,8 +34,9 @@ static inline unsigned xla_name_step(const char *p) {
     return 0;
 }
 
-/* The same towards the first bracket, quote or (if asked for) comma or blank. */
-static inline unsigned xla_mark_step(const char *p, int comma, int blank) {
+/* Which of 16 characters are a bracket, a quote or (if asked for) a comma or blank: one bit each, the first the lowest.
+   All of them may be, where that is not known. */
+static inline unsigned xla_marks(const char *p, int comma, int blank) {
 #if XLA_SSE2
     if (xla_in_page(p)) {
         __m128i c = xla_load16(p), d = _mm_or_si128(c, xla_splat(0x20));
@@ -44,11 +45,22 @@ static inline unsigned xla_mark_step(const char *p, int comma, int blank) {
         mark = _mm_or_si128(mark, blank ? _mm_cmpeq_epi8(_mm_and_si128(c, xla_splat(0xFD)), xla_splat(' '))
                                         : _mm_cmpeq_epi8(c, xla_splat('"')));
         if (comma) mark = _mm_or_si128(mark, _mm_cmpeq_epi8(c, xla_splat(',')));
-        return (unsigned)__builtin_ctz((unsigned)_mm_movemask_epi8(mark) | 0x10000u);
+        return (unsigned)_mm_movemask_epi8(mark);
     }
 #endif
     (void)p; (void)comma; (void)blank;
-    return 0;
+    return 0xFFFF;
+}
+
+/* The place of the lowest bit, of which there must be one. */
+static inline unsigned xla_lowest(unsigned bits) {
+#if defined(__GNUC__)
+    return (unsigned)__builtin_ctz(bits);
+#else
+    unsigned i = 0;
+    while (!(bits >> i & 1)) i++;
+    return i;
+#endif
 }
 
 /* The same towards the first quote or backslash. */

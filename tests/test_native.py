@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from xlamem import _allocations, _hlo, _liveness, _record, _sections, _shapes, _usage, _values, assemble
-from xlamem._column import Names, recode
+from xlamem._column import Names, Spare, recode
 from xlamem.assemble import NULL, Pool, codes, flags, ints
 
 
@@ -257,3 +257,37 @@ def test_codes_are_replaced_in_place() -> None:
         recode(column, np.zeros(0, np.int32))
     recode(column, np.array([7], np.int32))
     assert codes(column).tolist() == [7]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_memory_of_columns_comes_back() -> None:
+    """Nothing of a long span stays behind once its columns are gone."""
+    record = b"<%d fusion.%d @0>\n positions:\n  fusion.%d\n uses:\n from instruction: %%fusion.%d = f32[2]{0} add(%%a)\n"
+    text = b"".join(record % (i, i, i, i) for i in range(20_000))
+
+    def anonymous() -> int:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) << 10
+
+    assert len(text) > 1 << 20
+    before = 0
+    for i in range(20):
+        _values.scan(text, 0, len(text), tuple(Names() for _ in _values.POOLS), False, False)
+        if i == 4:
+            before = anonymous()
+    assert anonymous() - before < len(text)
+
+
+def test_spare_memory_is_used_again() -> None:
+    """Blocks that come back hold what was in them: nothing of it may be seen."""
+    spare = Spare(1 << 20)
+    for i in range(6):
+        names = Names(spare)
+        names.expect(10_000 << (i & 1))
+        found = [names.code(b"%d" % (7 * k + i)) for k in range(10_000)]
+        assert found == list(range(10_000))
+        data, _ = names.export()
+        assert bytes(data) == b"".join(b"%d" % (7 * k + i) for k in range(10_000))
+        del names  # its texts outlive it, and the store's owner
+    del spare
+    assert bytes(data).startswith(b"51219")

@@ -1,10 +1,13 @@
 # What the section modules need of _column: hand a buffer over, reach a pool.
 
-from column cimport Buf, Pool, Text
+from column cimport Buf, Pool, Store, Text
 
 cdef class Column:
     cdef Buf buf
     cdef Py_ssize_t shape
+
+cdef class Spare:
+    cdef Store* store
 
 cdef class Names:
     cdef Pool pool

@@ -13,13 +13,16 @@ import pyarrow as pa
 
 from . import _record as _record_
 from . import schema
-from ._column import Names
+from ._column import Names, Spare
 
 NULL = np.iinfo(np.int64).min
 """What native integer columns hold for null; codes hold -1."""
 
 CHUNK = 1 << 30
 """Most bytes of text in one chunk of a column."""
+
+SPARE = Spare(96 << 20)
+"""Memory of tables that nobody holds any more, for the dumps that are read next."""
 
 INT, BOOL, TEXT, NAME = (schema.ARROW[kind] for kind in ("int", "bool", "text", "name"))
 
@@ -165,7 +168,7 @@ class Pool:
     """Interned text of one meaning, shared by all columns that hold it: joins are on its codes."""
 
     def __init__(self) -> None:
-        self.names = Names()
+        self.names = Names(SPARE)
         self._exported: tuple[int, list[pa.Array]] | None = None
         self._flat: Dictionary | None = None
 

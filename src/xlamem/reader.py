@@ -18,6 +18,7 @@ from . import _allocations, _hlo, _liveness, _sections, _shapes, _usage, _values
 from ._column import Names, recode
 from .assemble import (
     NULL,
+    SPARE,
     Bools,
     Codes,
     Ints,
@@ -117,7 +118,7 @@ class Part(NamedTuple):
     """The scan of no text at all, for the columns that it gives."""
     read: Callable[[Reading, list[Span], list[Any]], dict[str, Maker]]
     bytes_per_name: int = 1 << 62
-    """Of the first pool, to make room for its names."""
+    """Of the first pool, to make room for its names; the others see to it themselves."""
 
 
 class Reading:
@@ -352,7 +353,7 @@ def _alone(workers: Executor, parts: Mapping[str, list[Span]]) -> dict[str, tupl
     """Scan the spans of these parts, each on pools of its own, the largest first."""
 
     def scan(name: str, span: Span) -> tuple[Any, list[Names]]:
-        own = [Names() for _ in SECTIONS[name].pools]
+        own = [Names(SPARE) for _ in SECTIONS[name].pools]
         own[0].expect((span.end - span.begin) // SECTIONS[name].bytes_per_name)
         return span.scan(own), own
 
@@ -805,7 +806,6 @@ SECTIONS: dict[str, Part] = {
         _allocation_spans,
         lambda pools: _allocations.scan(b"", 0, 0, *pools),
         _read_allocations,
-        100,
     ),
     "used values": Part(
         ("positions", "uses", "instructions"),
@@ -813,7 +813,6 @@ SECTIONS: dict[str, Part] = {
         _used_spans,
         lambda pools: _values.scan(b"", 0, 0, tuple(pools), False, False),
         _read_used,
-        400,
     ),
     "live ranges": Part(
         ("schedule", "live_ranges", "printed_peak", "printed_stack"),
