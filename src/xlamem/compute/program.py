@@ -104,7 +104,7 @@ class Program:
         self.ids = ints(v, "value_id")
         self.owner = row_of(self.index, ints(v, "allocation"))
         """Row in `allocations` of each value."""
-        self.offset, self.size = np.maximum(ints(v, "offset"), 0), np.maximum(ints(v, "size"), 0)
+        self.offset, self.size = (ints(v, column, 0) for column in ("offset", "size"))
         self.space: Ints = self.space_of_allocation[self.owner] if len(self.owner) else np.empty(0, np.int64)
         self.value_category: Ints = self.category[self.owner] if len(self.owner) else np.empty(0, np.int64)
 

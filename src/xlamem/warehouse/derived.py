@@ -23,7 +23,15 @@ from ..compute.scopes import by_text
 ROOM = 1 << 22
 """Most cells (memory spaces times schedule steps) of dumps that are laid side by side, unless one alone has more."""
 
-NEEDED = ("modules", "allocations", "values", "live_ranges", "instructions", "frames")
+NEEDED = {
+    "modules": schema.TABLES["modules"].arrow.names,
+    "allocations": schema.TABLES["allocations"].arrow.names,
+    "values": [c for c in schema.TABLES["values"].arrow.names if c not in ("color", "uses_known")],
+    "live_ranges": ["value_id", "start", "end"],
+    "instructions": ["instruction", "opcode", "operands", "op_name", "source_file", "source_line", "stack_frame_id"],
+    "frames": schema.TABLES["frames"].arrow.names,
+}
+"""The columns that are looked at here."""
 
 
 class Chunk:
@@ -64,7 +72,7 @@ class Fleet:
     """Several dumps as one, for the functions of `compute`: ids and pages count through."""
 
     name = "several dumps"
-    tables = NEEDED
+    tables = tuple(NEEDED)
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk

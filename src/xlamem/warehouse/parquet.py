@@ -27,9 +27,22 @@ GROUPS = 16
 class Sink:
     """The Parquet files of one batch, a writer for each table that has rows."""
 
-    def __init__(self, place: Place, folder: str, batch: str, *, replace: bool = False, first: int = 0) -> None:
-        """`folder` stands between the table's own folder and the file's name; `first` is the number of the file."""
+    def __init__(
+        self,
+        place: Place,
+        folder: str,
+        batch: str,
+        *,
+        replace: bool = False,
+        first: int = 0,
+        lean: bool = False,
+    ) -> None:
+        """`folder` stands between the table's own folder and the file's name.
+
+        `first` is the number of the first file; `lean`: with row groups of half the size.
+        """
         self.place, self.folder, self.batch, self.replace, self.first = place, folder, batch, replace, first
+        self.group = ROW_GROUP // 2 if lean else ROW_GROUP
         self.writers: dict[str, _Writer] = {}
 
     def add(self, name: str, table: pa.Table) -> None:
@@ -75,7 +88,7 @@ class _Writer:
         table = _as(table, self.schema)
         self.pending.append(table)
         self.size += int(row_bytes(table).sum())
-        if self.size >= ROW_GROUP + LEAST:
+        if self.size >= self.sink.group + LEAST:
             self._write(whole=False)
 
     def flush(self) -> None:
@@ -101,8 +114,8 @@ class _Writer:
         row = done = 0
         while row < table.num_rows:
             stop = table.num_rows
-            if ends[-1] - done >= ROW_GROUP + LEAST:
-                stop = max(row + 1, int(np.searchsorted(ends, done + ROW_GROUP, "right")))
+            if ends[-1] - done >= self.sink.group + LEAST:
+                stop = max(row + 1, int(np.searchsorted(ends, done + self.sink.group, "right")))
             elif not whole:
                 break
             self._group(table.slice(row, stop - row))

@@ -182,7 +182,8 @@ def fault(error: BaseException, source: Source, identity: str = "") -> Fault:
 def process(job: Job) -> Done:
     """Read the dumps of a batch and write its files; nothing counts until the ledger says so."""
     place = Place(job.options.dest)
-    sink = Sink(place, job.options.folder, job.batch, replace=bool(job.old))
+    lean = any(i.bytes > HUGE for i in job.items)
+    sink = Sink(place, job.options.folder, job.batch, replace=bool(job.old), lean=lean)
     work = _Work(job, place, sink)
     try:
         with place.writing():
@@ -357,7 +358,7 @@ class _Work:
             if "instruction" in columns:  # names are not looked at yet
                 nothing = pa.DictionaryArray.from_arrays(pa.nulls(len(piece), pa.int32()), pa.array([], pa.string()))
                 piece = piece.set_column(columns.index("instruction"), "instruction", nothing)
-            found[name].append(piece)
+            found[name].append(owned(piece))
         tables = {}
         for name, columns in NUMBERS.items():
             none = schema.TABLES[name].empty.select(columns)
@@ -367,7 +368,7 @@ class _Work:
 
     def pieces(self, item: Item, needs: Needs) -> dict[str, pa.Table]:
         """Write all tables; give those that `derive` needs, of the values that the peaks need."""
-        kept: dict[str, list[pa.Table]] = {name: [schema.TABLES[name].empty] for name in NEEDED}
+        kept = {name: [schema.TABLES[name].empty.select(columns)] for name, columns in NEEDED.items()}
         before = ""
         for name, piece in pieces(item.source, hashes=True):
             piece = owned(piece)
@@ -416,7 +417,8 @@ class Needs:
         self.live = False
 
     def of(self, name: str, piece: pa.Table) -> pa.Table:
-        """These rows of a piece."""
+        """These rows of a piece, in the columns that are needed."""
+        piece = piece.select(NEEDED[name])
         if name in ("values", "live_ranges"):
             ids = ints(piece, "value_id")  # of a range that no value has: -1, and so is the last of the mask, False
             rows = np.flatnonzero(self.values[np.minimum(ids, len(self.values) - 1)])
