@@ -23,6 +23,7 @@ from xlamem.warehouse.place import Place
 
 SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
 CUT = DUMPS / "cpu-killed-at-buffer-assignment"
+TWO = ("cpu-jaxlib-0.5.3-tuple3", "cpu-tf-2.3.4-loop")
 LINEAGE = ["tool_version", "schema_version", "run_id", "host", "converted_at"]
 
 
@@ -245,6 +246,18 @@ def test_a_tar_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     stdin = type("Stdin", (), {"buffer": io.BytesIO(path.read_bytes())})
     monkeypatch.setattr(sys, "stdin", stdin)
     assert convert("-", to=tmp_path / "out").dumps == 1
+
+
+def test_dumps_put_together_in_one_file(tmp_path: Path) -> None:
+    """Under the name of one of them, in a directory, as `cat` leaves it."""
+    one, two = (next((DUMPS / d).glob("*-buffer-assignment.txt")) for d in TWO)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / one.name).write_bytes(one.read_bytes() + two.read_bytes())
+    made = convert(tmp_path / "in", to=tmp_path / "out")
+    assert (made.dumps, made.unreadable) == (2, 0)
+    assert convert(tmp_path / "in", to=tmp_path / "out").stored == 2
+    wanted = sum(xlamem.read(p, tables=["values"]).values.num_rows for p in (one, two))
+    assert stored(tmp_path / "out", "values").num_rows == wanted
 
 
 # -- the same bytes ------------------------------------------------------------------------------

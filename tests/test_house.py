@@ -31,7 +31,9 @@ ROOMS = {
     "verify": {"native", "assemble", "outline", "reader"},
     "dump": {"assemble", "errors", "reader", "schema", "source", "verify", "text"},
     "stream": {"native", "assemble", "dump", "errors", "outline", "reader", "schema", "source", "streams", "verify"},
-    "warehouse": {"assemble", "compute", "dump", "errors", "names", "reader", "schema", "source", "stream", "streams"},
+    "warehouse": {
+        "assemble", "compute", "dump", "errors", "names", "reader", "schema", "source", "stream", "streams", "text",
+    },
     "oom": {"errors", "schema", "streams", "source"},
     "cli": {"warehouse", "dump", "errors", "schema", "source", "oom", "compute", "devices"},
     "devices": {"errors"},

@@ -262,7 +262,10 @@ def test_codes_are_replaced_in_place() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_memory_of_columns_comes_back() -> None:
     """Nothing of a long span stays behind once its columns are gone."""
-    record = b"<%d fusion.%d @0>\n positions:\n  fusion.%d\n uses:\n from instruction: %%fusion.%d = f32[2]{0} add(%%a)\n"
+    record = (
+        b"<%d fusion.%d @0>\n positions:\n  fusion.%d\n uses:\n"
+        b" from instruction: %%fusion.%d = f32[2]{0} add(%%a)\n"
+    )
     text = b"".join(record % (i, i, i, i) for i in range(20_000))
 
     def anonymous() -> int:

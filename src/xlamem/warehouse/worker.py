@@ -24,8 +24,9 @@ from ..compute.program import Ints, ints
 from ..dump import read
 from ..errors import DumpError, OutputError, UsageError, XlaMemError
 from ..reader import PART_OF
-from ..source import Source
+from ..source import Source, split_modules
 from ..stream import pieces
+from ..text import is_one_module
 from .derived import NEEDED, NUMBERS, Chunk, InUse, derive, in_use
 from .ledger import Batch, File
 from .parquet import Sink, owned, release
@@ -138,22 +139,25 @@ def dump_id(content: str, source: Source, options: Options) -> str:
 
 def identify(sources: list[Source], options: Options) -> list[Item | Fault]:
     """The dump_id and the size of each dump, or why its text cannot be had."""
-    return [_identify(source, options) for source in sources]
+    return [one for source in sources for one in _identify(source, options)]
 
 
-def _identify(source: Source, options: Options) -> Item | Fault:
+def _identify(source: Source, options: Options) -> list[Item | Fault]:
     try:
         texts = [member.load() for member in source.members]
         try:
+            several = not is_one_module(texts[0].raw)
             hashes = [xxhash.xxh3_128_hexdigest(t.raw) for t in texts]
             size = sum(t.size for t in texts)
         finally:
             for text in texts:
                 text.close()
+        if several and len(parts := split_modules(source)) > 1:  # files put together under the name of one
+            return identify(parts, options)
     except (DumpError, UsageError, OSError) as error:
-        return fault(error, source)
+        return [fault(error, source)]
     content = xxhash.xxh3_128_hexdigest("\n".join(hashes).encode())
-    return Item(dump_id(content, source, options), source, size)
+    return [Item(dump_id(content, source, options), source, size)]
 
 
 def label(source: Source) -> str:
