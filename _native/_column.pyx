@@ -5,8 +5,8 @@ from libc.stdint cimport int32_t
 from libc.string cimport memset
 
 from column cimport (
-    Buf, Pool, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect, pool_find,
-    pool_item, push_bytes, store_for, store_join, store_leave,
+    Buf, Pool, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect, pool_item,
+    pool_look_up, push_bytes, store_for, store_join, store_leave,
 )
 
 cdef extern from *:
@@ -141,15 +141,11 @@ cdef class Names:
 
         Changes no texts: several threads may look up at once.
         """
-        cdef Py_ssize_t i
-        cdef size_t n
-        cdef const char* p
         if not 0 <= begin <= end <= codes.shape[0] or end > other.pool.n:
             raise IndexError("no such texts")
-        with nogil:
-            for i in range(begin, end):
-                p = pool_item(&other.pool, <int32_t> i, &n)
-                codes[i] = pool_find(&self.pool, key_of(p, n), p, n)
+        if begin < end:
+            with nogil:
+                pool_look_up(&self.pool, &other.pool, <int32_t*> &codes[0], <int32_t> begin, <int32_t> end)
 
     def add(self, Names other not None, int[::1] codes not None):
         """Add other's texts that `look_up` did not find, in their order; fills in their codes.

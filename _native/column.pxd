@@ -105,6 +105,7 @@ cdef extern from "pages.h":
 
 cdef enum:
     NO_CODE = -1                                  # null in a column of codes
+    WAITING = 32                                  # names that are looked up together
 
 cdef struct Buf:
     char* data
@@ -426,6 +427,30 @@ cdef inline int32_t pool_find(const Pool* pool, uint32_t key, const char* p, siz
         at = (at + 1) & pool.mask
 
 
+cdef inline void pool_look_up(const Pool* pool, const Pool* other, int32_t* codes, int32_t i, int32_t end) noexcept nogil:
+    # codes[i] = the code here of the other pool's item i, -1 if it is not here. Slots, places and texts of some items
+    # are called into the cache together.
+    cdef uint32_t[WAITING] keys
+    cdef int32_t k, m
+    cdef size_t n
+    cdef const char* p
+    while i < end:
+        m = min(<int32_t> WAITING, end - i)
+        for k in range(m):
+            p = pool_item(other, i + k, &n)
+            keys[k] = key_of(p, n)
+            prefetch(pool.slots + (keys[k] & pool.mask))
+        if pool.n:
+            for k in range(m):
+                prefetch(pool.items.ends.data + 8 * <size_t> pool.slots[keys[k] & pool.mask].code)
+            for k in range(m):
+                prefetch(pool_item(pool, pool.slots[keys[k] & pool.mask].code, &n))
+        for k in range(m):
+            p = pool_item(other, i + k, &n)
+            codes[i + k] = pool_find(pool, keys[k], p, n)
+        i += m
+
+
 cdef inline int32_t pool_append(Pool* pool, uint32_t key, const char* p, size_t n) noexcept nogil:
     # Adds a stored text of another pool, known not to be there.
     cdef Slot* slot
@@ -500,9 +525,6 @@ cdef inline void pool_drop(Pool* pool) noexcept nogil:
 
 
 # Names wait until there are some, and are looked up together: by then their slots are in the cache.
-
-cdef enum:
-    WAITING = 32
 
 cdef struct Wait:
     const char* p

@@ -14,7 +14,7 @@ import pyarrow as pa
 from . import errors, schema, verify
 from .assemble import rows
 from .errors import DumpError, UsageError
-from .reader import PART_OF, SECTIONS, Reading
+from .reader import IN_TURN, PART_OF, SECTIONS, Reading
 from .source import Source, resolve
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def summaries(
     """The tables about the dump itself, made when its parts have been read; `content`: a hash per file, or None."""
     files = r.files
     r.scan_ahead(parts)
-    for part in SECTIONS:
+    for part in IN_TURN:
         if part in parts:
             r.part(part)
     verify.check(r, {p for p in SECTIONS if p in r.facts.get("parts", {})})

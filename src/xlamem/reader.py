@@ -40,7 +40,7 @@ from .outline import File, Findings, Section, outline
 from .source import Source
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
 
 SPAN = 8 << 20
 """Fewest bytes that are scanned as one piece; a section is cut only where a record begins."""
@@ -65,8 +65,8 @@ class Span(NamedTuple):
     scan: Job
 
 
-Alone = list[tuple[Any, list[Names]]]
-"""What the scans of several spans gave, each with pools of its own."""
+Alone = list["Future[tuple[Any, list[Names]]]"]
+"""What the scans of several spans give, each with pools of its own."""
 
 
 @dataclass
@@ -135,7 +135,7 @@ class Reading:
         self.tables: dict[str, pa.Table] = {}
         self.makers: dict[str, Maker] = {}
         self.ahead: dict[str, tuple[list[Span], Alone]] = {}
-        """Parts that were scanned already, but not read."""
+        """Parts that are being scanned, but were not read yet."""
         self.planned: set[str] = set()
         """Parts that are sure to be read."""
         self._piece = 0
@@ -197,23 +197,27 @@ class Reading:
         return spans or [(section.begin, section.begin)]
 
     def scan_ahead(self, names: Collection[str]) -> None:
-        """Scan these parts, all of which will be read, at once, if there is text enough for several threads."""
+        """Begin to scan these parts, all of which will be read, if there is text enough for several threads.
+
+        What is read first is scanned first: names are merged and rows matched while other spans are scanned.
+        """
         with self.lock:
             self.planned.update(names)
-            names = [n for n in SECTIONS if n in names and n not in self.facts.get("parts", {})]
+            names = [n for n in IN_TURN if n in names and n not in self.facts.get("parts", {})]
             if self.threads == 1 or (size := sum(s.end - s.begin for f in self.files for s in f.sections)) <= SPAN:
                 return
-            self._piece = size // (2 * self.threads) + 1
+            self._piece = size // self.threads + 1
             spans = {name: SECTIONS[name].spans(self) for name in names}
             self._piece = 0
-            with _workers(self.threads) as workers:
-                self.ahead = _alone(workers, {name: found for name, found in spans.items() if found})
+            workers = _workers(self.threads)
+            self.ahead = {name: (found, _alone(workers, name, found)) for name, found in spans.items() if found}
+            workers.shutdown(wait=False)
 
     def _scanned(self, name: str) -> tuple[list[Span], list[Any]]:
         """The spans of a part, and what scanning each gave, with the codes of the dump's pools."""
         part = SECTIONS[name]
         if name in self.ahead:
-            spans, done = self.ahead.pop(name)
+            spans, running = self.ahead.pop(name)
         else:
             spans = part.spans(self)
             if self.threads == 1 or len(spans) < 2:
@@ -221,16 +225,17 @@ class Reading:
                 if shared:
                     shared[0].expect(sum(s.end - s.begin for s in spans) // part.bytes_per_name)
                 return spans, [scan(shared) for scan in [s.scan for s in spans] or [part.nothing]]
-            with _workers(self.threads) as workers:
-                _, done = _alone(workers, {name: spans})[name]
+            workers = _workers(self.threads)
+            running = _alone(workers, name, spans)
+            workers.shutdown(wait=False)
         with _workers(self.threads) as workers:
-            self._merge(workers, part.pools, done)
-        return spans, [result for result, _ in done]
+            return spans, self._merge(workers, part.pools, running)
 
-    def _merge(self, workers: Executor, pools: Sequence[str], done: Alone) -> None:
+    def _merge(self, workers: Executor, pools: Sequence[str], running: Alone) -> list[Any]:
         """Names of one span after the other into the dump's pools, so that codes do not depend on the threads."""
-        recoding = []
-        for result, own in done:
+        recoding, results = [], []
+        for result, own in (scan.result() for scan in running):
+            results.append(result)
             maps: dict[str, Codes] = {}
             for name, theirs in zip(pools, own, strict=True):
                 ours = self.pools[name].names
@@ -250,6 +255,7 @@ class Reading:
             recoding.append(workers.submit(_recode, result[0], maps))
         for recoded in recoding:
             recoded.result()
+        return results
 
     def part(self, name: str) -> None:
         """Read one part of SECTIONS, unless that was done."""
@@ -349,19 +355,15 @@ def _workers(threads: int) -> Executor:
     return ThreadPoolExecutor(threads)
 
 
-def _alone(workers: Executor, parts: Mapping[str, list[Span]]) -> dict[str, tuple[list[Span], Alone]]:
-    """Scan the spans of these parts, each on pools of its own, the largest first."""
+def _alone(workers: Executor, name: str, spans: list[Span]) -> Alone:
+    """Begin to scan the spans of a part, each on pools of its own."""
 
-    def scan(name: str, span: Span) -> tuple[Any, list[Names]]:
+    def scan(span: Span) -> tuple[Any, list[Names]]:
         own = [Names(SPARE) for _ in SECTIONS[name].pools]
         own[0].expect((span.end - span.begin) // SECTIONS[name].bytes_per_name)
         return span.scan(own), own
 
-    jobs = [(name, span) for name, spans in parts.items() for span in spans]
-    largest = sorted(range(len(jobs)), key=lambda i: jobs[i][1].begin - jobs[i][1].end)
-    running = {i: workers.submit(scan, *jobs[i]) for i in largest}
-    done = iter([running[i].result() for i in range(len(jobs))])
-    return {name: (spans, [next(done) for _ in spans]) for name, spans in parts.items()}
+    return [workers.submit(scan, span) for span in spans]
 
 
 def _recode(tables: Mapping[str, Mapping[str, Any]], maps: Mapping[str, Codes]) -> None:
@@ -670,7 +672,7 @@ def _read_live(self: Reading, spans: list[Span], results: list[Any]) -> dict[str
 def _live_lists(self: Reading, section: Section) -> list[tuple[int, int, int]]:
     """(begin, end, list in which it begins). The peak list and the tree stay in one span."""
     data = section.file.text.data
-    if self.threads == 1 or section.end - section.begin <= SPAN:
+    if self.threads == 1 or section.end - section.begin <= max(SPAN, self._piece):
         return [(section.begin, section.end, _liveness.NONE)]
     ranges = _sections.next_line(data, max(section.begin - 1, 0), section.end, b"  BufferLiveRange:\n")
     peak = _sections.next_line(data, ranges, section.end, b"  Live ranges at ")
@@ -828,3 +830,5 @@ SECTIONS: dict[str, Part] = {
     "hlo": Part(("frames", "aliases"), (), lambda _: [], lambda _: None, _read_hlo),
 }
 PART_OF = {table: name for name, part in SECTIONS.items() for table in part.tables}
+IN_TURN = sorted(SECTIONS, key="used values".__eq__)
+"""The parts in the order in which they are read together: the longest last, which is still scanned meanwhile."""
