@@ -91,6 +91,14 @@ def local(workers: int | None = None, scheduler: str | None = None) -> Iterator[
 
     pool = Pool(start(), width, renew=renew, kill=kill)
     try:
+        try:
+            for began in [pool.executor.submit(os.getpid) for _ in range(width)]:
+                began.result()
+        except BrokenExecutor:
+            raise UsageError(
+                "no worker process can be started; in a script, convert must be called under "
+                "if __name__ == '__main__': (or with engine='here', which needs no other process)"
+            ) from None
         yield pool
     finally:
         pool.executor.shutdown(wait=True, cancel_futures=True)
