@@ -5,8 +5,8 @@ from libc.stdint cimport int32_t
 from libc.string cimport memset
 
 from column cimport (
-    Buf, Pool, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect,
-    pool_find, pool_item, pool_look_up, push_bytes, store_for, store_join, store_leave,
+    Buf, Pool, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect, pool_find,
+    pool_item, pool_look_up, push_bytes, store_for, store_join, store_leave,
 )
 
 cdef extern from *:

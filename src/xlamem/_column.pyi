@@ -1,6 +1,6 @@
 """Owned buffers that cross the border: `Column` (read-only bytes) and `Names` (interned text)."""
 
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,13 @@ class Column:
 class Spare:
     """Large blocks of memory that were given back, at most `limit` bytes together, for what is read next."""
 
-    def __init__(self, limit: int) -> None: ...
+    def __new__(cls, limit: int) -> Self: ...
 
 @disjoint_base
 class Names:
     """Texts that repeat, each held once: text -> code (int32), in order of first appearance."""
 
-    def __init__(self, spare: Spare | None = None) -> None: ...
+    def __new__(cls, spare: Spare | None = None) -> Self: ...
     def __len__(self) -> int: ...
     def expect(self, n: int) -> None: ...
     def adopt(self, other: Names) -> bool: ...
