@@ -63,20 +63,27 @@ Pieces = Iterator[tuple[str, pa.Table]]
 
 
 def pieces(
-    source: Source, tables: Iterable[str] | None = None, *, hashes: bool = False, text: bool = False
+    source: Source,
+    tables: Iterable[str] | None = None,
+    *,
+    hashes: bool = False,
+    text: bool = False,
+    checks: bool = True,
 ) -> Pieces:
     """The tables of one dump, as (name, piece): the pieces of a table, joined, are what `xlamem.read` gives.
 
     Pieces come in the order of the text, have the schema's Arrow types and at least one row; each piece of a
     dictionary-encoded column has a dictionary of its own. `files`, `diagnostics` and `modules` come last.
     `tables`, `hashes` and `text` are those of `xlamem.read`; sections that fill no table asked for are not tokenised.
+    Without `checks` nothing is kept for them: `files`, `diagnostics` and `modules` say then what the text says, but not
+    whether it agrees with itself.
 
     Raises UsageError for an unknown table at once, and what `xlamem.read` raises with the first piece.
     """
     names = frozenset(schema.TABLES if tables is None else tables)
     if unknown := sorted(names - schema.TABLES.keys()):
         raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.TABLES)}")
-    return _pieces(Streaming(source, names, text=text), hashes=hashes)
+    return _pieces(Streaming(source, names, text=text, checks=checks), hashes=hashes)
 
 
 def _pieces(self: Streaming, *, hashes: bool) -> Pieces:
@@ -126,7 +133,7 @@ def narrow(column: Ints) -> Narrow:
     room = int(real.max()) - low
     width = next((t for t in (np.int8, np.int16, np.int32) if room <= np.iinfo(t).max), None)
     if width is None:
-        return Narrow(NULL, column)
+        return Narrow(NULL, column.copy())  # not all the columns of its span
     return Narrow(low, np.where(null, -1, column - low).astype(width))
 
 
@@ -174,11 +181,11 @@ class Compact(Raw):
 class Streaming(Reading):
     """The state of reading one dump piece by piece."""
 
-    def __init__(self, source: Source, wanted: frozenset[str], *, text: bool) -> None:
+    def __init__(self, source: Source, wanted: frozenset[str], *, text: bool, checks: bool = True) -> None:
         super().__init__(source, text=text, threads=1)
         self.wanted = wanted
         self.counts: dict[str, int] = {}
-        self.checks = bool(wanted - PART_OF.keys())
+        self.checks = checks and bool(wanted - PART_OF.keys())
         """Whether the checks of verify.py are to be made."""
         self.kept = {part: Compact() for part in SECTIONS}
         self.raw = dict(self.kept)
@@ -201,7 +208,8 @@ class Streaming(Reading):
             if "allocations" in needed and (not self.sections("allocations") or self.unknown_uses):
                 needed.add("used values")
             self._parts = [p for p in SECTIONS if p in needed]
-            self.facts["parts"] = dict.fromkeys(self._parts, True)
+            if self.checks:
+                self.facts["parts"] = dict.fromkeys(self._parts, True)
         return self._parts
 
     def part(self, name: str) -> None:

@@ -16,7 +16,7 @@ from .program import CATEGORIES, TEMP, THREAD_LOCAL, Ints, Program, decoded, int
 def _union(p: Program, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Per allocation: bytes that these values cover together; and the gaps between them (owner, offset, bytes)."""
     rows = rows[np.lexsort((p.offset[rows], p.owner[rows]))]
-    owner, begin = p.owner[rows], p.offset[rows]
+    owner, begin = p.owner[rows].astype(np.int64), p.offset[rows]
     end = begin + p.size[rows]
     n = len(p.index)
     union = np.zeros(n, np.int64)
@@ -179,12 +179,12 @@ def padding(dump: Dump) -> pa.Table:
     unpadded = ints(dump.values, "unpadded_size")[rows]
     known = unpadded >= 0
     waste = np.where(known, p.size[rows] - unpadded, 0)
-    columns = p.space_columns(p.space[rows])
+    columns = p.space_columns(p.space[rows].astype(np.int64))
     columns["value_id"] = p.ids[rows]
     for name in ("instruction", "shape_index", "shape"):
         columns[name] = p.of_value(name, rows)
     columns["allocation"] = p.index[p.owner[rows]]
-    columns["category"] = decoded(p.value_category[rows], pa.array(CATEGORIES))
+    columns["category"] = decoded(p.value_category[rows].astype(np.int64), pa.array(CATEGORIES))
     columns["size"] = p.size[rows]
     columns["unpadded_size"] = nullable(unpadded)
     columns["padding"] = pa.array(waste, mask=~known)

@@ -18,6 +18,7 @@ from .program import (
     DONATED,
     LIVE_OUT,
     PARAMETER,
+    SOME,
     TEMP,
     THREAD_LOCAL,
     Ints,
@@ -37,14 +38,30 @@ Interval = Literal["closed", "half-open"]
 
 def covered(p: Program, mask: Mask, interval: str = "closed") -> tuple[Ints, Ints]:
     """Bytes in the union of the live ones of these values, (spaces, steps); the most of each allocation."""
-    start, end = p.held(interval)
-    rows = np.flatnonzero(mask & (start >= 0))
-    rows = rows[np.argsort(p.owner[rows], kind="stable")]
-    steps = p.steps or 1
-    totals, most = _sweep.covered(
-        p.owner[rows], start[rows], end[rows], p.offset[rows], p.size[rows], p.space_of_allocation, len(p.spaces), steps
-    )
-    return column_ints(totals).reshape(len(p.spaces), steps), column_ints(most)
+    if len(p.ids) <= SOME:
+        return _covered(p, next(p.by_allocation(), np.empty(0, np.int64)), mask, interval)
+    totals = np.zeros((len(p.spaces), p.steps or 1), np.int64)
+    most = np.zeros(len(p.index), np.int64)
+    for rows in p.by_allocation():
+        for space in np.unique(p.space[rows]).tolist():  # a sweep has room for all steps of its spaces
+            found, top = _covered(p, rows[p.space[rows] == space], mask, interval, space)
+            totals[space] += found[0]
+            np.maximum(most, top, out=most)
+    return totals, most
+
+
+def _covered(p: Program, rows: Ints, mask: Mask, interval: str, space: int | None = None) -> tuple[Ints, Ints]:
+    """The same of these values, which are ordered by allocation; only one space if they are all in that one."""
+    rows = rows[mask[rows]]
+    start, end = p.held(interval, rows)
+    there = start >= 0
+    rows, start, end = rows[there], start[there], end[there]
+    steps, n, spaces = p.steps or 1, len(p.spaces), p.space_of_allocation
+    if space is not None:
+        n, spaces = 1, np.zeros_like(spaces)
+    owner = p.owner[rows].astype(np.int64)
+    totals, most = _sweep.covered(owner, start, end, p.offset[rows], p.size[rows], spaces, n, steps)
+    return column_ints(totals).reshape(n, steps), column_ints(most)
 
 
 def sums(p: Program, values: Ints, mask: Mask) -> Ints:
@@ -74,9 +91,9 @@ def live(p: Program, interval: str = "closed") -> Ints:
     """live(t) of each space, (spaces, steps): bytes that live values cover in all allocations but thread-local."""
     found: Ints | None = p.dump._cache.get(("live", interval))
     if found is None:
-        temp = occupied(p, interval) - whole(p)[:, None]
         rest, _ = covered(p, (p.value_category != TEMP) & (p.value_category != THREAD_LOCAL), interval)
-        found = temp + rest
+        found = rest - whole(p)[:, None]
+        found += occupied(p, interval)
         p.dump._cache.setdefault(("live", interval), found)
     return found
 
@@ -184,14 +201,15 @@ def peak(dump: Dump, *, k: int = 5) -> Peak:
         for column in schema.COMPUTED["peaks"].columns:
             columns.setdefault(column.name, pa.nulls(n, pa.int64()))
         return Peak(table("peaks", columns), table("plateaus", _no_plateaus(p)))
+    # One after the other, and this one not kept: with many steps each takes a lot of memory.
+    columns["half_open_peak"] = covered(p, p.value_category == TEMP, "half-open")[0].max(1, initial=0) + whole(p)
     total, lives = occupied(p), live(p)
     top = total.max(1, initial=0)
     columns["peak"] = top
-    columns["half_open_peak"] = occupied(p, "half-open").max(1, initial=0)
     columns["live_peak"] = lives.max(1, initial=0)
     columns["live_step"] = nullable(np.where(columns["live_peak"] > 0, lives.argmax(1) if n else 0, -1))
     temp = sums(p, p.allocation_size, p.category == TEMP)
-    columns["slack"] = temp - (total - whole(p)[:, None]).max(1, initial=0)
+    columns["slack"] = temp - (top - whole(p))
     lists = [plateaus_of(row) for row in total]
     shown = [(f, t) if top[i] > 0 else (f[:0], t[:0]) for i, (f, t) in enumerate(lists)]
     columns["first_step"] = nullable(np.array([f[0] if len(f) else -1 for f, _ in shown], np.int64))
@@ -266,7 +284,7 @@ def live_set(dump: Dump, time: int | None = None, *, space: str | int | None = N
     p = program(dump)
     when = moments(p, time, space)
     rows = live_at(p, when)
-    charged_column, alone_column = _sweep.charge(p.owner[rows], p.ids[rows], p.offset[rows], p.size[rows])
+    charged_column, alone_column = _sweep.charge(p.owner[rows].astype(np.int64), p.ids[rows], p.offset[rows], p.size[rows])
     charged, alone = column_ints(charged_column), column_ints(alone_column)
     union = np.zeros(len(p.index), np.int64)
     np.add.at(union, p.owner[rows], charged)

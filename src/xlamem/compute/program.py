@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
-from ..assemble import row_of
+from ..assemble import Codes, Rows, row_of
 from ..dump import Dump
 from ..errors import UsageError
 
 Ints = npt.NDArray[np.int64]
+Kinds = npt.NDArray[np.int8]
 Mask = npt.NDArray[np.bool_]
 
 CATEGORIES = ("thread_local", "constant", "donated", "parameter", "live_out", "temp")
@@ -78,6 +80,10 @@ class Space:
     page: int
 
 
+SOME = 1 << 20
+"""Values that are looked at together, where all of them at once would take too much memory."""
+
+
 class Program:
     """Joined columns of one dump. Times are schedule steps, sizes bytes; -1 stands for null."""
 
@@ -102,11 +108,11 @@ class Program:
         if v.num_rows and not a.num_rows:
             raise UsageError(f"{dump.name} has no allocations: nothing is known of sizes and places")
         self.ids = ints(v, "value_id")
-        self.owner = row_of(self.index, ints(v, "allocation"))
+        self.owner: Codes = row_of(self.index, ints(v, "allocation")).astype(np.int32)
         """Row in `allocations` of each value."""
         self.offset, self.size = (ints(v, column, 0) for column in ("offset", "size"))
-        self.space: Ints = self.space_of_allocation[self.owner] if len(self.owner) else np.empty(0, np.int64)
-        self.value_category: Ints = self.category[self.owner] if len(self.owner) else np.empty(0, np.int64)
+        self.space: Codes = self.space_of_allocation.astype(np.int32)[self.owner]
+        self.value_category: Kinds = self.category.astype(np.int8)[self.owner]
 
     @cached_property
     def steps(self) -> int | None:
@@ -120,21 +126,38 @@ class Program:
     def ranges(self) -> tuple[Ints, Ints]:
         """(start, end) of each value, closed; -1 where it has no live range."""
         live = self.dump.live_ranges
-        row = row_of(ints(live, "value_id"), self.ids)
+        found = Rows(ints(live, "value_id"))
         start, end = ints(live, "start"), ints(live, "end")
-        if not len(start):
-            return np.full(len(self.ids), -1, np.int64), np.full(len(self.ids), -1, np.int64)
-        return np.where(row >= 0, start[row], -1), np.where(row >= 0, end[row], -1)
+        times = np.full(len(self.ids), -1, np.int64), np.full(len(self.ids), -1, np.int64)
+        for at in range(0, len(self.ids) if len(start) else 0, SOME):
+            some = slice(at, at + SOME)
+            row = found(self.ids[some])
+            for column, time in zip((start, end), times, strict=True):
+                time[some] = np.where(row >= 0, column[row], -1)
+        return times
 
-    def held(self, interval: str = "closed") -> tuple[Ints, Ints]:
+    def by_allocation(self) -> Iterator[Ints]:
+        """The rows of `values` ordered by allocation, SOME at a time, or more where one allocation has more."""
+        n = len(self.owner)
+        order = None if (self.owner[1:] >= self.owner[:-1]).all() else np.argsort(self.owner, kind="stable")
+        at = 0
+        while at < n:
+            stop = n
+            if n - at > SOME:
+                last = self.owner[at + SOME - 1 if order is None else order[at + SOME - 1]]
+                stop = int(np.searchsorted(self.owner, last, "right", sorter=order))
+            yield np.arange(at, stop) if order is None else order[at:stop]
+            at = stop
+
+    def held(self, interval: str = "closed", values: Ints | slice = slice(None)) -> tuple[Ints, Ints]:
         """(start, end) that count for occupancy: a temp value without a range is there always, others never."""
-        start, end = self.ranges
+        start, end = (times[values] for times in self.ranges)
         if interval == "half-open":
             end = np.where(start >= 0, np.maximum(end, start + 1) - 1, -1)
         elif interval != "closed":
             raise UsageError(f"interval must be 'closed' or 'half-open', not {interval!r}")
         steps = self.steps or 1
-        always = (start < 0) & (self.value_category == TEMP)
+        always = (start < 0) & (self.value_category[values] == TEMP)
         start = np.where((start < steps) & (start <= end), start, -1)  # nothing happens beyond the schedule
         return np.where(always, 0, start), np.where(always, steps - 1, np.minimum(end, steps - 1))
 

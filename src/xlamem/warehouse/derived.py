@@ -46,7 +46,7 @@ class Chunk:
     ) -> None:
         """`known` is what has been found out about the one dump already."""
         self.ids, self.tables, self.known = ids, tables, known
-        self.which = {name: np.repeat(np.arange(len(ids)), n) for name, n in counts.items()}
+        self.which = {name: _repeated(n) for name, n in counts.items()}
 
     @classmethod
     def of_one(cls, dump_id: str, tables: dict[str, pa.Table], known: InUse | None = None) -> Chunk:
@@ -66,6 +66,13 @@ class Chunk:
             tables[name] = self.tables[name].take(pa.array(rows)).combine_chunks()
             counts[name] = np.bincount(at[rows], minlength=len(dumps))
         return Chunk([self.ids[i] for i in dumps.tolist()], tables, counts)
+
+
+def _repeated(counts: Ints) -> Ints:
+    """Each number, from 0 on, as often as it is said; of one number alone there is but one."""
+    if len(counts) == 1:
+        return np.broadcast_to(np.int64(0), int(counts[0]))
+    return np.repeat(np.arange(len(counts)), counts)
 
 
 class Fleet:
@@ -106,7 +113,7 @@ class Fleet:
             value_id=through("values", "value_id", "value_id"),
             allocation=through("values", "allocation", "allocation"),
         )
-        own = lengths[which["live_ranges"]]
+        own = lengths if len(chunk.ids) == 1 else lengths[which["live_ranges"]]
         start, end = ints(live, "start"), ints(live, "end")
         never = start > own  # nothing happens beyond the schedule of its own dump
         top = int(lengths.max(initial=0)) + 1
@@ -165,9 +172,11 @@ def _with(table: pa.Table, **columns: pa.Array) -> pa.Table:
 
 # -- a dump that does not fit into memory --------------------------------------------------------
 
+FLAGS = ("is_thread_local", "is_constant", "is_parameter", "is_live_out")
+
 NUMBERS = {
-    "allocations": schema.TABLES["allocations"].arrow.names,
-    "values": ["value_id", "instruction", "allocation", "offset", "size"],
+    "allocations": ["allocation", "size", "color", "page", "memory_space", *FLAGS],
+    "values": ["value_id", "allocation", "offset", "size"],
     "live_ranges": ["value_id", "start", "end"],
     "modules": ["schedule_length"],
 }
@@ -186,9 +195,15 @@ class InUse:
 
 
 def in_use(dump_id: str, tables: dict[str, pa.Table]) -> InUse:
+    """Takes the tables over: they are let go of as soon as they were used."""
     empty = {name: schema.TABLES[name].empty for name in ("instructions", "frames")}
     fleet = Fleet(Chunk.of_one(dump_id, {**tables, **empty}))
+    fleet.chunk.tables.clear()
+    tables.clear()
     p = fleet.program
+    if p.steps is not None:
+        p.ranges  # from here on they stand for the table
+        fleet.live_ranges = schema.TABLES["live_ranges"].empty
     kind = p.value_category
     wanted = (kind != TEMP) & (kind != THREAD_LOCAL)
     when = None

@@ -356,13 +356,8 @@ class _Work:
 
     def numbers(self, item: Item) -> InUse:
         found: dict[str, list[pa.Table]] = {name: [] for name in NUMBERS}
-        for name, piece in pieces(item.source, NUMBERS):
-            columns = NUMBERS[name]
-            piece = piece.select(columns)
-            if "instruction" in columns:  # names are not looked at yet
-                nothing = pa.DictionaryArray.from_arrays(pa.nulls(len(piece), pa.int32()), pa.array([], pa.string()))
-                piece = piece.set_column(columns.index("instruction"), "instruction", nothing)
-            found[name].append(owned(piece))
+        for name, piece in pieces(item.source, NUMBERS, checks=False):
+            found[name].append(owned(piece.select(NUMBERS[name])))
         tables = {}
         for name, columns in NUMBERS.items():
             none = schema.TABLES[name].empty.select(columns)
