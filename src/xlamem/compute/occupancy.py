@@ -18,7 +18,6 @@ from .program import (
     DONATED,
     LIVE_OUT,
     PARAMETER,
-    SOME,
     TEMP,
     THREAD_LOCAL,
     Ints,
@@ -38,30 +37,15 @@ Interval = Literal["closed", "half-open"]
 
 def covered(p: Program, mask: Mask, interval: str = "closed") -> tuple[Ints, Ints]:
     """Bytes in the union of the live ones of these values, (spaces, steps); the most of each allocation."""
-    if len(p.ids) <= SOME:
-        return _covered(p, next(p.by_allocation(), np.empty(0, np.int64)), mask, interval)
-    totals = np.zeros((len(p.spaces), p.steps or 1), np.int64)
-    most = np.zeros(len(p.index), np.int64)
-    for rows in p.by_allocation():
-        for space in np.unique(p.space[rows]).tolist():  # a sweep has room for all steps of its spaces
-            found, top = _covered(p, rows[p.space[rows] == space], mask, interval, space)
-            totals[space] += found[0]
-            np.maximum(most, top, out=most)
-    return totals, most
-
-
-def _covered(p: Program, rows: Ints, mask: Mask, interval: str, space: int | None = None) -> tuple[Ints, Ints]:
-    """The same of these values, which are ordered by allocation; only one space if they are all in that one."""
-    rows = rows[mask[rows]]
-    start, end = p.held(interval, rows)
-    there = start >= 0
-    rows, start, end = rows[there], start[there], end[there]
-    steps, n, spaces = p.steps or 1, len(p.spaces), p.space_of_allocation
-    if space is not None:
-        n, spaces = 1, np.zeros_like(spaces)
+    start, end = p.held(interval)
+    rows = np.flatnonzero(mask & (start >= 0))
+    rows = rows[np.argsort(p.owner[rows], kind="stable")]
+    steps = p.steps or 1
     owner = p.owner[rows].astype(np.int64)
-    totals, most = _sweep.covered(owner, start, end, p.offset[rows], p.size[rows], spaces, n, steps)
-    return column_ints(totals).reshape(n, steps), column_ints(most)
+    totals, most = _sweep.covered(
+        owner, start[rows], end[rows], p.offset[rows], p.size[rows], p.space_of_allocation, len(p.spaces), steps
+    )
+    return column_ints(totals).reshape(len(p.spaces), steps), column_ints(most)
 
 
 def sums(p: Program, values: Ints, mask: Mask) -> Ints:
@@ -284,7 +268,8 @@ def live_set(dump: Dump, time: int | None = None, *, space: str | int | None = N
     p = program(dump)
     when = moments(p, time, space)
     rows = live_at(p, when)
-    charged_column, alone_column = _sweep.charge(p.owner[rows].astype(np.int64), p.ids[rows], p.offset[rows], p.size[rows])
+    held = p.owner[rows].astype(np.int64)
+    charged_column, alone_column = _sweep.charge(held, p.ids[rows], p.offset[rows], p.size[rows])
     charged, alone = column_ints(charged_column), column_ints(alone_column)
     union = np.zeros(len(p.index), np.int64)
     np.add.at(union, p.owner[rows], charged)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -80,10 +79,6 @@ class Space:
     page: int
 
 
-SOME = 1 << 20
-"""Values that are looked at together, where all of them at once would take too much memory."""
-
-
 class Program:
     """Joined columns of one dump. Times are schedule steps, sizes bytes; -1 stands for null."""
 
@@ -128,36 +123,20 @@ class Program:
         live = self.dump.live_ranges
         found = Rows(ints(live, "value_id"))
         start, end = ints(live, "start"), ints(live, "end")
-        times = np.full(len(self.ids), -1, np.int64), np.full(len(self.ids), -1, np.int64)
-        for at in range(0, len(self.ids) if len(start) else 0, SOME):
-            some = slice(at, at + SOME)
-            row = found(self.ids[some])
-            for column, time in zip((start, end), times, strict=True):
-                time[some] = np.where(row >= 0, column[row], -1)
-        return times
+        if not len(start):
+            return np.full(len(self.ids), -1, np.int64), np.full(len(self.ids), -1, np.int64)
+        row = found(self.ids)
+        return np.where(row >= 0, start[row], -1), np.where(row >= 0, end[row], -1)
 
-    def by_allocation(self) -> Iterator[Ints]:
-        """The rows of `values` ordered by allocation, SOME at a time, or more where one allocation has more."""
-        n = len(self.owner)
-        order = None if (self.owner[1:] >= self.owner[:-1]).all() else np.argsort(self.owner, kind="stable")
-        at = 0
-        while at < n:
-            stop = n
-            if n - at > SOME:
-                last = self.owner[at + SOME - 1 if order is None else order[at + SOME - 1]]
-                stop = int(np.searchsorted(self.owner, last, "right", sorter=order))
-            yield np.arange(at, stop) if order is None else order[at:stop]
-            at = stop
-
-    def held(self, interval: str = "closed", values: Ints | slice = slice(None)) -> tuple[Ints, Ints]:
+    def held(self, interval: str = "closed") -> tuple[Ints, Ints]:
         """(start, end) that count for occupancy: a temp value without a range is there always, others never."""
-        start, end = (times[values] for times in self.ranges)
+        start, end = self.ranges
         if interval == "half-open":
             end = np.where(start >= 0, np.maximum(end, start + 1) - 1, -1)
         elif interval != "closed":
             raise UsageError(f"interval must be 'closed' or 'half-open', not {interval!r}")
         steps = self.steps or 1
-        always = (start < 0) & (self.value_category[values] == TEMP)
+        always = (start < 0) & (self.value_category == TEMP)
         start = np.where((start < steps) & (start <= end), start, -1)  # nothing happens beyond the schedule
         return np.where(always, 0, start), np.where(always, steps - 1, np.minimum(end, steps - 1))
 

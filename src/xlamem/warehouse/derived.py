@@ -202,7 +202,7 @@ def in_use(dump_id: str, tables: dict[str, pa.Table]) -> InUse:
     tables.clear()
     p = fleet.program
     if p.steps is not None:
-        p.ranges  # from here on they stand for the table
+        _ = p.ranges  # from here on they stand for the table
         fleet.live_ranges = schema.TABLES["live_ranges"].empty
     kind = p.value_category
     wanted = (kind != TEMP) & (kind != THREAD_LOCAL)
