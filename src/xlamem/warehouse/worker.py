@@ -32,7 +32,7 @@ from .ledger import Batch, File
 from .parquet import Sink, owned, release
 from .place import Place
 
-CHUNK = 16 << 20
+CHUNK = 4 << 20
 """Bytes of text that are read, and written, together."""
 HUGE = 64 << 20
 """A dump with more bytes of text than this is read in pieces."""
