@@ -52,71 +52,67 @@ def whole(dest: Path, clean: Path) -> None:
 # -- processes of this machine -------------------------------------------------------------------
 
 
-@contextmanager
-def forked(workers: int | None = None, scheduler: str | None = None) -> Iterator[engines.Pool]:
-    """As `local`, but the workers begin as copies of this process, with what the test has put into it."""
-    context = multiprocessing.get_context("fork")
-    width = workers or 2
-
-    def renew() -> None:
-        pool.executor = ProcessPoolExecutor(width, mp_context=context)
-
-    pool = engines.Pool(ProcessPoolExecutor(width, mp_context=context), width, renew=renew)
-    try:
-        yield pool
-    finally:
-        pool.executor.shutdown()
-
-
-def dies(when: Any) -> Any:
+def poisoned(flag: str) -> None:
+    """In a worker: the dump kills it, always or (with the path of a flag) once."""
     read = worker.read
 
     def deadly(source: Any, **options: Any) -> xlamem.Dump:
-        if when(source):
+        if POISON in source.members[0].uri and not (flag and Path(flag).exists()):
+            if flag:
+                Path(flag).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return read(source, **options)
 
-    return deadly
+    worker.read = deadly  # type: ignore[assignment]
 
 
-@pytest.mark.filterwarnings("ignore:This process")
+def deadly_engine(flag: str = "") -> engines.Engine:
+    """As `local`, with workers that the dump kills."""
+
+    @contextmanager
+    def engine(workers: int | None = None, scheduler: str | None = None) -> Iterator[engines.Pool]:
+        def start() -> ProcessPoolExecutor:
+            context = multiprocessing.get_context("spawn")
+            return ProcessPoolExecutor(2, mp_context=context, initializer=poisoned, initargs=(flag,))
+
+        def renew() -> None:
+            pool.executor = start()
+
+        pool = engines.Pool(start(), 2, renew=renew)
+        try:
+            yield pool
+        finally:
+            pool.executor.shutdown()
+
+    return engine
+
+
 def test_a_dump_that_kills_its_worker_is_quarantined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Path, small_batches: None
 ) -> None:
-    monkeypatch.setitem(engines.ENGINES, "forked", forked)
-    monkeypatch.setattr(worker, "read", dies(lambda s: POISON in s.members[0].uri))
-    made = xlamem.convert(DUMPS, to=tmp_path, engine="forked")  # type: ignore[arg-type]
+    monkeypatch.setitem(engines.ENGINES, "deadly", deadly_engine())
+    made = xlamem.convert(DUMPS, to=tmp_path, engine="deadly")  # type: ignore[arg-type]
     assert [POISON in f.uri for f in made.failed] == [True]
     assert "failed twice" in made.failed[0].error
     assert made.dumps == len(state(clean).stored) - 1
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
     assert not Place(tmp_path).files("_ledger/careful")
     # It is not tried again.
-    again = xlamem.convert(DUMPS, to=tmp_path, engine="forked")  # type: ignore[arg-type]
+    again = xlamem.convert(DUMPS, to=tmp_path, engine="deadly")  # type: ignore[arg-type]
     assert (again.dumps, again.known) == (0, 1)
 
 
-@pytest.mark.filterwarnings("ignore:This process")
 def test_a_worker_that_dies_once_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Path, small_batches: None
 ) -> None:
     flag = tmp_path / "dead"
-
-    def once(source: Any) -> bool:
-        if POISON in source.members[0].uri and not flag.exists():
-            flag.touch()
-            return True
-        return False
-
-    monkeypatch.setitem(engines.ENGINES, "forked", forked)
-    monkeypatch.setattr(worker, "read", dies(once))
-    made = xlamem.convert(DUMPS, to=tmp_path / "out", engine="forked")  # type: ignore[arg-type]
+    monkeypatch.setitem(engines.ENGINES, "deadly", deadly_engine(str(flag)))
+    made = xlamem.convert(DUMPS, to=tmp_path / "out", engine="deadly")  # type: ignore[arg-type]
     assert flag.exists()
     assert not made.failed
     whole(tmp_path / "out", clean)
 
 
-@pytest.mark.filterwarnings("ignore:This process")
 def test_a_job_that_fails_as_a_whole_is_divided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Path
 ) -> None:
