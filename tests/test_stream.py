@@ -235,7 +235,7 @@ def test_memory_grows_by_little(tmp_path: Path) -> None:
     )
     rows, most = map(int, shown.stdout.split())
     assert rows > 80_000
-    assert most < 150 * rows + (40 << 20)
+    assert most < 150 * rows + (16 << 20)
 
 
 def test_pages_are_given_back(tmp_path: Path) -> None:
