@@ -11,6 +11,7 @@ import pickle
 import tarfile
 import threading
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pyarrow as pa
@@ -751,3 +752,14 @@ def test_corpus_texts_are_the_files() -> None:
 def test_corpus_protos_only() -> None:
     with pytest.raises(UsageError, match="xla_dump_hlo_as_text"):
         find(os.path.join(CORPUS, "dump-flags/proto_only-cpu"))
+
+
+def test_every_field_is_pickled() -> None:
+    fault = DumpError("a.tar", "a whole tar")
+    member = Member("hlo", "a.tar", "x/b.txt", "log", 3, 9, 6, ("x/b.txt", 512, 700), fault)
+    source = Source("b", (member,), 7, "jit_f", "tpu", "v5e", 12, 34)
+    again = pickle.loads(pickle.dumps(source))
+    assert again == source
+    assert again.members[0].fault.args == fault.args
+    assert None not in (getattr(source, f.name) for f in fields(source))
+    assert [f.name for f in fields(member) if getattr(member, f.name) is None] == ["held"]

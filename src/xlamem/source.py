@@ -78,6 +78,12 @@ class Source:
         sizes = [m.bytes_on_disk() for m in self.members]
         return None if None in sizes else sum(s for s in sizes if s is not None)
 
+    def __reduce__(self) -> tuple[type[Source], tuple[Any, ...]]:
+        return Source, (
+            self.name, self.members, self.module_id, self.module_name, self.platform, self.target, self.changelist,
+            self.timestamp_us,
+        )  # fmt: skip
+
     def __repr__(self) -> str:
         roles = ", ".join(m.role for m in self.members)
         return f"<Source {self.name} in {self.place}: {roles}>"

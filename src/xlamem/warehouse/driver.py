@@ -158,22 +158,22 @@ def convert(
     place = Place(options.dest)
     say = progress or (lambda status: None)
     say(Status("find", 0, 0, 0, 0, 0, 0.0))
-    found = _found(sources)
-    with ExitStack() as stack:
-        with place.writing():
-            ledger = Ledger(place)
-            stack.enter_context(ledger.run(options.run_id))
-        chosen = ENGINES[engine] if place.shared else here
-        run = _Run(options, place, ledger, say, max_failures)
-        try:
-            with chosen(workers, scheduler) as pool:
+    with ExitStack() as announced:
+        with (ENGINES[engine] if place.shared else here)(workers, scheduler) as pool:
+            try:
+                found = _found(sources)
+                with place.writing():
+                    ledger = Ledger(place)
+                    announced.enter_context(ledger.run(options.run_id))
+                run = _Run(options, place, ledger, say, max_failures)
+                pool.ready()
                 try:
                     run.everything(pool, found, reprocess=reprocess)
-                except BaseException:
-                    pool.kill()
-                    raise
-        except KeyboardInterrupt as stop:
-            raise Interrupted(run.made(len(found))) from stop
+                except KeyboardInterrupt as stop:
+                    raise Interrupted(run.made(len(found))) from stop
+            except BaseException:
+                pool.kill()
+                raise
         with place.writing():
             ledger.checkpoint()
     return run.made(len(found))

@@ -37,6 +37,8 @@ class Pool:
     """Make the executor usable again after a worker died."""
     kill: Callable[[], None] = lambda: None
     """Stop what runs, at once."""
+    ready: Callable[[], None] = lambda: None
+    """Wait until the workers are there; they come while something else is done."""
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
         """As the executor's, but a pool that is found broken shows in the future."""
@@ -89,16 +91,19 @@ def local(workers: int | None = None, scheduler: str | None = None) -> Iterator[
         for process in list(processes.values()):
             process.kill()
 
-    pool = Pool(start(), width, renew=renew, kill=kill)
-    try:
+    def ready() -> None:
         try:
-            for began in [pool.executor.submit(os.getpid) for _ in range(width)]:
+            for began in beginning:
                 began.result()
         except BrokenExecutor:
             raise UsageError(
                 "no worker process can be started; in a script, convert must be called under "
                 "if __name__ == '__main__': (or with engine='here', which needs no other process)"
             ) from None
+
+    pool = Pool(start(), width, renew=renew, kill=kill, ready=ready)
+    beginning = [pool.executor.submit(os.getpid) for _ in range(width)]
+    try:
         yield pool
     finally:
         pool.executor.shutdown(wait=True, cancel_futures=True)

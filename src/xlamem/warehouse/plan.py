@@ -12,7 +12,7 @@ from ..source import Source
 from .ledger import State
 from .worker import HUGE, Fault, Item, Job, Options
 
-SMALLEST, LARGEST, BATCHES = 16 << 20, 128 << 20, 32
+SMALLEST, LARGEST, BATCHES = 4 << 20, 128 << 20, 32
 """A run makes about BATCHES batches, unless they had fewer or more bytes of text than that."""
 MOST = 8192
 """Dumps of a batch at most."""
