@@ -31,8 +31,10 @@ ROOMS = {
     "verify": {"native", "assemble", "outline", "reader"},
     "dump": {"assemble", "errors", "reader", "schema", "source", "verify", "text"},
     "stream": {"native", "assemble", "dump", "errors", "outline", "reader", "schema", "source", "streams", "verify"},
+    "together": {"assemble", "dump", "reader", "schema", "source"},
     "warehouse": {
         "assemble", "compute", "dump", "errors", "names", "reader", "schema", "source", "stream", "streams", "text",
+        "together",
     },
     "oom": {"errors", "schema", "streams", "source"},
     "cli": {"warehouse", "dump", "errors", "schema", "source", "oom", "compute", "devices"},

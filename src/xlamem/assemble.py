@@ -216,6 +216,19 @@ class Pool:
             self.names.codes(memoryview(data or b"").cast("B"), offsets, found, add)
         return found
 
+    def absorb(self, other: Pool | Labels) -> Codes:
+        """The code here of each text of the other one; those that are new are added."""
+        if isinstance(other, Labels):
+            data, offsets, n = other.flat
+            found = np.empty(n, np.int32)
+            self.names.codes(memoryview(data), offsets, found, True)
+        else:
+            n = len(other.names)
+            found = np.empty(n, np.int32)
+            self.names.look_up(other.names, found, 0, n)
+            self.names.add(other.names, found)
+        return found
+
     def code(self, text: str) -> int:
         return int(self.names.code(text.encode()))
 
@@ -248,11 +261,13 @@ class Labels:
         self._code = code
         self.place = np.array([code[t] for t in labels], np.int32)
         data = [t.encode() for t in known]
-        self._flat = b"".join(data), _offsets(np.cumsum([len(t) for t in data], dtype=np.int64), 0), len(data)
+        self.flat: Dictionary = (
+            b"".join(data), _offsets(np.cumsum([len(t) for t in data], dtype=np.int64), 0), len(data),
+        )  # fmt: skip
         self._array = pa.array(known, TEXT)
 
     def dictionary(self) -> Dictionary | None:
-        return self._flat
+        return self.flat
 
     def arrays(self, values: Codes, *, nullable: bool = True) -> list[pa.Array]:
         return [coded(values, self._array, nullable=nullable)]
@@ -280,7 +295,11 @@ Value = tuple[Any, Pool | Labels | None]
 pool; None for nulls alone."""
 
 
-def assembled(name: str, chunks: Sequence[tuple[int, Sequence[Value]]]) -> pa.Table:
+Made = tuple[int, Sequence[Value]]
+"""What some rows of a table are made of: how many they are, and each column."""
+
+
+def assembled(name: str, chunks: Sequence[Made]) -> pa.Table:
     """The table of these chunks: rows, and what each column is made of."""
     spec = schema.TABLES[name]
     records = [_record(name, *chunk) for chunk in chunks if chunk[0]]
@@ -340,8 +359,12 @@ def table(name: str, columns: dict[str, list[pa.Array]]) -> pa.Table:
     return pa.table([pa.chunked_array(columns[c.name], c.arrow.type) for c in spec.columns], schema=spec.arrow)
 
 
-def rows(name: str, items: Sequence[Sequence[Any]]) -> pa.Table:
-    """A small table from rows of Python values in the schema's order."""
+Row = Sequence[Any]
+"""Python values in the schema's order."""
+
+
+def rows(name: str, items: Sequence[Row]) -> pa.Table:
+    """A small table from rows of Python values."""
     spec = schema.TABLES[name]
     if not items:
         return spec.empty

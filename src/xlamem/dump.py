@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
 from . import errors, schema, verify
-from .assemble import rows
+from .assemble import Row, rows
 from .errors import DumpError, UsageError
 from .reader import IN_TURN, PART_OF, SECTIONS, Reading
 from .source import Source, resolve
@@ -304,9 +304,16 @@ def read(
 
 
 def summaries(
-    r: Reading, parts: set[str], names: frozenset[str], content: list[str | None]
+    r: Reading, parts: Set[str], names: frozenset[str], content: list[str | None]
 ) -> dict[str, pa.Table]:
-    """The tables about the dump itself, made when its parts have been read; `content`: a hash per file, or None."""
+    """The tables about the dump itself."""
+    return {name: rows(name, items) for name, items in summary_rows(r, parts, names, content).items()}
+
+
+def summary_rows(
+    r: Reading, parts: Set[str], names: frozenset[str], content: list[str | None]
+) -> dict[str, list[Row]]:
+    """Their rows, made when its parts have been read and checked; `content`: a hash per file, or None."""
     files = r.files
     r.scan_ahead(parts)
     for part in IN_TURN:
@@ -315,13 +322,13 @@ def summaries(
     verify.check(r, {p for p in SECTIONS if p in r.facts.get("parts", {})})
     diagnostics = _diagnostics(r)
     return {
-        "files": rows("files", [
+        "files": [
             (f.ordinal, f.role, f.text.uri, f.text.size, h, ",".join(sorted(f.features)), not f.cut)
             for f, h in zip(files, content, strict=True)
-        ]),
-        "modules": rows("modules", [_module(r, parts, names, content, diagnostics.num_rows)]),
+        ],
+        "modules": [_module(r, parts, names, content, len(diagnostics))],
         "diagnostics": diagnostics,
-    }  # fmt: skip
+    }
 
 
 def _schedule_length(r: Reading) -> int | None:
@@ -336,8 +343,8 @@ def content_hash(data: Any) -> str:
 
 
 def _module(
-    r: Reading, parts: set[str], names: frozenset[str], content: list[str | None], n_diagnostics: int
-) -> list[Any]:
+    r: Reading, parts: Set[str], names: frozenset[str], content: list[str | None], n_diagnostics: int
+) -> Row:
     source = r.source
     name = r.facts.get("module_name")
     live = [s for s in r.sections("live ranges") if not s.unavailable]
@@ -368,15 +375,15 @@ def _module(
     return [known[c.name] for c in schema.MODULES.columns]
 
 
-def _diagnostics(r: Reading) -> pa.Table:
+def _diagnostics(r: Reading) -> list[Row]:
     """Findings in the order of the files, with their lines counted now."""
     found = sorted(dict.fromkeys(r.findings.items), key=lambda d: (d.file.ordinal, d.offset is None, d.offset or 0))
-    items = []
+    items: list[Row] = []
     for d in found:
         line, offset, excerpt = None, None, ""
         if d.offset is not None:
             line, offset = d.file.text.position(d.offset)
             excerpt = errors.excerpt(bytes(d.file.text.data[d.offset : d.offset + errors.EXCERPT + 4]))
         items.append((d.file.text.uri, line, offset, d.section, d.code, d.severity, d.wanted, excerpt))
-    return rows("diagnostics", items)
+    return items
 

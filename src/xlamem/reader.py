@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from .assemble import (
     Bools,
     Codes,
     Ints,
+    Made,
     Pool,
     TextParts,
     Value,
@@ -95,16 +96,16 @@ class Raw:
 
 
 class Maker(NamedTuple):
-    """A table that was scanned: how many rows it has, and what assembles it when it is asked for.
+    """A table that was scanned: how many rows it has, and what it is to be assembled of when it is asked for.
 
     What it holds must not refer to the Reading: large buffers in a cycle would wait for the garbage collector.
     """
 
     rows: int
-    build: Callable[[Reading], pa.Table]
+    made: Callable[[Reading], Sequence[Made]]
 
     def table(self, reading: Reading, name: str) -> pa.Table:
-        return self.build(reading) if self.rows else schema.TABLES[name].empty
+        return assembled(name, self.made(reading)) if self.rows else schema.TABLES[name].empty
 
 
 class Part(NamedTuple):
@@ -323,20 +324,21 @@ class Reading:
 
     # -- columns ---------------------------------------------------------------------------------
 
-    def _assembled(self, name: str, chunks: Sequence[Chunk], extra: Mapping[str, Extra]) -> pa.Table:
-        """The table of these chunks, but for the columns in `extra`."""
-        return assembled(name, [(rows_of(name, c, extra), self._values(name, c, extra)) for c in chunks])
+    def made(self, name: str, chunks: Sequence[Chunk], extra: Mapping[str, Extra]) -> list[Made]:
+        """What the table of these chunks is made of, but for the columns in `extra`."""
+        return [(rows_of(name, c, extra), self._values(name, c, extra)) for c in chunks]
 
     def _values(self, name: str, chunk: Chunk, extra: Mapping[str, Extra]) -> list[Value]:
-        values: list[Value] = []
-        for spec in schema.TABLES[name].columns:
-            column = spec.name
-            if column in extra:
-                values.append(extra[column](self, chunk))
-            else:
-                pool = self.pools[POOL_OF.get(column, column)] if spec.kind == "name" else None
-                values.append((chunk[column], pool))
-        return values
+        return [
+            extra[column](self, chunk) if column in extra else (chunk[column], self.pools[pool] if pool else None)
+            for column, pool in _columns(name)
+        ]
+
+
+@cache
+def _columns(name: str) -> list[tuple[str, str | None]]:
+    """The columns of a table, and of names the pool that they are in."""
+    return [(c.name, POOL_OF.get(c.name, c.name) if c.kind == "name" else None) for c in schema.TABLES[name].columns]
 
 
 POOL_OF = {
@@ -387,7 +389,7 @@ def rows_of(name: str, chunk: Chunk, extra: Iterable[str] = ()) -> int:
 def _maker(name: str, chunks: Sequence[Chunk], **extra: Extra) -> Maker:
     """The table of these chunks, but for the columns in `extra`."""
     rows = sum(rows_of(name, chunk, extra) for chunk in chunks)
-    return Maker(rows, lambda r: r._assembled(name, chunks, extra))
+    return Maker(rows, lambda r: r.made(name, chunks, extra))
 
 
 def _nulls(_: Reading, __: Chunk) -> Value:
@@ -397,23 +399,19 @@ def _nulls(_: Reading, __: Chunk) -> Value:
 PARTS = labels(*_usage.PARTS)
 
 ALLOCATION_FLAGS = ("is_parameter", "is_entry_root", "is_constant", "is_thread_local", "is_live_out", "is_temp")
-CODES = {*_values.POOLS, "label", "kind", *POOL_OF, "before", "part"}
-FLAGS = {"flags", "is_phi", "uses_known"}
+_TYPES: dict[str, type[np.generic]] = {
+    **dict.fromkeys((*_values.POOLS, "label", "kind", *POOL_OF, "before", "part"), np.int32),
+    **dict.fromkeys(("flags", "is_phi", "uses_known"), np.uint8),
+}
+"""What native Columns hold that are neither text nor int64."""
 
 
 def _arrays(columns: Mapping[str, Any]) -> Chunk:
     """Native Columns as NumPy arrays."""
-    chunk: Chunk = {}
-    for name, column in columns.items():
-        if isinstance(column, tuple):
-            chunk[name] = texts(column)
-        elif name in CODES:
-            chunk[name] = codes(column)
-        elif name in FLAGS:
-            chunk[name] = flags(column)
-        else:
-            chunk[name] = ints(column)
-    return chunk
+    return {
+        name: texts(column) if isinstance(column, tuple) else np.frombuffer(column, _TYPES.get(name, np.int64))
+        for name, column in columns.items()
+    }
 
 
 def _gather(spans: Sequence[Span], results: Sequence[Any]) -> Raw:
@@ -773,7 +771,7 @@ def _read_hlo(self: Reading, _: list[Span], __: list[Any]) -> dict[str, Maker]:
     }
 
 
-def _frames(head: Mapping[str, Any]) -> pa.Table:
+def _frames(head: Mapping[str, Any]) -> list[Made]:
     """Stack frames with their locations looked up. The printed parent is one too high; 1 means none."""
     frames = ints(head["frames"]).reshape(-1, 3)
     locations = ints(head["locations"]).reshape(-1, 7)
@@ -789,7 +787,7 @@ def _frames(head: Mapping[str, Any]) -> pa.Table:
         values[name] = np.where(known, np.append(local, np.int32(0))[row], np.int32(-1)), pool
     for name, i in (("line", 3), ("column", 4), ("end_line", 5), ("end_column", 6)):
         values[name] = np.ascontiguousarray(place[:, i]), None
-    return assembled("frames", [(len(frames), [values[c.name] for c in schema.TABLES["frames"].columns])])
+    return [(len(frames), [values[c.name] for c in schema.TABLES["frames"].columns])]
 
 
 def _look_up(keys: Ints, wanted: Ints) -> tuple[Ints, Any]:

@@ -21,12 +21,12 @@ import xxhash
 from .. import schema
 from ..assemble import Pool
 from ..compute.program import Ints, ints
-from ..dump import read
 from ..errors import DumpError, OutputError, UsageError, XlaMemError
 from ..reader import PART_OF
 from ..source import Source, split_modules
 from ..stream import pieces
 from ..text import is_one_module
+from ..together import Whole, tables_of
 from .derived import NEEDED, NUMBERS, Chunk, InUse, derive, in_use
 from .ledger import Batch, File
 from .parquet import Sink, owned, release
@@ -235,48 +235,43 @@ class _Work:
     def chunk(self, items: list[Item]) -> None:
         """Dumps that are read, held and written together."""
         with _uncollected():
-            ids, tables = self.read(items)
-        self.say("")
-        if ids:
-            self.write(ids, tables)
+            read = self.read(items)
+            self.say("")
+            if read:
+                self.write(read)
 
-    def read(self, items: list[Item]) -> tuple[list[str], dict[str, list[pa.Table]]]:
-        """The dump_ids and the tables of what can be read."""
-        ids: list[str] = []
-        tables: dict[str, list[pa.Table]] = {name: [] for name in schema.TABLES}
+    def read(self, items: list[Item]) -> dict[str, Whole]:
+        """What can be read, by dump_id."""
+        found: dict[str, Whole] = {}
         for item in items:
             self.say(item.dump_id)
             try:
-                dump = read(item.source, hashes=True, threads=1)
-                complete = dump.complete  # reads all tables: from here on nothing fails because of the input
+                dump = Whole(item.source)
             except MemoryError:
                 raise
             except Exception as error:  # one bad dump, or a bug that shows in it, stops nothing
                 self.faults.append(fault(error, item.source, item.dump_id))
                 continue
-            if not self.same(item, dump["modules"]):
+            if not self.same(item, dump.fact("content_hash")):
                 continue
-            ids.append(item.dump_id)
-            for name, found in tables.items():
-                found.append(dump[name])
+            found[item.dump_id] = dump
             self.dumps.append(item.dump_id)
             self.bytes += item.bytes
-            if not complete:
+            if not dump.fact("complete"):
                 self.cut.append(label(item.source))
-        return ids, tables
+        return found
 
-    def same(self, item: Item, modules: pa.Table) -> bool:
+    def same(self, item: Item, content: str | None) -> bool:
         """Whether the dump is still the one that was planned: it may have been written to meanwhile."""
-        content = modules["content_hash"][0].as_py() or ""
-        if dump_id(content, item.source, self.job.options) == item.dump_id:
+        if dump_id(content or "", item.source, self.job.options) == item.dump_id:
             return True
         self.changed.append(label(item.source))
         return False
 
-    def write(self, ids: list[str], tables: dict[str, list[pa.Table]]) -> None:
-        counts = {name: np.array([t.num_rows for t in parts]) for name, parts in tables.items()}
-        together = {name: pa.concat_tables(parts).combine_chunks() for name, parts in tables.items()}
-        tables.clear()
+    def write(self, read: dict[str, Whole]) -> None:
+        ids = list(read)
+        together, counts = tables_of(list(read.values()))
+        read.clear()
         chunk = Chunk(ids, together, counts)
         texts = pa.array(ids, pa.string())
         for name, table in together.items():
@@ -343,7 +338,7 @@ class _Work:
             self.faults.append(fault(error, item.source, item.dump_id))
             return
         modules = kept["modules"]
-        if not self.same(item, modules):
+        if not self.same(item, modules["content_hash"][0].as_py()):
             return self.restart()
         self.dumps.append(item.dump_id)
         self.bytes += item.bytes
