@@ -366,7 +366,7 @@ def test_a_dump_that_fails_when_it_is_read_again_stays(tmp_path: Path, monkeypat
     def fail(source: Any, **options: Any) -> xlamem.Dump:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(worker, "read", fail)
+    monkeypatch.setattr(worker, "Whole", fail)
     made = convert(SMALL, to=tmp_path, reprocess=True)
     assert len(made.failed) == 1
     assert counts(tmp_path) == {**before, "quarantine": 1}
@@ -398,7 +398,7 @@ def test_one_failure_does_not_stop_the_rest(tmp_path: Path) -> None:
 
 
 def test_what_a_reader_trips_over_is_quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = worker.read
+    read = worker.Whole
 
     def trip(source: Any, **options: Any) -> xlamem.Dump:
         if "tuple3" in source.members[0].uri:
@@ -407,7 +407,7 @@ def test_what_a_reader_trips_over_is_quarantined(tmp_path: Path, monkeypatch: py
             raise xlamem.DumpError("f.txt", "a line", "values", 7, None, 99, "found this")
         return read(source, **options)
 
-    monkeypatch.setattr(worker, "read", trip)
+    monkeypatch.setattr(worker, "Whole", trip)
     made = convert(DUMPS, to=tmp_path)
     assert made.dumps > 10
     rows = stored(tmp_path, "quarantine").to_pylist()
@@ -439,14 +439,14 @@ def test_max_failures(tmp_path: Path) -> None:
 def test_a_dump_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for dump in (SMALL, CUT):
         shutil.copytree(dump, tmp_path / "in" / dump.name)
-    read = worker.read
+    read = worker.Whole
 
     def touch(source: Any, **options: Any) -> xlamem.Dump:
         with open(source.members[0].uri, "ab") as file:
             file.write(b"\n")
         return read(source, **options)
 
-    monkeypatch.setattr(worker, "read", touch)
+    monkeypatch.setattr(worker, "Whole", touch)
     made = convert(tmp_path / "in", to=tmp_path / "out")
     assert (made.dumps, len(made.changed)) == (0, 2)
     assert stored(tmp_path / "out", "modules").num_rows == made.dumps

@@ -54,7 +54,7 @@ def whole(dest: Path, clean: Path) -> None:
 
 def poisoned(flag: str) -> None:
     """In a worker: the dump kills it, always or (with the path of a flag) once."""
-    read = worker.read
+    read = worker.Whole
 
     def deadly(source: Any, **options: Any) -> xlamem.Dump:
         if POISON in source.members[0].uri and not (flag and Path(flag).exists()):
@@ -63,7 +63,7 @@ def poisoned(flag: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return read(source, **options)
 
-    worker.read = deadly  # type: ignore[assignment]
+    worker.Whole = deadly  # type: ignore[assignment]
 
 
 def deadly_engine(flag: str = "") -> engines.Engine:
@@ -284,7 +284,7 @@ def cluster(tmp_path: Path, preload: str = "") -> Iterator[Any]:
 
 @pytest.mark.filterwarnings("ignore")
 def test_dask_with_a_worker_killed_midway(tmp_path: Path, clean: Path, small_batches: None) -> None:
-    slow = "import time\nworker.read = lambda *a, read=worker.read, **k: (time.sleep(0.05), read(*a, **k))[1]"
+    slow = "import time\nworker.Whole = lambda *a, read=worker.Whole, **k: (time.sleep(0.05), read(*a, **k))[1]"
     with cluster(tmp_path, slow) as found:
         pids = [w.process.process.pid for w in found.workers.values()]
         killed = threading.Event()
@@ -307,7 +307,7 @@ def test_dask_with_a_worker_killed_midway(tmp_path: Path, clean: Path, small_bat
 @pytest.mark.filterwarnings("ignore")
 def test_dask_with_a_dump_that_kills_workers(tmp_path: Path, clean: Path) -> None:
     deadly = (
-        "import os\nworker.read = lambda s, read=worker.read, **k: "
+        "import os\nworker.Whole = lambda s, read=worker.Whole, **k: "
         f"os.kill(os.getpid(), 9) if {POISON!r} in s.members[0].uri else read(s, **k)"
     )
     dask = pytest.importorskip("dask")
