@@ -78,13 +78,15 @@ def local(workers: int | None = None, scheduler: str | None = None) -> Iterator[
 
     width = workers or default_workers()
 
-    def start() -> ProcessPoolExecutor:
+    def start() -> list[Future[int]]:
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(width, mp_context=context, initializer=_begin)
+        pool.executor = ProcessPoolExecutor(width, mp_context=context, initializer=_begin)
+        with _one_thread():
+            return [pool.executor.submit(os.getpid) for _ in range(width)]
 
     def renew() -> None:
         pool.executor.shutdown(wait=False, cancel_futures=True)
-        pool.executor = start()
+        start()
 
     def kill() -> None:
         processes = getattr(pool.executor, "_processes", None) or {}
@@ -101,17 +103,35 @@ def local(workers: int | None = None, scheduler: str | None = None) -> Iterator[
                 "if __name__ == '__main__': (or with engine='here', which needs no other process)"
             ) from None
 
-    pool = Pool(start(), width, renew=renew, kill=kill, ready=ready)
-    beginning = [pool.executor.submit(os.getpid) for _ in range(width)]
+    pool = Pool(_Here(), width, renew=renew, kill=kill, ready=ready)
+    beginning = start()
     try:
         yield pool
     finally:
         pool.executor.shutdown(wait=True, cancel_futures=True)
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Processes that are started here get no threads for linear algebra, which turn on the spot for a tenth of a
+    second before they find that there is none."""
+    name = "OPENBLAS_NUM_THREADS"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
 def _begin() -> None:
     """In each worker: Ctrl-C is for the one who leads, and without that one there is nothing to do."""
     import multiprocessing
+
+    import pyarrow.compute
+    import pyarrow.parquet  # noqa: F401  # while the leader still looks for dumps
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
