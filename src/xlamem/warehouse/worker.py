@@ -34,7 +34,7 @@ from .place import Place
 
 CHUNK = 4 << 20
 """Bytes of text that are read, and written, together."""
-HUGE = 192 << 20
+HUGE = 256 << 20
 """A dump with more bytes of text than this is read in pieces."""
 DERIVED = frozenset(schema.DERIVED) - {"labels"}
 
