@@ -19,7 +19,7 @@ from conftest import CORPUS, DUMPS
 
 import xlamem
 from xlamem import cli, compute, schema
-from xlamem.cli import console, peak
+from xlamem.cli import buffers, console
 
 ROOT = Path(__file__).parent.parent
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
@@ -433,9 +433,9 @@ def test_shortening() -> None:
     assert console.tail("jit(f)/layers_3/mlp/dot", 20) == "…/layers_3/mlp/dot"
     assert console.tail("abc", 3) == "abc"
     assert console.tail("a" * 30, 10) == "…" + "a" * 9
-    assert peak.plain_shape("(f32[4,8]{1,0:T(8,128)S(1)}, u32[]{:S(2)})") == "(f32[4,8], u32[])"
+    assert buffers.plain_shape("(f32[4,8]{1,0:T(8,128)S(1)}, u32[]{:S(2)})") == "(f32[4,8], u32[])"
     row = {"source_file": "/home/user/model/layers.py", "source_line": 17}
-    assert peak.source_of(row, wide=True) == "/home/user/model/layers.py:17"
-    assert peak.source_of(row, 24) == "…/model/layers.py:17"
-    assert peak.source_of(row, 14) == "layers.py:17"
-    assert peak.source_of({"source_file": None, "source_line": None}, 9) == ""
+    assert buffers.source_of(row, wide=True) == "/home/user/model/layers.py:17"
+    assert buffers.source_of(row, 24) == "…/model/layers.py:17"
+    assert buffers.source_of(row, 14) == "layers.py:17"
+    assert buffers.source_of({"source_file": None, "source_line": None}, 9) == ""

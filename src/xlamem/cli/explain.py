@@ -10,7 +10,7 @@ import click
 from .. import compute, schema
 from ..errors import UsageError
 from . import console
-from .peak import MAIN, NEEDED, Row, module_option, one, only, output_options, title
+from .program import MAIN, NEEDED, Row, module_option, one, only, output_options, title
 
 if TYPE_CHECKING:
     from rich.text import Text

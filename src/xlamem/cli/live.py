@@ -9,8 +9,9 @@ import click
 from .. import compute, schema
 from ..errors import UsageError
 from . import console
+from .buffers import ROOMY, one_line, trace, two_lines
 from .console import counted
-from .peak import NEEDED, ROOMY, Row, module_option, one, one_line, output_options, space_of, title, trace, two_lines
+from .program import NEEDED, Row, module_option, one, output_options, space_of, title
 
 if TYPE_CHECKING:
     from ..dump import Dump

@@ -9,7 +9,7 @@ import click
 from ..errors import UsageError
 from . import console
 from .console import counted
-from .peak import module_option, one
+from .program import module_option, one
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from .. import compute, schema
 from ..compute.scopes import KEYS
 from ..errors import UsageError
 from . import console
-from .peak import MAIN, NEEDED, Row, module_option, one, output_options, space_of, title
+from .program import MAIN, NEEDED, Row, module_option, one, output_options, space_of, title
 
 if TYPE_CHECKING:
     from rich.text import Text

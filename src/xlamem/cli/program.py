@@ -1,0 +1,115 @@
+"""What the verbs about one program share: their options, the program that is meant, its memory spaces, its title."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .. import schema
+from ..dump import Dump, read
+from ..errors import DumpError, UsageError
+from ..source import Source, find
+from . import console
+from .console import counted
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+Row = dict[str, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+NEEDED = [t for t in schema.TABLES if t not in ("printed_report", "uses", "positions", "printed_stack")]
+"""Tables that the numbers come from."""
+
+MAIN = ("hbm", "device", "memory", "color_0")
+DEVICE_MEMORY = (*MAIN, "collective", "temp")
+"""Spaces in the device's memory; a GPU has its colors 1 and 2 there too."""
+
+
+def output_options(limit: int, what: str) -> Callable[[F], F]:
+    """--space, --limit, --wide, --json, --csv."""
+
+    def add(command: F) -> F:
+        for option in (
+            click.option("--csv", "as_csv", is_flag=True, help="Print CSV, all rows unless --limit is given."),
+            click.option("--json", "as_json", is_flag=True, help="Print JSON, all rows unless --limit is given."),
+            click.option("--wide", is_flag=True, help="Shorten nothing."),
+            click.option("--limit", "-n", type=click.IntRange(min=0), help=f"{what}  [default: {limit}]"),
+            click.option("--space", metavar="NAME", help="Only this memory space: its name (hbm) or color (0)."),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def module_option(command: F) -> F:
+    return click.option("--module", metavar="N|NAME", help="Which module, where PATH holds several; else the biggest.")(
+        command
+    )
+
+
+def one(path: str, module: str | None, tables: Iterable[str] | None = None) -> Dump:
+    """The dump at a path: the biggest where there are several and none is chosen."""
+    found = find(path)
+    if module is not None:
+        if module.isdecimal() and len(matching := [s for s in found if s.module_id == int(module)]) == 1:
+            return read(matching[0], tables=tables)
+        return read(path, module=module, tables=tables)
+    if len(found) == 1:
+        return read(found[0], tables=tables)
+    sizes = []
+    for source in found:
+        try:
+            sizes.append((_allocated(read(source, tables=["allocations"])), source))
+        except DumpError as error:
+            console.complain(str(error), console.UNREADABLE)
+    if not sizes:
+        raise UsageError(f"nothing in {path} can be read")
+    biggest = max(sizes, key=lambda s: s[0])[1]
+    console.note(f"{counted(len(found), 'module')} in {path}; this is the biggest, {biggest.name}; --module chooses")
+    return read(biggest, tables=tables)
+
+
+def _allocated(dump: Dump) -> int:
+    rows = dump.allocations
+    found = zip(*(rows[c].to_pylist() for c in ("size", "memory_space", "is_thread_local")), strict=True)
+    return sum(int(size) for size, space, local in found if space in DEVICE_MEMORY and not local)
+
+
+def space_of(text: str | None) -> str | int | None:
+    return int(text) if text is not None and text.isdecimal() else text
+
+
+def only(rows: list[Row], space: str | None, *, missing: bool = False) -> list[Row]:
+    """Rows of one memory space; with `missing` it need not be there."""
+    wanted = space_of(space)
+    found = [r for r in rows if wanted is None or wanted in (r["memory_space"], r["color"])]
+    if not found and space is not None and not missing:
+        there = ", ".join(f"{r['memory_space']} (color {r['color']})" for r in rows) or "none"
+        raise UsageError(f"no memory space {space!r}; this dump has {there}")
+    return found
+
+
+def title(dump_source: Source, module: Row, width: int | None) -> list[Text]:
+    """Whose numbers these are."""
+    from rich.text import Text
+
+    said = [" ".join(filter(None, [module["platform"], module["target"]]))]
+    if module["schedule_length"] is not None:
+        said.append(counted(module["schedule_length"], "step"))
+    what = ", ".join(filter(None, said))
+    name = console.visible(module["module_name"] or dump_source.name)
+    room = width and width - len(what) - 2
+    number = f"module {module['module_id']:04d} " if module["module_id"] is not None else ""
+    place = console.tail(console.visible(dump_source.place), width and width - len(number) - 3)
+    lines = [
+        Text.assemble((console.shortened(name, room), "bold"), f"  {what}" if what else ""),
+        Text.assemble((f"{number}in {place}", "dim")),
+    ]
+    if not module["complete"]:
+        why = "CUT: a file of this dump ends too early; the numbers are of what is there"
+        lines += [Text(line, "bold red") for line in console.fill(why, 0, width)]
+    return lines
