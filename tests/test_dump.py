@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import DUMPS
@@ -134,3 +135,13 @@ def test_the_schema_is_plain_data() -> None:
     assert {c["type"] for t in data["tables"] for c in t["columns"]} <= {
         "int64", "double", "bool", "string", "dictionary<values=string, indices=int32, ordered=0>",
     }  # fmt: skip
+
+
+def test_an_error_is_the_same_when_asked_again(tmp_path: Path) -> None:
+    one = next(DUMPS.glob("*/*-buffer-assignment.txt")).read_bytes()
+    path = tmp_path / "module_0000.jit_f.cpu_after_optimizations-buffer-assignment.txt"
+    path.write_bytes(one + one)
+    dump = xlamem.read(xlamem.find(tmp_path)[0])
+    for name in ("values", "values", "modules", "live_ranges"):
+        with pytest.raises(xlamem.UsageError, match="several modules"):
+            dump[name]

@@ -150,13 +150,15 @@ class Reading:
 
     @property
     def files(self) -> list[File]:
+        if self._files is not None:  # asked for again and again
+            return self._files
         with self.lock:
             if self._files is None:
-                self._files = [outline(m, i, self.findings) for i, m in enumerate(self.source.members)]
-                if sum(s.kind == "allocations" for f in self._files for s in f.sections) > 1:
-                    raise UsageError(
-                        f"{self.source.members[0].uri} holds several modules: choose one with module=…"
-                    )
+                self.findings.items.clear()
+                files = [outline(m, i, self.findings) for i, m in enumerate(self.source.members)]
+                if sum(s.kind == "allocations" for f in files for s in f.sections) > 1:
+                    raise UsageError(f"{files[0].text.uri} holds several modules: choose one with module=…")
+                self._files = files
             return self._files
 
     def sections(self, kind: str) -> list[Section]:
@@ -261,9 +263,15 @@ class Reading:
     def part(self, name: str) -> None:
         """Read one part of SECTIONS, unless that was done."""
         with self.lock:
-            if name not in self.facts.setdefault("parts", {}):
-                self.facts["parts"][name] = True
+            done = self.facts.setdefault("parts", {})
+            if name in done:
+                return
+            done[name] = True  # beforehand: one part may ask for another, which asks for this one
+            try:
                 self.makers.update(SECTIONS[name].read(self, *self._scanned(name)))
+            except BaseException:
+                del done[name]
+                raise
 
     def table(self, name: str) -> pa.Table:
         """A table of the sections; tokenises its section if that has not been done."""
