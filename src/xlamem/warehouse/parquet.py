@@ -120,7 +120,7 @@ class _Writer:
                 break
             self._group(table.slice(row, stop - row))
             row, done = stop, int(ends[stop - 1])
-        self.pending = [table.slice(row)] if row < table.num_rows else []
+        self.pending = [trimmed(table.slice(row))] if row < table.num_rows else []
         self.size = int(ends[-1]) - done
         if not whole:
             release()
@@ -185,6 +185,19 @@ def _as(table: pa.Table, spec: pa.Schema) -> pa.Table:
             column = column.cast(pa.string()).dictionary_encode()
         columns.append(column if column.type == field.type else column.cast(field.type))
     return pa.table(columns, schema=spec)
+
+
+def trimmed(table: pa.Table) -> pa.Table:
+    """The same rows in memory of their own, with dictionaries of only what they name.
+
+    What is joined again and again would else hold, and write, the names of all that was ever joined to it.
+    """
+    return pa.table([_trimmed(c.combine_chunks()) for c in table.columns], schema=table.schema)
+
+
+def _trimmed(array: pa.Array) -> pa.Array:
+    coded = pa.types.is_dictionary(array.type)
+    return array.cast(array.type.value_type).dictionary_encode() if coded else _owned(array)
 
 
 def owned(table: pa.Table) -> pa.Table:
