@@ -266,19 +266,50 @@ def live_set(dump: Dump, time: int | None = None, *, space: str | int | None = N
         A step outside the schedule, an unknown space, or a dump without live ranges.
     """
     p = program(dump)
-    when = moments(p, time, space)
+    held = held_at(p, moments(p, time, space))
+    return rows_of(p, held, np.lexsort((p.index[held.owner], -held.bytes, p.space_of_allocation[held.owner])))
+
+
+@dataclass(frozen=True)
+class Held:
+    """What holds an instant, in numbers: the live values, by allocation and id; then what is left of allocations.
+
+    `value` and `owner` are rows of the tables (what is left has the value that stands for its allocation, or -1),
+    `lives` is the number of values.
+    """
+
+    value: Ints
+    owner: Ints
+    bytes: Ints
+    exclusive: Ints
+    lives: int
+
+
+def held_at(p: Program, when: Ints) -> Held:
+    """What holds the instant of each space."""
     rows = live_at(p, when)
-    held = p.owner[rows].astype(np.int64)
-    charged_column, alone_column = _sweep.charge(held, p.ids[rows], p.offset[rows], p.size[rows])
+    charged_column, alone_column = _sweep.charge(
+        p.owner[rows].astype(np.int64), p.ids[rows], p.offset[rows], p.size[rows]
+    )
     charged, alone = column_ints(charged_column), column_ints(alone_column)
     union = np.zeros(len(p.index), np.int64)
     np.add.at(union, p.owner[rows], charged)
     fixed = (p.category != TEMP) & (p.category != THREAD_LOCAL) & (when[p.space_of_allocation] >= 0)
     rest = np.flatnonzero(fixed & (p.allocation_size > union))
-    value = np.concatenate([rows, np.where(p.representative[rest] >= 0, p.representative[rest], -1)])
-    owner = np.concatenate([p.owner[rows], rest])
-    is_value = np.arange(len(value)) < len(rows)
     left = p.allocation_size[rest] - union[rest]
+    return Held(
+        np.concatenate([rows, p.representative[rest]]),
+        np.concatenate([p.owner[rows], rest]),
+        np.concatenate([charged, left]),
+        np.concatenate([alone, left]),
+        len(rows),
+    )
+
+
+def rows_of(p: Program, held: Held, which: Ints) -> pa.Table:
+    """The table ``live_set`` of some of what is held."""
+    dump, value, owner = p.dump, held.value[which], held.owner[which]
+    is_value = which < held.lives
     columns = p.space_columns(p.space_of_allocation[owner])
     columns["role"] = decoded(np.where(is_value, 0, 1), pa.array(["value", "reserved"]))
     columns["value_id"] = nullable(np.where(is_value, p.ids[value] if len(p.ids) else -1, -1))
@@ -287,10 +318,11 @@ def live_set(dump: Dump, time: int | None = None, *, space: str | int | None = N
     columns["allocation"] = p.index[owner]
     columns["category"] = decoded(p.category[owner], pa.array(CATEGORIES))
     columns["offset"] = nullable(np.where(is_value, p.offset[value] if len(p.ids) else -1, -1))
-    columns["size"] = np.concatenate([p.size[rows], p.allocation_size[rest]])
-    columns["bytes"] = np.concatenate([charged, left])
-    columns["exclusive"] = np.concatenate([alone, left])
-    columns["shared"] = np.concatenate([p.size[rows] - alone, np.zeros(len(rest), np.int64)])
+    size = np.where(is_value, p.size[value] if len(p.ids) else -1, p.allocation_size[owner])
+    columns["size"] = size
+    columns["bytes"] = held.bytes[which]
+    columns["exclusive"] = held.exclusive[which]
+    columns["shared"] = np.where(is_value, size - columns["exclusive"], 0)
     columns["shape"] = p.of_value("shape", value)
     columns["element_type"] = p.of_value("element_type", value)
     unpadded = ints(dump.values, "unpadded_size")
@@ -299,5 +331,4 @@ def live_set(dump: Dump, time: int | None = None, *, space: str | int | None = N
     codes, opcodes = coded(dump.instructions["opcode"])
     columns["opcode"] = decoded(np.where(row >= 0, codes[row], -1) if len(codes) else np.full(len(row), -1), opcodes)
     columns.update(p.place(value))
-    order = np.lexsort((p.index[owner], -columns["bytes"], p.space_of_allocation[owner]))
-    return table("live_set", columns).take(pa.array(order))
+    return table("live_set", columns)

@@ -193,28 +193,30 @@ class Program:
         What has no op_name of its own but lies in a parameter's allocation (a copy, an update in place) has the
         parameter's.
         """
-        names, texts = coded(self.dump.instructions["op_name"])
+        names, texts, row = self.named(values)
         codes, files, line = self.lines
+        if len(codes):
+            file, at = np.where(row >= 0, codes[row], -1), np.where(row >= 0, line[row], -1)
+        else:
+            file = at = row
+        return {
+            "op_name": decoded(names, texts),
+            "source_file": decoded(file, files),
+            "source_line": pa.array(at, mask=at < 0),
+        }
+
+    def named(self, values: Ints) -> tuple[Ints, pa.Array, Ints]:
+        """(codes, op_names) of these rows of `values` (-1: null), and the rows of `instructions` that say so."""
+        names, texts = coded(self.dump.instructions["op_name"])
         if not len(names) or not len(self.ids):
-            nothing = np.full(len(values), -1)
-            return {
-                "op_name": decoded(nothing, texts),
-                "source_file": decoded(nothing, files),
-                "source_line": pa.nulls(len(values), pa.int64()),
-            }
+            return np.full(len(values), -1), texts, np.full(len(values), -1)
         row = np.where(values >= 0, self.instruction_row[values], -1)
         nameless = (row < 0) | (names[row] < 0)
         kind = self.value_category[values]
         parameter = self.representative[self.owner[values]]
         use = nameless & (values >= 0) & ((kind == PARAMETER) | (kind == DONATED)) & (parameter >= 0)
         row = np.where(use, self.instruction_row[parameter], row)
-        there = row >= 0
-        at = np.where(there, line[row], -1)
-        return {
-            "op_name": decoded(np.where(there, names[row], -1), texts),
-            "source_file": decoded(np.where(there, codes[row], -1), files),
-            "source_line": pa.array(at, mask=at < 0),
-        }
+        return np.where(row >= 0, names[row], -1), texts, row
 
     def of_value(self, column: str, values: Ints) -> pa.Array:
         """A text column of `values` for these rows (-1: null)."""

@@ -15,13 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from .. import schema
-from ..assemble import row_of
-from ..compute.occupancy import live_at, live_set, moments, peak, whole
+from ..assemble import Pool, row_of
+from ..compute.occupancy import Held, held_at, live_at, moments, peak, rows_of, runs, whole
 from ..compute.program import TEMP, THREAD_LOCAL, Ints, Program, coded, ints, nullable, translated
-from ..compute.scopes import by_text
+from ..compute.scopes import scopes
 
 ROOM = 1 << 22
 """Most cells (memory spaces times schedule steps) of dumps that are laid side by side, unless one alone has more."""
+
+NAMES = 1 << 16
+"""Names that are made scopes of together."""
 
 NEEDED = {
     "modules": schema.TABLES["modules"].arrow.names,
@@ -274,10 +277,11 @@ def _modules(chunk: Chunk) -> pa.Table:
 def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
     known = fleet.chunk.known
     yield "peaks", known.peaks if known else _peaks(fleet)
-    if fleet.program.steps is not None:
-        held = _apart(fleet, live_set(fleet))  # type: ignore[arg-type]
-        yield "peak_members", _largest(held, top)
-        yield "scopes", _scopes(held)
+    p = fleet.program
+    if p.steps is not None:
+        held = held_at(p, moments(p, None, None))
+        yield "peak_members", _largest(fleet, held, top)
+        yield "scopes", _scopes(fleet, held)
 
 
 def _peaks(fleet: Fleet) -> pa.Table:
@@ -317,28 +321,39 @@ def _apart(fleet: Fleet, table: pa.Table) -> pa.Table:
     return _with(table, **own).add_column(0, "dump", pa.array(dump)).take(pa.array(order))
 
 
-def _largest(held: pa.Table, top: int) -> pa.Table:
-    """The first rows of each space, with their rank."""
-    dump, color, page = (ints(held, c) for c in ("dump", "color", "page"))
-    n = len(dump)
-    new = np.ones(n, bool)
-    new[1:] = (dump[1:] != dump[:-1]) | (color[1:] != color[:-1]) | (page[1:] != page[:-1])
-    first = np.flatnonzero(new)
-    rank = np.arange(n) - np.repeat(first, np.diff(np.append(first, n)))
-    held = held.add_column(1, "rank", pa.array(rank))
-    return held.take(pa.array(np.flatnonzero(rank < top)))
+def _largest(fleet: Fleet, held: Held, top: int) -> pa.Table:
+    """The largest rows of each space, with their rank."""
+    p = fleet.program
+    page, color = (np.array(column, np.int64) for column in ([s.page for s in p.spaces], [s.color for s in p.spaces]))
+    dump, page = np.divmod(page, fleet.width["page"])
+    place = np.argsort(np.lexsort((page, color, dump)))
+    space = place[p.space_of_allocation[held.owner]]
+    order = np.lexsort((p.index[held.owner], -held.bytes, space))
+    first, last = runs(space[order])
+    rank = np.arange(len(order)) - np.repeat(first, last - first + 1)
+    shown = rank < top
+    table = _apart(fleet, rows_of(p, held, order[shown]))
+    return table.add_column(1, "rank", pa.array(rank[shown]))
 
 
-def _scopes(held: pa.Table) -> pa.Table:
-    keys = ["dump", "memory_space", "color", "page", "scope"]
-    columns = {k: held[k] for k in keys[:4]}
-    columns["memory_space"] = columns["memory_space"].cast(pa.string())
-    columns["scope"] = by_text(held["op_name"], "scope", None, False)
-    grouped = pa.table({**columns, "bytes": held["bytes"]}).group_by(keys, use_threads=False)
-    found = grouped.aggregate([("bytes", "sum"), ("bytes", "count")])
-    found = found.select([*keys, "bytes_sum", "bytes_count"]).rename_columns([*keys, "bytes", "n"])
+def _scopes(fleet: Fleet, held: Held) -> pa.Table:
+    p = fleet.program
+    names, texts, _ = p.named(held.value)
+    there, used = Pool(), np.unique(names[names >= 0])
+    scope = np.full(len(texts) + 1, -1)  # of each op_name; the last: of none
+    for at in range(0, len(used), NAMES):
+        some = used[at : at + NAMES]
+        scope[some] = there.find(scopes(texts.take(pa.array(some))), add=True)
+    width = len(there.names) + 1
+    key = p.space_of_allocation[held.owner] * width + scope[names] + 1
+    grouped = pa.table({"key": key, "bytes": held.bytes}).group_by("key", use_threads=False)
+    sums = grouped.aggregate([("bytes", "sum"), ("bytes", "count")])
+    space, which = np.divmod(ints(sums, "key"), width)
+    columns = p.space_columns(space)
+    columns["scope"] = pa.chunked_array(there.arrays((which - 1).astype(np.int32))).cast(pa.string())
+    columns |= {"bytes": sums["bytes_sum"], "n": sums["bytes_count"]}
     order = [("dump", "ascending"), ("color", "ascending"), ("page", "ascending"), ("bytes", "descending")]
-    return found.sort_by([*order, ("scope", "ascending")])
+    return _apart(fleet, pa.table(columns)).sort_by([*order, ("scope", "ascending")])
 
 
 def _stored(name: str, tables: list[pa.Table], ids: list[str]) -> pa.Table:
