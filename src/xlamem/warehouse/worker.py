@@ -31,6 +31,7 @@ from .derived import NEEDED, NUMBERS, Chunk, InUse, derive, in_use
 from .ledger import Batch, File
 from .parquet import Sink, owned, release
 from .place import Place
+from .spill import Spill
 
 CHUNK = 4 << 20
 """Bytes of text that are read, and written, together."""
@@ -362,22 +363,23 @@ class _Work:
 
     def pieces(self, item: Item, needs: Needs) -> dict[str, pa.Table]:
         """Write all tables; give those that `derive` needs, of the values that the peaks need."""
-        kept = {name: [schema.TABLES[name].empty.select(columns)] for name, columns in NEEDED.items()}
-        before = ""
-        for name, piece in pieces(item.source, hashes=True):
-            piece = owned(piece)
-            if name in self.job.options.tables:
-                which = pa.array(np.zeros(len(piece), np.int32))
-                identity = pa.DictionaryArray.from_arrays(which, pa.array([item.dump_id]))
-                self.put(name, self.stored(name, piece, identity))
-            if PART_OF.get(name) != PART_OF.get(before):  # a part is over: nothing more comes of its tables
-                for done in schema.TABLES:
-                    if PART_OF.get(done) == PART_OF.get(before):
-                        self.sink.flush(done)
-            before = name
-            if name in kept:
-                kept[name].append(needs.of(name, piece))
-        return {name: pa.concat_tables(parts).combine_chunks() for name, parts in kept.items()}
+        specs = {name: schema.TABLES[name].empty.select(columns).schema for name, columns in NEEDED.items()}
+        with Spill(specs) as kept:
+            before = ""
+            for name, piece in pieces(item.source, hashes=True):
+                piece = owned(piece)
+                if name in self.job.options.tables:
+                    which = pa.array(np.zeros(len(piece), np.int32))
+                    identity = pa.DictionaryArray.from_arrays(which, pa.array([item.dump_id]))
+                    self.put(name, self.stored(name, piece, identity))
+                if PART_OF.get(name) != PART_OF.get(before):  # a part is over: nothing more comes of its tables
+                    for done in schema.TABLES:
+                        if PART_OF.get(done) == PART_OF.get(before):
+                            self.sink.flush(done)
+                before = name
+                if name in NEEDED:
+                    kept.add(name, needs.of(name, piece))
+            return kept.tables()
 
     def restart(self) -> None:
         """Take back what was written so far: the dump alone makes up the batch."""
