@@ -5,11 +5,11 @@ text that stands there; hashes only say where to look. Not locked: one thread at
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memchr, memcmp, memset
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memchr, memcmp, memmove, memset
 
-from column cimport NO_INT, Buf, Part, drop, key_of, pool_item, push, push_byte
+from column cimport Buf, Part, drop, key_of, pool_item, push, push_byte, push_code
 from cursor cimport CLASS, IN_NAME, Short, short_value
 from xlamem._column cimport Names, own
 
@@ -154,41 +154,53 @@ cdef inline bint same_index(const Part* a, const Part* b) noexcept nogil:
 cdef class Texts:
     """The distinct instructions `%NAME = …` seen so far."""
 
+    # A slot is one number: a tag, made of the key of the name, above the offset of the text in all files laid end to
+    # end, plus 1; 0 is empty. Slots are ordered by tag, but that names which differ in a last digit alone are
+    # neighbours (see key_of).
     cdef Files files
-    cdef Buf begins
-    cdef Buf ends
-    cdef uint64_t* slots       # key of the name << 32 | number of the text + 1; 0 is empty
+    cdef int64_t[MOST_FILES + 1] first    # offset at which each file begins
+    cdef int place_bits, tag_bits
+    cdef uint64_t* slots
     cdef uint64_t room
     cdef int64_t n
+    cdef Buf early             # begin and end of each text that does not end its line, by offset; nearly always none
 
     def __cinit__(self, Files files not None):
+        cdef int i
         self.files = files
+        for i in range(files.n):
+            self.first[i + 1] = self.first[i] + (files.bases[i].end - files.bases[i].begin)
+        while (self.first[files.n] + 1) >> self.place_bits:
+            self.place_bits += 1
+        self.tag_bits = min(32, 64 - self.place_bits)
 
     def __dealloc__(self):
-        drop(&self.begins)
-        drop(&self.ends)
+        drop(&self.early)
         free(self.slots)
 
     def __len__(self):
         return self.n
 
+    cdef inline uint64_t slot_of(self, uint64_t tag, uint64_t room) noexcept nogil:
+        # Where in as many slots a tag belongs: its upper 3 bits are the last digit.
+        cdef int bits = self.tag_bits - 3
+        return ((tag & ((<uint64_t> 1 << bits) - 1)) * (room >> 3) >> bits << 3) + (tag >> bits)
+
     cdef bint grow(self, size_t more) noexcept nogil:
-        # Room for as many more texts, at a load of at most two thirds.
-        cdef uint64_t room = self.room if self.room else 1024, at, i
+        # Room for as many more texts, at a load of at most four fifths.
+        cdef uint64_t room, at, i
         cdef uint64_t* slots
-        while (self.n + more) * 3 > room * 2:
-            room *= 2
-        if room == self.room:
+        if (self.n + more) * 5 <= self.room * 4:
             return True
-        slots = <uint64_t*> realloc(NULL, room * 8)
+        room = ((self.n + more) * 8 // 5 + 1024) & ~<uint64_t> 7
+        slots = <uint64_t*> calloc(room, 8)
         if slots == NULL:
             return False
-        memset(slots, 0, room * 8)
         for i in range(self.room):
             if self.slots[i]:
-                at = (self.slots[i] >> 32) & (room - 1)
+                at = self.slot_of(self.slots[i] >> self.place_bits, room)
                 while slots[at]:
-                    at = (at + 1) & (room - 1)
+                    at = at + 1 if at + 1 < room else 0
                 slots[at] = self.slots[i]
         free(self.slots)
         self.slots = slots
@@ -208,55 +220,86 @@ cdef class Texts:
             raise MemoryError("no memory for texts")
         with nogil:
             for i in range(begins.shape[0]):
-                push_byte(&out, self.put(begins[i], ends[i]))
-            out.failed |= self.begins.failed or self.ends.failed
+                push_byte(&out, self.put(begins[i], ends[i] - begins[i]))
+            out.failed |= self.early.failed
         return own(&out)
 
-    cdef uint8_t put(self, int64_t begin, int64_t end) noexcept nogil:
+    cdef uint8_t put(self, int64_t begin, int64_t n) noexcept nogil:
+        cdef int file = <int> (begin >> FILE_BIT), other
         cdef const char* p = at_place(self.files.bases, begin)
         cdef const char* q
-        cdef size_t n = end - begin, m = 1, k
-        cdef uint64_t key, at
-        cdef int64_t* begins = <int64_t*> self.begins.data
-        cdef int64_t* ends = <int64_t*> self.ends.data
+        cdef int64_t m = 1, offset = self.first[file] + (begin & ((<int64_t> 1 << FILE_BIT) - 1)), there, left
+        cdef uint64_t key, tag, at
         cdef uint8_t found = T_NEW
         while m < n and CLASS[<uint8_t> p[m]] & IN_NAME:
             m += 1
         key = key_of(p + 1, m - 1)
-        at = key & (self.room - 1)
+        tag = ((key & 7) << 29 | key >> 3) >> (32 - self.tag_bits)
+        at = self.slot_of(tag, self.room)
         while self.slots[at]:
-            if self.slots[at] >> 32 == key:
-                k = <uint32_t> self.slots[at] - 1
-                q = at_place(self.files.bases, begins[k])
-                if <size_t> (ends[k] - begins[k]) > m and memcmp(p, q, m) == 0 and (
-                    CLASS[<uint8_t> q[m]] & IN_NAME == 0
-                ):
-                    if <size_t> (ends[k] - begins[k]) == n and memcmp(p, q, n) == 0:
+            if self.slots[at] >> self.place_bits == tag:
+                there = <int64_t> (self.slots[at] & ((<uint64_t> 1 << self.place_bits) - 1)) - 1
+                other = 0
+                while there >= self.first[other + 1]:
+                    other += 1
+                q = self.files.bases[other].begin + (there - self.first[other])
+                left = self.first[other + 1] - there
+                if left > m and memcmp(p, q, m) == 0 and CLASS[<uint8_t> q[m]] & IN_NAME == 0:
+                    if left >= n and memcmp(p, q, n) == 0 and self.ends(there, n, q, left):
                         return T_REPEAT
                     found = T_OTHER
-            at = (at + 1) & (self.room - 1)
-        push(&self.begins, begin)
-        push(&self.ends, end)
+            at = at + 1 if at + 1 < self.room else 0
+        if p + n < self.files.bases[file].end and p[n] != c'\n':
+            self.keep_early(offset, offset + n)
         self.n += 1
-        self.slots[at] = key << 32 | <uint64_t> self.n
+        self.slots[at] = tag << self.place_bits | <uint64_t> (offset + 1)
         return found
+
+    cdef bint ends(self, int64_t offset, int64_t n, const char* q, int64_t left) noexcept nogil:
+        # Whether the text there, at q, has n bytes; so many agree already, and `left` are left of its file.
+        cdef int64_t i = self.early_from(offset)
+        cdef const int64_t* early = <const int64_t*> self.early.data
+        if i < <int64_t> (self.early.size // 16) and early[2 * i] == offset:
+            return early[2 * i + 1] == offset + n
+        return left == n or q[n] == c'\n'
+
+    cdef int64_t early_from(self, int64_t offset) noexcept nogil:
+        # Number of the early texts that begin before an offset.
+        cdef const int64_t* early = <const int64_t*> self.early.data
+        cdef int64_t lo = 0, hi = self.early.size // 16, middle
+        while lo < hi:
+            middle = (lo + hi) // 2
+            if early[2 * middle] < offset:
+                lo = middle + 1
+            else:
+                hi = middle
+        return lo
+
+    cdef void keep_early(self, int64_t begin, int64_t end) noexcept nogil:
+        # They come in the order of the text: what has to be moved is mostly nothing.
+        cdef int64_t i = self.early_from(begin), n = self.early.size // 16
+        cdef int64_t* early
+        push(&self.early, begin)
+        push(&self.early, end)
+        if not self.early.failed:
+            early = <int64_t*> self.early.data
+            memmove(&early[2 * i + 2], &early[2 * i], (n - i) * 16)
+            early[2 * i] = begin
+            early[2 * i + 1] = end
 
 
 cdef class Values:
-    """The dump's values by name and index: `places` of their names and their ids, in ascending order of ids."""
+    """The dump's values by name and index: `places` of their names, in ascending order of their ids."""
 
     cdef Files files
     cdef const long long[::1] places
-    cdef const long long[::1] ids
     cdef Py_ssize_t at         # behind the value found last: ranges are printed in the order of the ids
     cdef uint64_t* slots       # made when first needed; key << 32 | number + 1
     cdef uint64_t room
 
-    def __cinit__(self, Files files not None, const long long[::1] places not None, const long long[::1] ids not None):
-        if places.shape[0] != ids.shape[0]:
-            raise ValueError("there must be as many places as ids")
+    def __cinit__(self, Files files not None, const long long[::1] places not None):
         files.check(places)
-        self.files, self.places, self.ids = files, places, ids
+        self.files, self.places = files, places
 
     def __dealloc__(self):
         free(self.slots)
@@ -306,7 +349,7 @@ cdef class Values:
 
     def match(self, Names names not None, Names indices not None, const int[::1] instructions not None,
               const int[::1] shape_indices not None):
-        """Id of the value of each (name, index), given as codes: int64, the least where there is none.
+        """Number of the value of each (name, index), given as codes: int32, -1 where there is none.
 
         As `_liveness.match`: nearly always it is the next value; a hash of all is made only for one that is not.
         """
@@ -335,7 +378,7 @@ cdef class Values:
                     found = self.search(&word, &sub)
                 if found >= 0:
                     self.at = found + 1
-                push(&out, self.ids[found] if found >= 0 else NO_INT)
+                push_code(&out, <int32_t> found)
         return own(&out)
 
 

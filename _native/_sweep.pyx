@@ -265,17 +265,18 @@ cdef void work_free(Work* w) noexcept nogil:
 
 cdef bint compress(Work* w, const int64_t* offset, const int64_t* size, int64_t n) noexcept nogil:
     # Boundaries to cells, and the tree over the cells.
-    return tree_init(&w.tree, w.bounds, cells_of(w, offset, size, n))
+    return tree_init(&w.tree, w.bounds, cells_of(w, NULL, offset, size, n))
 
 
-cdef int64_t cells_of(Work* w, const int64_t* offset, const int64_t* size, int64_t n) noexcept nogil:
-    # Boundaries to cells: fills bounds, left and right; the number of cells.
-    cdef int64_t i, cells = 0
+cdef int64_t cells_of(Work* w, const int32_t* rows, const int64_t* offset, const int64_t* size, int64_t n) noexcept nogil:
+    # Boundaries to cells: fills bounds, left and right; the number of cells. `rows` of the columns, NULL for the first.
+    cdef int64_t i, row, cells = 0
     cdef int32_t item
     for i in range(n):
-        w.keys[2 * i].key = offset[i]
+        row = i if rows == NULL else rows[i]
+        w.keys[2 * i].key = offset[row]
         w.keys[2 * i].item = <int32_t> (2 * i)
-        w.keys[2 * i + 1].key = offset[i] + size[i]
+        w.keys[2 * i + 1].key = offset[row] + size[row]
         w.keys[2 * i + 1].item = <int32_t> (2 * i + 1)
     sort_keys(w.keys, w.other, 2 * n)
     for i in range(2 * n):
@@ -299,52 +300,69 @@ cdef int64_t largest_group(const int64_t* group, int64_t n) noexcept nogil:
     return most
 
 
-def covered(const int64_t[::1] group not None, const int64_t[::1] start not None, const int64_t[::1] end not None,
-            const int64_t[::1] offset not None, const int64_t[::1] size not None,
-            const int64_t[::1] space not None, Py_ssize_t n_spaces, Py_ssize_t steps):
-    """Bytes that live values cover, per space and step, and the most of each group at any step.
+ctypedef fused Step:
+    int32_t
+    int64_t
 
-    `space[g]` is the space of group g. Returns (int64 of n_spaces * steps, int64 of len(space)).
+
+def covered(const int32_t[::1] rows not None, const int32_t[::1] group not None,
+            const Step[::1] start not None, const Step[::1] end not None,
+            const int64_t[::1] offset not None, const int64_t[::1] size not None,
+            const int64_t[::1] space not None, int64_t[:, ::1] changes not None):
+    """Add to `changes[s, t]` by how much the bytes that live values cover in space s grow at step t.
+
+    Values are those of the `rows` of the columns, in the order of their groups; `space[g]` is the space of group g.
+    Returns the most of each group at any step: int64 of len(space).
     """
-    cdef Buf totals, peaks
-    cdef Py_ssize_t n = group.shape[0], i, j, k, m
+    cdef Buf peaks
+    cdef Py_ssize_t n = rows.shape[0], every = group.shape[0], steps = changes.shape[1], i, j, k = 0, m, row
     cdef int64_t* out
     cdef int64_t* most
-    cdef int64_t largest, t, before, now
+    cdef int64_t t, before, now, largest = 0
+    cdef int32_t g = -1
     cdef Work w
     cdef bint good = True
-    if n and (start.shape[0] != n or end.shape[0] != n or offset.shape[0] != n or size.shape[0] != n):
+    if start.shape[0] != every or end.shape[0] != every or offset.shape[0] != every or size.shape[0] != every:
         raise ValueError("columns of one table must have one length")
+    for i in range(space.shape[0]):
+        if not 0 <= space[i] < changes.shape[0]:
+            raise ValueError("a group must be of a space")
     for i in range(n):
-        if not (0 <= group[i] < space.shape[0] and 0 <= start[i] <= end[i] < steps and size[i] >= 0 <= offset[i]):
+        row = rows[i]
+        if not 0 <= row < every:
+            raise ValueError("rows must be of the table")
+        if not (0 <= group[row] < space.shape[0] and 0 <= start[row] <= end[row] < steps and size[row] >= 0 <= offset[row]):
             raise ValueError("a live range must lie in the schedule and a value in its group")
-        if i and group[i] < group[i - 1]:
+        if group[row] < g:
             raise ValueError("values must be ordered by group")
-    memset(&totals, 0, sizeof(Buf))
+        if group[row] != g:
+            k = i
+            g = group[row]
+        largest = max(largest, i + 1 - k)
     memset(&peaks, 0, sizeof(Buf))
     with nogil:
-        zeros(&totals, n_spaces * steps, 0)
         zeros(&peaks, space.shape[0], 0)
-        out = <int64_t*> totals.data
         most = <int64_t*> peaks.data
-        largest = largest_group(&group[0], n) if n else 0
-        good = work_init(&w, largest) and not totals.failed and not peaks.failed
+        good = work_init(&w, largest) and not peaks.failed
         i = 0
         while i < n and good:
+            g = group[rows[i]]
+            out = &changes[space[g], 0]
             j = i + 1
-            while j < n and group[j] == group[i]:
+            while j < n and group[rows[j]] == g:
                 j += 1
             m = j - i
             if m == 1:
-                add(out, space[group[i]] * steps, steps, start[i], size[i])
-                add(out, space[group[i]] * steps, steps, end[i] + 1, -size[i])
-                most[group[i]] = size[i]
+                row = rows[i]
+                add(out, steps, start[row], size[row])
+                add(out, steps, <int64_t> end[row] + 1, -size[row])
+                most[g] = size[row]
             else:
-                good = union_init(&w.cover, w.bounds, cells_of(&w, &offset[i], &size[i], m))
+                good = union_init(&w.cover, w.bounds, cells_of(&w, &rows[i], &offset[0], &size[0], m))
                 for k in range(m):
-                    w.keys[2 * k].key = start[i + k]
+                    w.keys[2 * k].key = start[rows[i + k]]
                     w.keys[2 * k].item = <int32_t> (2 * k)
-                    w.keys[2 * k + 1].key = end[i + k] + 1
+                    w.keys[2 * k + 1].key = <int64_t> end[rows[i + k]] + 1
                     w.keys[2 * k + 1].item = <int32_t> (2 * k + 1)
                 if good:
                     sort_keys(w.keys, w.other, 2 * m)
@@ -357,18 +375,15 @@ def covered(const int64_t[::1] group not None, const int64_t[::1] start not None
                                    -1 if w.keys[k].item & 1 else 1)
                             k += 1
                         now = w.cover.nodes[1].once
-                        add(out, space[group[i]] * steps, steps, t, now - before)
+                        add(out, steps, t, now - before)
                         before = now
-                        if now > most[group[i]]:
-                            most[group[i]] = now
+                        if now > most[g]:
+                            most[g] = now
             i = j
         work_free(&w)
-        for i in range(n_spaces):
-            for t in range(1, steps):
-                out[i * steps + t] += out[i * steps + t - 1]
     if not good:
         raise MemoryError("no memory for a sweep")
-    return own(&totals), own(&peaks)
+    return own(&peaks)
 
 
 cdef inline void zeros(Buf* b, Py_ssize_t n, int64_t value) noexcept nogil:
@@ -380,9 +395,9 @@ cdef inline void zeros(Buf* b, Py_ssize_t n, int64_t value) noexcept nogil:
         left -= 1
 
 
-cdef inline void add(int64_t* out, int64_t base, int64_t steps, int64_t t, int64_t by) noexcept nogil:
+cdef inline void add(int64_t* out, int64_t steps, int64_t t, int64_t by) noexcept nogil:
     if t < steps:
-        out[base + t] += by
+        out[t] += by
 
 
 def charge(const int64_t[::1] group not None, const int64_t[::1] ids not None,

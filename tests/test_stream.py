@@ -289,6 +289,19 @@ def test_texts() -> None:
         seen.add(np.array([2 << 48]), np.array([2 << 48]))
 
 
+def test_texts_that_do_not_end_their_line() -> None:
+    """As those whose line goes on with the head of the next record."""
+    data = b"%a = x<7 b>\n%a = x\n%a = x<7\n%a = x<7 b>\n%b = x<8\n"
+    seen = _stream.Texts(_stream.Files([data]))
+    first = [(12, 18), (0, 6), (28, 34), (19, 27), (0, 8), (28, 36), (40, 46), (40, 48)]
+    told = flags(seen.add(*(np.array(c, np.int64) for c in zip(*first, strict=True)))).tolist()
+    new, repeat, other = _stream.NEW, _stream.REPEAT, _stream.OTHER
+    assert told == [new, repeat, repeat, other, repeat, repeat, new, other]
+    again = _stream.Texts(_stream.Files([data]))
+    told = flags(again.add(np.array([28, 0, 12, 19]), np.array([34, 6, 18, 27]))).tolist()
+    assert told == [new, repeat, repeat, other]
+
+
 def test_many_texts() -> None:
     """More than the first table holds, and each found again."""
     rng = random.Random(1)
@@ -314,17 +327,17 @@ def test_values() -> None:
     at = ints(files.names(places[:141])).tolist()
     assert [text[p : p + 1] for p in at] == [b"n"] * 140 + [b"m"]
     old = text.index(b"old")
-    values = _stream.Values(files, np.array([*at, old]), np.arange(142) * 10)
+    values = _stream.Values(files, np.array([*at, old]))
     names, indices = Names(), Names()
 
     def match(*wanted: tuple[bytes, bytes]) -> list[int]:
         columns = [(names.code(n), indices.code(i)) for n, i in wanted]
         both = [np.array(c, np.int32) for c in zip(*columns, strict=True)]
-        return ints(values.match(names, indices, *both)).tolist()
+        return codes(values.match(names, indices, *both)).tolist()
 
-    assert match((b"n.3", b"{0}"), (b"n.4", b"{0}"), (b"n.4", b"{1}"), (b"n.4", b"{2}")) == [30, 40, 740, NULL]
-    assert match((b"m", b"{}"), (b"m", b"{0}"), (b"old", b"{1,2}"), (b"n", b"{}")) == [1400, NULL, 1410, NULL]
-    assert match((b"n.69", b"{1}"), (b"n.0", b"{0}")) == [1390, 0]
+    assert match((b"n.3", b"{0}"), (b"n.4", b"{0}"), (b"n.4", b"{1}"), (b"n.4", b"{2}")) == [3, 4, 74, -1]
+    assert match((b"m", b"{}"), (b"m", b"{0}"), (b"old", b"{1,2}"), (b"n", b"{}")) == [140, -1, 141, -1]
+    assert match((b"n.69", b"{1}"), (b"n.0", b"{0}")) == [139, 0]
 
 
 def test_same_names() -> None:
@@ -356,6 +369,6 @@ def test_narrow(column: list[int]) -> None:
 
 def test_codes_are_those_of_the_pool() -> None:
     files = _stream.Files([b"a\n"])
-    values = _stream.Values(files, np.array([0]), np.array([1]))
+    values = _stream.Values(files, np.array([0]))
     with pytest.raises(ValueError, match="a code"):
         values.match(Names(), Names(), codes(b"\0" * 4), codes(b"\0" * 4))

@@ -35,7 +35,7 @@ class Texts:
 
 @disjoint_base
 class Values:
-    """The dump's values by name and index: `places` of their names and their ids, in ascending order of ids."""
+    """The dump's values by name and index: `places` of their names, in ascending order of their ids."""
 
-    def __new__(cls, files: Files, places: _Places, ids: _Places) -> Self: ...
+    def __new__(cls, files: Files, places: _Places) -> Self: ...
     def match(self, names: Names, indices: Names, instructions: _Codes, shape_indices: _Codes) -> Column: ...

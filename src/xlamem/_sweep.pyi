@@ -1,6 +1,6 @@
 """Bytes in unions of address ranges over time: what NumPy cannot do in O(n log n)."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -8,10 +8,18 @@ import numpy.typing as npt
 from ._column import Column
 
 _Ints: TypeAlias = npt.NDArray[np.int64]
+_Codes: TypeAlias = npt.NDArray[np.int32]
 
 def covered(
-    group: _Ints, start: _Ints, end: _Ints, offset: _Ints, size: _Ints, space: _Ints, n_spaces: int, steps: int
-) -> tuple[Column, Column]: ...
+    rows: _Codes,
+    group: _Codes,
+    start: npt.NDArray[np.signedinteger[Any]],
+    end: npt.NDArray[np.signedinteger[Any]],
+    offset: _Ints,
+    size: _Ints,
+    space: _Ints,
+    changes: _Ints,
+) -> Column: ...
 def charge(group: _Ints, ids: _Ints, offset: _Ints, size: _Ints) -> tuple[Column, Column]: ...
 def inside(
     start: _Ints, end: _Ints, offset: _Ints, size: _Ints, candidate: npt.NDArray[np.uint8], occupied: _Ints

@@ -21,6 +21,9 @@ NULL = np.iinfo(np.int64).min
 CHUNK = 1 << 30
 """Most bytes of text in one chunk of a column."""
 
+STEP = 1 << 20
+"""Rows that are looked at together where a copy of all would take much memory."""
+
 SPARE = Spare(96 << 20)
 """Memory of tables that nobody holds any more, for the dumps that are read next."""
 
@@ -54,7 +57,7 @@ def joined(parts: Sequence[npt.NDArray[Scalar]], dtype: type[Scalar]) -> npt.NDA
 class Rows:
     """The rows of `keys`, by key: rows(wanted) is the (first) row of each wanted key, -1 where there is none."""
 
-    def __init__(self, keys: Ints) -> None:
+    def __init__(self, keys: npt.NDArray[np.signedinteger[Any]]) -> None:
         self.n = len(keys)
         if not self.n:
             return
@@ -62,18 +65,18 @@ class Rows:
         # Ids are nearly dense.
         self.place: Codes | None = None
         if self.high - self.low <= 8 * self.n + 1024 and self.n < 1 << 31:
-            self.place = np.full(self.high - self.low + 2, -1, np.int32)
-            self.place[keys[::-1] - self.low] = np.arange(self.n - 1, -1, -1, dtype=np.int32)
+            self.place = _places(keys, self.low, self.high + 1)
         else:
-            self.order = np.argsort(keys, kind="stable")
-            self.keys = keys[self.order]
+            order = np.argsort(keys, kind="stable")
+            self.keys = keys[order]
+            self.order = order.astype(np.int32) if self.n < 1 << 31 else order
 
     def __call__(self, wanted: Ints) -> Ints:
         if not self.n or not len(wanted):
             return np.full(len(wanted), -1, np.int64)
         if self.place is None:
             at = np.minimum(np.searchsorted(self.keys, wanted), self.n - 1)
-            return np.where(self.keys[at] == wanted, self.order[at], -1)
+            return np.where(self.keys[at] == wanted, self.order[at], -1).astype(np.int64)
         at = wanted - self.low
         if np.minimum.reduce(wanted) < self.low or np.maximum.reduce(wanted) > self.high:
             at[(wanted < self.low) | (wanted > self.high)] = self.high - self.low + 1
@@ -85,15 +88,23 @@ def row_of(keys: Ints, wanted: Ints) -> Ints:
     return Rows(keys)(wanted)
 
 
-def ascending(keys: Ints) -> Ints:
+def _places(keys: npt.NDArray[np.signedinteger[Any]], low: int, high: int) -> Codes:
+    """The (first) row of each key from low to high, -1 where there is none."""
+    place = np.full(high - low + 1, -1, np.int32)
+    for end in range(len(keys), 0, -STEP):  # the first row is written last
+        begin = max(0, end - STEP)
+        place[keys[begin:end][::-1] - low] = np.arange(end - 1, begin - 1, -1, dtype=np.int32)
+    return place
+
+
+def ascending(keys: Ints) -> npt.NDArray[np.signedinteger[Any]]:
     """The rows in ascending order of nearly dense keys; of equal keys the first one alone."""
     if not len(keys):
         return np.empty(0, np.int64)
     low, high = int(np.minimum.reduce(keys)), int(np.maximum.reduce(keys))
-    if high - low > 8 * len(keys) + 1024:
+    if high - low > 8 * len(keys) + 1024 or len(keys) >= 1 << 31:
         return np.unique(keys, return_index=True)[1]
-    place = np.full(high - low + 1, -1, np.int64)
-    place[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)
+    place = _places(keys, low, high)
     return place[place >= 0]
 
 

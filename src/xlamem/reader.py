@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from . import _allocations, _hlo, _liveness, _sections, _shapes, _usage, _values, schema
@@ -83,6 +84,10 @@ class Raw:
 
     def codes(self, name: str, column: str) -> Codes:
         return joined([c[column] for c in self.chunks[name]], np.int32)
+
+    def packed(self, name: str, column: str) -> npt.NDArray[np.signedinteger[Any]]:
+        """Integers in as few bytes as they are kept in."""
+        return self.ints(name, column)
 
     def flags(self, name: str, column: str) -> Bools:
         return joined([c[column] for c in self.chunks[name]], np.uint8)
@@ -308,7 +313,11 @@ class Reading:
         """Rows of a table; None if it has not been read."""
         return self.makers[name].rows if name in self.makers else None
 
-    def same_names(self, place: Ints) -> Any:
+    def placed(self) -> Iterator[tuple[int, Ints, Ints, Ints]]:
+        """Allocation, offset and size of the values that may end beyond their allocation, with the row of the first."""
+        return self.raw["allocations"].parts("values", "allocation", "offset", "size")
+
+    def same_names(self, place: Codes) -> Any:
         """For each used value whether row place[i] of `values` has its instruction and index."""
         a, b = self.raw["allocations"], self.raw["used values"]
         same = np.ones(len(place), bool)
@@ -320,10 +329,6 @@ class Reading:
         """For each row of `values` whether its unpadded_size is more than 0."""
         shape = self.raw["allocations"].codes("values", "shape")
         return self.shape_sizes()[1][shape] > 0 if len(shape) else np.empty(0, bool)
-
-    def range_values(self) -> Ints:
-        """value_id of each live range, NULL for none."""
-        return self.raw["live ranges"].ints("live_ranges", "value_id")
 
     def label(self, name: str, row: int) -> tuple[str, str]:
         """Instruction and index ({} if there is none) of a row of `values` or `live_ranges`."""

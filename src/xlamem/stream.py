@@ -18,10 +18,13 @@ from . import _allocations, _liveness, _sections, _stream, _usage, _values, sche
 from .assemble import (
     NULL,
     Bools,
+    Codes,
     Ints,
     Pool,
+    Rows,
     ascending,
     bool_array,
+    codes,
     flags,
     int_array,
     ints,
@@ -56,9 +59,6 @@ SAME_TEXT = "the text printed for that instruction before"
 SPAN = 16 << 20
 """Bytes of text that are scanned as one piece (more where one record has more)."""
 
-ROWS = 1 << 17
-"""Rows that are compared in the files at a time."""
-
 Pieces = Iterator[tuple[str, pa.Table]]
 
 
@@ -69,6 +69,7 @@ def pieces(
     hashes: bool = False,
     text: bool = False,
     checks: bool = True,
+    matched: Compact | None = None,
 ) -> Pieces:
     """The tables of one dump, as (name, piece): the pieces of a table, joined, are what `xlamem.read` gives.
 
@@ -76,14 +77,15 @@ def pieces(
     dictionary-encoded column has a dictionary of its own. `files`, `diagnostics` and `modules` come last.
     `tables`, `hashes` and `text` are those of `xlamem.read`; sections that fill no table asked for are not tokenised.
     Without `checks` nothing is kept for them: `files`, `diagnostics` and `modules` say then what the text says, but not
-    whether it agrees with itself.
+    whether it agrees with itself. `matched` are the columns of `live_ranges` as an earlier reading found them, of which
+    `value_id` (negative for none) is taken over.
 
     Raises UsageError for an unknown table at once, and what `xlamem.read` raises with the first piece.
     """
     names = frozenset(schema.TABLES if tables is None else tables)
     if unknown := sorted(names - schema.TABLES.keys()):
         raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.TABLES)}")
-    return _pieces(Streaming(source, names, text=text, checks=checks), hashes=hashes)
+    return _pieces(Streaming(source, names, text=text, checks=checks, matched=matched), hashes=hashes)
 
 
 def _pieces(self: Streaming, *, hashes: bool) -> Pieces:
@@ -156,14 +158,34 @@ class Compact(Raw):
         kept = {c: narrow(chunk[c]) if chunk[c].dtype == np.int64 else chunk[c].copy() for c in columns}
         self.chunks.setdefault(name, []).append(kept)
 
-    def ints(self, name: str, column: str) -> Ints:
-        kept = [c[column] for c in self.chunks.get(name, ())]
+    def ints(self, name: str, column: str, begin: int = 0, end: int = 1 << 62) -> Ints:
+        """All items, or those of some rows."""
+        kept, at = [], 0
+        for chunk in self.chunks.get(name, ()):
+            base, items = chunk[column]
+            kept.append(Narrow(base, items[max(begin - at, 0) : max(end - at, 0)]))
+            at += len(items)
         whole = np.empty(sum(len(k.items) for k in kept), np.int64)
         at = 0
         for k in kept:
             widen(k, whole[at : at + len(k.items)])
             at += len(k.items)
         return whole
+
+    def packed(self, name: str, column: str, base: int = 0) -> npt.NDArray[np.signedinteger[Any]]:
+        """All items less the base; null stays the least of 64 bits."""
+        kept = [c[column] for c in self.chunks.get(name, ()) if len(c[column].items)]
+        if any(k.base == NULL or k.items.min() < 0 for k in kept):
+            whole = self.ints(name, column)
+            return np.where(whole == NULL, NULL, whole - base) if base else whole
+        low = min((k.base - base for k in kept), default=0)
+        high = max((k.base - base + int(k.items.max()) for k in kept), default=0)
+        kind = next((t for t in (np.int8, np.int32) if low >= 0 and high <= np.iinfo(t).max), np.int64)
+        return joined([k.items.astype(kind) + kind(k.base - base) for k in kept], kind)
+
+    def drop(self, name: str, column: str) -> None:
+        for chunk in self.chunks.get(name, ()):
+            del chunk[column]
 
     def flags(self, name: str, column: str) -> Bools:
         return joined([c[column] for c in self.chunks.get(name, ())], np.uint8)
@@ -178,10 +200,49 @@ class Compact(Raw):
             first += len(out[0])
 
 
+class _Beyond:
+    """The values that may end beyond their allocation, which is nearly always the one printed above them."""
+
+    def __init__(self) -> None:
+        self.last = np.empty(0, np.int64), np.empty(0, np.int64)
+        """Number and size of the allocation printed last."""
+        self.ascending = True
+        self.n = 0
+        self.found: list[tuple[Ints, ...]] = []
+
+    def look(self, allocations: Chunk, values: Chunk) -> None:
+        columns = allocations["allocation"], allocations["size"]
+        index, size = (np.concatenate(both) for both in zip(self.last, columns, strict=True))
+        owner, offset, bytes_ = (values[c] for c in ("allocation", "offset", "size"))
+        self.ascending &= bool((index[1:] > index[:-1]).all())
+        rows = np.arange(len(owner))
+        if self.ascending and len(index):  # an allocation that is printed twice is not looked for here
+            place = Rows(index)(owner)
+            rows = np.flatnonzero((place < 0) | (offset + bytes_ > size[place]))
+        if len(rows):
+            self.found.append((rows + self.n, owner[rows], offset[rows], bytes_[rows]))
+        self.n += len(owner)
+        self.last = index[-1:], size[-1:]
+
+    def rows(self) -> Iterator[tuple[int, Ints, Ints, Ints]]:
+        for rows, *columns in self.found:
+            for i, row in enumerate(rows.tolist()):
+                owner, offset, size = (c[i : i + 1] for c in columns)
+                yield row, owner, offset, size
+
+
 class Streaming(Reading):
     """The state of reading one dump piece by piece."""
 
-    def __init__(self, source: Source, wanted: frozenset[str], *, text: bool, checks: bool = True) -> None:
+    def __init__(
+        self,
+        source: Source,
+        wanted: frozenset[str],
+        *,
+        text: bool,
+        checks: bool = True,
+        matched: Compact | None = None,
+    ) -> None:
         super().__init__(source, text=text, threads=1)
         self.wanted = wanted
         self.counts: dict[str, int] = {}
@@ -190,6 +251,8 @@ class Streaming(Reading):
         self.kept = {part: Compact() for part in SECTIONS}
         self.raw = dict(self.kept)
         self.labels: dict[int, tuple[str, str]] = {}
+        self.matched = matched
+        self.beyond = _Beyond()
         self._places: _stream.Files | None = None
         self._parts: list[str] | None = None
         self._platform: list[str | None] = []
@@ -318,20 +381,22 @@ class Streaming(Reading):
             return self.raw["allocations"].ints("values", "value_id")
         return self.raw["used values"].ints("records", "value_id")
 
-    def same_names(self, place: Ints) -> Any:
-        records, values = self.raw["used values"].ints("records", "place"), self.value_places()
+    def placed(self) -> Iterator[tuple[int, Ints, Ints, Ints]]:
+        return self.beyond.rows()
+
+    def same_names(self, place: Codes) -> Any:
+        file = next(s.file for s in self.sections("allocations")).ordinal << 48
+        values = self.kept["allocations"].packed("values", "place", file)
         same = np.empty(len(place), bool)
-        for at in range(0, len(place), ROWS):
-            names = ints(self.places.names(records[at : at + ROWS]))
-            same[at : at + ROWS] = flags(self.places.same_names(values[place[at : at + ROWS]], names))
+        for first, records in self.raw["used values"].parts("records", "place"):
+            rows = slice(first, first + len(records))
+            names = ints(self.places.names(records))
+            same[rows] = flags(self.places.same_names(values[place[rows]] + np.int64(file), names))
             self.let_go()
         return same
 
     def has_bytes(self) -> Any:
         return self.raw["allocations"].flags("values", "has_bytes").astype(bool)
-
-    def range_values(self) -> Ints:
-        return self.raw["live ranges"].ints("live_ranges", "value_id")
 
     def label(self, name: str, row: int) -> tuple[str, str]:
         if name == "live_ranges":
@@ -448,10 +513,11 @@ def _allocation_pieces(
     unpadded, kind = (sizes[shape], kinds[shape]) if len(sizes) else (np.empty(0, np.int64), np.empty(0, np.int32))
     if self.checks:
         raw.keep("allocations", allocations, ("allocation", "size", "color", "fields", "flags"))
+        self.beyond.look(allocations, values)
     if self.checks or self.wants("live_ranges"):
         values["place"] = values["place"] + (section.file.ordinal << 48)
         values["has_bytes"] = (unpadded > 0).astype(np.uint8)
-        more = ("allocation", "offset", "size", "color", "is_phi", "has_bytes") if self.checks else ()
+        more = ("allocation", "color", "is_phi", "has_bytes") if self.checks else ()
         raw.keep("values", values, ("value_id", "place", *more))
     if self.wants("allocations"):
         yield "allocations", self.piece("allocations", allocations, **_from_flags(self, allocations))
@@ -590,6 +656,8 @@ def _live_part(self: Streaming) -> Pieces:
             seen["heads"] |= heads
             seen["peak_time"] = peak_time if peak_time != NULL else seen["peak_time"]
             seen["tree_total"] = tree_total if tree_total != NULL else seen["tree_total"]
+    if self.matched is not None:
+        self.matched.chunks.clear()
 
 
 LIVE_KEPT = {
@@ -618,27 +686,49 @@ class _Match:
     def __init__(self, reading: Streaming) -> None:
         self.reading = reading
         self.values: _stream.Values | None = None
+        self.ids: npt.NDArray[np.signedinteger[Any]] = np.empty(0, np.int64)
+        """Of the values, ascending."""
         self.rows = 0
 
     def __call__(self, ranges: Chunk) -> Ints:
         reading, (name, index) = self.reading, (ranges["instruction"], ranges["shape_index"])
         if not len(name):
             return np.empty(0, np.int64)
-        if self.values is None:
-            ids = reading.value_ids()
-            order = ascending(ids)
-            if len(order) < len(ids):  # an id twice: only in a broken text, but both values are there
-                order = np.argsort(ids, kind="stable")
-            ids = ids[order]
-            self.values = _stream.Values(reading.places, reading.value_places()[order], ids)
-        pools = reading.pools["instruction"], reading.pools["shape_index"]
-        found = ints(self.values.match(pools[0].names, pools[1].names, name, index))
+        found = self._found(name, index) if reading.matched is None else self._again(reading.matched, len(name))
         if reading.checks:
             lost = np.flatnonzero(found == NULL)
+            pools = reading.pools["instruction"], reading.pools["shape_index"]
             words, marks = pools[0].arrays(name[lost])[0].to_pylist(), pools[1].arrays(index[lost])[0].to_pylist()
             reading.labels.update(zip((lost + self.rows).tolist(), zip(words, marks, strict=True), strict=True))
         self.rows += len(name)
         return found
+
+    def _again(self, matched: Compact, n: int) -> Ints:
+        """What was found before; nothing if there were fewer then, as of a file that is written to meanwhile."""
+        found = np.full(n, NULL)
+        known = matched.ints("live_ranges", "value_id", self.rows, self.rows + n)
+        found[: len(known)] = np.where(known < 0, NULL, known)
+        return found
+
+    def _found(self, name: Codes, index: Codes) -> Ints:
+        if self.values is None:
+            self.values = self._values()
+        pools = self.reading.pools["instruction"], self.reading.pools["shape_index"]
+        row = codes(self.values.match(pools[0].names, pools[1].names, name, index))
+        found = np.full(len(row), NULL)
+        there = np.flatnonzero(row >= 0)
+        found[there] = self.ids[row[there]]
+        return found
+
+    def _values(self) -> _stream.Values:
+        ids = self.reading.value_ids()
+        order: Any = ascending(ids)
+        if len(order) < len(ids):  # an id twice: only in a broken text, but both values are there
+            order = np.argsort(ids, kind="stable")
+        ids = ids[order]
+        self.ids = ids.astype(np.int32) if len(ids) and ids[0] >= 0 and ids[-1] < 1 << 31 else ids
+        del ids
+        return _stream.Values(self.reading.places, self.reading.value_places()[order])
 
 
 # -- report and HLO head -------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def _bounds(r: Reading) -> None:
     if section is None or not len(index):
         return
     rows = Rows(index)
-    for first, owner, offset, bytes_ in raw.parts("values", "allocation", "offset", "size"):
+    for first, owner, offset, bytes_ in r.placed():
         room, end = size[rows(owner)], offset + bytes_
         for row in np.flatnonzero(end > room).tolist():
             wanted = f"a value that ends by byte {int(room[row])} of its allocation, not {int(end[row])}"
@@ -108,13 +108,18 @@ def _records(r: Reading) -> None:
     if not used or section is None:
         return
     a, b = r.raw["allocations"], r.raw["used values"]
-    records = b.ints("records", "value_id")
-    for row in np.flatnonzero(records[1:] <= records[:-1]).tolist():
-        at = int(b.ints("records", "offset")[row + 1])
-        r.find(used[-1].file, at, used[-1].kind, "ids_descend", f"an id above {int(records[row])}")
-    rows = Rows(a.ints("values", "value_id"))
-    place = rows(records)
-    del records
+    rows = Rows(a.packed("values", "value_id"))
+    parts = [np.empty(0, np.int32)]
+    before = np.empty(0, np.int64)
+    for first, records in b.parts("records", "value_id"):
+        both = np.concatenate([before, records])
+        for row in np.flatnonzero(both[1:] <= both[:-1]).tolist():
+            at = int(b.ints("records", "offset")[first - len(before) + row + 1])
+            r.find(used[-1].file, at, used[-1].kind, "ids_descend", f"an id above {int(both[row])}")
+        before = both[-1:]
+        parts.append(rows(records).astype(np.int32))
+    place = np.concatenate(parts)
+    del parts
     seen = np.zeros(rows.n + 1, bool)
     seen[place] = True
     if (place < 0).any() or not all(seen[rows(ids)].all() for _, ids in a.parts("values", "value_id")):
@@ -126,8 +131,11 @@ def _records(r: Reading) -> None:
     del rows, seen
     differs = ~r.same_names(place)
     differs |= a.flags("values", "is_phi")[place] != b.flags("records", "is_phi")
-    differs |= a.ints("values", "color")[place] != b.ints("records", "color")
-    del place
+    color = a.packed("values", "color")
+    for first, mine in b.parts("records", "color"):
+        part = slice(first, first + len(mine))
+        differs[part] |= color[place[part]] != mine
+    del place, color
     for at in b.ints("records", "offset")[differs].tolist():
         wanted = "the name, index, phi and color that the allocations give"
         r.find(used[-1].file, at, used[-1].kind, "records_differ", wanted)
@@ -201,7 +209,9 @@ def _range_owner(r: Reading) -> Any:
     """Row in `values` of each live range, -1 for none; None if the allocations are missing."""
     if "allocations" not in r.raw or not r.sections("allocations"):
         return None
-    return row_of(r.raw["allocations"].ints("values", "value_id"), r.range_values())
+    rows = Rows(r.raw["allocations"].packed("values", "value_id"))
+    parts = [rows(ids).astype(np.int32) for _, ids in r.raw["live ranges"].parts("live_ranges", "value_id")]
+    return np.concatenate([np.empty(0, np.int32), *parts])
 
 
 def _tree(r: Reading, section: Section, last: bool) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -35,17 +36,29 @@ from .program import (
 Interval = Literal["closed", "half-open"]
 
 
-def covered(p: Program, mask: Mask, interval: str = "closed") -> tuple[Ints, Ints]:
-    """Bytes in the union of the live ones of these values, (spaces, steps); the most of each allocation."""
+PART = 1 << 22
+"""Cells (spaces times steps) of what is not kept are computed together, of one space at least."""
+
+
+def covered(p: Program, mask: Mask, interval: str = "closed", spaces: Ints | None = None) -> tuple[Ints, Ints]:
+    """Bytes in the union of the live ones of these values, (spaces, steps); the most of each allocation.
+
+    `spaces`: numbers of those that count; all by default.
+    """
     start, end = p.held(interval)
-    rows = np.flatnonzero(mask & (start >= 0))
-    rows = rows[np.argsort(p.owner[rows], kind="stable")]
-    steps = p.steps or 1
-    owner = p.owner[rows].astype(np.int64)
-    totals, most = _sweep.covered(
-        owner, start[rows], end[rows], p.offset[rows], p.size[rows], p.space_of_allocation, len(p.spaces), steps
-    )
-    return column_ints(totals).reshape(len(p.spaces), steps), column_ints(most)
+    mask = mask & (start >= 0)
+    place = np.arange(len(p.spaces))
+    if spaces is not None:
+        place = np.zeros(len(p.spaces), np.int64)
+        place[spaces] = np.arange(len(spaces))
+        mask &= np.isin(np.arange(len(p.spaces)), spaces)[p.space]
+    rows = np.flatnonzero(mask).astype(np.int32)
+    owner = p.owner[rows]
+    if (owner[1:] < owner[:-1]).any():
+        rows = rows[np.argsort(owner, kind="stable")]
+    found = np.zeros((len(p.spaces if spaces is None else spaces), p.steps or 1), np.int64)
+    most = _sweep.covered(rows, p.owner, start, end, p.offset, p.size, place[p.space_of_allocation], found)
+    return np.cumsum(found, axis=1, out=found), column_ints(most)
 
 
 def sums(p: Program, values: Ints, mask: Mask) -> Ints:
@@ -64,8 +77,8 @@ def occupied(p: Program, interval: str = "closed") -> Ints:
     """occupied(t) of each space, (spaces, steps): bytes in use."""
     found: Ints | None = p.dump._cache.get(("occupied", interval))
     if found is None:
-        temp, most = covered(p, p.value_category == TEMP, interval)
-        found = temp + whole(p)[:, None]
+        found, most = covered(p, p.value_category == TEMP, interval)
+        found += whole(p)[:, None]
         p.dump._cache.setdefault(("occupied", interval), found)
         p.dump._cache.setdefault(("most", interval), most)
     return found
@@ -75,11 +88,17 @@ def live(p: Program, interval: str = "closed") -> Ints:
     """live(t) of each space, (spaces, steps): bytes that live values cover in all allocations but thread-local."""
     found: Ints | None = p.dump._cache.get(("live", interval))
     if found is None:
-        rest, _ = covered(p, (p.value_category != TEMP) & (p.value_category != THREAD_LOCAL), interval)
-        found = rest - whole(p)[:, None]
+        found, _ = covered(p, _fixed(p), interval)
+        found -= whole(p)[:, None]
         found += occupied(p, interval)
         p.dump._cache.setdefault(("live", interval), found)
     return found
+
+
+def _fixed(p: Program) -> Mask:
+    """Which values lie in allocations that are in use at every step."""
+    fixed: Mask = (p.value_category != TEMP) & (p.value_category != THREAD_LOCAL)
+    return fixed
 
 
 def occupancy(dump: Dump, *, space: str | int | None = None, interval: Interval = "closed") -> pa.Table:
@@ -185,27 +204,55 @@ def peak(dump: Dump, *, k: int = 5) -> Peak:
         for column in schema.COMPUTED["peaks"].columns:
             columns.setdefault(column.name, pa.nulls(n, pa.int64()))
         return Peak(table("peaks", columns), table("plateaus", _no_plateaus(p)))
-    # One after the other, and this one not kept: with many steps each takes a lot of memory.
-    columns["half_open_peak"] = covered(p, p.value_category == TEMP, "half-open")[0].max(1, initial=0) + whole(p)
-    total, lives = occupied(p), live(p)
-    top = total.max(1, initial=0)
-    columns["peak"] = top
-    columns["live_peak"] = lives.max(1, initial=0)
-    columns["live_step"] = nullable(np.where(columns["live_peak"] > 0, lives.argmax(1) if n else 0, -1))
+    each = [found for spaces in _parts(p) for found in _peaks_of(p, spaces, k)]
+    found = {name: np.array([e[name] for e in each], np.int64) for name in TOPS}
+    columns |= found | {name: nullable(found[name]) for name in ("live_step", "first_step", "last_step")}
     temp = sums(p, p.allocation_size, p.category == TEMP)
-    columns["slack"] = temp - (top - whole(p))
-    lists = [plateaus_of(row) for row in total]
-    shown = [(f, t) if top[i] > 0 else (f[:0], t[:0]) for i, (f, t) in enumerate(lists)]
-    columns["first_step"] = nullable(np.array([f[0] if len(f) else -1 for f, _ in shown], np.int64))
-    columns["last_step"] = nullable(np.array([t[0] if len(t) else -1 for _, t in shown], np.int64))
-    columns["plateaus"] = np.array([(total[i][f] == top[i]).sum() for i, (f, _) in enumerate(shown)], np.int64)
-    counts = [min(k, len(f)) for f, _ in shown]
-    rows = p.space_columns(np.repeat(np.arange(n), counts))
-    rows["rank"] = np.concatenate([np.empty(0, np.int64), *(np.arange(c) for c in counts)])
-    rows["first_step"] = np.concatenate([np.empty(0, np.int64), *(f[:k] for f, _ in shown)])
-    rows["last_step"] = np.concatenate([np.empty(0, np.int64), *(t[:k] for _, t in shown)])
-    rows["bytes"] = np.concatenate([np.empty(0, np.int64), *(total[i][f[:k]] for i, (f, _) in enumerate(shown))])
+    columns["slack"] = temp - (columns["peak"] - whole(p))
+    dump._cache.setdefault("moments", found["first_step"])
+    lists = [e["list"] for e in each]
+    rows = p.space_columns(np.repeat(np.arange(n), [len(first) for first, _, _ in lists]))
+    rows["rank"] = np.concatenate([np.empty(0, np.int64), *(np.arange(len(first)) for first, _, _ in lists)])
+    for i, name in enumerate(("first_step", "last_step", "bytes")):
+        rows[name] = np.concatenate([np.empty(0, np.int64), *(one[i] for one in lists)])
     return Peak(table("peaks", columns), table("plateaus", rows))
+
+
+TOPS = ("peak", "half_open_peak", "live_peak", "live_step", "first_step", "last_step", "plateaus")
+
+
+def _parts(p: Program) -> list[Ints]:
+    """The numbers of spaces that are looked at together: with many steps each takes a lot of memory."""
+    n = max(1, PART // (p.steps or 1))
+    return [np.arange(len(p.spaces))[i : i + n] for i in range(0, len(p.spaces), n)]
+
+
+def _peaks_of(p: Program, spaces: Ints, k: int) -> Iterator[dict[str, Any]]:
+    """The numbers of some spaces that depend on time (-1: none), and ``list``: steps and bytes of their plateaus."""
+    fixed = whole(p)[spaces]
+    half = covered(p, p.value_category == TEMP, "half-open", spaces)[0].max(1) + fixed
+    if len(spaces) == len(p.spaces):
+        totals, lives = occupied(p), live(p)
+    else:
+        totals = covered(p, p.value_category == TEMP, "closed", spaces)[0]
+        lives = covered(p, _fixed(p), "closed", spaces)[0]
+        lives += totals
+        totals += fixed[:, None]
+    for i, (total, life) in enumerate(zip(totals, lives, strict=True)):
+        top = int(total.max())
+        at = np.flatnonzero(total == top) if top > 0 else np.empty(0, np.int64)
+        ends = np.flatnonzero(np.diff(at, append=-1) != 1)
+        first, last = (a[:k] for a in plateaus_of(total)) if k and top > 0 else (at[:0], at[:0])
+        yield {
+            "peak": top,
+            "half_open_peak": half[i],
+            "live_peak": life.max(),
+            "live_step": life.argmax() if life.max() > 0 else -1,
+            "first_step": at[0] if len(at) else -1,
+            "last_step": at[ends[0]] if len(at) else -1,
+            "plateaus": len(ends),
+            "list": (first, last, total[first]),
+        }
 
 
 def _no_plateaus(p: Program) -> dict[str, object]:

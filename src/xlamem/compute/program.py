@@ -84,7 +84,17 @@ class Program:
 
     def __init__(self, dump: Dump) -> None:
         self.dump = dump
-        self.allocations = a = dump.allocations
+        self._take_allocations(dump.allocations)
+        v = dump.values
+        if v.num_rows and not len(self.index):
+            raise UsageError(f"{dump.name} has no allocations: nothing is known of sizes and places")
+        self.ids = ints(v, "value_id")
+        self._take_values(
+            row_of(self.index, ints(v, "allocation")).astype(np.int32), ints(v, "offset", 0), ints(v, "size", 0)
+        )
+
+    def _take_allocations(self, a: pa.Table) -> None:
+        self.allocations = a
         self.index = ints(a, "allocation")
         self.allocation_size = ints(a, "size")
         color, page = ints(a, "color"), np.maximum(ints(a, "page", 0), 0)
@@ -99,13 +109,10 @@ class Program:
             [THREAD_LOCAL, CONSTANT, DONATED, PARAMETER, LIVE_OUT],
             TEMP,
         ).astype(np.int64)
-        v = dump.values
-        if v.num_rows and not a.num_rows:
-            raise UsageError(f"{dump.name} has no allocations: nothing is known of sizes and places")
-        self.ids = ints(v, "value_id")
-        self.owner: Codes = row_of(self.index, ints(v, "allocation")).astype(np.int32)
-        """Row in `allocations` of each value."""
-        self.offset, self.size = (ints(v, column, 0) for column in ("offset", "size"))
+
+    def _take_values(self, owner: Codes, offset: Ints, size: Ints) -> None:
+        self.owner, self.offset, self.size = owner, offset, size
+        """Row in `allocations` of each value, and where it lies there."""
         self.space: Codes = self.space_of_allocation.astype(np.int32)[self.owner]
         self.value_category: Kinds = self.category.astype(np.int8)[self.owner]
 

@@ -15,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from .. import schema
-from ..assemble import Pool, row_of
+from ..assemble import Pool, Rows, joined, row_of
 from ..compute.occupancy import Held, held_at, live_at, moments, peak, rows_of, runs, whole
 from ..compute.program import TEMP, THREAD_LOCAL, Ints, Program, coded, ints, nullable, translated
 from ..compute.scopes import scopes
+from ..stream import Compact
+from .parquet import owned, release
 
 ROOM = 1 << 22
 """Most cells (memory spaces times schedule steps) of dumps that are laid side by side, unless one alone has more."""
@@ -186,6 +188,73 @@ NUMBERS = {
 """The columns from which it is known what is in use when."""
 
 
+class Numbers:
+    """These columns of one dump, taken from it piece by piece."""
+
+    def __init__(self) -> None:
+        self.narrow = Compact()
+        self.whole = {name: [schema.TABLES[name].empty.select(NUMBERS[name])] for name in ("allocations", "modules")}
+
+    def add(self, name: str, piece: pa.Table) -> None:
+        if name in self.whole:
+            self.whole[name].append(owned(piece.select(NUMBERS[name])))
+        else:
+            missing = {"offset": 0, "size": 0}
+            self.narrow.keep(name, {c: ints(piece, c, missing.get(c, -1)) for c in NUMBERS[name]}, NUMBERS[name])
+
+    def table(self, name: str) -> pa.Table:
+        return pa.concat_tables(self.whole.pop(name)).combine_chunks()
+
+
+class _Alone(Program):
+    """The program of one large dump, of its numbers alone, which it takes over."""
+
+    def __init__(self, name: str, numbers: Numbers) -> None:
+        self.name, self.narrow = name, numbers.narrow
+        self.dump = self  # type: ignore[assignment]  # what is asked of it is known here
+        self.program = self
+        self._cache: dict[Any, Any] = {"program": self}
+        length = ints(numbers.table("modules"), "schedule_length")
+        self.length = int(length[0]) if len(length) else -1
+        self._take_allocations(numbers.table("allocations"))
+        self.width = {"page": int(np.maximum(ints(self.allocations, "page", 0), 0).max(initial=0)) + 1}
+        rows = Rows(self.index)
+        owner = [rows(allocation).astype(np.int32) for _, allocation in self.narrow.parts("values", "allocation")]
+        self._take_values(joined(owner, np.int32), self._taken("values", "offset"), self._taken("values", "size"))
+        release()
+
+    def _taken(self, name: str, column: str) -> Ints:
+        found = self.narrow.ints(name, column)
+        self.narrow.drop(name, column)
+        return found
+
+    @property
+    def ids(self) -> Ints:  # type: ignore[override]  # each time anew
+        return self.narrow.ints("values", "value_id")
+
+    @cached_property
+    def steps(self) -> int | None:
+        return self.length + 1 if self.length >= 0 and "live_ranges" in self.narrow.chunks else None
+
+    @cached_property
+    def ranges(self) -> tuple[Ints, Ints]:
+        """In as few bytes as the steps allow."""
+        rows = Rows(self.narrow.packed("live_ranges", "value_id"))
+        top = (self.steps or 0) + 1
+        kind = np.int32 if top < 1 << 31 else np.int64
+        found = np.empty((2, len(self.owner)), kind)
+        for out, name in zip(found, ("start", "end"), strict=True):
+            parts = self.narrow.parts("live_ranges", name)
+            column = np.concatenate([np.minimum(c, top).astype(kind) for _, c in parts])
+            self.narrow.drop("live_ranges", name)
+            for first, ids in self.narrow.parts("values", "value_id"):
+                row = rows(ids)
+                out[first : first + len(ids)] = np.where(row >= 0, column[row], -1)
+        del rows, column
+        release()
+        return found[0], found[1]
+
+
 @dataclass(frozen=True)
 class InUse:
     """What the numbers of a dump say: more is not needed to find out what its peaks are made of."""
@@ -195,25 +264,25 @@ class InUse:
     """The step of the peak of each space; None without live ranges."""
     values: Ints
     """Ids of the values that are live then, or in an allocation that is held whole."""
+    matched: Compact | None = None
+    """The column `value_id` of `live_ranges`."""
 
 
-def in_use(dump_id: str, tables: dict[str, pa.Table]) -> InUse:
-    """Takes the tables over: they are let go of as soon as they were used."""
-    empty = {name: schema.TABLES[name].empty for name in ("instructions", "frames")}
-    fleet = Fleet(Chunk.of_one(dump_id, {**tables, **empty}))
-    fleet.chunk.tables.clear()
-    tables.clear()
-    p = fleet.program
-    if p.steps is not None:
-        _ = p.ranges  # from here on they stand for the table
-        fleet.live_ranges = schema.TABLES["live_ranges"].empty
+def in_use(name: str, numbers: Numbers) -> InUse | None:
+    """Takes the numbers over; None if no allocations say where the values are."""
+    p = _Alone(name, numbers)
+    if not len(p.index):
+        return None
+    peaks = _peaks(p)
     kind = p.value_category
     wanted = (kind != TEMP) & (kind != THREAD_LOCAL)
     when = None
     if p.steps is not None:
         when = moments(p, None, None)
         wanted[live_at(p, when)] = True
-    return InUse(_peaks(fleet), when, p.ids[wanted])
+    values = p.ids[wanted]
+    p.narrow.chunks.pop("values", None)
+    return InUse(peaks, when, values, p.narrow if p.steps is not None else None)
 
 
 # -- the tables ----------------------------------------------------------------------------------
@@ -284,7 +353,7 @@ def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
         yield "scopes", _scopes(fleet, held)
 
 
-def _peaks(fleet: Fleet) -> pa.Table:
+def _peaks(fleet: Fleet | _Alone) -> pa.Table:
     """The numbers of each space."""
     spaces = peak(fleet, k=0).spaces  # type: ignore[arg-type]
     spaces = _apart(fleet, spaces.append_column("indefinite", pa.array(whole(fleet.program))))
@@ -310,7 +379,7 @@ def _peaks(fleet: Fleet) -> pa.Table:
     return pa.concat_tables(rows)
 
 
-def _apart(fleet: Fleet, table: pa.Table) -> pa.Table:
+def _apart(fleet: Fleet | _Alone, table: pa.Table) -> pa.Table:
     """The dump of each row as its first column, page and ids within that dump; rows ordered so."""
     dump, page = np.divmod(ints(table, "page"), fleet.width["page"])
     own = {"page": pa.array(page)}

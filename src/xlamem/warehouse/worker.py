@@ -27,7 +27,7 @@ from ..source import Source, split_modules
 from ..stream import pieces
 from ..text import is_one_module
 from ..together import Whole, tables_of
-from .derived import NEEDED, NUMBERS, Chunk, InUse, derive, in_use
+from .derived import NEEDED, NUMBERS, Chunk, InUse, Numbers, derive, in_use
 from .ledger import Batch, File
 from .parquet import Sink, owned, release
 from .place import Place
@@ -37,6 +37,8 @@ CHUNK = 4 << 20
 """Bytes of text that are read, and written, together."""
 HUGE = 256 << 20
 """A dump with more bytes of text than this is read in pieces."""
+LAST = np.iinfo(np.int64).max
+"""Above every id."""
 DERIVED = frozenset(schema.DERIVED) - {"labels"}
 
 
@@ -330,7 +332,7 @@ class _Work:
         try:
             known = self.numbers(item) if derived else None
             release()
-            kept = self.pieces(item, Needs(known.values if known else np.empty(0, np.int64)))
+            kept = self.pieces(item, known)
             release()
         except (MemoryError, OutputError):
             raise
@@ -350,23 +352,20 @@ class _Work:
             self.derived(Chunk.of_one(item.dump_id, kept, known))
         self.labels([item.dump_id])
 
-    def numbers(self, item: Item) -> InUse:
-        found: dict[str, list[pa.Table]] = {name: [] for name in NUMBERS}
+    def numbers(self, item: Item) -> InUse | None:
+        found = Numbers()
         for name, piece in pieces(item.source, NUMBERS, checks=False):
-            found[name].append(owned(piece.select(NUMBERS[name])))
-        tables = {}
-        for name, columns in NUMBERS.items():
-            none = schema.TABLES[name].empty.select(columns)
-            tables[name] = pa.concat_tables([none, *found.pop(name)]).combine_chunks()
+            found.add(name, piece)
         release()
-        return in_use(item.dump_id, tables)
+        return in_use(item.dump_id, found)
 
-    def pieces(self, item: Item, needs: Needs) -> dict[str, pa.Table]:
+    def pieces(self, item: Item, known: InUse | None) -> dict[str, pa.Table]:
         """Write all tables; give those that `derive` needs, of the values that the peaks need."""
+        needs = Needs(known.values if known else np.empty(0, np.int64))
         specs = {name: schema.TABLES[name].empty.select(columns).schema for name, columns in NEEDED.items()}
         with Spill(specs) as kept:
             before = ""
-            for name, piece in pieces(item.source, hashes=True):
+            for name, piece in pieces(item.source, hashes=True, matched=known.matched if known else None):
                 piece = owned(piece)
                 if name in self.job.options.tables:
                     which = pa.array(np.zeros(len(piece), np.int32))
@@ -407,17 +406,18 @@ class Needs:
     """Which rows of a dump's tables its derived tables need: some values, their live ranges and instructions."""
 
     def __init__(self, values: Ints) -> None:
-        self.values = np.zeros(int(values.max(initial=-1)) + 2, bool)
-        self.values[values] = True
+        self.values = np.append(np.unique(values), LAST)
         self.names = Pool()
         self.live = False
 
     def of(self, name: str, piece: pa.Table) -> pa.Table:
         """These rows of a piece, in the columns that are needed."""
         piece = piece.select(NEEDED[name])
+        if name == "live_ranges":
+            self.names = Pool()  # all instructions were there
         if name in ("values", "live_ranges"):
-            ids = ints(piece, "value_id")  # of a range that no value has: -1, and so is the last of the mask, False
-            rows = np.flatnonzero(self.values[np.minimum(ids, len(self.values) - 1)])
+            ids = ints(piece, "value_id")  # of a range that no value has: -1
+            rows = np.flatnonzero(self.values[np.searchsorted(self.values, ids)] == ids)
             if name == "live_ranges" and not self.live:  # that there are any counts too
                 rows, self.live = np.union1d(rows, [0]), True
             piece = piece.take(pa.array(rows))
