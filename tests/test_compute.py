@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
@@ -150,6 +151,22 @@ def test_the_hostile_dump_is_read_as_it_was_made(seed: int) -> None:
     tables, dump = hostile(seed), hostile_dump(seed)
     for name in ("allocations", "values", "live_ranges", "schedule", "printed_peak"):
         same(dump[name].to_pylist(), tables[name], ordered=name != "values")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_parts_add_up(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many values of one allocation, and long schedules, are swept part by part: to the same numbers."""
+    modules = sys.modules["xlamem.compute.occupancy"]
+    whole = hostile_dump(seed, size=16)
+    steps, top = compute.occupancy(whole), compute.peak(whole)
+    monkeypatch.setattr(modules, "MANY", 3)
+    monkeypatch.setattr(modules, "PART", 1)
+    parts = hostile_dump(seed, size=16)
+    again = compute.peak(parts)
+    assert again.spaces.equals(top.spaces)
+    assert again.plateaus.equals(top.plateaus)
+    assert compute.occupancy(parts).equals(steps)
+    assert compute.fragmentation(parts).equals(compute.fragmentation(whole))
 
 
 def test_the_hostile_dumps_are_hostile() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from .. import _sweep, schema
+from ..assemble import Codes
 from ..assemble import ints as column_ints
 from ..dump import Dump
 from ..errors import UsageError
@@ -40,6 +42,10 @@ PART = 1 << 22
 """Cells (spaces times steps) of what is not kept are computed together, of one space at least."""
 
 
+MANY = 1 << 19
+"""Values of one allocation that are swept at once; of more, those of one stretch of time after the other."""
+
+
 def covered(p: Program, mask: Mask, interval: str = "closed", spaces: Ints | None = None) -> tuple[Ints, Ints]:
     """Bytes in the union of the live ones of these values, (spaces, steps); the most of each allocation.
 
@@ -57,8 +63,29 @@ def covered(p: Program, mask: Mask, interval: str = "closed", spaces: Ints | Non
     if (owner[1:] < owner[:-1]).any():
         rows = rows[np.argsort(owner, kind="stable")]
     found = np.zeros((len(p.spaces if spaces is None else spaces), p.steps or 1), np.int64)
-    most = _sweep.covered(rows, p.owner, start, end, p.offset, p.size, place[p.space_of_allocation], found)
-    return np.cumsum(found, axis=1, out=found), column_ints(most)
+    crowds = np.flatnonzero(np.bincount(p.owner[rows]) > MANY) if len(rows) > MANY else np.empty(0, np.int64)
+    apart = {int(a): rows[p.owner[rows] == a] for a in crowds}
+    if apart:
+        rows = rows[~np.isin(p.owner[rows], crowds)]
+    place = place[p.space_of_allocation]
+    most = column_ints(_sweep.covered(rows, p.owner, start, end, p.offset, p.size, place, found))
+    for allocation, mine in apart.items():
+        most = most.copy()
+        most[allocation] = _crowd(p, mine, start, end, found[place[allocation] :][:1])
+    return np.cumsum(found, axis=1, out=found), most
+
+
+def _crowd(p: Program, rows: Codes, start: Ints, end: Ints, changes: Ints) -> int:
+    """`covered` of many values of one allocation, one stretch of time after the other; the most at any step."""
+    begins, most = np.unique(np.sort(start[rows])[::MANY]).tolist(), 0
+    for begin, behind in pairwise([*begins, changes.shape[1]]):
+        some = rows[(start[rows] < behind) & (end[rows] >= begin)]
+        first, last = np.maximum(start[some], begin), np.minimum(end[some], behind - 1)
+        own, one = np.zeros(len(some), np.int32), np.zeros(1, np.int64)
+        every = np.arange(len(some), dtype=np.int32)
+        found = _sweep.covered(every, own, first, last, p.offset[some], p.size[some], one, changes)
+        most = max(most, int(column_ints(found)[0]))
+    return most
 
 
 def sums(p: Program, values: Ints, mask: Mask) -> Ints:

@@ -350,6 +350,8 @@ def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
     if p.steps is not None:
         held = held_at(p, moments(p, None, None))
         yield "peak_members", _largest(fleet, held, top)
+        if known:
+            release()
         yield "scopes", _scopes(fleet, held)
 
 
