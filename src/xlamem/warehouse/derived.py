@@ -270,9 +270,9 @@ class InUse:
 
 def in_use(name: str, numbers: Numbers) -> InUse | None:
     """Takes the numbers over; None if no allocations say where the values are."""
-    p = _Alone(name, numbers)
-    if not len(p.index):
+    if not any(piece.num_rows for piece in numbers.whole["allocations"]):
         return None
+    p = _Alone(name, numbers)
     peaks = _peaks(p)
     kind = p.value_category
     wanted = (kind != TEMP) & (kind != THREAD_LOCAL)
