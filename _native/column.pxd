@@ -11,6 +11,7 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
+    #include "steps.h"
     #if defined(__GNUC__)
     #define xla_likely(x) __builtin_expect(!!(x), 1)
     #define xla_prefetch(p) __builtin_prefetch(p)
@@ -31,47 +32,44 @@ cdef extern from *:
     #endif
     }
 
-    /* A hash for short names that stays fast on long shapes (four lanes of 8 bytes). */
-    static inline uint64_t xla_hash(const char *p, size_t n) {
+    /* A hash of short texts, names above all, that has no branch on their length. */
+    static inline uint64_t xla_hash_short(const char *p, size_t n) {
+        uint64_t t[4];
+        xla_first32(p, n, t);
+        return xla_mix(t[0] ^ 0xd6e8feb86659fd93u, t[1] ^ 0x9e3779b97f4a7c15u)
+               ^ xla_mix(t[2] ^ (n * 0xa0761d6478bd642fu), t[3] ^ 0xe7037ed1a0b428dbu);
+    }
+
+    /* A hash of more than 16 characters that stays fast on long shapes (four lanes of 8 bytes). */
+    static inline uint64_t xla_hash_long(const char *p, size_t n) {
         const uint64_t k0 = 0x9e3779b97f4a7c15u, k1 = 0xd6e8feb86659fd93u;
-        uint64_t a, b, h = n * k0;
-        if (n >= 8) {
-            if (n > 64) {
-                uint64_t l0 = h, l1 = k0, l2 = k1, l3 = ~h;
-                while (n > 32) {
-                    l0 = xla_mix(l0 ^ xla_load64(p), k0); l1 = xla_mix(l1 ^ xla_load64(p + 8), k1);
-                    l2 = xla_mix(l2 ^ xla_load64(p + 16), k0); l3 = xla_mix(l3 ^ xla_load64(p + 24), k1);
-                    p += 32; n -= 32;
-                }
-                h = l0 ^ (l1 << 1) ^ (l2 << 2) ^ (l3 << 3) ^ xla_mix(l1 ^ l3, l0 ^ l2);
+        uint64_t h = n * k0;
+        if (n > 64) {
+            uint64_t l0 = h, l1 = k0, l2 = k1, l3 = ~h;
+            while (n > 32) {
+                l0 = xla_mix(l0 ^ xla_load64(p), k0); l1 = xla_mix(l1 ^ xla_load64(p + 8), k1);
+                l2 = xla_mix(l2 ^ xla_load64(p + 16), k0); l3 = xla_mix(l3 ^ xla_load64(p + 24), k1);
+                p += 32; n -= 32;
             }
-            while (n > 16) { h = xla_mix(h ^ xla_load64(p), k1 ^ xla_load64(p + 8)); p += 16; n -= 16; }
-            if (n >= 8) { a = xla_load64(p); b = xla_load64(p + n - 8); }
-            else { a = xla_load64(p + n - 8); b = 0; }
-        } else if (n >= 4) { a = xla_load32(p); b = xla_load32(p + n - 4); }
-        else if (n > 0) { a = ((uint64_t)(uint8_t)p[0] << 16) | ((uint64_t)(uint8_t)p[n >> 1] << 8) | (uint8_t)p[n - 1]; b = 0; }
-        else { a = b = 0; }
-        h = xla_mix(h ^ a ^ k1, b ^ k0);
-        return h ^ (h >> 29);
+            h = l0 ^ (l1 << 1) ^ (l2 << 2) ^ (l3 << 3) ^ xla_mix(l1 ^ l3, l0 ^ l2);
+        }
+        while (n > 16) { h = xla_mix(h ^ xla_load64(p), k1 ^ xla_load64(p + 8)); p += 16; n -= 16; }
+        return xla_mix(h ^ xla_load64(p + n - 16) ^ k1, xla_load64(p + n - 8) ^ k0);
     }
 
     /* The 32 bits that a text is looked up by. Texts that differ in a last digit below 8 lie in neighbouring
        slots, in one cache line: fusion.120, fusion.121, … are met together. */
     static inline uint32_t xla_key(const char *p, size_t n) {
         unsigned last = n ? (uint8_t)p[n - 1] - '0' : 255u;
-        uint32_t key = (uint32_t)(last < 8 ? (xla_hash(p, n - 1) & ~7u) | last : xla_hash(p, n));
+        size_t m = n - (last < 8);
+        uint64_t h = m <= 32 ? xla_hash_short(p, m) : xla_hash_long(p, m);
+        uint32_t key = (uint32_t)(h ^ h >> 29);
+        key = last < 8 ? (key & ~7u) | last : key;
         return key ? key : 1;
     }
 
     static inline int xla_equal(const char *p, const char *q, size_t n) {
-        if (n > 32) return memcmp(p, q, n) == 0;
-        if (n > 16)
-            return ((xla_load64(p) ^ xla_load64(q)) | (xla_load64(p + 8) ^ xla_load64(q + 8))
-                    | (xla_load64(p + n - 16) ^ xla_load64(q + n - 16)) | (xla_load64(p + n - 8) ^ xla_load64(q + n - 8))) == 0;
-        if (n >= 8) return ((xla_load64(p) ^ xla_load64(q)) | (xla_load64(p + n - 8) ^ xla_load64(q + n - 8))) == 0;
-        if (n >= 4) return ((xla_load32(p) ^ xla_load32(q)) | (xla_load32(p + n - 4) ^ xla_load32(q + n - 4))) == 0;
-        for (size_t i = 0; i < n; i++) if (p[i] != q[i]) return 0;
-        return 1;
+        return n <= 32 ? xla_equal32(p, q, n) : memcmp(p, q, n) == 0;
     }
 
     static inline int xla_ascii(const char *p, size_t n) {

@@ -63,8 +63,8 @@ cdef inline const char* skip(const char* p, const char* end, const char* text, s
 
 
 cdef inline const char* name_end(const char* p) noexcept nogil:
-    cdef unsigned int n = 16
-    while n == 16:
+    cdef unsigned int n = 32
+    while n == 32:
         n = name_step(p)
         p += n
     while CLASS[<uint8_t> p[0]] & IN_NAME:

@@ -4,12 +4,15 @@
 #ifndef XLAMEM_STEPS_H
 #define XLAMEM_STEPS_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-#if defined(__SSE2__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__SSE2__) && defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__)
 #include <emmintrin.h>
 #define XLA_SSE2 1
 #define xla_in_page(p) (((uintptr_t)(p) & 4095) <= 4080)
+#define xla_in_page32(p) (((uintptr_t)(p) & 4095) <= 4064)
 #define xla_splat(c) _mm_set1_epi8((char)(c))
 #define xla_load16(p) _mm_loadu_si128((const __m128i *)(p))
 #define xla_up_to(x, most) _mm_cmpeq_epi8(_mm_min_epu8((x), xla_splat(most)), (x))
@@ -17,17 +20,24 @@
 #define XLA_SSE2 0
 #endif
 
-/* A step towards the first character that is not one of names: returns how many were stepped over, at most 16. */
+#if XLA_SSE2
+/* Which of 16 characters are those of names: one bit each, the first the lowest. */
+static inline uint32_t xla_in_name(__m128i c) {
+    __m128i letter = xla_up_to(_mm_sub_epi8(_mm_or_si128(c, xla_splat(0x20)), xla_splat('a')), 25);
+    __m128i digit = xla_up_to(_mm_sub_epi8(c, xla_splat('0')), 9);
+    __m128i dash_dot = xla_up_to(_mm_sub_epi8(c, xla_splat('-')), 1);
+    __m128i all = _mm_or_si128(_mm_or_si128(letter, digit), _mm_or_si128(dash_dot, _mm_cmpeq_epi8(c, xla_splat('_'))));
+    return (uint32_t)_mm_movemask_epi8(all);
+}
+#endif
+
+/* A step towards the first character that is not one of names: returns how many were stepped over, at most 32, which
+   most names end within: their length is found without a branch. */
 static inline unsigned xla_name_step(const char *p) {
 #if XLA_SSE2
-    if (xla_in_page(p)) {
-        __m128i c = xla_load16(p);
-        __m128i letter = xla_up_to(_mm_sub_epi8(_mm_or_si128(c, xla_splat(0x20)), xla_splat('a')), 25);
-        __m128i digit = xla_up_to(_mm_sub_epi8(c, xla_splat('0')), 9);
-        __m128i dash_dot = xla_up_to(_mm_sub_epi8(c, xla_splat('-')), 1);
-        __m128i in_name = _mm_or_si128(_mm_or_si128(letter, digit),
-                                       _mm_or_si128(dash_dot, _mm_cmpeq_epi8(c, xla_splat('_'))));
-        return (unsigned)__builtin_ctz(~(unsigned)_mm_movemask_epi8(in_name));
+    if (xla_in_page32(p)) {
+        uint64_t in_name = xla_in_name(xla_load16(p)) | (uint64_t)xla_in_name(xla_load16(p + 16)) << 16;
+        return (unsigned)__builtin_ctzll(~in_name);
     }
 #endif
     (void)p;
@@ -74,6 +84,39 @@ static inline unsigned xla_quote_step(const char *p) {
 #endif
     (void)p;
     return 0;
+}
+
+/* The first n <= 32 characters at p, with zeros behind them. */
+static inline void xla_first32(const char *p, size_t n, uint64_t out[4]) {
+#if XLA_SSE2
+    static const char keep[64] = {
+        -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+        -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+    };
+    if (xla_in_page32(p)) {
+        __m128i a = _mm_and_si128(xla_load16(p), xla_load16(keep + 32 - n));
+        __m128i b = _mm_and_si128(xla_load16(p + 16), xla_load16(keep + 48 - n));
+        out[0] = (uint64_t)_mm_cvtsi128_si64(a);
+        out[1] = (uint64_t)_mm_cvtsi128_si64(_mm_unpackhi_epi64(a, a));
+        out[2] = (uint64_t)_mm_cvtsi128_si64(b);
+        out[3] = (uint64_t)_mm_cvtsi128_si64(_mm_unpackhi_epi64(b, b));
+        return;
+    }
+#endif
+    memset(out, 0, 32);
+    memcpy(out, p, n);
+}
+
+/* Whether the n <= 32 characters at p and q are the same. */
+static inline int xla_equal32(const char *p, const char *q, size_t n) {
+#if XLA_SSE2
+    if (xla_in_page32(p) && xla_in_page32(q)) {
+        uint64_t a = (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(xla_load16(p), xla_load16(q)));
+        uint64_t b = (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(xla_load16(p + 16), xla_load16(q + 16)));
+        return (~(a | b << 16) & (((uint64_t)1 << n) - 1)) == 0;
+    }
+#endif
+    return memcmp(p, q, n) == 0;
 }
 
 #endif
