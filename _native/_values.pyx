@@ -5,7 +5,7 @@ from libc.string cimport memchr, memcmp, memset
 
 from column cimport (
     LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Text, drop, equal, foresee,
-    index_code, indices_init, intern, intern_name, line_with, pool_drop, pool_foresee, push, push_byte, push_code,
+    index_code, indices_init, intern, intern_name, line_with, pool_drop, pool_foresee, prefetch, push, push_byte, push_code,
     push_name, push_utf8, queue_init, sample_at, settle, text_drop, text_end, text_null, text_push,
 )
 from cursor cimport (
@@ -354,21 +354,14 @@ cdef const char* glued(const char* p, const char* end, Short* s) noexcept nogil:
     return q if q[0] == c'<' and short_value(q, end + 1, s) == end else end
 
 
-cdef int32_t find_text(
-    const char* base, const char* p, const char* end, int32_t row, Out* out, size_t* length
-) noexcept nogil:
-    # The row among those of one name whose text stands at p and ends with the line or before a glued
-    # header; -1 if there is none. A repeat is compared over its whole length and never parsed again.
+cdef int32_t find_text(const char* base, const char* p, size_t n, int32_t row, Out* out) noexcept nogil:
+    # The row among those of one name whose text is that at p; -1 if there is none. A repeat is compared over its
+    # whole length and never parsed again.
     cdef const int64_t* begins = <const int64_t*> out.text_begin.data
     cdef const int64_t* ends = <const int64_t*> out.text_end.data
-    cdef size_t n
-    cdef Short s
     while row >= 0:
-        n = <size_t> (ends[row] - begins[row])
-        if <size_t> (end - p) > n and memcmp(p, base + begins[row], n) == 0:
-            if p[n] == c'\n' or (p[n] == c'<' and glued(p + n - 1, line_end(p + n, end), &s) == p + n):
-                length[0] = n
-                return row
+        if <size_t> (ends[row] - begins[row]) == n and memcmp(p, base + begins[row], n) == 0:
+            return row
         row = (<const int32_t*> out.before.data)[row]
     return -1
 
@@ -384,55 +377,82 @@ cdef void set_last_row(Buf* row_of, int32_t code, int32_t row) noexcept nogil:
         (<int32_t*> row_of.data)[code] = row + 1
 
 
-cdef int32_t defining(Part* word, Part* header, Out* out, Queue* names) noexcept nogil:
-    # Code of an instruction's name, which nearly always is that of the record's header.
-    settle(names)
-    if word.n == header.n and equal(word.p, header.p, word.n) and out.r_instruction.size:
-        return (<int32_t*> (out.r_instruction.data + out.r_instruction.size))[-1]
-    return intern_name(names.pool, word.p, word.n)
+# An instruction's text waits until the codes of some records' names are there, which are looked up together.
+
+cdef enum:
+    LINES = 16
+
+cdef struct Line:
+    int64_t line               # where its line begins
+    int64_t begin              # of the text
+    int64_t end
+    int64_t record             # in bytes of the column: the record whose name defines it
+    int32_t code               # NO_CODE: that of the record
+
+cdef struct Lines:
+    int n
+    Line[LINES] items
 
 
 cdef const char* instruction_line(
-    const char* base, const char* line, const char* p, const char* end, Part* header, Out* out, PoolP* pools,
+    const char* base, const char* line, const char* p, const char* end, Part* header, Out* out, Lines* lines,
     Queue* names,
 ) noexcept nogil:
     # The text behind " from instruction:". Returns where the next line, or the glued header, begins.
+    cdef const char* stop
     cdef const char* e
-    cdef const char* text
-    cdef int32_t code, row
-    cdef size_t n = 0
     cdef Part word
     cdef Short s
+    cdef Line* waits
     out.features |= HAS_TEXT
     if p[0] == c' ':
         out.features |= HAS_BLANK
         p += 1
+    stop = line_end(p, end)
+    e = glued(p, stop, &s)
     if p[0] == c'%' and name(p + 1, &word) != NULL:
-        code = defining(&word, header, out, names)
-        row = last_row(&out.row_of, code)
-        if row >= 0 and find_text(base, p, end, row, out, &n) >= 0:
-            p += n
-            if p[0] == c'\n':
-                return p + 1
-            out.features |= HAS_GLUE
-            return p
-        e = line_end(p, end)
-        text = e
-        e = glued(p, e, &s)
-        if instruction(base, p, e, code, row, line - base, out, pools):
-            if row >= 0:
-                fault(&out.faults, INSTRUCTION_DIFFERS, line - base, W_SAME_TEXT)
-            set_last_row(&out.row_of, code, <int32_t> (out.instruction.size // 4) - 1)
-        else:
-            fault(&out.faults, UNKNOWN_LINE, line - base, W_INSTRUCTION)
+        waits = &lines.items[lines.n]
+        waits.line = line - base
+        waits.begin = p - base
+        waits.end = e - base
+        waits.record = out.r_instruction.size - 4
+        waits.code = NO_CODE
+        if word.n != header.n or not equal(word.p, header.p, word.n) or out.r_instruction.failed:
+            settle(names)
+            waits.code = intern_name(names.pool, word.p, word.n)
+        lines.n += 1
     else:
         fault(&out.faults, UNKNOWN_LINE, line - base, W_INSTRUCTION)
-        text = line_end(p, end)
-        e = glued(p, text, &s)
-    if e == text:
+    if e == stop:
         return e + 1
     out.features |= HAS_GLUE
     return e
+
+
+cdef void take_lines(const char* base, Lines* lines, Out* out, PoolP* pools, Queue* names) noexcept nogil:
+    # The instructions that wait: one row for each text that is new.
+    cdef Line* line
+    cdef int i
+    cdef int32_t row
+    settle(names)
+    for i in range(lines.n):
+        line = &lines.items[i]
+        if line.code == NO_CODE:
+            line.code = (<int32_t*> (out.r_instruction.data + line.record))[0]
+        if <size_t> line.code * 4 < out.row_of.size:
+            prefetch(out.row_of.data + 4 * line.code)
+    for i in range(lines.n):
+        line = &lines.items[i]
+        row = last_row(&out.row_of, line.code)
+        if row >= 0 and find_text(base, base + line.begin, line.end - line.begin, row, out) >= 0:
+            continue
+        if instruction(base, base + line.begin, base + line.end, line.code, row, line.line, out, pools):
+            if row >= 0:
+                fault(&out.faults, INSTRUCTION_DIFFERS, line.line, W_SAME_TEXT)
+            set_last_row(&out.row_of, line.code, <int32_t> (out.instruction.size // 4) - 1)
+        else:
+            fault(&out.faults, UNKNOWN_LINE, line.line, W_INSTRUCTION)
+    lines.n = 0
 
 
 cdef struct Mark:
@@ -492,12 +512,14 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
     cdef Part word, sub
     cdef Mark mark
     cdef Queue names
+    cdef Lines lines
     cdef Indices indices
     cdef Stage stage = NONE
     cdef int64_t ordinal = 0, offset = 0, operand
     cdef bint known = True
     queue_init(&names, pools[P_NAME])
     indices_init(&indices, pools[P_INDEX])
+    lines.n = 0
     while p < end:
         if p[0] == c' ' and p[1] == c' ':
             e = NULL
@@ -527,7 +549,9 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
                       W_POSITION if stage == POSITIONS else W_USE if stage == USES else W_LINE)
         elif starts(p, end, b" from instruction:", 18) and stage == USES:
             stage = DONE
-            p = instruction_line(base, p, p + 18, end, &s.name, out, pools, &names)
+            if lines.n == LINES:
+                take_lines(base, &lines, out, pools, &names)
+            p = instruction_line(base, p, p + 18, end, &s.name, out, &lines, &names)
             continue
         elif p[0] == c'<':
             e = short_value(p, end, &next)
@@ -561,8 +585,8 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             e = line_end(p, end)
             fault(&out.faults, UNKNOWN_LINE, p - base, W_RECORD_BEFORE if stage == NONE else W_RECORD_REST)
         p = e + 1
+    take_lines(base, &lines, out, pools, &names)
     finish(out, &mark, stage, offset, demand, True)
-    settle(&names)
 
 
 cdef size_t n_columns(Out* out) noexcept nogil:
