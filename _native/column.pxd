@@ -97,20 +97,19 @@ cdef extern from "pages.h":
     Arena* arena_for "xla_arena_for"(Store*, size_t) noexcept nogil
     void join "xla_join"(Arena*) noexcept nogil
     void leave "xla_leave"(Arena*) noexcept nogil
-    size_t room_for "xla_room"(size_t) noexcept nogil
-    char* resize "xla_resize"(char*, size_t, size_t, size_t) noexcept nogil
     void release "xla_release"(char*, size_t) noexcept nogil
+    ctypedef struct Buf "xla_buf":
+        char* data
+        size_t size                               # bytes used
+        size_t room                               # bytes that fit
+        Arena* arena                              # where data lies; NULL: in a block of its own
+        bint failed
+    bint make_room "xla_make_room"(Buf*, size_t) noexcept nogil
+    bint grow "xla_grow"(Buf*, size_t) noexcept nogil
 
 cdef enum:
     NO_CODE = -1                                  # null in a column of codes
     WAITING = 32                                  # names that are looked up together
-
-cdef struct Buf:
-    char* data
-    size_t size                                   # bytes used
-    size_t room                                   # bytes that fit
-    Arena* arena                                  # where data lies; NULL: in a block of its own
-    bint failed
 
 cdef struct Text:
     Buf bytes
@@ -130,30 +129,6 @@ cdef struct Pool:
     int32_t n
     int32_t last                                  # code returned last: names come in runs
     bint failed
-
-
-cdef inline bint make_room(Buf* b, size_t room) noexcept nogil:
-    # At least `room` bytes in all, in a block of its own.
-    cdef char* data
-    room = room_for(room)
-    if b.arena == NULL:
-        data = resize(b.data, b.size, b.room, room)
-    else:
-        data = resize(NULL, 0, 0, room)
-    if data == NULL:
-        b.failed = True
-        return False
-    if b.arena != NULL:
-        memcpy(data, b.data, b.size)
-        leave(b.arena)
-        b.arena = NULL
-    b.data = data
-    b.room = room
-    return True
-
-
-cdef inline bint grow(Buf* b, size_t more) noexcept nogil:
-    return make_room(b, max(b.size + more, b.room + (b.room >> 1) + 256))
 
 
 cdef inline void reserve(Buf* b, size_t more) noexcept nogil:
@@ -588,7 +563,7 @@ cdef inline void settle(Queue* queue) noexcept nogil:
     queue.n = 0
 
 
-# The codes of {0} to {9} are known without a look-up once they were met.
+# The codes of {} and of {0} to {9} are known without a look-up once they were met.
 
 cdef struct Part:
     const char* p                                 # NULL: not there
@@ -596,24 +571,24 @@ cdef struct Part:
 
 cdef struct Indices:
     Pool* pool
-    int32_t[10] digits                            # NO_CODE: not met yet
+    int32_t[11] met                               # {0} to {9}, {}; NO_CODE: not met yet
 
 
 cdef inline void indices_init(Indices* indices, Pool* pool) noexcept nogil:
     cdef int i
     indices.pool = pool
-    for i in range(10):
-        indices.digits[i] = NO_CODE
+    for i in range(11):
+        indices.met[i] = NO_CODE
 
 
 cdef inline int32_t index_code(Indices* indices, const Part* part) noexcept nogil:
     # Code of a shape index, NO_CODE if there is none.
-    cdef int32_t code
+    cdef int32_t* met
     if part.p == NULL:
         return NO_CODE
-    if part.n != 3:
+    if part.n > 3:
         return intern_name(indices.pool, part.p, part.n)
-    code = indices.digits[part.p[1] - c'0']
-    if code == NO_CODE:
-        code = indices.digits[part.p[1] - c'0'] = intern_name(indices.pool, part.p, part.n)
-    return code
+    met = &indices.met[part.p[1] - c'0' if part.n == 3 else 10]
+    if met[0] == NO_CODE:
+        met[0] = intern_name(indices.pool, part.p, part.n)
+    return met[0]

@@ -27,6 +27,7 @@ cdef extern from *:
 
 cdef extern from "steps.h":
     unsigned int name_step "xla_name_step"(const char*) noexcept nogil
+    unsigned int short_number "xla_short_number"(const char*, int64_t*) noexcept nogil
     unsigned int marks "xla_marks"(const char*, bint, bint) noexcept nogil
     unsigned int lowest "xla_lowest"(unsigned int) noexcept nogil
     unsigned int quote_step "xla_quote_step"(const char*) noexcept nogil
@@ -85,6 +86,12 @@ cdef inline const char* name(const char* p, Part* out) noexcept nogil:
 
 cdef inline const char* integer(const char* p, int64_t* out) noexcept nogil:
     # -?[0-9]+ that fits into 64 bits.
+    cdef unsigned int n = short_number(p, out)
+    return p + n if n else long_integer(p, out)
+
+
+cdef inline const char* long_integer(const char* p, int64_t* out) noexcept nogil:
+    # The same digit by digit.
     cdef bint minus = p[0] == c'-'
     cdef uint8_t digit
     cdef int64_t x = 0
@@ -109,7 +116,9 @@ cdef inline const char* index(const char* p, Part* out) noexcept nogil:
     if p[0] != c'{':
         return NULL
     p += 1
-    if p[0] != c'}':
+    if CLASS[<uint8_t> p[0]] & DIGIT and p[1] == c'}':
+        p += 1
+    elif p[0] != c'}':
         while True:
             if p[0] == c'-':
                 p += 1

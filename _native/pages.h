@@ -172,4 +172,38 @@ static inline char *xla_resize(char *data, size_t used, size_t room, size_t want
     return (char *)realloc(data, want);
 }
 
+/* A growable column. */
+typedef struct {
+    char *data;
+    size_t size;                           /* bytes used */
+    size_t room;                           /* bytes that fit */
+    xla_arena *arena;                      /* where data lies; NULL: in a block of its own */
+    int failed;                            /* an item was dropped: no memory */
+} xla_buf;
+
+/* At least `room` bytes in all, in a block of its own. */
+static inline int xla_make_room(xla_buf *b, size_t room) {
+    char *data;
+    room = xla_room(room);
+    data = b->arena == NULL ? xla_resize(b->data, b->size, b->room, room) : xla_resize(NULL, 0, 0, room);
+    if (data == NULL) { b->failed = 1; return 0; }
+    if (b->arena != NULL) {
+        memcpy(data, b->data, b->size);
+        xla_leave(b->arena);
+        b->arena = NULL;
+    }
+    b->data = data;
+    b->room = room;
+    return 1;
+}
+
+/* Room for `more` bytes. Seldom needed, and kept out of the loops that push, which it would bloat. */
+#if defined(__GNUC__)
+__attribute__((noinline, cold, unused))
+#endif
+static int xla_grow(xla_buf *b, size_t more) {
+    size_t half = b->room + (b->room >> 1) + 256;
+    return xla_make_room(b, b->size + more > half ? b->size + more : half);
+}
+
 #endif

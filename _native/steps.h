@@ -44,6 +44,28 @@ static inline unsigned xla_name_step(const char *p) {
     return 0;
 }
 
+/* The number of one to seven digits at p, without a branch on how many: returns that, 0 for any other number. */
+static inline unsigned xla_short_number(const char *p, int64_t *out) {
+#if XLA_SSE2
+    if (((uintptr_t)p & 4095) <= 4088) {
+        uint64_t v, other;
+        unsigned n;
+        memcpy(&v, p, 8);
+        v ^= 0x3030303030303030u;                                         /* 0 to 9 for digits */
+        other = (v | ((v & 0x7F7F7F7F7F7F7F7Fu) + 0x7676767676767676u)) & 0x8080808080808080u;
+        if (other == 0 || other & 0x80) return 0;
+        n = (unsigned)__builtin_ctzll(other) >> 3;
+        v <<= 64 - 8 * n;                                                 /* zeros in front */
+        v = v * 10 + (v >> 8);                                            /* pairs, then fours, then eights */
+        v = ((v & 0x000000FF000000FFu) * 0x000F424000000064u + ((v >> 16) & 0x000000FF000000FFu) * 0x0000271000000001u) >> 32;
+        *out = (int64_t)v;
+        return n;
+    }
+#endif
+    (void)p; (void)out;
+    return 0;
+}
+
 /* Which of 16 characters are a bracket, a quote or (if asked for) a comma or blank: one bit each, the first the lowest.
    All of them may be, where that is not known. */
 static inline unsigned xla_marks(const char *p, int comma, int blank) {
