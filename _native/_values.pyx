@@ -4,13 +4,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp, memset
 
 from column cimport (
-    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Text, drop, equal, foresee,
-    index_code, indices_init, intern, intern_name, line_with, pool_drop, pool_foresee, prefetch, push, push_byte, push_code,
-    push_name, push_utf8, queue_init, sample_at, settle, text_drop, text_end, text_null, text_push,
+    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Memo, Met, Part, Pool, Queue, Text, drop, equal,
+    foresee, index_code, indices_init, intern, intern_name, is_met, line_with, make_rows, memo_at, pool_drop,
+    pool_foresee, prefetch, push, push_byte, push_code, push_name, push_utf8, put, put_byte, put_code, queue_init,
+    sample_at, settle, text_drop, text_push,
 )
 from cursor cimport (
     BLANK, CLASS, COMMA, IN_NAME, Short, balanced, integer, line_end, name, name_end, position,
-    short_value, starts, use,
+    quoted_end, short_value, skip, starts, use,
 )
 from escape cimport unescape
 from fault cimport (
@@ -97,6 +98,8 @@ cdef struct Out:
     Text scratch
     Buf faults
     int features
+    Memo shapes
+    Memo opcodes
     Part config                # the last backend_config: most are printed again and again
     int64_t open               # offset of the last record's header if the end broke it off, else -1
 
@@ -139,43 +142,101 @@ cdef struct Row:
     Part backend_config
 
 
+cdef struct Field:
+    const char* key
+    size_t n                   # length of the key
+    const char* value
+    const char* end
+
+cdef enum:
+    FIELDS = 8                 # so many are found in one go; more of them one by one
+
+
+cdef bint field(
+    Field* f, bint left, Row* row, Out* out, PoolP* pools, size_t begin, bint* bad
+) noexcept nogil:
+    # One field of metadata={…}. Those without a column go on as an attribute: returns whether there were such.
+    cdef const char* key = f.key
+    cdef size_t n = f.n
+    cdef int64_t x
+    if key_is(key, n, b"op_name", 7):
+        row.op_name = quoted_code(pools[P_OP_NAME], &out.scratch.bytes, f.value, f.end, bad)
+    elif key_is(key, n, b"op_type", 7):
+        row.op_type = quoted_code(pools[P_OP_TYPE], &out.scratch.bytes, f.value, f.end, bad)
+    elif key_is(key, n, b"source_file", 11):
+        row.source_file = quoted_code(pools[P_FILE], &out.scratch.bytes, f.value, f.end, bad)
+    elif key_is(key, n, b"source_line", 11) and integer(f.value, &x) == f.end:
+        row.source_line = x
+    elif key_is(key, n, b"stack_frame_id", 14) and integer(f.value, &x) == f.end:
+        row.stack_frame_id = x
+        out.features |= HAS_FRAME
+    else:
+        if key_is(key, n, b"source_end_line", 15):
+            out.features |= HAS_END_LINE
+        return push_left(&out.attributes, begin, left, key, f.end, bad)
+    return left
+
+
 cdef void metadata(
     const char* p, const char* end, Row* row, Out* out, PoolP* pools, size_t begin, bint* bad
 ) noexcept nogil:
-    # The fields between the braces of metadata={…}; those without a column go on as an attribute.
-    cdef const char* key
-    cdef const char* value
+    # The fields between the braces of metadata={…}.
+    cdef Field f
     cdef const char* e
-    cdef size_t n
-    cdef int64_t x
     cdef bint left = False
     while p < end:
-        key = p
+        f.key = p
         while p < end and p[0] != c'=' and p[0] != c' ':
             p += 1
-        n = p - key
-        value = p + 1 if p < end else p
-        e = balanced(value, end, BLANK) if value < end else end
+        f.n = p - f.key
+        f.value = p + 1 if p < end else p
+        e = balanced(f.value, end, BLANK) if f.value < end else end
         while e < end and CLASS[<uint8_t> e[0]] & BLANK == 0:
             e = balanced(e + 1, end, BLANK)
-        if key_is(key, n, b"op_name", 7):
-            row.op_name = quoted_code(pools[P_OP_NAME], &out.scratch.bytes, value, e, bad)
-        elif key_is(key, n, b"op_type", 7):
-            row.op_type = quoted_code(pools[P_OP_TYPE], &out.scratch.bytes, value, e, bad)
-        elif key_is(key, n, b"source_file", 11):
-            row.source_file = quoted_code(pools[P_FILE], &out.scratch.bytes, value, e, bad)
-        elif key_is(key, n, b"source_line", 11) and integer(value, &x) == e:
-            row.source_line = x
-        elif key_is(key, n, b"stack_frame_id", 14) and integer(value, &x) == e:
-            row.stack_frame_id = x
-            out.features |= HAS_FRAME
-        else:
-            if key_is(key, n, b"source_end_line", 15):
-                out.features |= HAS_END_LINE
-            left = push_left(&out.attributes, begin, left, key, e, bad)
+        f.end = e
+        left = field(&f, left, row, out, pools, begin, bad)
         p = e + 1 if e < end else end
     if left:
         push_utf8(&out.attributes.bytes, b"}", 1)
+
+
+cdef const char* plain_metadata(
+    const char* p, const char* end, Row* row, Out* out, PoolP* pools, size_t begin, bint* bad
+) noexcept nogil:
+    # The same where no bracket needs to be matched: 'key="text" key=7 …}' and the end of the attribute, which is
+    # returned. NULL, and nothing was taken, if the metadata are of another form.
+    cdef Field[FIELDS] fields
+    cdef Field* f
+    cdef const char* e
+    cdef int i, n = 0
+    cdef bint left = False
+    while n < FIELDS:
+        f = &fields[n]
+        n += 1
+        f.key = p
+        e = name_end(p)
+        f.n = e - p
+        if f.n == 0 or e[0] != c'=':
+            return NULL
+        f.value = e + 1
+        e = quoted_end(f.value, end) if f.value[0] == c'"' else name_end(f.value)
+        if e == f.value or e >= end:
+            return NULL
+        f.end = e
+        p = e + 1
+        if e[0] == c'}':
+            break
+        if e[0] != c' ':
+            return NULL
+    else:
+        return NULL
+    if not ends_value(p, end):
+        return NULL
+    for i in range(n):
+        left = field(&fields[i], left, row, out, pools, begin, bad)
+    if left:
+        push_utf8(&out.attributes.bytes, b"}", 1)
+    return p
 
 
 cdef bint push_left(Text* t, size_t begin, bint left, const char* p, const char* end, bint* bad) noexcept nogil:
@@ -208,15 +269,20 @@ cdef void attributes(const char* p, const char* end, Row* row, Out* out, PoolP* 
     cdef size_t left = out.attributes.bytes.size, called = out.called.bytes.size
     while p < end:
         key = p + 2
-        value = key
-        while value < end and CLASS[<uint8_t> value[0]] & IN_NAME:
-            value += 1
-        if not starts(p, end, b", ", 2) or value == key or value >= end or value[0] != c'=':
+        value = name_end(key) if starts(p, end, b", ", 2) else key
+        if value == key or value >= end or value[0] != c'=':
             piece(&out.attributes, left, p, end, bad)
             break
         n = value - key
         value += 1
-        if out.config.n and starts(value, end, out.config.p, out.config.n) and ends_value(value + out.config.n, end):
+        if key_is(key, n, b"metadata", 8) and value[0] == c'{':
+            e = plain_metadata(value + 1, end, row, out, pools, left, bad)
+            if e != NULL:
+                p = e
+                continue
+        if key_is(key, n, b"backend_config", 14) and out.config.n and starts(
+            value, end, out.config.p, out.config.n
+        ) and ends_value(value + out.config.n, end):
             e = value + out.config.n
         else:
             e = value_end(value, end)
@@ -241,8 +307,8 @@ cdef void attributes(const char* p, const char* end, Row* row, Out* out, PoolP* 
         else:
             piece(&out.attributes, left, key, e, bad)
         p = e
-    text_end(&out.attributes, out.attributes.bytes.size > left)
-    text_end(&out.called, out.called.bytes.size > called)
+    put_text(&out.attributes, out.attributes.bytes.size > left)
+    put_text(&out.called, out.called.bytes.size > called)
 
 
 cdef inline bint ends_value(const char* p, const char* end) noexcept nogil:
@@ -252,8 +318,7 @@ cdef inline bint ends_value(const char* p, const char* end) noexcept nogil:
         return True
     if not starts(p, end, b", ", 2):
         return False
-    while k < end and CLASS[<uint8_t> k[0]] & IN_NAME:
-        k += 1
+    k = name_end(k)
     return k > p + 2 and k < end and k[0] == c'='
 
 
@@ -268,16 +333,37 @@ cdef const char* value_end(const char* p, const char* end) noexcept nogil:
         p += 1
 
 
-cdef void text_item(Text* t, Part* part, bint* bad) noexcept nogil:
-    if part.p == NULL:
-        text_null(t)
-    elif not text_push(t, part.p, part.n):
+cdef inline void put_text(Text* t, bint valid) noexcept nogil:
+    # Closes the item whose bytes were appended to t.bytes.
+    put(&t.ends, <int64_t> t.bytes.size)
+    put_byte(&t.valid, valid)
+
+
+cdef inline void text_item(Text* t, Part* part, bint* bad) noexcept nogil:
+    if part.p != NULL and not push_utf8(&t.bytes, part.p, part.n):
         bad[0] = True
+    put_text(t, part.p != NULL)
+
+
+cdef inline int32_t code_of(Met* met, Pool* pool, const char* p, const char* end, bint* bad) noexcept nogil:
+    # Code of a text, which is what was met from now on.
+    cdef bint odd = False
+    cdef int32_t code
+    if met.p != NULL and met.n == <size_t> (end - p) and equal(p, met.p, met.n):
+        return met.code
+    code = intern(pool, p, end - p, &odd)
+    if odd:
+        bad[0] = True
+    else:
+        met.p = p
+        met.n = end - p
+        met.code = code
+    return code
 
 
 cdef bint instruction(
-    const char* base, const char* p, const char* end, int32_t code, int32_t before, int64_t line,
-    Out* out, PoolP* pools,
+    const char* base, const char* p, const char* end, const char* name_stop, int32_t code, int32_t before,
+    int64_t line, Out* out, PoolP* pools,
 ) noexcept nogil:
     # "%NAME = SHAPE OPCODE(OPERANDS), ATTRIBUTES": one row. Returns whether it has that form.
     cdef const char* begin = p
@@ -285,17 +371,20 @@ cdef bint instruction(
     cdef const char* opcode
     cdef const char* operands
     cdef const char* e
+    cdef Met* met_shape
+    cdef Met* met_opcode
     cdef Row row
     cdef bint bad = False
-    p = name_end(p + 1)
-    if not starts(p, end, b" = ", 3):
+    shape = skip(name_stop, end, b" = ", 3)
+    if shape == NULL:
         return False
-    shape = p + 3
-    e = balanced(shape, end, BLANK)
+    met_shape = memo_at(&out.shapes, shape)
+    e = shape + met_shape.n if is_met(met_shape, shape, end, c' ') else balanced(shape, end, BLANK)
     if e >= end or e == shape or e[0] != c' ':
         return False
     opcode = e + 1
-    operands = name_end(opcode)
+    met_opcode = memo_at(&out.opcodes, opcode)
+    operands = opcode + met_opcode.n if is_met(met_opcode, opcode, end, c'(') else name_end(opcode)
     if operands == opcode or operands >= end or operands[0] != c'(':
         return False
     operands += 1
@@ -305,31 +394,31 @@ cdef bint instruction(
     memset(&row, 0, sizeof(Row))
     row.op_type = row.op_name = row.source_file = row.target = row.kind = NO_CODE
     row.source_line = row.stack_frame_id = NO_INT
-    push_code(&out.instruction, code)
-    push_code(&out.shape, intern(pools[P_SHAPE], shape, e - shape, &bad))
-    push_code(&out.opcode, intern_name(pools[P_OPCODE], opcode, operands - 1 - opcode))
-    if not text_push(&out.operands, operands, p - operands):
+    put_code(&out.instruction, code)
+    put_code(&out.shape, code_of(met_shape, pools[P_SHAPE], shape, e, &bad))
+    put_code(&out.opcode, code_of(met_opcode, pools[P_OPCODE], opcode, operands - 1, &bad))
+    if not push_utf8(&out.operands.bytes, operands, p - operands):
         bad = True
+    put_text(&out.operands, True)
     if p > operands and operands[0] != c'%' and CLASS[<uint8_t> p[-1]] & IN_NAME and has_shapes(operands, p):
         out.features |= HAS_SHAPES
     attributes(p + 1, end, &row, out, pools, &bad)
-    push_code(&out.op_type, row.op_type)
-    push_code(&out.op_name, row.op_name)
-    push_code(&out.source_file, row.source_file)
-    push(&out.source_line, row.source_line)
-    push(&out.stack_frame_id, row.stack_frame_id)
-    push_code(&out.target, row.target)
-    push_code(&out.kind, row.kind)
+    put_code(&out.op_type, row.op_type)
+    put_code(&out.op_name, row.op_name)
+    put_code(&out.source_file, row.source_file)
+    put(&out.source_line, row.source_line)
+    put(&out.stack_frame_id, row.stack_frame_id)
+    put_code(&out.target, row.target)
+    put_code(&out.kind, row.kind)
     text_item(&out.sharding, &row.sharding, &bad)
     if row.backend_config.n >= 2 and row.backend_config.p[0] == c'"':
         unescape(&out.scratch.bytes, row.backend_config.p + 1, row.backend_config.p + row.backend_config.n - 1)
-        if not text_push(&out.backend_config, out.scratch.bytes.data, out.scratch.bytes.size):
-            bad = True
-    else:
-        text_item(&out.backend_config, &row.backend_config, &bad)
-    push(&out.text_begin, begin - base)
-    push(&out.text_end, end - base)
-    push_code(&out.before, before)
+        row.backend_config.p = out.scratch.bytes.data
+        row.backend_config.n = out.scratch.bytes.size
+    text_item(&out.backend_config, &row.backend_config, &bad)
+    put(&out.text_begin, begin - base)
+    put(&out.text_end, end - base)
+    put_code(&out.before, before)
     if bad:
         fault(&out.faults, NOT_UTF8, line, W_UTF8)
     return True
@@ -386,6 +475,7 @@ cdef struct Line:
     int64_t line               # where its line begins
     int64_t begin              # of the text
     int64_t end
+    const char* name_end
     int64_t record             # in bytes of the column: the record whose name defines it
     int32_t code               # NO_CODE: that of the record
 
@@ -415,6 +505,7 @@ cdef const char* instruction_line(
         waits.line = line - base
         waits.begin = p - base
         waits.end = e - base
+        waits.name_end = word.p + word.n
         waits.record = out.r_instruction.size - 4
         waits.code = NO_CODE
         if word.n != header.n or not equal(word.p, header.p, word.n) or out.r_instruction.failed:
@@ -441,12 +532,14 @@ cdef void take_lines(const char* base, Lines* lines, Out* out, PoolP* pools, Que
             line.code = (<int32_t*> (out.r_instruction.data + line.record))[0]
         if <size_t> line.code * 4 < out.row_of.size:
             prefetch(out.row_of.data + 4 * line.code)
+    if not make_rows(&out.instruction, (<char*> &out.row_of - <char*> &out.instruction) // sizeof(Buf), LINES):
+        lines.n = 0
     for i in range(lines.n):
         line = &lines.items[i]
         row = last_row(&out.row_of, line.code)
         if row >= 0 and find_text(base, base + line.begin, line.end - line.begin, row, out) >= 0:
             continue
-        if instruction(base, base + line.begin, base + line.end, line.code, row, line.line, out, pools):
+        if instruction(base, base + line.begin, base + line.end, line.name_end, line.code, row, line.line, out, pools):
             if row >= 0:
                 fault(&out.faults, INSTRUCTION_DIFFERS, line.line, W_SAME_TEXT)
             set_last_row(&out.row_of, line.code, <int32_t> (out.instruction.size // 4) - 1)
@@ -638,6 +731,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
     cdef int i
     memset(&out, 0, sizeof(Out))
     out.open = -1
+    out.shapes.two = True
     for i in range(N_POOLS):
         p[i] = &(<Names?> pools[i]).pool
     if end > begin:

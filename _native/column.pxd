@@ -71,19 +71,13 @@ cdef extern from *:
     static inline int xla_equal(const char *p, const char *q, size_t n) {
         return n <= 32 ? xla_equal32(p, q, n) : memcmp(p, q, n) == 0;
     }
-
-    static inline int xla_ascii(const char *p, size_t n) {
-        uint64_t any = 0; size_t i = 0;
-        for (; i + 8 <= n; i += 8) any |= xla_load64(p + i);
-        for (; i < n; i++) any |= (uint8_t)p[i];
-        return (any & 0x8080808080808080u) == 0;
-    }
     """
     bint likely "xla_likely"(bint) noexcept nogil
     void prefetch "xla_prefetch"(const void*) noexcept nogil
     uint32_t key_of "xla_key"(const char*, size_t) noexcept nogil
     bint equal "xla_equal"(const char*, const char*, size_t) noexcept nogil
-    bint ascii "xla_ascii"(const char*, size_t) noexcept nogil
+    bint copy_ascii "xla_copy_ascii"(char*, const char*, size_t) noexcept nogil
+    unsigned int head_of "xla_head"(const char*, bint, int) noexcept nogil
     const int64_t NO_INT "INT64_MIN"              # null in a column of integers
 
 cdef extern from "pages.h":
@@ -227,6 +221,33 @@ cdef inline void push_bytes(Buf* b, const char* p, size_t n) noexcept nogil:
             b.size += n
 
 
+# Where room was made for some rows at once, their columns need no look at it.
+
+cdef inline bint make_rows(Buf* first, size_t n, size_t rows) noexcept nogil:
+    # Room for so many rows of numbers in each of n columns; False: no memory.
+    cdef size_t i
+    for i in range(n):
+        reserve(&first[i], rows * 8)
+        if first[i].failed:
+            return False
+    return True
+
+
+cdef inline void put(Buf* b, int64_t x) noexcept nogil:
+    (<int64_t*> (b.data + b.size))[0] = x
+    b.size += 8
+
+
+cdef inline void put_code(Buf* b, int32_t x) noexcept nogil:
+    (<int32_t*> (b.data + b.size))[0] = x
+    b.size += 4
+
+
+cdef inline void put_byte(Buf* b, uint8_t x) noexcept nogil:
+    b.data[b.size] = <char> x
+    b.size += 1
+
+
 cdef inline int utf8_length(const char* p, const char* end) noexcept nogil:
     # Length of the well-formed UTF-8 sequence at p, 0 if there is none.
     cdef uint8_t a = <uint8_t> p[0]
@@ -254,9 +275,10 @@ cdef inline bint push_utf8(Buf* b, const char* p, size_t n) noexcept nogil:
     cdef const char* digits = "0123456789abcdef"
     cdef int k
     cdef bint good = True
-    if likely(ascii(p, n)):
-        push_bytes(b, p, n)
-        return True
+    if likely(b.size + n + 16 <= b.room) or grow(b, n + 16):
+        if likely(copy_ascii(b.data + b.size, p, n)):
+            b.size += n
+            return True
     while p < end:
         k = utf8_length(p, end)
         if k:
@@ -495,6 +517,30 @@ cdef inline void pool_drop(Pool* pool) noexcept nogil:
     drop(&pool.table)
     store_leave(pool.store)
     memset(pool, 0, sizeof(Pool))
+
+
+# What was met before where texts repeat: the last text for each number made of its first characters.
+
+cdef enum:
+    MEMO_BITS = 7
+
+cdef struct Met:
+    const char* p                                 # in the text that is scanned; NULL: nothing yet
+    size_t n
+    int32_t code
+
+cdef struct Memo:
+    bint two                                      # whether 16 characters make the number, not 8
+    Met[128] items                                # 1 << MEMO_BITS
+
+
+cdef inline Met* memo_at(Memo* memo, const char* p) noexcept nogil:
+    return &memo.items[head_of(p, memo.two, MEMO_BITS)]
+
+
+cdef inline bint is_met(const Met* met, const char* p, const char* end, char stop) noexcept nogil:
+    # Whether its text stands at p, with `stop` behind it.
+    return met.n < <size_t> (end - p) and p[met.n] == stop and met.p != NULL and equal(p, met.p, met.n)
 
 
 # Names wait until there are some, and are looked up together: by then their slots are in the cache.

@@ -1,6 +1,6 @@
 /* Steps of up to 16 characters towards one that matters, with what every x86-64 has; steps of none elsewhere, so that
    each caller looks at single characters too. A load that stays in its page cannot fault, even where it looks beyond
-   the text. */
+   the text. An empty text may lie nowhere. */
 #ifndef XLAMEM_STEPS_H
 #define XLAMEM_STEPS_H
 
@@ -18,6 +18,7 @@
 #define xla_up_to(x, most) _mm_cmpeq_epi8(_mm_min_epu8((x), xla_splat(most)), (x))
 #else
 #define XLA_SSE2 0
+#define xla_in_page(p) 0
 #endif
 
 #if XLA_SSE2
@@ -115,7 +116,7 @@ static inline void xla_first32(const char *p, size_t n, uint64_t out[4]) {
         -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
         -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
     };
-    if (xla_in_page32(p)) {
+    if (n && xla_in_page32(p)) {
         __m128i a = _mm_and_si128(xla_load16(p), xla_load16(keep + 32 - n));
         __m128i b = _mm_and_si128(xla_load16(p + 16), xla_load16(keep + 48 - n));
         out[0] = (uint64_t)_mm_cvtsi128_si64(a);
@@ -126,19 +127,52 @@ static inline void xla_first32(const char *p, size_t n, uint64_t out[4]) {
     }
 #endif
     memset(out, 0, 32);
-    memcpy(out, p, n);
+    if (n) memcpy(out, p, n);
 }
 
 /* Whether the n <= 32 characters at p and q are the same. */
 static inline int xla_equal32(const char *p, const char *q, size_t n) {
 #if XLA_SSE2
-    if (xla_in_page32(p) && xla_in_page32(q)) {
+    if (n && xla_in_page32(p) && xla_in_page32(q)) {
         uint64_t a = (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(xla_load16(p), xla_load16(q)));
         uint64_t b = (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(xla_load16(p + 16), xla_load16(q + 16)));
         return (~(a | b << 16) & (((uint64_t)1 << n) - 1)) == 0;
     }
 #endif
-    return memcmp(p, q, n) == 0;
+    return n == 0 || memcmp(p, q, n) == 0;
+}
+
+/* Copies n characters to `to`, where 16 more may be overwritten; returns whether all of them are ASCII. */
+static inline int xla_copy_ascii(char *to, const char *p, size_t n) {
+#if XLA_SSE2
+    if (n >= 16) {
+        __m128i c = xla_load16(p + n - 16), any = c;
+        _mm_storeu_si128((__m128i *)(void *)(to + n - 16), c);
+        for (size_t i = 0; i + 16 < n; i += 16) {
+            c = xla_load16(p + i);
+            any = _mm_or_si128(any, c);
+            _mm_storeu_si128((__m128i *)(void *)(to + i), c);
+        }
+        return _mm_movemask_epi8(any) == 0;
+    }
+    if (n && xla_in_page(p)) {
+        __m128i c = xla_load16(p);
+        _mm_storeu_si128((__m128i *)(void *)to, c);
+        return ((unsigned)_mm_movemask_epi8(c) & ((1u << n) - 1)) == 0;
+    }
+#endif
+    uint8_t any_byte = 0;
+    for (size_t i = 0; i < n; i++) any_byte |= (uint8_t)(to[i] = p[i]);
+    return any_byte < 0x80;
+}
+
+/* A number below 2^bits from the first 8 (or, if `two`, 16) characters at p; 0 where they may not be read. */
+static inline unsigned xla_head(const char *p, int two, int bits) {
+    uint64_t a, b = 0;
+    if (!XLA_SSE2 || !xla_in_page(p)) return 0;
+    memcpy(&a, p, 8);
+    if (two) memcpy(&b, p + 8, 8);
+    return (unsigned)((a * 0x9e3779b97f4a7c15u ^ b * 0xd6e8feb86659fd93u) >> (64 - bits));
 }
 
 #endif
