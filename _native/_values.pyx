@@ -6,11 +6,11 @@ from libc.string cimport memchr, memcmp, memset
 from column cimport (
     LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Memo, Met, Part, Pool, Queue, Text, drop, equal,
     foresee, index_code, indices_init, intern, intern_name, is_met, line_with, make_rows, memo_at, pool_drop,
-    pool_foresee, prefetch, push, push_byte, push_code, push_name, push_utf8, put, put_byte, put_code, queue_init,
+    pool_foresee, prefetch, push, push_byte, push_code, push_name, push_same, push_utf8, put, put_byte, put_code, queue_init,
     sample_at, settle, text_drop, text_push,
 )
 from cursor cimport (
-    BLANK, CLASS, COMMA, IN_NAME, Short, balanced, integer, line_end, name, name_end, position,
+    BLANK, CLASS, COMMA, IN_NAME, Short, balanced, behind_name, integer, line_end, name, name_end, position,
     quoted_end, short_value, skip, starts, use,
 )
 from escape cimport unescape
@@ -54,6 +54,9 @@ cdef enum:
     P_TARGET
     P_KIND
     N_POOLS
+
+cdef enum:
+    CONFIGS = 4
 
 cdef struct Out:
     # records (for the check against `values`, and instead of them where they are missing)
@@ -100,7 +103,7 @@ cdef struct Out:
     int features
     Memo shapes
     Memo opcodes
-    Part config                # the last backend_config: most are printed again and again
+    Part[CONFIGS] configs      # backend_config: the last ones, most are printed again and again
     int64_t open               # offset of the last record's header if the end broke it off, else -1
 
 ctypedef Pool* PoolP
@@ -280,18 +283,12 @@ cdef void attributes(const char* p, const char* end, Row* row, Out* out, PoolP* 
             if e != NULL:
                 p = e
                 continue
-        if key_is(key, n, b"backend_config", 14) and out.config.n and starts(
-            value, end, out.config.p, out.config.n
-        ) and ends_value(value + out.config.n, end):
-            e = value + out.config.n
-        else:
-            e = value_end(value, end)
+        e = config_end(value, end, out) if key_is(key, n, b"backend_config", 14) else value_end(value, end)
         if key_is(key, n, b"metadata", 8) and value[0] == c'{' and e[-1] == c'}':
             metadata(value + 1, e - 1, row, out, pools, left, bad)
         elif key_is(key, n, b"backend_config", 14):
             row.backend_config.p = value
             row.backend_config.n = e - value
-            out.config = row.backend_config
         elif key_is(key, n, b"sharding", 8):
             row.sharding.p = value
             row.sharding.n = e - value
@@ -331,6 +328,24 @@ cdef const char* value_end(const char* p, const char* end) noexcept nogil:
         if ends_value(p, end):
             return p
         p += 1
+
+
+cdef const char* config_end(const char* p, const char* end, Out* out) noexcept nogil:
+    # The same for a backend_config: one of the last ones is known by its text. It is the first of them from now on.
+    cdef Part met
+    cdef int i, k
+    for i in range(CONFIGS):
+        met = out.configs[i]
+        if met.n and starts(p, end, met.p, met.n) and ends_value(p + met.n, end):
+            break
+    else:
+        i = CONFIGS - 1
+        met.p = p
+        met.n = value_end(p, end) - p
+    for k in range(i, 0, -1):
+        out.configs[k] = out.configs[k - 1]
+    out.configs[0] = met
+    return p + met.n
 
 
 cdef inline void put_text(Text* t, bint valid) noexcept nogil:
@@ -563,18 +578,100 @@ cdef enum Stage:
     DONE
 
 
-cdef void begin(Out* out, Short* s, Mark* mark, int64_t offset, Queue* names, Indices* indices) noexcept nogil:
-    # Opens a record: pushes its row.
+cdef enum:
+    ROWS = 64
+
+cdef struct Room:
+    # How many rows the columns have room for, made ROWS at a time.
+    int records
+    int positions
+    int uses
+
+
+cdef bint begin(
+    Out* out, Short* s, Mark* mark, int64_t offset, Queue* names, Indices* indices, Room* room
+) noexcept nogil:
+    # Opens a record: puts its row. Returns whether there was memory for it.
+    if room.records == 0:
+        if not make_rows(&out.value_id, 7, ROWS):
+            return False
+        room.records = ROWS
+    room.records -= 1
     mark.records = out.r_phi.size
-    mark.positions = out.p_value_id.size // 8
-    mark.uses = out.u_value_id.size // 8
-    push(&out.value_id, s.id)
+    mark.positions = out.p_index.size // 4
+    mark.uses = out.u_index.size // 4
+    put(&out.value_id, s.id)
     push_name(names, &out.r_instruction, s.name.p, s.name.n)
-    push_code(&out.r_index, index_code(indices, &s.index))
-    push_byte(&out.r_phi, s.phi)
-    push(&out.r_color, s.color)
-    push_byte(&out.r_uses_known, True)
-    push(&out.r_offset, offset)
+    put_code(&out.r_index, index_code(indices, &s.index))
+    put_byte(&out.r_phi, s.phi)
+    put(&out.r_color, s.color)
+    put_byte(&out.r_uses_known, True)
+    put(&out.r_offset, offset)
+    return True
+
+
+cdef inline bint repeats(const char* p, const char* end, const Part* word) noexcept nogil:
+    # Whether this name stands at p.
+    return word.n < <size_t> (end - p) and equal(p, word.p, word.n) and CLASS[<uint8_t> p[word.n]] & IN_NAME == 0
+
+
+cdef const char* positions(
+    const char* p, const char* end, Short* s, int64_t* ordinal, Out* out, Queue* names, Indices* indices, Room* room
+) noexcept nogil:
+    # The lines "  NAME[ SIDX]" from p on. Returns where the first line of another form begins.
+    cdef const char* e
+    cdef Part word, sub
+    cdef int64_t i = ordinal[0]
+    cdef bint same
+    while p < end and p[0] == c' ' and p[1] == c' ':
+        # Nearly always the first one has the name that the record's header has.
+        same = i == 0 and repeats(p + 2, end, &s.name)
+        e = behind_name(p + 2 + s.name.n, &sub) if same else position(p + 2, &word, &sub)
+        if e == NULL:
+            break
+        if room.positions == 0:
+            if not make_rows(&out.p_value_id, 4, ROWS):
+                break
+            room.positions = ROWS
+        room.positions -= 1
+        put(&out.p_value_id, s.id)
+        put(&out.p_ordinal, i)
+        if same:
+            push_same(names, &out.p_instruction, s.name.p, s.name.n)
+        else:
+            push_name(names, &out.p_instruction, word.p, word.n)
+        put_code(&out.p_index, index_code(indices, &sub))
+        i += 1
+        p = e + 1
+    ordinal[0] = i
+    return p
+
+
+cdef const char* uses(
+    const char* p, const char* end, Short* s, int64_t* ordinal, Out* out, Queue* names, Indices* indices, Room* room
+) noexcept nogil:
+    # The same for "  NAME, operand N[ SIDX]".
+    cdef const char* e
+    cdef Part word, sub
+    cdef int64_t operand, i = ordinal[0]
+    while p < end and p[0] == c' ' and p[1] == c' ':
+        e = use(p + 2, end, &word, &operand, &sub)
+        if e == NULL:
+            break
+        if room.uses == 0:
+            if not make_rows(&out.u_value_id, 5, ROWS):
+                break
+            room.uses = ROWS
+        room.uses -= 1
+        put(&out.u_value_id, s.id)
+        put(&out.u_ordinal, i)
+        push_name(names, &out.u_instruction, word.p, word.n)
+        put(&out.u_operand, operand)
+        put_code(&out.u_index, index_code(indices, &sub))
+        i += 1
+        p = e + 1
+    ordinal[0] = i
+    return p
 
 
 cdef void take_back(Out* out, Mark* mark) noexcept nogil:
@@ -602,51 +699,20 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
                      bint demand) noexcept nogil:
     cdef const char* e
     cdef Short s, next
-    cdef Part word, sub
     cdef Mark mark
+    cdef Room room
     cdef Queue names
     cdef Lines lines
     cdef Indices indices
     cdef Stage stage = NONE
-    cdef int64_t ordinal = 0, offset = 0, operand
+    cdef int64_t ordinal = 0, offset = 0
     cdef bint known = True
+    memset(&room, 0, sizeof(Room))
     queue_init(&names, pools[P_NAME])
     indices_init(&indices, pools[P_INDEX])
     lines.n = 0
     while p < end:
-        if p[0] == c' ' and p[1] == c' ':
-            e = NULL
-            if stage == POSITIONS:
-                e = position(p + 2, &word, &sub)
-                if e != NULL:
-                    push(&out.p_value_id, s.id)
-                    push(&out.p_ordinal, ordinal)
-                    push_name(&names, &out.p_instruction, word.p, word.n)
-                    push_code(&out.p_index, index_code(&indices, &sub))
-                    ordinal += 1
-            elif stage == USES and known:
-                e = use(p + 2, end, &word, &operand, &sub)
-                if e != NULL:
-                    push(&out.u_value_id, s.id)
-                    push(&out.u_ordinal, ordinal)
-                    push_name(&names, &out.u_instruction, word.p, word.n)
-                    push(&out.u_operand, operand)
-                    push_code(&out.u_index, index_code(&indices, &sub))
-                    ordinal += 1
-                elif ordinal == 0 and starts(p, end, b"  (none)\n", 9):
-                    e = p + 8
-                    out.features |= HAS_NONE
-            if e == NULL:
-                e = line_end(p, end)
-                fault(&out.faults, UNKNOWN_LINE, p - base,
-                      W_POSITION if stage == POSITIONS else W_USE if stage == USES else W_LINE)
-        elif starts(p, end, b" from instruction:", 18) and stage == USES:
-            stage = DONE
-            if lines.n == LINES:
-                take_lines(base, &lines, out, pools, &names)
-            p = instruction_line(base, p, p + 18, end, &s.name, out, &lines, &names)
-            continue
-        elif p[0] == c'<':
+        if p[0] == c'<':
             e = short_value(p, end, &next)
             finish(out, &mark, stage, offset, demand, False)
             if e != NULL and e[0] == c'\n':
@@ -654,19 +720,42 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
                 stage = HEADER
                 known = True
                 offset = p - base
-                begin(out, &s, &mark, offset, &names, &indices)
+                if not begin(out, &s, &mark, offset, &names, &indices, &room):
+                    return
             else:
                 e = line_end(p, end)
                 stage = NONE
                 fault(&out.faults, UNKNOWN_LINE, p - base, W_RECORD)
         elif stage == HEADER and starts(p, end, b" positions:\n", 12):
-            e = p + 11
             stage = POSITIONS
             ordinal = 0
+            p = positions(p + 12, end, &s, &ordinal, out, &names, &indices, &room)
+            continue
         elif stage == POSITIONS and starts(p, end, b" uses:\n", 7):
-            e = p + 6
             stage = USES
             ordinal = 0
+            p = uses(p + 7, end, &s, &ordinal, out, &names, &indices, &room)
+            continue
+        elif stage == USES and starts(p, end, b" from instruction:", 18):
+            stage = DONE
+            if lines.n == LINES:
+                take_lines(base, &lines, out, pools, &names)
+            p = instruction_line(base, p, p + 18, end, &s.name, out, &lines, &names)
+            continue
+        elif p[0] == c' ' and p[1] == c' ':
+            if stage == USES and known and ordinal == 0 and starts(p, end, b"  (none)\n", 9):
+                e = p + 8
+                out.features |= HAS_NONE
+            else:
+                e = line_end(p, end)
+                fault(&out.faults, UNKNOWN_LINE, p - base,
+                      W_POSITION if stage == POSITIONS else W_USE if stage == USES else W_LINE)
+            if stage == POSITIONS:
+                p = positions(e + 1, end, &s, &ordinal, out, &names, &indices, &room)
+                continue
+            if stage == USES and known:
+                p = uses(e + 1, end, &s, &ordinal, out, &names, &indices, &room)
+                continue
         elif stage == POSITIONS and starts(p, end, b" uses are not initialized yet.\n", 31):
             e = p + 30
             stage = USES

@@ -566,18 +566,33 @@ cdef inline void queue_init(Queue* queue, Pool* pool) noexcept nogil:
 cdef inline void push_name(Queue* queue, Buf* column, const char* p, size_t n) noexcept nogil:
     # Appends the code of a name to a column; it is there when the queue is settled.
     cdef Wait* w
+    cdef uint32_t key
     if queue.n == WAITING:
         settle(queue)
     w = &queue.items[queue.n]
+    if queue.n and w[-1].n == n and equal(w[-1].p, p, n):
+        key = 0
+    else:
+        key = key_of(p, n)
+        prefetch(&queue.pool.slots[key & queue.pool.mask])
+    enqueue(queue, column, p, n, key)
+
+
+cdef inline void push_same(Queue* queue, Buf* column, const char* p, size_t n) noexcept nogil:
+    # The same for a name known to be that pushed last.
+    if queue.n == 0 or queue.n == WAITING:
+        push_name(queue, column, p, n)
+    else:
+        enqueue(queue, column, p, n, 0)
+
+
+cdef inline void enqueue(Queue* queue, Buf* column, const char* p, size_t n, uint32_t key) noexcept nogil:
+    cdef Wait* w = &queue.items[queue.n]
     w.p = p
     w.n = n
+    w.key = key
     w.column = column
     w.at = column.size
-    if queue.n and w[-1].n == n and equal(w[-1].p, p, n):
-        w.key = 0
-    else:
-        w.key = key_of(p, n)
-        prefetch(&queue.pool.slots[w.key & queue.pool.mask])
     queue.n += 1
     push_code(column, NO_CODE)
 

@@ -212,8 +212,13 @@ cdef inline const char* quoted_end(const char* p, const char* end) noexcept nogi
 cdef inline const char* position(const char* p, Part* word, Part* sub) noexcept nogil:
     # "NAME[ SIDX]" and the newline, which is returned
     p = name(p, word)
+    return behind_name(p, sub) if p != NULL else NULL
+
+
+cdef inline const char* behind_name(const char* p, Part* sub) noexcept nogil:
+    # "[ SIDX]" and the newline
     sub.p = NULL
-    if p != NULL and p[0] == c' ':
+    if p[0] == c' ':
         p = index(p + 1, sub)
     return p if p != NULL and p[0] == c'\n' else NULL
 
@@ -224,7 +229,4 @@ cdef inline const char* use(const char* p, const char* end, Part* word, int64_t*
     if p == NULL or not starts(p, end, b", operand ", 10):
         return NULL
     p = integer(p + 10, operand)
-    sub.p = NULL
-    if p != NULL and p[0] == c' ':
-        p = index(p + 1, sub)
-    return p if p != NULL and p[0] == c'\n' else NULL
+    return behind_name(p, sub) if p != NULL else NULL
