@@ -4,9 +4,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memset
 
 from column cimport (
-    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Part, Pool, Queue, Text, drop, foresee, index_code,
-    indices_init, intern, line_with, pool_drop, pool_foresee, push, push_byte, push_code, push_name, queue_init,
-    sample_at, settle, text_null, text_push,
+    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Memo, Met, Part, Pool, Queue, Text, code_of, drop,
+    foresee, index_code, indices_init, intern, is_met, line_with, make_rows, memo_at, pool_drop, pool_foresee, push,
+    push_byte, push_code, push_name, put, put_byte, put_code, queue_init, sample_at, settle, text_null, text_push,
 )
 from cursor cimport (
     CLASS, DIGIT, Short, index, integer, line_end, name, position, short_value, starts, use,
@@ -86,9 +86,14 @@ cdef struct Out:
     int64_t open               # offset of an E1 block that the end broke off, or -1
     const char* base
     bint places
+    int room                   # for how many values the columns have it, made ROWS at a time
+    Memo shapes
     int64_t below              # where the span begins and then where it ends: below which allocation,
     int64_t ordinal            # at which line of its block of other colors,
     bint cross                 # and whether in that block
+
+cdef enum:
+    ROWS = 64
 
 cdef struct Head:
     int64_t allocation
@@ -211,20 +216,25 @@ cdef void push_head(Out* out, Head* h, Pools* pools, const char* base, int64_t o
 
 cdef void push_value(
     Out* out, Pools* pools, Short* s, int64_t allocation, int64_t at, int64_t size,
-    const char* shape, const char* end, int64_t offset,
+    Met* met, const char* shape, const char* end, int64_t offset,
 ) noexcept nogil:
     cdef bint bad = False
-    push(&out.value_id, s.id)
+    if out.room == 0:
+        if not make_rows(&out.value_id, (<char*> &out.c_allocation - <char*> &out.value_id) // sizeof(Buf), ROWS):
+            return
+        out.room = ROWS
+    out.room -= 1
+    put(&out.value_id, s.id)
     push_name(&pools.names, &out.v_instruction, s.name.p, s.name.n)
-    push_code(&out.v_index, index_code(&pools.indices, &s.index))
-    push_byte(&out.v_phi, s.phi)
-    push(&out.v_color, s.color)
-    push(&out.v_allocation, allocation)
-    push(&out.v_offset, at)
-    push(&out.v_size, size)
-    push_code(&out.v_shape, intern(pools.shapes, shape, end - shape, &bad))
+    put_code(&out.v_index, index_code(&pools.indices, &s.index))
+    put_byte(&out.v_phi, s.phi)
+    put(&out.v_color, s.color)
+    put(&out.v_allocation, allocation)
+    put(&out.v_offset, at)
+    put(&out.v_size, size)
+    put_code(&out.v_shape, code_of(met, pools.shapes, shape, end, &bad))
     if out.places:
-        push(&out.v_place, s.name.p - out.base)
+        put(&out.v_place, s.name.p - out.base)
     if bad:
         fault(&out.faults, NOT_UTF8, offset, W_UTF8)
 
@@ -235,6 +245,7 @@ cdef const char* value_line(
     # " value: SHORT (size=N,offset=N): SHAPE" with p behind the colon and its blank. Returns the newline, NULL if it
     # has another form.
     cdef Short s
+    cdef Met* met
     cdef int64_t at, size
     cdef const char* e
     p = short_value(p, end, &s)
@@ -246,8 +257,10 @@ cdef const char* value_line(
     p = integer(p + 8, &at)
     if p == NULL or not starts(p, end, b"): ", 3) or p[3] == c'\n':
         return NULL
-    e = line_end(p + 3, end)
-    push_value(out, pools, &s, allocation, at, size, p + 3, e, offset)
+    p += 3
+    met = memo_at(&out.shapes, p)
+    e = p + met.n if is_met(met, p, end, c'\n') else line_end(p, end)
+    push_value(out, pools, &s, allocation, at, size, met, p, e, offset)
     return e
 
 
@@ -360,7 +373,7 @@ cdef const char* e1_value(
         if p[1] == c'[':
             q = place(p + 1, e, &at, &size)
             if uses and q != NULL:
-                push_value(out, pools, s, allocation, at, size, q, e, p - base)
+                push_value(out, pools, s, allocation, at, size, memo_at(&out.shapes, q), q, e, p - base)
                 return e + 1
             break
         if e - p == 6 and starts(p, end, b" uses:", 6) and not uses:
@@ -448,7 +461,7 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
                 out.features |= HAS_E0
                 brackets = s.index
                 s.index.p = NULL
-                push_value(out, pools, &s, allocation, at, size, q, e, p - base)
+                push_value(out, pools, &s, allocation, at, size, memo_at(&out.shapes, q), q, e, p - base)
                 bad = False
                 (<int32_t*> (out.v_index.data + out.v_index.size))[-1] = braced(pools.indices.pool, &brackets, &bad)
             else:
@@ -496,6 +509,7 @@ cdef void size_ahead(const char* base, const char* p, const char* end, Out* out,
     cdef double times
     memset(&sample, 0, sizeof(Out))
     sample.base = base
+    sample.shapes.two = True
     sample.places = out.places
     memset(scratch, 0, sizeof(scratch))
     queue_init(&pools.names, &scratch[0])
@@ -531,6 +545,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
     cdef const char* base
     memset(&out, 0, sizeof(Out))
     out.open = -1
+    out.shapes.two = True
     out.below = NO_INT
     if state is not None:
         out.places = True

@@ -5,8 +5,8 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memset
 
 from column cimport (
-    NO_INT, Buf, Indices, Part, Queue, Store, Text, foresee, index_code, indices_init, outlook, push, push_code,
-    push_name, queue_init, settle, text_push,
+    NO_INT, Buf, Indices, Part, Queue, Store, Text, foresee, index_code, indices_init, make_rows, outlook, push,
+    push_code, push_name, put, put_code, queue_init, settle, text_push,
 )
 from cursor cimport CLASS, DIGIT, index, integer, line_end, name, starts
 from fault cimport (
@@ -64,6 +64,11 @@ cdef struct Out:
     const char* label_begin    # first line of a label that goes on over newlines
     int64_t ordinal
     int64_t node
+    int steps                  # for how many rows of the two long lists the columns have room, made ROWS at a time
+    int ranges
+
+cdef enum:
+    ROWS = 64
 
 
 cdef const char* step_line(const char* p, Out* out, Queue* names) noexcept nogil:
@@ -76,7 +81,12 @@ cdef const char* step_line(const char* p, Out* out, Queue* names) noexcept nogil
     p = name(p + 1, &word)
     if p == NULL or p[0] != c'\n':
         return NULL
-    push(&out.s_time, time)
+    if out.steps == 0:
+        if not make_rows(&out.s_time, 2, ROWS):
+            return NULL
+        out.steps = ROWS
+    out.steps -= 1
+    put(&out.s_time, time)
     push_name(names, &out.s_instruction, word.p, word.n)
     return p
 
@@ -97,10 +107,15 @@ cdef const char* range_line(const char* p, Out* out, Queue* names, Indices* indi
     p = integer(p + 1, &stop)
     if p == NULL or p[0] != c'\n':
         return NULL
+    if out.ranges == 0:
+        if not make_rows(&out.r_instruction, 4, ROWS):
+            return NULL
+        out.ranges = ROWS
+    out.ranges -= 1
     push_name(names, &out.r_instruction, word.p, word.n)
-    push_code(&out.r_index, index_code(indices, &sub))
-    push(&out.r_start, start)
-    push(&out.r_end, stop)
+    put_code(&out.r_index, index_code(indices, &sub))
+    put(&out.r_start, start)
+    put(&out.r_end, stop)
     return p
 
 

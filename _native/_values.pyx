@@ -4,8 +4,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp, memset
 
 from column cimport (
-    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Memo, Met, Part, Pool, Queue, Text, drop, equal,
-    foresee, index_code, indices_init, intern, intern_name, is_met, line_with, make_rows, memo_at, pool_drop,
+    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Memo, Met, Part, Pool, Queue, Text, code_of, drop,
+    equal, foresee, index_code, indices_init, intern, intern_name, is_met, line_with, make_rows, memo_at, pool_drop,
     pool_foresee, prefetch, push, push_byte, push_code, push_name, push_same, push_utf8, put, put_byte, put_code, queue_init,
     sample_at, settle, text_drop, text_push,
 )
@@ -358,22 +358,6 @@ cdef inline void text_item(Text* t, Part* part, bint* bad) noexcept nogil:
     if part.p != NULL and not push_utf8(&t.bytes, part.p, part.n):
         bad[0] = True
     put_text(t, part.p != NULL)
-
-
-cdef inline int32_t code_of(Met* met, Pool* pool, const char* p, const char* end, bint* bad) noexcept nogil:
-    # Code of a text, which is what was met from now on.
-    cdef bint odd = False
-    cdef int32_t code
-    if met.p != NULL and met.n == <size_t> (end - p) and equal(p, met.p, met.n):
-        return met.code
-    code = intern(pool, p, end - p, &odd)
-    if odd:
-        bad[0] = True
-    else:
-        met.p = p
-        met.n = end - p
-        met.code = code
-    return code
 
 
 cdef bint instruction(
@@ -787,6 +771,7 @@ cdef void size_ahead(const char* base, const char* p, const char* end, Out* out,
     cdef size_t k, seen = 0
     cdef double times
     memset(&sample, 0, sizeof(Out))
+    sample.shapes.two = True
     memset(scratch, 0, sizeof(scratch))
     for i in range(N_POOLS):
         pools[i] = &scratch[i]

@@ -543,6 +543,22 @@ cdef inline bint is_met(const Met* met, const char* p, const char* end, char sto
     return met.n < <size_t> (end - p) and p[met.n] == stop and met.p != NULL and equal(p, met.p, met.n)
 
 
+cdef inline int32_t code_of(Met* met, Pool* pool, const char* p, const char* end, bint* bad) noexcept nogil:
+    # Code of a text, which is what was met from now on.
+    cdef bint odd = False
+    cdef int32_t code
+    if met.p != NULL and met.n == <size_t> (end - p) and equal(p, met.p, met.n):
+        return met.code
+    code = intern(pool, p, end - p, &odd)
+    if odd:
+        bad[0] = True
+    else:
+        met.p = p
+        met.n = end - p
+        met.code = code
+    return code
+
+
 # Names wait until there are some, and are looked up together: by then their slots are in the cache.
 
 cdef struct Wait:
