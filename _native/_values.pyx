@@ -477,10 +477,13 @@ cdef struct Line:
     const char* name_end
     int64_t record             # in bytes of the column: the record whose name defines it
     int32_t code               # NO_CODE: that of the record
+    bint again                 # the same text as the line before
 
 cdef struct Lines:
     int n
+    bint good                  # whether the line taken last has the form of an instruction
     Line[LINES] items
+    Line last                  # met last, waiting or not
 
 
 cdef const char* instruction_line(
@@ -493,23 +496,34 @@ cdef const char* instruction_line(
     cdef Part word
     cdef Short s
     cdef Line* waits
+    cdef size_t n
     out.features |= HAS_TEXT
     if p[0] == c' ':
         out.features |= HAS_BLANK
         p += 1
+    waits = &lines.items[lines.n]
+    n = <size_t> (lines.last.end - lines.last.begin)
+    if n and n < <size_t> (end - p) and memcmp(p, base + lines.last.begin, n) == 0 and p[n] == c'\n':
+        # Most repeats follow each other, and can be long: they are looked at once.
+        waits[0] = lines.last
+        waits.line = line - base
+        waits.again = True
+        lines.n += 1
+        return p + n + 1
     stop = line_end(p, end)
     e = glued(p, stop, &s)
     if p[0] == c'%' and name(p + 1, &word) != NULL:
-        waits = &lines.items[lines.n]
         waits.line = line - base
         waits.begin = p - base
         waits.end = e - base
         waits.name_end = word.p + word.n
         waits.record = out.r_instruction.size - 4
         waits.code = NO_CODE
+        waits.again = False
         if word.n != header.n or not equal(word.p, header.p, word.n) or out.r_instruction.failed:
             settle(names)
             waits.code = intern_name(names.pool, word.p, word.n)
+        lines.last = waits[0]
         lines.n += 1
     else:
         fault(&out.faults, UNKNOWN_LINE, line - base, W_INSTRUCTION)
@@ -527,6 +541,8 @@ cdef void take_lines(const char* base, Lines* lines, Out* out, PoolP* pools, Que
     settle(names)
     for i in range(lines.n):
         line = &lines.items[i]
+        if line.again:
+            continue
         if line.code == NO_CODE:
             line.code = (<int32_t*> (out.r_instruction.data + line.record))[0]
         if <size_t> line.code * 4 < out.row_of.size:
@@ -535,6 +551,11 @@ cdef void take_lines(const char* base, Lines* lines, Out* out, PoolP* pools, Que
         lines.n = 0
     for i in range(lines.n):
         line = &lines.items[i]
+        if line.again:
+            if not lines.good:
+                fault(&out.faults, UNKNOWN_LINE, line.line, W_INSTRUCTION)
+            continue
+        lines.good = True
         row = last_row(&out.row_of, line.code)
         if row >= 0 and find_text(base, base + line.begin, line.end - line.begin, row, out) >= 0:
             continue
@@ -543,6 +564,7 @@ cdef void take_lines(const char* base, Lines* lines, Out* out, PoolP* pools, Que
                 fault(&out.faults, INSTRUCTION_DIFFERS, line.line, W_SAME_TEXT)
             set_last_row(&out.row_of, line.code, <int32_t> (out.instruction.size // 4) - 1)
         else:
+            lines.good = False
             fault(&out.faults, UNKNOWN_LINE, line.line, W_INSTRUCTION)
     lines.n = 0
 
@@ -694,7 +716,7 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
     memset(&room, 0, sizeof(Room))
     queue_init(&names, pools[P_NAME])
     indices_init(&indices, pools[P_INDEX])
-    lines.n = 0
+    memset(&lines, 0, sizeof(Lines))
     while p < end:
         if p[0] == c'<':
             e = short_value(p, end, &next)
