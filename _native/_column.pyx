@@ -1,12 +1,13 @@
 """Owned buffers that cross the border: `Column` (read-only bytes) and `Names` (interned text)."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 from column cimport (
     Buf, Pool, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect, pool_find,
-    pool_item, pool_look_up, push_bytes, store_for, store_join, store_leave,
+    pool_item, pool_look_up, push_bytes, put_code, store_for, store_join,
+    store_leave, zeros,
 )
 
 cdef extern from *:
@@ -65,6 +66,27 @@ def recode(Column column not None, const int[::1] codes not None):
         raise IndexError("no such code")
 
 
+def distinct(const long long[::1] values not None):
+    """The distinct values, ascending; None if there are more than 16."""
+    cdef int64_t[16] met
+    cdef int n = 0, k = 0
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(values.shape[0]):
+            if n and values[i] == met[k]:
+                continue
+            k = 0
+            while k < n and values[i] != met[k]:
+                k += 1
+            if k == n:
+                if n == 16:
+                    n = -1
+                    break
+                met[n] = values[i]
+                n += 1
+    return sorted([met[k] for k in range(n)]) if n >= 0 else None
+
+
 cdef Column share(Buf* b, Store* store):
     # The bytes so far. In an arena they stay where they are: what is appended later lies behind them, and if it
     # does not fit, it is b that moves. A short column is copied.
@@ -101,6 +123,82 @@ cdef class Spare:
     def __dealloc__(self):
         with nogil:
             store_leave(self.store)
+
+
+cdef bint dense(const long long[::1] keys, int64_t* low, int64_t* span) noexcept nogil:
+    # Whether keys, of which there is one at least, can be looked up by their difference from the lowest.
+    cdef Py_ssize_t i, n = keys.shape[0]
+    cdef int64_t least = keys[0], most = keys[0]
+    for i in range(n):
+        least = min(least, keys[i])
+        most = max(most, keys[i])
+    low[0] = least
+    span[0] = 0
+    # A difference of 64 bits may not fit into 64 bits.
+    if <uint64_t> most - <uint64_t> least > <uint64_t> (8 * n + 1024) or n > 0x7FFFFFFF:
+        return False
+    span[0] = most - least + 1
+    return True
+
+
+def first_rows(const long long[::1] keys not None, Spare spare not None):
+    """The least key, and by difference from it the first row + 1 of each key, 0 for none (int32).
+
+    None instead of the rows if there is no key, or if keys are not nearly dense.
+    """
+    cdef Buf out
+    cdef Py_ssize_t i
+    cdef int64_t low = 0, span = 0
+    if keys.shape[0] == 0 or not dense(keys, &low, &span):
+        return low, None
+    with nogil:
+        if zeros(&out, spare.store, span * 4):
+            for i in range(keys.shape[0] - 1, -1, -1):
+                (<int32_t*> out.data)[keys[i] - low] = <int32_t> i + 1
+    return low, own(&out)
+
+
+def rows_of(const int[::1] rows not None, int64_t low, const long long[::1] wanted not None, Spare spare not None):
+    """The row of each wanted key, -1 for none (int64), given what `first_rows` returned."""
+    cdef Buf out
+    cdef Py_ssize_t i
+    cdef uint64_t at, n = rows.shape[0]
+    with nogil:
+        if zeros(&out, spare.store, wanted.shape[0] * 8):
+            for i in range(wanted.shape[0]):
+                at = <uint64_t> wanted[i] - <uint64_t> low
+                (<int64_t*> out.data)[i] = rows[at] - 1 if at < n else -1
+    return own(&out)
+
+
+def in_order(const long long[::1] ids not None, Spare spare not None):
+    """Rows in ascending order of their ids: int32. None if an id comes twice, or if ids are not nearly dense."""
+    cdef Buf place, out
+    cdef int32_t* rows
+    cdef Py_ssize_t i, n = ids.shape[0]
+    cdef int64_t low = 0, span = 0
+    cdef bint good = True
+    memset(&out, 0, sizeof(Buf))
+    if n == 0:
+        return own(&out)
+    if not dense(ids, &low, &span):
+        return None
+    with nogil:
+        if zeros(&place, spare.store, span * 4) and zeros(&out, spare.store, n * 4):
+            rows = <int32_t*> place.data
+            for i in range(n):
+                good = good and rows[ids[i] - low] == 0
+                rows[ids[i] - low] = <int32_t> i + 1
+            if good:
+                out.size = 0
+                for i in range(span):
+                    if rows[i]:
+                        put_code(&out, rows[i] - 1)
+        elif not out.failed:
+            out.failed = place.failed
+        drop(&place)
+    column = own(&out)
+    return column if good else None
 
 
 cdef class Names:

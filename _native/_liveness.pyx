@@ -1,18 +1,17 @@
 """The section HloLiveRange: schedule, live ranges, XLA's own peak list and its stack tree."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memset
 
 from column cimport (
-    NO_INT, Buf, Indices, Part, Queue, Store, Text, foresee, index_code, indices_init, make_rows, outlook, push,
-    push_code, push_name, put, put_code, queue_init, settle, text_push,
+    NO_INT, Buf, Indices, Part, Queue, Store, Text, drop, foresee, index_code, indices_init, make_rows, outlook, push,
+    push_code, push_name, put, put_code, queue_init, settle, text_push, zeros,
 )
 from cursor cimport CLASS, DIGIT, index, integer, line_end, name, starts
 from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_LINE, W_NODE, W_PEAK, W_RANGE, W_STEP, W_UTF8, Wanted, fault,
 )
-from xlamem._column cimport Names, own, own_text
+from xlamem._column cimport Names, Spare, own, own_text
 
 # The lists of the section; a head line switches from one to the next.
 cdef enum:
@@ -383,32 +382,43 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         out.label_begin - base if out.label_begin != NULL else -1), (out.list, out.ordinal, out.node)
 
 
-def match(const int[::1] instructions not None, const int[::1] indices not None, const long long[::1] ids not None,
-          const int[::1] range_instructions not None, const int[::1] range_indices not None, int array_index):
+def match(Spare spare not None, const int[::1] instructions not None, const int[::1] indices not None, const long long[::1] ids not None,
+          const int[::1] order not None, const int[::1] range_instructions not None, const int[::1] range_indices not None, int array_index):
     """value_id of each live range, joined by (instruction, index): int64, the least where there is none.
+
+    `order`: the rows of the values in ascending order of their ids.
 
     Ranges are printed in the order of the value ids, so the match is nearly always the next value; a
     hash of all values is made only for one that is not. A value without an index (-1) is `array_index`.
     """
-    cdef Buf out
+    cdef Buf out, table
     cdef Py_ssize_t n = ids.shape[0], i, k, at = 0
+    cdef int32_t row = 0
     cdef int32_t* chain = NULL
     cdef uint8_t found
     cdef uint64_t room = 0, h
-    if instructions.shape[0] != n or indices.shape[0] != n or range_indices.shape[0] != range_instructions.shape[0]:
+    if instructions.shape[0] != n or indices.shape[0] != n or order.shape[0] != n or (
+        range_indices.shape[0] != range_instructions.shape[0]
+    ):
         raise ValueError("columns of one table must have one length")
-    memset(&out, 0, sizeof(Buf))
+    for i in range(n):
+        if not 0 <= order[i] < n:
+            raise ValueError("no such row")
+    memset(&table, 0, sizeof(Buf))
     with nogil:
+        if zeros(&out, spare.store, range_instructions.shape[0] * 8):
+            out.size = 0
         for i in range(range_instructions.shape[0]):
             found = False
             for k in range(at, min(at + 8, n)):
+                row = order[k]
                 if (
-                    instructions[k] == range_instructions[i]
-                    and (indices[k] if indices[k] >= 0 else array_index) == range_indices[i]
+                    instructions[row] == range_instructions[i]
+                    and (indices[row] if indices[row] >= 0 else array_index) == range_indices[i]
                 ):
                     found = True
                     at = k + 1
-                    push(&out, ids[k])
+                    push(&out, ids[row])
                     break
             if found:
                 continue
@@ -416,13 +426,13 @@ def match(const int[::1] instructions not None, const int[::1] indices not None,
                 room = 16
                 while room < <uint64_t> n * 2:
                     room *= 2
-                chain = <int32_t*> realloc(NULL, room * 4)
-                if chain == NULL:
+                if not zeros(&table, spare.store, room * 4):
                     out.failed = True
                     break
-                memset(chain, 0, room * 4)
+                chain = <int32_t*> table.data
                 for k in range(n):
-                    h = spread(instructions[k], indices[k] if indices[k] >= 0 else array_index) & (room - 1)
+                    row = order[k]
+                    h = spread(instructions[row], indices[row] if indices[row] >= 0 else array_index) & (room - 1)
                     while chain[h]:
                         h = (h + 1) & (room - 1)
                     chain[h] = <int32_t> k + 1
@@ -430,16 +440,17 @@ def match(const int[::1] instructions not None, const int[::1] indices not None,
                 h = spread(range_instructions[i], range_indices[i]) & (room - 1)
                 while chain[h]:
                     k = chain[h] - 1
+                    row = order[k]
                     if (
-                        instructions[k] == range_instructions[i]
-                        and (indices[k] if indices[k] >= 0 else array_index) == range_indices[i]
+                        instructions[row] == range_instructions[i]
+                        and (indices[row] if indices[row] >= 0 else array_index) == range_indices[i]
                     ):
                         found = True
                         at = k + 1
                         break
                     h = (h + 1) & (room - 1)
-            push(&out, ids[k] if found else NO_INT)
-        free(chain)
+            push(&out, ids[row] if found else NO_INT)
+        drop(&table)
     return own(&out)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from . import _record as _record_
 from . import schema
-from ._column import Names, Spare
+from ._column import Names, Spare, distinct, first_rows, rows_of
 
 NULL = np.iinfo(np.int64).min
 """What native integer columns hold for null; codes hold -1."""
@@ -59,14 +59,9 @@ class Rows:
 
     def __init__(self, keys: npt.NDArray[np.signedinteger[Any]]) -> None:
         self.n = len(keys)
-        if not self.n:
-            return
-        self.low, self.high = int(np.minimum.reduce(keys)), int(np.maximum.reduce(keys))
-        # Ids are nearly dense.
-        self.place: Codes | None = None
-        if self.high - self.low <= 8 * self.n + 1024 and self.n < 1 << 31:
-            self.place = _places(keys, self.low, self.high + 1)
-        else:
+        self.low, rows = first_rows(np.ascontiguousarray(keys, np.int64), SPARE)
+        self.rows = None if rows is None else codes(rows)  # ids are nearly dense
+        if self.rows is None:
             order = np.argsort(keys, kind="stable")
             self.keys = keys[order]
             self.order = order.astype(np.int32) if self.n < 1 << 31 else order
@@ -74,13 +69,10 @@ class Rows:
     def __call__(self, wanted: Ints) -> Ints:
         if not self.n or not len(wanted):
             return np.full(len(wanted), -1, np.int64)
-        if self.place is None:
-            at = np.minimum(np.searchsorted(self.keys, wanted), self.n - 1)
-            return np.where(self.keys[at] == wanted, self.order[at], -1).astype(np.int64)
-        at = wanted - self.low
-        if np.minimum.reduce(wanted) < self.low or np.maximum.reduce(wanted) > self.high:
-            at[(wanted < self.low) | (wanted > self.high)] = self.high - self.low + 1
-        return self.place[at].astype(np.int64)
+        if self.rows is not None:
+            return ints(rows_of(self.rows, self.low, np.ascontiguousarray(wanted, np.int64), SPARE))
+        at = np.minimum(np.searchsorted(self.keys, wanted), self.n - 1)
+        return np.where(self.keys[at] == wanted, self.order[at], -1).astype(np.int64)
 
 
 def row_of(keys: Ints, wanted: Ints) -> Ints:
@@ -109,11 +101,9 @@ def ascending(keys: Ints) -> npt.NDArray[np.signedinteger[Any]]:
 
 
 def distinct_of(values: Ints) -> list[int]:
-    """The distinct values, ascending. Mostly there is but one."""
-    if not len(values):
-        return []
-    least = int(np.minimum.reduce(values))
-    return [least] if least == np.maximum.reduce(values) else np.unique(values).tolist()
+    """The distinct values, ascending. Mostly there are few."""
+    few = distinct(values)
+    return np.unique(values).tolist() if few is None else few
 
 
 def texts(parts: tuple[Any, Any, Any]) -> TextParts:
@@ -390,8 +380,8 @@ def _value(kind: schema.Kind, column: Sequence[Any]) -> Value:
     if kind == "bool":
         return np.array(column, np.uint8), None
     if kind == "name":
-        distinct = dict.fromkeys(column)
-        known = labels(*distinct) if len(distinct) < 8 else Labels(*distinct)
+        found = dict.fromkeys(column)
+        known = labels(*found) if len(found) < 8 else Labels(*found)
         return known.codes_of(column), known
     data = [b"" if v is None else v.encode() for v in column]
     ends = np.array(list(accumulate(map(len, data))), np.int64)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from . import _allocations, _hlo, _liveness, _sections, _shapes, _usage, _values, schema
-from ._column import Names, recode
+from ._column import Names, in_order, recode
 from .assemble import (
     NULL,
     SPARE,
@@ -27,7 +27,6 @@ from .assemble import (
     Pool,
     TextParts,
     Value,
-    ascending,
     assembled,
     codes,
     distinct_of,
@@ -711,14 +710,16 @@ def _match(self: Reading, raw: Raw) -> Ints:
     else:
         values, kind = self.raw["used values"], "records"
     ids = values.ints(kind, "value_id")
-    order = ascending(ids)
-    if len(order) < len(ids):  # an id twice: only in a broken text, but both values are there
-        order = np.argsort(ids, kind="stable")
+    known = in_order(ids, SPARE)
+    # An id twice stands only in a broken text, but both values are there.
+    order = np.argsort(ids, kind="stable").astype(np.int32) if known is None else codes(known)
     return ints(
         _liveness.match(
-            values.codes(kind, "instruction")[order],
-            values.codes(kind, "shape_index")[order],
-            ids[order],
+            SPARE,
+            values.codes(kind, "instruction"),
+            values.codes(kind, "shape_index"),
+            ids,
+            order,
             name,
             index,
             self.pools["shape_index"].code("{}"),
