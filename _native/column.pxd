@@ -57,14 +57,10 @@ cdef extern from *:
         return xla_mix(h ^ xla_load64(p + n - 16) ^ k1, xla_load64(p + n - 8) ^ k0);
     }
 
-    /* The 32 bits that a text is looked up by. Texts that differ in a last digit below 8 lie in neighbouring
-       slots, in one cache line: fusion.120, fusion.121, … are met together. */
+    /* The 32 bits that a text is looked up by. */
     static inline uint32_t xla_key(const char *p, size_t n) {
-        unsigned last = n ? (uint8_t)p[n - 1] - '0' : 255u;
-        size_t m = n - (last < 8);
-        uint64_t h = m <= 32 ? xla_hash_short(p, m) : xla_hash_long(p, m);
+        uint64_t h = n <= 32 ? xla_hash_short(p, n) : xla_hash_long(p, n);
         uint32_t key = (uint32_t)(h ^ h >> 29);
-        key = last < 8 ? (key & ~7u) | last : key;
         return key ? key : 1;
     }
 
