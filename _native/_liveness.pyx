@@ -382,8 +382,9 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         out.label_begin - base if out.label_begin != NULL else -1), (out.list, out.ordinal, out.node)
 
 
-def match(Spare spare not None, const int[::1] instructions not None, const int[::1] indices not None, const long long[::1] ids not None,
-          const int[::1] order not None, const int[::1] range_instructions not None, const int[::1] range_indices not None, int array_index):
+def match(Spare spare not None, const int[::1] instructions not None, const int[::1] indices not None,
+          const long long[::1] ids not None, const int[::1] order not None,
+          const int[::1] range_instructions not None, const int[::1] range_indices not None, int array_index):
     """value_id of each live range, joined by (instruction, index): int64, the least where there is none.
 
     `order`: the rows of the values in ascending order of their ids.

@@ -6,8 +6,8 @@ from libc.string cimport memchr, memcmp, memset
 from column cimport (
     LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Memo, Met, Part, Pool, Queue, Text, code_of, drop,
     equal, foresee, index_code, indices_init, intern, intern_name, is_met, line_with, make_rows, memo_at, pool_drop,
-    pool_foresee, prefetch, push, push_byte, push_code, push_name, push_same, push_utf8, put, put_byte, put_code, queue_init,
-    sample_at, settle, text_drop, text_push,
+    pool_foresee, prefetch, push_byte, push_code, push_name, push_same, push_utf8, put, put_byte, put_code,
+    queue_init, sample_at, settle, text_drop, text_push,
 )
 from cursor cimport (
     BLANK, CLASS, COMMA, IN_NAME, Short, balanced, behind_name, integer, line_end, name, name_end, position,

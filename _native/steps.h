@@ -58,7 +58,8 @@ static inline unsigned xla_short_number(const char *p, int64_t *out) {
         n = (unsigned)__builtin_ctzll(other) >> 3;
         v <<= 64 - 8 * n;                                                 /* zeros in front */
         v = v * 10 + (v >> 8);                                            /* pairs, then fours, then eights */
-        v = ((v & 0x000000FF000000FFu) * 0x000F424000000064u + ((v >> 16) & 0x000000FF000000FFu) * 0x0000271000000001u) >> 32;
+        v = (v & 0x000000FF000000FFu) * 0x000F424000000064u + (v >> 16 & 0x000000FF000000FFu) * 0x0000271000000001u;
+        v >>= 32;
         *out = (int64_t)v;
         return n;
     }

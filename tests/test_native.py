@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 import string
 import sys
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from xlamem import _allocations, _hlo, _liveness, _record, _sections, _shapes, _usage, _values, assemble
-from xlamem._column import Names, Spare, recode
+from xlamem._column import Names, Spare, in_order, recode
 from xlamem.assemble import NULL, Pool, codes, flags, ints
 
 
@@ -218,6 +219,91 @@ def test_a_record_refuses_short_columns() -> None:
         with pytest.raises(ValueError, match=r"must lie|shorter"):
             _record.record(4, [column])
     assert sys.getrefcount(short) < 5
+
+
+def schedule(data: Any, begin: int, end: int) -> tuple[list[int], list[str]]:
+    """Times and names of the lines of a schedule."""
+    names = Names()
+    found = _liveness.scan(data, begin, end, _liveness.SCHEDULE, names, Names())
+    assert not len(found[1])
+    text, ends = names.export()
+    words = [bytes(text)[a:b].decode() for a, b in pairwise([0, *ints(ends).tolist()])]
+    columns = found[0]["schedule"]
+    return ints(columns["time"]).tolist(), [words[c] for c in codes(columns["instruction"])]
+
+
+def test_numbers_and_names_of_every_length() -> None:
+    times = [int("1234567890123456789"[:n]) for n in range(1, 20)]
+    times += [-t for t in times] + [0, 9, 10, 99, 9999999, 10000000, 99999999, (1 << 63) - 1]
+    words = ["x" * (n + 1) for n in range(len(times))]
+    text = "".join(f"    {t}:{w}\n" for t, w in zip(times, words, strict=True)).encode()
+    assert schedule(text, 0, len(text)) == (times, words)
+
+
+def test_text_at_the_end_of_a_page() -> None:
+    """What is read by 16 or 32 characters reads no page behind the one where the text is."""
+    page = mmap.PAGESIZE
+    line = b"    1234567:get-tuple-element.12345678901\n"
+    with mmap.mmap(-1, 2 * page) as memory:
+        for end in range(page - 40, page + 41):
+            memory[end - len(line) : end] = line
+            assert schedule(memory, end - len(line), end) == ([1234567], ["get-tuple-element.12345678901"])
+
+
+def used(*texts: str) -> tuple[Any, list[tuple[int, ...]]]:
+    """The instructions of records that all have one name, and the faults."""
+    record = "<{} a @0>\n positions:\n  a\n uses:\n from instruction: {}\n"
+    text = "".join(record.format(i, t) for i, t in enumerate(texts)).encode()
+    found = _values.scan(text, 0, len(text), tuple(Names() for _ in _values.POOLS), False, True)
+    return found[0]["instructions"], [tuple(r) for r in ints(found[1]).reshape(-1, 3).tolist()]
+
+
+def test_a_repeated_instruction_is_one_row() -> None:
+    one, two = "%a = f32[2]{0} add(%b, %c), kind=kLoop", "%a = f32[2]{0} add(%b, %d), kind=kLoop"
+    rows, faults = used(one, one, one)
+    assert len(codes(rows["instruction"])) == 1
+    assert not faults
+    rows, faults = used(one, two, two, one)
+    assert len(codes(rows["instruction"])) == 2
+    assert [_sections.CODES[f[0]] for f in faults] == ["instruction_differs"]
+
+
+def test_each_broken_instruction_is_reported() -> None:
+    broken = "%a = f32[2]{0} add(%b, %c"
+    rows, faults = used(broken, broken, "%a = f32[2]{0} add(%b), kind=k", broken)
+    assert [_sections.CODES[f[0]] for f in faults] == ["unknown_line"] * 3
+    assert len({f[1] for f in faults}) == 3
+    assert len(codes(rows["instruction"])) == 1
+
+
+def test_plain_and_other_metadata_say_the_same() -> None:
+    """Brackets within make the long way be taken; the columns are the same."""
+    plain = '%a = f32[] add(%b), metadata={op_name="x {y" source_file="f.py" source_line=7 other=1}, kind=k'
+    rows, faults = used(plain, plain.replace("other=1", "other=(1)"))
+    assert [_sections.CODES[f[0]] for f in faults] == ["instruction_differs"]
+    for name in ("op_name", "source_file", "kind"):
+        column = codes(rows["fusion_kind" if name == "kind" else name]).tolist()
+        assert column == [0, 0]
+    assert ints(rows["source_line"]).tolist() == [7, 7]
+    assert bytes(rows["attributes"][0]) == b"metadata={other=1}metadata={other=(1)}"
+
+
+@pytest.mark.parametrize("high", [40, 2000, 1 << 62])
+def test_rows_by_id(high: int) -> None:
+    rng = np.random.default_rng(0)
+    keys = rng.integers(-high, high, 500)
+    wanted = np.concatenate([keys[::3], rng.integers(-high - 9, high + 9, 100)])
+    first: dict[int, int] = {}
+    for row, key in enumerate(keys.tolist()):
+        first.setdefault(key, row)
+    assert assemble.Rows(keys)(wanted).tolist() == [first.get(k, -1) for k in wanted.tolist()]
+    assert assemble.distinct_of(keys % 5) == [0, 1, 2, 3, 4]
+    assert assemble.distinct_of(keys) == sorted(first)
+    ids = np.array(list(first), np.int64)
+    order = in_order(ids, assemble.SPARE)
+    assert (order is None) == (high == 1 << 62)
+    assert order is None or codes(order).tolist() == np.argsort(ids).tolist()
+    assert in_order(np.array([3, 1, 3]), assemble.SPARE) is None
 
 
 def test_names_of_two_pools_become_one() -> None:
