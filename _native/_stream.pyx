@@ -6,8 +6,9 @@ text that stands there; hashes only say where to look. Not locked: one thread at
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memchr, memcmp, memmove, memset
+
+import numpy as np
 
 from column cimport Buf, Part, drop, key_of, pool_item, push, push_byte, push_code
 from cursor cimport CLASS, IN_NAME, Short, short_value
@@ -160,7 +161,7 @@ cdef class Texts:
     cdef Files files
     cdef int64_t[MOST_FILES + 1] first    # offset at which each file begins
     cdef int place_bits, tag_bits
-    cdef uint64_t* slots
+    cdef unsigned long long[::1] slots    # of NumPy, who may have them in a file
     cdef uint64_t room
     cdef int64_t n
     cdef Buf early             # begin and end of each text that does not end its line, by offset; nearly always none
@@ -176,7 +177,6 @@ cdef class Texts:
 
     def __dealloc__(self):
         drop(&self.early)
-        free(self.slots)
 
     def __len__(self):
         return self.n
@@ -186,26 +186,24 @@ cdef class Texts:
         cdef int bits = self.tag_bits - 3
         return ((tag & ((<uint64_t> 1 << bits) - 1)) * (room >> 3) >> bits << 3) + (tag >> bits)
 
-    cdef bint grow(self, size_t more) noexcept nogil:
+    cdef int grow(self, size_t more) except -1:
         # Room for as many more texts, at a load of at most four fifths.
         cdef uint64_t room, at, i
-        cdef uint64_t* slots
+        cdef unsigned long long[::1] slots
         if (self.n + more) * 5 <= self.room * 4:
-            return True
+            return 0
         room = ((self.n + more) * 8 // 5 + 1024) & ~<uint64_t> 7
-        slots = <uint64_t*> calloc(room, 8)
-        if slots == NULL:
-            return False
-        for i in range(self.room):
-            if self.slots[i]:
-                at = self.slot_of(self.slots[i] >> self.place_bits, room)
-                while slots[at]:
-                    at = at + 1 if at + 1 < room else 0
-                slots[at] = self.slots[i]
-        free(self.slots)
+        slots = np.zeros(room, np.ulonglong)
+        with nogil:
+            for i in range(self.room):
+                if self.slots[i]:
+                    at = self.slot_of(self.slots[i] >> self.place_bits, room)
+                    while slots[at]:
+                        at = at + 1 if at + 1 < room else 0
+                    slots[at] = self.slots[i]
         self.slots = slots
         self.room = room
-        return True
+        return 0
 
     def add(self, const long long[::1] begins not None, const long long[::1] ends not None):
         """Add the texts between these places; one byte each: NEW, REPEAT of a text there is, or OTHER text of its name."""
@@ -216,8 +214,7 @@ cdef class Texts:
             raise ValueError("there must be as many begins as ends")
         self.files.check(begins)
         self.files.check(ends)
-        if not self.grow(begins.shape[0]):
-            raise MemoryError("no memory for texts")
+        self.grow(begins.shape[0])
         with nogil:
             for i in range(begins.shape[0]):
                 push_byte(&out, self.put(begins[i], ends[i] - begins[i]))
@@ -294,15 +291,12 @@ cdef class Values:
     cdef Files files
     cdef const long long[::1] places
     cdef Py_ssize_t at         # behind the value found last: ranges are printed in the order of the ids
-    cdef uint64_t* slots       # made when first needed; key << 32 | number + 1
+    cdef unsigned long long[::1] slots     # made when first needed; key << 32 | number + 1
     cdef uint64_t room
 
     def __cinit__(self, Files files not None, const long long[::1] places not None):
         files.check(places)
         self.files, self.places = files, places
-
-    def __dealloc__(self):
-        free(self.slots)
 
     cdef bint holds(self, Py_ssize_t k, const Part* word, const Part* sub) noexcept nogil:
         # Whether value k has this name and index; no index is {}.
@@ -316,23 +310,21 @@ cdef class Values:
         label(self.files.bases, self.places[k], &mine, &index)
         return same_index(&index, sub) if index.p != NULL else sub.n == 2
 
-    cdef bint make(self) noexcept nogil:
+    cdef int make(self) except -1:
         cdef Py_ssize_t k, n = self.places.shape[0]
         cdef uint64_t key, at
         cdef Part word, sub
         self.room = <uint64_t> n + <uint64_t> n // 2 + 8
-        self.slots = <uint64_t*> realloc(NULL, self.room * 8)
-        if self.slots == NULL:
-            return False
-        memset(self.slots, 0, self.room * 8)
-        for k in range(n):
-            label(self.files.bases, self.places[k], &word, &sub)
-            key = label_key(&word, &sub)
-            at = key * self.room >> 32
-            while self.slots[at]:
-                at = at + 1 if at + 1 < self.room else 0
-            self.slots[at] = key << 32 | <uint64_t> (k + 1)
-        return True
+        self.slots = np.zeros(self.room, np.ulonglong)
+        with nogil:
+            for k in range(n):
+                label(self.files.bases, self.places[k], &word, &sub)
+                key = label_key(&word, &sub)
+                at = key * self.room >> 32
+                while self.slots[at]:
+                    at = at + 1 if at + 1 < self.room else 0
+                self.slots[at] = key << 32 | <uint64_t> (k + 1)
+        return 0
 
     cdef Py_ssize_t search(self, const Part* word, const Part* sub) noexcept nogil:
         # Number of the first value of this name and index; -1 for none.
@@ -372,9 +364,9 @@ cdef class Values:
                         found = k
                         break
                 if found < 0 and n:
-                    if self.slots == NULL and not self.make():
-                        out.failed = True
-                        break
+                    if self.room == 0:
+                        with gil:
+                            self.make()
                     found = self.search(&word, &sub)
                 if found >= 0:
                     self.at = found + 1

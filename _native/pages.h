@@ -74,8 +74,8 @@ static inline xla_block xla_spare_out(xla_spare *spare, int i) {
     return found;
 }
 
-/* A block of n bytes or up to a quarter more, with anything in it: a spare one, else a new one. */
-static inline xla_block xla_take(xla_spare *spare, size_t n) {
+/* A spare block of n bytes or up to a quarter more, with anything in it; NULL if there is none. */
+static inline xla_block xla_spare_find(xla_spare *spare, size_t n) {
     xla_block found = {NULL, n};
     if (spare != NULL && xla_spare_lock(spare)) {
         for (int i = 0; i < spare->n; i++)
@@ -85,6 +85,12 @@ static inline xla_block xla_take(xla_spare *spare, size_t n) {
             }
         xla_spare_unlock(spare);
     }
+    return found;
+}
+
+/* A spare block, else a new one. */
+static inline xla_block xla_take(xla_spare *spare, size_t n) {
+    xla_block found = xla_spare_find(spare, n);
     if (found.data == NULL) found.data = xla_map(n);
     return found;
 }

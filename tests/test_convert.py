@@ -17,7 +17,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import schema, stream, warehouse
-from xlamem.warehouse import driver, ledger, parquet, plan, worker
+from xlamem.warehouse import driver, ledger, parquet, plan, spill, worker
 from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.place import Place
 
@@ -542,6 +542,8 @@ def test_a_dump_that_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(worker, "HUGE", 0)
     monkeypatch.setattr(plan, "HUGE", 0)
     monkeypatch.setattr(stream, "SPAN", 3000)
+    monkeypatch.setattr(spill, "LARGE", 4096)
+    monkeypatch.setattr(spill, "MOST", 0)
     made = convert(*sources, to=tmp_path / "pieces")
     assert not made.failed
     assert len(state(tmp_path / "pieces").batches) == made.dumps

@@ -33,8 +33,8 @@ ROOMS = {
     "stream": {"native", "assemble", "dump", "errors", "outline", "reader", "schema", "source", "streams", "verify"},
     "together": {"assemble", "dump", "reader", "schema", "source"},
     "warehouse": {
-        "assemble", "compute", "dump", "errors", "names", "reader", "schema", "source", "stream", "streams", "text",
-        "together",
+        "native", "assemble", "compute", "dump", "errors", "names", "reader", "schema", "source", "stream", "streams",
+        "text", "together",
     },
     "oom": {"errors", "schema", "streams", "source"},
     "cli": {"warehouse", "dump", "errors", "schema", "source", "oom", "compute", "devices"},

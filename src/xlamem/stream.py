@@ -22,6 +22,7 @@ from .assemble import (
     Ints,
     Pool,
     Rows,
+    Scalar,
     ascending,
     bool_array,
     codes,
@@ -58,6 +59,9 @@ SAME_TEXT = "the text printed for that instruction before"
 
 SPAN = 16 << 20
 """Bytes of text that are scanned as one piece (more where one record has more)."""
+
+BLOCK = 4 << 20
+"""Bytes of an array in which the columns of many spans are kept."""
 
 Pieces = Iterator[tuple[str, pa.Table]]
 
@@ -135,7 +139,7 @@ def narrow(column: Ints) -> Narrow:
     room = int(real.max()) - low
     width = next((t for t in (np.int8, np.int16, np.int32) if room <= np.iinfo(t).max), None)
     if width is None:
-        return Narrow(NULL, column.copy())  # not all the columns of its span
+        return Narrow(NULL, column)
     return Narrow(low, np.where(null, -1, column - low).astype(width))
 
 
@@ -147,15 +151,40 @@ def widen(kept: Narrow, out: Ints) -> None:
         out[kept.items < 0] = NULL
 
 
+class _Shelf:
+    """Many short arrays side by side in few long ones, which may be in files."""
+
+    def __init__(self) -> None:
+        self.block, self.at = np.empty(0, np.uint8), 0
+
+    def put(self, array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        """The array, there."""
+        if self.at + array.nbytes > len(self.block):
+            self.block, self.at = np.empty(max(BLOCK, array.nbytes), np.uint8), 0
+        kept = self.block[self.at : self.at + array.nbytes].view(array.dtype)
+        kept[:] = array
+        self.at += -(-array.nbytes // 8) * 8
+        return kept
+
+
 class Compact(Raw):
     """The columns that the checks need, narrow, a chunk per span."""
 
     def __init__(self) -> None:
         super().__init__({}, [])
+        self.shelves: dict[tuple[str, str], _Shelf] = {}
 
     def keep(self, name: str, chunk: Chunk, columns: Iterable[str]) -> None:
         """Add some columns of a chunk; int64 columns are narrowed, flags kept as they are."""
-        kept = {c: narrow(chunk[c]) if chunk[c].dtype == np.int64 else chunk[c].copy() for c in columns}
+        kept: Chunk = {}
+        for column in columns:
+            put = self.shelves.setdefault((name, column), _Shelf()).put
+            values = chunk[column]
+            if values.dtype == np.int64:
+                base, items = narrow(values)
+                kept[column] = Narrow(base, put(items))
+            else:
+                kept[column] = put(values)
         self.chunks.setdefault(name, []).append(kept)
 
     def ints(self, name: str, column: str, begin: int = 0, end: int = 1 << 62) -> Ints:
@@ -184,6 +213,7 @@ class Compact(Raw):
         return joined([k.items.astype(kind) + kind(k.base - base) for k in kept], kind)
 
     def drop(self, name: str, column: str) -> None:
+        self.shelves.pop((name, column), None)
         for chunk in self.chunks.get(name, ()):
             del chunk[column]
 

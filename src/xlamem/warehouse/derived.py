@@ -20,7 +20,8 @@ from ..compute.occupancy import Held, held_at, live_at, moments, peak, rows_of, 
 from ..compute.program import TEMP, THREAD_LOCAL, Ints, Program, coded, ints, nullable, translated
 from ..compute.scopes import scopes
 from ..stream import Compact
-from .parquet import owned, release
+from .parquet import release
+from .spill import Spill
 
 ROOM = 1 << 22
 """Most cells (memory spaces times schedule steps) of dumps that are laid side by side, unless one alone has more."""
@@ -155,6 +156,9 @@ class _Together(Program):
 
     @cached_property
     def instruction_row(self) -> Ints:
+        found = self.fleet.chunk.known
+        if found and found.instruction_row is not None:
+            return found.instruction_row
         codes, texts = coded(self.dump.values["instruction"])
         mine, known = coded(self.dump.instructions["instruction"])
         if not len(mine) or not len(codes):
@@ -163,6 +167,19 @@ class _Together(Program):
         which = self.fleet.chunk.which
         row = row_of(mine + which["instructions"] * len(known), place + which["values"] * len(known))
         return np.where(place >= 0, row, -1)
+
+    def of_value(self, column: str, values: Ints) -> pa.Array:
+        texts = self.dump.values[column]
+        return _few(texts, values) if self.fleet.chunk.known else super().of_value(column, values)
+
+
+def _few(column: pa.ChunkedArray, rows: Ints) -> pa.Array:
+    """These few rows (-1: null) of names; all dictionaries of a large dump together would take much memory."""
+    begins = np.cumsum([0, *(len(chunk) for chunk in column.chunks)])
+    which = np.searchsorted(begins, rows, "right") - 1
+    there = zip(which.tolist(), (rows - begins[which]).tolist(), rows >= 0, strict=True)
+    found = [column.chunk(i)[row].as_py() if known else None for i, row, known in there]
+    return pa.array(found, pa.string()).dictionary_encode()
 
 
 def _width(*columns: Ints) -> int:
@@ -193,30 +210,29 @@ class Numbers:
 
     def __init__(self) -> None:
         self.narrow = Compact()
-        self.whole = {name: [schema.TABLES[name].empty.select(NUMBERS[name])] for name in ("allocations", "modules")}
+        empty = {name: schema.TABLES[name].empty.select(NUMBERS[name]) for name in ("allocations", "modules")}
+        self.whole = Spill({name: table.schema for name, table in empty.items()})
+        """To be closed by who made this."""
 
     def add(self, name: str, piece: pa.Table) -> None:
-        if name in self.whole:
-            self.whole[name].append(owned(piece.select(NUMBERS[name])))
+        if name in self.whole.files:
+            self.whole.add(name, piece.select(NUMBERS[name]))
         else:
             missing = {"offset": 0, "size": 0}
             self.narrow.keep(name, {c: ints(piece, c, missing.get(c, -1)) for c in NUMBERS[name]}, NUMBERS[name])
-
-    def table(self, name: str) -> pa.Table:
-        return pa.concat_tables(self.whole.pop(name)).combine_chunks()
 
 
 class _Alone(Program):
     """The program of one large dump, of its numbers alone, which it takes over."""
 
-    def __init__(self, name: str, numbers: Numbers) -> None:
-        self.name, self.narrow = name, numbers.narrow
+    def __init__(self, name: str, tables: dict[str, pa.Table], narrow: Compact) -> None:
+        self.name, self.narrow = name, narrow
         self.dump = self  # type: ignore[assignment]  # what is asked of it is known here
         self.program = self
         self._cache: dict[Any, Any] = {"program": self}
-        length = ints(numbers.table("modules"), "schedule_length")
+        length = ints(tables["modules"], "schedule_length")
         self.length = int(length[0]) if len(length) else -1
-        self._take_allocations(numbers.table("allocations"))
+        self._take_allocations(tables["allocations"])
         self.width = {"page": int(np.maximum(ints(self.allocations, "page", 0), 0).max(initial=0)) + 1}
         rows = Rows(self.index)
         owner = [rows(allocation).astype(np.int32) for _, allocation in self.narrow.parts("values", "allocation")]
@@ -266,13 +282,16 @@ class InUse:
     """Ids of the values that are live then, or in an allocation that is held whole."""
     matched: Compact | None = None
     """The column `value_id` of `live_ranges`."""
+    instruction_row: Ints | None = None
+    """The row in `instructions` of each of the values, or -1, once they were read."""
 
 
 def in_use(name: str, numbers: Numbers) -> InUse | None:
     """Takes the numbers over; None if no allocations say where the values are."""
-    if not any(piece.num_rows for piece in numbers.whole["allocations"]):
+    tables = numbers.whole.tables()
+    if not tables["allocations"].num_rows:
         return None
-    p = _Alone(name, numbers)
+    p = _Alone(name, tables, numbers.narrow)
     peaks = _peaks(p)
     kind = p.value_category
     wanted = (kind != TEMP) & (kind != THREAD_LOCAL)

@@ -1,15 +1,39 @@
-"""Rows that are needed later, on the disk until then."""
+"""What a huge dump needs later, on the disk until then: rows, and NumPy's large arrays."""
 
 from __future__ import annotations
 
 import mmap
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import numpy as np
 import pyarrow as pa
 
+from .. import _mapped
 from ..errors import OutputError
+
+LARGE = 4 << 20
+"""Bytes of an array that may go to a file."""
+MOST = 128 << 20
+"""Bytes of such arrays in memory; what comes then goes to files."""
+
+
+@contextmanager
+def mapped() -> Iterator[None]:
+    """Within it NumPy's large arrays go to temporary files without a name once there are many of them.
+
+    Their pages are the system's to keep or to drop. Arrays stay where they are as long as anybody holds them.
+    """
+    core = np._core if hasattr(np, "_core") else np.core  # of NumPy 1
+    pattern = os.path.join(tempfile.gettempdir(), "xlamem-XXXXXX")
+    api = core._multiarray_umath._ARRAY_API
+    before = _mapped.use(api, _mapped.handler(os.fsencode(pattern), LARGE, MOST))
+    try:
+        yield
+    finally:
+        _mapped.use(api, before)
 
 
 class Spill(ExitStack):

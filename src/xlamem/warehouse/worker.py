@@ -19,7 +19,7 @@ import pyarrow as pa
 import xxhash
 
 from .. import schema
-from ..assemble import Pool
+from ..assemble import Codes, Pool, joined, row_of
 from ..compute.program import Ints, ints
 from ..errors import DumpError, OutputError, UsageError, XlaMemError
 from ..reader import PART_OF
@@ -31,7 +31,7 @@ from .derived import NEEDED, NUMBERS, Chunk, InUse, Numbers, derive, in_use
 from .ledger import Batch, File
 from .parquet import Sink, owned, release
 from .place import Place
-from .spill import Spill
+from .spill import Spill, mapped
 
 CHUNK = 4 << 20
 """Bytes of text that are read, and written, together."""
@@ -228,7 +228,8 @@ class _Work:
     def run(self) -> None:
         for items in _chunks(self.job.items):
             if len(items) == 1 and items[0].bytes > HUGE:
-                self.huge(items[0])
+                with mapped():
+                    self.huge(items[0])
             else:
                 self.chunk(items)
         self.quarantine()
@@ -332,7 +333,7 @@ class _Work:
         try:
             known = self.numbers(item) if derived else None
             release()
-            kept = self.pieces(item, known)
+            kept, rows = self.pieces(item, known)
             release()
         except (MemoryError, OutputError):
             raise
@@ -349,18 +350,19 @@ class _Work:
             self.cut.append(label(item.source))
         self.say("")
         if derived:
-            self.derived(Chunk.of_one(item.dump_id, kept, known))
+            self.derived(Chunk.of_one(item.dump_id, kept, known and replace(known, instruction_row=rows)))
         self.labels([item.dump_id])
 
     def numbers(self, item: Item) -> InUse | None:
         found = Numbers()
-        for name, piece in pieces(item.source, NUMBERS, checks=False):
-            found.add(name, piece)
-        release()
-        return in_use(item.dump_id, found)
+        with found.whole:
+            for name, piece in pieces(item.source, NUMBERS, checks=False):
+                found.add(name, piece)
+            release()
+            return in_use(item.dump_id, found)
 
-    def pieces(self, item: Item, known: InUse | None) -> dict[str, pa.Table]:
-        """Write all tables; give those that `derive` needs, of the values that the peaks need."""
+    def pieces(self, item: Item, known: InUse | None) -> tuple[dict[str, pa.Table], Ints]:
+        """Write all tables; give those that `derive` needs, of the values that the peaks need, and `Needs.rows`."""
         needs = Needs(known.values if known else np.empty(0, np.int64))
         specs = {name: schema.TABLES[name].empty.select(columns).schema for name, columns in NEEDED.items()}
         with Spill(specs) as kept:
@@ -378,7 +380,7 @@ class _Work:
                 before = name
                 if name in NEEDED:
                     kept.add(name, needs.of(name, piece))
-            return kept.tables()
+            return kept.tables(), needs.rows()
 
     def restart(self) -> None:
         """Take back what was written so far: the dump alone makes up the batch."""
@@ -408,7 +410,13 @@ class Needs:
     def __init__(self, values: Ints) -> None:
         self.values = np.append(np.unique(values), LAST)
         self.names = Pool()
+        self.codes: dict[str, list[Codes]] = {"values": [], "instructions": []}
         self.live = False
+
+    def rows(self) -> Ints:
+        """The row in the instructions given of each value given."""
+        values, instructions = (joined(codes, np.int32).astype(np.int64) for codes in self.codes.values())
+        return row_of(instructions, values)
 
     def of(self, name: str, piece: pa.Table) -> pa.Table:
         """These rows of a piece, in the columns that are needed."""
@@ -423,8 +431,9 @@ class Needs:
             piece = piece.take(pa.array(rows))
         elif name == "instructions":
             column = piece["instruction"].combine_chunks()
-            there = self.names.find(column.dictionary) >= 0
-            piece = piece.filter(pa.array(there[column.indices.to_numpy()]))
+            code = self.names.find(column.dictionary)[column.indices.to_numpy()]
+            piece = piece.filter(pa.array(code >= 0))
+            self.codes[name].append(code[code >= 0])
         columns = [
             # What is left of a dictionary, not all of it.
             c.cast(pa.string()).dictionary_encode() if pa.types.is_dictionary(c.type) else c
@@ -433,7 +442,8 @@ class Needs:
         piece = pa.table(columns, schema=piece.schema)
         if name == "values":
             for chunk in piece["instruction"].chunks:
-                self.names.find(chunk.dictionary, add=True)
+                code = self.names.find(chunk.dictionary, add=True)
+                self.codes[name].append(code[chunk.indices.to_numpy()])
         return piece
 
 
