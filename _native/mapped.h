@@ -13,6 +13,16 @@
 
 #include "pages.h"
 
+#if !XLA_PAGES                             /* nothing is kept for the next use */
+typedef struct { char *data; size_t size; } xla_block;
+static inline xla_block xla_spare_find(xla_spare *spare, size_t n) {
+    xla_block none = {NULL, n};
+    (void)spare;
+    return none;
+}
+static inline void xla_give(xla_spare *spare, xla_block block) { (void)spare; munmap(block.data, block.size); }
+#endif
+
 /* As NumPy declares it (PyDataMem_Handler), followed by what is our own. */
 typedef struct {
     char name[127];
@@ -121,7 +131,9 @@ static inline xla_handler *xla_handler_for(const char *pattern, size_t large, si
     self->allocator.calloc = xla_array_calloc;
     self->allocator.realloc = xla_array_realloc;
     self->allocator.free = xla_array_free;
+#if XLA_PAGES
     self->spare = xla_spare_for(2 * most);
+#endif
     self->large = large;
     self->most = most;
     return self;
