@@ -97,9 +97,10 @@ static inline void *xla_array_calloc(void *self, size_t n, size_t size) {
 
 static inline void xla_array_free(void *ctx, void *data, size_t n) {
     xla_handler *self = (xla_handler *)ctx;
-    xla_head *head = (xla_head *)data - 1;
+    xla_head *head;
     (void)n;
     if (data == NULL) return;
+    head = (xla_head *)data - 1;
     if (head->is.mapped) {
         xla_block block = {(char *)head, head->is.size};
         xla_give(self->spare, block);
