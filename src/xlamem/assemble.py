@@ -80,15 +80,6 @@ def row_of(keys: Ints, wanted: Ints) -> Ints:
     return Rows(keys)(wanted)
 
 
-def _places(keys: npt.NDArray[np.signedinteger[Any]], low: int, high: int) -> Codes:
-    """The (first) row of each key from low to high, -1 where there is none."""
-    place = np.full(high - low + 1, -1, np.int32)
-    for end in range(len(keys), 0, -STEP):  # the first row is written last
-        begin = max(0, end - STEP)
-        place[keys[begin:end][::-1] - low] = np.arange(end - 1, begin - 1, -1, dtype=np.int32)
-    return place
-
-
 def ascending(keys: Ints) -> npt.NDArray[np.signedinteger[Any]]:
     """The rows in ascending order of nearly dense keys; of equal keys the first one alone."""
     if not len(keys):
@@ -96,7 +87,10 @@ def ascending(keys: Ints) -> npt.NDArray[np.signedinteger[Any]]:
     low, high = int(np.minimum.reduce(keys)), int(np.maximum.reduce(keys))
     if high - low > 8 * len(keys) + 1024 or len(keys) >= 1 << 31:
         return np.unique(keys, return_index=True)[1]
-    place = _places(keys, low, high)
+    place = np.full(high - low + 1, -1, np.int32)
+    for end in range(len(keys), 0, -STEP):  # the first row of a key is written last
+        begin = max(0, end - STEP)
+        place[keys[begin:end][::-1] - low] = np.arange(end - 1, begin - 1, -1, dtype=np.int32)
     return place[place >= 0]
 
 

@@ -111,10 +111,10 @@ def _records(r: Reading) -> None:
     rows = Rows(a.packed("values", "value_id"))
     parts = [np.empty(0, np.int32)]
     before = np.empty(0, np.int64)
-    for first, records in b.parts("records", "value_id"):
+    for _, records, offset in b.parts("records", "value_id", "offset"):
         both = np.concatenate([before, records])
         for row in np.flatnonzero(both[1:] <= both[:-1]).tolist():
-            at = int(b.ints("records", "offset")[first - len(before) + row + 1])
+            at = int(offset[row + 1 - len(before)])
             r.find(used[-1].file, at, used[-1].kind, "ids_descend", f"an id above {int(both[row])}")
         before = both[-1:]
         parts.append(rows(records).astype(np.int32))
