@@ -5,9 +5,8 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 from column cimport (
-    Buf, Pool, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect, pool_find,
-    pool_item, pool_look_up, push_bytes, put_code, store_for, store_join,
-    store_leave, zeros,
+    Buf, Pool, Slot, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect,
+    pool_find, pool_item, pool_look_up, push_bytes, put_code, store_for, store_join, store_leave, zeros,
 )
 
 cdef extern from *:
@@ -49,17 +48,17 @@ cdef Column own(Buf* b):
     return column
 
 
-def recode(Column column not None, const int[::1] codes not None):
-    """Replace each int32 code c >= 0 of the column, which nobody else may be looking at, by codes[c]."""
+def recode(Column column not None, const int[::1] codes not None, Py_ssize_t known):
+    """Replace each int32 code c >= known of the column, which nobody else may be looking at, by codes[c - known]."""
     cdef size_t i
     cdef size_t n = column.buf.size // 4
     cdef int32_t* data = <int32_t*> column.buf.data
     cdef bint good = True
     with nogil:
         for i in range(n):
-            if data[i] >= 0:
-                if data[i] < codes.shape[0]:
-                    data[i] = codes[data[i]]
+            if data[i] >= known:
+                if data[i] - known < codes.shape[0]:
+                    data[i] = codes[data[i] - known]
                 else:
                     good = False
     if not good:
@@ -201,24 +200,41 @@ def in_order(const long long[::1] ids not None, Spare spare not None):
     return column if good else None
 
 
+cdef class Known:
+    """The texts that some `Names` held at one time, looked into by any number of threads."""
+
+    def __dealloc__(self):
+        with nogil:
+            drop(&self.pool.table)
+
+
 cdef class Names:
     """Texts that repeat, each held once: text -> code (int32), in order of first appearance.
 
     Its memory, and that of the columns scanned with it, comes from `spare` and goes back there. Not locked: one scan
-    at a time may add to it.
+    at a time may add to it. Texts of `base` keep their codes and are not held again.
     """
 
-    def __cinit__(self, Spare spare=None):
+    def __cinit__(self, Spare spare=None, Known base=None):
         if spare is not None:
             self.pool.store = spare.store
             store_join(spare.store)
+        if base is not None and base.pool.n:
+            self.base = base
+            self.pool.base = &base.pool
+            self.pool.first = base.pool.n
 
     def __dealloc__(self):
         with nogil:
             pool_drop(&self.pool)
 
     def __len__(self):
-        return self.pool.n
+        return self.pool.first + self.pool.n
+
+    @property
+    def known(self):
+        """How many of the texts are the base's: the first ones."""
+        return self.pool.first
 
     def expect(self, Py_ssize_t n):
         """Make room for n texts in all, so that growing does not move them again and again."""
@@ -228,14 +244,14 @@ cdef class Names:
     def adopt(self, Names other not None):
         """Take over all of other's texts, with their codes, if there are none here yet; whether that was done."""
         cdef Pool pool = self.pool
-        if pool.n:
+        if pool.n or other.pool.first:
             return False
         self.pool = other.pool
         other.pool = pool
         return True
 
     def look_up(self, Names other not None, int[::1] codes not None, Py_ssize_t begin, Py_ssize_t end):
-        """codes[i] = our code of other's text i, -1 if it is not here, for begin <= i < end.
+        """codes[i] = our code of other's own text i, -1 if it is not here, for begin <= i < end.
 
         Changes no texts: several threads may look up at once.
         """
@@ -246,7 +262,7 @@ cdef class Names:
                 pool_look_up(&self.pool, &other.pool, <int32_t*> &codes[0], <int32_t> begin, <int32_t> end)
 
     def add(self, Names other not None, int[::1] codes not None):
-        """Add other's texts that `look_up` did not find, in their order; fills in their codes.
+        """Add other's own texts that `look_up` did not find, in their order; fills in their codes.
 
         Returns whether each of other's codes is the same here.
         """
@@ -259,9 +275,9 @@ cdef class Names:
         with nogil:
             for i in range(codes.shape[0]):
                 if codes[i] < 0:
-                    p = pool_item(&other.pool, <int32_t> i, &n)
+                    p = pool_item(&other.pool, other.pool.first + <int32_t> i, &n)
                     codes[i] = pool_append(&self.pool, key_of(p, n), p, n)
-                same = same and codes[i] == i
+                same = same and codes[i] == other.pool.first + i
         if self.pool.failed:
             raise MemoryError("no memory for names")
         return bool(same)
@@ -286,6 +302,26 @@ cdef class Names:
                 found[i] = intern_name(&self.pool, p, n) if add else pool_find(&self.pool, key_of(p, n), p, n)
         if self.pool.failed:
             raise MemoryError("no memory for names")
+
+    def snapshot(self):
+        """What there is now, to base other names on, whatever is added here meanwhile."""
+        cdef Known known = Known.__new__(Known)
+        if self.pool.first:
+            raise ValueError("names that have a base are no base")
+        known.bytes, known.ends = self.export()
+        known.pool.items.bytes = known.bytes.buf
+        known.pool.items.ends = known.ends.buf
+        known.pool.mask = self.pool.mask
+        known.pool.n = self.pool.n
+        if self.pool.table.arena != NULL:
+            join(self.pool.table.arena)
+            known.pool.table = self.pool.table
+        elif self.pool.table.size:
+            push_bytes(&known.pool.table, self.pool.table.data, self.pool.table.size)
+            if known.pool.table.failed:
+                raise MemoryError("no memory for names")
+        known.pool.slots = <Slot*> known.pool.table.data
+        return known
 
     def export(self):
         """(bytes, int64 ends) of all texts so far; the pool goes on growing behind them."""

@@ -64,6 +64,30 @@ cdef extern from *:
         return key ? key : 1;
     }
 
+    /* A slot is read and written as a whole: a pool may grow while others look into what it held before. */
+    typedef union { struct { uint32_t key; int32_t code; }; uint64_t whole; } xla_slot;
+
+    static inline xla_slot xla_load_slot(const xla_slot *at) {
+        xla_slot slot;
+    #if defined(__GNUC__)
+        slot.whole = __atomic_load_n(&at->whole, __ATOMIC_RELAXED);
+    #else
+        slot = *at;
+    #endif
+        return slot;
+    }
+
+    static inline void xla_store_slot(xla_slot *at, uint32_t key, int32_t code) {
+        xla_slot slot;
+        slot.key = key;
+        slot.code = code;
+    #if defined(__GNUC__)
+        __atomic_store_n(&at->whole, slot.whole, __ATOMIC_RELAXED);
+    #else
+        *at = slot;
+    #endif
+    }
+
     static inline int xla_equal(const char *p, const char *q, size_t n) {
         return n <= 32 ? xla_equal32(p, q, n) : memcmp(p, q, n) == 0;
     }
@@ -73,6 +97,11 @@ cdef extern from *:
     uint32_t key_of "xla_key"(const char*, size_t) noexcept nogil
     bint equal "xla_equal"(const char*, const char*, size_t) noexcept nogil
     bint copy_ascii "xla_copy_ascii"(char*, const char*, size_t) noexcept nogil
+    ctypedef struct Slot "xla_slot":
+        uint32_t key                              # 0: an empty slot
+        int32_t code
+    Slot load_slot "xla_load_slot"(const Slot*) noexcept nogil
+    void store_slot "xla_store_slot"(Slot*, uint32_t, int32_t) noexcept nogil
     unsigned int head_of "xla_head"(const char*, bint, int) noexcept nogil
     const int64_t NO_INT "INT64_MIN"              # null in a column of integers
 
@@ -106,17 +135,15 @@ cdef struct Text:
     Buf ends                                      # int64: end of each item
     Buf valid                                     # one byte an item
 
-cdef struct Slot:
-    uint32_t key                                  # 0: an empty slot
-    int32_t code
-
 cdef struct Pool:
     Text items
     Buf table                                     # where the slots lie
     Slot* slots
     uint64_t mask
     Store* store                                  # where its memory, and that of columns beside it, comes from
-    int32_t n
+    const Pool* base                              # texts known already, which are not held again; NULL: none
+    int32_t first                                 # how many those are: codes from here on are the pool's own
+    int32_t n                                     # texts of its own
     int32_t last                                  # code returned last: names come in runs
     bint failed
 
@@ -127,7 +154,7 @@ cdef inline void reserve(Buf* b, size_t more) noexcept nogil:
 
 
 cdef inline size_t foreseen(size_t size, double times) noexcept nogil:
-    return <size_t> (size * times * 1.06) + 1087 & ~<size_t> 63
+    return <size_t> (size * times * 1.08) + 1087 & ~<size_t> 63
 
 
 cdef inline void foresee(Store* store, Buf* first, size_t n, const Buf* sample, double times) noexcept nogil:
@@ -155,8 +182,8 @@ cdef inline void foresee(Store* store, Buf* first, size_t n, const Buf* sample, 
 
 cdef enum:
     LONG_SPAN = 1 << 20                           # bytes of text from which on columns are sized ahead
-    SAMPLES = 5
-    SAMPLED = 512                                 # of a span, one part in so many is a sample
+    SAMPLES = 12
+    SAMPLED = 192                                 # of a span, one part in so many is a sample
 
 
 cdef inline const char* line_with(const char* p, const char* end, const char* text, size_t n) noexcept nogil:
@@ -313,8 +340,14 @@ cdef inline void text_drop(Text* t) noexcept nogil:
 
 
 cdef inline const char* pool_item(const Pool* pool, int32_t code, size_t* n) noexcept nogil:
-    cdef const int64_t* ends = <const int64_t*> pool.items.ends.data
-    cdef int64_t begin = ends[code - 1] if code else 0
+    cdef const int64_t* ends
+    cdef int64_t begin
+    if code < pool.first:
+        pool = pool.base
+    else:
+        code -= pool.first
+    ends = <const int64_t*> pool.items.ends.data
+    begin = ends[code - 1] if code else 0
     n[0] = <size_t> (ends[code] - begin)
     return pool.items.bytes.data + begin
 
@@ -373,6 +406,12 @@ cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, uint32_t k
     cdef Slot* slot
     cdef uint64_t at
     cdef size_t m, before
+    cdef int32_t code
+    if pool.base != NULL:
+        code = pool_find(pool.base, key, p, n)
+        if code >= 0:
+            pool.last = code
+            return code
     if pool_full(pool) and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
         return 0
     at = key & pool.mask
@@ -396,31 +435,31 @@ cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, uint32_t k
     if pool.items.bytes.failed or pool.items.ends.failed:
         pool.failed = True
         return 0
-    slot.key = key
-    slot.code = pool.n
-    pool.last = pool.n
+    pool.last = pool.first + pool.n
+    store_slot(slot, key, pool.last)
     pool.n += 1
     return pool.last
 
 
 cdef inline int32_t pool_find(const Pool* pool, uint32_t key, const char* p, size_t n) noexcept nogil:
-    # Code of a stored text whose key is known; -1 if it is not there. Changes nothing.
-    cdef const Slot* slot
+    # Code of a stored text whose key is known; -1 if it is not there. Changes nothing. What was added to the slots
+    # behind a snapshot's back has codes that it does not know.
+    cdef Slot slot
     cdef uint64_t at = key & pool.mask
     if pool.slots == NULL:
         return NO_CODE
     while True:
-        slot = &pool.slots[at]
+        slot = load_slot(&pool.slots[at])
         if slot.key == 0:
             return NO_CODE
-        if slot.key == key and pool_holds(pool, slot.code, p, n):
+        if slot.key == key and slot.code < pool.n and pool_holds(pool, slot.code, p, n):
             return slot.code
         at = (at + 1) & pool.mask
 
 
 cdef inline void pool_look_up(const Pool* pool, const Pool* other, int32_t* codes, int32_t i, int32_t end) noexcept nogil:
-    # codes[i] = the code here of the other pool's item i, -1 if it is not here. Slots, places and texts of some items
-    # are called into the cache together.
+    # codes[i] = the code here of the other pool's own item i, -1 if it is not here. Slots, places and texts of some
+    # items are called into the cache together.
     cdef uint32_t[WAITING] keys
     cdef int32_t k, m
     cdef size_t n
@@ -428,7 +467,7 @@ cdef inline void pool_look_up(const Pool* pool, const Pool* other, int32_t* code
     while i < end:
         m = min(<int32_t> WAITING, end - i)
         for k in range(m):
-            p = pool_item(other, i + k, &n)
+            p = pool_item(other, other.first + i + k, &n)
             keys[k] = key_of(p, n)
             prefetch(pool.slots + (keys[k] & pool.mask))
         if pool.n:
@@ -437,30 +476,27 @@ cdef inline void pool_look_up(const Pool* pool, const Pool* other, int32_t* code
             for k in range(m):
                 prefetch(pool_item(pool, pool.slots[keys[k] & pool.mask].code, &n))
         for k in range(m):
-            p = pool_item(other, i + k, &n)
+            p = pool_item(other, other.first + i + k, &n)
             codes[i + k] = pool_find(pool, keys[k], p, n)
         i += m
 
 
 cdef inline int32_t pool_append(Pool* pool, uint32_t key, const char* p, size_t n) noexcept nogil:
     # Adds a stored text of another pool, known not to be there.
-    cdef Slot* slot
     cdef uint64_t at
     if pool_full(pool) and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
         return 0
     at = key & pool.mask
     while pool.slots[at].key:
         at = (at + 1) & pool.mask
-    slot = &pool.slots[at]
     push_bytes(&pool.items.bytes, p, n)
     push(&pool.items.ends, <int64_t> pool.items.bytes.size)
     if pool.items.bytes.failed or pool.items.ends.failed:
         pool.failed = True
         return 0
-    slot.key = key
-    slot.code = pool.n
+    store_slot(&pool.slots[at], key, pool.n)
     pool.n += 1
-    return slot.code
+    return pool.n - 1
 
 
 cdef inline int32_t intern_escaped(Pool* pool, size_t n, bint* bad) noexcept nogil:
@@ -480,7 +516,7 @@ cdef inline int32_t intern(Pool* pool, const char* p, size_t n, bint* bad) noexc
     # Code of a text; sets bad[0] if it held bytes that are not UTF-8.
     cdef size_t m
     cdef const char* q
-    if pool.n:
+    if pool.n or pool.first:
         q = pool_item(pool, pool.last, &m)
         if m == n and equal(p, q, n):
             return pool.last
@@ -504,7 +540,7 @@ cdef inline bint pool_expect(Pool* pool, uint64_t n) noexcept nogil:
 cdef inline void pool_foresee(Pool* pool, const Pool* sample, double names, double texts) noexcept nogil:
     # Room for so many names, and for `texts` times the texts of a sample, in a pool that is empty still.
     if pool.n == 0:
-        pool_expect(pool, <uint64_t> names)
+        pool_expect(pool, <uint64_t> (sample.n * texts if pool.first else names))
         foresee(pool.store, &pool.items.bytes, 2, &sample.items.bytes, texts)
 
 
@@ -566,12 +602,14 @@ cdef struct Wait:
 
 cdef struct Queue:
     Pool* pool
+    const Pool* known                             # where most names are found: the pool, or what it is based on
     int n
     Wait[WAITING] items
 
 
 cdef inline void queue_init(Queue* queue, Pool* pool) noexcept nogil:
     queue.pool = pool
+    queue.known = pool if pool.base == NULL else pool.base
     queue.n = 0
 
 
@@ -586,7 +624,7 @@ cdef inline void push_name(Queue* queue, Buf* column, const char* p, size_t n) n
         key = 0
     else:
         key = key_of(p, n)
-        prefetch(&queue.pool.slots[key & queue.pool.mask])
+        prefetch(&queue.known.slots[key & queue.known.mask])
     enqueue(queue, column, p, n, key)
 
 
@@ -612,21 +650,20 @@ cdef inline void enqueue(Queue* queue, Buf* column, const char* p, size_t n, uin
 cdef inline void settle(Queue* queue) noexcept nogil:
     # Looks up what waits, in the order in which it came.
     cdef Pool* pool = queue.pool
+    cdef const Pool* known = queue.known
     cdef Wait* w
-    cdef Slot* slot
     cdef int32_t[WAITING] met
     cdef int32_t code = 0
     cdef bint bad = False
     cdef int i
     cdef size_t n
-    if pool.n:
+    if known.n:
         # From the slot to where the text begins and to the text itself: each step waits for the one before.
         for i in range(queue.n):
-            slot = &pool.slots[queue.items[i].key & pool.mask]
-            met[i] = slot.code
-            prefetch(pool.items.ends.data + 8 * <size_t> met[i])
+            met[i] = known.slots[queue.items[i].key & known.mask].code
+            prefetch(known.items.ends.data + 8 * <size_t> met[i])
         for i in range(queue.n):
-            prefetch(pool_item(pool, met[i], &n))
+            prefetch(pool_item(known, met[i], &n))
     for i in range(queue.n):
         w = &queue.items[i]
         if w.key:

@@ -138,8 +138,8 @@ static inline void xla_leave(xla_arena *arena) {
     }
 }
 #else
-typedef struct { size_t size; long columns; } xla_arena;
 typedef struct { size_t limit; } xla_spare;
+typedef struct { size_t size; long columns; xla_spare *spare; } xla_arena;
 static inline xla_spare *xla_spare_for(size_t limit) { (void)limit; return (xla_spare *)calloc(1, sizeof(xla_spare)); }
 static inline void xla_spare_join(xla_spare *spare) { (void)spare; }
 static inline void xla_spare_leave(xla_spare *spare) { (void)spare; }
@@ -187,16 +187,22 @@ typedef struct {
     int failed;                            /* an item was dropped: no memory */
 } xla_buf;
 
-/* At least `room` bytes in all, in a block of its own. */
+/* At least `room` bytes in all, in a block of its own; of a column that was in an arena, in one of its own. */
 static inline int xla_make_room(xla_buf *b, size_t room) {
+    xla_arena *arena = NULL;
     char *data;
+    if (b->arena != NULL) arena = xla_arena_for(b->arena->spare, room + 64);
     room = xla_room(room);
-    data = b->arena == NULL ? xla_resize(b->data, b->size, b->room, room) : xla_resize(NULL, 0, 0, room);
+    if (arena != NULL) {
+        arena->columns = 1;
+        data = (char *)arena + 64;
+        room = arena->size - 64;
+    } else data = b->arena == NULL ? xla_resize(b->data, b->size, b->room, room) : xla_resize(NULL, 0, 0, room);
     if (data == NULL) { b->failed = 1; return 0; }
     if (b->arena != NULL) {
         memcpy(data, b->data, b->size);
         xla_leave(b->arena);
-        b->arena = NULL;
+        b->arena = arena;
     }
     b->data = data;
     b->room = room;

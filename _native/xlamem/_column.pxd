@@ -9,8 +9,14 @@ cdef class Column:
 cdef class Spare:
     cdef Store* store
 
+cdef class Known:
+    cdef Pool pool
+    cdef Column bytes                             # that the pool's items lie in
+    cdef Column ends
+
 cdef class Names:
     cdef Pool pool
+    cdef Known base
 
 cdef Column own(Buf* b)
 cdef tuple own_text(Text* t)

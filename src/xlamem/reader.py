@@ -141,6 +141,8 @@ class Reading:
         self.makers: dict[str, Maker] = {}
         self.ahead: dict[str, tuple[list[Span], Alone]] = {}
         """Parts that are being scanned, but were not read yet."""
+        self.scanned: dict[str, tuple[list[Span], list[Any]]] = {}
+        """Parts that were scanned, but were not read yet."""
         self.planned: set[str] = set()
         """Parts that are sure to be read."""
         self._piece = 0
@@ -195,7 +197,7 @@ class Reading:
         if self.threads == 1 and begin < end:
             return [(begin, end)]
         size = max(SPAN, self._piece or (end - begin) // (3 * self.threads) + 1)
-        size = (end - begin) // max(1, -(-(end - begin) // size)) + 1  # of even length
+        size = (end - begin) // max(1, round((end - begin) / size)) + 1  # of even length
         spans = []
         while begin < end:
             stop = _sections.next_line(section.file.text.data, min(begin + size, end) - 1, end, prefix)
@@ -206,22 +208,30 @@ class Reading:
     def scan_ahead(self, names: Collection[str]) -> None:
         """Begin to scan these parts, all of which will be read, if there is text enough for several threads.
 
-        What is read first is scanned first: names are merged and rows matched while other spans are scanned.
+        The used values come last: they take longest, and know nearly all of their names from the other parts.
         """
         with self.lock:
             self.planned.update(names)
             names = [n for n in IN_TURN if n in names and n not in self.facts.get("parts", {})]
-            if self.threads == 1 or (size := sum(s.end - s.begin for f in self.files for s in f.sections)) <= SPAN:
+            if self.threads == 1 or sum(s.end - s.begin for f in self.files for s in f.sections) <= SPAN:
                 return
-            self._piece = size // self.threads + 1
-            spans = {name: SECTIONS[name].spans(self) for name in names}
-            self._piece = 0
             workers = _workers(self.threads)
-            self.ahead = {name: (found, _alone(workers, name, found)) for name, found in spans.items() if found}
+            for together in ([n for n in names if n != USED], [USED] if USED in names else []):
+                self._piece = sum(s.end - s.begin for n in together for s in self.sections(n)) // self.threads + 1
+                for name in together:
+                    if spans := SECTIONS[name].spans(self):
+                        self.ahead[name] = spans, self._alone(workers, name, spans)
+                for name in together:
+                    if name in self.ahead and name != USED:
+                        spans, running = self.ahead.pop(name)
+                        self.scanned[name] = spans, self._merge(workers, SECTIONS[name].pools, running)
+            self._piece = 0
             workers.shutdown(wait=False)
 
     def _scanned(self, name: str) -> tuple[list[Span], list[Any]]:
         """The spans of a part, and what scanning each gave, with the codes of the dump's pools."""
+        if name in self.scanned:
+            return self.scanned.pop(name)
         part = SECTIONS[name]
         if name in self.ahead:
             spans, running = self.ahead.pop(name)
@@ -233,22 +243,35 @@ class Reading:
                     shared[0].expect(sum(s.end - s.begin for s in spans) // part.bytes_per_name)
                 return spans, [scan(shared) for scan in [s.scan for s in spans] or [part.nothing]]
             workers = _workers(self.threads)
-            running = _alone(workers, name, spans)
+            running = self._alone(workers, name, spans)
             workers.shutdown(wait=False)
         with _workers(self.threads) as workers:
             return spans, self._merge(workers, part.pools, running)
+
+    def _alone(self, workers: Executor, name: str, spans: list[Span]) -> Alone:
+        """Begin to scan the spans of a part, each on pools of its own, based on the dump's."""
+        part = SECTIONS[name]
+        known = [self.pools[p].names.snapshot() for p in part.pools]
+
+        def scan(span: Span) -> tuple[Any, list[Names]]:
+            own = [Names(SPARE, base) for base in known]
+            if not own[0].known:
+                own[0].expect((span.end - span.begin) // part.bytes_per_name)
+            return span.scan(own), own
+
+        return [workers.submit(scan, span) for span in spans]
 
     def _merge(self, workers: Executor, pools: Sequence[str], running: Alone) -> list[Any]:
         """Names of one span after the other into the dump's pools, so that codes do not depend on the threads."""
         recoding, results = [], []
         for result, own in (scan.result() for scan in running):
             results.append(result)
-            maps: dict[str, Codes] = {}
+            maps: dict[str, tuple[Codes, int]] = {}
             for name, theirs in zip(pools, own, strict=True):
                 ours = self.pools[name].names
                 if ours.adopt(theirs):
                     continue
-                n = len(theirs)
+                n = len(theirs) - theirs.known
                 found = np.empty(n, np.int32)
                 step = max(LOOK_UP, n // self.threads + 1)
                 if n <= step:
@@ -258,7 +281,7 @@ class Reading:
                     for looked in [workers.submit(ours.look_up, theirs, found, *r) for r in ranges]:
                         looked.result()
                 if not ours.add(theirs, found):
-                    maps[name] = found
+                    maps[name] = found, theirs.known
             recoding.append(workers.submit(_recode, result[0], maps))
         for recoded in recoding:
             recoded.result()
@@ -369,24 +392,13 @@ def _workers(threads: int) -> Executor:
     return ThreadPoolExecutor(threads)
 
 
-def _alone(workers: Executor, name: str, spans: list[Span]) -> Alone:
-    """Begin to scan the spans of a part, each on pools of its own."""
-
-    def scan(span: Span) -> tuple[Any, list[Names]]:
-        own = [Names(SPARE) for _ in SECTIONS[name].pools]
-        own[0].expect((span.end - span.begin) // SECTIONS[name].bytes_per_name)
-        return span.scan(own), own
-
-    return [workers.submit(scan, span) for span in spans]
-
-
-def _recode(tables: Mapping[str, Mapping[str, Any]], maps: Mapping[str, Codes]) -> None:
+def _recode(tables: Mapping[str, Mapping[str, Any]], maps: Mapping[str, tuple[Codes, int]]) -> None:
     """The codes of one span in its columns to those of the dump."""
     for columns in tables.values() if maps else ():
         for name, column in columns.items():
             pool = POOL_OF.get(name, name)
             if pool in maps and not isinstance(column, tuple):
-                recode(column, maps[pool])
+                recode(column, *maps[pool])
 
 
 Extra = Callable[[Reading, Chunk], Value]
@@ -842,5 +854,6 @@ SECTIONS: dict[str, Part] = {
     "hlo": Part(("frames", "aliases"), (), lambda _: [], lambda _: None, _read_hlo),
 }
 PART_OF = {table: name for name, part in SECTIONS.items() for table in part.tables}
-IN_TURN = sorted(SECTIONS, key="used values".__eq__)
+USED = "used values"
+IN_TURN = sorted(SECTIONS, key=USED.__eq__)
 """The parts in the order in which they are read together: the longest last, which is still scanned meanwhile."""
