@@ -4,8 +4,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from column cimport (
-    NO_INT, Buf, Indices, Part, Queue, Store, Text, drop, foresee, index_code, indices_init, make_rows, outlook, push,
-    push_code, push_name, put, put_code, queue_init, settle, text_push, zeros,
+    NO_CODE, NO_INT, Buf, Indices, Part, Queue, Store, Text, drop, foresee, index_code, indices_init, make_rows, outlook,
+    push, push_code, push_name, put, put_code, queue_init, settle, text_push, zeros,
 )
 from cursor cimport CLASS, DIGIT, index, integer, line_end, name, starts
 from fault cimport (
@@ -385,14 +385,14 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
 def match(Spare spare not None, const int[::1] instructions not None, const int[::1] indices not None,
           const long long[::1] ids not None, const int[::1] order not None,
           const int[::1] range_instructions not None, const int[::1] range_indices not None, int array_index):
-    """value_id of each live range, joined by (instruction, index): int64, the least where there is none.
+    """value_id (int64) and row (int32) of each live range, joined by (instruction, index); the least and -1 for none.
 
     `order`: the rows of the values in ascending order of their ids.
 
     Ranges are printed in the order of the value ids, so the match is nearly always the next value; a
     hash of all values is made only for one that is not. A value without an index (-1) is `array_index`.
     """
-    cdef Buf out, table
+    cdef Buf out, rows, table
     cdef Py_ssize_t n = ids.shape[0], i, k, at = 0
     cdef int32_t row = 0
     cdef int32_t* chain = NULL
@@ -409,6 +409,8 @@ def match(Spare spare not None, const int[::1] instructions not None, const int[
     with nogil:
         if zeros(&out, spare.store, range_instructions.shape[0] * 8):
             out.size = 0
+        if zeros(&rows, spare.store, range_instructions.shape[0] * 4):
+            rows.size = 0
         for i in range(range_instructions.shape[0]):
             found = False
             for k in range(at, min(at + 8, n)):
@@ -420,6 +422,7 @@ def match(Spare spare not None, const int[::1] instructions not None, const int[
                     found = True
                     at = k + 1
                     push(&out, ids[row])
+                    push_code(&rows, row)
                     break
             if found:
                 continue
@@ -451,8 +454,13 @@ def match(Spare spare not None, const int[::1] instructions not None, const int[
                         break
                     h = (h + 1) & (room - 1)
             push(&out, ids[row] if found else NO_INT)
+            push_code(&rows, row if found else NO_CODE)
         drop(&table)
-    return own(&out)
+        if out.failed or rows.failed:
+            out.failed = True
+            drop(&rows)
+    column = own(&out)
+    return column, own(&rows)
 
 
 cdef inline uint64_t spread(int a, int b) noexcept nogil:

@@ -334,14 +334,14 @@ def test_names_of_two_pools_become_one() -> None:
 def test_codes_are_replaced_in_place() -> None:
     text = b"".join(b"allocation %d: size 8, maybe-live-out:\n" % i for i in range(3))
     column = _allocations.scan(text, 0, len(text), Names(), Names(), Names())[0]["allocations"]["parameter_shape"]
-    recode(column, np.zeros(0, np.int32))  # nothing but nulls
+    recode(column, np.zeros(0, np.int32), 0)  # nothing but nulls
     assert codes(column).tolist() == [-1, -1, -1]
     line = b"allocation 0: size 8, parameter 0, shape |f32[2]| at ShapeIndex {}:\n"
     column = _allocations.scan(line, 0, len(line), Names(), Names(), Names())[0]["allocations"]["parameter_shape"]
     assert codes(column).tolist() == [0]
     with pytest.raises(IndexError):
-        recode(column, np.zeros(0, np.int32))
-    recode(column, np.array([7], np.int32))
+        recode(column, np.zeros(0, np.int32), 0)
+    recode(column, np.array([7], np.int32), 0)
     assert codes(column).tolist() == [7]
 
 

@@ -9,14 +9,14 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from . import _allocations, _hlo, _liveness, _sections, _shapes, _usage, _values, schema
-from ._column import Names, in_order, recode
+from . import _allocations, _checks, _hlo, _liveness, _sections, _shapes, _usage, _values, schema
+from ._column import Names, in_order, recode, take_codes, take_ints
 from .assemble import (
     NULL,
     SPARE,
@@ -25,6 +25,7 @@ from .assemble import (
     Ints,
     Made,
     Pool,
+    Rows,
     TextParts,
     Value,
     assembled,
@@ -36,12 +37,11 @@ from .assemble import (
     labels,
     texts,
 )
+from .crew import Crew, Task
 from .errors import UsageError
 from .outline import File, Findings, Section, outline
 from .source import Source
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
+from .streams import give_back
 
 SPAN = 8 << 20
 """Fewest bytes that are scanned as one piece; a section is cut only where a record begins."""
@@ -66,8 +66,8 @@ class Span(NamedTuple):
     scan: Job
 
 
-Alone = list["Future[tuple[Any, list[Names]]]"]
-"""What the scans of several spans give, each with pools of its own."""
+Scans = list[Task[tuple[Any, list[Names]]]]
+"""What scanning each of several spans gives, with the pools of its own names."""
 
 
 @dataclass
@@ -139,8 +139,9 @@ class Reading:
         self.find, self.cut = self.findings.find, self.findings.cut
         self.tables: dict[str, pa.Table] = {}
         self.makers: dict[str, Maker] = {}
-        self.ahead: dict[str, tuple[list[Span], Alone]] = {}
+        self.ahead: dict[str, tuple[list[Span], Scans]] = {}
         """Parts that are being scanned, but were not read yet."""
+        self.crew: Crew | None = None
         self.scanned: dict[str, tuple[list[Span], list[Any]]] = {}
         """Parts that were scanned, but were not read yet."""
         self.planned: set[str] = set()
@@ -196,7 +197,7 @@ class Reading:
         end = section.end if end is None else end
         if self.threads == 1 and begin < end:
             return [(begin, end)]
-        size = max(SPAN, self._piece or (end - begin) // (3 * self.threads) + 1)
+        size = max(SPAN, self._piece or (end - begin) // (2 * self.threads) + 1)
         size = (end - begin) // max(1, round((end - begin) / size)) + 1  # of even length
         spans = []
         while begin < end:
@@ -215,77 +216,75 @@ class Reading:
             names = [n for n in IN_TURN if n in names and n not in self.facts.get("parts", {})]
             if self.threads == 1 or sum(s.end - s.begin for f in self.files for s in f.sections) <= SPAN:
                 return
-            workers = _workers(self.threads)
-            for together in ([n for n in names if n != USED], [USED] if USED in names else []):
-                self._piece = sum(s.end - s.begin for n in together for s in self.sections(n)) // self.threads + 1
-                for name in together:
-                    if spans := SECTIONS[name].spans(self):
-                        self.ahead[name] = spans, self._alone(workers, name, spans)
-                for name in together:
-                    if name in self.ahead and name != USED:
-                        spans, running = self.ahead.pop(name)
-                        self.scanned[name] = spans, self._merge(workers, SECTIONS[name].pools, running)
+            self.crew, shared = Crew(self.threads), set(SECTIONS[USED].pools)
+            first = [n for n in names if n != USED]
+            self._piece = sum(s.end - s.begin for n in first for s in self.sections(n)) // self.threads + 1
+            for name in first:
+                self._begin(self.crew, name)
             self._piece = 0
-            workers.shutdown(wait=False)
+            naming = [n for n in first if n in self.ahead and not shared.isdisjoint(SECTIONS[n].pools)]
+            self.crew.results([scan for name in naming for scan in self.ahead[name][1]])
+            for name in naming:
+                self.scanned[name] = self._scanned(name)
+            if USED in names:
+                self._begin(self.crew, USED)
 
-    def _scanned(self, name: str) -> tuple[list[Span], list[Any]]:
-        """The spans of a part, and what scanning each gave, with the codes of the dump's pools."""
-        if name in self.scanned:
-            return self.scanned.pop(name)
+    def _begin(self, crew: Crew, name: str) -> None:
+        """Begin to scan the spans of a part, if it has any, each on pools of its own, based on the dump's."""
         part = SECTIONS[name]
-        if name in self.ahead:
-            spans, running = self.ahead.pop(name)
-        else:
-            spans = part.spans(self)
-            if self.threads == 1 or len(spans) < 2:
-                shared = [self.pools[p].names for p in part.pools]
-                if shared:
-                    shared[0].expect(sum(s.end - s.begin for s in spans) // part.bytes_per_name)
-                return spans, [scan(shared) for scan in [s.scan for s in spans] or [part.nothing]]
-            workers = _workers(self.threads)
-            running = self._alone(workers, name, spans)
-            workers.shutdown(wait=False)
-        with _workers(self.threads) as workers:
-            return spans, self._merge(workers, part.pools, running)
-
-    def _alone(self, workers: Executor, name: str, spans: list[Span]) -> Alone:
-        """Begin to scan the spans of a part, each on pools of its own, based on the dump's."""
-        part = SECTIONS[name]
+        spans = part.spans(self)
         known = [self.pools[p].names.snapshot() for p in part.pools]
 
         def scan(span: Span) -> tuple[Any, list[Names]]:
             own = [Names(SPARE, base) for base in known]
             if not own[0].known:
                 own[0].expect((span.end - span.begin) // part.bytes_per_name)
-            return span.scan(own), own
+            found = span.scan(own)
+            if not self.want_text:  # unmapping takes a while: let each thread do its part of it
+                give_back(span.section.file.text.data, span.begin, span.end)
+            return found, own
 
-        return [workers.submit(scan, span) for span in spans]
+        if spans:
+            self.ahead[name] = spans, [crew.begin(partial(scan, span)) for span in spans]
 
-    def _merge(self, workers: Executor, pools: Sequence[str], running: Alone) -> list[Any]:
+    def _scanned(self, name: str) -> tuple[list[Span], list[Any]]:
+        """The spans of a part, and what scanning each gave, with the codes of the dump's pools."""
+        if name in self.scanned:
+            return self.scanned.pop(name)
+        part = SECTIONS[name]
+        if name not in self.ahead:
+            spans = part.spans(self)
+            if self.threads == 1 or len(spans) < 2:
+                shared = [self.pools[p].names for p in part.pools]
+                if shared:
+                    shared[0].expect(sum(s.end - s.begin for s in spans) // part.bytes_per_name)
+                return spans, [scan(shared) for scan in [s.scan for s in spans] or [part.nothing]]
+            self.crew = self.crew or Crew(self.threads)
+            self._begin(self.crew, name)
+        assert self.crew is not None
+        spans, scans = self.ahead.pop(name)
+        return spans, self._merge(self.crew, part.pools, self.crew.results(scans))
+
+    def _merge(self, crew: Crew, pools: Sequence[str], found: list[tuple[Any, list[Names]]]) -> list[Any]:
         """Names of one span after the other into the dump's pools, so that codes do not depend on the threads."""
-        recoding, results = [], []
-        for result, own in (scan.result() for scan in running):
-            results.append(result)
+        recoding: list[Task[None]] = []
+        for result, own in found:
             maps: dict[str, tuple[Codes, int]] = {}
             for name, theirs in zip(pools, own, strict=True):
                 ours = self.pools[name].names
                 if ours.adopt(theirs):
                     continue
                 n = len(theirs) - theirs.known
-                found = np.empty(n, np.int32)
+                place = np.empty(n, np.int32)
                 step = max(LOOK_UP, n // self.threads + 1)
-                if n <= step:
-                    ours.look_up(theirs, found, 0, n)
-                else:
-                    ranges = [(begin, min(begin + step, n)) for begin in range(0, n, step)]
-                    for looked in [workers.submit(ours.look_up, theirs, found, *r) for r in ranges]:
-                        looked.result()
-                if not ours.add(theirs, found):
-                    maps[name] = found, theirs.known
-            recoding.append(workers.submit(_recode, result[0], maps))
-        for recoded in recoding:
-            recoded.result()
-        return results
+                ranges = [(begin, min(begin + step, n)) for begin in range(0, n, step)]
+                crew.results([crew.begin(partial(ours.look_up, theirs, place, *r)) for r in ranges])
+                if not ours.add(theirs, place):
+                    maps[name] = place, theirs.known
+            if maps:
+                recoding.append(crew.begin(partial(_recode, result[0], maps)))
+        crew.results(recoding)
+        return [result for result, _ in found]
 
     def part(self, name: str) -> None:
         """Read one part of SECTIONS, unless that was done."""
@@ -347,10 +346,33 @@ class Reading:
             same &= a.codes("values", column)[place] == b.codes("records", column)
         return same
 
-    def has_bytes(self) -> Any:
+    def records_agree(self) -> bool:
+        """Whether the used values are sure to be the values, one for one; False if that was not looked at."""
+        a, b = self.raw["allocations"], self.raw["used values"].chunks["records"]
+        rows = Rows(a.ints("values", "value_id"))
+        if rows.rows is None or rows.n != sum(len(chunk["value_id"]) for chunk in b):
+            return False
+        values = (
+            a.codes("values", "instruction"), a.codes("values", "shape_index"), a.flags("values", "is_phi"),
+            a.ints("values", "color"),
+        )  # fmt: skip
+        before = NULL
+        for chunk in b:
+            theirs = [chunk[c] for c in ("value_id", "instruction", "shape_index", "is_phi", "color")]
+            if not _checks.agree(rows.rows, rows.low, *values, *theirs, before):
+                return False
+            before = int(theirs[0][-1]) if len(theirs[0]) else before
+        return True
+
+    def range_owner(self) -> Codes | None:
+        """Row in `values` of each live range, -1 for none; None if the allocations are missing."""
+        return self.facts.get("owner") if self.sections("allocations") else None
+
+    def has_bytes(self) -> Bools:
         """For each row of `values` whether its unpadded_size is more than 0."""
         shape = self.raw["allocations"].codes("values", "shape")
-        return self.shape_sizes()[1][shape] > 0 if len(shape) else np.empty(0, bool)
+        full = self.shape_sizes()[1] > 0
+        return full.view(np.uint8)[shape] if len(shape) else np.empty(0, np.uint8)
 
     def label(self, name: str, row: int) -> tuple[str, str]:
         """Instruction and index ({} if there is none) of a row of `values` or `live_ranges`."""
@@ -386,15 +408,9 @@ POOL_OF = {
     "space_label": "label",
 }
 
-def _workers(threads: int) -> Executor:
-    from concurrent.futures import ThreadPoolExecutor  # seldom needed: only large texts have several spans
-
-    return ThreadPoolExecutor(threads)
-
-
 def _recode(tables: Mapping[str, Mapping[str, Any]], maps: Mapping[str, tuple[Codes, int]]) -> None:
     """The codes of one span in its columns to those of the dump."""
-    for columns in tables.values() if maps else ():
+    for columns in tables.values():
         for name, column in columns.items():
             pool = POOL_OF.get(name, name)
             if pool in maps and not isinstance(column, tuple):
@@ -493,10 +509,10 @@ def _values_maker(self: Reading, raw: Raw) -> Maker:
     known = _uses_known(self, raw)
 
     def kind(r: Reading, chunk: Chunk) -> Value:
-        return r.shape_sizes()[0][chunk["shape"]], r.pools["element_type"]
+        return codes(take_codes(r.shape_sizes()[0], chunk["shape"], SPARE)), r.pools["element_type"]
 
     def size(r: Reading, chunk: Chunk) -> Value:
-        return r.shape_sizes()[1][chunk["shape"]], None
+        return ints(take_ints(r.shape_sizes()[1], chunk["shape"], SPARE)), None
 
     return _maker("values", chunks, element_type=kind, unpadded_size=size, uses_known=known)
 
@@ -607,16 +623,23 @@ def _drop_repeats(self: Reading, raw: Raw) -> list[Ints]:
     if len(raw.section) < 2:
         return lines
     n = len(self.pools["instruction"].names)
-    last = np.full(n, -1, np.int64)  # by name: its last row so far, counted over all spans
-    before: list[Ints] = []
+    last = np.full(n, -1, np.int32)  # by name: its last row so far, counted over all spans
+    before: list[Codes | Ints] = []
     place: list[tuple[Any, Ints, Ints]] = []  # data, begins, ends of the rows kept, per span
     starts = [0]
     for section, chunk in zip(raw.section, chunks, strict=True):
         data = section.file.text.data
         name, begin, end = chunk["instruction"], chunk["text_begin"], chunk["text_end"]
+        candidate = last[name]
+        if np.maximum.reduce(candidate, initial=-1) < 0 and np.maximum.reduce(chunk["before"], initial=-1) < 0:
+            before.append(chunk["before"])  # each name is new, as nearly always
+            place.append((data, begin, end))
+            lines.append(begin[:0])
+            last[name] = np.arange(starts[-1], starts[-1] + len(name), dtype=np.int32)
+            starts.append(starts[-1] + len(name))
+            continue
         inside = chunk["before"].astype(np.int64)
         repeat = np.zeros(len(name), bool)
-        candidate = last[name]
         while True:
             todo = np.flatnonzero((candidate >= 0) & ~repeat)
             if not todo.size:
@@ -646,14 +669,22 @@ def _drop_repeats(self: Reading, raw: Raw) -> list[Ints]:
         last[name[keep]] = position[keep]
         starts.append(starts[-1] + len(keep))
         if len(keep) < len(name):
+            rows = slice(int(keep[0]), int(keep[-1]) + 1) if len(keep) else slice(0, 0)
             for column, value in chunk.items():
-                chunk[column] = _take_text(value, keep) if isinstance(value, tuple) else value[keep]
+                if isinstance(value, tuple):
+                    chunk[column] = _take_text(value, keep)
+                else:  # the repeat is nearly always the first row, of an instruction that defines several values
+                    chunk[column] = value[rows] if rows.stop - rows.start == len(keep) else value[keep]
     return lines
 
 
 def _take_text(parts: TextParts, keep: Ints) -> TextParts:
     data, ends, valid = parts
     begins = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+    if len(keep) and keep[-1] - keep[0] == len(keep) - 1:
+        first, end = int(keep[0]), int(keep[-1]) + 1
+        begin = int(begins[first])
+        return memoryview(data)[begin:], ends[first:end] - begin, valid[first:end]
     picked = texts(_values.texts(data, begins[keep], ends[keep]))
     return picked[0], picked[1], valid[keep]
 
@@ -714,6 +745,7 @@ def _live_lists(self: Reading, section: Section) -> list[tuple[int, int, int]]:
 def _match(self: Reading, raw: Raw) -> Ints:
     """value_id of each live range, by (instruction, shape_index)."""
     name, index = raw.codes("live_ranges", "instruction"), raw.codes("live_ranges", "shape_index")
+    self.facts["owner"] = np.empty(0, np.int32)
     if not len(name):
         return np.empty(0, np.int64)
     self.part("allocations")
@@ -725,18 +757,18 @@ def _match(self: Reading, raw: Raw) -> Ints:
     known = in_order(ids, SPARE)
     # An id twice stands only in a broken text, but both values are there.
     order = np.argsort(ids, kind="stable").astype(np.int32) if known is None else codes(known)
-    return ints(
-        _liveness.match(
-            SPARE,
-            values.codes(kind, "instruction"),
-            values.codes(kind, "shape_index"),
-            ids,
-            order,
-            name,
-            index,
-            self.pools["shape_index"].code("{}"),
-        )
+    found, rows = _liveness.match(
+        SPARE,
+        values.codes(kind, "instruction"),
+        values.codes(kind, "shape_index"),
+        ids,
+        order,
+        name,
+        index,
+        self.pools["shape_index"].code("{}"),
     )
+    self.facts["owner"] = codes(rows)
+    return ints(found)
 
 
 # -- report and HLO head -------------------------------------------------------------------------

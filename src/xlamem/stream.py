@@ -425,8 +425,18 @@ class Streaming(Reading):
             self.let_go()
         return same
 
-    def has_bytes(self) -> Any:
-        return self.raw["allocations"].flags("values", "has_bytes").astype(bool)
+    def records_agree(self) -> bool:
+        return False
+
+    def range_owner(self) -> Codes | None:
+        if not self.sections("allocations"):
+            return None
+        rows = Rows(self.raw["allocations"].packed("values", "value_id"))
+        parts = [rows(ids).astype(np.int32) for _, ids in self.raw["live ranges"].parts("live_ranges", "value_id")]
+        return np.concatenate([np.empty(0, np.int32), *parts])
+
+    def has_bytes(self) -> Bools:
+        return self.raw["allocations"].flags("values", "has_bytes")
 
     def label(self, name: str, row: int) -> tuple[str, str]:
         if name == "live_ranges":

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from . import _liveness, _sections, _values
-from .assemble import NULL, Rows, distinct_of, flags, row_of
+from . import _checks, _liveness, _sections, _values
+from .assemble import NULL, Bools, Rows, distinct_of, flags, ints, row_of
 from .outline import Section
 from .reader import ALLOCATION_FLAGS, Reading
 
@@ -81,9 +81,10 @@ def _bounds(r: Reading) -> None:
         return
     rows = Rows(index)
     for first, owner, offset, bytes_ in r.placed():
-        room, end = size[rows(owner)], offset + bytes_
-        for row in np.flatnonzero(end > room).tolist():
-            wanted = f"a value that ends by byte {int(room[row])} of its allocation, not {int(end[row])}"
+        place = rows(owner)
+        for row in ints(_checks.beyond(size, place, offset, bytes_)).tolist():
+            end = int(offset[row] + bytes_[row])
+            wanted = f"a value that ends by byte {int(size[place[row]])} of its allocation, not {end}"
             r.find(section.file, _value_line(r, section, first + row), section.kind, "value_outside", wanted)
 
 
@@ -105,7 +106,7 @@ def _ascending(r: Reading) -> None:
 def _records(r: Reading) -> None:
     """The used values are the allocations' values: the same ids, and the same header for each."""
     used, section = [s for s in r.sections("used values") if s.begin > s.head], _allocation_section(r)
-    if not used or section is None:
+    if not used or section is None or r.records_agree():
         return
     a, b = r.raw["allocations"], r.raw["used values"]
     rows = Rows(a.packed("values", "value_id"))
@@ -165,17 +166,18 @@ def _live(r: Reading) -> None:
         r.find(file, _line_with(section, f"    {gap}:"), section.kind, "schedule_gap", "steps 0, 1, 2, …")
     if missing:
         return
-    owner = _range_owner(r)
+    owner = r.range_owner()
     if owner is not None:
+        at, full, needed = seen["peak_time"], r.has_bytes(), 0
+        ranged = np.zeros(len(full), np.uint8)
+        for first, start, stop in raw.parts("live_ranges", "start", "end"):
+            mine = owner[first : first + len(start)]
+            needed += _checks.live_at(at, mine, start, stop, full, ranged)[0]
         for row in np.flatnonzero(owner < 0).tolist():
             label = "".join(r.label("live_ranges", row))
             at_line = _line_with(section, f"    {label}:")
             r.find(file, at_line, section.kind, "live_range_unmatched", f"a value {label} in some allocation")
-        _every_temp_is_live_sometime(r, owner)
-        at, full, needed = seen["peak_time"], r.has_bytes(), 0
-        for first, start, stop in raw.parts("live_ranges", "start", "end"):
-            mine = owner[first : first + len(start)]
-            needed += int(full[mine[(start <= at) & (at <= stop) & (mine >= 0)]].sum())
+        _every_temp_is_live_sometime(r, ranged)
         listed = len(raw.ints("printed_peak", "ordinal"))
         if listed < needed and not seen["heads"] >> _liveness.TREE & 1:
             r.cut(file, end, section.kind, f"{needed} values in the peak list, not {listed}")
@@ -187,31 +189,22 @@ def _steps(r: Reading) -> tuple[int, int | None]:
     n, gap = 0, None
     for first, time in r.raw["live ranges"].parts("schedule", "time"):
         n += len(time)
-        if gap is None and (wrong := np.flatnonzero(time != np.arange(first, n))).size:
-            gap = int(time[wrong[0]])
+        if gap is None and (wrong := _checks.first_gap(time, first)) >= 0:
+            gap = int(time[wrong])
     return n, gap
 
 
-def _every_temp_is_live_sometime(r: Reading, owner: Any) -> None:
+def _every_temp_is_live_sometime(r: Reading, ranged: Bools) -> None:
     """Each value of a temp allocation has a live range (others may lack one: constants, thread-local)."""
     section = _allocation_section(r)
     assert section is not None
     raw = r.raw["allocations"]
-    temp = raw.flags("allocations", "flags") & TEMP != 0
+    temp = raw.flags("allocations", "flags") & TEMP
     row = Rows(raw.ints("allocations", "allocation"))
-    missing = np.concatenate([temp[row(a)] for _, a in raw.parts("values", "allocation") if len(a)] or [temp[:0]])
-    missing[owner[owner >= 0]] = False
-    for value in np.flatnonzero(missing).tolist():
-        r.find(section.file, _value_line(r, section, value), section.kind, "live_range_missing", "a live range")
-
-
-def _range_owner(r: Reading) -> Any:
-    """Row in `values` of each live range, -1 for none; None if the allocations are missing."""
-    if "allocations" not in r.raw or not r.sections("allocations"):
-        return None
-    rows = Rows(r.raw["allocations"].packed("values", "value_id"))
-    parts = [rows(ids).astype(np.int32) for _, ids in r.raw["live ranges"].parts("live_ranges", "value_id")]
-    return np.concatenate([np.empty(0, np.int32), *parts])
+    for first, owner in raw.parts("values", "allocation"):
+        for value in ints(_checks.unseen(temp, row(owner), ranged[first : first + len(owner)])).tolist():
+            at = _value_line(r, section, first + value)
+            r.find(section.file, at, section.kind, "live_range_missing", "a live range")
 
 
 def _tree(r: Reading, section: Section, last: bool) -> None:

@@ -1,0 +1,114 @@
+"""What the checks of a whole dump ask of its columns, each in one pass and without temporary arrays."""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from column cimport Buf, prefetch, push
+from xlamem._column cimport own
+
+cdef enum:
+    AHEAD = 16                                    # rows that are called into the cache early
+
+
+def beyond(const long long[::1] room not None, const long long[::1] place not None,
+           const long long[::1] offset not None, const long long[::1] size not None):
+    """The rows i (int64) whose offset[i] + size[i] is more than room[place[i]]; a negative place has no bound."""
+    cdef Buf out
+    cdef Py_ssize_t i, n = place.shape[0]
+    memset(&out, 0, sizeof(Buf))
+    if offset.shape[0] != n or size.shape[0] != n:
+        raise ValueError("columns of one table must have one length")
+    with nogil:
+        for i in range(n):
+            if 0 <= place[i] < room.shape[0] and offset[i] + size[i] > room[place[i]]:
+                push(&out, i)
+    return own(&out)
+
+
+def agree(const int[::1] rows not None, int64_t low,
+          const int[::1] names not None, const int[::1] indices not None,
+          const unsigned char[::1] phis not None, const long long[::1] colors not None,
+          const long long[::1] ids not None,
+          const int[::1] other_names not None, const int[::1] other_indices not None,
+          const unsigned char[::1] other_phis not None, const long long[::1] other_colors not None,
+          int64_t before):
+    """Whether records with these ids ascend from above `before`, and each is its value's in all columns.
+
+    rows[id - low] is the row + 1 of a value in the first four columns, 0 for none.
+    """
+    cdef Py_ssize_t i, k, n = ids.shape[0]
+    cdef int64_t at
+    cdef bint good = True
+    if other_names.shape[0] != n or other_indices.shape[0] != n or other_phis.shape[0] != n or (
+        other_colors.shape[0] != n or indices.shape[0] != names.shape[0] or phis.shape[0] != names.shape[0]
+        or colors.shape[0] != names.shape[0]
+    ):
+        raise ValueError("columns of one table must have one length")
+    with nogil:
+        for i in range(n):
+            at = ids[i] - low
+            if at + AHEAD < rows.shape[0] and at >= 0:
+                k = rows[at + AHEAD]
+                if 0 < k <= names.shape[0]:
+                    prefetch(&names[k - 1])
+                    prefetch(&indices[k - 1])
+                    prefetch(&phis[k - 1])
+                    prefetch(&colors[k - 1])
+            k = rows[at] - 1 if ids[i] > before and 0 <= at < rows.shape[0] else -1
+            if not 0 <= k < names.shape[0] or (
+                names[k] != other_names[i] or indices[k] != other_indices[i] or phis[k] != other_phis[i]
+                or colors[k] != other_colors[i]
+            ):
+                good = False
+                break
+            before = ids[i]
+    return good
+
+
+def live_at(int64_t step, const int[::1] owner not None, const long long[::1] start not None,
+            const long long[::1] end not None, const unsigned char[::1] full not None,
+            unsigned char[::1] seen not None):
+    """How many ranges hold the step whose value is `full`, and how many have no value (-1 as owner).
+
+    seen[row] becomes 1 for each value that has a range.
+    """
+    cdef Py_ssize_t i, n = owner.shape[0], held = 0, lost = 0
+    cdef int k
+    if start.shape[0] != n or end.shape[0] != n or full.shape[0] != seen.shape[0]:
+        raise ValueError("columns of one table must have one length")
+    with nogil:
+        for i in range(n):
+            k = owner[i]
+            if not 0 <= k < seen.shape[0]:
+                lost += 1
+                continue
+            seen[k] = 1
+            if full[k] and start[i] <= step <= end[i]:
+                held += 1
+    return held, lost
+
+
+def unseen(const unsigned char[::1] wanted not None, const long long[::1] place not None,
+           const unsigned char[::1] seen not None):
+    """The rows i (int64) that are not seen although wanted[place[i]]."""
+    cdef Buf out
+    cdef Py_ssize_t i
+    memset(&out, 0, sizeof(Buf))
+    if place.shape[0] != seen.shape[0]:
+        raise ValueError("columns of one table must have one length")
+    with nogil:
+        for i in range(place.shape[0]):
+            if not seen[i] and 0 <= place[i] < wanted.shape[0] and wanted[place[i]]:
+                push(&out, i)
+    return own(&out)
+
+
+def first_gap(const long long[::1] values not None, int64_t first):
+    """The first row i whose value is not first + i; -1 if there is none."""
+    cdef Py_ssize_t i, found = -1
+    with nogil:
+        for i in range(values.shape[0]):
+            if values[i] != first + i:
+                found = i
+                break
+    return found

@@ -1,0 +1,31 @@
+"""What the checks of a whole dump ask of its columns, each in one pass and without temporary arrays."""
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ._column import Column
+
+_Ints: TypeAlias = npt.NDArray[np.int64]
+_Codes: TypeAlias = npt.NDArray[np.int32]
+_Bools: TypeAlias = npt.NDArray[np.uint8]
+
+def beyond(room: _Ints, place: _Ints, offset: _Ints, size: _Ints) -> Column: ...
+def agree(
+    rows: _Codes,
+    low: int,
+    names: _Codes,
+    indices: _Codes,
+    phis: _Bools,
+    colors: _Ints,
+    ids: _Ints,
+    other_names: _Codes,
+    other_indices: _Codes,
+    other_phis: _Bools,
+    other_colors: _Ints,
+    before: int,
+) -> bool: ...
+def live_at(step: int, owner: _Codes, start: _Ints, end: _Ints, full: _Bools, seen: _Bools) -> tuple[int, int]: ...
+def unseen(wanted: _Bools, place: _Ints, seen: _Bools) -> Column: ...
+def first_gap(values: _Ints, first: int) -> int: ...
