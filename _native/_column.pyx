@@ -6,7 +6,7 @@ from libc.string cimport memset
 
 from column cimport (
     Buf, Pool, Slot, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect,
-    pool_find, pool_item, pool_look_up, push_bytes, put_code, store_for, store_join, store_leave, zeros,
+    pool_find, pool_item, pool_look_up, push_bytes, put_code, store_for, store_join, store_leave, text_begin, zeros,
 )
 
 cdef extern from *:
@@ -105,7 +105,8 @@ cdef Column share(Buf* b, Store* store):
 
 
 cdef tuple own_text(Text* t):
-    return own(&t.bytes), own(&t.ends), own(&t.valid)
+    text_begin(t)
+    return own(&t.bytes), own(&t.offsets), own(&t.valid)
 
 
 cdef class Spare:

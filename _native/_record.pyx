@@ -50,11 +50,6 @@ cdef extern from *:
     XLA_BITMAP(xla_bits_int, int64_t, x != INT64_MIN)
     XLA_BITMAP(xla_bits_code, int32_t, x >= 0)
     XLA_BITMAP(xla_bits_byte, uint8_t, x >> bit & 1)
-
-    static inline void xla_offsets(const int64_t *ends, int64_t n, int32_t *offsets) {
-        offsets[0] = 0;
-        for (int64_t i = 0; i < n; i++) offsets[i + 1] = (int32_t)ends[i];
-    }
     """
     ctypedef struct ArrowArray "struct ArrowArray":
         int64_t length
@@ -74,7 +69,6 @@ cdef extern from *:
     void bits_int "xla_bits_int"(const int64_t*, int64_t, int, uint8_t*) noexcept nogil
     void bits_code "xla_bits_code"(const int32_t*, int64_t, int, uint8_t*) noexcept nogil
     void bits_byte "xla_bits_byte"(const uint8_t*, int64_t, int, uint8_t*) noexcept nogil
-    void offsets_of "xla_offsets"(const int64_t*, int64_t, int32_t*) noexcept nogil
 
 cdef enum:
     K_INT
@@ -91,13 +85,13 @@ cdef struct Part:
     bint nullable
     int bit                                       # K_BOOL: which bit of each byte
     Where data
-    const int64_t* ends                           # K_TEXT
+    const int32_t* offsets                        # K_TEXT
     const uint8_t* valid                          # K_TEXT
     ArrowArray array
     ArrowArray dictionary
     Where[3] buffers
     Where[3] dictionary_buffers
-    void* made                                    # offsets, or items that are all null
+    void* made                                    # items that are all null
     uint8_t* bitmap
 
 cdef struct Record:
@@ -159,9 +153,9 @@ cdef object describe(Part* part, int64_t n, tuple column, list owners):
         return
     if part.kind == K_TEXT:
         view(value[0], 0, owners, &part.data)
-        view(value[1], n * 8, owners, <Where*> &part.ends)
+        view(value[1], (n + 1) * 4, owners, <Where*> &part.offsets)
         view(value[2], n, owners, <Where*> &part.valid)
-        if n and not 0 <= part.ends[n - 1] <= min(<int64_t> len(value[0]), <int64_t> 0x7fffffff):
+        if not 0 <= part.offsets[n] <= min(<int64_t> len(value[0]), <int64_t> 0x7fffffff):
             raise ValueError("a text must lie in its bytes, which are fewer than 2^31")
     elif part.kind == K_BOOL:
         if isinstance(value, tuple):
@@ -173,7 +167,7 @@ cdef object describe(Part* part, int64_t n, tuple column, list owners):
 
 
 cdef bint lay_out(Part* part, int64_t n) noexcept nogil:
-    # Makes what Arrow wants and is not there yet: bitmaps and 32-bit offsets. False: no memory.
+    # Makes the bitmaps, which are not there yet. False: no memory.
     cdef int64_t missing = 0
     cdef size_t bitmap = <size_t> (n + 7) // 8
     cdef ArrowArray* array = &part.array
@@ -196,11 +190,7 @@ cdef bint lay_out(Part* part, int64_t n) noexcept nogil:
         return part.made != NULL and part.bitmap != NULL
     part.buffers[1] = part.data
     if part.kind == K_TEXT:
-        part.made = calloc(<size_t> n + 1, 4)
-        if part.made == NULL:
-            return False
-        offsets_of(part.ends, n, <int32_t*> part.made)
-        part.buffers[1] = part.made
+        part.buffers[1] = part.offsets
         part.buffers[2] = part.data
         missing = zeros(part.valid, n)
     elif part.kind == K_INT and part.nullable:
@@ -231,7 +221,7 @@ def record(Py_ssize_t rows, list columns not None):
     """Address of an ArrowArray struct that holds these columns of `rows` rows, for `RecordBatch._import_from_c`.
 
     Each column is (kind, nullable, value, dictionary). The value: int64 items, the least one null (INT);
-    one byte an item, or (bytes, bit) (BOOL); (bytes, int64 ends, one byte an item: valid) (TEXT); int32
+    one byte an item, or (bytes, bit) (BOOL); (bytes, int32 offsets, one byte an item: valid) (TEXT); int32
     codes, negative ones null, and as dictionary (bytes, int32 offsets, number of texts) (NAME); None for
     a column of nulls. Whoever imports the struct owns it; the values are kept until it is released.
     """

@@ -1,6 +1,6 @@
 """The section Used values: positions, uses and the instructions that define them."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp, memset
 
 from column cimport (
@@ -350,7 +350,9 @@ cdef const char* config_end(const char* p, const char* end, Out* out) noexcept n
 
 cdef inline void put_text(Text* t, bint valid) noexcept nogil:
     # Closes the item whose bytes were appended to t.bytes.
-    put(&t.ends, <int64_t> t.bytes.size)
+    if t.offsets.size == 0:
+        put_code(&t.offsets, 0)
+    put_code(&t.offsets, <int32_t> <uint32_t> t.bytes.size)
     put_byte(&t.valid, valid)
 
 
@@ -878,7 +880,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
 
 def texts(const unsigned char[::1] data not None, const long long[::1] begins not None,
           const long long[::1] ends not None):
-    """The texts data[begins[i]:ends[i]], copied: (bytes, int64 ends, valid)."""
+    """The texts data[begins[i]:ends[i]], copied: (bytes, int32 offsets, valid)."""
     cdef Text out
     cdef Py_ssize_t i
     cdef const char* base = <const char*> &data[0] if data.shape[0] else NULL

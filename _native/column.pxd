@@ -132,11 +132,15 @@ cdef enum:
 
 cdef struct Text:
     Buf bytes
-    Buf ends                                      # int64: end of each item
+    Buf offsets                                   # int32: 0, then the end of each item, modulo 2^32
     Buf valid                                     # one byte an item
 
+cdef struct Items:
+    Buf bytes
+    Buf ends                                      # int64: end of each item
+
 cdef struct Pool:
-    Text items
+    Items items
     Buf table                                     # where the slots lie
     Slot* slots
     uint64_t mask
@@ -317,9 +321,15 @@ cdef inline bint push_utf8(Buf* b, const char* p, size_t n) noexcept nogil:
     return good
 
 
+cdef inline void text_begin(Text* t) noexcept nogil:
+    if t.offsets.size == 0:
+        push_code(&t.offsets, 0)
+
+
 cdef inline void text_end(Text* t, bint valid) noexcept nogil:
     # Closes the item whose bytes were appended to t.bytes.
-    push(&t.ends, <int64_t> t.bytes.size)
+    text_begin(t)
+    push_code(&t.offsets, <int32_t> <uint32_t> t.bytes.size)
     push_byte(&t.valid, valid)
 
 
@@ -335,7 +345,7 @@ cdef inline void text_null(Text* t) noexcept nogil:
 
 cdef inline void text_drop(Text* t) noexcept nogil:
     drop(&t.bytes)
-    drop(&t.ends)
+    drop(&t.offsets)
     drop(&t.valid)
 
 
@@ -545,7 +555,8 @@ cdef inline void pool_foresee(Pool* pool, const Pool* sample, double names, doub
 
 
 cdef inline void pool_drop(Pool* pool) noexcept nogil:
-    text_drop(&pool.items)
+    drop(&pool.items.bytes)
+    drop(&pool.items.ends)
     drop(&pool.table)
     store_leave(pool.store)
     memset(pool, 0, sizeof(Pool))

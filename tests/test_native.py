@@ -96,13 +96,13 @@ def test_bytes_that_are_not_utf8_are_escaped_once() -> None:
     "raw", [b"", b"plain", "é│├──".encode(), b"\xc3\x28", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"]
 )
 def test_text_is_valid_utf8(raw: bytes) -> None:
-    data, ends, valid = _values.texts(raw, np.array([0], np.int64), np.array([len(raw)], np.int64))
+    data, offsets, valid = _values.texts(raw, np.array([0], np.int64), np.array([len(raw)], np.int64))
     escaped = b"".join(
         c.encode() if not 0xDC80 <= ord(c) <= 0xDCFF else rb"\x%02x" % (ord(c) - 0xDC00)
         for c in raw.decode("utf-8", "surrogateescape")
     )
     assert bytes(data) == escaped
-    assert ints(ends).tolist() == [len(escaped)]
+    assert codes(offsets).tolist() == [0, len(escaped)]
     assert flags(valid).tolist() == [1]
 
 
@@ -143,7 +143,7 @@ def test_escapes_of_both_readers(text: str) -> None:
     line = f'HloModule m\n\nFileNames\n1 "{text}"\n\n%f {{\n'.encode()
     _, parts = _hlo.scan(line, len(line), Names(), Names())["files"]
     if text == "\\":  # the quote is escaped: no string
-        assert ints(parts[1]).size == 0
+        assert codes(parts[1]).tolist() == [0]
     else:
         assert bytes(parts[0]).decode() == oracle.unescape(text)
 
@@ -152,10 +152,10 @@ def test_text_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """No chunk of a column holds more text than the limit."""
     words = ["aa", "bbbb", "", "cc", "dddddddd", "e", "ff"]
     data = "".join(words).encode()
-    ends = np.cumsum([len(w) for w in words]).astype(np.int64)
-    whole = pa.chunked_array(assemble.text_arrays((data, ends, np.ones(7, np.uint8)))).to_pylist()
+    offsets = np.cumsum([0, *map(len, words)]).astype(np.int32)
+    whole = pa.chunked_array(assemble.text_arrays((data, offsets, np.ones(7, np.uint8)))).to_pylist()
     monkeypatch.setattr(assemble, "CHUNK", 6)
-    chunks = assemble.text_arrays((data, ends, np.ones(7, np.uint8)))
+    chunks = assemble.text_arrays((data, offsets, np.ones(7, np.uint8)))
     assert len(chunks) > 2
     assert pa.chunked_array(chunks).to_pylist() == whole == words
     assert all(len("".join(c.to_pylist())) <= 6 or len(c) == 1 for c in chunks)
@@ -177,7 +177,7 @@ def test_a_record_of_columns(n: int) -> None:
     number = np.arange(n, dtype=np.int64)
     number[::3] = assemble.NULL
     bits = (np.arange(n) % 7).astype(np.uint8)
-    data, ends = b"ab" * n, np.arange(2, 2 * n + 2, 2)
+    data, offsets = b"ab" * n, np.arange(0, 2 * n + 2, 2, np.int32)
     valid = (np.arange(n) % 5 != 0).astype(np.uint8)
     words = b"xyyzzz", np.array([0, 1, 3, 6], np.int32), 3
     code = (np.arange(n) % 4 - 1).astype(np.int32)
@@ -189,7 +189,7 @@ def test_a_record_of_columns(n: int) -> None:
     columns = [
         (_record.INT, True, number, None), (_record.INT, False, np.arange(n), None),
         (_record.BOOL, False, bits & 1, None), (_record.BOOL, False, (bits, 2), None),
-        (_record.TEXT, True, (data, ends, valid), None), (_record.NAME, True, code, words),
+        (_record.TEXT, True, (data, offsets, valid), None), (_record.NAME, True, code, words),
         (_record.INT, True, None, None), (_record.TEXT, True, None, None), (_record.NAME, True, None, words),
     ]  # fmt: skip
     batch = record(n, kinds, columns)
@@ -211,8 +211,9 @@ def test_a_record_refuses_short_columns() -> None:
     for column in (
         (_record.INT, True, short, None),
         (_record.BOOL, True, b"abc", None),
-        (_record.TEXT, True, (b"", short, b"abc"), None),
-        (_record.TEXT, True, (b"", np.array([0, 0, 0, 9]), b"abcd"), None),
+        (_record.TEXT, True, (b"", np.zeros(5, np.int32), b"abc"), None),
+        (_record.TEXT, True, (b"", np.zeros(4, np.int32), b"abcd"), None),
+        (_record.TEXT, True, (b"", np.array([0, 0, 0, 0, 9], np.int32), b"abcd"), None),
         (_record.NAME, True, short.astype(np.int32), (b"", np.zeros(1, np.int32), 0)),
         (_record.NAME, True, np.zeros(4, np.int32), (b"", np.zeros(1, np.int32), 1)),
     ):
@@ -380,3 +381,10 @@ def test_spare_memory_is_used_again() -> None:
         del names  # its texts outlive it, and the store's owner
     del spare
     assert bytes(data).startswith(b"51219")
+
+
+def test_offsets_beyond_32_bits() -> None:
+    """Texts of more than 4 GB together, of which the offsets say only the lower half."""
+    ends = [3 << 30, 3 << 30, (6 << 30) + 5, 9 << 30]
+    offsets = np.array([0, *ends], np.int64).astype(np.uint32).view(np.int32)
+    assert assemble.ends_of((b"", offsets, np.ones(4, np.uint8))).tolist() == ends

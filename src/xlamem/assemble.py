@@ -33,8 +33,8 @@ Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.uint8]
 Scalar = TypeVar("Scalar", bound=np.generic)
-TextParts = tuple[Any, Ints, Bools]
-"""Bytes, end of each item, whether each item is valid."""
+TextParts = tuple[Any, Codes, Bools]
+"""Bytes; 0 and the end of each item, modulo 2^32; whether each item is valid."""
 
 
 def ints(column: Any) -> Ints:
@@ -101,7 +101,13 @@ def distinct_of(values: Ints) -> list[int]:
 
 
 def texts(parts: tuple[Any, Any, Any]) -> TextParts:
-    return parts[0], ints(parts[1]), flags(parts[2])
+    return parts[0], codes(parts[1]), flags(parts[2])
+
+
+def ends_of(parts: TextParts) -> Ints:
+    """The end of each text, however many bytes they have together."""
+    ends: Ints = np.cumsum(np.diff(parts[1].view(np.uint32)), dtype=np.int64)
+    return ends
 
 
 def _bitmap(valid: npt.NDArray[Any]) -> pa.Buffer:
@@ -120,21 +126,25 @@ def bool_array(values: npt.NDArray[Any]) -> pa.Array:
 
 def text_arrays(parts: TextParts) -> list[pa.Array]:
     """UTF-8 text, in chunks of at most CHUNK bytes (one item may be larger)."""
-    data, ends, valid = parts
-    return _text_chunks(pa.py_buffer(data), ends, valid)
+    data, offsets, valid = parts
+    if len(data) <= CHUNK:
+        return [_text_array(pa.py_buffer(data), offsets, valid)]
+    return _text_chunks(pa.py_buffer(data), ends_of(parts), valid)
 
 
 def _text_chunks(data: pa.Buffer, ends: Ints, valid: Bools | None) -> list[pa.Array]:
     n, row, begin = len(ends), 0, 0
     if not n or ends[-1] <= CHUNK:
-        return [_text_array(data, ends, valid, 0)]
+        return [_text_array(data, _offsets(ends, 0), valid)]
     chunks = []
     while row < n:
         stop = n
         if ends[-1] - begin > CHUNK:
             stop = max(row + 1, int(np.searchsorted(ends, begin + CHUNK, "right")))
-        chunks.append(_text_array(data, ends[row:stop], None if valid is None else valid[row:stop], begin))
-        row, begin = stop, int(ends[stop - 1])
+        end = int(ends[stop - 1])
+        part = data.slice(begin, end - begin)
+        chunks.append(_text_array(part, _offsets(ends[row:stop], begin), None if valid is None else valid[row:stop]))
+        row, begin = stop, end
     return chunks
 
 
@@ -145,13 +155,9 @@ def _offsets(ends: Ints, begin: int) -> Codes:
     return offsets
 
 
-def _text_array(data: pa.Buffer, ends: Ints, valid: Bools | None, begin: int) -> pa.Array:
-    """One chunk, whose first item begins at `begin`."""
-    n = len(ends)
-    offsets = _offsets(ends, begin)
+def _text_array(data: pa.Buffer, offsets: Codes, valid: Bools | None) -> pa.Array:
+    n = len(offsets) - 1
     mask = None if valid is None or not n or np.minimum.reduce(valid) else _bitmap(valid)
-    if begin:
-        data = data.slice(begin, int(offsets[-1]))
     return pa.Array.from_buffers(TEXT, n, [mask, pa.py_buffer(offsets), data])
 
 
@@ -198,8 +204,8 @@ class Pool:
 
     def codes(self, parts: TextParts) -> Codes:
         """The code of each of a few texts, which are added."""
-        data, ends = bytes(parts[0]), parts[1].tolist()
-        found = [self.names.code(data[begin:end]) for begin, end in pairwise([0, *ends])]
+        data = bytes(parts[0])
+        found = [self.names.code(data[begin:end]) for begin, end in pairwise(parts[1].tolist())]
         return np.array(found, np.int32)
 
     def find(self, texts: pa.StringArray, *, add: bool = False) -> Codes:
@@ -378,5 +384,5 @@ def _value(kind: schema.Kind, column: Sequence[Any]) -> Value:
         known = labels(*found) if len(found) < 8 else Labels(*found)
         return known.codes_of(column), known
     data = [b"" if v is None else v.encode() for v in column]
-    ends = np.array(list(accumulate(map(len, data))), np.int64)
-    return (b"".join(data), ends, np.array([v is not None for v in column], np.uint8)), None
+    offsets = np.array([0, *accumulate(map(len, data))], np.int32)
+    return (b"".join(data), offsets, np.array([v is not None for v in column], np.uint8)), None

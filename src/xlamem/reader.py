@@ -18,6 +18,7 @@ import pyarrow as pa
 from . import _allocations, _checks, _hlo, _liveness, _sections, _shapes, _usage, _values, schema
 from ._column import Names, in_order, recode, take_codes, take_ints
 from .assemble import (
+    CHUNK,
     NULL,
     SPARE,
     Bools,
@@ -31,6 +32,7 @@ from .assemble import (
     assembled,
     codes,
     distinct_of,
+    ends_of,
     flags,
     ints,
     joined,
@@ -679,13 +681,13 @@ def _drop_repeats(self: Reading, raw: Raw) -> list[Ints]:
 
 
 def _take_text(parts: TextParts, keep: Ints) -> TextParts:
-    data, ends, valid = parts
-    begins = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
-    if len(keep) and keep[-1] - keep[0] == len(keep) - 1:
-        first, end = int(keep[0]), int(keep[-1]) + 1
-        begin = int(begins[first])
-        return memoryview(data)[begin:], ends[first:end] - begin, valid[first:end]
-    picked = texts(_values.texts(data, begins[keep], ends[keep]))
+    data, offsets, valid = parts
+    if len(keep) and keep[-1] - keep[0] == len(keep) - 1 and len(data) <= CHUNK:
+        rows = slice(int(keep[0]), int(keep[-1]) + 1)
+        begin = offsets[rows.start]
+        return memoryview(data)[int(begin) :], offsets[rows.start : rows.stop + 1] - begin, valid[rows]
+    ends = ends_of(parts)
+    picked = texts(_values.texts(data, np.append(0, ends)[keep], ends[keep]))
     return picked[0], picked[1], valid[keep]
 
 

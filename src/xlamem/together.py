@@ -103,10 +103,10 @@ class _Join:
     def texts(self, _: str, __: Sequence[int], parts: Sequence[Value]) -> Value:
         if parts[0][0] is None:
             return None, None
-        data, ends, valid = zip(*(v for v, _ in parts), strict=True)
-        begins = np.cumsum([0, *(int(e[-1]) if len(e) else 0 for e in ends)])
-        moved = [e + begin for e, begin in zip(ends, begins.tolist(), strict=False)]
-        return (b"".join(data), np.concatenate(moved), np.concatenate(valid)), None
+        data, offsets, valid = zip(*(v for v, _ in parts), strict=True)
+        lengths = [np.diff(o.view(np.uint32)) for o in offsets]
+        joined = np.cumsum(np.concatenate([np.zeros(1, np.uint32), *lengths]), dtype=np.uint32).view(np.int32)
+        return (b"".join(data), joined, np.concatenate(valid)), None
 
     def names(self, column: str, lengths: Sequence[int], parts: Sequence[Value]) -> Value:
         codes, pool = _filled(parts, lengths, -1, np.int32), parts[0][1]
