@@ -6,7 +6,8 @@ from libc.string cimport memset
 
 from column cimport (
     Buf, Pool, Slot, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect,
-    pool_find, pool_item, pool_look_up, push_bytes, put_code, store_for, store_join, store_leave, text_begin, zeros,
+    pool_find, pool_item, pool_look_up, push_bytes, put_code, store_for, store_join, store_leave, store_trim, text_begin,
+    zeros,
 )
 
 cdef extern from *:
@@ -123,6 +124,11 @@ cdef class Spare:
     def __dealloc__(self):
         with nogil:
             store_leave(self.store)
+
+    def trim(self, size_t most):
+        """Keep at most so many bytes of what waits now, the newest."""
+        with nogil:
+            store_trim(self.store, most)
 
 
 cdef bint dense(const long long[::1] keys, int64_t* low, int64_t* span) noexcept nogil:

@@ -792,6 +792,10 @@ cdef size_t n_columns(Out* out) noexcept nogil:
     return (<char*> &out.features - <char*> out) // sizeof(Buf)
 
 
+cdef inline size_t between(Buf* first, Buf* behind) noexcept nogil:
+    return (<char*> behind - <char*> first) // sizeof(Buf)
+
+
 cdef void size_ahead(const char* base, const char* p, const char* end, Out* out, Pool* names) noexcept nogil:
     # Sizes the columns and the pool of names from a few samples, scanned into columns and pools that are thrown away.
     cdef Out sample
@@ -815,7 +819,11 @@ cdef void size_ahead(const char* base, const char* p, const char* end, Out* out,
             seen += stop - q
     if seen:
         times = (end - p) / <double> seen
-        foresee(names.store, <Buf*> out, n_columns(out), <Buf*> &sample, times)
+        # The first and the last ones, which only the checks want, lie apart: they go before the rest.
+        foresee(names.store, &out.value_id, between(&out.value_id, &out.p_value_id), &sample.value_id, times)
+        foresee(names.store, &out.p_value_id, between(&out.p_value_id, &out.text_begin), &sample.p_value_id, times)
+        k = between(<Buf*> out, &out.text_begin)
+        foresee(names.store, &out.text_begin, n_columns(out) - k, &sample.text_begin, times)
         pool_foresee(names, &scratch[P_NAME], sample.value_id.size // 8 * times, times)
     for k in range(n_columns(out)):
         drop(<Buf*> &sample + k)

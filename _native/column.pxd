@@ -113,6 +113,7 @@ cdef extern from "pages.h":
     Store* store_for "xla_spare_for"(size_t) noexcept nogil
     void store_join "xla_spare_join"(Store*) noexcept nogil
     void store_leave "xla_spare_leave"(Store*) noexcept nogil
+    void store_trim "xla_spare_trim"(Store*, size_t) noexcept nogil
     Arena* arena_for "xla_arena_for"(Store*, size_t) noexcept nogil
     void join "xla_join"(Arena*) noexcept nogil
     void leave "xla_leave"(Arena*) noexcept nogil

@@ -88,6 +88,16 @@ static inline xla_block xla_spare_find(xla_spare *spare, size_t n) {
     return found;
 }
 
+/* The oldest blocks go back to the system until at most so many bytes are held. */
+static inline void xla_spare_trim(xla_spare *spare, size_t most) {
+    xla_block gone[XLA_SPARE_BLOCKS];
+    int n = 0;
+    if (!xla_spare_lock(spare)) return;
+    while (spare->held > most) gone[n++] = xla_spare_out(spare, 0);
+    xla_spare_unlock(spare);
+    while (n) { n--; munmap(gone[n].data, gone[n].size); }
+}
+
 /* A spare block, else a new one. */
 static inline xla_block xla_take(xla_spare *spare, size_t n) {
     xla_block found = xla_spare_find(spare, n);
@@ -143,6 +153,7 @@ typedef struct { size_t size; long columns; xla_spare *spare; } xla_arena;
 static inline xla_spare *xla_spare_for(size_t limit) { (void)limit; return (xla_spare *)calloc(1, sizeof(xla_spare)); }
 static inline void xla_spare_join(xla_spare *spare) { (void)spare; }
 static inline void xla_spare_leave(xla_spare *spare) { (void)spare; }
+static inline void xla_spare_trim(xla_spare *spare, size_t most) { (void)spare; (void)most; }
 static inline xla_arena *xla_arena_for(xla_spare *spare, size_t n) { (void)spare; (void)n; return NULL; }
 static inline void xla_join(xla_arena *arena) { (void)arena; }
 static inline void xla_leave(xla_arena *arena) { (void)arena; }

@@ -23,6 +23,7 @@ class Spare:
     """Large blocks of memory that were given back, at most `limit` bytes together, for what is read next."""
 
     def __new__(cls, limit: int) -> Self: ...
+    def trim(self, most: int) -> None: ...
 
 @disjoint_base
 class Known:

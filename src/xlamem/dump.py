@@ -320,6 +320,7 @@ def summary_rows(
         if part in parts:
             r.part(part)
     verify.check(r, {p for p in SECTIONS if p in r.facts.get("parts", {})})
+    r.forget_checked()
     diagnostics = _diagnostics(r)
     return {
         "files": [

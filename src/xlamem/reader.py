@@ -49,6 +49,9 @@ SPAN = 8 << 20
 """Fewest bytes that are scanned as one piece; a section is cut only where a record begins."""
 
 
+LARGE, SPARE_FOR_LARGE = 1 << 28, 16 << 20
+"""Of a dump of so many bytes, no more memory is kept for the next one."""
+
 LOOK_UP = 1 << 14
 """Fewest names that are looked up by one thread."""
 
@@ -381,6 +384,18 @@ class Reading:
         rows = self.table(name)
         return rows["instruction"][row].as_py(), rows["shape_index"][row].as_py() or "{}"
 
+    def forget_checked(self) -> None:
+        """Let go of what only the checks have asked for."""
+        self.facts.pop("owner", None)
+        if "used values" in self.raw and self.sections("allocations"):
+            chunks = self.raw["used values"].chunks
+            del chunks["records"]
+            for chunk in chunks["instructions"]:
+                for column in ("before",) if self.want_text else ("before", "text_begin", "text_end"):
+                    chunk.pop(column, None)
+        if sum(f.size for f in self.files) > LARGE:
+            SPARE.trim(SPARE_FOR_LARGE)
+
     # -- columns ---------------------------------------------------------------------------------
 
     def made(self, name: str, chunks: Sequence[Chunk], extra: Mapping[str, Extra]) -> list[Made]:
@@ -535,8 +550,7 @@ def _uses_known(self: Reading, raw: Raw) -> Extra:
 
 def _known_from_records(r: Reading, chunk: Chunk) -> Value:
     r.part("used values")
-    records = r.raw["used values"]
-    unknown = records.ints("records", "value_id")[records.flags("records", "uses_known") == 0]
+    unknown = r.facts["uses_unknown"]
     if not len(unknown):
         return np.ones(len(chunk["value_id"]), np.uint8), None
     return np.isin(chunk["value_id"], unknown, invert=True).view(np.uint8), None
@@ -565,6 +579,9 @@ def _used_spans(self: Reading) -> list[Span]:
 def _read_used(self: Reading, spans: list[Span], results: list[Any]) -> dict[str, Maker]:
     raw = _gather(spans, results)
     self.raw["used values"] = raw
+    self.facts["uses_unknown"] = np.concatenate(
+        [chunk["value_id"][chunk["uses_known"] == 0] for chunk in raw.chunks["records"]]
+    )
     dropped = _drop_repeats(self, raw)
     for i, ((section, _, end, _), result) in enumerate(zip(spans, results, strict=False)):
         column = result[1]

@@ -425,6 +425,9 @@ class Streaming(Reading):
             self.let_go()
         return same
 
+    def forget_checked(self) -> None:
+        """All is gone with the reading itself."""
+
     def records_agree(self) -> bool:
         return False
 
