@@ -28,39 +28,62 @@ cdef struct Key:
     int32_t item
 
 
-cdef bint sort_keys(Key* keys, Key* other, int64_t n) noexcept nogil:
-    # Radix sort by key (not negative), stable; bytes that are equal in all keys are skipped.
-    cdef int64_t[256] count
-    cdef int64_t i, total, c
+cdef enum:
+    FEW = 32                   # keys that are sorted by insertion
+    MANY = 4096                # keys from which on a wider digit is worth its counts
+
+
+cdef void sort_keys(Key* keys, Key* other, int64_t n) noexcept nogil:
+    # Radix sort by key (not negative), stable; bits that are equal in all keys are skipped.
+    cdef int64_t[2048] count
+    cdef int64_t i, total, c, differ, mask
     cdef int64_t some = 0, every = -1
-    cdef int shift = 0
+    cdef int shift = 0, width = 11 if n >= MANY else 8
     cdef Key* a = keys
     cdef Key* b = other
     cdef Key* t
+    if n <= FEW:
+        insert_keys(keys, n)
+        return
     for i in range(n):
         some |= keys[i].key
         every &= keys[i].key
-    while shift < 63 and (some >> shift):
-        if (some >> shift) & 255 != (every >> shift) & 255:
-            memset(count, 0, sizeof(count))
-            for i in range(n):
-                count[(a[i].key >> shift) & 255] += 1
-            total = 0
-            for i in range(256):
-                c = count[i]
-                count[i] = total
-                total += c
-            for i in range(n):
-                c = (a[i].key >> shift) & 255
-                b[count[c]] = a[i]
-                count[c] += 1
-            t = a
-            a = b
-            b = t
-        shift += 8
+    differ = some ^ every
+    mask = (1 << width) - 1
+    while differ >> shift:
+        if (differ >> shift) & 1 == 0:
+            shift += 1
+            continue
+        memset(count, 0, (mask + 1) * sizeof(int64_t))
+        for i in range(n):
+            count[(a[i].key >> shift) & mask] += 1
+        total = 0
+        for i in range(mask + 1):
+            c = count[i]
+            count[i] = total
+            total += c
+        for i in range(n):
+            c = (a[i].key >> shift) & mask
+            b[count[c]] = a[i]
+            count[c] += 1
+        t = a
+        a = b
+        b = t
+        shift += width
     if a != keys:
         memcpy(keys, a, n * sizeof(Key))
-    return True
+
+
+cdef inline void insert_keys(Key* keys, int64_t n) noexcept nogil:
+    cdef int64_t i, k
+    cdef Key key
+    for i in range(1, n):
+        key = keys[i]
+        k = i
+        while k > 0 and keys[k - 1].key > key.key:
+            keys[k] = keys[k - 1]
+            k -= 1
+        keys[k] = key
 
 
 cdef inline void settle(Tree* tree, int64_t i) noexcept nogil:

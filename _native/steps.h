@@ -45,23 +45,43 @@ static inline unsigned xla_name_step(const char *p) {
     return 0;
 }
 
-/* The number of one to seven digits at p, without a branch on how many: returns that, 0 for any other number. */
+#if XLA_SSE2
+/* Eight characters less '0', and the highest bit of each that is no digit. */
+static inline uint64_t xla_digits(const char *p, uint64_t *other) {
+    uint64_t v;
+    memcpy(&v, p, 8);
+    v ^= 0x3030303030303030u;
+    *other = (v | ((v & 0x7F7F7F7F7F7F7F7Fu) + 0x7676767676767676u)) & 0x8080808080808080u;
+    return v;
+}
+
+/* The number of eight digits, the first in the lowest byte: pairs, then fours, then eights. */
+static inline uint64_t xla_eight(uint64_t v) {
+    v = v * 10 + (v >> 8);
+    v = (v & 0x000000FF000000FFu) * 0x000F424000000064u + (v >> 16 & 0x000000FF000000FFu) * 0x0000271000000001u;
+    return v >> 32;
+}
+#endif
+
+/* The number of one to fifteen digits at p, without a loop: returns how many they are, 0 for any other number. */
 static inline unsigned xla_short_number(const char *p, int64_t *out) {
 #if XLA_SSE2
-    if (((uintptr_t)p & 4095) <= 4088) {
-        uint64_t v, other;
+    if (xla_in_page(p)) {
+        static const int64_t tens[8] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000};
+        uint64_t other, v = xla_digits(p, &other), first;
         unsigned n;
-        memcpy(&v, p, 8);
-        v ^= 0x3030303030303030u;                                         /* 0 to 9 for digits */
-        other = (v | ((v & 0x7F7F7F7F7F7F7F7Fu) + 0x7676767676767676u)) & 0x8080808080808080u;
-        if (other == 0 || other & 0x80) return 0;
+        if (other & 0x80) return 0;
+        if (other != 0) {
+            n = (unsigned)__builtin_ctzll(other) >> 3;
+            *out = (int64_t)xla_eight(v << (64 - 8 * n));                 /* zeros in front */
+            return n;
+        }
+        first = xla_eight(v);
+        v = xla_digits(p + 8, &other);
+        if (other == 0) return 0;
         n = (unsigned)__builtin_ctzll(other) >> 3;
-        v <<= 64 - 8 * n;                                                 /* zeros in front */
-        v = v * 10 + (v >> 8);                                            /* pairs, then fours, then eights */
-        v = (v & 0x000000FF000000FFu) * 0x000F424000000064u + (v >> 16 & 0x000000FF000000FFu) * 0x0000271000000001u;
-        v >>= 32;
-        *out = (int64_t)v;
-        return n;
+        *out = (int64_t)first * tens[n] + (int64_t)(n ? xla_eight(v << (64 - 8 * n)) : 0);
+        return 8 + n;
     }
 #endif
     (void)p; (void)out;

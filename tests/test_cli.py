@@ -424,3 +424,11 @@ def test_text_for_terminals() -> None:
     assert console.shortened("abcdefghijkl", 9) == "abcd…ijkl"
     assert console.shortened("abc", 9) == "abc"
     assert console.wrapped(["aa", "bb", "cc"], 0, 7) == ["aa, bb,", "cc"]
+
+
+@pytest.mark.parametrize("program, threads", [("/somewhere/bin/xlamem", "1"), ("notebook.py", "None")])
+def test_the_command_has_no_threads_for_linear_algebra(program: str, threads: str) -> None:
+    code = f"import os, sys; sys.argv = [{program!r}]; import xlamem; print(os.environ.get('OPENBLAS_NUM_THREADS'))"
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == threads

@@ -25,7 +25,13 @@ if __version__ != _STAMP:
         f"xlamem's native modules were built for {_STAMP}, these files are {__version__}: install xlamem again"
     )
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.argv and os.path.splitext(os.path.basename(sys.argv[0]))[0] == "xlamem":
+    # The command does no linear algebra. Threads for it would turn on the spot for a tenth of a second, one a core.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from . import schema
 from .dump import Dump, read

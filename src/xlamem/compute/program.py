@@ -133,19 +133,24 @@ class Program:
         if not len(start):
             return np.full(len(self.ids), -1, np.int64), np.full(len(self.ids), -1, np.int64)
         row = found(self.ids)
-        return np.where(row >= 0, start[row], -1), np.where(row >= 0, end[row], -1)
+        start, end = start[row], end[row]
+        start[row < 0] = end[row < 0] = -1
+        return start, end
 
     def held(self, interval: str = "closed") -> tuple[Ints, Ints]:
         """(start, end) that count for occupancy: a temp value without a range is there always, others never."""
-        start, end = self.ranges
-        if interval == "half-open":
-            end = np.where(start >= 0, np.maximum(end, start + 1) - 1, -1)
-        elif interval != "closed":
+        if interval not in ("closed", "half-open"):
             raise UsageError(f"interval must be 'closed' or 'half-open', not {interval!r}")
-        steps = self.steps or 1
-        always = (start < 0) & (self.value_category == TEMP)
-        start = np.where((start < steps) & (start <= end), start, -1)  # nothing happens beyond the schedule
-        return np.where(always, 0, start), np.where(always, steps - 1, np.minimum(end, steps - 1))
+        start, end = (a.copy() for a in self.ranges)
+        steps, lacking = self.steps or 1, start < 0
+        if interval == "half-open":
+            np.maximum(end - 1, start, out=end)
+            end[lacking] = -1
+        start[(start >= steps) | (start > end)] = -1  # nothing happens beyond the schedule
+        np.minimum(end, steps - 1, out=end)
+        always = lacking & (self.value_category == TEMP)
+        start[always], end[always] = 0, steps - 1
+        return start, end
 
     def chosen(self, space: str | int | None) -> list[int]:
         """Numbers of the spaces that `space` (a name or a color) selects; all for None."""

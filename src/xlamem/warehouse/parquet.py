@@ -87,7 +87,7 @@ class _Writer:
             self.schema = layout(table, schema.WAREHOUSE[self.name].arrow)
         table = _as(table, self.schema)
         self.pending.append(table)
-        self.size += int(row_bytes(table).sum())
+        self.size += table_bytes(table)
         if self.size >= self.sink.group + LEAST:
             self._write(whole=False)
 
@@ -110,6 +110,10 @@ class _Writer:
         if not self.pending:
             return
         table = pa.concat_tables(self.pending).combine_chunks()
+        if whole and self.size < self.sink.group + LEAST:
+            self._group(table)
+            self.pending, self.size = [], 0
+            return
         ends = np.cumsum(row_bytes(table))
         row = done = 0
         while row < table.num_rows:
@@ -211,6 +215,17 @@ def _owned(array: pa.Array) -> pa.Array:
     return pa.concat_arrays([array, array.slice(0, 0)])
 
 
+def table_bytes(table: pa.Table) -> int:
+    """The sum of `row_bytes`."""
+    size = 0
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
+            size += sum(4 * len(chunk) + int(_lengths(chunk).sum()) for chunk in column.chunks)
+        else:
+            size += 8 * len(column)
+    return size
+
+
 def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
     """Bytes of each row as plain Arrow columns."""
     size = np.zeros(table.num_rows, np.int64)
@@ -228,7 +243,8 @@ def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
 def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     if isinstance(array, pa.DictionaryArray):
         lengths = np.append(_lengths(array.dictionary), 0)  # a null's code, -1, is the last
-        found: npt.NDArray[np.int64] = lengths[array.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+        codes = array.indices if not array.null_count else array.indices.fill_null(-1)
+        found: npt.NDArray[np.int64] = lengths[codes.to_numpy(zero_copy_only=False)]
         return found
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
     return np.diff(offsets).astype(np.int64)
