@@ -25,17 +25,17 @@ def beyond(const long long[::1] room not None, const long long[::1] place not No
     return own(&out)
 
 
-def agree(const int[::1] rows not None, int64_t low,
-          const int[::1] names not None, const int[::1] indices not None,
-          const unsigned char[::1] phis not None, const long long[::1] colors not None,
-          const long long[::1] ids not None,
-          const int[::1] other_names not None, const int[::1] other_indices not None,
-          const unsigned char[::1] other_phis not None, const long long[::1] other_colors not None,
-          int64_t before):
-    """Whether records with these ids ascend from above `before`, and each is its value's in all columns.
+def agree(const int[::1] rows not None, int64_t low, tuple values not None, tuple records not None, int64_t before):
+    """Whether the ids of records ascend from above `before`, and each record is like the value of its id.
 
-    rows[id - low] is the row + 1 of a value in the first four columns, 0 for none.
+    `values` and `records`: name, index, phi and color of each; behind them the id of each record.
+    rows[id - low] is the row + 1 of a value, 0 for none.
     """
+    cdef const int[::1] names, indices, other_names, other_indices
+    cdef const unsigned char[::1] phis, other_phis
+    cdef const long long[::1] colors, other_colors, ids
+    names, indices, phis, colors = values
+    other_names, other_indices, other_phis, other_colors, ids = records
     cdef Py_ssize_t i, k, n = ids.shape[0]
     cdef int64_t at
     cdef bint good = True

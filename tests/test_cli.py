@@ -426,7 +426,7 @@ def test_text_for_terminals() -> None:
     assert console.wrapped(["aa", "bb", "cc"], 0, 7) == ["aa, bb,", "cc"]
 
 
-@pytest.mark.parametrize("program, threads", [("/somewhere/bin/xlamem", "1"), ("notebook.py", "None")])
+@pytest.mark.parametrize(("program", "threads"), [("/somewhere/bin/xlamem", "1"), ("notebook.py", "None")])
 def test_the_command_has_no_threads_for_linear_algebra(program: str, threads: str) -> None:
     code = f"import os, sys; sys.argv = [{program!r}]; import xlamem; print(os.environ.get('OPENBLAS_NUM_THREADS'))"
     environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}

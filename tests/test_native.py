@@ -14,7 +14,7 @@ import oracle
 import pyarrow as pa
 import pytest
 
-from xlamem import _allocations, _hlo, _liveness, _record, _sections, _shapes, _usage, _values, assemble
+from xlamem import _allocations, _checks, _hlo, _liveness, _record, _sections, _shapes, _usage, _values, assemble
 from xlamem._column import Names, Spare, in_order, recode
 from xlamem.assemble import NULL, Pool, codes, flags, ints
 
@@ -388,3 +388,91 @@ def test_offsets_beyond_32_bits() -> None:
     ends = [3 << 30, 3 << 30, (6 << 30) + 5, 9 << 30]
     offsets = np.array([0, *ends], np.int64).astype(np.uint32).view(np.int32)
     assert assemble.ends_of((b"", offsets, np.ones(4, np.uint8))).tolist() == ends
+
+
+def text_of(names: Names) -> list[str]:
+    data, ends = names.export()
+    return [bytes(data)[a:b].decode() for a, b in pairwise([0, *ints(ends).tolist()])]
+
+
+def test_names_based_on_others() -> None:
+    """Texts of the base keep their codes, whatever is added to it behind its back; own ones follow."""
+    base, plain = Names(), Names()
+    for i in range(200):
+        base.code(b"name.%d" % i)
+    known = base.snapshot()
+    names = Names(None, known)
+    assert (len(names), names.known) == (200, 200)
+    for i in range(5000):  # the base's slots move meanwhile, and it comes to hold other texts with the same codes
+        base.code(b"later.%d" % i)
+    assert [names.code(b"name.%d" % i) for i in (0, 7, 199)] == [0, 7, 199]
+    assert names.code(b"later.3") == 200
+    assert [names.code(b"own.%d" % i) for i in range(1000)] == list(range(201, 1201))
+    assert [names.code(t) for t in (b"later.3", b"own.999", b"name.7", b"")] == [200, 1200, 7, 1201]
+    assert (len(names), names.known) == (1202, 200)
+
+    ours = plain
+    for text in text_of(base)[:200]:
+        ours.code(text.encode())
+    ours.code(b"own.5")
+    assert not ours.adopt(names)
+    place = np.empty(len(names) - names.known, np.int32)
+    ours.look_up(names, place, 0, len(place))
+    assert place[6] == 200
+    assert (np.delete(place, 6) == -1).all()
+    assert not ours.add(names, place)
+    assert [text_of(ours)[c] for c in place[[0, 1, 6, 1001]]] == ["later.3", "own.0", "own.5", ""]
+    column = _values.scan(RECORD, 0, len(RECORD), tuple(Names(None, known) for _ in _values.POOLS), False, True)
+    recode(column[0]["uses"]["instruction"], np.array([500, 501], np.int32), 200)
+    assert codes(column[0]["uses"]["instruction"]).tolist() == [7, 500]
+    with pytest.raises(ValueError, match="no base"):
+        names.snapshot()
+    assert len(Names(None, Names().snapshot())) == 0
+
+
+RECORD = b"""<1 name.3 @0>
+ positions:
+  name.3
+ uses:
+  name.7, operand 0
+  new.1, operand 1
+ from instruction:%name.3 = f32[] add(%a, %b)
+"""
+
+
+def test_checks_of_columns() -> None:
+    rng = np.random.default_rng(0)
+    n = 100
+    ids, names, indices = np.arange(n) * 2 + 5, *rng.integers(-1, 9, (2, n)).astype(np.int32)
+    phis, colors = rng.integers(0, 2, n).astype(np.uint8), rng.integers(0, 3, n)
+    order = rng.permutation(n)
+    low, rows = assemble.first_rows(ids[order], assemble.SPARE)
+    values = [column[order] for column in (names, indices, phis, colors)]
+    records = [names, indices, phis, colors, ids]
+
+    def agree(*other: Any, before: int = 4) -> bool:
+        return _checks.agree(codes(rows), low, tuple(values), other, before)
+
+    assert agree(*records)
+    assert agree(*(c[:0] for c in records))
+    assert not agree(*records, before=5)
+    for k in range(4):
+        wrong = list(records)
+        wrong[k] = wrong[k].copy()
+        wrong[k][70] ^= 1
+        assert not agree(*wrong)
+    for bad in (ids[::-1].copy(), ids + 1, np.full(n, 1 << 62), np.full(n, -5)):
+        assert not agree(*records[:4], bad)
+    with pytest.raises(ValueError, match="one length"):
+        agree(*records[:4], ids[1:])
+
+    room, place = np.array([10, 20]), np.array([0, 1, -1, 0, 1, 2])
+    offset, size = np.array([3, 3, 99, 4, 21, 99]), np.array([7, 18, 99, 7, 0, 99])
+    assert ints(_checks.beyond(room, place, offset, size)).tolist() == [1, 3, 4]
+
+    owner, start, end = np.array([0, -1, 2, 2, 9], np.int32), np.array([0, 0, 3, 5, 0]), np.array([4, 9, 5, 9, 9])
+    seen = np.zeros(4, np.uint8)
+    assert _checks.live_at(5, owner, start, end, np.array([1, 1, 1, 0], np.uint8), seen) == (2, 2)
+    assert seen.tolist() == [1, 0, 1, 0]
+    assert ints(_checks.unseen(np.array([0, 7], np.uint8), np.array([1, 1, 0, 0]), seen)).tolist() == [1]
+    assert [_checks.first_gap(np.array(v), 3) for v in ([3, 4, 5], [3, 5], [2])] == [-1, 1, 0]

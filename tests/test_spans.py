@@ -179,3 +179,13 @@ def test_forged(era: str, hostile: bool, tmp_path: Path) -> None:
     for table in schema.SECTION_TABLES:
         assert dump[table.name].to_pylist() == made.tables[table.name], table.name
     assert texts(xlamem.find(made.write(tmp_path)[0].parent)[0]).keys() == made.files.keys()
+
+
+def test_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "SPAN", 700)
+    before = set(threading.enumerate())
+    dump = xlamem.read(next(s for s in SHIPPED if len(s.members) > 2), threads=3)
+    assert all(dump[name] is not None for name in schema.TABLES)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+    assert set(threading.enumerate()) <= before

@@ -15,15 +15,8 @@ def beyond(room: _Ints, place: _Ints, offset: _Ints, size: _Ints) -> Column: ...
 def agree(
     rows: _Codes,
     low: int,
-    names: _Codes,
-    indices: _Codes,
-    phis: _Bools,
-    colors: _Ints,
-    ids: _Ints,
-    other_names: _Codes,
-    other_indices: _Codes,
-    other_phis: _Bools,
-    other_colors: _Ints,
+    values: tuple[_Codes, _Codes, _Bools, _Ints],
+    records: tuple[_Codes, _Codes, _Bools, _Ints, _Ints],
     before: int,
 ) -> bool: ...
 def live_at(step: int, owner: _Codes, start: _Ints, end: _Ints, full: _Bools, seen: _Bools) -> tuple[int, int]: ...

@@ -303,6 +303,10 @@ class Reading:
             except BaseException:
                 del done[name]
                 raise
+            finally:
+                if self.crew is not None and not self.ahead:
+                    self.crew.leave()
+                    self.crew = None
 
     def table(self, name: str) -> pa.Table:
         """A table of the sections; tokenises its section if that has not been done."""
@@ -362,11 +366,11 @@ class Reading:
             a.ints("values", "color"),
         )  # fmt: skip
         before = NULL
-        for chunk in b:
-            theirs = [chunk[c] for c in ("value_id", "instruction", "shape_index", "is_phi", "color")]
-            if not _checks.agree(rows.rows, rows.low, *values, *theirs, before):
+        for c in b:
+            records = c["instruction"], c["shape_index"], c["is_phi"], c["color"], c["value_id"]
+            if not _checks.agree(rows.rows, rows.low, values, records, before):
                 return False
-            before = int(theirs[0][-1]) if len(theirs[0]) else before
+            before = int(c["value_id"][-1]) if len(c["value_id"]) else before
         return True
 
     def range_owner(self) -> Codes | None:

@@ -199,7 +199,7 @@ def _every_temp_is_live_sometime(r: Reading, ranged: Bools) -> None:
     section = _allocation_section(r)
     assert section is not None
     raw = r.raw["allocations"]
-    temp = raw.flags("allocations", "flags") & TEMP
+    temp: Bools = raw.flags("allocations", "flags") & np.uint8(TEMP)
     row = Rows(raw.ints("allocations", "allocation"))
     for first, owner in raw.parts("values", "allocation"):
         for value in ints(_checks.unseen(temp, row(owner), ranged[first : first + len(owner)])).tolist():
