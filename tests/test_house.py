@@ -28,10 +28,16 @@ ROOMS = {
     "assemble": {"native", "schema"},
     "outline": {"native", "names", "source", "streams"},
     "crew": set(),
-    "reader": {"native", "assemble", "crew", "errors", "outline", "schema", "source", "streams"},
+    "merge": {"native", "assemble", "crew"},
+    "repeats": {"native", "assemble", "outline"},
+    "reader": {
+        "native", "assemble", "crew", "errors", "merge", "outline", "repeats", "schema", "source", "streams",
+    },
     "verify": {"native", "assemble", "outline", "reader"},
     "dump": {"assemble", "errors", "reader", "schema", "source", "verify", "text"},
-    "stream": {"native", "assemble", "dump", "errors", "outline", "reader", "schema", "source", "streams", "verify"},
+    "stream": {
+        "native", "assemble", "dump", "errors", "outline", "reader", "repeats", "schema", "source", "streams", "verify",
+    },
     "together": {"assemble", "dump", "reader", "schema", "source"},
     "warehouse": {
         "native", "assemble", "compute", "dump", "errors", "names", "reader", "schema", "source", "stream", "streams",

@@ -234,6 +234,18 @@ class Pool:
         return int(self.names.code(text.encode()))
 
 
+POOL_OF = {
+    "operand_shape_index": "shape_index",
+    "parameter_shape_index": "shape_index",
+    "parameter_shape": "shape",
+    "output_shape": "shape",
+    "output_index": "shape_index",
+    "parameter_index": "shape_index",
+    "space_label": "label",
+}
+"""The pool of a column of names, where it is not of the column's own name."""
+
+
 def _split(values: Codes, dictionary: pa.ChunkedArray, lengths: Ints) -> Iterator[pa.Array]:
     """Chunks of a column whose own dictionaries hold at most CHUNK bytes (one item may be larger)."""
     used, local = np.unique(values, return_inverse=True)

@@ -35,6 +35,7 @@ class Crew:
     def __init__(self, threads: int) -> None:
         from concurrent.futures import ThreadPoolExecutor  # seldom needed: only large texts have several spans
 
+        self.threads = threads
         self._workers = ThreadPoolExecutor(max(1, threads - 1))
 
     def begin(self, job: Callable[[], T]) -> Task[T]:

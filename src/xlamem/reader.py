@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from . import _allocations, _checks, _hlo, _liveness, _sections, _shapes, _usage, _values, schema
-from ._column import Names, in_order, recode, take_codes, take_ints
+from ._column import Names, in_order, take_codes, take_ints
 from .assemble import (
-    CHUNK,
     NULL,
+    POOL_OF,
     SPARE,
     Bools,
     Codes,
@@ -27,13 +27,10 @@ from .assemble import (
     Made,
     Pool,
     Rows,
-    TextParts,
     Value,
     assembled,
     codes,
     distinct_of,
-    ends_of,
-    flags,
     ints,
     joined,
     labels,
@@ -41,7 +38,9 @@ from .assemble import (
 )
 from .crew import Crew, Task
 from .errors import UsageError
+from .merge import merged
 from .outline import File, Findings, Section, outline
+from .repeats import drop_repeats, without
 from .source import Source
 from .streams import give_back
 
@@ -51,9 +50,6 @@ SPAN = 8 << 20
 
 LARGE, SPARE_FOR_LARGE = 1 << 28, 16 << 20
 """Of a dump of so many bytes, no more memory is kept for the next one."""
-
-LOOK_UP = 1 << 14
-"""Fewest names that are looked up by one thread."""
 
 Chunk = dict[str, Any]
 """Columns of one table from one span: int64 and int32 arrays, bytes, or TextParts."""
@@ -268,28 +264,7 @@ class Reading:
             self._begin(self.crew, name)
         assert self.crew is not None
         spans, scans = self.ahead.pop(name)
-        return spans, self._merge(self.crew, part.pools, self.crew.results(scans))
-
-    def _merge(self, crew: Crew, pools: Sequence[str], found: list[tuple[Any, list[Names]]]) -> list[Any]:
-        """Names of one span after the other into the dump's pools, so that codes do not depend on the threads."""
-        recoding: list[Task[None]] = []
-        for result, own in found:
-            maps: dict[str, tuple[Codes, int]] = {}
-            for name, theirs in zip(pools, own, strict=True):
-                ours = self.pools[name].names
-                if ours.adopt(theirs):
-                    continue
-                n = len(theirs) - theirs.known
-                place = np.empty(n, np.int32)
-                step = max(LOOK_UP, n // self.threads + 1)
-                ranges = [(begin, min(begin + step, n)) for begin in range(0, n, step)]
-                crew.results([crew.begin(partial(ours.look_up, theirs, place, *r)) for r in ranges])
-                if not ours.add(theirs, place):
-                    maps[name] = place, theirs.known
-            if maps:
-                recoding.append(crew.begin(partial(_recode, result[0], maps)))
-        crew.results(recoding)
-        return [result for result, _ in found]
+        return spans, merged(self.crew, [self.pools[p] for p in part.pools], part.pools, self.crew.results(scans))
 
     def part(self, name: str) -> None:
         """Read one part of SECTIONS, unless that was done."""
@@ -417,25 +392,6 @@ class Reading:
 def _columns(name: str) -> list[tuple[str, str | None]]:
     """The columns of a table, and of names the pool that they are in."""
     return [(c.name, POOL_OF.get(c.name, c.name) if c.kind == "name" else None) for c in schema.TABLES[name].columns]
-
-
-POOL_OF = {
-    "operand_shape_index": "shape_index",
-    "parameter_shape_index": "shape_index",
-    "parameter_shape": "shape",
-    "output_shape": "shape",
-    "output_index": "shape_index",
-    "parameter_index": "shape_index",
-    "space_label": "label",
-}
-
-def _recode(tables: Mapping[str, Mapping[str, Any]], maps: Mapping[str, tuple[Codes, int]]) -> None:
-    """The codes of one span in its columns to those of the dump."""
-    for columns in tables.values():
-        for name, column in columns.items():
-            pool = POOL_OF.get(name, name)
-            if pool in maps and not isinstance(column, tuple):
-                recode(column, *maps[pool])
 
 
 Extra = Callable[[Reading, Chunk], Value]
@@ -586,11 +542,12 @@ def _read_used(self: Reading, spans: list[Span], results: list[Any]) -> dict[str
     self.facts["uses_unknown"] = np.concatenate(
         [chunk["value_id"][chunk["uses_known"] == 0] for chunk in raw.chunks["records"]]
     )
-    dropped = _drop_repeats(self, raw)
+    sections, n = [x.section for x in spans], len(self.pools["instruction"].names)
+    dropped = drop_repeats(sections, raw.chunks["instructions"], n, self.find) if len(spans) > 1 else []
     for i, ((section, _, end, _), result) in enumerate(zip(spans, results, strict=False)):
         column = result[1]
         if len(spans) > 1:
-            column = _without(ints(column), dropped[i])
+            column = without(ints(column), dropped[i])
         self._faults(section, column, result[3] if end == section.end else -1)
         for bit, feature in _values.FEATURES.items():
             if result[2] & bit:
@@ -616,100 +573,6 @@ def _read_used(self: Reading, spans: list[Span], results: list[Any]) -> dict[str
 def _text(_: Reading, chunk: Chunk) -> Value:
     """The instructions verbatim."""
     return texts(_values.texts(chunk["data"], chunk["text_begin"], chunk["text_end"])), None
-
-
-INSTRUCTION_DIFFERS = _sections.CODES.index("instruction_differs")
-NOT_UTF8 = _sections.CODES.index("not_utf8")
-
-
-def _line_of(data: Any, begin: Ints) -> Ints:
-    """Offset of the lines ' from instruction:[ ]%…' whose texts begin there."""
-    raw = flags(data)
-    line: Ints = begin - 18 - (raw[begin - 1] == 32)
-    return line
-
-
-def _without(faults: Ints, lines: Ints) -> Ints:
-    """Native faults but those of texts that turned out to be repeats."""
-    rows = faults.reshape(-1, 3)
-    gone = (rows[:, 0] == INSTRUCTION_DIFFERS) | ((rows[:, 0] == NOT_UTF8) & np.isin(rows[:, 1], lines))
-    return np.ascontiguousarray(rows[~gone]).reshape(-1)
-
-
-def _drop_repeats(self: Reading, raw: Raw) -> list[Ints]:
-    """Drop instructions that an earlier span holds with the same text; name those that differ.
-
-    Each span knows only its own texts. Returns, per span, the lines of the instructions dropped.
-    """
-    chunks = raw.chunks["instructions"]
-    lines: list[Ints] = []
-    if len(raw.section) < 2:
-        return lines
-    n = len(self.pools["instruction"].names)
-    last = np.full(n, -1, np.int32)  # by name: its last row so far, counted over all spans
-    before: list[Codes | Ints] = []
-    place: list[tuple[Any, Ints, Ints]] = []  # data, begins, ends of the rows kept, per span
-    starts = [0]
-    for section, chunk in zip(raw.section, chunks, strict=True):
-        data = section.file.text.data
-        name, begin, end = chunk["instruction"], chunk["text_begin"], chunk["text_end"]
-        candidate = last[name]
-        if np.maximum.reduce(candidate, initial=-1) < 0 and np.maximum.reduce(chunk["before"], initial=-1) < 0:
-            before.append(chunk["before"])  # each name is new, as nearly always
-            place.append((data, begin, end))
-            lines.append(begin[:0])
-            last[name] = np.arange(starts[-1], starts[-1] + len(name), dtype=np.int32)
-            starts.append(starts[-1] + len(name))
-            continue
-        inside = chunk["before"].astype(np.int64)
-        repeat = np.zeros(len(name), bool)
-        while True:
-            todo = np.flatnonzero((candidate >= 0) & ~repeat)
-            if not todo.size:
-                break
-            owner = np.searchsorted(starts, candidate[todo], "right") - 1
-            for k in np.unique(owner).tolist():
-                mine = todo[owner == k]
-                row = candidate[mine] - starts[k]
-                other, begins, ends = place[k]
-                equal = flags(_values.same(data, begin[mine], end[mine], other, begins[row], ends[row]))
-                repeat[mine] = equal.astype(bool)
-                candidate[mine] = before[k][row]
-        lines.append(_line_of(data, begin[repeat]))
-        keep = np.flatnonzero(~repeat)
-        position = np.full(len(name) + 1, -1, np.int64)
-        position[keep] = starts[-1] + np.arange(len(keep))
-        # The row before of a row kept: the nearest one kept in this span, else the last of an earlier one.
-        prior = inside[keep]
-        while (lost := (prior >= 0) & (position[prior] < 0)).any():
-            prior[lost] = inside[prior[lost]]
-        link = np.where(prior >= 0, position[prior], last[name[keep]])
-        for at in _line_of(data, begin[keep[link >= 0]]).tolist():
-            wanted = "the text printed for that instruction before"
-            self.find(section.file, at, section.kind, "instruction_differs", wanted)
-        before.append(link)
-        place.append((data, begin[keep], end[keep]))
-        last[name[keep]] = position[keep]
-        starts.append(starts[-1] + len(keep))
-        if len(keep) < len(name):
-            rows = slice(int(keep[0]), int(keep[-1]) + 1) if len(keep) else slice(0, 0)
-            for column, value in chunk.items():
-                if isinstance(value, tuple):
-                    chunk[column] = _take_text(value, keep)
-                else:  # the repeat is nearly always the first row, of an instruction that defines several values
-                    chunk[column] = value[rows] if rows.stop - rows.start == len(keep) else value[keep]
-    return lines
-
-
-def _take_text(parts: TextParts, keep: Ints) -> TextParts:
-    data, offsets, valid = parts
-    if len(keep) and keep[-1] - keep[0] == len(keep) - 1 and len(data) <= CHUNK:
-        rows = slice(int(keep[0]), int(keep[-1]) + 1)
-        begin = offsets[rows.start]
-        return memoryview(data)[int(begin) :], offsets[rows.start : rows.stop + 1] - begin, valid[rows]
-    ends = ends_of(parts)
-    picked = texts(_values.texts(data, np.append(0, ends)[keep], ends[keep]))
-    return picked[0], picked[1], valid[keep]
 
 
 # -- live ranges ---------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import pyarrow as pa
 from . import _allocations, _liveness, _sections, _stream, _usage, _values, schema, verify
 from .assemble import (
     NULL,
+    POOL_OF,
     Bools,
     Codes,
     Ints,
@@ -41,21 +42,16 @@ from .outline import File, Section
 from .reader import (
     ALLOCATION_FLAGS,
     PART_OF,
-    POOL_OF,
     SECTIONS,
     Chunk,
     Raw,
     Reading,
     _arrays,
-    _line_of,
     _read_hlo,
-    _take_text,
-    _without,
 )
+from .repeats import SAME_TEXT, line_of, take, without
 from .source import Source
 from .streams import STEP, give_back
-
-SAME_TEXT = "the text printed for that instruction before"
 
 SPAN = 16 << 20
 """Bytes of text that are scanned as one piece (more where one record has more)."""
@@ -656,12 +652,10 @@ def _drop_repeats(section: Section, chunk: Chunk, faults: Ints, seen: _stream.Te
     """
     data, shift = section.file.text.data, section.file.ordinal << 48
     said = flags(seen.add(chunk["text_begin"] + shift, chunk["text_end"] + shift))
-    other = _line_of(data, chunk["text_begin"][said == _stream.OTHER])
-    faults = _without(faults, _line_of(data, chunk["text_begin"][said == _stream.REPEAT]))
+    other = line_of(data, chunk["text_begin"][said == _stream.OTHER])
+    faults = without(faults, line_of(data, chunk["text_begin"][said == _stream.REPEAT]))
     keep = np.flatnonzero(said != _stream.REPEAT)
-    if len(keep) < len(said):
-        for column, value in chunk.items():
-            chunk[column] = _take_text(value, keep) if isinstance(value, tuple) else value[keep]
+    take(chunk, keep)
     return faults, other
 
 

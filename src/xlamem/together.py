@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from . import schema
-from .assemble import NULL, Codes, Ints, Labels, Made, Pool, Row, Value, assembled, rows
+from .assemble import NULL, POOL_OF, Codes, Ints, Labels, Made, Pool, Row, Value, assembled, rows
 from .dump import content_hash, summary_rows
-from .reader import PART_OF, POOL_OF, SECTIONS, Reading
+from .reader import PART_OF, SECTIONS, Reading
 from .source import Source
 
 
