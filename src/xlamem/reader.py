@@ -38,7 +38,7 @@ from .assemble import (
 )
 from .crew import Crew, Task
 from .errors import UsageError
-from .merge import merged
+from .merge import Found, merged
 from .outline import File, Findings, Section, outline
 from .repeats import drop_repeats, without
 from .source import Source
@@ -67,7 +67,7 @@ class Span(NamedTuple):
     scan: Job
 
 
-Scans = list[Task[tuple[Any, list[Names]]]]
+Scans = list[Task[Found]]
 """What scanning each of several spans gives, with the pools of its own names."""
 
 
@@ -215,7 +215,7 @@ class Reading:
         with self.lock:
             self.planned.update(names)
             names = [n for n in IN_TURN if n in names and n not in self.facts.get("parts", {})]
-            if self.threads == 1 or sum(s.end - s.begin for f in self.files for s in f.sections) <= SPAN:
+            if self.threads == 1 or sum(s.end - s.begin for n in names for s in self.sections(n)) <= SPAN:
                 return
             self.crew, shared = Crew(self.threads), set(SECTIONS[USED].pools)
             first = [n for n in names if n != USED]
@@ -236,7 +236,7 @@ class Reading:
         spans = part.spans(self)
         known = [self.pools[p].names.snapshot() for p in part.pools]
 
-        def scan(span: Span) -> tuple[Any, list[Names]]:
+        def scan(span: Span) -> Found:
             own = [Names(SPARE, base) for base in known]
             if not own[0].known:
                 own[0].expect((span.end - span.begin) // part.bytes_per_name)
