@@ -1,6 +1,6 @@
 """What the checks of a whole dump ask of its columns, each in one pass and without temporary arrays."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
 from column cimport Buf, prefetch, push
@@ -20,7 +20,9 @@ def beyond(const long long[::1] room not None, const long long[::1] place not No
         raise ValueError("columns of one table must have one length")
     with nogil:
         for i in range(n):
-            if 0 <= place[i] < room.shape[0] and offset[i] + size[i] > room[place[i]]:
+            if 0 <= place[i] < room.shape[0] and (
+                <int64_t> (<uint64_t> offset[i] + <uint64_t> size[i]) > room[place[i]]
+            ):
                 push(&out, i)
     return own(&out)
 
@@ -37,7 +39,7 @@ def agree(const int[::1] rows not None, int64_t low, tuple values not None, tupl
     names, indices, phis, colors = values
     other_names, other_indices, other_phis, other_colors, ids = records
     cdef Py_ssize_t i, k, n = ids.shape[0]
-    cdef int64_t at
+    cdef uint64_t at, behind = rows.shape[0]
     cdef bint good = True
     if other_names.shape[0] != n or other_indices.shape[0] != n or other_phis.shape[0] != n or (
         other_colors.shape[0] != n or indices.shape[0] != names.shape[0] or phis.shape[0] != names.shape[0]
@@ -46,15 +48,15 @@ def agree(const int[::1] rows not None, int64_t low, tuple values not None, tupl
         raise ValueError("columns of one table must have one length")
     with nogil:
         for i in range(n):
-            at = ids[i] - low
-            if at + AHEAD < rows.shape[0] and at >= 0:
+            at = <uint64_t> ids[i] - <uint64_t> low  # a difference of 64 bits may not fit into 64 bits
+            if at < behind and behind - at > AHEAD:
                 k = rows[at + AHEAD]
                 if 0 < k <= names.shape[0]:
                     prefetch(&names[k - 1])
                     prefetch(&indices[k - 1])
                     prefetch(&phis[k - 1])
                     prefetch(&colors[k - 1])
-            k = rows[at] - 1 if ids[i] > before and 0 <= at < rows.shape[0] else -1
+            k = rows[at] - 1 if ids[i] > before and at < behind else -1
             if not 0 <= k < names.shape[0] or (
                 names[k] != other_names[i] or indices[k] != other_indices[i] or phis[k] != other_phis[i]
                 or colors[k] != other_colors[i]

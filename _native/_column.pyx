@@ -267,6 +267,12 @@ cdef class Names:
         with nogil:
             pool_drop(&self.pool)
 
+    cdef int alone(self) except -1:
+        # What a base holds cannot be reached by all means.
+        if self.pool.first:
+            raise ValueError("these names have a base: that can be asked only of names without one")
+        return 0
+
     def __len__(self):
         return self.pool.first + self.pool.n
 
@@ -283,7 +289,7 @@ cdef class Names:
     def adopt(self, Names other not None):
         """Take over all of other's texts, with their codes, if there are none here yet; whether that was done."""
         cdef Pool pool = self.pool
-        if pool.n or other.pool.first:
+        if pool.n or pool.first or other.pool.first:
             return False
         self.pool = other.pool
         other.pool = pool
@@ -294,6 +300,7 @@ cdef class Names:
 
         Changes no texts: several threads may look up at once.
         """
+        self.alone()
         if not 0 <= begin <= end <= codes.shape[0] or end > other.pool.n:
             raise IndexError("no such texts")
         if begin < end:
@@ -309,6 +316,7 @@ cdef class Names:
         cdef size_t n
         cdef const char* p
         cdef bint same = True
+        self.alone()
         if codes.shape[0] != other.pool.n:
             raise IndexError("one code for each text")
         with nogil:
@@ -332,6 +340,7 @@ cdef class Names:
         cdef size_t n
         cdef const char* first = <const char*> &data[0] if data.shape[0] else nothing
         cdef const char* p
+        self.alone()
         if offsets.shape[0] != found.shape[0] + 1 or offsets[0] < 0 or offsets[found.shape[0]] > data.shape[0]:
             raise IndexError("no such texts")
         with nogil:
@@ -345,8 +354,6 @@ cdef class Names:
     def snapshot(self):
         """What there is now, to base other names on, whatever is added here meanwhile."""
         cdef Known known = Known.__new__(Known)
-        if self.pool.first:
-            raise ValueError("names that have a base are no base")
         known.bytes, known.ends = self.export()
         known.pool.items.bytes = known.bytes.buf
         known.pool.items.ends = known.ends.buf
@@ -364,6 +371,7 @@ cdef class Names:
 
     def export(self):
         """(bytes, int64 ends) of all texts so far; the pool goes on growing behind them."""
+        self.alone()
         if self.pool.failed:
             raise MemoryError("no memory for names")
         return share(&self.pool.items.bytes, self.pool.store), share(&self.pool.items.ends, self.pool.store)

@@ -4,7 +4,7 @@ All functions take values ordered by group; a group is an allocation (an address
 ranges are closed.
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -36,8 +36,8 @@ cdef enum:
 cdef void sort_keys(Key* keys, Key* other, int64_t n) noexcept nogil:
     # Radix sort by key (not negative), stable; bits that are equal in all keys are skipped.
     cdef int64_t[2048] count
-    cdef int64_t i, total, c, differ, mask
-    cdef int64_t some = 0, every = -1
+    cdef int64_t i, total, c
+    cdef uint64_t differ, mask, some = 0, every = <uint64_t> -1
     cdef int shift = 0, width = 11 if n >= MANY else 8
     cdef Key* a = keys
     cdef Key* b = other
@@ -46,24 +46,24 @@ cdef void sort_keys(Key* keys, Key* other, int64_t n) noexcept nogil:
         insert_keys(keys, n)
         return
     for i in range(n):
-        some |= keys[i].key
-        every &= keys[i].key
+        some |= <uint64_t> keys[i].key
+        every &= <uint64_t> keys[i].key
     differ = some ^ every
     mask = (1 << width) - 1
-    while differ >> shift:
+    while shift < 64 and differ >> shift:
         if (differ >> shift) & 1 == 0:
             shift += 1
             continue
         memset(count, 0, (mask + 1) * sizeof(int64_t))
         for i in range(n):
-            count[(a[i].key >> shift) & mask] += 1
+            count[(<uint64_t> a[i].key >> shift) & mask] += 1
         total = 0
-        for i in range(mask + 1):
+        for i in range(<int64_t> mask + 1):
             c = count[i]
             count[i] = total
             total += c
         for i in range(n):
-            c = (a[i].key >> shift) & mask
+            c = (<uint64_t> a[i].key >> shift) & mask
             b[count[c]] = a[i]
             count[c] += 1
         t = a
@@ -80,7 +80,7 @@ cdef inline void insert_keys(Key* keys, int64_t n) noexcept nogil:
     for i in range(1, n):
         key = keys[i]
         k = i
-        while k > 0 and keys[k - 1].key > key.key:
+        while k > 0 and <uint64_t> keys[k - 1].key > <uint64_t> key.key:
             keys[k] = keys[k - 1]
             k -= 1
         keys[k] = key

@@ -64,12 +64,18 @@ cdef extern from *:
         return key ? key : 1;
     }
 
-    /* A slot is read and written as a whole: a pool may grow while others look into what it held before. */
+    /* A slot is read and written as a whole: a pool may grow while others look into what it held before. (Processors
+       that cannot do so may see halves of two slots, which name no text that is sought: texts are compared.) */
+    #if defined(__GNUC__) && __SIZEOF_POINTER__ >= 8
+    #define XLA_WHOLE_SLOTS 1
+    #else
+    #define XLA_WHOLE_SLOTS 0
+    #endif
     typedef union { struct { uint32_t key; int32_t code; }; uint64_t whole; } xla_slot;
 
     static inline xla_slot xla_load_slot(const xla_slot *at) {
         xla_slot slot;
-    #if defined(__GNUC__)
+    #if XLA_WHOLE_SLOTS
         slot.whole = __atomic_load_n(&at->whole, __ATOMIC_RELAXED);
     #else
         slot = *at;
@@ -81,7 +87,7 @@ cdef extern from *:
         xla_slot slot;
         slot.key = key;
         slot.code = code;
-    #if defined(__GNUC__)
+    #if XLA_WHOLE_SLOTS
         __atomic_store_n(&at->whole, slot.whole, __ATOMIC_RELAXED);
     #else
         *at = slot;
@@ -672,7 +678,9 @@ cdef inline void settle(Queue* queue) noexcept nogil:
     if known.n:
         # From the slot to where the text begins and to the text itself: each step waits for the one before.
         for i in range(queue.n):
-            met[i] = known.slots[queue.items[i].key & known.mask].code
+            met[i] = load_slot(&known.slots[queue.items[i].key & known.mask]).code
+            if met[i] >= known.n:                 # added behind a snapshot's back
+                met[i] = 0
             prefetch(known.items.ends.data + 8 * <size_t> met[i])
         for i in range(queue.n):
             prefetch(pool_item(known, met[i], &n))

@@ -14,7 +14,19 @@ import oracle
 import pyarrow as pa
 import pytest
 
-from xlamem import _allocations, _checks, _hlo, _liveness, _record, _sections, _shapes, _usage, _values, assemble
+from xlamem import (
+    _allocations,
+    _checks,
+    _hlo,
+    _liveness,
+    _record,
+    _sections,
+    _shapes,
+    _sweep,
+    _usage,
+    _values,
+    assemble,
+)
 from xlamem._column import Names, Spare, in_order, recode
 from xlamem.assemble import NULL, Pool, codes, flags, ints
 
@@ -425,7 +437,7 @@ def test_names_based_on_others() -> None:
     column = _values.scan(RECORD, 0, len(RECORD), tuple(Names(None, known) for _ in _values.POOLS), False, True)
     recode(column[0]["uses"]["instruction"], np.array([500, 501], np.int32), 200)
     assert codes(column[0]["uses"]["instruction"]).tolist() == [7, 500]
-    with pytest.raises(ValueError, match="no base"):
+    with pytest.raises(ValueError, match="have a base"):
         names.snapshot()
     assert len(Names(None, Names().snapshot())) == 0
 
@@ -476,3 +488,31 @@ def test_checks_of_columns() -> None:
     assert seen.tolist() == [1, 0, 1, 0]
     assert ints(_checks.unseen(np.array([0, 7], np.uint8), np.array([1, 1, 0, 0]), seen)).tolist() == [1]
     assert [_checks.first_gap(np.array(v), 3) for v in ([3, 4, 5], [3, 5], [2])] == [-1, 1, 0]
+
+
+def test_a_base_may_grow_while_names_are_looked_up() -> None:
+    """Slots that the base and its snapshot share come to hold codes that the snapshot does not know."""
+    base = Names(assemble.SPARE)
+    base.expect(60_000)
+    for i in range(10):
+        base.code(b"name.%d" % i)
+    known = base.snapshot()
+    for i in range(50_000):
+        base.code(b"later.%d" % i)
+    record = b"<%d later.%d @0>\n positions:\n  later.%d\n uses:\n  name.3, operand 0\n"
+    text = b"".join(record % (i, i, i) for i in range(900))
+    names = Names(assemble.SPARE, known)
+    columns = _values.scan(text, 0, len(text), (names, *(Names() for _ in _values.POOLS[1:])), False, True)[0]
+    assert codes(columns["records"]["instruction"]).tolist() == list(range(10, 910))
+    assert set(codes(columns["uses"]["instruction"]).tolist()) == {3}
+
+
+@pytest.mark.parametrize("n", [10, 40, 5000])
+@pytest.mark.parametrize("bits", [20, 52, 56, 61, 62])
+def test_sweeps_of_far_addresses(n: int, bits: int) -> None:
+    """Values that do not touch, in any order, all of which are charged in full."""
+    rng = np.random.default_rng(0)
+    offset = rng.permutation(n) * ((1 << bits) // n)
+    size = rng.integers(0, (1 << bits) // n, n)
+    charged, alone = _sweep.charge(np.zeros(n, np.int64), np.arange(n), offset, size)
+    assert ints(charged).tolist() == size.tolist() == ints(alone).tolist()

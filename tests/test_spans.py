@@ -189,3 +189,55 @@ def test_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
     assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("part", ["allocations", "live ranges", "used values"])
+def test_interrupted_and_asked_again(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "SPAN", 700)
+    source = next(s for s in SHIPPED if len(s.members) > 2)
+    before = set(threading.enumerate())
+    dump = xlamem.read(source, threads=3)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setitem(reader.SECTIONS, part, reader.SECTIONS[part]._replace(read=interrupted))
+        with pytest.raises(KeyboardInterrupt):
+            _ = dump.diagnostics
+    same(xlamem.read(source, threads=1), dump)
+    assert not dump._reading.ahead
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+    assert set(threading.enumerate()) <= before
+
+
+def test_interrupted_behind_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    dump = xlamem.read(SHIPPED[0])
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("xlamem.dump._diagnostics", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            _ = dump.diagnostics
+    same(xlamem.read(SHIPPED[0]), dump)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 5])
+@pytest.mark.parametrize("span", [300, 700])
+def test_lists_in_a_wrong_order(span: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live ranges whose lists stand where they do not belong are read as by one thread."""
+    members = texts(next(s for s in SHIPPED if any(m.role == "live-range" for m in s.members)))
+    lines = members["live-range"].splitlines(keepends=True)
+    heads = [i for i, line in enumerate(lines) if line.startswith(b"  ") and line[2:3] not in b" "]
+    assert len(heads) >= 3
+    head, *lists = (lines[a:b] for a, b in zip([0, *heads], [*heads, len(lines)], strict=True))
+    for order in ([1, 0, 2, 1], [2, 1, 0], [0, 0, 1, 2, 0, 1], [0, 2, 1, 2]):
+        broken = {"live-range": b"".join([*head, *(line for k in order for line in lists[k])])}
+        expected = xlamem.read(held("x", broken), threads=1)
+        assert expected.diagnostics.num_rows
+        with monkeypatch.context() as patched:
+            patched.setattr(reader, "SPAN", span)
+            same(expected, xlamem.read(held("x", broken), threads=threads))

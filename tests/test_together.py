@@ -45,3 +45,24 @@ def test_facts_are_those_of_modules(sources: list[Source]) -> None:
         module = xlamem.read(source, hashes=True)["modules"].to_pylist()[0]
         whole = Whole(source)
         assert {c: whole.fact(c) for c in module} == module
+
+
+def test_a_repeat_in_a_second_section(tmp_path: Path) -> None:
+    """Rows at the end of a dump that are dropped take their texts with them."""
+    used = "Total bytes used: 64 (64B)\n\nUsed values:\n"
+    records = [
+        f"<{i} v.{i} @0>\n positions:\n  v.{i}\n uses:\n from instruction: %v.{i} = f32[4]{{0}} add(%a.{i}, %b.{i})\n"
+        for i in range(4)
+    ]
+    first = "BufferAssignment:\nallocation 0: size 64, preallocated-temp:\n" + "".join(
+        f" value: <{i} v.{i} @0> (size=16,offset={16 * i}): f32[4]{{0}}\n" for i in range(4)
+    )
+    for k, again in enumerate(([used, records[3].replace("<3", "<9"), records[1].replace("<1", "<10")], [])):
+        (place := tmp_path / str(k)).mkdir()
+        text = "".join([first, "\n", used, *records, "\n", *again])
+        (place / f"module_000{k}.jit_m.cpu_after_optimizations-buffer-assignment.txt").write_text(text)
+    found = xlamem.find(tmp_path)
+    tables, _ = tables_of([Whole(s) for s in found])
+    operands = [f"%a.{i}, %b.{i}" for i in range(4)]
+    assert tables["instructions"]["operands"].to_pylist() == operands * 2
+    assert xlamem.read(found[0], threads=3).instructions["operands"].to_pylist() == operands

@@ -17,6 +17,7 @@ cdef class Known:
 cdef class Names:
     cdef Pool pool
     cdef Known base
+    cdef int alone(self) except -1
 
 cdef Column own(Buf* b)
 cdef tuple own_text(Text* t)

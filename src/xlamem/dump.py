@@ -319,8 +319,10 @@ def summary_rows(
     for part in IN_TURN:
         if part in parts:
             r.part(part)
-    verify.check(r, {p for p in SECTIONS if p in r.facts.get("parts", {})})
-    r.forget_checked()
+    if "checked" not in r.facts:  # else somebody was interrupted behind it
+        verify.check(r, {p for p in SECTIONS if p in r.facts.get("parts", {})})
+        r.facts["checked"] = True
+        r.forget_checked()
     diagnostics = _diagnostics(r)
     return {
         "files": [

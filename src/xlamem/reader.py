@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ SPAN = 8 << 20
 
 
 LARGE, SPARE_FOR_LARGE = 1 << 28, 16 << 20
-"""Of a dump of so many bytes, no more memory is kept for the next one."""
+"""Beside a dump of so many bytes, no more memory waits for the next one."""
 
 Chunk = dict[str, Any]
 """Columns of one table from one span: int64 and int32 arrays, bytes, or TextParts."""
@@ -213,16 +214,21 @@ class Reading:
         The used values come last: they take longest, and know nearly all of their names from the other parts.
         """
         with self.lock:
-            self.planned.update(names)
-            names = [n for n in IN_TURN if n in names and n not in self.facts.get("parts", {})]
+            # Live ranges are matched with the values of the allocations.
+            wanted = {*names, "allocations"} if "live ranges" in names else {*names}
+            self.planned.update(wanted)
+            begun = {*self.facts.get("parts", {}), *self.ahead, *self.scanned}
+            names = [n for n in IN_TURN if n in wanted - begun]
             if self.threads == 1 or sum(s.end - s.begin for n in names for s in self.sections(n)) <= SPAN:
                 return
-            self.crew, shared = Crew(self.threads), set(SECTIONS[USED].pools)
+            self.crew, shared = self.crew or Crew(self.threads), set(SECTIONS[USED].pools)
             first = [n for n in names if n != USED]
             self._piece = sum(s.end - s.begin for n in first for s in self.sections(n)) // self.threads + 1
-            for name in first:
-                self._begin(self.crew, name)
-            self._piece = 0
+            try:
+                for name in first:
+                    self._begin(self.crew, name)
+            finally:
+                self._piece = 0
             naming = [n for n in first if n in self.ahead and not shared.isdisjoint(SECTIONS[n].pools)]
             self.crew.results([scan for name in naming for scan in self.ahead[name][1]])
             for name in naming:
@@ -368,7 +374,7 @@ class Reading:
         self.facts.pop("owner", None)
         if "used values" in self.raw and self.sections("allocations"):
             chunks = self.raw["used values"].chunks
-            del chunks["records"]
+            chunks.pop("records", None)
             for chunk in chunks["instructions"]:
                 for column in ("before",) if self.want_text else ("before", "text_begin", "text_end"):
                     chunk.pop(column, None)
@@ -579,21 +585,36 @@ def _text(_: Reading, chunk: Chunk) -> Value:
 
 
 def _live_spans(self: Reading) -> list[Span]:
-    def job(section: Section, begin: int, end: int, kind: int) -> Job:
-        return lambda pools: _liveness.scan(section.file.text.data, begin, end, kind, *pools)
-
     found = [s for s in self.sections("live ranges") if not s.unavailable]
-    return [Span(s, b, e, job(s, b, e, kind)) for s in found for b, e, kind in _live_lists(self, s)]
+    return [_live_span(s, b, e, kind) for s in found for b, e, kind in _live_lists(self, s)]
+
+
+def _live_span(section: Section, begin: int, end: int, kind: int) -> Span:
+    def scan(pools: Sequence[Names]) -> Any:
+        return *_liveness.scan(section.file.text.data, begin, end, kind, *pools), kind
+
+    return Span(section, begin, end, scan)
+
+
+def _joins(before: Any, behind: Any) -> bool:
+    """Whether one span of live ranges ended in the state in which the next one began."""
+    *_, open_at, state, _ = before
+    return open_at < 0 and behind[-1] in (_liveness.NONE, state[0])
 
 
 def _read_live(self: Reading, spans: list[Span], results: list[Any]) -> dict[str, Maker]:
+    borders = pairwise(zip(spans, results, strict=False))
+    if any(a.section is b.section and not _joins(before, behind) for (a, before), (b, behind) in borders):
+        # In a broken text the lists are not where they were looked for: scanned again, all in one.
+        spans = [_live_span(s, s.begin, s.end, _liveness.NONE) for s in dict.fromkeys(span.section for span in spans)]
+        results = [s.scan([self.pools[p].names for p in SECTIONS["live ranges"].pools]) for s in spans]
     raw = _gather(spans, results)
     self.raw["live ranges"] = raw
     seen = self.facts["live"] = {
         "section": spans[-1].section if spans else None, "heads": 0, "peak_time": None, "tree_total": None,
     }  # fmt: skip
     for (section, _, end, _), result in zip(spans, results, strict=False):
-        _, faults, bits, heads, peak_time, tree_total, open_at, _ = result
+        _, faults, bits, heads, peak_time, tree_total, open_at, *_ = result
         self._faults(section, faults, open_at if end == section.end else -1)
         for bit, feature in _liveness.FEATURES.items():
             if bits & bit:
@@ -653,7 +674,8 @@ def _match(self: Reading, raw: Raw) -> Ints:
         index,
         self.pools["shape_index"].code("{}"),
     )
-    self.facts["owner"] = codes(rows)
+    # The first row of an id, as everywhere, where one is printed twice.
+    self.facts["owner"] = Rows(ids)(ints(found)).astype(np.int32) if known is None else codes(rows)
     return ints(found)
 
 
@@ -762,7 +784,7 @@ SECTIONS: dict[str, Part] = {
         ("schedule", "live_ranges", "printed_peak", "printed_stack"),
         ("instruction", "shape_index"),
         _live_spans,
-        lambda pools: _liveness.scan(b"", 0, 0, _liveness.NONE, *pools),
+        lambda pools: (*_liveness.scan(b"", 0, 0, _liveness.NONE, *pools), _liveness.NONE),
         _read_live,
         100,
     ),

@@ -101,8 +101,8 @@ def take(chunk: dict[str, Any], keep: Ints) -> None:
 def _take_text(parts: TextParts, rows: slice | Ints) -> TextParts:
     data, offsets, valid = parts
     if isinstance(rows, slice) and len(data) <= CHUNK:
-        begin = offsets[rows.start]
-        return memoryview(data)[int(begin) :], offsets[rows.start : rows.stop + 1] - begin, valid[rows]
+        offsets = offsets[rows.start : rows.stop + 1]
+        return memoryview(data)[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0], valid[rows]
     ends = ends_of(parts)
     data, offsets, _ = texts(_values.texts(data, np.append(0, ends)[:-1][rows], ends[rows]))
     return data, offsets, valid[rows]

@@ -83,7 +83,7 @@ def _bounds(r: Reading) -> None:
     for first, owner, offset, bytes_ in r.placed():
         place = rows(owner)
         for row in ints(_checks.beyond(size, place, offset, bytes_)).tolist():
-            end = int(offset[row] + bytes_[row])
+            end = int(offset[row]) + int(bytes_[row])
             wanted = f"a value that ends by byte {int(size[place[row]])} of its allocation, not {end}"
             r.find(section.file, _value_line(r, section, first + row), section.kind, "value_outside", wanted)
 
