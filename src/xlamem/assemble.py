@@ -94,6 +94,12 @@ def ascending(keys: Ints) -> npt.NDArray[np.signedinteger[Any]]:
     return place[place >= 0]
 
 
+def numbers_of(column: pa.ChunkedArray) -> Ints:
+    """A column of integers, null the least."""
+    values = column.fill_null(NULL) if column.null_count else column
+    return np.ascontiguousarray(values.to_numpy(), np.int64)
+
+
 def distinct_of(values: Ints) -> list[int]:
     """The distinct values, ascending. Mostly there are few."""
     few = distinct(values)

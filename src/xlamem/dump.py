@@ -100,6 +100,12 @@ class Dump:
         """Steps of the schedule as printed, None without live ranges. No table is read for it."""
         return _schedule_length(self._reading)
 
+    def _numbers(self, name: str, *columns: str) -> list[Any]:
+        """Columns of a table that hold integers (int64, null the least), without the rest of it."""
+        self._known(name)
+        found: list[Any] = self._reading.numbers(name, *columns)
+        return found
+
     def batches(self, table: str) -> pa.RecordBatchReader:
         """One table in bounded memory: read anew, span by span, as a stream of record batches.
 

@@ -35,6 +35,7 @@ from .assemble import (
     ints,
     joined,
     labels,
+    numbers_of,
     texts,
 )
 from .crew import Crew, Task
@@ -297,6 +298,15 @@ class Reading:
                 self.tables[name] = self.makers[name].table(self, name)
             return self.tables[name]
 
+    def numbers(self, name: str, *columns: str) -> list[Ints]:
+        """Columns of a table that are printed as numbers, null the least; the table itself need not be made."""
+        with self.lock:
+            self.part(PART_OF[name])
+            chunks = self.raw[PART_OF[name]].chunks[name]
+            if sum(len(c[columns[0]]) for c in chunks) != self.makers[name].rows:  # it is made of something else
+                return [numbers_of(self.table(name)[c]) for c in columns]
+            return [joined([chunk[c] for chunk in chunks], np.int64) for c in columns]
+
     @property
     def platform(self) -> str | None:
         """From the file name, else tpu if the allocations' shapes have tiles."""
@@ -473,7 +483,7 @@ def _read_allocations(self: Reading, spans: list[Span], results: list[Any]) -> d
     return {
         "allocations": _maker("allocations", raw.chunks["allocations"], **extra),
         "cross_color": _maker("cross_color", raw.chunks["cross_color"]),
-        "values": _values_maker(self, raw) if spans else _values_from_records(self),
+        "values": _values_maker(raw) if spans else _values_from_records(self),
     }
 
 
@@ -487,36 +497,28 @@ def _memory_space(r: Reading, chunk: Chunk) -> Value:
     return spaces.codes(np.asarray(np.searchsorted(distinct, chunk["color"]))), spaces
 
 
-def _values_maker(self: Reading, raw: Raw) -> Maker:
-    chunks = raw.chunks["values"]
-    known = _uses_known(self, raw)
-
+def _values_maker(raw: Raw) -> Maker:
     def kind(r: Reading, chunk: Chunk) -> Value:
         return codes(take_codes(r.shape_sizes()[0], chunk["shape"], SPARE)), r.pools["element_type"]
 
     def size(r: Reading, chunk: Chunk) -> Value:
         return ints(take_ints(r.shape_sizes()[1], chunk["shape"], SPARE)), None
 
-    return _maker("values", chunks, element_type=kind, unpadded_size=size, uses_known=known)
+    return _maker("values", raw.chunks["values"], element_type=kind, unpadded_size=size, uses_known=_uses_known)
 
 
-def _uses_known(self: Reading, raw: Raw) -> Extra:
+def _uses_known(r: Reading, chunk: Chunk) -> Value:
     """Whether the uses of each value are printed; looks for the rare line that says no before it tokenises."""
-    used = self.sections("used values")
-    older = any("e1_values" in s.file.features for s in raw.section)
+    used = r.sections(USED)
+    older = any("e1_values" in s.file.features for s in r.raw["allocations"].section)
     if not used and not older:
-        return _nulls
-    if not older and "used values" in self.planned:
-        return _known_from_records
-    if older or not any(_sections.uses_unknown(s.file.text.data, max(0, s.begin - 1), s.end) for s in used):
-        return lambda _, chunk: (np.ones(len(chunk["value_id"]), np.uint8), None)
-    self.part("used values")
-    return _known_from_records
-
-
-def _known_from_records(r: Reading, chunk: Chunk) -> Value:
-    r.part("used values")
-    unknown = r.facts["uses_unknown"]
+        return None, None
+    if not older and "uses_unknown" not in r.facts:
+        if USED in r.planned or any(_sections.uses_unknown(s.file.text.data, max(0, s.begin - 1), s.end) for s in used):
+            r.part(USED)
+        else:
+            r.facts["uses_unknown"] = np.empty(0, np.int64)
+    unknown = r.facts["uses_unknown"] if not older else ()
     if not len(unknown):
         return np.ones(len(chunk["value_id"]), np.uint8), None
     return np.isin(chunk["value_id"], unknown, invert=True).view(np.uint8), None

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
-from ..assemble import Codes, Rows, row_of
+from ..assemble import NULL, Codes, Rows, row_of
 from ..dump import Dump
 from ..errors import UsageError
 
@@ -82,16 +82,17 @@ class Space:
 class Program:
     """Joined columns of one dump. Times are schedule steps, sizes bytes; -1 stands for null."""
 
+    ids: Ints
+    """value_id of each value."""
+
     def __init__(self, dump: Dump) -> None:
         self.dump = dump
         self._take_allocations(dump.allocations)
-        v = dump.values
-        if v.num_rows and not len(self.index):
+        self.ids, owner, offset, size = dump._numbers("values", "value_id", "allocation", "offset", "size")
+        if len(self.ids) and not len(self.index):
             raise UsageError(f"{dump.name} has no allocations: nothing is known of sizes and places")
-        self.ids = ints(v, "value_id")
-        self._take_values(
-            row_of(self.index, ints(v, "allocation")).astype(np.int32), ints(v, "offset", 0), ints(v, "size", 0)
-        )
+        offset, size = (np.where(a == NULL, 0, a) if len(a) and a.min() == NULL else a for a in (offset, size))
+        self._take_values(row_of(self.index, owner).astype(np.int32), offset, size)
 
     def _take_allocations(self, a: pa.Table) -> None:
         self.allocations = a

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as arrow_dataset
 
 from .. import names, schema
+from ..assemble import Ints, numbers_of
 from ..dump import Dump, answer
 from ..errors import DumpError, UsageError
 from ..source import Member, Source
@@ -308,6 +309,9 @@ class Stored:
             table = self._scanner(name).to_table()
         self._check(name, table.num_rows)
         return _in_memory(name, table).unify_dictionaries()
+
+    def numbers(self, name: str, *columns: str) -> list[Ints]:
+        return [numbers_of(self.table(name)[c]) for c in columns]
 
     def batches(self, name: str) -> pa.RecordBatchReader:
         def found() -> Iterator[pa.RecordBatch]:

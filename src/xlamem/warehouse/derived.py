@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from .. import schema
-from ..assemble import Pool, Rows, joined, row_of
+from ..assemble import Pool, Rows, joined, numbers_of, row_of
 from ..compute.occupancy import Held, held_at, live_at, moments, peak, rows_of, runs, whole
 from ..compute.program import TEMP, THREAD_LOCAL, Ints, Program, coded, ints, nullable, translated
 from ..compute.scopes import scopes
@@ -139,6 +139,9 @@ class Fleet:
 
     def __getitem__(self, name: str) -> pa.Table:
         return getattr(self, name)
+
+    def _numbers(self, name: str, *columns: str) -> list[Ints]:
+        return [numbers_of(self[name][c]) for c in columns]
 
 
 class _Together(Program):
