@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from xlamem import schema
+from xlamem.assemble import numbers_of
 
 PLACES = 64
 """Places that short-lived values share in turn: each lives for fewer steps."""
@@ -39,6 +40,9 @@ class Columns:
 
     def __getitem__(self, name: str) -> pa.Table:
         return self._tables[name]
+
+    def _numbers(self, name: str, *columns: str) -> list[Any]:
+        return [numbers_of(self[name][column]) for column in columns]
 
     def __getattr__(self, name: str) -> pa.Table:
         try:
