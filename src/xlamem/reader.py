@@ -145,6 +145,7 @@ class Reading:
         self.ahead: dict[str, tuple[list[Span], Scans]] = {}
         """Parts that are being scanned, but were not read yet."""
         self.crew: Crew | None = None
+        """The threads at work, if there are any."""
         self.scanned: dict[str, tuple[list[Span], list[Any]]] = {}
         """Parts that were scanned, but were not read yet."""
         self.planned: set[str] = set()
