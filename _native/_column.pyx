@@ -177,32 +177,21 @@ def rows_of(const int[::1] rows not None, int64_t low, const long long[::1] want
     return own(&out)
 
 
-def take_ints(const long long[::1] items not None, const int[::1] rows not None, Spare spare not None):
-    """items[rows] (int64)."""
+ctypedef fused Number:
+    int
+    long long
+
+
+def take(const Number[::1] items not None, const int[::1] rows not None, Spare spare not None):
+    """items[rows]."""
     cdef Buf out
     cdef Py_ssize_t i
     cdef bint good = True
     with nogil:
-        if zeros(&out, spare.store, rows.shape[0] * 8):
+        if zeros(&out, spare.store, rows.shape[0] * sizeof(Number)):
             for i in range(rows.shape[0]):
                 good = good and 0 <= rows[i] < items.shape[0]
-                (<int64_t*> out.data)[i] = items[rows[i]] if good else 0
-    column = own(&out)
-    if not good:
-        raise IndexError("no such row")
-    return column
-
-
-def take_codes(const int[::1] items not None, const int[::1] rows not None, Spare spare not None):
-    """items[rows] (int32)."""
-    cdef Buf out
-    cdef Py_ssize_t i
-    cdef bint good = True
-    with nogil:
-        if zeros(&out, spare.store, rows.shape[0] * 4):
-            for i in range(rows.shape[0]):
-                good = good and 0 <= rows[i] < items.shape[0]
-                (<int32_t*> out.data)[i] = items[rows[i]] if good else 0
+                (<Number*> out.data)[i] = items[rows[i]] if good else 0
     column = own(&out)
     if not good:
         raise IndexError("no such row")

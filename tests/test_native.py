@@ -27,7 +27,7 @@ from xlamem import (
     _values,
     assemble,
 )
-from xlamem._column import Names, Spare, in_order, recode
+from xlamem._column import Names, Spare, in_order, recode, take
 from xlamem.assemble import NULL, Pool, codes, flags, ints
 
 
@@ -516,3 +516,13 @@ def test_sweeps_of_far_addresses(n: int, bits: int) -> None:
     size = rng.integers(0, (1 << bits) // n, n)
     charged, alone = _sweep.charge(np.zeros(n, np.int64), np.arange(n), offset, size)
     assert ints(charged).tolist() == size.tolist() == ints(alone).tolist()
+
+
+def test_items_are_taken_by_row() -> None:
+    rows = np.array([2, 0, 2], np.int32)
+    assert ints(take(np.array([5, 6, 7]), rows, assemble.SPARE)).tolist() == [7, 5, 7]
+    assert codes(take(np.array([5, 6, 7], np.int32), rows, assemble.SPARE)).tolist() == [7, 5, 7]
+    assert ints(take(np.array([5]), rows[:0], assemble.SPARE)).size == 0
+    for bad in ([3], [-1]):
+        with pytest.raises(IndexError):
+            take(np.array([5, 6, 7]), np.array(bad, np.int32), assemble.SPARE)

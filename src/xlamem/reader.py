@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from . import _allocations, _checks, _hlo, _liveness, _sections, _shapes, _usage, _values, schema
-from ._column import Names, in_order, take_codes, take_ints
+from ._column import Names, in_order, take
 from .assemble import (
     NULL,
     POOL_OF,
@@ -500,10 +500,10 @@ def _memory_space(r: Reading, chunk: Chunk) -> Value:
 
 def _values_maker(raw: Raw) -> Maker:
     def kind(r: Reading, chunk: Chunk) -> Value:
-        return codes(take_codes(r.shape_sizes()[0], chunk["shape"], SPARE)), r.pools["element_type"]
+        return codes(take(r.shape_sizes()[0], chunk["shape"], SPARE)), r.pools["element_type"]
 
     def size(r: Reading, chunk: Chunk) -> Value:
-        return ints(take_ints(r.shape_sizes()[1], chunk["shape"], SPARE)), None
+        return ints(take(r.shape_sizes()[1], chunk["shape"], SPARE)), None
 
     return _maker("values", raw.chunks["values"], element_type=kind, unpadded_size=size, uses_known=_uses_known)
 
