@@ -70,11 +70,11 @@ def agree(const int[::1] rows not None, int64_t low, tuple values not None, tupl
 def live_at(int64_t step, const int[::1] owner not None, const long long[::1] start not None,
             const long long[::1] end not None, const unsigned char[::1] full not None,
             unsigned char[::1] seen not None):
-    """How many ranges hold the step whose value is `full`, and how many have no value (-1 as owner).
+    """How many ranges hold the step whose value is `full`; one without a value has -1 as owner.
 
     seen[row] becomes 1 for each value that has a range.
     """
-    cdef Py_ssize_t i, n = owner.shape[0], held = 0, lost = 0
+    cdef Py_ssize_t i, n = owner.shape[0], held = 0
     cdef int k
     if start.shape[0] != n or end.shape[0] != n or full.shape[0] != seen.shape[0]:
         raise ValueError("columns of one table must have one length")
@@ -82,12 +82,11 @@ def live_at(int64_t step, const int[::1] owner not None, const long long[::1] st
         for i in range(n):
             k = owner[i]
             if not 0 <= k < seen.shape[0]:
-                lost += 1
                 continue
             seen[k] = 1
             if full[k] and start[i] <= step <= end[i]:
                 held += 1
-    return held, lost
+    return held
 
 
 def unseen(const unsigned char[::1] wanted not None, const long long[::1] place not None,

@@ -484,7 +484,7 @@ def test_checks_of_columns() -> None:
 
     owner, start, end = np.array([0, -1, 2, 2, 9], np.int32), np.array([0, 0, 3, 5, 0]), np.array([4, 9, 5, 9, 9])
     seen = np.zeros(4, np.uint8)
-    assert _checks.live_at(5, owner, start, end, np.array([1, 1, 1, 0], np.uint8), seen) == (2, 2)
+    assert _checks.live_at(5, owner, start, end, np.array([1, 1, 1, 0], np.uint8), seen) == 2
     assert seen.tolist() == [1, 0, 1, 0]
     assert ints(_checks.unseen(np.array([0, 7], np.uint8), np.array([1, 1, 0, 0]), seen)).tolist() == [1]
     assert [_checks.first_gap(np.array(v), 3) for v in ([3, 4, 5], [3, 5], [2])] == [-1, 1, 0]

@@ -172,7 +172,7 @@ def _live(r: Reading) -> None:
         ranged = np.zeros(len(full), np.uint8)
         for first, start, stop in raw.parts("live_ranges", "start", "end"):
             mine = owner[first : first + len(start)]
-            needed += _checks.live_at(at, mine, start, stop, full, ranged)[0]
+            needed += _checks.live_at(at, mine, start, stop, full, ranged)
         for row in np.flatnonzero(owner < 0).tolist():
             label = "".join(r.label("live_ranges", row))
             at_line = _line_with(section, f"    {label}:")
