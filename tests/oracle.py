@@ -18,19 +18,19 @@ COLUMNS = {
     "modules": "module_name module_id platform target changelist timestamp_us features complete total_bytes "
     "schedule_length printed_peak_time printed_peak_bytes n_allocations n_values n_cross_color n_positions n_uses "
     "n_instructions n_schedule n_live_ranges n_printed_peak n_printed_stack n_printed_report n_frames n_aliases "
-    "n_diagnostics content_hash",
+    "n_diagnostics content_hash understood consistent",
     "files": "ordinal role uri bytes content_hash features complete",
     "allocations": "allocation size color memory_space page address parameter_number parameter_shape_index "
-    "parameter_shape output_shape is_parameter is_entry_root is_constant is_thread_local is_live_out is_temp",
+    "parameter_shape output_shape is_parameter is_entry_root is_constant is_thread_local is_live_out is_temp attributes",
     "values": "value_id instruction shape_index is_phi color allocation offset size shape element_type "
-    "unpadded_size uses_known",
+    "unpadded_size uses_known attributes",
     "cross_color": "allocation ordinal value_id instruction shape_index is_phi value_color printed_color",
     "positions": "value_id ordinal instruction shape_index",
     "uses": "value_id ordinal instruction operand operand_shape_index",
     "instructions": "instruction shape opcode operands op_type op_name source_file source_line stack_frame_id "
     "custom_call_target fusion_kind called_computations sharding backend_config attributes text",
     "schedule": "time instruction",
-    "live_ranges": "value_id instruction shape_index start end",
+    "live_ranges": "value_id instruction shape_index start end attributes",
     "printed_peak": "ordinal instruction shape_index bytes cumulative",
     "printed_stack": "ordinal depth label percent total current remaining",
     "printed_report": "ordinal part color space_label total_bytes allocation cumulative percent size remaining "
@@ -979,6 +979,10 @@ class Reader:
         if self.peak is not None:
             module["printed_peak_bytes"] = sum(r["bytes"] for r in rows["printed_peak"])
         module |= {c: len(rows[c[2:]]) for c in module if c.startswith("n_")}
+        codes = {d["code"] for d in rows["diagnostics"]}
+        unknown = {"unknown_line", "unknown_field"}
+        module["understood"] = not codes & unknown
+        module["consistent"] = codes <= unknown | {"truncated", "not_utf8", "mixed_newlines"}
         rows["modules"].append(module)
         for table in rows.values():
             for row in table:

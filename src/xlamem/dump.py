@@ -335,7 +335,7 @@ def summary_rows(
             (f.ordinal, f.role, f.text.uri, f.text.size, h, ",".join(sorted(f.features)), not f.cut)
             for f, h in zip(files, content, strict=True)
         ],
-        "modules": [_module(r, parts, names, content, len(diagnostics))],
+        "modules": [_module(r, parts, names, content, diagnostics)],
         "diagnostics": diagnostics,
     }
 
@@ -352,7 +352,7 @@ def content_hash(data: Any) -> str:
 
 
 def _module(
-    r: Reading, parts: Set[str], names: frozenset[str], content: list[str | None], n_diagnostics: int
+    r: Reading, parts: Set[str], names: frozenset[str], content: list[str | None], diagnostics: list[Row]
 ) -> Row:
     source = r.source
     name = r.facts.get("module_name")
@@ -363,6 +363,7 @@ def _module(
         if peak_time is not None:
             peak_bytes = int(r.raw["live ranges"].ints("printed_peak", "bytes").sum())
     features = sorted(set().union(*(f.features for f in r.files)))
+    codes = {d.code for d in r.findings.items}
     known = {
         "module_name": source.module_name or (name.decode("utf-8", "backslashreplace") if name else None),
         "module_id": source.module_id,
@@ -376,7 +377,9 @@ def _module(
         "schedule_length": _schedule_length(r),
         "printed_peak_time": peak_time,
         "printed_peak_bytes": peak_bytes,
-        "n_diagnostics": n_diagnostics,
+        "n_diagnostics": len(diagnostics),
+        "understood": codes.isdisjoint(schema.NOT_UNDERSTOOD),
+        "consistent": codes.isdisjoint(schema.NOT_CONSISTENT),
         "content_hash": content_hash("\n".join(h for h in content if h).encode()) if any(content) else None,
     }
     for t in PART_OF:

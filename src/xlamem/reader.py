@@ -400,7 +400,7 @@ class Reading:
 
     def _values(self, name: str, chunk: Chunk, extra: Mapping[str, Extra]) -> list[Value]:
         return [
-            extra[column](self, chunk) if column in extra else (chunk[column], self.pools[pool] if pool else None)
+            extra[column](self, chunk) if column in extra else (chunk.get(column), self.pools[pool] if pool else None)
             for column, pool in _columns(name)
         ]
 

@@ -102,6 +102,12 @@ _INDEX = _name(
     null=True,
 )
 
+_ATTRIBUTES = _text(
+    "attributes",
+    "fields of the line that this version does not know, verbatim, joined with ', '; null where there are none",
+    null=True,
+)
+
 SECTION_TABLES = (
     Table(
         "allocations",
@@ -124,6 +130,7 @@ SECTION_TABLES = (
             _bool("is_thread_local", "stack of a computation called from within an instruction"),
             _bool("is_live_out", "may be (part of) an output (maybe-live-out)"),
             _bool("is_temp", "temporary (preallocated-temp)"),
+            _ATTRIBUTES,
         ),
     ),
     Table(
@@ -154,6 +161,7 @@ SECTION_TABLES = (
                 "has no used-values section",
                 null=True,
             ),
+            _ATTRIBUTES,
         ),
     ),
     Table(
@@ -244,6 +252,7 @@ SECTION_TABLES = (
             _name("shape_index", "index into the instruction's shape, as printed ({} for arrays)"),
             _int("start", "first step at which it is live", "schedule steps"),
             _int("end", "last step at which it is live (the range is closed)", "schedule steps"),
+            _ATTRIBUTES,
         ),
     ),
     Table(
@@ -711,6 +720,8 @@ MODULES = Table(
         ),
         _int("n_diagnostics", "rows of diagnostics", "rows"),
         _text("content_hash", "XXH3-128 over the members' hashes; null unless asked for", null=True),
+        _bool("understood", "every line and every field was placed in a column"),
+        _bool("consistent", "the cross-checks hold, as far as their tables were read"),
     ),
 )
 
@@ -852,6 +863,7 @@ FEATURES = {
 CODES = {
     "truncated": "the file ends before its text does",
     "unknown_line": "a line that no rule explains",
+    "unknown_field": "lines have a field that this version does not know: kept verbatim in the column `attributes`",
     "not_utf8": "bytes that are not UTF-8 were stored as \\xNN",
     "mixed_newlines": "some lines end in CR LF and some in LF",
     "instruction_differs": "an instruction is printed again with another text",
@@ -865,6 +877,10 @@ CODES = {
     "tree_differs": "the tree's roots do not add up to the total in its head",
     "report_differs": "the report contradicts the allocations",
 }
+
+NOT_UNDERSTOOD = {"unknown_line", "unknown_field"}
+NOT_CONSISTENT = CODES.keys() - NOT_UNDERSTOOD - {"truncated", "not_utf8", "mixed_newlines"}
+"""The codes that say that a dump is not `understood`, and not `consistent`."""
 
 SPACES: dict[str, dict[int, str]] = {
     "tpu": {0: "hbm", 1: "vmem", 2: "sflag", 3: "cmem", 4: "smem", 5: "host"},

@@ -379,8 +379,10 @@ class Streaming(Reading):
         for spec in schema.TABLES[name].columns:
             if spec.name in made:
                 continue
-            value = chunk[spec.name]
-            if spec.kind == "int":
+            value = chunk.get(spec.name)
+            if value is None:
+                made[spec.name] = [pa.nulls(len(next(iter(chunk.values()))), spec.arrow.type)]
+            elif spec.kind == "int":
                 made[spec.name] = [int_array(value, nullable=spec.nullable)]
             elif spec.kind == "bool":
                 made[spec.name] = [bool_array(value)]
