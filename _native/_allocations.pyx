@@ -9,22 +9,18 @@ from column cimport (
     push_byte, push_code, push_name, put, put_byte, put_code, queue_init, sample_at, settle, text_null, text_push,
 )
 from cursor cimport (
-    CLASS, DIGIT, Short, index, integer, line_end, name, position, short_value, starts, use,
+    CLASS, COMMA, DIGIT, IN_NAME, Short, balanced, index, integer, line_end, name, position, short_value, starts, use,
 )
 from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_ALLOCATION, W_ALLOCATION_BEFORE, W_CROSS_COLOR, W_LINE, W_UTF8, W_VALUE, W_VALUE_REST,
     fault,
 )
+from header cimport SIZE, Head, header
+from gaps cimport (
+    NO_ROW, Gaps, Label, Place, Use, ends_as_shape, gap, head_any, label_any, label_element, number_element,
+    position_any, push_gaps, seek, seek_text, shape_any, shape_end, short_any, sizes_any, stops, use_any,
+)
 from xlamem._column cimport Names, own, own_text
-
-# Bits of the column `flags` of an allocation, in the order of the schema's is_… columns.
-cdef enum:
-    PARAMETER = 1
-    ENTRY_ROOT = 2
-    CONSTANT = 4
-    THREAD_LOCAL = 8
-    LIVE_OUT = 16
-    TEMP = 32
 
 # Bits of `features`.
 cdef enum:
@@ -34,6 +30,16 @@ cdef enum:
     HAS_E1 = 8
     HAS_CROSS = 16
     HAS_TILES = 32
+
+# Tables of the rows whose lines have gaps.
+cdef enum:
+    G_ALLOCATIONS
+    G_VALUES
+    G_CROSS_COLOR
+    G_POSITIONS
+    G_USES
+
+GAP_TABLES = ("allocations", "values", "cross_color", "positions", "uses")
 
 FEATURES = {HAS_ADDRESS: "address", HAS_PAGE: "page", HAS_E0: "e0_values", HAS_E1: "e1_values", HAS_CROSS: "cross_color"}
 TILES = HAS_TILES
@@ -81,6 +87,7 @@ cdef struct Out:
     Buf u_instruction
     Buf u_operand
     Buf u_index
+    Buf gaps
     Buf faults
     int features
     int64_t open               # offset of an E1 block that the end broke off, or -1
@@ -95,102 +102,24 @@ cdef struct Out:
 cdef enum:
     ROWS = 64
 
-cdef struct Head:
-    int64_t allocation
-    int64_t size
-    int64_t color
-    int64_t page
-    int64_t parameter
-    Part address
-    Part parameter_index
-    Part parameter_shape
-    Part output_shape
-    Part fields
-    int flags
-
 cdef struct Pools:
     Queue names
     Indices indices
     Pool* shapes
 
 
-cdef const char* shape_in_bars(const char* p, const char* end, Part* out) noexcept nogil:
-    cdef const char* bar
-    if p[0] != c'|':
-        return NULL
-    bar = <const char*> memchr(p + 1, c'|', end - p - 1)
-    if bar == NULL:
-        return NULL
-    out.p = p + 1
-    out.n = bar - p - 1
-    return bar + 1
-
-
-cdef const char* head(const char* p, const char* end, Head* out) noexcept nogil:
-    # "allocation N: [ADDR, ]size N{, field}:" with end at the newline. The fields in any order.
-    cdef const char* q
-    memset(out, 0, sizeof(Head))
-    out.page = NO_INT
-    out.parameter = NO_INT
-    p = integer(p + 11, &out.allocation)
-    if p == NULL or not starts(p, end, b": ", 2):
-        return NULL
-    p += 2
-    if not starts(p, end, b"size ", 5):
-        q = <const char*> memchr(p, c',', end - p)
-        if q == NULL or q == p or not starts(q, end, b", size ", 7) or not (
-            starts(p, end, b"0x", 2) or starts(p, end, b"(nil)", 5)
-        ):
-            return NULL
-        out.address.p = p
-        out.address.n = q - p
-        p = q + 2
-    p = integer(p + 5, &out.size)
-    if p == NULL:
-        return NULL
-    out.fields.p = p
-    while p < end and p[0] == c',':
-        p += 1
-        if starts(p, end, b" preallocated-temp", 18):
-            out.flags |= TEMP
-            p += 18
-        elif starts(p, end, b" thread-local", 13):
-            out.flags |= THREAD_LOCAL
-            p += 13
-        elif starts(p, end, b" maybe-live-out", 15):
-            out.flags |= LIVE_OUT
-            p += 15
-        elif starts(p, end, b" constant", 9):
-            out.flags |= CONSTANT
-            p += 9
-        elif starts(p, end, b" color ", 7):
-            p = integer(p + 7, &out.color)
-        elif starts(p, end, b" page ", 6):
-            p = integer(p + 6, &out.page)
-        elif starts(p, end, b" output shape is ", 17):
-            out.flags |= ENTRY_ROOT
-            p = shape_in_bars(p + 17, end, &out.output_shape)
-        elif starts(p, end, b" parameter ", 11):
-            out.flags |= PARAMETER
-            p = integer(p + 11, &out.parameter)
-            if p != NULL and starts(p, end, b", shape ", 8):
-                p = shape_in_bars(p + 8, end, &out.parameter_shape)
-            if p != NULL and starts(p, end, b" at ShapeIndex ", 15):
-                p = index(p + 15, &out.parameter_index)
-        else:
-            return NULL
-        if p == NULL:
-            return NULL
-    out.fields.n = p - out.fields.p
-    return p + 1 if p < end and p[0] == c':' and p + 1 == end else NULL
+cdef bint allocation_line(const char* p, const char* end, Head* out, Gaps* gaps) noexcept nogil:
+    # "allocation N: [ADDR, ]size N{, field}:" with gaps; end at the newline.
+    return header(p, end, out, gaps) and out.size != NO_INT
 
 
 cdef inline int32_t part_code(Pool* pool, Part* part, bint* bad) noexcept nogil:
     return intern(pool, part.p, part.n, bad) if part.p != NULL else NO_CODE
 
 
-cdef void push_head(Out* out, Head* h, Pools* pools, const char* base, int64_t offset) noexcept nogil:
+cdef void push_head(Out* out, Head* h, const Gaps* gaps, Pools* pools, const char* base, int64_t offset) noexcept nogil:
     cdef bint bad = False
+    push_gaps(&out.gaps, gaps, base, G_ALLOCATIONS, out.allocation.size // 8)
     push(&out.allocation, h.allocation)
     push(&out.size, h.size)
     push(&out.color, h.color)
@@ -199,7 +128,7 @@ cdef void push_head(Out* out, Head* h, Pools* pools, const char* base, int64_t o
     push_code(&out.parameter_shape_index, index_code(&pools.indices, &h.parameter_index))
     push_code(&out.parameter_shape, part_code(pools.shapes, &h.parameter_shape, &bad))
     push_code(&out.output_shape, part_code(pools.shapes, &h.output_shape, &bad))
-    push_byte(&out.flags, <uint8_t> h.flags)
+    push_byte(&out.flags, <uint8_t> (h.flags & (SIZE - 1)))
     push(&out.fields, h.fields.p - base)
     push(&out.fields, h.fields.p - base + <int64_t> h.fields.n)
     if h.page != NO_INT:
@@ -259,9 +188,116 @@ cdef const char* value_line(
         return NULL
     p += 3
     met = memo_at(&out.shapes, p)
-    e = p + met.n if is_met(met, p, end, c'\n') else line_end(p, end)
+    if is_met(met, p, end, c'\n'):
+        e = p + met.n
+    else:
+        e = line_end(p, end)
+        if not ends_as_shape(met, pools.shapes, p, e):
+            return NULL
     push_value(out, pools, &s, allocation, at, size, met, p, e, offset)
     return e
+
+
+cdef void push_gapped(
+    Out* out, Pools* pools, Short* s, int64_t allocation, Place* place, const char* shape, const char* end,
+    const Gaps* gaps, int64_t offset,
+) noexcept nogil:
+    push_gaps(&out.gaps, gaps, out.base, G_VALUES, out.value_id.size // 8)
+    push_value(out, pools, s, allocation, place.offset, place.size, memo_at(&out.shapes, shape), shape, end, offset)
+
+
+cdef const char* word_at(const char* text, size_t n, const char* p, const char* end) noexcept nogil:
+    # The first place at which a word begins with the text; NULL if there is none. An indented line has none.
+    cdef const char* q = p
+    if p < end and p[0] == c' ':
+        return NULL
+    while True:
+        q = <const char*> memchr(q, text[0], end - q) if q < end else NULL
+        if q == NULL or <size_t> (end - q) < n:
+            return NULL
+        if starts(q, end, text, n) and (q == p or q[-1] == c' '):
+            return q
+        q += 1
+
+
+cdef bint value_any(
+    const char* begin, const char* p, const char* end, Out* out, Pools* pools, int64_t allocation, int64_t offset
+) noexcept nogil:
+    # The same with gaps; p is behind the word "value" and end at the newline.
+    cdef Short s
+    cdef Place place
+    cdef Gaps gaps
+    cdef Gaps before
+    cdef const char* q
+    cdef const char* e
+    cdef const char* shape = NULL
+    gaps.n = 0
+    gaps.full = False
+    gap(&gaps, begin, p - 5)
+    p = value_head(p, end, &s, &gaps)
+    if p == NULL:
+        return False
+    before = gaps
+    q = p
+    while True:
+        q = seek_text(b" (", 2, q, end, &gaps)
+        gaps = before
+        if q == NULL:
+            return False
+        gap(&gaps, p, q - 2)
+        e = sizes_any(q, end, &place, &gaps)
+        if e != NULL:
+            break
+        gaps = before
+    e = shape_any(e, end, &shape, &gaps)
+    if e == NULL or gaps.full:
+        return False
+    push_gapped(out, pools, &s, allocation, &place, shape, e, &gaps, offset)
+    return True
+
+
+cdef const char* value_head(const char* p, const char* end, Short* s, Gaps* gaps) noexcept nogil:
+    # ": SHORT" with gaps; returns where it ends.
+    cdef const char* q = <const char*> memchr(p, c'<', end - p)
+    if q == NULL:
+        return NULL
+    if starts(p, q, b": ", 2):
+        gap(gaps, p + 2, q)
+    elif q - p > 2 and starts(q - 2, q, b": ", 2):
+        gap(gaps, p, q - 2)
+    elif p[0] == c':' and q[-1] == c' ':
+        gap(gaps, p + 1, q - 1)
+    else:
+        return NULL
+    return short_any(q, end, s, gaps)
+
+
+cdef bint cross_any(
+    const char* p, const char* end, Out* out, Pools* pools, int64_t allocation, int64_t ordinal
+) noexcept nogil:
+    # "  value: SHORT (color=N)" with gaps, p behind "  value".
+    cdef Short s
+    cdef Gaps gaps
+    cdef int64_t color
+    gaps.n = 0
+    gaps.full = False
+    p = value_head(p, end, &s, &gaps)
+    if p != NULL:
+        p = seek_text(b" (", 2, p, end, &gaps)
+    if p != NULL:
+        p = seek_text(b"color=", 6, p, end, &gaps)
+    if p != NULL:
+        p = number_element(p, end, &color)
+    if p != NULL:
+        p = seek_text(b")", 1, p, end, &gaps)
+    if p == NULL:
+        return False
+    gap(&gaps, p, end)
+    if gaps.full:
+        return False
+    push_gaps(&out.gaps, &gaps, out.base, G_CROSS_COLOR, out.c_allocation.size // 8)
+    push_cross(out, pools, &s, color, allocation, ordinal)
+    return True
 
 
 cdef bint cross_line(
@@ -276,6 +312,13 @@ cdef bint cross_line(
     p = integer(p + 8, &color)
     if p == NULL or p[0] != c')' or p + 1 != end:
         return False
+    push_cross(out, pools, &s, color, allocation, ordinal)
+    return True
+
+
+cdef void push_cross(
+    Out* out, Pools* pools, Short* s, int64_t color, int64_t allocation, int64_t ordinal
+) noexcept nogil:
     push(&out.c_allocation, allocation)
     push(&out.c_ordinal, ordinal)
     push(&out.c_value_id, s.id)
@@ -285,12 +328,55 @@ cdef bint cross_line(
     push(&out.c_value_color, s.color)
     push(&out.c_printed_color, color)
     out.features |= HAS_CROSS
-    return True
 
 
-cdef const char* e0_value(const char* p, const char* end, Short* s, int64_t* at, int64_t* size) noexcept nogil:
-    # "NAME[i,j](#ID @C) [OFFSET,SIZE]: SHAPE"; returns where the shape begins. The index keeps its
-    # square brackets here (they become braces when the columns are made).
+cdef const char* place_any(const char* p, const char* end, Place* out, const char** shape, Gaps* gaps) noexcept nogil:
+    # "[OFFSET,SIZE]: SHAPE" with gaps; returns where the shape ends.
+    p = seek(place_element, p, end, out, gaps)
+    if p != NULL:
+        p = seek_text(b"]", 1, p, end, gaps)
+    return shape_any(p, end, shape, gaps) if p != NULL else NULL
+
+
+cdef const char* place_element(const char* p, const char* end, void* out) noexcept nogil:
+    # "[OFFSET,SIZE"
+    if p[0] != c'[':
+        return NULL
+    p = integer(p + 1, &(<Place*> out).offset)
+    return number_element(p + 1, end, &(<Place*> out).size) if p != NULL and p[0] == c',' else NULL
+
+
+cdef const char* e0_any(const char* p, const char* end, Short* s, Place* at, const char** shape, Gaps* gaps) noexcept nogil:
+    # "NAME[i,j](#ID @C) [OFFSET,SIZE]: SHAPE" with gaps; returns where the shape ends.
+    cdef const char* q
+    p = seek(e0_element, p, end, s, gaps)
+    if p != NULL:
+        p = seek_text(b"(#", 2, p, end, gaps)
+    if p != NULL:
+        p = number_element(p, end, &s.id)
+    if p == NULL:
+        return NULL
+    q = p
+    while q + 2 < end and q[0] != c')':
+        if q[0] == c' ' and q[1] == c'@':
+            q = number_element(q + 2, end, &s.color)
+            if q == NULL:
+                return NULL
+            gap(gaps, p, (<const char*> memchr(p, c'@', q - p)) - 1)
+            p = q
+            break
+        q += 1
+    p = seek_text(b")", 1, p, end, gaps)
+    if p != NULL:
+        p = seek_text(b" ", 1, p, end, gaps)
+    return place_any(p, end, at, shape, gaps) if p != NULL else NULL
+
+
+cdef const char* e0_element(const char* p, const char* end, void* out) noexcept nogil:
+    # "NAME[i,j]"
+    cdef Short* s = <Short*> out
+    s.phi = False
+    s.color = NO_INT
     p = name(p, &s.name)
     if p == NULL or p[0] != c'[':
         return NULL
@@ -298,26 +384,49 @@ cdef const char* e0_value(const char* p, const char* end, Short* s, int64_t* at,
     p += 1
     while CLASS[<uint8_t> p[0]] & DIGIT or p[0] == c',':
         p += 1
-    if not starts(p, end, b"](#", 3):
-        return NULL
     s.index.n = p + 1 - s.index.p
-    p = integer(p + 3, &s.id)
-    s.phi = False
-    s.color = NO_INT
-    if p != NULL and p[0] == c' ' and p[1] == c'@':
-        p = integer(p + 2, &s.color)
-    return place(p + 2, end, at, size) if p != NULL and starts(p, end, b") ", 2) else NULL
+    return p + 1 if p[0] == c']' else NULL
 
 
-cdef const char* place(const char* p, const char* end, int64_t* at, int64_t* size) noexcept nogil:
-    # "[OFFSET,SIZE]: SHAPE"; returns where the shape begins.
-    if p[0] != c'[':
+cdef const char* e1_element(const char* p, const char* end, void* out) noexcept nogil:
+    # "ID [PHI ]NAME[{INDEX}]"
+    cdef Short* s = <Short*> out
+    cdef Label label
+    p = integer(p, &s.id)
+    if p == NULL or p[0] != c' ':
         return NULL
-    p = integer(p + 1, at)
-    if p == NULL or p[0] != c',':
-        return NULL
-    p = integer(p + 1, size)
-    return p + 3 if p != NULL and starts(p, end, b"]: ", 3) and p + 3 < end else NULL
+    s.phi = starts(p, end, b" PHI ", 5)
+    p = label_element(p + 5 if s.phi else p + 1, end, &label)
+    s.name, s.index = label.word, label.index
+    return p
+
+
+cdef bint e1_head_any(const char* p, const char* end, Short* s, Gaps* gaps) noexcept nogil:
+    # The head of an E1 value with gaps.
+    cdef Label label
+    cdef const char* stop = p
+    cdef const char* e
+    while stop < end and not starts(stop, end, b", positions", 11):
+        stop += 1
+    if stop >= end:
+        return False
+    e = number_element(p, stop, &s.id)
+    if e != NULL:
+        s.phi = starts(e, stop, b" PHI ", 5)
+        e = label_any(e + 4 if s.phi else e, stop, &label, gaps)
+        s.name, s.index = label.word, label.index
+    else:
+        e = seek(e1_element, p, stop, s, gaps)
+    if e != NULL:
+        e = seek_text(b" @", 2, e, stop, gaps)
+    if e != NULL:
+        e = number_element(e, stop, &s.color)
+    if e == NULL:
+        return False
+    if s.color == -1:
+        s.color = NO_INT
+    gap(gaps, e, stop)
+    return head_any(stop + 11, end, gaps) and not gaps.full
 
 
 cdef bint e1_head(const char* p, const char* end, Short* s) noexcept nogil:
@@ -356,53 +465,74 @@ cdef int32_t braced(Pool* pool, Part* part, bint* bad) noexcept nogil:
 
 
 cdef const char* e1_value(
-    const char* base, const char* p, const char* end, Out* out, Pools* pools, int64_t allocation, Short* s
+    const char* base, const char* p, const char* end, Out* out, Pools* pools, int64_t allocation, Short* s, Gaps* head,
 ) noexcept nogil:
     # The lines below an E1 head, up to its "[offset,size]: shape". Returns the line behind it, or NULL with
-    # no rows if the block breaks off.
+    # no rows if the block breaks off. `head`: the gaps of the head.
     cdef const char* e
     cdef const char* q
-    cdef int64_t at, size, operand, ordinal = 0
+    cdef const char* shape = NULL
+    cdef Label label
+    cdef Place found
+    cdef Use read
+    cdef Short other
+    cdef Gaps gaps
+    cdef int64_t ordinal = 0
     cdef size_t n_positions = out.p_value_id.size, n_uses = out.u_value_id.size
-    cdef Part word, sub
-    cdef bint uses = False
+    cdef size_t n_gaps = out.gaps.size, n_faults = out.faults.size
+    cdef bint uses = False, foreign = False
+    push_gaps(&out.gaps, head, base, G_VALUES, out.value_id.size // 8)
     while p < end:
         e = line_end(p, end)
-        if p[0] != c' ':
+        gaps.n = 0
+        gaps.full = False
+        if starts(p, end, b"allocation ", 11) or (starts(p, end, b"  ", 2) and e1_head_any(p + 2, e, &other, &gaps)):
             break
-        if p[1] == c'[':
-            q = place(p + 1, e, &at, &size)
-            if uses and q != NULL:
-                push_value(out, pools, s, allocation, at, size, memo_at(&out.shapes, q), q, e, p - base)
-                return e + 1
-            break
-        if e - p == 6 and starts(p, end, b" uses:", 6) and not uses:
+        gaps.n = 0
+        gaps.full = False
+        q = NULL
+        if starts(p, end, b" [", 2):
+            q = place_any(p + 1, e, &found, &shape, &gaps) if uses else NULL
+            if q == NULL or gaps.full:
+                break
+            push_gapped(out, pools, s, allocation, &found, shape, q, &gaps, p - base)
+            return e + 1
+        if starts(p, end, b" uses", 5) and not uses and head_any(p + 5, e, &gaps):
             uses = True
+            foreign = False
             ordinal = 0
-        elif p[1] == c' ' and not uses:
-            if position(p + 2, &word, &sub) == NULL:
-                break
-            push(&out.p_value_id, s.id)
-            push(&out.p_ordinal, ordinal)
-            push_name(&pools.names, &out.p_instruction, word.p, word.n)
-            push_code(&out.p_index, index_code(&pools.indices, &sub))
-            ordinal += 1
-        elif p[1] == c' ':
-            if use(p + 2, end, &word, &operand, &sub) == NULL:
-                break
-            push(&out.u_value_id, s.id)
-            push(&out.u_ordinal, ordinal)
-            push_name(&pools.names, &out.u_instruction, word.p, word.n)
-            push(&out.u_operand, operand)
-            push_code(&out.u_index, index_code(&pools.indices, &sub))
-            ordinal += 1
-        else:
-            break
+            q = e
+            push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
+        elif starts(p, end, b"  ", 2) and not foreign and not uses:
+            q = position_any(p + 2, e, &label, &gaps)
+            if q != NULL and not gaps.full:
+                push_gaps(&out.gaps, &gaps, base, G_POSITIONS, out.p_value_id.size // 8)
+                push(&out.p_value_id, s.id)
+                push(&out.p_ordinal, ordinal)
+                push_name(&pools.names, &out.p_instruction, label.word.p, label.word.n)
+                push_code(&out.p_index, index_code(&pools.indices, &label.index))
+                ordinal += 1
+        elif starts(p, end, b"  ", 2) and not foreign:
+            q = use_any(p + 2, e, &read, &gaps)
+            if q != NULL and not gaps.full:
+                push_gaps(&out.gaps, &gaps, base, G_USES, out.u_value_id.size // 8)
+                push(&out.u_value_id, s.id)
+                push(&out.u_ordinal, ordinal)
+                push_name(&pools.names, &out.u_instruction, read.word.p, read.word.n)
+                push(&out.u_operand, read.operand)
+                push_code(&out.u_index, index_code(&pools.indices, &read.index))
+                ordinal += 1
+        if q == NULL or gaps.full:
+            # A line of its own kind; one that ends in a colon heads a list of its own.
+            foreign |= p[0] == c' ' and p[1] != c' ' and e[-1] == c':'
+            fault(&out.faults, UNKNOWN_LINE, p - base, W_VALUE_REST)
         p = e + 1
     out.p_value_id.size = out.p_ordinal.size = n_positions
     out.p_instruction.size = out.p_index.size = n_positions // 2
     out.u_value_id.size = out.u_ordinal.size = out.u_operand.size = n_uses
     out.u_instruction.size = out.u_index.size = n_uses // 2
+    out.gaps.size = n_gaps
+    out.faults.size = n_faults
     return NULL
 
 
@@ -412,7 +542,10 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
     cdef Head h
     cdef Short s
     cdef Part brackets
-    cdef int64_t at, size, ordinal = out.ordinal, allocation = out.below
+    cdef Gaps gaps
+    cdef Place found
+    cdef const char* shape = NULL
+    cdef int64_t ordinal = out.ordinal, allocation = out.below
     cdef bint cross = out.cross, bad = False
     while p < end:
         if starts(p, end, b" value: ", 8):
@@ -421,31 +554,44 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
                 e = value_line(p + 8, end, out, pools, allocation, p - base)
             if e == NULL:
                 e = line_end(p, end)
-                fault(&out.faults, UNKNOWN_LINE, p - base, W_ALLOCATION_BEFORE if allocation == NO_INT else W_VALUE)
+                if allocation == NO_INT or cross or not value_any(p + 1, p + 6, e, out, pools, allocation, p - base):
+                    fault(&out.faults, UNKNOWN_LINE, p - base, W_ALLOCATION_BEFORE if allocation == NO_INT else W_VALUE)
             p = e + 1
             continue
         e = line_end(p, end)
-        if starts(p, end, b"allocation ", 11):
+        gaps.n = 0
+        gaps.full = False
+        q = word_at(b"allocation ", 11, p, e)
+        if q != NULL:
             cross = False
-            if head(p, e, &h) != NULL:
+            gap(&gaps, p, q)
+            if allocation_line(q, e, &h, &gaps):
                 allocation = h.allocation
-                push_head(out, &h, pools, base, p - base)
+                push_head(out, &h, &gaps, pools, base, p - base)
             else:
                 allocation = NO_INT
                 fault(&out.faults, UNKNOWN_LINE, p - base, W_ALLOCATION)
         elif allocation == NO_INT:
             fault(&out.faults, UNKNOWN_LINE, p - base, W_ALLOCATION_BEFORE)
-        elif starts(p, end, b"  value: ", 9):
-            if not cross or not cross_line(p + 9, e, out, pools, allocation, ordinal):
+        elif p[0] == c' ' and p[1] != c' ' and word_at(b"value:", 6, p + 1, e) != NULL:
+            q = word_at(b"value:", 6, p + 1, e)
+            if cross or not value_any(p + 1, q + 5, e, out, pools, allocation, p - base):
+                fault(&out.faults, UNKNOWN_LINE, p - base, W_VALUE)
+        elif starts(p, end, b"  value", 7) and CLASS[<uint8_t> p[7]] & IN_NAME == 0 and p[7] != c'[':
+            if not cross or not (
+                (starts(p, e, b"  value: ", 9) and cross_line(p + 9, e, out, pools, allocation, ordinal))
+                or cross_any(p + 7, e, out, pools, allocation, ordinal)
+            ):
                 fault(&out.faults, UNKNOWN_LINE, p - base, W_CROSS_COLOR)
             else:
                 ordinal += 1
-        elif e - p == 40 and starts(p, end, b" reused by buffers of a different color:", 40) and not cross:
+        elif starts(p, end, b" reused by buffers of a different color", 39) and not cross and head_any(p + 39, e, &gaps):
+            push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
             cross = True
             ordinal = 0
-        elif starts(p, end, b"  ", 2) and e1_head(p + 2, e, &s):
+        elif starts(p, end, b"  ", 2) and (e1_head(p + 2, e, &s) or e1_head_any(p + 2, e, &s, &gaps)):
             out.features |= HAS_E1
-            q = e1_value(base, e + 1, end, out, pools, allocation, &s)
+            q = e1_value(base, e + 1, end, out, pools, allocation, &s, &gaps)
             if q != NULL:
                 p = q
                 continue
@@ -456,19 +602,21 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             p = end if q == NULL else q
             continue
         elif starts(p, end, b"  ", 2):
-            q = e0_value(p + 2, e, &s, &at, &size)
-            if q != NULL:
+            gaps.n = 0
+            gaps.full = False
+            q = e0_any(p + 2, e, &s, &found, &shape, &gaps)
+            if q != NULL and not gaps.full:
                 out.features |= HAS_E0
                 brackets = s.index
                 s.index.p = NULL
-                push_value(out, pools, &s, allocation, at, size, memo_at(&out.shapes, q), q, e, p - base)
+                push_gapped(out, pools, &s, allocation, &found, shape, q, &gaps, p - base)
                 bad = False
                 (<int32_t*> (out.v_index.data + out.v_index.size))[-1] = braced(pools.indices.pool, &brackets, &bad)
             else:
                 fault(&out.faults, UNKNOWN_LINE, p - base, W_VALUE)
         else:
-            # Perhaps the head of an allocation: what stands below it is nobody's.
-            if p[0] != c' ':
+            # Perhaps the head of something new: what stands below it is not the allocation's.
+            if p[0] != c' ' and e > p and e[-1] == c':':
                 allocation = NO_INT
             fault(&out.faults, UNKNOWN_LINE, p - base, W_LINE)
         p = e + 1
@@ -482,9 +630,12 @@ cdef const char* e1_rest(const char* p, const char* end) noexcept nogil:
     # Behind the lines of a broken E1 block: the next head or allocation, or what stands behind its place.
     cdef const char* e
     cdef Short s
+    cdef Gaps gaps
     while p < end:
         e = line_end(p, end)
-        if starts(p, end, b"allocation ", 11) or (starts(p, end, b"  ", 2) and e1_head(p + 2, e, &s)):
+        gaps.n = 0
+        gaps.full = False
+        if starts(p, end, b"allocation ", 11) or (starts(p, end, b"  ", 2) and e1_head_any(p + 2, e, &s, &gaps)):
             return p
         if p[0] == c' ' and p[1] == c'[':
             return e + 1 if e + 1 < end else NULL
@@ -536,7 +687,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
     """Tokenise data[begin:end], whole lines below `BufferAssignment:`.
 
     Returns (Columns per table, faults, bits of `features`, offset of a value that the end broke off or
-    -1, state). Integers are int64 (null: the least), codes int32 (null: -1), flags one byte, faults int64
+    -1, state). Gaps are int64 quadruples: place of the table in GAP_TABLES or -1, row, begin and end of the text. Integers are int64 (null: the least), codes int32 (null: -1), flags one byte, faults int64
     triples. `state`: what the span before returned as its state, () at the first; the span may then begin
     at any line, and the column `place` tells where the name of each value begins.
     """
@@ -590,4 +741,5 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
             "instruction": own(&out.u_instruction), "operand": own(&out.u_operand),
             "operand_shape_index": own(&out.u_index),
         },
+        "gaps": {"gap": own(&out.gaps)},
     }, own(&out.faults), out.features, out.open, (out.below, out.ordinal, bool(out.cross))

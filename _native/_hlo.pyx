@@ -6,10 +6,13 @@ from libc.string cimport memchr, memcmp, memset
 from column cimport (
     NO_CODE, NO_INT, Buf, Part, Pool, Text, drop, intern, intern_name, push, push_code, push_utf8, text_end,
 )
-from cursor cimport CLASS, IN_NAME, balanced, integer, line_end, quoted_end, starts
+from cursor cimport BLANK, CLASS, IN_NAME, balanced, integer, line_end, quoted_end, starts
 from escape cimport unescape
-from fault cimport NOT_UTF8, UNKNOWN_LINE, W_ALIAS, W_FRAME, W_UTF8, fault
+from fault cimport NOT_UTF8, UNKNOWN_LINE, W_ALIAS, W_FRAME, W_LINE, W_UTF8, fault
+from gaps cimport NO_ROW, Gaps, gap, number_element, push_gaps, seek, seek_text
 from xlamem._column cimport Names, own, own_text
+
+GAP_TABLES = ("aliases",)
 
 cdef enum:
     T_NONE
@@ -29,6 +32,7 @@ cdef struct Out:
     Text function
     Buf locations              # int64: id, file, function, line, column, end_line, end_column
     Buf frames                 # int64: id, location, parent as printed
+    Buf gaps
     Buf faults
     Buf scratch
     int64_t name_begin
@@ -50,42 +54,61 @@ cdef const char* shape_index(const char* p, const char* end, Part* out) noexcept
     return q + 1
 
 
-cdef const char* target(const char* p, const char* end, Out* out, Pool* indices, Pool* kinds, Part* output) noexcept nogil:
-    # "(0, {}, may-alias)", "(0, {})"
+cdef const char* index_element(const char* p, const char* end, void* out) noexcept nogil:
+    return shape_index(p, end, <Part*> out)
+
+
+cdef const char* target(
+    const char* base, const char* p, const char* end, Out* out, Pool* indices, Pool* kinds, Part* output, Gaps* gaps
+) noexcept nogil:
+    # "(0, {}, may-alias)" or "(0, {})" with gaps.
     cdef int64_t number
     cdef Part sub
     cdef const char* q
+    cdef const char* close
     cdef bint bad = False
     if p >= end or p[0] != c'(':
         return NULL
-    p = integer(p + 1, &number)
-    if p == NULL or not starts(p, end, b", ", 2):
+    close = balanced(p + 1, end, 0)
+    if close >= end or close[0] != c')':
         return NULL
-    p = shape_index(p + 2, end, &sub)
+    p = seek(number_element, p + 1, close, &number, gaps)
+    if p != NULL:
+        p = seek_text(b", ", 2, p, close, gaps)
+    if p != NULL:
+        p = seek(index_element, p, close, &sub, gaps)
     if p == NULL:
         return NULL
     q = p
-    if starts(p, end, b", ", 2):
-        p += 2
-        q = p
-        while q < end and CLASS[<unsigned char> q[0]] & IN_NAME:
+    if starts(p, close, b", ", 2):
+        q = p + 2
+        while q < close and CLASS[<unsigned char> q[0]] & IN_NAME:
             q += 1
-    if q >= end or q[0] != c')':
-        return NULL
+        if q < close and q[0] != c',':            # no word alone: no kind
+            q = p
+    push_gaps(&out.gaps, gaps, base, 0, out.parameter.size // 8)
+    gaps.n = 0
+    gap(gaps, q, close)
+    push_gaps(&out.gaps, gaps, base, 0, out.parameter.size // 8)
     push_code(&out.output_index, intern(indices, output.p, output.n, &bad) if output.p != NULL else NO_CODE)
     push(&out.parameter, number)
     push_code(&out.parameter_index, intern(indices, sub.p, sub.n, &bad))
     if output.p == NULL:
         push_code(&out.kind, intern_name(kinds, b"donor", 5))
     else:
-        push_code(&out.kind, intern_name(kinds, p, q - p) if q > p else NO_CODE)
-    return q + 1
+        push_code(&out.kind, intern_name(kinds, p + 2, q - p - 2) if q > p + 2 else NO_CODE)
+    return close + 1
 
 
-cdef bint entries(const char* p, const char* end, Out* out, Pool* indices, Pool* kinds, bint donors) noexcept nogil:
+cdef bint entries(
+    const char* base, const char* p, const char* end, Out* out, Pool* indices, Pool* kinds, bint donors
+) noexcept nogil:
     # What stands between the braces of input_output_alias={…} or buffer_donor={…}.
     cdef Part output
+    cdef Gaps gaps
     while True:
+        gaps.n = 0
+        gaps.full = False
         while p < end and (p[0] == c' ' or p[0] == c','):
             p += 1
         if p >= end:
@@ -93,11 +116,15 @@ cdef bint entries(const char* p, const char* end, Out* out, Pool* indices, Pool*
         output.p = NULL
         output.n = 0
         if not donors:
-            p = shape_index(p, end, &output)
-            if p == NULL or not starts(p, end, b": ", 2):
+            p = seek(index_element, p, end, &output, &gaps)
+            if p != NULL:
+                p = seek_text(b": ", 2, p, end, &gaps)
+            if p != NULL:
+                p = seek_text(b"(", 1, p, end, &gaps)
+            if p == NULL:
                 return False
-            p += 2
-        p = target(p, end, out, indices, kinds, &output)
+            p -= 1
+        p = target(base, p, end, out, indices, kinds, &output, &gaps)
         if p == NULL:
             return False
 
@@ -128,62 +155,93 @@ cdef void module_line(const char* base, const char* p, const char* e, Out* out, 
             (p - key == 18 and memcmp(key, b"input_output_alias", 18) == 0)
             or (p - key == 12 and memcmp(key, b"buffer_donor", 12) == 0)
         ):
-            if not entries(value + 1, q - 1, out, indices, kinds, key[0] == c'b'):
+            if not entries(base, value + 1, q - 1, out, indices, kinds, key[0] == c'b'):
                 fault(&out.faults, UNKNOWN_LINE, key - base, W_ALIAS)
         p = q
 
 
-cdef bint quoted_row(const char* p, const char* e, Buf* ids, Text* texts, Buf* scratch, Buf* faults, int64_t at) noexcept nogil:
-    # N "escaped"
+cdef bint quoted_row(const char* base, const char* p, const char* e, Buf* ids, Text* texts, Out* out) noexcept nogil:
+    # N "escaped", with gaps
     cdef int64_t id
+    cdef const char* line = p
+    cdef const char* q
+    cdef Gaps gaps
+    gaps.n = 0
+    gaps.full = False
     p = integer(p, &id)
-    if p == NULL or not starts(p, e, b" \"", 2) or e - p < 3 or e[-1] != c'"' or quoted_end(p + 1, e) != e:
+    if p == NULL or p[0] != c' ':
         return False
+    p = seek_text(b" \"", 2, p, e, &gaps)
+    if p == NULL:
+        return False
+    q = quoted_end(p - 1, e)
+    if q > e:
+        return False
+    gap(&gaps, q, e)
+    push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
     push(ids, id)
-    unescape(scratch, p + 2, e - 1)
-    if not push_utf8(&texts.bytes, scratch.data, scratch.size):
-        fault(faults, NOT_UTF8, at, W_UTF8)
+    unescape(&out.scratch, p, q - 1)
+    if not push_utf8(&texts.bytes, out.scratch.data, out.scratch.size):
+        fault(&out.faults, NOT_UTF8, line - base, W_UTF8)
     text_end(texts, True)
     return True
 
 
-cdef bint braced_row(const char* p, const char* e, Buf* out, bint frame) noexcept nogil:
-    # N {key=1 key=2 …}
+cdef bint braced_row(const char* base, const char* p, const char* e, Buf* ids, Out* out, bint frame) noexcept nogil:
+    # N {key=1 key=2 …}; keys that are not known are gaps.
     cdef int64_t id, x
     cdef int64_t[7] fields
     cdef const char* key
+    cdef const char* begin
+    cdef const char* q
     cdef size_t n
     cdef int i, slot
+    cdef Gaps gaps
+    gaps.n = 0
+    gaps.full = False
     p = integer(p, &id)
-    if p == NULL or not starts(p, e, b" {", 2) or e[-1] != c'}':
+    if p == NULL or p[0] != c' ':
+        return False
+    p = seek_text(b" {", 2, p, e, &gaps)
+    if p == NULL:
         return False
     for i in range(7):
         fields[i] = NO_INT
     fields[0] = id
-    p += 2
-    while p < e - 1:
+    begin = p
+    while p < e and p[0] != c'}':
         key = p
-        while p < e and p[0] != c'=':
+        while p < e and p[0] != c'=' and p[0] != c' ' and p[0] != c'}':
             p += 1
         n = p - key
-        if p >= e:
-            return False
-        p = integer(p + 1, &x)
-        if p == NULL:
-            return False
-        if frame:
-            slot = 1 if n == 16 and key[0] == c'f' else 2 if n == 15 and key[0] == c'p' else 0
+        slot = 0
+        q = number_element(p + 1, e, &x) if p < e and p[0] == c'=' else NULL
+        if q == NULL or frame:
+            slot = 0 if q == NULL else 1 if is_key(key, n, b"file_location_id", 16) else 2 if is_key(
+                key, n, b"parent_frame_id", 15) else 0
         else:
-            slot = (1 if n == 12 and key[0] == c'f' else 2 if n == 16 and key[0] == c'f' else 3 if n == 4 else
-                    4 if n == 6 else 5 if n == 8 and key[0] == c'e' else 6 if n == 10 and key[0] == c'e' else 0)
-        if slot == 0:
-            return False
-        fields[slot] = x
-        if p[0] == c' ':
+            slot = (1 if is_key(key, n, b"file_name_id", 12) else 2 if is_key(key, n, b"function_name_id", 16) else
+                    3 if is_key(key, n, b"line", 4) else 4 if is_key(key, n, b"column", 6) else
+                    5 if is_key(key, n, b"end_line", 8) else 6 if is_key(key, n, b"end_column", 10) else 0)
+        if slot and fields[slot] == NO_INT:
+            fields[slot] = x
+            p = q
+        else:
+            p = balanced(p, e, BLANK)
+            gap(&gaps, key if key == begin else key - 1, p)
+        if p < e and p[0] == c' ':
             p += 1
+    if p >= e:
+        return False
+    gap(&gaps, p + 1, e)
+    push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
     for i in range(3 if frame else 7):
-        push(out, fields[i])
-    return p == e - 1
+        push(ids, fields[i])
+    return True
+
+
+cdef inline bint is_key(const char* key, size_t n, const char* text, size_t m) noexcept nogil:
+    return n == m and memcmp(key, text, m) == 0
 
 
 cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, Pool* indices, Pool* kinds) noexcept nogil:
@@ -210,16 +268,19 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             out.tables = True
         elif table != T_NONE:
             if table == T_FILES:
-                good = quoted_row(p, e, &out.file_id, &out.file, &out.scratch, &out.faults, p - base)
+                good = quoted_row(base, p, e, &out.file_id, &out.file, out)
             elif table == T_FUNCTIONS:
-                good = quoted_row(p, e, &out.function_id, &out.function, &out.scratch, &out.faults, p - base)
+                good = quoted_row(base, p, e, &out.function_id, &out.function, out)
             else:
-                good = braced_row(p, e, &out.locations if table == T_LOCATIONS else &out.frames, table == T_FRAMES)
+                good = braced_row(base, p, e, &out.locations if table == T_LOCATIONS else &out.frames, out,
+                                  table == T_FRAMES)
             if not good:
                 fault(&out.faults, UNKNOWN_LINE, p - base, W_FRAME)
         elif e[-1] == c'{':
             out.complete = True
             break
+        else:
+            fault(&out.faults, UNKNOWN_LINE, p - base, W_LINE)
         p = e + 1
 
 
@@ -249,6 +310,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t end, Names indices n
         "functions": (own(&out.function_id), own_text(&out.function)),
         "locations": own(&out.locations),
         "frames": own(&out.frames),
+        "gap": own(&out.gaps),
         "faults": own(&out.faults),
         "tables": bool(out.tables),
         "complete": bool(out.complete),

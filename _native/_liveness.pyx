@@ -11,6 +11,10 @@ from cursor cimport CLASS, DIGIT, index, integer, line_end, name, starts
 from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_LINE, W_NODE, W_PEAK, W_RANGE, W_STEP, W_UTF8, Wanted, fault,
 )
+from gaps cimport (
+    NO_ROW, Gaps, Label, gap, head_any, indexed_element, label_element, name_element, number_element, push_gaps, seek,
+    seek_text,
+)
 from xlamem._column cimport Names, Spare, own, own_text
 
 # The lists of the section; a head line switches from one to the next.
@@ -20,8 +24,19 @@ cdef enum:
     L_RANGES
     L_PEAK
     L_TREE
+    L_OTHER                    # a list that is not known
+    L_END                      # behind the last node of the tree
 
 NONE, SCHEDULE, RANGES, PEAK, TREE = L_NONE, L_SCHEDULE, L_RANGES, L_PEAK, L_TREE
+
+# Tables of the rows whose lines have gaps.
+cdef enum:
+    G_SCHEDULE
+    G_RANGES
+    G_PEAK
+    G_STACK
+
+GAP_TABLES = ("schedule", "live_ranges", "printed_peak", "printed_stack")
 
 # Bits of `features`.
 cdef enum:
@@ -54,6 +69,7 @@ cdef struct Out:
     Buf n_total
     Buf n_current
     Buf n_remaining
+    Buf gaps
     Buf faults
     int features
     int lists                  # bit 1 << L_… for each head seen
@@ -80,14 +96,52 @@ cdef const char* step_line(const char* p, Out* out, Queue* names) noexcept nogil
     p = name(p + 1, &word)
     if p == NULL or p[0] != c'\n':
         return NULL
+    return p if put_step(time, &word, out, names) else NULL
+
+
+cdef inline bint put_step(int64_t time, Part* word, Out* out, Queue* names) noexcept nogil:
     if out.steps == 0:
         if not make_rows(&out.s_time, 2, ROWS):
-            return NULL
+            return False
         out.steps = ROWS
     out.steps -= 1
     put(&out.s_time, time)
     push_name(names, &out.s_instruction, word.p, word.n)
-    return p
+    return True
+
+
+cdef struct Step:
+    int64_t time
+    Label label
+
+
+cdef const char* step_element(const char* p, const char* end, void* out) noexcept nogil:
+    # "STEP:NAME"
+    p = integer(p, &(<Step*> out).time)
+    return name_element(p + 1, end, &(<Step*> out).label) if p != NULL and p[0] == c':' else NULL
+
+
+cdef bint step_any(const char* base, const char* p, const char* end, Out* out, Queue* names) noexcept nogil:
+    # The same with gaps.
+    cdef Step step
+    cdef Gaps gaps
+    cdef const char* e
+    gaps.n = 0
+    gaps.full = False
+    e = number_element(p, end, &step.time)
+    if e != NULL:
+        e = seek_text(b":", 1, e, end, &gaps)
+        if e != NULL:
+            e = seek(name_element, e, end, &step.label, &gaps)
+    else:
+        e = seek(step_element, p, end, &step, &gaps)
+    if e == NULL:
+        return False
+    gap(&gaps, e, end)
+    if gaps.full:
+        return False
+    push_gaps(&out.gaps, &gaps, base, G_SCHEDULE, out.s_time.size // 8)
+    return put_step(step.time, &step.label.word, out, names)
 
 
 cdef const char* range_line(const char* p, Out* out, Queue* names, Indices* indices) noexcept nogil:
@@ -106,16 +160,56 @@ cdef const char* range_line(const char* p, Out* out, Queue* names, Indices* indi
     p = integer(p + 1, &stop)
     if p == NULL or p[0] != c'\n':
         return NULL
+    return p if put_range(&word, &sub, start, stop, out, names, indices) else NULL
+
+
+cdef inline bint put_range(
+    Part* word, Part* sub, int64_t start, int64_t stop, Out* out, Queue* names, Indices* indices
+) noexcept nogil:
     if out.ranges == 0:
         if not make_rows(&out.r_instruction, 4, ROWS):
-            return NULL
+            return False
         out.ranges = ROWS
     out.ranges -= 1
     push_name(names, &out.r_instruction, word.p, word.n)
-    put_code(&out.r_index, index_code(indices, &sub))
+    put_code(&out.r_index, index_code(indices, sub))
     put(&out.r_start, start)
     put(&out.r_end, stop)
-    return p
+    return True
+
+
+cdef struct Span:
+    int64_t start
+    int64_t end
+
+
+cdef const char* span_element(const char* p, const char* end, void* out) noexcept nogil:
+    # "START-END"
+    p = integer(p, &(<Span*> out).start)
+    return number_element(p + 1, end, &(<Span*> out).end) if p != NULL and p[0] == c'-' else NULL
+
+
+cdef bint range_any(
+    const char* base, const char* p, const char* end, Out* out, Queue* names, Indices* indices
+) noexcept nogil:
+    # The same with gaps.
+    cdef Label label
+    cdef Span span
+    cdef Gaps gaps
+    gaps.n = 0
+    gaps.full = False
+    p = seek(indexed_element, p, end, &label, &gaps)
+    if p != NULL:
+        p = seek_text(b":", 1, p, end, &gaps)
+    if p != NULL:
+        p = seek(span_element, p, end, &span, &gaps)
+    if p == NULL:
+        return False
+    gap(&gaps, p, end)
+    if gaps.full:
+        return False
+    push_gaps(&out.gaps, &gaps, base, G_RANGES, out.r_start.size // 8)
+    return put_range(&label.word, &label.index, span.start, span.end, out, names, indices)
 
 
 cdef bint peak_line(const char* p, const char* e, Out* out, Queue* names, Indices* indices) noexcept nogil:
@@ -141,13 +235,102 @@ cdef bint peak_line(const char* p, const char* e, Out* out, Queue* names, Indice
         if p == NULL or e - p != 7 or memcmp(p, b" bytes)", 7) != 0:
             return False
         form = HAS_PEAK_C
+    push_peak(&word, &sub, n, cumulative, form, out, names, indices)
+    return True
+
+
+cdef void push_peak(
+    Part* word, Part* sub, int64_t n, int64_t cumulative, int form, Out* out, Queue* names, Indices* indices
+) noexcept nogil:
     push(&out.p_ordinal, out.ordinal)
     push_name(names, &out.p_instruction, word.p, word.n)
-    push_code(&out.p_index, index_code(indices, &sub))
+    push_code(&out.p_index, index_code(indices, sub))
     push(&out.p_bytes, n)
     push(&out.p_cumulative, cumulative)
     out.features |= form
     out.ordinal += 1
+
+
+cdef const char* bytes_element(const char* p, const char* end, void* out) noexcept nogil:
+    # "N bytes"
+    p = integer(p, <int64_t*> out)
+    return p + 6 if p != NULL and starts(p, end, b" bytes", 6) else NULL
+
+
+cdef struct Peak:
+    Label label
+    int64_t bytes_
+
+
+cdef const char* peak_element(const char* p, const char* end, void* out) noexcept nogil:
+    # "NAME[{INDEX}]: N bytes"
+    p = label_element(p, end, &(<Peak*> out).label)
+    return bytes_element(p + 2, end, &(<Peak*> out).bytes_) if p != NULL and starts(p, end, b": ", 2) else NULL
+
+
+cdef const char* indexed_peak_element(const char* p, const char* end, void* out) noexcept nogil:
+    p = peak_element(p, end, out)
+    return p if p != NULL and (<Peak*> out).label.index.p != NULL else NULL
+
+
+cdef const char* bytes_any(const char* p, const char* end, int64_t* out, Gaps* gaps) noexcept nogil:
+    # ": N bytes" with gaps; returns where it ends.
+    cdef const char* e
+    p = seek_text(b": ", 2, p, end, gaps)
+    if p == NULL:
+        return NULL
+    e = number_element(p, end, out)
+    return seek_text(b" bytes", 6, e, end, gaps) if e != NULL else seek(bytes_element, p, end, out, gaps)
+
+
+cdef bint peak_any(
+    const char* base, const char* p, const char* end, Out* out, Queue* names, Indices* indices
+) noexcept nogil:
+    # The same with gaps.
+    cdef Peak peak
+    cdef Gaps gaps, before
+    cdef int64_t cumulative = NO_INT
+    cdef int form = HAS_PEAK_A
+    cdef const char* e
+    gaps.n = 0
+    gaps.full = False
+    e = seek(indexed_peak_element, p, end, &peak, &gaps)
+    if e == NULL:
+        gaps.n = 0
+        e = seek(indexed_element, p, end, &peak.label, &gaps)
+        if e == NULL:
+            gaps.n = 0
+            e = seek(peak_element, p, end, &peak, &gaps)
+        else:
+            e = bytes_any(e, end, &peak.bytes_, &gaps)
+    if e == NULL:
+        gaps.n = 0
+        e = seek(name_element, p, end, &peak.label, &gaps)
+        if e != NULL:
+            e = bytes_any(e, end, &peak.bytes_, &gaps)
+    if e == NULL:
+        return False
+    if peak.label.index.p != NULL:
+        form = HAS_PEAK_B
+        before = gaps
+        p = seek_text(b" (", 2, e, end, &gaps)
+        if p != NULL:
+            p = seek_text(b"cumulative: ", 12, p, end, &gaps)
+        if p != NULL:
+            p = seek(bytes_element, p, end, &cumulative, &gaps)
+        if p != NULL:
+            p = seek_text(b")", 1, p, end, &gaps)
+        if p != NULL:
+            form = HAS_PEAK_C
+            e = p
+        else:
+            gaps = before
+            cumulative = NO_INT
+    gap(&gaps, e, end)
+    if gaps.full:
+        return False
+    push_gaps(&out.gaps, &gaps, base, G_PEAK, out.p_ordinal.size // 8)
+    push_peak(&peak.label.word, &peak.label.index, peak.bytes_, cumulative, form, out, names, indices)
     return True
 
 
@@ -184,46 +367,117 @@ cdef bint node_line(const char* line, const char* e, Out* out) noexcept nogil:
     # "  {"    " | "│   "}("  " | "├── " | "└── ")LABEL (P%, total: N bytes, current: N bytes, remaining: N
     # bytes)", read from the right: a label can hold anything. Returns whether the line has the tail.
     cdef const char* p = e
-    cdef const char* q
-    cdef const char* begin = line if out.label_begin == NULL else out.label_begin
-    cdef int64_t total, current, remaining, depth = 0
-    cdef bint blanks = False, good
+    cdef Node node
+    node.blanks = False
     p = back(line, p, b" bytes)", 7)
     if p != NULL:
-        p = spaced_back(line, p, &remaining, &blanks)
+        p = spaced_back(line, p, &node.remaining, &node.blanks)
     if p != NULL:
         p = back(line, p, b" bytes, remaining: ", 19)
     if p != NULL:
-        p = spaced_back(line, p, &current, &blanks)
+        p = spaced_back(line, p, &node.current, &node.blanks)
     if p != NULL:
         p = back(line, p, b" bytes, current: ", 17)
     if p != NULL:
-        p = spaced_back(line, p, &total, &blanks)
+        p = spaced_back(line, p, &node.total, &node.blanks)
     if p != NULL:
         p = back(line, p, b"%, total: ", 10)
     if p == NULL:
         return False
-    q = p
-    while p > line and p[-1] != c'(' and p[-1] != c' ':
-        p -= 1
-    if p == q or p - 2 < line or p[-1] != c'(' or p[-2] != c' ':
+    node.percent.n = 0
+    node.percent.p = p
+    while node.percent.p > line and node.percent.p[-1] != c'(' and node.percent.p[-1] != c' ':
+        node.percent.p -= 1
+    node.percent.n = p - node.percent.p
+    p = node.percent.p
+    if node.percent.n == 0 or p - 2 < line or p[-1] != c'(' or p[-2] != c' ':
         return False
-    # Now p..q is the percentage and p - 2 the end of the label.
-    begin = prefix(begin, p - 2, &depth)
+    return push_node(line, p - 2, &node, out)
+
+
+cdef struct Node:
+    # The tail of a node.
+    Part percent
+    int64_t total
+    int64_t current
+    int64_t remaining
+    bint blanks
+
+
+cdef bint push_node(const char* line, const char* end, Node* node, Out* out) noexcept nogil:
+    # A row, if connectors stand before the label, which ends at `end`.
+    cdef int64_t depth = 0
+    cdef bint good
+    cdef const char* begin = prefix(line if out.label_begin == NULL else out.label_begin, end, &depth)
     if begin == NULL:
         return False
     push(&out.n_ordinal, out.node)
     push(&out.n_depth, depth)
-    good = text_push(&out.label, begin, p - 2 - begin)
-    text_push(&out.percent, p, q - p)
-    push(&out.n_total, total)
-    push(&out.n_current, current)
-    push(&out.n_remaining, remaining)
+    good = text_push(&out.label, begin, end - begin)
+    text_push(&out.percent, node.percent.p, node.percent.n)
+    push(&out.n_total, node.total)
+    push(&out.n_current, node.current)
+    push(&out.n_remaining, node.remaining)
     out.node += 1
-    if blanks:
+    if node.blanks:
         out.features |= HAS_SPACED
     out.label_begin = NULL
+    if node.remaining == 0:
+        out.list = L_END
     return good or not_utf8(out)
+
+
+cdef const char* spaced_element(const char* p, const char* end, int64_t* out, bint* blanks) noexcept nogil:
+    # "46 137 348 bytes"
+    cdef const char* q = p
+    while q < end and (CLASS[<uint8_t> q[0]] & DIGIT or q[0] == c' ' or q[0] == c'-'):
+        q += 1
+    if q - p < 2 or q[-1] != c' ' or not starts(q, end, b"bytes", 5):
+        return NULL
+    return q + 5 if spaced_back(p, q - 1, out, blanks) == p else NULL
+
+
+cdef bint node_any(const char* base, const char* line, const char* e, Out* out) noexcept nogil:
+    # The same with gaps in the tail, which begins at the last "%, total: ".
+    cdef Node node
+    cdef Gaps gaps
+    cdef const char* p = e - 10
+    cdef const char* q
+    gaps.n = 0
+    gaps.full = False
+    node.blanks = False
+    while p > line and not starts(p, e, b"%, total: ", 10):
+        p -= 1
+    if p <= line:
+        return False
+    node.percent.p = p
+    while node.percent.p > line and node.percent.p[-1] != c'(' and node.percent.p[-1] != c' ':
+        node.percent.p -= 1
+    node.percent.n = p - node.percent.p
+    q = node.percent.p
+    while q > line + 1 and not (q[-1] == c'(' and q[-2] == c' '):
+        q -= 1
+    if node.percent.n == 0 or q <= line + 1:
+        return False
+    gap(&gaps, q, node.percent.p)
+    p = spaced_element(p + 10, e, &node.total, &node.blanks)
+    if p != NULL:
+        p = seek_text(b", current: ", 11, p, e, &gaps)
+    if p != NULL:
+        p = spaced_element(p, e, &node.current, &node.blanks)
+    if p != NULL:
+        p = seek_text(b", remaining: ", 13, p, e, &gaps)
+    if p != NULL:
+        p = spaced_element(p, e, &node.remaining, &node.blanks)
+    if p != NULL:
+        p = seek_text(b")", 1, p, e, &gaps)
+    if p == NULL:
+        return False
+    gap(&gaps, p, e)
+    if gaps.full or not push_node(line, q - 2, &node, out):
+        return False
+    push_gaps(&out.gaps, &gaps, base, G_STACK, out.n_ordinal.size // 8 - 1)
+    return True
 
 
 cdef bint not_utf8(Out* out) noexcept nogil:
@@ -253,32 +507,51 @@ cdef const char* prefix(const char* p, const char* end, int64_t* depth) noexcept
         depth[0] += 1
 
 
-cdef const char* head(const char* p, const char* e, Out* out) noexcept nogil:
-    # Switches the list if the line is a head; returns NULL if it is none.
+cdef const char* head(const char* base, const char* p, const char* e, Out* out) noexcept nogil:
+    # Switches the list if the line is a head, which may have gaps; returns NULL if it is none.
     cdef bint blanks = False
-    cdef const char* q
-    if e - p == 22 and memcmp(p, b"  InstructionSequence:", 22) == 0:
-        out.list = L_SCHEDULE
-    elif e - p == 18 and memcmp(p, b"  BufferLiveRange:", 18) == 0:
-        out.list = L_RANGES
+    cdef const char* q = NULL
+    cdef int64_t n
+    cdef Gaps gaps
+    cdef int list_ = L_NONE
+    gaps.n = 0
+    gaps.full = False
+    if starts(p, e, b"  InstructionSequence", 21) and head_any(p + 21, e, &gaps):
+        list_ = L_SCHEDULE
+    elif starts(p, e, b"  BufferLiveRange", 17) and head_any(p + 17, e, &gaps):
+        list_ = L_RANGES
     elif starts(p, e, b"  Live ranges at ", 17):
-        q = integer(p + 17, &out.peak_time)
-        if q == NULL or e - q != 8 or memcmp(q, b" (peak):", 8) != 0:
+        q = seek(number_element, p + 17, e, &n, &gaps)
+        if q != NULL:
+            q = seek_text(b" (", 2, q, e, &gaps)
+        if q != NULL:
+            q = seek_text(b"peak", 4, q, e, &gaps)
+        if q != NULL:
+            q = seek_text(b")", 1, q, e, &gaps)
+        if q == NULL or not head_any(q, e, &gaps):
             return NULL
-        out.list = L_PEAK
+        list_ = L_PEAK
+        out.peak_time = n
         out.ordinal = 0
-    elif starts(p, e, b"  Stack trace breakdown for peak usage: ", 40):
-        q = back(p, e, b" bytes", 6)
-        if q == NULL or q <= p + 40 or spaced_back(p + 40, q, &out.tree_total, &blanks) != p + 40:
+    elif starts(p, e, b"  Stack trace breakdown for peak usage", 38):
+        q = seek_text(b": ", 2, p + 38, e, &gaps)
+        if q != NULL:
+            q = spaced_element(q, e, &n, &blanks)
+        if q == NULL:
             return NULL
-        out.list = L_TREE
+        gap(&gaps, q, e)
+        list_ = L_TREE if n else L_END
+        out.tree_total = n
         out.features |= HAS_TREE
         if blanks:
             out.features |= HAS_SPACED
         out.node = 0
+        out.lists |= 1 << L_TREE
     else:
         return NULL
-    out.lists |= 1 << out.list
+    push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
+    out.list = list_
+    out.lists |= 1 << list_
     return e
 
 
@@ -301,9 +574,9 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             foresee_list(names.pool.store, out, (end - begin) / <double> (p - begin))
             look = end
         if out.list == L_TREE:
-            # Nothing follows the tree, and its labels can look like anything.
+            # Its labels can look like anything. It ends with the node after which no bytes remain.
             e = line_end(p, end)
-            if node_line(p, e, out):
+            if node_line(p, e, out) or node_any(base, p, e, out):
                 if out.features & (1 << 30):
                     out.features &= ~(1 << 30)
                     fault(&out.faults, NOT_UTF8, p - base, W_UTF8)
@@ -315,19 +588,28 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
         if four and out.list == L_SCHEDULE:
             e = step_line(p + 4, out, names)
             wanted = W_STEP
+            if e == NULL and step_any(base, p + 4, line_end(p, end), out, names):
+                e = line_end(p, end)
         elif four and out.list == L_RANGES:
             e = range_line(p + 4, out, names, indices)
             wanted = W_RANGE
+            if e == NULL and range_any(base, p + 4, line_end(p, end), out, names, indices):
+                e = line_end(p, end)
         elif four and out.list == L_PEAK:
             e = line_end(p, end)
             wanted = W_PEAK
-            if not peak_line(p + 4, e, out, names, indices):
+            if not peak_line(p + 4, e, out, names, indices) and not peak_any(base, p + 4, e, out, names, indices):
                 e = NULL
         else:
-            e = head(p, line_end(p, end), out)
+            e = line_end(p, end)
             wanted = W_LINE
             begin = p
             look = outlook(p, end)
+            if head(base, p, e, out) == NULL:
+                # A line that ends in a colon heads a list of its own.
+                if e > p and e[-1] == c':' and not four:
+                    out.list = L_OTHER
+                e = NULL
         if e == NULL:
             e = line_end(p, end)
             fault(&out.faults, UNKNOWN_LINE, p - base, wanted)
@@ -378,6 +660,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
             "percent": own_text(&out.percent), "total": own(&out.n_total), "current": own(&out.n_current),
             "remaining": own(&out.n_remaining),
         },
+        "gaps": {"gap": own(&out.gaps)},
     }, own(&out.faults), out.features, out.lists, out.peak_time, out.tree_total, (
         out.label_begin - base if out.label_begin != NULL else -1), (out.list, out.ordinal, out.node)
 

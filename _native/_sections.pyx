@@ -29,17 +29,18 @@ ASSIGNMENT, TOTAL, USED, LIVE, LIVE_UNAVAILABLE, REPORT_LIST, SPACE = (
 
 cdef int kind(const char* p, const char* end) noexcept nogil:
     # Which head of a section stands at p; end is the end of the text.
-    if starts(p, end, b"BufferAssignment:\n", 18):
+    # Text that a later release adds behind the words does not hide a section.
+    if starts(p, end, b"BufferAssignment:", 17) or starts(p, end, b"BufferAssignment (", 18):
         return K_ASSIGNMENT
-    if starts(p, end, b"Total bytes used: ", 18):
+    if starts(p, end, b"Total bytes used:", 17):
         return K_TOTAL
-    if starts(p, end, b"Used values:\n", 13):
+    if starts(p, end, b"Used values:", 12) or starts(p, end, b"Used values (", 13):
         return K_USED
-    if starts(p, end, b"HloLiveRange (max ", 18):
+    if starts(p, end, b"HloLiveRange (", 14):
         return K_LIVE
     if starts(p, end, b"HloLiveRange not available", 26):
         return K_LIVE_UNAVAILABLE
-    if starts(p, end, b"Allocations sorted by size:\n", 28):
+    if starts(p, end, b"Allocations sorted by size:", 27) or starts(p, end, b"Allocations sorted by size (", 28):
         return K_REPORT_LIST
     if starts(p, end, b"Memory Space: ", 14):
         return K_SPACE

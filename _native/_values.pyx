@@ -18,6 +18,9 @@ from fault cimport (
     INSTRUCTION_DIFFERS, NOT_UTF8, UNKNOWN_LINE, W_INSTRUCTION, W_LINE, W_POSITION, W_RECORD, W_RECORD_BEFORE,
     W_RECORD_REST, W_SAME_TEXT, W_USE, W_UTF8, fault,
 )
+from gaps cimport (
+    NO_ROW, Gaps, Label, Use, gap, head_any, position_any, push_gaps, seek_text, short_any, use_any,
+)
 from xlamem._column cimport Names, own, own_text
 
 # Bits of `features`.
@@ -36,6 +39,13 @@ FEATURES = {
     HAS_UNKNOWN: "uses_unknown", HAS_SHAPES: "operand_shapes",
 }
 TREE_BITS = HAS_FRAME | HAS_END_LINE
+
+# Tables of the rows whose lines have gaps.
+cdef enum:
+    G_POSITIONS
+    G_USES
+
+GAP_TABLES = ("positions", "uses")
 
 # The pools that `scan` takes, in this order.
 POOLS = (
@@ -99,6 +109,7 @@ cdef struct Out:
     Buf before                 # int32: the row before with the same name and another text, or -1
     Buf row_of                 # int32 by code of the name: its last row + 1, 0 for none
     Text scratch
+    Buf gaps
     Buf faults
     int features
     Memo shapes
@@ -434,14 +445,25 @@ cdef bint has_shapes(const char* p, const char* end) noexcept nogil:
     return False
 
 
-cdef const char* glued(const char* p, const char* end, Short* s) noexcept nogil:
-    # Where the next record's header begins if it is glued to the end of this line (E4), else end.
-    cdef const char* q = end - 1
-    if q <= p or q[0] != c'>':
-        return end
-    while q > p and q[0] != c'<':
-        q -= 1
-    return q if q[0] == c'<' and short_value(q, end + 1, s) == end else end
+cdef const char* glued(const char* p, const char* line_stop, const char* end, Short* s) noexcept nogil:
+    # Where the next record's header begins if it is glued to the end of this line (E4), else the end of the line.
+    cdef const char* q = line_stop - 1
+    cdef Gaps gaps
+    if q > p and q[0] == c'>':
+        while q > p and q[0] != c'<':
+            q -= 1
+        if q[0] == c'<' and short_value(q, line_stop + 1, s) == line_stop:
+            return q
+    if starts(line_stop, end, b"\n positions", 11):
+        # Only a header is followed by positions.
+        q = line_stop - 1
+        while q > p:
+            gaps.n = 0
+            gaps.full = False
+            if q[0] == c'<' and short_any(q, line_stop, s, &gaps) != NULL:
+                return q
+            q -= 1
+    return line_stop
 
 
 cdef int32_t find_text(const char* base, const char* p, size_t n, int32_t row, Out* out) noexcept nogil:
@@ -499,10 +521,19 @@ cdef const char* instruction_line(
     cdef Short s
     cdef Line* waits
     cdef size_t n
+    cdef Gaps gaps
     out.features |= HAS_TEXT
     if p[0] == c' ':
         out.features |= HAS_BLANK
         p += 1
+    if p[0] != c'%':
+        stop = line_end(p, end)
+        e = <const char*> memchr(p, c'%', stop - p)
+        if e != NULL:
+            gaps.n = 0
+            gap(&gaps, p, e)
+            push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
+            p = e
     waits = &lines.items[lines.n]
     n = <size_t> (lines.last.end - lines.last.begin)
     if n and n < <size_t> (end - p) and memcmp(p, base + lines.last.begin, n) == 0 and p[n] == c'\n':
@@ -513,7 +544,7 @@ cdef const char* instruction_line(
         lines.n += 1
         return p + n + 1
     stop = line_end(p, end)
-    e = glued(p, stop, &s)
+    e = glued(p, stop, end, &s)
     if p[0] == c'%' and name(p + 1, &word) != NULL:
         waits.line = line - base
         waits.begin = p - base
@@ -576,6 +607,7 @@ cdef struct Mark:
     size_t records
     size_t positions
     size_t uses
+    size_t gaps
 
 
 cdef enum Stage:
@@ -608,6 +640,7 @@ cdef bint begin(
     mark.records = out.r_phi.size
     mark.positions = out.p_index.size // 4
     mark.uses = out.u_index.size // 4
+    mark.gaps = out.gaps.size
     put(&out.value_id, s.id)
     push_name(names, &out.r_instruction, s.name.p, s.name.n)
     put_code(&out.r_index, index_code(indices, &s.index))
@@ -690,6 +723,72 @@ cdef void take_back(Out* out, Mark* mark) noexcept nogil:
     out.p_instruction.size = out.p_index.size = mark.positions * 4
     out.u_value_id.size = out.u_ordinal.size = out.u_operand.size = mark.uses * 8
     out.u_instruction.size = out.u_index.size = mark.uses * 4
+    out.gaps.size = mark.gaps
+
+
+cdef bint put_position(Out* out, int64_t id, int64_t ordinal, Label* label, Queue* names, Indices* indices, Room* room) noexcept nogil:
+    # A row; False: no memory.
+    if room.positions == 0:
+        if not make_rows(&out.p_value_id, 4, ROWS):
+            return False
+        room.positions = ROWS
+    room.positions -= 1
+    put(&out.p_value_id, id)
+    put(&out.p_ordinal, ordinal)
+    push_name(names, &out.p_instruction, label.word.p, label.word.n)
+    put_code(&out.p_index, index_code(indices, &label.index))
+    return True
+
+
+cdef bint put_use(Out* out, int64_t id, int64_t ordinal, Use* use, Queue* names, Indices* indices, Room* room) noexcept nogil:
+    if room.uses == 0:
+        if not make_rows(&out.u_value_id, 5, ROWS):
+            return False
+        room.uses = ROWS
+    room.uses -= 1
+    put(&out.u_value_id, id)
+    put(&out.u_ordinal, ordinal)
+    push_name(names, &out.u_instruction, use.word.p, use.word.n)
+    put(&out.u_operand, use.operand)
+    put_code(&out.u_index, index_code(indices, &use.index))
+    return True
+
+
+cdef bint gapped_row(
+    const char* base, const char* p, const char* e, bint position, int64_t id, int64_t* ordinal, Out* out,
+    Queue* names, Indices* indices, Room* room,
+) noexcept nogil:
+    # A line of the positions or of the uses that has gaps; e is its newline. False if it has another form.
+    cdef Gaps gaps
+    cdef Label label
+    cdef Use read
+    gaps.n = 0
+    gaps.full = False
+    if position:
+        if position_any(p + 2, e, &label, &gaps) == NULL or gaps.full:
+            return False
+        push_gaps(&out.gaps, &gaps, base, G_POSITIONS, out.p_value_id.size // 8)
+        if not put_position(out, id, ordinal[0], &label, names, indices, room):
+            return False
+    else:
+        if use_any(p + 2, e, &read, &gaps) == NULL or gaps.full:
+            return False
+        push_gaps(&out.gaps, &gaps, base, G_USES, out.u_value_id.size // 8)
+        if not put_use(out, id, ordinal[0], &read, names, indices, room):
+            return False
+    ordinal[0] += 1
+    return True
+
+
+cdef bint gapped_head(const char* base, const char* p, const char* e, Out* out) noexcept nogil:
+    # Whether what follows the word of a head is its colon with gaps.
+    cdef Gaps gaps
+    gaps.n = 0
+    gaps.full = False
+    if not head_any(p, e, &gaps):
+        return False
+    push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
+    return True
 
 
 cdef void finish(Out* out, Mark* mark, Stage stage, int64_t offset, bint demand, bint at_end) noexcept nogil:
@@ -713,6 +812,7 @@ cdef inline void look_ahead(const char* p) noexcept nogil:
 cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, PoolP* pools,
                      bint demand) noexcept nogil:
     cdef const char* e
+    cdef const char* q
     cdef Short s, next
     cdef Mark mark
     cdef Room room
@@ -720,8 +820,10 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
     cdef Lines lines
     cdef Indices indices
     cdef Stage stage = NONE
+    cdef Gaps gaps
     cdef int64_t ordinal = 0, offset = 0
     cdef bint known = True
+    cdef bint foreign = False                     # in a list that is not known
     memset(&room, 0, sizeof(Room))
     queue_init(&names, pools[P_NAME])
     indices_init(&indices, pools[P_INDEX])
@@ -731,24 +833,36 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             look_ahead(p)
             e = short_value(p, end, &next)
             finish(out, &mark, stage, offset, demand, False)
-            if e != NULL and e[0] == c'\n':
+            gaps.n = 0
+            gaps.full = False
+            if e == NULL or e[0] != c'\n':
+                e = line_end(p, end)
+                q = short_any(p, e, &next, &gaps)
+                gap(&gaps, q, e)
+                if q == NULL or gaps.full:
+                    e = NULL
+            foreign = False
+            if e != NULL:
                 s = next
                 stage = HEADER
                 known = True
                 offset = p - base
                 if not begin(out, &s, &mark, offset, &names, &indices, &room):
                     return
+                push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
             else:
                 e = line_end(p, end)
                 stage = NONE
                 fault(&out.faults, UNKNOWN_LINE, p - base, W_RECORD)
         elif stage == HEADER and starts(p, end, b" positions:\n", 12):
             stage = POSITIONS
+            foreign = False
             ordinal = 0
             p = positions(p + 12, end, &s, &ordinal, out, &names, &indices, &room)
             continue
         elif stage == POSITIONS and starts(p, end, b" uses:\n", 7):
             stage = USES
+            foreign = False
             ordinal = 0
             p = uses(p + 7, end, &s, &ordinal, out, &names, &indices, &room)
             continue
@@ -759,28 +873,82 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             p = instruction_line(base, p, p + 18, end, &s.name, out, &lines, &names)
             continue
         elif p[0] == c' ' and p[1] == c' ':
-            if stage == USES and known and ordinal == 0 and starts(p, end, b"  (none)\n", 9):
-                e = p + 8
+            e = line_end(p, end)
+            if stage == USES and known and not foreign and ordinal == 0 and starts(p, end, b"  (none)", 8):
+                gaps.n = 0
+                gap(&gaps, p + 8, e)
+                push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
                 out.features |= HAS_NONE
-            else:
-                e = line_end(p, end)
+            elif foreign or not (stage == POSITIONS or (stage == USES and known)) or not gapped_row(
+                base, p, e, stage == POSITIONS, s.id, &ordinal, out, &names, &indices, &room
+            ):
                 fault(&out.faults, UNKNOWN_LINE, p - base,
                       W_POSITION if stage == POSITIONS else W_USE if stage == USES else W_LINE)
-            if stage == POSITIONS:
+            if stage == POSITIONS and not foreign:
                 p = positions(e + 1, end, &s, &ordinal, out, &names, &indices, &room)
                 continue
-            if stage == USES and known:
+            if stage == USES and known and not foreign:
                 p = uses(e + 1, end, &s, &ordinal, out, &names, &indices, &room)
                 continue
-        elif stage == POSITIONS and starts(p, end, b" uses are not initialized yet.\n", 31):
-            e = p + 30
+        elif stage == POSITIONS and starts(p, end, b" uses are not initialized yet.", 30):
+            e = line_end(p, end)
+            gaps.n = 0
+            gap(&gaps, p + 30, e)
+            push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
             stage = USES
             known = False
+            foreign = False
             out.features |= HAS_UNKNOWN
             if out.r_uses_known.size:
                 out.r_uses_known.data[out.r_uses_known.size - 1] = 0
         else:
             e = line_end(p, end)
+            if stage == HEADER and starts(p, end, b" positions", 10) and gapped_head(base, p + 10, e, out):
+                stage = POSITIONS
+                foreign = False
+                ordinal = 0
+                p = positions(e + 1, end, &s, &ordinal, out, &names, &indices, &room)
+                continue
+            if stage == POSITIONS and starts(p, end, b" uses", 5) and gapped_head(base, p + 5, e, out):
+                stage = USES
+                foreign = False
+                ordinal = 0
+                p = uses(e + 1, end, &s, &ordinal, out, &names, &indices, &room)
+                continue
+            if stage == USES and starts(p, end, b" from instruction", 17) and p[17] == c' ':
+                gaps.n = 0
+                gaps.full = False
+                q = seek_text(b":", 1, p + 17, e, &gaps)
+                if q != NULL:
+                    push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
+                    stage = DONE
+                    if lines.n == LINES:
+                        take_lines(base, &lines, out, pools, &names)
+                    p = instruction_line(base, p, q, end, &s.name, out, &lines, &names)
+                    continue
+            if p[0] != c' ' and starts(e, end, b"\n positions", 11):
+                # Only a header is followed by positions.
+                q = <const char*> memchr(p, c'<', e - p)
+                gaps.n = 0
+                gaps.full = False
+                gap(&gaps, p, q)
+                if q != NULL:
+                    q = short_any(q, e, &next, &gaps)
+                gap(&gaps, q, e)
+                if q != NULL and not gaps.full:
+                    finish(out, &mark, stage, offset, demand, False)
+                    s = next
+                    stage = HEADER
+                    known = True
+                    foreign = False
+                    offset = p - base
+                    if not begin(out, &s, &mark, offset, &names, &indices, &room):
+                        return
+                    push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
+                    p = e + 1
+                    continue
+            # A line that ends in a colon heads a list of its own.
+            foreign = foreign or (e > p and e[-1] == c':')
             fault(&out.faults, UNKNOWN_LINE, p - base, W_RECORD_BEFORE if stage == NONE else W_RECORD_REST)
         p = e + 1
     take_lines(base, &lines, out, pools, &names)
@@ -883,6 +1051,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
             "attributes": own_text(&out.attributes), "text_begin": own(&out.text_begin),
             "text_end": own(&out.text_end), "before": own(&out.before),
         },
+        "gaps": {"gap": own(&out.gaps)},
     }, own(&out.faults), out.features, out.open
 
 

@@ -180,7 +180,7 @@ def tables_of(p: Program, *, used_values: bool = True) -> dict[str, list[Row]]:
         tables["schedule"] = [{"time": t, "instruction": name} for t, name in enumerate(p.schedule)]
         for v in ranged:
             row = {"value_id": v.id, "instruction": v.instruction, "shape_index": index_text(v.index or ())}
-            tables["live_ranges"].append(row | {"start": v.start, "end": v.end})
+            tables["live_ranges"].append(row | {"start": v.start, "end": v.end, "attributes": None})
         running = 0
         for i, v in enumerate(peak):
             size = v.whole.bytes if era.peak == "a" else v.shape.bytes
@@ -214,6 +214,7 @@ def _value_row(p: Program, v: Value) -> Row:
         "element_type": v.shape.type,
         "unpadded_size": v.shape.bytes,
         "uses_known": True if p.era.values == "e1" else v.uses_known if p.era.used_values else None,
+        "attributes": None,
     }
 
 

@@ -572,7 +572,7 @@ class Program:
             "address": f"0x{0x55DD79FD47C0 + 0xB0 * number:x}" if era.address else None,
         }
         empty = dict.fromkeys(("parameter_number", "parameter_shape_index", "parameter_shape", "output_shape"))
-        self.allocations.append(row | empty | flags | columns)
+        self.allocations.append(row | empty | flags | columns | {"attributes": None})
         for value in values:
             value.allocation = number
 

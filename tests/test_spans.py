@@ -219,7 +219,7 @@ def test_interrupted_behind_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("xlamem.dump._diagnostics", interrupted)
+        patched.setattr("xlamem.findings.Findings.diagnostics", interrupted)
         with pytest.raises(KeyboardInterrupt):
             _ = dump.diagnostics
     same(xlamem.read(SHIPPED[0]), dump)

@@ -51,6 +51,7 @@ class Dump:
     frames: pa.Table
     aliases: pa.Table
     diagnostics: pa.Table
+    unknown: pa.Table
 
     def __init__(
         self,
@@ -313,7 +314,8 @@ def summaries(
     r: Reading, parts: Set[str], names: frozenset[str], content: list[str | None]
 ) -> dict[str, pa.Table]:
     """The tables about the dump itself."""
-    return {name: rows(name, items) for name, items in summary_rows(r, parts, names, content).items()}
+    found = {name: rows(name, items) for name, items in summary_rows(r, parts, names, content).items()}
+    return {**found, "unknown": r.findings.unknown_table(r.files)}
 
 
 def summary_rows(
@@ -329,7 +331,7 @@ def summary_rows(
         verify.check(r, {p for p in SECTIONS if p in r.facts.get("parts", {})})
         r.facts["checked"] = True
         r.forget_checked()
-    diagnostics = _diagnostics(r)
+    diagnostics = r.findings.diagnostics()
     return {
         "files": [
             (f.ordinal, f.role, f.text.uri, f.text.size, h, ",".join(sorted(f.features)), not f.cut)
@@ -363,7 +365,7 @@ def _module(
         if peak_time is not None:
             peak_bytes = int(r.raw["live ranges"].ints("printed_peak", "bytes").sum())
     features = sorted(set().union(*(f.features for f in r.files)))
-    codes = {d.code for d in r.findings.items}
+    codes = r.findings.codes
     known = {
         "module_name": source.module_name or (name.decode("utf-8", "backslashreplace") if name else None),
         "module_id": source.module_id,
@@ -385,17 +387,3 @@ def _module(
     for t in PART_OF:
         known[f"n_{t}"] = r.count(t) if t in names else None
     return [known[c.name] for c in schema.MODULES.columns]
-
-
-def _diagnostics(r: Reading) -> list[Row]:
-    """Findings in the order of the files, with their lines counted now."""
-    found = sorted(dict.fromkeys(r.findings.items), key=lambda d: (d.file.ordinal, d.offset is None, d.offset or 0))
-    items: list[Row] = []
-    for d in found:
-        line, offset, excerpt = None, None, ""
-        if d.offset is not None:
-            line, offset = d.file.text.position(d.offset)
-            excerpt = errors.excerpt(bytes(d.file.text.data[d.offset : d.offset + errors.EXCERPT + 4]))
-        items.append((d.file.text.uri, line, offset, d.section, d.code, d.severity, d.wanted, excerpt))
-    return items
-

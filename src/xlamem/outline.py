@@ -5,17 +5,32 @@ from __future__ import annotations
 import re
 import weakref
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from . import _sections, names
+from .findings import Findings
 from .source import Member, Text
 from .streams import give_back
 
 PAGES = 256 << 20
 """Bytes of a file that are looked at before their pages are given back."""
 
-_TOTAL = re.compile(rb"Total bytes used: (-?\d+)")
-_STEPS = re.compile(rb"HloLiveRange \(max (\d+)\):")
+_STEPS = re.compile(rb"HloLiveRange \((?:.*[ ,])?max (\d+)")
+
+_HUMAN = rb" \((?:-?\d+B|-?\d+\.\d+[KMGTPE]iB)"
+_TOTAL = re.compile(
+    rb"Total bytes used:(?: (?P<n>-?\d+)(?P<a>.*?)|(?P<b>.*?) (?P<m>-?\d+)(?P<c>.*?))"
+    rb"(?:" + _HUMAN + rb"(?P<d>.*?)\)(?P<e>.*))?"
+)
+_HEADS = {
+    _sections.ASSIGNMENT: re.compile(rb"BufferAssignment(.*?):(.*)"),
+    _sections.TOTAL: _TOTAL,
+    _sections.USED: re.compile(rb"Used values(.*?):(.*)"),
+    _sections.LIVE: re.compile(rb"HloLiveRange \((.*?)max \d+(.*?)\)(.*?):(.*)"),
+}
+"""Lines that open a section; the groups are what is not known there."""
 
 
 @dataclass(eq=False)
@@ -62,36 +77,6 @@ class File:
     cut: bool = False
 
 
-class Finding(NamedTuple):
-    """A diagnostic before its line is counted."""
-
-    file: File
-    offset: int | None
-    section: str
-    code: str
-    wanted: str
-    severity: str = "warning"
-
-
-class Findings:
-    """Diagnostics of a dump, in the order in which they were found."""
-
-    def __init__(self) -> None:
-        self.items: list[Finding] = []
-
-    def find(
-        self, file: File, offset: int | None, section: str, code: str, wanted: str, severity: str = "warning"
-    ) -> None:
-        """Note a diagnostic."""
-        self.items.append(Finding(file, offset, section, code, wanted, severity))
-
-    def cut(self, file: File, offset: int, section: str, wanted: str) -> None:
-        """The file was cut; the first rule that tells says where."""
-        if not file.cut:
-            self.find(file, offset, section, "truncated", wanted, "error")
-        file.cut = True
-
-
 def outline(member: Member, ordinal: int, findings: Findings) -> File:
     """Load a member and find its sections; what belongs to none is a finding."""
     text = member.load()
@@ -125,12 +110,15 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
     found = _heads(data, alone)
     if alone and found and found[0][0] == _sections.TOTAL:
         # The head of the used values has a second line; what stands between is looked at below.
-        found += [(_sections.USED, at) for at in [_after(data, found[0][1], b"Used values:\n")] if at]
+        found += [(_sections.USED, at) for at in [_after(data, found[0][1], b"Used values")] if at]
         found += [(_sections.REPORT_LIST, at) for at in [_after(data, found[0][1], b"Allocations sorted")] if at]
+        if len(found) == 1:
+            found = _heads(data, False)
     heads = [(k, at) for k, at in found if at < whole or k == _sections.LIVE_UNAVAILABLE]
     first = heads[0][1] if heads else whole
     _unknown_lines(file, 0, first, findings)
     total: tuple[int, int] | None = None
+    follower: tuple[int | None, int] = None, whole
     owner = weakref.ref(file)
     for i, (kind, at) in enumerate(heads):
         stop = heads[i + 1][1] if i + 1 < len(heads) else whole
@@ -140,10 +128,13 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
         if kind == _sections.ASSIGNMENT:
             section = Section("allocations", owner, begin, stop, at)
         elif kind == _sections.TOTAL:
-            total = at, _number(line, _TOTAL)
+            printed = _TOTAL.fullmatch(line.rstrip(b"\n"))
+            total = at, int(printed["n"] or printed["m"]) if printed else 0
             follower = heads[i + 1] if i + 1 < len(heads) else (None, stop)
             if b"(" in line and follower[0] != _sections.REPORT_LIST:
                 file.features.add("human_total")
+            if follower[0] == _sections.USED:
+                _unknown_lines(file, begin, stop, findings)
             if follower[0] not in (_sections.USED, _sections.REPORT_LIST):
                 section = Section("used values", owner, at, at, at, total[1])
                 _unknown_lines(file, begin, stop, findings)
@@ -165,6 +156,8 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
         else:
             file.features.add("live_unavailable")
             section = Section("live ranges", owner, begin, stop, at, unavailable=True)
+        if kind != _sections.TOTAL or follower[0] != _sections.REPORT_LIST:
+            _gaps(file, kind, line, at, findings)
         if section is not None:
             if section.kind != "report":
                 section.end = max(section.begin, _trimmed(data, section.begin, section.end))
@@ -191,13 +184,25 @@ def _heads(data: Any, first_only: bool) -> list[tuple[int, int]]:
     return found
 
 
+def _gaps(file: File, kind: int, line: bytes, at: int, findings: Findings) -> None:
+    """Keep what the line that opens a section says beyond what is known."""
+    found = _HEADS[kind].fullmatch(line.rstrip(b"\n")) if kind in _HEADS else None
+    # Numbers are named n and m; every other group is a gap.
+    numbers = {found.re.groupindex[name] for name in "nm" if name in found.re.groupindex} if found else set()
+    spans = [found.span(i) for i in range(1, found.re.groups + 1) if i not in numbers] if found else []
+    rows = [(-1, 0, at + begin, at + end) for begin, end in spans if begin < end]
+    findings.gaps(file, "file", np.array(rows, np.int64).reshape(-1, 4), (), ())
+
+
 def _unknown_lines(file: File, begin: int, end: int, findings: Findings) -> None:
     """One diagnostic for each line there that is not empty."""
-    at = begin
+    at, lines = begin, []
     for line in bytes(file.text.data[begin:end]).split(b"\n"):
         if line:
             findings.find(file, at, "file", "unknown_line", "the head of a section")
+            lines.append(at)
         at += len(line) + 1
+    findings.lines(file, "file", np.array(lines, np.int64))
 
 
 def _last_newline(data: Any) -> int:
@@ -214,7 +219,7 @@ def _last_newline(data: Any) -> int:
 
 def _line(data: Any, at: int) -> bytes:
     """The line at `at`, its newline included."""
-    return bytes(data[at : at + 256]).split(b"\n", 1)[0] + b"\n"
+    return bytes(data[at : _sections.next_line(data, at, len(data), b"")])
 
 
 def _number(line: bytes, pattern: re.Pattern[bytes]) -> int:

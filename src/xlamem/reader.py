@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from . import _allocations, _checks, _hlo, _liveness, _sections, _shapes, _usage, _values, schema
+from . import _allocations, _checks, _gaps, _hlo, _liveness, _sections, _shapes, _usage, _values, schema
 from ._column import Names, in_order, take
 from .assemble import (
     NULL,
@@ -41,10 +41,13 @@ from .assemble import (
 from .crew import Crew, Task
 from .errors import UsageError
 from .merge import Found, merged
-from .outline import File, Findings, Section, outline
+from .findings import MOST, Findings
+from .outline import File, Section, outline
 from .repeats import drop_repeats, without
 from .source import Source
 from .streams import give_back
+
+UNKNOWN_LINE = _sections.CODES.index("unknown_line")
 
 SPAN = 8 << 20
 """Fewest bytes that are scanned as one piece; a section is cut only where a record begins."""
@@ -154,6 +157,8 @@ class Reading:
         self.raw: dict[str, Raw] = {}
         self.facts: dict[str, Any] = {}
         """What the checks of verify.py need besides the tables."""
+        self.rows_before: dict[str, int] = {}
+        """By table: rows of the spans that were read so far."""
         self._files: list[File] | None = None
         self._sizes: tuple[Pool, Codes, Ints] | None = None
 
@@ -165,7 +170,7 @@ class Reading:
             return self._files
         with self.lock:
             if self._files is None:
-                self.findings.items.clear()
+                self.findings.clear()
                 files = [outline(m, i, self.findings) for i, m in enumerate(self.source.members)]
                 if sum(s.kind == "allocations" for f in files for s in f.sections) > 1:
                     raise UsageError(f"{files[0].text.uri} holds several modules: choose one with module=…")
@@ -178,15 +183,42 @@ class Reading:
     # -- diagnostics -----------------------------------------------------------------------------
 
     def _faults(self, section: Section, column: Any, open_at: int = -1) -> None:
-        """Native faults to findings; an unfinished record at the very end of the file is a cut."""
-        for code, offset, wanted in ints(column).reshape(-1, 3).tolist():
+        """Native faults to findings; an unfinished record at the very end of the file is a truncation."""
+        faults, file = ints(column).reshape(-1, 3), section.file
+        lines = faults[:, 0] == UNKNOWN_LINE
+        if open_at >= 0 and section.last and len(at := np.flatnonzero(lines & (faults[:, 1] == open_at))):
+            self.cut(file, open_at, section.kind, _sections.WANTED[faults[at[0], 2]])
+            faults, lines = np.delete(faults, at, 0), np.delete(lines, at)
+        self.findings.lines(file, section.kind, np.ascontiguousarray(faults[lines, 1]))
+        for code in distinct_of(np.ascontiguousarray(faults[:, 0])):
             name = _sections.CODES[code]
             if name == "not_utf8":
-                section.file.features.add("not_utf8")
-            if offset == open_at and name == "unknown_line" and section is section.file.sections[-1]:
-                self.cut(section.file, offset, section.kind, _sections.WANTED[wanted])
-            else:
-                self.find(section.file, offset, section.kind, name, _sections.WANTED[wanted])
+                file.features.add("not_utf8")
+            own = faults[faults[:, 0] == code, 1:]
+            own = own[np.append(True, (own[1:] != own[:-1]).any(1))]  # a line can be at fault twice
+            for offset, wanted in own[:MOST].tolist():
+                self.find(file, offset, section.kind, name, _sections.WANTED[wanted])
+            if len(own) > MOST:
+                self.findings.count(file, section.kind, name, len(own) - MOST)
+
+    def _gaps(self, section: Section, chunks: Mapping[str, Chunk], gaps: Ints, tables: tuple[str, ...]) -> None:
+        """Unknown fields of the lines of a span: to findings, and to the column `attributes` of its tables."""
+        rows = {t: len(next(iter(chunks[t].values()))) for t in tables}
+        if len(gaps):
+            fields = gaps.reshape(-1, 4)
+            first = [self.rows_before.get(t, 0) for t in tables]
+            self.findings.gaps(section.file, section.kind, fields, tables, first)
+            for k, table in enumerate(tables):
+                own = fields[fields[:, 0] == k]
+                if len(own) and "attributes" in schema.TABLES[table].names:
+                    chunks[table]["attributes"] = texts(_gaps.attributes(section.file.text.data, own, rows[table]))
+        for table, n in rows.items():
+            self.rows_before[table] = self.rows_before.get(table, 0) + n
+
+    def _all_gaps(self, spans: Sequence[Span], raw: Raw, tables: tuple[str, ...]) -> None:
+        for i, span in enumerate(spans):
+            chunks = {name: found[i] for name, found in raw.chunks.items()}
+            self._gaps(span.section, chunks, chunks.get("gaps", chunks[tables[0]])["gap"], tables)
 
     # -- scanning --------------------------------------------------------------------------------
 
@@ -476,6 +508,7 @@ def _read_allocations(self: Reading, spans: list[Span], results: list[Any]) -> d
             if result[2] & bit:
                 section.file.features.add(feature)
     self.raw["allocations"] = raw
+    self._all_gaps(spans, raw, _allocations.GAP_TABLES)
     if not self.source.platform:
         data, _ = self.pools["shape"].export()
         self.facts["tiles"] = re.search(rb"T\(", memoryview(data)) is not None
@@ -563,6 +596,7 @@ def _read_used(self: Reading, spans: list[Span], results: list[Any]) -> dict[str
                 section.file.features.add(feature)
         if result[2] & _values.TREE_BITS:
             self.facts["tree_demanded"] = True
+    self._all_gaps(spans, raw, _values.GAP_TABLES)
     if not spans and self.sections("allocations"):
         self.part("allocations")
         older = self.raw["allocations"].chunks
@@ -625,6 +659,7 @@ def _read_live(self: Reading, spans: list[Span], results: list[Any]) -> dict[str
         seen["heads"] |= heads
         seen["peak_time"] = peak_time if peak_time != NULL else seen["peak_time"]
         seen["tree_total"] = tree_total if tree_total != NULL else seen["tree_total"]
+    self._all_gaps(spans, raw, _liveness.GAP_TABLES)
     ids = _match(self, raw)
     for chunk in raw.chunks["live_ranges"]:
         n = len(chunk["instruction"])
@@ -701,6 +736,7 @@ def _report_spans(self: Reading) -> list[Span]:
 def _read_report(self: Reading, spans: list[Span], results: list[Any]) -> dict[str, Maker]:
     raw = self.raw["report"] = _gather(spans, results)
     chunks = raw.chunks["printed_report"]
+    self._all_gaps(spans, raw, _usage.GAP_TABLES)
     ends = self.facts["report"] = []
     for (section, *_), (_, faults, end) in zip(spans, results, strict=False):
         self._faults(section, faults)
@@ -729,6 +765,7 @@ def _read_hlo(self: Reading, _: list[Span], __: list[Any]) -> dict[str, Maker]:
         section = Section("hlo", weakref.ref(file), 0, end, 0)
         file.sections.append(section)
         self._faults(section, head["faults"])
+        self.findings.gaps(file, "hlo", ints(head["gap"]).reshape(-1, 4), _hlo.GAP_TABLES, (0,))
         if head["tables"]:
             file.features.add("frames")
         if not head["complete"] and not file.cut:

@@ -59,6 +59,11 @@ class Table:
         return pa.schema([c.arrow for c in self.columns])
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(c.name for c in self.columns)
+
+    @cached_property
     def empty(self) -> pa.Table:
         """The table without rows."""
         return self.arrow.empty_table()
@@ -682,6 +687,20 @@ DIAGNOSTICS = Table(
     ),
 )
 
+UNKNOWN = Table(
+    "unknown",
+    "text that this version does not know: a field of a line, or a line",
+    "xlamem",
+    (
+        _name("file", "uri of the file"),
+        _int("offset", "byte offset in the file, from 0", "bytes"),
+        _name("section", "section of the dump"),
+        _name("table", "table that has a row for the line; null for none", null=True),
+        _int("row", "that row, from 0", null=True),
+        _text("text", "the text verbatim, with its separators; a line with its newline"),
+    ),
+)
+
 FILES = Table(
     "files",
     "member file",
@@ -725,7 +744,7 @@ MODULES = Table(
     ),
 )
 
-TABLES: dict[str, Table] = {t.name: t for t in (MODULES, FILES, *SECTION_TABLES, DIAGNOSTICS)}
+TABLES: dict[str, Table] = {t.name: t for t in (MODULES, FILES, *SECTION_TABLES, DIAGNOSTICS, UNKNOWN)}
 """What a `Dump` holds."""
 
 COMPUTED: dict[str, Table] = {t.name: t for t in COMPUTED_TABLES}
@@ -864,6 +883,7 @@ CODES = {
     "truncated": "the file ends before its text does",
     "unknown_line": "a line that no rule explains",
     "unknown_field": "lines have a field that this version does not know: kept verbatim in the column `attributes`",
+    "more_diagnostics": "there are more diagnostics of one code in a file than are listed: how many",
     "not_utf8": "bytes that are not UTF-8 were stored as \\xNN",
     "mixed_newlines": "some lines end in CR LF and some in LF",
     "instruction_differs": "an instruction is printed again with another text",
@@ -879,7 +899,7 @@ CODES = {
 }
 
 NOT_UNDERSTOOD = {"unknown_line", "unknown_field"}
-NOT_CONSISTENT = CODES.keys() - NOT_UNDERSTOOD - {"truncated", "not_utf8", "mixed_newlines"}
+NOT_CONSISTENT = CODES.keys() - NOT_UNDERSTOOD - {"truncated", "more_diagnostics", "not_utf8", "mixed_newlines"}
 """The codes that say that a dump is not `understood`, and not `consistent`."""
 
 SPACES: dict[str, dict[int, str]] = {

@@ -97,7 +97,7 @@ def _pieces(self: Streaming, *, hashes: bool) -> Pieces:
     if own := self.wanted - PART_OF.keys():
         content = [_content_hash(f) if hashes else None for f in self.files]
         made = summaries(self, set(self.parts), self.wanted, content)
-        for name in ("files", "diagnostics", "modules"):
+        for name in ("files", "diagnostics", "modules", "unknown"):
             if name in own and made[name].num_rows:
                 yield name, made[name]
 
@@ -514,6 +514,7 @@ def _allocations_part(self: Streaming) -> Pieces:
         known, _ = _uses_known(self), self.platform  # which may look ahead, through pools of their own
         for result, faults, open_at in _allocation_spans(self, section):
             chunks = {name: _arrays(columns) for name, columns in result[0].items()}
+            self._gaps(section, chunks, chunks["gaps"]["gap"], _allocations.GAP_TABLES)
             yield from _allocation_pieces(self, section, chunks, known)
             for name in ("positions", "uses") if older else ():
                 if self.wants(name):
@@ -624,6 +625,7 @@ def _used_part(self: Streaming) -> Pieces:
     for section in self.sections("used values"):
         for result, faults, open_at in _used_spans(self, section):
             chunks = {name: _arrays(columns) for name, columns in result[0].items()}
+            self._gaps(section, chunks, chunks["gaps"]["gap"], _values.GAP_TABLES)
             records = chunks["records"]
             if self.checks or (alone and self.wants("live_ranges")):
                 raw.keep("records", records, ("value_id", "offset", "color", "is_phi"))
@@ -682,6 +684,7 @@ def _live_part(self: Streaming) -> Pieces:
         for result, faults, open_at in _live_spans(self, section):
             columns, _, bits, heads, peak_time, tree_total, _, _ = result
             chunks = {name: _arrays(c) for name, c in columns.items()}
+            self._gaps(section, chunks, chunks["gaps"]["gap"], _liveness.GAP_TABLES)
             ranges = chunks["live_ranges"]
             if self.checks or self.wants("live_ranges"):
                 ranges["value_id"] = match(ranges)
@@ -805,6 +808,7 @@ def _report_part(self: Streaming) -> Pieces:
         for result, faults, _ in _report_spans(self, section):
             chunk = _arrays({"label" if k == "space_label" else k: v for k, v in result[0].items()})
             n = len(chunk["part"])
+            self._gaps(section, {"printed_report": chunk}, chunk["gap"], _usage.GAP_TABLES)
             if self.checks:
                 raw.keep(key, chunk | {c: chunk[c].astype(np.int64) for c in ("part", "label")}, REPORT_KEPT)
                 if "allocations" in self.parts:

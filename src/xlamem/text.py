@@ -6,13 +6,16 @@ import os
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, islice
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
 
 from . import names
 from .errors import DumpError
@@ -22,9 +25,10 @@ Form = Literal["plain", "log"]
 
 MODULE = b"BufferAssignment:"
 
-_MODULE = re.compile(MODULE + rb"(?=\r?(?:\n|\Z))")
+# Text that a later release adds behind the word does not hide the line.
+_MODULE = re.compile(rb"BufferAssignment(?: \([^\n]*\))?:[^\n]*")
 _TOTAL = re.compile(rb"\nTotal bytes used: ")
-_LIVE = re.compile(rb"HloLiveRange \(max ")
+_LIVE = re.compile(rb"HloLiveRange \((?:[^\n]*[ ,])?max ")
 _BEGIN = re.compile(rb"\*\*\* Begin ([^\n]*) \*\*\*(\r?)\n")
 _END = re.compile(rb"\n\*\*\* (?:Begin |End ([^\n]*) \*\*\*)")
 
@@ -78,14 +82,28 @@ class Text:
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line (from 1) and byte offset in the file of an offset in ``data``."""
-        at = offset
+        return self.positions([offset])[0]
+
+    def positions(self, offsets: Sequence[int]) -> list[tuple[int, int]]:
+        """The same of several offsets in ascending order, in one pass over the text."""
+        found, line, at = [], self.first_line, 0
+        in_file = self.in_file(np.array(offsets, np.int64)).tolist()
+        for offset, place in zip(offsets, in_file, strict=True):
+            while at < offset:
+                stop = min(at + STEP, offset)
+                line += bytes(self.data[at:stop]).count(b"\n")
+                at = stop
+            found.append((line, place))
+        return found
+
+    def in_file(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Byte offsets in the file of offsets in ``data``."""
         if self.crlf:
-            # The smallest `at` that is `offset` plus the CR LFs that end at or before it.
-            raw = bytes(self.raw)
-            while (further := offset + raw.count(b"\r\n", 0, at + 1)) != at:
-                at = further
-        lines = sum(bytes(self.data[i : min(i + STEP, offset)]).count(b"\n") for i in range(0, offset, STEP))
-        return self.first_line + lines, self.base + at
+            raw = np.frombuffer(self.raw, np.uint8)
+            returns = np.flatnonzero((raw[:-1] == 13) & (raw[1:] == 10))
+            # A newline stands behind its own carriage return.
+            offsets = offsets + np.searchsorted(returns - np.arange(len(returns)), offsets, "right")
+        return offsets + self.base
 
     def close(self) -> None:
         """Let go of the bytes; a mapping is given back as soon as nobody looks at it."""
@@ -134,9 +152,18 @@ class LoggedText(Text):
         self._log, self._places = log, places
         self._starts = array("q", accumulate((len(m) + 1 for m in messages), initial=0))
 
-    def position(self, offset: int) -> tuple[int, int]:
-        i = bisect_right(self._starts, offset, 0, len(self._places)) - 1
-        return self._log.position(self._places[i] + offset - self._starts[i])
+    def positions(self, offsets: Sequence[int]) -> list[tuple[int, int]]:
+        return self._log.positions(self._in_log(np.array(offsets, np.int64)).tolist())
+
+    def in_file(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self._log.in_file(self._in_log(offsets))
+
+    def _in_log(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Offsets in the data of the log."""
+        starts, places = np.array(self._starts, np.int64), np.array(self._places, np.int64)
+        message = np.searchsorted(starts[: len(places)], offsets, "right") - 1
+        found: npt.NDArray[np.int64] = places[message] + offsets - starts[message]
+        return found
 
     def close(self) -> None:
         super().close()
@@ -342,4 +369,4 @@ def may_hold(name: str) -> bool:
 
 def promising(head: bytes) -> bool:
     """Whether the beginning of a file of unknown name says that it is worth looking through."""
-    return (MODULE in head or b"*** Begin " in head) and bool(pieces(head))
+    return (b"BufferAssignment" in head or b"*** Begin " in head) and bool(pieces(head))

@@ -1,0 +1,115 @@
+"""Text in lines that no known field explains: the column `attributes`, and which kinds there are."""
+
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memchr, memset
+
+from column cimport Buf, Pool, Text, intern, push, push_code, push_utf8, text_end
+from cursor cimport CLASS, DIGIT, IN_NAME
+from xlamem._column cimport Names, own, own_text
+
+cdef enum:
+    LONGEST = 24                                  # bytes of a kind that has no word
+
+
+cdef inline bint separates(char c) noexcept nogil:
+    return c == c' ' or c == c',' or c == c';' or c == c':' or c == c'\t'
+
+
+cdef inline void trim(const char** p, const char** end) noexcept nogil:
+    # Without the separators on both sides.
+    while p[0] < end[0] and separates(p[0][0]):
+        p[0] += 1
+    while p[0] < end[0] and separates(end[0][-1]):
+        end[0] -= 1
+
+
+cdef int kind(Pool* words, const char* p, const char* end) noexcept nogil:
+    # Code of the first word without the digits at its end; of text without a word, its characters with N for digits.
+    cdef const char* q = p
+    cdef char[LONGEST] copy
+    cdef size_t n = 0
+    cdef bint bad = False
+    while q < end and (CLASS[<uint8_t> q[0]] & (IN_NAME | DIGIT) != IN_NAME or q[0] == c'-' or q[0] == c'.'):
+        q += 1
+    if q < end:
+        p = q
+        while q < end and CLASS[<uint8_t> q[0]] & IN_NAME:
+            q += 1
+        while q > p + 1 and (CLASS[<uint8_t> q[-1]] & DIGIT or q[-1] == c'.' or q[-1] == c'-'):
+            q -= 1
+        return intern(words, p, q - p, &bad)
+    while p < end and n < LONGEST:
+        copy[n] = c'N' if CLASS[<uint8_t> p[0]] & DIGIT else p[0]
+        p += 1
+        n += 1
+    return intern(words, copy, n, &bad)
+
+
+def kinds(const unsigned char[::1] data not None, const long long[:, ::1] gaps not None, Names words not None):
+    """int32 code in `words` of the kind of each gap (rows: table, row, begin, end)."""
+    cdef Buf out
+    cdef Py_ssize_t i
+    cdef const char* p
+    cdef const char* end
+    check(data, gaps)
+    memset(&out, 0, sizeof(Buf))
+    with nogil:
+        for i in range(gaps.shape[0]):
+            p = <const char*> &data[0] + gaps[i, 2]
+            end = <const char*> &data[0] + gaps[i, 3]
+            trim(&p, &end)
+            push_code(&out, kind(&words.pool, p, end))
+    return own(&out)
+
+
+def attributes(const unsigned char[::1] data not None, const long long[:, ::1] gaps not None, int64_t n):
+    """The gaps of each of n rows, joined with ', ': (bytes, int32 offsets, valid). They come in the order of the rows."""
+    cdef Text out
+    cdef Py_ssize_t i = 0, m = gaps.shape[0]
+    cdef int64_t row
+    cdef size_t begin
+    cdef const char* p
+    cdef const char* end
+    check(data, gaps)
+    memset(&out, 0, sizeof(Text))
+    with nogil:
+        for row in range(n):
+            begin = out.bytes.size
+            while i < m and gaps[i, 1] == row:
+                p = <const char*> &data[0] + gaps[i, 2]
+                end = <const char*> &data[0] + gaps[i, 3]
+                trim(&p, &end)
+                if p < end:
+                    if out.bytes.size > begin:
+                        push_utf8(&out.bytes, b", ", 2)
+                    push_utf8(&out.bytes, p, end - p)
+                i += 1
+            text_end(&out, out.bytes.size > begin)
+    return own_text(&out)
+
+
+def line_ends(const unsigned char[::1] data not None, const long long[::1] begins not None):
+    """Where the line at each of these places ends, its newline included: int64."""
+    cdef Buf out
+    cdef Py_ssize_t i
+    cdef const char* base = <const char*> &data[0] if data.shape[0] else NULL
+    cdef const char* e
+    memset(&out, 0, sizeof(Buf))
+    for i in range(begins.shape[0]):
+        if not 0 <= begins[i] < data.shape[0]:
+            raise ValueError("a line must lie in the data")
+    with nogil:
+        for i in range(begins.shape[0]):
+            e = <const char*> memchr(base + begins[i], c'\n', data.shape[0] - begins[i])
+            push(&out, e + 1 - base if e != NULL else data.shape[0])
+    return own(&out)
+
+
+cdef int check(const unsigned char[::1] data, const long long[:, ::1] gaps) except -1:
+    cdef Py_ssize_t i
+    if gaps.shape[1] != 4:
+        raise ValueError("a gap has a table, a row, a begin and an end")
+    for i in range(gaps.shape[0]):
+        if not 0 <= gaps[i, 2] <= gaps[i, 3] <= data.shape[0]:
+            raise ValueError("a gap must lie in the data")
+    return 0

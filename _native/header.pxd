@@ -1,0 +1,218 @@
+# The line that begins an allocation, in the buffer assignment and in the first layout of the report.
+
+from libc.stdint cimport int64_t
+from libc.string cimport memchr, memset
+
+from column cimport NO_INT, Part
+from cursor cimport COMMA, balanced, index, integer, starts
+from gaps cimport Gaps, gap, number_element, seek_text, stops
+
+# Bits of the column `flags` of an allocation, in the order of the schema's is_… columns.
+cdef enum:
+    PARAMETER = 1
+    ENTRY_ROOT = 2
+    CONSTANT = 4
+    THREAD_LOCAL = 8
+    LIVE_OUT = 16
+    TEMP = 32
+
+cdef struct Head:
+    int64_t allocation
+    int64_t size               # NO_INT where it is printed for people
+    Part size_text
+    int64_t color
+    int64_t page
+    int64_t parameter
+    Part address
+    Part parameter_index
+    Part parameter_shape
+    Part output_shape
+    Part fields
+    int flags
+
+cdef inline const char* shape_in_bars(const char* p, const char* end, Part* out) noexcept nogil:
+    cdef const char* bar
+    if p[0] != c'|':
+        return NULL
+    bar = <const char*> memchr(p + 1, c'|', end - p - 1)
+    if bar == NULL:
+        return NULL
+    out.p = p + 1
+    out.n = bar - p - 1
+    return bar + 1
+
+
+cdef enum:
+    # Fields that were seen and are no flag.
+    SIZE = 64
+    COLOR = 128
+    PAGE = 256
+    ADDRESS = 512
+    SHAPE = 1024
+    INDEX = 2048
+
+
+cdef inline const char* flag(const char* p, const char* end, Head* out, int bit) noexcept nogil:
+    # Behind a word, unless it goes on or was there before.
+    if out.flags & bit or not stops(p, end):
+        return NULL
+    out.flags |= bit
+    return p
+
+
+cdef inline const char* field(const char* p, const char* end, Head* out, Gaps* gaps) noexcept nogil:
+    # Behind the field at p; NULL if it is none that is known, or is there twice.
+    cdef const char* q = NULL
+    if starts(p, end, b"preallocated-temp", 17):
+        return flag(p + 17, end, out, TEMP)
+    if starts(p, end, b"thread-local", 12):
+        return flag(p + 12, end, out, THREAD_LOCAL)
+    if starts(p, end, b"maybe-live-out", 14):
+        return flag(p + 14, end, out, LIVE_OUT)
+    if starts(p, end, b"constant", 8):
+        return flag(p + 8, end, out, CONSTANT)
+    if starts(p, end, b"size ", 5) and not out.flags & SIZE:
+        out.size_text.p = p + 5
+        q = number_element(p + 5, end, &out.size)
+        if q == NULL:
+            out.size = NO_INT
+            q = p + 5
+            while q < end and q[0] != c',' and q[0] != c' ':
+                q += 1
+        out.size_text.n = q - p - 5
+        if out.size_text.n == 0:
+            return NULL
+        out.flags |= SIZE
+        out.fields.p = q
+    elif starts(p, end, b"color ", 6) and not out.flags & COLOR:
+        q = number_element(p + 6, end, &out.color)
+        if q != NULL:
+            out.flags |= COLOR
+    elif starts(p, end, b"page ", 5) and not out.flags & PAGE:
+        q = number_element(p + 5, end, &out.page)
+        if q != NULL:
+            out.flags |= PAGE
+    elif starts(p, end, b"output shape is |", 17) and not out.flags & ENTRY_ROOT:
+        q = shape_in_bars(p + 16, end, &out.output_shape)
+        if q != NULL:
+            out.flags |= ENTRY_ROOT
+    elif starts(p, end, b"parameter ", 10) and not out.flags & PARAMETER:
+        q = number_element(p + 10, end, &out.parameter)
+        if q != NULL:
+            out.flags |= PARAMETER
+            return parameter_rest(q, end, out, gaps)
+    elif starts(p, end, b"shape |", 7) and out.flags & PARAMETER and not out.flags & SHAPE:
+        q = shape_in_bars(p + 6, end, &out.parameter_shape)
+        if q != NULL:
+            out.flags |= SHAPE
+            return parameter_rest(q, end, out, gaps)
+    elif (starts(p, end, b"0x", 2) or starts(p, end, b"(nil)", 5)) and not out.flags & (SIZE | ADDRESS):
+        q = p
+        while q < end and q[0] != c',' and q[0] != c' ':
+            q += 1
+        out.address.p = p
+        out.address.n = q - p
+        out.flags |= ADDRESS
+    return q
+
+
+cdef inline const char* parameter_rest(const char* p, const char* end, Head* out, Gaps* gaps) noexcept nogil:
+    # "[, shape |SHAPE|][ at ShapeIndex INDEX]" behind a parameter's number, or the index behind its shape.
+    cdef const char* q
+    cdef const char* stop
+    if not out.flags & SHAPE and starts(p, end, b", shape |", 9):
+        q = shape_in_bars(p + 8, end, &out.parameter_shape)
+        if q == NULL:
+            return p
+        out.flags |= SHAPE
+        p = q
+    stop = field_end(p, end)
+    while p < end and not out.flags & INDEX:
+        q = p
+        while q < stop and not starts(q, stop, b" at ShapeIndex {", 16):
+            q += 1
+        if q >= stop:
+            break
+        if index(q + 15, &out.parameter_index) == NULL:
+            out.parameter_index.p = NULL
+            break
+        gap(gaps, p, q)
+        out.flags |= INDEX
+        p = q + 15 + out.parameter_index.n
+    return p
+
+
+cdef inline const char* field_end(const char* p, const char* end) noexcept nogil:
+    # Where ", " or the end follows, outside brackets and quotes.
+    while p < end:
+        p = balanced(p, end, COMMA)
+        if p >= end or (p[0] == c',' and p[1] == c' '):
+            return p if p < end else end
+        p += 1
+    return end
+
+
+cdef inline const char* keyed_end(const char* p, const char* end) noexcept nogil:
+    # Behind the words "key=value " at p; NULL if there is none.
+    cdef const char* begin = p
+    cdef const char* q
+    while p < end:
+        q = p
+        while q < end and q[0] != c' ' and q[0] != c',':
+            q += 1
+        if q >= end or q[0] != c' ' or memchr(p, c'=', q - p) == NULL:
+            break
+        p = q + 1
+    return p if p > begin else NULL
+
+
+cdef inline bint header(const char* p, const char* end, Head* out, Gaps* gaps) noexcept nogil:
+    # "allocation N: [ADDR, ]size SIZE{, field}:" with gaps, the fields in any order; end at the newline.
+    cdef const char* q
+    cdef const char* at                           # where a field begins
+    cdef const char* behind                       # where the one that was read last ends
+    cdef const char* stop
+    cdef const char* word
+    cdef int n
+    memset(out, 0, sizeof(Head))
+    gaps.n = 0
+    gaps.full = False
+    out.page = NO_INT
+    out.parameter = NO_INT
+    p = number_element(p + 11, end, &out.allocation)
+    if p != NULL:
+        p = seek_text(b": ", 2, p, end, gaps)
+    if p == NULL:
+        return False
+    stop = end - 1
+    while stop > p and stop[0] != c':':
+        stop -= 1
+    behind = at = p
+    while at < stop:
+        n = gaps.n
+        gap(gaps, behind, at if behind == p else at - 2)
+        q = field(at, stop, out, gaps)
+        if q == NULL:
+            gaps.n = n
+            q = at
+            word = keyed_end(at, stop)
+            if word != NULL:
+                # "key=value FIELD"
+                gap(gaps, behind, at if behind == p else at - 2)
+                gap(gaps, at, word)
+                q = field(word, stop, out, gaps)
+                if q == NULL:
+                    gaps.n = n
+                    q = at
+                else:
+                    behind = q
+        else:
+            behind = q
+        q = field_end(q, stop)
+        at = q + 2 if q < stop else stop
+    gap(gaps, behind, stop)
+    gap(gaps, stop + 1, end)
+    out.fields.n = stop - out.fields.p if out.fields.p != NULL else 0
+    return out.flags & SIZE and not gaps.full
+
+
