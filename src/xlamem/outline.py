@@ -130,7 +130,7 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
     heads = [(k, at) for k, at in found if at < whole or k == _sections.LIVE_UNAVAILABLE]
     first = heads[0][1] if heads else whole
     _unknown_lines(file, 0, first, findings)
-    total: tuple[int, int] | None = None
+    total: tuple[int, int | None] | None = None
     owner = weakref.ref(file)
     for i, (kind, at) in enumerate(heads):
         stop = heads[i + 1][1] if i + 1 < len(heads) else whole
@@ -140,7 +140,7 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
         if kind == _sections.ASSIGNMENT:
             section = Section("allocations", owner, begin, stop, at)
         elif kind == _sections.TOTAL:
-            total = at, _number(line, _TOTAL)
+            total = at, _number(file, at, line, _TOTAL, findings)
             follower = heads[i + 1] if i + 1 < len(heads) else (None, stop)
             if b"(" in line and follower[0] != _sections.REPORT_LIST:
                 file.features.add("human_total")
@@ -160,7 +160,7 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
             else:
                 section = Section("report", owner, at, stop, at)
         elif kind == _sections.LIVE:
-            steps = _number(line, _STEPS)
+            steps = _number(file, at, line, _STEPS, findings)
             section = Section("live ranges", owner, begin, stop, at, steps=steps)
         else:
             file.features.add("live_unavailable")
@@ -217,9 +217,14 @@ def _line(data: Any, at: int) -> bytes:
     return bytes(data[at : at + 256]).split(b"\n", 1)[0] + b"\n"
 
 
-def _number(line: bytes, pattern: re.Pattern[bytes]) -> int:
+def _number(file: File, at: int, line: bytes, pattern: re.Pattern[bytes], findings: Findings) -> int | None:
+    """The number in the head line at `at`; None, with a finding, if it has more than 64 bits."""
     match = pattern.match(line)
-    return int(match[1]) if match else 0
+    found = int(match[1]) if match else 0
+    if abs(found) < 1 << 63:
+        return found
+    findings.find(file, at, "file", "unknown_line", "a number of at most 64 bits")
+    return None
 
 
 def _after(data: Any, at: int, prefix: bytes) -> int | None:
