@@ -395,7 +395,11 @@ def _module(
 
 def _diagnostics(r: Reading) -> list[Row]:
     """Findings in the order of the files, with their lines counted now."""
-    found = sorted(dict.fromkeys(r.findings.items), key=lambda d: (d.file.ordinal, d.offset is None, d.offset or 0))
+    # Of one place in an order that does not depend on who found what first.
+    found = sorted(
+        dict.fromkeys(r.findings.items),
+        key=lambda d: (d.file.ordinal, d.offset is None, d.offset or 0, d.section, d.code, d.wanted),
+    )
     items: list[Row] = []
     for d in found:
         line, offset, excerpt = None, None, ""

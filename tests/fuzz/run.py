@@ -1,7 +1,7 @@
 """Fuzz the reader, the checks, the computations and the converter: `python tests/fuzz/run.py --minutes 10`.
 
-Execution i of seed s is always the same. Workers are processes of bounded memory that a watchdog ends when one
-execution takes too long; what fails is kept with a file WHY.txt, once for each kind of failure.
+Execution i of seed s is always the same. Workers are processes of bounded memory, and of bounded processor time for
+one execution; what fails is kept with a file WHY.txt, once for each kind of failure.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -67,13 +68,17 @@ def work(a: argparse.Namespace) -> None:
     """Executions from `first` on, `step` apart, until `until`; the number of the present one goes to stdout."""
     from fuzz.check import check
 
-    resource.setrlimit(resource.RLIMIT_AS, (a.memory << 30, a.memory << 30))
+    if a.memory:  # the address sanitizer reserves more than any
+        resource.setrlimit(resource.RLIMIT_AS, (a.memory << 30, a.memory << 30))
+    faulthandler.enable()
+    faulthandler.register(signal.SIGXCPU, chain=True)
     inputs = seeds(a.seeds)
     folder = Path(a.keep)
     i = a.first
     while time.time() < a.until:
         print(i, flush=True)
-        faulthandler.dump_traceback_later(a.limit, exit=True)
+        used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+        resource.setrlimit(resource.RLIMIT_CPU, (int(used + a.limit) + 1, resource.RLIM_INFINITY))
         rng, members, clean = execution(a.seed, i, inputs)
         place = Path(tempfile.mkdtemp()) if i // a.step % a.convert_every == 0 else None
         try:
@@ -85,7 +90,6 @@ def work(a: argparse.Namespace) -> None:
             keep(folder, kind_of(e), members, f"seed {a.seed} execution {i}\n{why[-8000:]}")
             print(f"! {kind_of(e)}", flush=True)
         finally:
-            faulthandler.cancel_dump_traceback_later()
             if place is not None:
                 shutil.rmtree(place, ignore_errors=True)
         i += a.step
@@ -98,8 +102,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=Path, nargs="*", default=[], help="more dumps to begin with")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--limit", type=float, default=60, help="seconds of one execution")
-    parser.add_argument("--memory", type=int, default=6, help="GiB of address space of a worker")
+    parser.add_argument("--limit", type=float, default=60, help="seconds of processor time of one execution")
+    parser.add_argument("--memory", type=int, default=6, help="GiB of address space of a worker; 0: no limit")
     parser.add_argument("--convert-every", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="the execution to begin with")
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)

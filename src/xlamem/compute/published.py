@@ -113,7 +113,8 @@ def xla_rule(dump: Dump) -> tuple[int, int] | None:
     start, end = p.ranges
     rows = np.flatnonzero((start >= 0) & (start <= end))
     weight = np.maximum(_instruction_bytes(p), 0)
-    if weight[rows].sum(dtype=np.float64) >= MOST:
+    own = np.maximum(ints(dump.values, "unpadded_size"), 0)
+    if max(sizes[rows].sum(dtype=np.float64) for sizes in (weight, own)) >= MOST:
         raise DumpError(dump.name, "shapes of less than 2^62 bytes together", "used values")
     room = int(end.max(initial=0)) + 2
     begins, ends = np.zeros(room, np.int64), np.zeros(room, np.int64)
@@ -124,7 +125,6 @@ def xla_rule(dump: Dump) -> tuple[int, int] | None:
     at = int(level.argmax())
     held = rows[(start[rows] <= at) & (at <= end[rows])]
     features = (dump.modules["features"][0].as_py() or "").split(",")
-    own = np.maximum(ints(dump.values, "unpadded_size"), 0)
     return at, int((weight if "peak_a" in features else own)[held].sum())
 
 
@@ -166,6 +166,8 @@ class _Rows:
         said = ", ".join(f"{cause} {by:+,}" for cause, by in (causes or {}).items() if by and ours is not None)
         definition = DEFINITIONS[name.split(".")[0]] + ("" if size is not None else "; not in the text")
         difference = size - ours if size is not None and ours is not None else None
+        if difference is not None and abs(difference) >= 1 << 63:  # a printed number near -2^63
+            difference = None
         values = (name, space, size, time, definition, difference, said or None)
         for column, value in zip(self.columns.values(), values, strict=True):
             column.append(value)
