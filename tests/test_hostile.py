@@ -16,6 +16,7 @@ from fuzz.run import seeds
 
 import xlamem
 from xlamem import DumpError, UsageError, compute
+from xlamem.cli import main
 from xlamem.together import Whole, tables_of
 from xlamem.warehouse import derived
 
@@ -195,3 +196,12 @@ def test_far_numbers_are_converted() -> None:
     for name, table in alone.items():
         near = found[name].filter(pa.array(np.array(found[name]["dump_id"].to_pylist()) == "near"))
         assert near.to_pylist() == table.to_pylist()
+
+
+@pytest.mark.parametrize("verb", [["info"], ["info", "--json"], ["peak"], ["peak", "--json"], ["live"], ["explain"]])
+@pytest.mark.parametrize("folder", sorted(HOSTILE.iterdir()), ids=lambda p: p.name)
+def test_on_the_command_line(folder: Path, verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """An answer, or a sentence that says why there is none."""
+    code = main([verb[0], str(folder), *verb[1:]])
+    # 2: a computation that needs live ranges, of a dump without.
+    assert code in (0, 1, 2, 3), capsys.readouterr().err

@@ -207,7 +207,7 @@ def explain(dump: Dump) -> pa.Table:
             "the text and its allocations disagree": printed - allocated,
         }
         found.add("xla_total", printed, ours, causes)
-    if module["printed_peak_time"] is not None and timed:
+    if module["printed_peak_bytes"] is not None and timed:  # the time too, then
         _xla_rows(found, p, module["printed_peak_time"], module["printed_peak_bytes"], ours or 0)
     for field, size in vars(memory_analysis(dump)).items():
         found.add(f"jax.{field}", size, None)
