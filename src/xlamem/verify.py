@@ -337,7 +337,7 @@ def wrong_rows(r: Reading, report: Section, chunk: Any, size: pa.Array) -> list[
     wrong = flags(_values.same(text, spans[0], spans[1], theirs, spans[2], spans[3])) == 0
     distinct, code = np.unique(sizes[place], return_inverse=True)
     ours = pa.array([human(int(n)) for n in distinct]).take(pa.array(code))
-    wrong |= ~pc.equal(size.take(pa.array(rows)), ours).to_numpy(zero_copy_only=False)
+    wrong |= ~pc.equal(size.take(pa.array(rows)), ours).fill_null(False).to_numpy(zero_copy_only=False)
     wrong |= unknown
     return list(zip(spans[0][wrong].tolist(), (~unknown[wrong]).tolist(), strict=True))
 
