@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+MINUTES ?= 10
+BUILD ?=
 BIN = $(VENV)/bin
 NATIVE = $(patsubst _native/%.pyx,%,$(wildcard _native/*.pyx))
 # As a release is built; a C function that could raise, and so would have to take the GIL, is a hint then.
@@ -9,7 +11,13 @@ CYTHON = $(BIN)/python -m cython -3 -Wextra -X freethreading_compatible=True -X 
 	-X initializedcheck=False -X wraparound=False -X cdivision=True -I _native
 SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -path '*/.*') CMakeLists.txt pyproject.toml README.md
 
-.PHONY: demo test lint bench bench-check clean
+# What looks at memory, and at what the native modules make of it.
+QUICK = $(patsubst %,tests/test_%.py,native spans dump compute cuts verify stream together hostile)
+# The sanitizers' libraries must be there first; Python's own allocator would hide from them what it hands out.
+SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
+
+.PHONY: demo test test-sanitized test-checked fuzz lint bench bench-check clean
 
 demo: $(VENV)/.duckdb
 	rm -rf demo-out
@@ -32,6 +40,19 @@ demo: $(VENV)/.duckdb
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto $(ARGS)
 
+# The native modules with address and undefined-behaviour sanitizers, and with checked bounds, each in a venv of its own.
+test-sanitized:
+	$(MAKE) VENV=$(VENV)-sanitized BUILD=SANITIZE $(VENV)-sanitized/.test
+	$(SANITIZERS) $(VENV)-sanitized/bin/python -m pytest $(QUICK) $(ARGS)
+
+test-checked:
+	$(MAKE) VENV=$(VENV)-checked BUILD=CHECKED $(VENV)-checked/.test
+	$(VENV)-checked/bin/python -m pytest $(QUICK) $(ARGS)
+
+# Changed dumps, for so many minutes; what fails is kept in build/fuzz.
+fuzz: $(VENV)/.test
+	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) --keep build/fuzz $(ARGS)
+
 lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check src tests bench
 	PATH="$(abspath $(BIN)):$$PATH" cython-lint _native  # it looks for pycodestyle there
@@ -51,7 +72,7 @@ bench-check: $(VENV)/.bench
 	$(BIN)/python bench/compare.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) demo-out build dist .pytest_cache .ruff_cache .mypy_cache .benchmarks
+	rm -rf $(VENV) $(VENV)-sanitized $(VENV)-checked demo-out build dist .pytest_cache .ruff_cache .mypy_cache .benchmarks
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xlamem needs Python 3.11 or later: make PYTHON=…")'
@@ -59,7 +80,7 @@ $(VENV)/bin/python:
 
 # Compiled anew whenever a source changes.
 $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(BUILD),-C cmake.define.XLAMEM_$(BUILD)=ON) .
 	touch $@
 
 # The package is there already: its name brings only what the extra adds.

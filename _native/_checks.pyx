@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
-from column cimport Buf, prefetch, push
+from column cimport NO_INT, Buf, prefetch, push
 from xlamem._column cimport own
 
 cdef enum:
@@ -12,18 +12,24 @@ cdef enum:
 
 def beyond(const long long[::1] room not None, const long long[::1] place not None,
            const long long[::1] offset not None, const long long[::1] size not None):
-    """The rows i (int64) whose offset[i] + size[i] is more than room[place[i]]; a negative place has no bound."""
+    """The rows i (int64) whose offset[i] + size[i] is more than room[place[i]]; a negative place has no bound.
+
+    A null (the least int64) counts as 0; an offset or a size below 0 lies in no room.
+    """
     cdef Buf out
     cdef Py_ssize_t i, n = place.shape[0]
+    cdef int64_t first, bytes_, most
     memset(&out, 0, sizeof(Buf))
     if offset.shape[0] != n or size.shape[0] != n:
         raise ValueError("columns of one table must have one length")
     with nogil:
         for i in range(n):
-            if 0 <= place[i] < room.shape[0] and (
-                <int64_t> (<uint64_t> offset[i] + <uint64_t> size[i]) > room[place[i]]
-            ):
-                push(&out, i)
+            if 0 <= place[i] < room.shape[0]:
+                first = 0 if offset[i] == NO_INT else offset[i]
+                bytes_ = 0 if size[i] == NO_INT else size[i]
+                most = room[place[i]]
+                if first < 0 or bytes_ < 0 or first > most or bytes_ > most - first:
+                    push(&out, i)
     return own(&out)
 
 

@@ -7,7 +7,7 @@ from libc.string cimport memset
 from column cimport (
     Buf, Pool, Slot, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect,
     pool_find, pool_item, pool_look_up, push_bytes, put_code, store_for, store_join, store_leave, store_trim, text_begin,
-    zeros,
+    text_drop, zeros,
 )
 
 cdef extern from *:
@@ -47,6 +47,15 @@ cdef Column own(Buf* b):
     column.buf = b[0]
     memset(b, 0, sizeof(Buf))
     return column
+
+
+cdef tuple own_two(Buf* a, Buf* b):
+    # Two columns, or neither.
+    if a.failed or b.failed:
+        drop(a)
+        drop(b)
+        raise MemoryError("no memory for a column")
+    return own(a), own(b)
 
 
 def recode(Column column not None, const int[::1] codes not None, Py_ssize_t known):
@@ -107,6 +116,9 @@ cdef Column share(Buf* b, Store* store):
 
 cdef tuple own_text(Text* t):
     text_begin(t)
+    if t.bytes.failed or t.offsets.failed or t.valid.failed:
+        text_drop(t)
+        raise MemoryError("no memory for a column")
     return own(&t.bytes), own(&t.offsets), own(&t.valid)
 
 

@@ -7,7 +7,7 @@ from column cimport (
     NO_CODE, NO_INT, Buf, Indices, Part, Queue, Store, Text, drop, foresee, index_code, indices_init, make_rows, outlook,
     push, push_code, push_name, put, put_code, queue_init, settle, text_push, zeros,
 )
-from cursor cimport CLASS, DIGIT, index, integer, line_end, name, starts
+from cursor cimport CLASS, DIGIT, MOST, index, integer, line_end, name, starts
 from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_LINE, W_NODE, W_PEAK, W_RANGE, W_STEP, W_UTF8, Wanted, fault,
 )
@@ -351,6 +351,8 @@ cdef const char* spaced_back(const char* begin, const char* p, int64_t* x, bint*
     while r < p:
         if r[0] == c' ':
             blanks[0] = True
+        elif n > MOST or (n == MOST and r[0] > c'7'):
+            return NULL                               # more than 64 bits
         else:
             n = n * 10 + (r[0] - c'0')
         r += 1

@@ -5,7 +5,10 @@ from libc.string cimport memcmp, memset
 
 from column cimport NO_CODE, NO_INT, Buf, intern_name, push, push_code
 from cursor cimport CLASS, DIGIT, integer
-from xlamem._column cimport Names, own
+from xlamem._column cimport Names, own_two
+
+cdef extern from *:
+    const int64_t MOST "INT64_MAX"
 
 
 cdef int bits(const char* p, size_t n) noexcept nogil:
@@ -33,11 +36,15 @@ cdef int bits(const char* p, size_t n) noexcept nogil:
 
 cdef int64_t size(const char* p, const char* end, const char** type_end) noexcept nogil:
     # XLA's ByteSizeOf with pointers of 8 bytes: an array's elements, 8 for each element of a tuple. The
-    # least int64 where the text does not say.
-    cdef const char* q = p
+    # least int64 where the text does not say, and for more than 2^63 - 1 bits or bytes.
+    cdef const char* q
     cdef int64_t n, elements = 1, packed = 0
-    cdef int width, depth = 0
+    cdef int width
+    cdef int64_t depth = 0
     cdef int64_t fields = 0
+    while end - p > 1 and p[0] == c'b' and p[1] == c'(':
+        p += 2                                    # b(SHAPE), however deep, is as large as SHAPE
+    q = p
     type_end[0] = p
     if p < end and p[0] == c'(':
         # A tuple: count the commas of its own level.
@@ -60,8 +67,6 @@ cdef int64_t size(const char* p, const char* end, const char** type_end) noexcep
     while q < end and (c'a' <= q[0] <= c'z' or CLASS[<unsigned char> q[0]] & DIGIT):
         q += 1
     type_end[0] = q
-    if q - p == 1 and p[0] == c'b' and q < end and q[0] == c'(':
-        return size(q + 1, end, type_end)
     if q == p or q >= end or q[0] != c'[':
         type_end[0] = p
         return NO_INT
@@ -79,7 +84,7 @@ cdef int64_t size(const char* p, const char* end, const char** type_end) noexcep
         q = integer_in(q, end, &n)
         if q == NULL or n < 0:
             return NO_INT
-        if n and elements > (<int64_t> 1 << 60) // n:
+        if n and elements > MOST // n:
             return NO_INT
         elements *= n
         if q < end and q[0] == c',':
@@ -88,8 +93,8 @@ cdef int64_t size(const char* p, const char* end, const char** type_end) noexcep
         return NO_INT
     packed = element_bits(q + 1, end)
     if packed > 0:
-        return (elements * packed + 7) // 8
-    return elements * (width // 8)
+        return NO_INT if elements > (MOST - 7) // packed else (elements * packed + 7) // 8
+    return NO_INT if elements > MOST // (width // 8) else elements * (width // 8)
 
 
 cdef const char* integer_in(const char* p, const char* end, int64_t* out) noexcept nogil:
@@ -108,8 +113,9 @@ cdef int64_t element_bits(const char* p, const char* end) noexcept nogil:
     while p + 3 < end:
         if p[0] == c'E' and p[1] == c'(' and (p[-1] == c':' or p[-1] == c')'):
             p += 2
-            while p < end and CLASS[<unsigned char> p[0]] & DIGIT and n < 1024:
-                n = n * 10 + (p[0] - c'0')
+            while p < end and CLASS[<unsigned char> p[0]] & DIGIT:
+                if n <= 0xFFFFFFF:                # else as good as any larger one
+                    n = n * 10 + (p[0] - c'0')
                 p += 1
             return n
         p += 1
@@ -145,4 +151,4 @@ def sizes(const unsigned char[::1] data not None, const long long[::1] ends not 
                 push_code(&codes, NO_CODE)
             else:
                 push_code(&codes, intern_name(&types.pool, p, type_end - p))
-    return own(&codes), own(&bytes_)
+    return own_two(&codes, &bytes_)

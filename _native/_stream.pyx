@@ -366,7 +366,11 @@ cdef class Values:
                 if found < 0 and n:
                     if self.room == 0:
                         with gil:
-                            self.make()
+                            try:
+                                self.make()
+                            except BaseException:
+                                drop(&out)
+                                raise
                     found = self.search(&word, &sub)
                 if found >= 0:
                     self.at = found + 1

@@ -1,15 +1,15 @@
 """Bytes in unions of address ranges over time: what NumPy cannot do in O(n log n).
 
 All functions take values ordered by group; a group is an allocation (an address space of its own). Live
-ranges are closed.
+ranges are closed. A value must end below 2^62, so that no sum of two addresses overflows.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from column cimport Buf, push, reserve
-from xlamem._column cimport own
+from column cimport Buf, drop, push, reserve
+from xlamem._column cimport own, own_two
 
 cdef struct Node:
     # A node of a segment tree over the cells between neighbouring boundaries of a group.
@@ -30,6 +30,7 @@ cdef struct Key:
 
 cdef enum:
     FEW = 32                   # keys that are sorted by insertion
+    MOST_ITEMS = 1 << 30       # keys of one sort have numbers of 32 bits, two for each item
     MANY = 4096                # keys from which on a wider digit is worth its counts
 
 
@@ -72,6 +73,11 @@ cdef void sort_keys(Key* keys, Key* other, int64_t n) noexcept nogil:
         shift += width
     if a != keys:
         memcpy(keys, a, n * sizeof(Key))
+
+
+cdef inline bint placed(int64_t offset, int64_t size) noexcept nogil:
+    # Whether [offset, offset + size) is a range of addresses below 2^62.
+    return 0 <= offset <= <int64_t> 1 << 62 and 0 <= size <= (<int64_t> 1 << 62) - offset
 
 
 cdef inline void insert_keys(Key* keys, int64_t n) noexcept nogil:
@@ -354,7 +360,7 @@ def covered(const int32_t[::1] rows not None, const int32_t[::1] group not None,
         row = rows[i]
         if not 0 <= row < every:
             raise ValueError("rows must be of the table")
-        if not (0 <= group[row] < space.shape[0] and 0 <= start[row] <= end[row] < steps and size[row] >= 0 <= offset[row]):
+        if not (0 <= group[row] < space.shape[0] and 0 <= start[row] <= end[row] < steps and placed(offset[row], size[row])):
             raise ValueError("a live range must lie in the schedule and a value in its group")
         if group[row] < g:
             raise ValueError("values must be ordered by group")
@@ -362,6 +368,8 @@ def covered(const int32_t[::1] rows not None, const int32_t[::1] group not None,
             k = i
             g = group[row]
         largest = max(largest, i + 1 - k)
+    if largest >= MOST_ITEMS:
+        raise ValueError("too many values in one group")
     memset(&peaks, 0, sizeof(Buf))
     with nogil:
         zeros(&peaks, space.shape[0], 0)
@@ -405,6 +413,7 @@ def covered(const int32_t[::1] rows not None, const int32_t[::1] group not None,
             i = j
         work_free(&w)
     if not good:
+        drop(&peaks)
         raise MemoryError("no memory for a sweep")
     return own(&peaks)
 
@@ -434,10 +443,12 @@ def charge(const int64_t[::1] group not None, const int64_t[::1] ids not None,
     cdef int64_t before
     cdef Work w
     cdef bint good = True
-    if n and (ids.shape[0] != n or offset.shape[0] != n or size.shape[0] != n):
+    if ids.shape[0] != n or offset.shape[0] != n or size.shape[0] != n:
         raise ValueError("columns of one table must have one length")
+    if n >= MOST_ITEMS:
+        raise ValueError("too many values in one group")
     for i in range(n):
-        if size[i] < 0 or offset[i] < 0:
+        if not placed(offset[i], size[i]):
             raise ValueError("a value must lie in its group")
         if i and (group[i] < group[i - 1] or (group[i] == group[i - 1] and ids[i] < ids[i - 1])):
             raise ValueError("values must be ordered by group and id")
@@ -459,9 +470,8 @@ def charge(const int64_t[::1] group not None, const int64_t[::1] ids not None,
                 push(&single, alone(&w.tree, 1, 0, w.tree.leaves, w.left[k], w.right[k], 0))
             i = j
         work_free(&w)
-    if not good:
-        raise MemoryError("no memory for a sweep")
-    return own(&charged), own(&single)
+    charged.failed |= not good
+    return own_two(&charged, &single)
 
 
 cdef struct Best:
@@ -542,8 +552,10 @@ def inside(const int64_t[::1] start not None, const int64_t[::1] end not None, c
     cdef bint good
     if end.shape[0] != n or offset.shape[0] != n or size.shape[0] != n or candidate.shape[0] != n:
         raise ValueError("columns of one table must have one length")
+    if n >= MOST_ITEMS:
+        raise ValueError("too many values in one group")
     for i in range(n):
-        if not (0 <= start[i] <= end[i] < steps and size[i] >= 0 <= offset[i]):
+        if not (0 <= start[i] <= end[i] < steps and placed(offset[i], size[i])):
             raise ValueError("a live range must lie in the schedule and a value in its group")
     memset(&result, 0, sizeof(Buf))
     memset(&dirty, 0, sizeof(Buf))
@@ -641,8 +653,10 @@ def inside(const int64_t[::1] start not None, const int64_t[::1] end not None, c
         free(own_bytes)
         free(rank)
         free(order)
-        free(dirty.data)
-    if not good or dirty.failed:
+        good = good and not dirty.failed
+        drop(&dirty)
+    if not good:
+        drop(&result)
         raise MemoryError("no memory for a sweep")
     return own(&result)
 

@@ -949,7 +949,8 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
                     continue
             # A line that ends in a colon heads a list of its own.
             foreign = foreign or (e > p and e[-1] == c':')
-            fault(&out.faults, UNKNOWN_LINE, p - base, W_RECORD_BEFORE if stage == NONE else W_RECORD_REST)
+            # Behind a whole record, where a span may begin, as before the first one.
+            fault(&out.faults, UNKNOWN_LINE, p - base, W_RECORD_BEFORE if stage in (NONE, DONE) else W_RECORD_REST)
         p = e + 1
     take_lines(base, &lines, out, pools, &names)
     finish(out, &mark, stage, offset, demand, True)

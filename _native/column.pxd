@@ -112,7 +112,10 @@ cdef extern from *:
     const int64_t NO_INT "INT64_MIN"              # null in a column of integers
 
 cdef extern from "pages.h":
+    const size_t GAP "XLA_GAP"                    # bytes between the columns of an arena that nobody may touch
+    void forbid "xla_forbid"(const void*, size_t) noexcept nogil
     ctypedef struct Arena "xla_arena":
+        size_t size
         long columns
     ctypedef struct Store "xla_spare":
         size_t limit
@@ -174,7 +177,7 @@ cdef inline void foresee(Store* store, Buf* first, size_t n, const Buf* sample, 
     cdef char* data
     cdef Arena* arena
     for i in range(n):
-        total += foreseen(max(sample[i].size, first[i].size), times)
+        total += foreseen(max(sample[i].size, first[i].size), times) + GAP
     arena = arena_for(store, total)
     if arena == NULL:
         return
@@ -188,7 +191,9 @@ cdef inline void foresee(Store* store, Buf* first, size_t n, const Buf* sample, 
         first[i].room = room
         first[i].arena = arena
         arena.columns += 1
-        data += room
+        forbid(data + room, GAP)
+        data += room + GAP
+    forbid(data, <char*> arena + arena.size - data)
 
 
 cdef enum:

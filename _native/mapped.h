@@ -21,6 +21,10 @@ static inline xla_block xla_spare_find(xla_spare *spare, size_t n) {
     return none;
 }
 static inline void xla_give(xla_spare *spare, xla_block block) { (void)spare; munmap(block.data, block.size); }
+static inline char *xla_map_file(int file, size_t n) {
+    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return p == MAP_FAILED ? NULL : (char *)p;
+}
 #endif
 
 /* As NumPy declares it (PyDataMem_Handler), followed by what is our own. */
@@ -52,17 +56,17 @@ static inline int xla_reserve(int file, size_t n) {
 }
 
 /* n bytes of zeros in a file whose room on the disk is certain, or NULL. */
-static inline char *xla_map_file(const char *pattern, size_t n) {
-    void *p = MAP_FAILED;
+static inline char *xla_map_new(const char *pattern, size_t n) {
+    char *p = NULL;
     char *path = strdup(pattern);
     int file = path == NULL ? -1 : mkstemp(path);
     if (file >= 0) {
         unlink(path);
-        if (xla_reserve(file, n) == 0) p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (xla_reserve(file, n) == 0) p = xla_map_file(file, n);
         close(file);
     }
     free(path);
-    return p == MAP_FAILED ? NULL : (char *)p;
+    return p;
 }
 
 /* The heap takes what no file has room for. */
@@ -74,7 +78,7 @@ static inline void *xla_array(xla_handler *self, size_t n, int zeros) {
     if (large && __atomic_load_n(&self->held, __ATOMIC_RELAXED) + size > self->most) {
         xla_block block = xla_spare_find(self->spare, size);
         if (block.data != NULL && zeros) memset(block.data, 0, size);
-        if (block.data == NULL) block.data = xla_map_file(self->path, size);
+        if (block.data == NULL) block.data = xla_map_new(self->path, size);
         head = (xla_head *)(void *)block.data;
         size = block.size;
     }

@@ -9,11 +9,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__linux__)
 #define XLA_PAGES 1
 #include <sys/mman.h>
 #else
 #define XLA_PAGES 0
+#endif
+
+/* The address sanitizer knows nothing of what lies within a mapping: it is told what nobody may touch, between the
+   columns of an arena and in spare blocks, and a page without access follows each block. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define XLA_GAP ((size_t)64)
+#define XLA_GUARD ((size_t)4096)
+#define xla_forbid(p, n) ASAN_POISON_MEMORY_REGION(p, n)
+#define xla_allow(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
+#else
+#define XLA_GAP ((size_t)0)
+#define XLA_GUARD ((size_t)0)
+#define xla_forbid(p, n) ((void)(p), (void)(n))
+#define xla_allow(p, n) ((void)(p), (void)(n))
 #endif
 
 #define XLA_LARGE ((size_t)256 << 10)      /* a block of this size or more is made of pages */
@@ -24,10 +39,30 @@ static inline size_t xla_room(size_t n) {
 }
 
 #if XLA_PAGES
-/* n bytes of zeros, or NULL. */
-static inline char *xla_map(size_t n) {
-    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p == MAP_FAILED ? NULL : (char *)p;
+/* n bytes of a file, or of zeros without one (-1); NULL if there is no memory. To be given to xla_unmap. */
+static inline char *xla_map_file(int file, size_t n) {
+    int flags = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+    char *data = NULL;
+    void *p;
+#if defined(__SANITIZE_ADDRESS__)
+    n = (n + 4095) & ~(size_t)4095;
+    p = mmap(NULL, n + XLA_GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    data = (char *)p;
+    flags |= MAP_FIXED;
+#endif
+    p = mmap(data, n, PROT_READ | PROT_WRITE, flags, file, 0);
+    if (p != MAP_FAILED) return (char *)p;
+    if (data != NULL) munmap(data, n + XLA_GUARD);
+    return NULL;
+}
+
+static inline char *xla_map(size_t n) { return xla_map_file(-1, n); }
+
+static inline void xla_unmap(char *data, size_t n) {
+    if (XLA_GUARD) n = (n + 4095) & ~(size_t)4095;
+    xla_allow(data, n);
+    munmap(data, n + XLA_GUARD);
 }
 
 /* Blocks that were given back and wait for the next use: pages that are there already cost no fault. It lives as long
@@ -53,7 +88,7 @@ static inline void xla_spare_join(xla_spare *spare) {
 
 static inline void xla_spare_leave(xla_spare *spare) {
     if (spare == NULL || __atomic_sub_fetch(&spare->users, 1, __ATOMIC_ACQ_REL) != 0) return;
-    while (spare->n) { xla_block *b = &spare->blocks[--spare->n]; munmap(b->data, b->size); }
+    while (spare->n) { xla_block *b = &spare->blocks[--spare->n]; xla_unmap(b->data, b->size); }
     free(spare);
 }
 
@@ -85,6 +120,7 @@ static inline xla_block xla_spare_find(xla_spare *spare, size_t n) {
             }
         xla_spare_unlock(spare);
     }
+    if (found.data != NULL) xla_allow(found.data, found.size);
     return found;
 }
 
@@ -95,7 +131,7 @@ static inline void xla_spare_trim(xla_spare *spare, size_t most) {
     if (!xla_spare_lock(spare)) return;
     while (spare->held > most) gone[n++] = xla_spare_out(spare, 0);
     xla_spare_unlock(spare);
-    while (n) { n--; munmap(gone[n].data, gone[n].size); }
+    while (n) { n--; xla_unmap(gone[n].data, gone[n].size); }
 }
 
 /* A spare block, else a new one. */
@@ -109,6 +145,7 @@ static inline xla_block xla_take(xla_spare *spare, size_t n) {
 static inline void xla_give(xla_spare *spare, xla_block block) {
     xla_block gone[XLA_SPARE_BLOCKS];
     int n = 0;
+    xla_forbid(block.data, block.size);
     if (spare != NULL && block.size <= spare->limit && xla_spare_lock(spare)) {
         while (spare->n == XLA_SPARE_BLOCKS || spare->held + block.size > spare->limit)
             gone[n++] = xla_spare_out(spare, 0);
@@ -116,7 +153,7 @@ static inline void xla_give(xla_spare *spare, xla_block block) {
         spare->held += block.size;
         xla_spare_unlock(spare);
     } else gone[n++] = block;
-    while (n) { n--; munmap(gone[n].data, gone[n].size); }
+    while (n) { n--; xla_unmap(gone[n].data, gone[n].size); }
 }
 
 /* Many columns in one block, each in its place. The block goes back when the last of them leaves. */
@@ -161,7 +198,7 @@ static inline void xla_leave(xla_arena *arena) { (void)arena; }
 
 static inline void xla_release(char *data, size_t room) {
 #if XLA_PAGES
-    if (room >= XLA_LARGE) { munmap(data, room); return; }
+    if (room >= XLA_LARGE) { xla_unmap(data, room); return; }
 #endif
     (void)room;
     free(data);
@@ -173,14 +210,16 @@ static inline char *xla_resize(char *data, size_t used, size_t room, size_t want
 #if XLA_PAGES
     if (want >= XLA_LARGE) {
         char *p;
+#if !defined(__SANITIZE_ADDRESS__)             /* else a page without access follows */
         if (room >= XLA_LARGE) {
             void *moved = mremap(data, room, want, MREMAP_MAYMOVE);
             return moved == MAP_FAILED ? NULL : (char *)moved;
         }
+#endif
         p = xla_map(want);
         if (p != NULL && data != NULL) {
-            memcpy(p, data, used);
-            free(data);
+            memcpy(p, data, used < want ? used : want);
+            xla_release(data, room);
         }
         return p;
     }

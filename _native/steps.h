@@ -1,6 +1,9 @@
 /* Steps of up to 16 characters towards one that matters, with what every x86-64 has; steps of none elsewhere, so that
    each caller looks at single characters too. A load that stays in its page cannot fault, even where it looks beyond
-   the text. An empty text may lie nowhere. */
+   the text. An empty text may lie nowhere.
+
+   What may look beyond the text is xla_peek16 and xla_peek8 alone, for the sanitizers too, which check then that the
+   first character is one of the text; all other loads are of what is there. */
 #ifndef XLAMEM_STEPS_H
 #define XLAMEM_STEPS_H
 
@@ -8,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__SSE2__) && defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__SSE2__) && defined(__x86_64__) && defined(__GNUC__)
 #include <emmintrin.h>
 #define XLA_SSE2 1
 #define xla_in_page(p) (((uintptr_t)(p) & 4095) <= 4080)
@@ -16,6 +19,21 @@
 #define xla_splat(c) _mm_set1_epi8((char)(c))
 #define xla_load16(p) _mm_loadu_si128((const __m128i *)(p))
 #define xla_up_to(x, most) _mm_cmpeq_epi8(_mm_min_epu8((x), xla_splat(most)), (x))
+#if defined(__SANITIZE_ADDRESS__)
+#define XLA_PEEK __attribute__((noinline, unused, no_sanitize("address"))) static
+#define xla_there(p, n) xla_is_there((p), (n))
+/* Stops with a report unless n characters are there. */
+__attribute__((noinline, unused)) static void xla_is_there(const char *p, size_t n) {
+    volatile char sink;
+    for (size_t i = 0; i < n; i++) sink = p[i];
+    (void)sink;
+}
+#else
+#define XLA_PEEK static inline
+#define xla_there(p, n) ((void)0)
+#endif
+XLA_PEEK __m128i xla_peek16(const char *p) { return xla_load16(p); }
+XLA_PEEK uint64_t xla_peek8(const char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 #else
 #define XLA_SSE2 0
 #define xla_in_page(p) 0
@@ -37,7 +55,9 @@ static inline uint32_t xla_in_name(__m128i c) {
 static inline unsigned xla_name_step(const char *p) {
 #if XLA_SSE2
     if (xla_in_page32(p)) {
-        uint64_t in_name = xla_in_name(xla_load16(p)) | (uint64_t)xla_in_name(xla_load16(p + 16)) << 16;
+        uint64_t in_name;
+        xla_there(p, 1);
+        in_name = xla_in_name(xla_peek16(p)) | (uint64_t)xla_in_name(xla_peek16(p + 16)) << 16;
         return (unsigned)__builtin_ctzll(~in_name);
     }
 #endif
@@ -48,9 +68,7 @@ static inline unsigned xla_name_step(const char *p) {
 #if XLA_SSE2
 /* Eight characters less '0', and the highest bit of each that is no digit. */
 static inline uint64_t xla_digits(const char *p, uint64_t *other) {
-    uint64_t v;
-    memcpy(&v, p, 8);
-    v ^= 0x3030303030303030u;
+    uint64_t v = xla_peek8(p) ^ 0x3030303030303030u;
     *other = (v | ((v & 0x7F7F7F7F7F7F7F7Fu) + 0x7676767676767676u)) & 0x8080808080808080u;
     return v;
 }
@@ -68,14 +86,17 @@ static inline unsigned xla_short_number(const char *p, int64_t *out) {
 #if XLA_SSE2
     if (xla_in_page(p)) {
         static const int64_t tens[8] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000};
-        uint64_t other, v = xla_digits(p, &other), first;
+        uint64_t other, v, first;
         unsigned n;
+        xla_there(p, 1);
+        v = xla_digits(p, &other);
         if (other & 0x80) return 0;
         if (other != 0) {
             n = (unsigned)__builtin_ctzll(other) >> 3;
             *out = (int64_t)xla_eight(v << (64 - 8 * n));                 /* zeros in front */
             return n;
         }
+        xla_there(p, 9);
         first = xla_eight(v);
         v = xla_digits(p + 8, &other);
         if (other == 0) return 0;
@@ -93,7 +114,7 @@ static inline unsigned xla_short_number(const char *p, int64_t *out) {
 static inline unsigned xla_marks(const char *p, int comma, int blank) {
 #if XLA_SSE2
     if (xla_in_page(p)) {
-        __m128i c = xla_load16(p), d = _mm_or_si128(c, xla_splat(0x20));
+        __m128i c = xla_peek16(p), d = _mm_or_si128(c, xla_splat(0x20));
         __m128i mark = _mm_or_si128(_mm_cmpeq_epi8(d, xla_splat('{')), _mm_cmpeq_epi8(d, xla_splat('}')));
         mark = _mm_or_si128(mark, _mm_cmpeq_epi8(_mm_and_si128(c, xla_splat(0xFE)), xla_splat('(')));
         mark = _mm_or_si128(mark, blank ? _mm_cmpeq_epi8(_mm_and_si128(c, xla_splat(0xFD)), xla_splat(' '))
@@ -121,7 +142,7 @@ static inline unsigned xla_lowest(unsigned bits) {
 static inline unsigned xla_quote_step(const char *p) {
 #if XLA_SSE2
     if (xla_in_page(p)) {
-        __m128i c = xla_load16(p);
+        __m128i c = xla_peek16(p);
         __m128i stop = _mm_or_si128(_mm_cmpeq_epi8(c, xla_splat('"')), _mm_cmpeq_epi8(c, xla_splat('\\')));
         return (unsigned)__builtin_ctz((unsigned)_mm_movemask_epi8(stop) | 0x10000u);
     }
@@ -138,8 +159,9 @@ static inline void xla_first32(const char *p, size_t n, uint64_t out[4]) {
         -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
     };
     if (n && xla_in_page32(p)) {
-        __m128i a = _mm_and_si128(xla_load16(p), xla_load16(keep + 32 - n));
-        __m128i b = _mm_and_si128(xla_load16(p + 16), xla_load16(keep + 48 - n));
+        __m128i a = _mm_and_si128(xla_peek16(p), xla_load16(keep + 32 - n));
+        __m128i b = _mm_and_si128(xla_peek16(p + 16), xla_load16(keep + 48 - n));
+        xla_there(p, n);
         out[0] = (uint64_t)_mm_cvtsi128_si64(a);
         out[1] = (uint64_t)_mm_cvtsi128_si64(_mm_unpackhi_epi64(a, a));
         out[2] = (uint64_t)_mm_cvtsi128_si64(b);
@@ -155,8 +177,10 @@ static inline void xla_first32(const char *p, size_t n, uint64_t out[4]) {
 static inline int xla_equal32(const char *p, const char *q, size_t n) {
 #if XLA_SSE2
     if (n && xla_in_page32(p) && xla_in_page32(q)) {
-        uint64_t a = (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(xla_load16(p), xla_load16(q)));
-        uint64_t b = (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(xla_load16(p + 16), xla_load16(q + 16)));
+        uint64_t a = (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(xla_peek16(p), xla_peek16(q)));
+        uint64_t b = (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(xla_peek16(p + 16), xla_peek16(q + 16)));
+        xla_there(p, n);
+        xla_there(q, n);
         return (~(a | b << 16) & (((uint64_t)1 << n) - 1)) == 0;
     }
 #endif
@@ -177,7 +201,8 @@ static inline int xla_copy_ascii(char *to, const char *p, size_t n) {
         return _mm_movemask_epi8(any) == 0;
     }
     if (n && xla_in_page(p)) {
-        __m128i c = xla_load16(p);
+        __m128i c = xla_peek16(p);
+        xla_there(p, n);
         _mm_storeu_si128((__m128i *)(void *)to, c);
         return ((unsigned)_mm_movemask_epi8(c) & ((1u << n) - 1)) == 0;
     }
@@ -189,11 +214,14 @@ static inline int xla_copy_ascii(char *to, const char *p, size_t n) {
 
 /* A number below 2^bits from the first 8 (or, if `two`, 16) characters at p; 0 where they may not be read. */
 static inline unsigned xla_head(const char *p, int two, int bits) {
-    uint64_t a, b = 0;
-    if (!XLA_SSE2 || !xla_in_page(p)) return 0;
-    memcpy(&a, p, 8);
-    if (two) memcpy(&b, p + 8, 8);
-    return (unsigned)((a * 0x9e3779b97f4a7c15u ^ b * 0xd6e8feb86659fd93u) >> (64 - bits));
+#if XLA_SSE2
+    if (xla_in_page(p)) {
+        uint64_t a = xla_peek8(p), b = two ? xla_peek8(p + 8) : 0;
+        return (unsigned)((a * 0x9e3779b97f4a7c15u ^ b * 0xd6e8feb86659fd93u) >> (64 - bits));
+    }
+#endif
+    (void)p; (void)two; (void)bits;
+    return 0;
 }
 
 #endif

@@ -601,7 +601,10 @@ class Reader:
     def read_values(self, lines: list[Line], last: bool, *, cut: bool) -> None:
         g = match(TOTAL, lines[0].text)
         assert g
-        self.totals.append((self.file, int(g[0] or 0)))
+        if fits(g[0]):
+            self.totals.append((self.file, int(g[0] or 0)))
+        else:
+            self.diagnose("unknown_line", lines[0], "a number of at most 64 bits", section="file")
         if g[1]:
             self.file.features.add("human_total")
         record: dict[str, Any] | None = None
@@ -700,7 +703,10 @@ class Reader:
     def read_live(self, lines: list[Line]) -> None:
         g = match(LIVE, lines[0].text)
         assert g
-        self.max = int(g[0] or 0)
+        if fits(g[0]):
+            self.max = int(g[0] or 0)
+        else:
+            self.diagnose("unknown_line", lines[0], "a number of at most 64 bits", section="file")
         part = ""
         heads: set[str] = set()
         label: list[Line] = []  # lines of the tree that wait for a tail
@@ -746,8 +752,14 @@ class Reader:
         for early in label:
             self.unknown(early, "the end of this node")
         missing = {"schedule", "ranges", "peak"} - heads
-        if steps < self.max or missing:
+        if missing:
             self.file.truncate(self.section, f"{self.max} steps and three lists")
+        elif self.max is not None and self.max != steps:
+            self.diagnose("steps_differ", lines[0], f"{steps} steps")
+        length = max(steps, self.max or 0)
+        outside = [r for r in self.tables["live_ranges"] if not 0 <= r["start"] <= r["end"] <= length]
+        if outside and not missing:
+            self.diagnose("range_outside", None, f"steps 0 to {length}")
         if self.tree and (remaining > 0 or (nodes == 0 and self.tree[2] > 0)):
             self.file.truncate(self.section, "the rest of the tree")
 
@@ -1194,14 +1206,14 @@ def section_kind(lines: list[Line], i: int) -> str | None:
     text = lines[i].text
     if text == "BufferAssignment:":
         return "allocations"
-    if (g := match(TOTAL, text)) and fits(g[0]):
+    if match(TOTAL, text):
         following = [line.text for line in lines[i + 1 : i + 3]]
         if following == ["", "Used values:"]:
             return "values"
         return "report a" if following == ["", "Allocations sorted by size:"] else "cut values"
     if (g := match(SPACE, text)) and fits(g[1]):
         return "report b"
-    if (g := match(LIVE, text)) and fits(g[0]):
+    if match(LIVE, text):
         return "live"
     return "no live" if text.startswith(NO_LIVE) else None
 

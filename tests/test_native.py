@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import random
 import string
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+import forge
 import numpy as np
 import oracle
 import pyarrow as pa
@@ -65,6 +68,13 @@ def shape_sizes(shapes: list[str]) -> list[tuple[str | None, int | None]]:
         ("<unknown shape>", None, None),
         ("f32[2,3", "f32", None),
         ("mystery[3]", "mystery", None),
+        ("b(" * 100_000 + "f32[4]{0}" + ")" * 100_000, "buffer", 16),
+        ("c128[1073741824,1073741824]", "c128", None),
+        ("c128[536870912,1073741823]", "c128", 16 * 536870912 * 1073741823),
+        ("u8[9223372036854775807]", "u8", None),  # more than 18 digits are no number
+        ("f32[1073741824,1073741824]{1,0:E(1023)}", "f32", None),
+        ("u8[1,100000000000000000]{1,0:E(8)}", "u8", 100_000_000_000_000_000),
+        ("u8[1,100000000000000000]{1,0:E(99999999999)}", "u8", None),
     ],
 )
 def test_shape(shape: str, element: str | None, size: int | None) -> None:
@@ -261,6 +271,53 @@ def test_text_at_the_end_of_a_page() -> None:
         for end in range(page - 40, page + 41):
             memory[end - len(line) : end] = line
             assert schedule(memory, end - len(line), end) == ([1234567], ["get-tuple-element.12345678901"])
+
+
+def fenced(memory: mmap.mmap, text: bytes) -> memoryview:
+    """The text, right before a page that nobody may read."""
+    size = len(memory) - mmap.PAGESIZE
+    memory[size - len(text) : size] = text
+    return memoryview(memory)[size - len(text) : size]
+
+
+@pytest.fixture
+def fence() -> Iterator[mmap.mmap]:
+    size = 256 << 10
+    with mmap.mmap(-1, size + mmap.PAGESIZE) as memory:
+        libc = ctypes.CDLL(None, use_errno=True)
+        view = (ctypes.c_char * len(memory)).from_buffer(memory)
+        behind = ctypes.c_void_p(ctypes.addressof(view) + size)
+        assert libc.mprotect(behind, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+        yield memory
+        assert libc.mprotect(behind, ctypes.c_size_t(mmap.PAGESIZE), 3) == 0
+        del view
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs mprotect and pages of a known size")
+@pytest.mark.parametrize("era", sorted(forge.ERAS))
+def test_no_scan_looks_into_the_next_page(era: str, fence: mmap.mmap) -> None:
+    """Every prefix of whole lines of every section, up to the end of its page."""
+    files = forge.forge(1, era=era, values=10).files
+    types = Names()
+    for role, text in files.items():
+        ends = [i + 1 for i, c in enumerate(text) if c == 10]
+        for end in [*ends[:80], *ends[-20:]]:
+            data = fenced(fence, text[:end])
+            _sections.locate(data, False)
+            _sections.uses_unknown(data, 0, end)
+            _allocations.scan(data, 0, end, Names(), Names(), Names())
+            _values.scan(data, 0, end, tuple(Names() for _ in _values.POOLS), True, True)
+            for kind in range(5):
+                _liveness.scan(data, 0, end, kind, Names(), Names())
+            _usage.scan(data, 0, end, Names())
+            if role == "hlo":
+                _hlo.scan(data, end, Names(), Names())
+            del data
+    shape = b"f32[128,256]{1,0:T(8,128)(2,1)E(16)}"
+    for n in range(1, len(shape) + 1):
+        _shapes.sizes(fenced(fence, shape[:n]), np.array([n]), types)
+        names = Names()
+        assert names.code(fenced(fence, shape[:n])) == names.code(fenced(fence, shape[:n])) == 0
 
 
 def used(*texts: str) -> tuple[Any, list[tuple[int, ...]]]:
@@ -505,6 +562,40 @@ def test_a_base_may_grow_while_names_are_looked_up() -> None:
     columns = _values.scan(text, 0, len(text), (names, *(Names() for _ in _values.POOLS[1:])), False, True)[0]
     assert codes(columns["records"]["instruction"]).tolist() == list(range(10, 910))
     assert set(codes(columns["uses"]["instruction"]).tolist()) == {3}
+
+
+@pytest.mark.parametrize("n", [10, 250, 300, 5000])
+def test_what_touches_many_others(n: int) -> None:
+    """All candidates at one address, changed by one event: the list of those is longer than a small block."""
+    start, end = np.zeros(n, np.int64), np.full(n, 2)
+    end[0] = 3
+    size = np.full(n, 8)
+    occupied = np.full(5, 8, np.int64)
+    found = ints(_sweep.inside(start, end, start, size, np.ones(n, np.uint8), occupied))
+    assert found.tolist() == [8] * n if n > 1 else [0]
+
+
+def test_sweeps_refuse_addresses_whose_sum_overflows() -> None:
+    one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
+    far, row = np.array([1 << 62]), np.zeros(1, np.int32)
+    for offset, size in ((far, one), (one, far), (np.array([-1]), one), (one, np.array([-1])), (far, far)):
+        with pytest.raises(ValueError, match="in its group"):
+            _sweep.charge(zero, zero, offset, size)
+        with pytest.raises(ValueError, match="in its group"):
+            _sweep.covered(row, row, zero, zero, offset, size, zero, np.zeros((1, 1), np.int64))
+        with pytest.raises(ValueError, match="in its group"):
+            _sweep.inside(zero, zero, offset, size, np.ones(1, np.uint8), one)
+    assert ints(_sweep.charge(zero, zero, zero, far)[0]).tolist() == [1 << 62]
+
+
+def test_what_ends_beyond_its_room() -> None:
+    top = (1 << 63) - 1
+    room, place = np.array([16, top, -8]), np.array([0, 0, 0, 0, 0, 1, 1, 0, 2, -1])
+    offset = np.array([0, 8, 9, top, top, top, 1, -8, 0, top])
+    size = np.array([16, 8, 8, 1, top, 1, top, 8, 0, top])
+    assert ints(_checks.beyond(room, place, offset, size)).tolist() == [2, 3, 4, 5, 6, 7, 8]
+    nulls = np.full(2, NULL)
+    assert ints(_checks.beyond(room, place[:2], nulls, nulls)).tolist() == []
 
 
 @pytest.mark.parametrize("n", [10, 40, 5000])

@@ -20,4 +20,5 @@ cdef class Names:
     cdef int alone(self) except -1
 
 cdef Column own(Buf* b)
+cdef tuple own_two(Buf* a, Buf* b)
 cdef tuple own_text(Text* t)

@@ -107,6 +107,11 @@ class Dump:
         found: list[Any] = self._reading.numbers(name, *columns)
         return found
 
+    def _rows(self, name: str) -> int:
+        """Rows of a table, which need not be asked for."""
+        self._reading.part(PART_OF[name])
+        return self._reading.count(name) or 0
+
     def batches(self, table: str) -> pa.RecordBatchReader:
         """One table in bounded memory: read anew, span by span, as a stream of record batches.
 
@@ -363,7 +368,8 @@ def _module(
     if "live ranges" in parts and live:
         peak_time = r.facts["live"]["peak_time"]
         if peak_time is not None:
-            peak_bytes = int(r.raw["live ranges"].ints("printed_peak", "bytes").sum())
+            peak_bytes = verify.total_of(r.raw["live ranges"].ints("printed_peak", "bytes"))
+            peak_bytes = peak_bytes if abs(peak_bytes) < 1 << 63 else None
     features = sorted(set().union(*(f.features for f in r.files)))
     codes = r.findings.codes
     known = {

@@ -133,7 +133,8 @@ class Findings:
 
     def _of_file(self, ordinal: int, found: list[Finding]) -> list[Row]:
         """The first MOST of each code, and how many more there are."""
-        found.sort(key=lambda f: (f.offset is None, f.offset or 0))
+        # Of one place in an order that does not depend on which was found first.
+        found.sort(key=lambda f: (f.offset is None, f.offset or 0, f.section, f.code, f.wanted))
         shown: list[Finding] = []
         counts: dict[str, int] = {}
         more: dict[str, int] = {}

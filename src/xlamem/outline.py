@@ -17,18 +17,18 @@ from .streams import give_back
 PAGES = 256 << 20
 """Bytes of a file that are looked at before their pages are given back."""
 
-_STEPS = re.compile(rb"HloLiveRange \((?:.*[ ,])?max (\d+)")
 
 _HUMAN = rb" \((?:-?\d+B|-?\d+\.\d+[KMGTPE]iB)"
 _TOTAL = re.compile(
     rb"Total bytes used:(?: (?P<n>-?\d+)(?P<a>.*?)|(?P<b>.*?) (?P<m>-?\d+)(?P<c>.*?))"
     rb"(?:" + _HUMAN + rb"(?P<d>.*?)\)(?P<e>.*))?"
 )
+_STEPS = re.compile(rb"HloLiveRange \((?:(?P<a>)max (?P<n>\d+)|(?P<b>.*?[ ,])max (?P<m>\d+))(?P<c>.*?)\)(?P<d>.*?):(?P<e>.*)")
 _HEADS = {
     _sections.ASSIGNMENT: re.compile(rb"BufferAssignment(.*?):(.*)"),
     _sections.TOTAL: _TOTAL,
     _sections.USED: re.compile(rb"Used values(.*?):(.*)"),
-    _sections.LIVE: re.compile(rb"HloLiveRange \((.*?)max \d+(.*?)\)(.*?):(.*)"),
+    _sections.LIVE: _STEPS,
 }
 """Lines that open a section; the groups are what is not known there."""
 
@@ -117,7 +117,7 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
     heads = [(k, at) for k, at in found if at < whole or k == _sections.LIVE_UNAVAILABLE]
     first = heads[0][1] if heads else whole
     _unknown_lines(file, 0, first, findings)
-    total: tuple[int, int] | None = None
+    total: tuple[int, int | None] | None = None
     follower: tuple[int | None, int] = None, whole
     owner = weakref.ref(file)
     for i, (kind, at) in enumerate(heads):
@@ -128,8 +128,7 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
         if kind == _sections.ASSIGNMENT:
             section = Section("allocations", owner, begin, stop, at)
         elif kind == _sections.TOTAL:
-            printed = _TOTAL.fullmatch(line.rstrip(b"\n"))
-            total = at, int(printed["n"] or printed["m"]) if printed else 0
+            total = at, _number(file, at, line, _TOTAL, findings)
             follower = heads[i + 1] if i + 1 < len(heads) else (None, stop)
             if b"(" in line and follower[0] != _sections.REPORT_LIST:
                 file.features.add("human_total")
@@ -151,7 +150,7 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
             else:
                 section = Section("report", owner, at, stop, at)
         elif kind == _sections.LIVE:
-            steps = _number(line, _STEPS)
+            steps = _number(file, at, line, _STEPS, findings)
             section = Section("live ranges", owner, begin, stop, at, steps=steps)
         else:
             file.features.add("live_unavailable")
@@ -222,9 +221,14 @@ def _line(data: Any, at: int) -> bytes:
     return bytes(data[at : _sections.next_line(data, at, len(data), b"")])
 
 
-def _number(line: bytes, pattern: re.Pattern[bytes]) -> int:
-    match = pattern.match(line)
-    return int(match[1]) if match else 0
+def _number(file: File, at: int, line: bytes, pattern: re.Pattern[bytes], findings: Findings) -> int | None:
+    """The number in the head line at `at`; None, with a finding, if there is none of at most 64 bits."""
+    match = pattern.fullmatch(line.rstrip(b"\n"))
+    digits = match and (match["n"] or match["m"])
+    if digits is not None and abs(int(digits)) < 1 << 63:
+        return int(digits)
+    findings.find(file, at, "file", "unknown_line", "a number of at most 64 bits")
+    return None
 
 
 def _after(data: Any, at: int, prefix: bytes) -> int | None:

@@ -683,7 +683,7 @@ def _live_lists(self: Reading, section: Section) -> list[tuple[int, int, int]]:
         for b, e in self._spans(section, b"", begin, end) if begin < end else []:
             spans.append((b, e, _liveness.NONE if b == head else kind))
     if peak < section.end:
-        spans.append((peak, section.end, _liveness.NONE))
+        spans.append((peak, section.end, _liveness.RANGES))  # what looks like a head may be none
     return spans
 
 

@@ -892,6 +892,8 @@ CODES = {
     "value_outside": "a value ends beyond its allocation",
     "ids_descend": "value ids do not ascend within an allocation or in the used values",
     "schedule_gap": "the schedule is not 0, 1, 2, …",
+    "steps_differ": "the schedule has another number of steps than its head says",
+    "range_outside": "live ranges start before the schedule, end behind it, or end before they start",
     "live_range_missing": "a value of a temp allocation has no live range: it counts as live at every step",
     "live_range_unmatched": "a live range names a value that no allocation holds",
     "tree_differs": "the tree's roots do not add up to the total in its head",

@@ -244,7 +244,9 @@ class _Beyond:
         rows = np.arange(len(owner))
         if self.ascending and len(index):  # an allocation that is printed twice is not looked for here
             place = Rows(index)(owner)
-            rows = np.flatnonzero((place < 0) | (offset + bytes_ > size[place]))
+            room = size[place]  # a sum of two numbers may not fit into 64 bits, this difference always does
+            odd = (place < 0) | (offset < 0) | (bytes_ < 0) | (room < 0)
+            rows = np.flatnonzero(odd | (bytes_ > np.maximum(room, 0) - np.maximum(offset, 0)))
         if len(rows):
             self.found.append((rows + self.n, owner[rows], offset[rows], bytes_[rows]))
         self.n += len(owner)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from . import _checks, _liveness, _sections, _values
-from .assemble import NULL, Bools, Rows, distinct_of, flags, ints, row_of
+from .assemble import NULL, Bools, Ints, Rows, distinct_of, flags, ints, row_of
 from .outline import Section
 from .reader import ALLOCATION_FLAGS, Reading
 
@@ -59,13 +59,19 @@ def printed_total(r: Reading) -> int | None:
     return next((s.total for s in sections if s.total is not None), None)
 
 
+def total_of(values: Ints) -> int:
+    """The sum, however large the numbers are."""
+    small = np.abs(values.astype(np.float64)).sum() < 1 << 62
+    return int(values.sum()) if small else sum(values.tolist())
+
+
 def _total(r: Reading) -> None:
     """The allocations' sizes add up to the printed total (XLA counts every color and thread-local)."""
     section = _allocation_section(r)
     printed = next((s for s in r.sections("used values") if s.total is not None), None)
     if section is None or printed is None:
         return
-    size = int(r.raw["allocations"].ints("allocations", "size").sum())
+    size = total_of(r.raw["allocations"].ints("allocations", "size"))
     if size != printed.total:
         section.file.cut = True
         wanted = f"{printed.total} bytes as printed, not {size}"
@@ -158,14 +164,17 @@ def _live(r: Reading) -> None:
     )
     missing = [text for bit, text in heads if not seen["heads"] >> bit & 1]
     steps, gap = _steps(r)
-    if section.steps is not None and steps < section.steps:
-        r.cut(file, end, section.kind, f"{section.steps} steps, not {steps}")
-    elif missing:
-        r.cut(file, end, section.kind, missing[0])
+    if missing:
+        fewer = section.steps is not None and steps < section.steps
+        r.cut(file, end, section.kind, f"{section.steps} steps, not {steps}" if fewer else missing[0])
+    elif section.steps not in (None, steps):
+        wanted = f"{steps} steps, as many as are listed, not {section.steps}"
+        r.find(file, section.head, section.kind, "steps_differ", wanted)
     if gap is not None:
         r.find(file, _line_with(section, f"    {gap}:"), section.kind, "schedule_gap", "steps 0, 1, 2, …")
     if missing:
         return
+    _ranges(r, section, max(steps, section.steps or 0))
     owner = r.range_owner()
     if owner is not None:
         at, full, needed = seen["peak_time"], r.has_bytes(), 0
@@ -182,6 +191,18 @@ def _live(r: Reading) -> None:
         if listed < needed and not seen["heads"] >> _liveness.TREE & 1:
             r.cut(file, end, section.kind, f"{needed} values in the peak list, not {listed}")
     _tree(r, section, last)
+
+
+def _ranges(r: Reading, section: Section, length: int) -> None:
+    """No live range starts before the schedule, ends behind it, or ends before it starts."""
+    rows = [
+        first + np.flatnonzero((start < 0) | (start > end) | (end > length))
+        for first, start, end in r.raw["live ranges"].parts("live_ranges", "start", "end")
+    ]
+    outside = np.concatenate([np.empty(0, np.int64), *rows])
+    if len(outside):
+        wanted = f"live ranges within steps 0 to {length}; {len(outside)} are not"
+        r.find(section.file, None, section.kind, "range_outside", wanted)
 
 
 def _steps(r: Reading) -> tuple[int, int | None]:
@@ -218,7 +239,7 @@ def _tree(r: Reading, section: Section, last: bool) -> None:
     remaining = raw.ints("printed_stack", "remaining")
     if (len(remaining) and remaining[-1] != 0) or (not len(remaining) and seen["tree_total"] > 0):
         r.cut(file, file.whole, section.kind, "nodes until no bytes remain")
-    elif not file.cut and int(total[depth == 0].sum()) != seen["tree_total"]:
+    elif not file.cut and total_of(total[depth == 0]) != seen["tree_total"]:
         at = _line_with(section, "  Stack trace breakdown for peak usage: ")
         r.find(file, at, section.kind, "tree_differs", f"roots of {seen['tree_total']} bytes together")
 
@@ -267,11 +288,11 @@ def _report(r: Reading) -> None:
                 r.cut(report.file, report.end, report.kind, f"Memory Space: … (color={absent[0]})")
             for c in shown:
                 at = int(np.argmax(chunk["color"] == c))
-                if (total := int(chunk["total_bytes"][at])) != (sizes := int(size[color == c].sum())):
+                if (total := int(chunk["total_bytes"][at])) != (sizes := total_of(size[color == c])):
                     where = _total_line(report, f"Memory Space: {_label(r, chunk, at)} (color={c})")
                     _report_total(r, section, report, total, sizes, where)
         else:
-            _report_total(r, section, report, report.total, int(size.sum()), report.head)
+            _report_total(r, section, report, report.total, total_of(size), report.head)
             _report_allocations(r, section, report, i)
 
 
@@ -283,6 +304,8 @@ def _total_line(report: Section, head: str) -> int | None:
 def _label(r: Reading, chunk: Any, row: int) -> str:
     data, ends = r.pools["label"].export()
     code = int(chunk["label"][row])
+    if code < 0:
+        return ""
     return bytes(memoryview(data)[int(ends[code - 1]) if code else 0 : int(ends[code])]).decode()
 
 
@@ -314,7 +337,7 @@ def wrong_rows(r: Reading, report: Section, chunk: Any, size: pa.Array) -> list[
     wrong = flags(_values.same(text, spans[0], spans[1], theirs, spans[2], spans[3])) == 0
     distinct, code = np.unique(sizes[place], return_inverse=True)
     ours = pa.array([human(int(n)) for n in distinct]).take(pa.array(code))
-    wrong |= ~pc.equal(size.take(pa.array(rows)), ours).to_numpy(zero_copy_only=False)
+    wrong |= ~pc.equal(size.take(pa.array(rows)), ours).fill_null(False).to_numpy(zero_copy_only=False)
     wrong |= unknown
     return list(zip(spans[0][wrong].tolist(), (~unknown[wrong]).tolist(), strict=True))
 

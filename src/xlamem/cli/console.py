@@ -173,6 +173,11 @@ def exact(n: int) -> str:
     return f"{size(n)} ({n:,} bytes)" if abs(n) >= 1024 else f"{n:,} bytes"
 
 
+def known(n: int | None) -> str:
+    """A number; "?" for one that the text does not say."""
+    return "?" if n is None else f"{n:,}"
+
+
 def counted(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 

@@ -181,7 +181,7 @@ def _print_one(facts: Facts) -> None:
         _lines("allocated", [f"{console.exact(facts.allocated)}, {how},", "all memory spaces together"])
     if module["printed_peak_bytes"] is not None:
         _line("XLA's own peak", f"{console.exact(module['printed_peak_bytes'])}, as printed,")
-        _line("", f"at step {module['printed_peak_time']:,} of {module['schedule_length']:,}")
+        _line("", f"at step {module['printed_peak_time']:,} of {console.known(module['schedule_length'])}")
     _print_checks(facts)
     _print_state(facts, width)
 

@@ -100,7 +100,7 @@ def _print(
         step = facts["time"] or 0
         runs = f"step {step:,} runs {steps[step].as_py()}" if step < len(steps) else "after the last instruction"
         why = ", its peak" if facts["bytes"] == s["peak"] else f" (peak {console.size(s['peak'])})"
-        said = f"  {console.exact(facts['bytes'])} at step {step:,} of {head['schedule_length']:,}{why}"
+        said = f"  {console.exact(facts['bytes'])} at step {step:,} of {console.known(head['schedule_length'])}{why}"
         texts += [Text(), Text.assemble((s["memory_space"], "bold"), said)]
         values = sum(r["role"] == "value" for r in rows)
         held = len(rows) - values

@@ -158,7 +158,7 @@ def _when(v: View, s: Row) -> str:
     first, last = s["first_step"], s["last_step"]
     steps = f"at step {first:,}" if first == last else f"at steps {first:,}-{last:,}"
     times = f", {s['plateaus']:,}×" if s["plateaus"] > 1 else ""
-    return f"{steps} of {v.module['schedule_length']:,}{times}"
+    return f"{steps} of {console.known(v.module['schedule_length'])}{times}"
 
 
 def _fit(v: View, s: Row, limits: Capacity | None, width: int | None) -> list[Text]:

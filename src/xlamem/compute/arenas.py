@@ -9,22 +9,28 @@ from .. import _sweep
 from ..assemble import ints as column_ints
 from ..assemble import row_of
 from ..dump import Dump
-from .occupancy import live_at, live_set, moments, occupied
-from .program import CATEGORIES, TEMP, THREAD_LOCAL, Ints, Program, decoded, ints, nullable, program, table
+from .occupancy import in_use, live_at, live_set, moments, most_covered, parts
+from .program import CATEGORIES, MOST, TEMP, THREAD_LOCAL, Ints, Program, decoded, ints, nullable, program, table
 
 
 def _union(p: Program, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Per allocation: bytes that these values cover together; and the gaps between them (owner, offset, bytes)."""
     rows = rows[np.lexsort((p.offset[rows], p.owner[rows]))]
     owner, begin = p.owner[rows].astype(np.int64), p.offset[rows]
-    end = begin + p.size[rows]
+    end = begin + p.extent[rows]
     n = len(p.index)
     union = np.zeros(n, np.int64)
     if not len(rows):
         return union, rows, rows, rows
-    # The farthest end so far within each owner: owners are kept apart by a step larger than any end.
-    step = int(end.max()) + 1
+    # The farthest end so far within each owner: owners are kept apart by a step larger than any end. (Ends so large
+    # that there is no room for that are replaced by their ranks.)
+    step, ends = int(end.max()) + 1, None
+    if step > MOST // n:
+        ends, end = np.unique(end, return_inverse=True)
+        step = len(ends)
     reach = np.maximum.accumulate(end + owner * step) - owner * step
+    if ends is not None:
+        reach, end = ends[reach], ends[end]
     first = np.append(True, owner[1:] != owner[:-1])
     before = np.where(first, 0, np.append(0, reach[:-1]))
     np.add.at(union, owner, np.maximum(end - np.maximum(begin, before), 0))
@@ -70,12 +76,11 @@ def fragmentation(dump: Dump, *, time: int | None = None) -> pa.Table:
         for name in ("peak", "fragmentation", "n_holes", "hole_bytes", "largest_hole"):
             columns[name] = pa.nulls(len(arenas), pa.int64())
         return table("fragmentation", columns)
-    occupied(p)
-    most: Ints = dump._cache[("most", "closed")]
+    most = most_covered(p)
     columns["peak"] = most[arenas]
     columns["fragmentation"] = (p.allocation_size - unassigned - most)[arenas]
     held = live_at(p, moments(p, time, None))
-    held = held[(p.value_category[held] == TEMP) & (p.size[held] > 0)]
+    held = held[(p.value_category[held] == TEMP) & (p.extent[held] > 0)]
     covered, owner, _, hole = _union(p, held)
     count, total, largest = (np.zeros(len(p.index), np.int64) for _ in range(3))
     np.add.at(count, owner, 1)
@@ -93,27 +98,34 @@ def fragmentation(dump: Dump, *, time: int | None = None) -> pa.Table:
 
 def _saved(p: Program) -> tuple[Ints, Ints]:
     """Bytes by which the peak of its space falls without each value of a temp allocation; without each allocation."""
-    total = occupied(p)
     start, end = p.held()
     saved = np.zeros(len(p.ids), np.int64)
-    for i in range(len(p.spaces)):
-        row = total[i]
-        top = int(row.max(initial=0))
-        at = np.flatnonzero(row == top)
-        # Only a value that is live at every step of the peak can lower it.
-        mine = (p.space == i) & (p.value_category == TEMP) & (start >= 0) & (p.size > 0)
-        spans = mine & (start <= at[0]) & (end >= at[-1])
-        before = np.maximum.accumulate(np.append(-1, row[:-1]))
-        after = np.append(np.maximum.accumulate(row[::-1])[::-1][1:], -1)
-        for arena in np.unique(p.owner[spans]).tolist():
-            rows = np.flatnonzero(mine & (p.owner == arena))
-            candidate = spans[rows]
-            inside = column_ints(
-                _sweep.inside(start[rows], end[rows], p.offset[rows], p.size[rows], candidate.astype(np.uint8), row)
-            )
-            chosen = rows[candidate]
-            outside = np.maximum(before[start[chosen]], after[end[chosen]])
-            saved[chosen] = top - np.maximum(outside, inside[candidate])
+    temp = np.flatnonzero((p.value_category == TEMP) & (start >= 0) & (p.extent > 0))
+    temp = temp[np.argsort(p.owner[temp], kind="stable")]
+    arenas, begin = np.unique(p.owner[temp], return_index=True)
+    groups: dict[int, list[Ints]] = {}
+    for space, rows in zip(p.space_of_allocation[arenas].tolist(), np.split(temp, begin[1:]), strict=False):
+        groups.setdefault(space, []).append(rows)
+    for part in parts(p) if groups else ():
+        total = in_use(p, part)
+        for i, row in zip(part.spaces.tolist(), total, strict=True):
+            if i not in groups:
+                continue
+            top = int(row.max(initial=0))
+            at = np.flatnonzero(row == top)
+            before = np.maximum.accumulate(np.append(-1, row[:-1]))
+            after = np.append(np.maximum.accumulate(row[::-1])[::-1][1:], -1)
+            for rows in groups[i]:
+                first, last = part.column(start[rows]), part.column(end[rows])
+                # Only a value that is live at every step of the peak can lower it.
+                candidate = (first <= at[0]) & (last >= at[-1])
+                if not candidate.any():
+                    continue
+                inside = column_ints(
+                    _sweep.inside(first, last, p.offset[rows], p.extent[rows], candidate.astype(np.uint8), row)
+                )
+                outside = np.maximum(before[first], after[last])
+                saved[rows[candidate]] = (top - np.maximum(outside, inside))[candidate]
     fixed = (p.category != TEMP) & (p.category != THREAD_LOCAL)
     return saved, np.where(fixed, p.allocation_size, 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -42,33 +42,96 @@ PART = 1 << 22
 """Cells (spaces times steps) of what is not kept are computed together, of one space at least."""
 
 
+MANY_SPACES = 64
+"""Of more spaces at once `occupancy` has no more than PART rows: a row per space and step would be out of proportion
+to the text."""
+
+
 MANY = 1 << 19
 """Values of one allocation that are swept at once; of more, those of one stretch of time after the other."""
 
 
-def covered(p: Program, mask: Mask, interval: str = "closed", spaces: Ints | None = None) -> tuple[Ints, Ints]:
+class Part(NamedTuple):
+    """Memory spaces that are looked at together."""
+
+    spaces: Ints
+    """Their numbers."""
+    times: Ints | None
+    """The steps at which anything changes there, and 0; None: every step is looked at."""
+    steps: int
+
+    def column(self, step: Ints) -> Ints:
+        """The column of these steps."""
+        return step if self.times is None else np.searchsorted(self.times, step, "right") - 1
+
+    def first(self, column: Ints) -> Ints:
+        """The first step of these columns."""
+        return column if self.times is None else self.times[column]
+
+    def last(self, column: Ints) -> Ints:
+        """The last step of these columns."""
+        return column if self.times is None else np.append(self.times[1:], self.steps)[column] - 1
+
+
+def parts(p: Program) -> list[Part]:
+    """All spaces, so many at a time that there are about PART cells at most.
+
+    Where a schedule is long and few values live in a space, only the steps count at which something changes there.
+    """
+    found: list[Part] | None = p.dump._cache.get("parts")
+    if found is None:
+        found = p.dump._cache.setdefault("parts", list(_parts(p)))
+    return found
+
+
+def _parts(p: Program) -> Iterator[Part]:
+    steps, n = p.steps or 1, len(p.spaces)
+    if n * steps <= PART:
+        yield Part(np.arange(n), None, steps)
+        return
+    order = np.argsort(p.space, kind="stable")
+    begin = np.searchsorted(p.space[order], np.arange(n + 1)).tolist()
+    (start, end), first = p.held(), 0
+    for i in range(n):
+        if i + 1 < n and (i + 2 - first) * min(steps, 3 * (begin[i + 2] - begin[first]) + 1) <= PART:
+            continue
+        rows = order[begin[first] : begin[i + 1]]
+        rows = rows[start[rows] >= 0]
+        times = None
+        if 3 * len(rows) < steps:
+            behind = np.maximum(end[rows] - 1, start[rows]) + 1, end[rows] + 1  # half-open and closed
+            times = np.unique(np.concatenate([np.zeros(1, np.int64), start[rows], *behind]))
+            times = times[times < steps]
+        yield Part(np.arange(first, i + 1), times, steps)
+        first = i + 1
+
+
+def covered(p: Program, mask: Mask, interval: str = "closed", part: Part | None = None) -> tuple[Ints, Ints]:
     """Bytes in the union of the live ones of these values, (spaces, steps); the most of each allocation.
 
-    `spaces`: numbers of those that count; all by default.
+    `part`: the spaces and steps that count; all by default.
     """
+    part = part or Part(np.arange(len(p.spaces)), None, p.steps or 1)
     start, end = p.held(interval)
     mask = mask & (start >= 0)
     place = np.arange(len(p.spaces))
-    if spaces is not None:
+    if len(part.spaces) < len(p.spaces):
         place = np.zeros(len(p.spaces), np.int64)
-        place[spaces] = np.arange(len(spaces))
-        mask &= np.isin(np.arange(len(p.spaces)), spaces)[p.space]
+        place[part.spaces] = np.arange(len(part.spaces))
+        mask &= np.isin(np.arange(len(p.spaces)), part.spaces)[p.space]
     rows = np.flatnonzero(mask).astype(np.int32)
     owner = p.owner[rows]
     if (owner[1:] < owner[:-1]).any():
         rows = rows[np.argsort(owner, kind="stable")]
-    found = np.zeros((len(p.spaces if spaces is None else spaces), p.steps or 1), np.int64)
+    if part.times is not None:
+        start[rows], end[rows] = part.column(start[rows]), part.column(end[rows])
+    found = np.zeros((len(part.spaces), part.steps if part.times is None else len(part.times)), np.int64)
     crowds = np.flatnonzero(np.bincount(p.owner[rows]) > MANY) if len(rows) > MANY else np.empty(0, np.int64)
     apart = {int(a): rows[p.owner[rows] == a] for a in crowds}
     if apart:
         rows = rows[~np.isin(p.owner[rows], crowds)]
     place = place[p.space_of_allocation]
-    most = column_ints(_sweep.covered(rows, p.owner, start, end, p.offset, p.size, place, found))
+    most = column_ints(_sweep.covered(rows, p.owner, start, end, p.offset, p.extent, place, found))
     for allocation, mine in apart.items():
         most = most.copy()
         most[allocation] = _crowd(p, mine, start, end, found[place[allocation] :][:1])
@@ -83,7 +146,7 @@ def _crowd(p: Program, rows: Codes, start: Ints, end: Ints, changes: Ints) -> in
         first, last = np.maximum(start[some], begin), np.minimum(end[some], behind - 1)
         own, one = np.zeros(len(some), np.int32), np.zeros(1, np.int64)
         every = np.arange(len(some), dtype=np.int32)
-        found = _sweep.covered(every, own, first, last, p.offset[some], p.size[some], one, changes)
+        found = _sweep.covered(every, own, first, last, p.offset[some], p.extent[some], one, changes)
         most = max(most, int(column_ints(found)[0]))
     return most
 
@@ -122,6 +185,44 @@ def live(p: Program, interval: str = "closed") -> Ints:
     return found
 
 
+def _is_whole(p: Program, part: Part) -> bool:
+    return len(part.spaces) == len(p.spaces) and part.times is None
+
+
+def in_use(p: Program, part: Part) -> Ints:
+    """occupied(t) of some spaces, (spaces, columns)."""
+    if _is_whole(p, part):
+        return occupied(p)
+    return covered(p, p.value_category == TEMP, "closed", part)[0] + whole(p)[part.spaces][:, None]
+
+
+def most_covered(p: Program) -> Ints:
+    """Per allocation: the most bytes that live values cover at any step, of temp allocations."""
+    found: Ints | None = p.dump._cache.get(("most", "closed"))
+    if found is None:
+        found = np.zeros(len(p.index), np.int64)
+        for part in parts(p):
+            most = covered(p, p.value_category == TEMP, "closed", part)[1]
+            np.maximum(found, most, out=found)
+        found = p.dump._cache.setdefault(("most", "closed"), found)
+    return found
+
+
+def together(p: Program) -> tuple[Ints, Ints]:
+    """occupied(t) and live(t) of all spaces together, by step."""
+    found: tuple[Ints, Ints] | None = p.dump._cache.get("together")
+    if found is None:
+        fixed, total, lives = int(whole(p).sum()), np.zeros(p.steps or 1, np.int64), np.zeros(p.steps or 1, np.int64)
+        for part in parts(p):
+            temp = covered(p, p.value_category == TEMP, "closed", part)[0]
+            held = covered(p, _fixed(p), "closed", part)[0]
+            for out, each in ((total, temp), (lives, temp), (lives, held)):
+                level = each.sum(0)
+                out += level if part.times is None else np.repeat(level, np.diff(np.append(part.times, part.steps)))
+        found = p.dump._cache.setdefault("together", (total + fixed, lives))
+    return found
+
+
 def _fixed(p: Program) -> Mask:
     """Which values lie in allocations that are in use at every step."""
     fixed: Mask = (p.value_category != TEMP) & (p.value_category != THREAD_LOCAL)
@@ -146,26 +247,44 @@ def occupancy(dump: Dump, *, space: str | int | None = None, interval: Interval 
     Returns
     -------
     pyarrow.Table
-        Table ``occupancy`` of the schema: one row per space and step, 0 to the schedule length inclusive.
+        Table ``occupancy`` of the schema: one row per space and step, 0 to the schedule length inclusive. A length
+        that is impossible, because the text has fewer steps and live ranges together, counts as the number of steps
+        in the text; what lies outside of a live range's schedule is cut off.
         Empty for a dump without live ranges.
+
+    Raises
+    ------
+    UsageError
+        More than 64 spaces whose steps would be more than 4 million rows: choose one with `space`.
     """
     p = program(dump)
     chosen = p.chosen(space)
     steps = p.steps
     if steps is None:
         chosen, steps = [], 0
-    total, lives = (occupied(p, interval), live(p, interval)) if chosen else (np.empty((0, 0), np.int64),) * 2
+    if len(chosen) > MANY_SPACES and len(chosen) * steps > PART:
+        raise UsageError(f"{dump.name} has {len(chosen)} memory spaces of {steps} steps: choose one with space=…")
+    total, lives = _levels(p, chosen, interval) if chosen else (np.empty((0, 0), np.int64),) * 2
     kinds = {"parameter": PARAMETER, "donated": DONATED, "constant": CONSTANT, "live_out": LIVE_OUT}
     fixed = {name: sums(p, p.allocation_size, p.category == kind) for name, kind in kinds.items()}
     columns = p.space_columns(np.repeat(np.array(chosen, np.int64), steps))
     columns["time"] = np.tile(np.arange(steps), len(chosen))
     for name, per_space in fixed.items():
         columns[name] = np.repeat(per_space[chosen], steps)
-    pick = [total[i] for i in chosen]
-    columns["occupied"] = np.concatenate([np.empty(0, np.int64), *pick])
+    columns["occupied"] = total.reshape(-1)
     columns["temp"] = columns["occupied"] - sum(columns[n] for n in fixed)
-    columns["live"] = np.concatenate([np.empty(0, np.int64), *(lives[i] for i in chosen)])
+    columns["live"] = lives.reshape(-1)
     return table("occupancy", columns)
+
+
+def _levels(p: Program, chosen: list[int], interval: str) -> tuple[Ints, Ints]:
+    """occupied(t) and live(t) of some spaces, (spaces, steps)."""
+    if len(chosen) == len(p.spaces):
+        return occupied(p, interval), live(p, interval)
+    part = Part(np.array(chosen, np.int64), None, p.steps or 1)
+    total = covered(p, p.value_category == TEMP, interval, part)[0]
+    lives = covered(p, _fixed(p), interval, part)[0] + total
+    return total + whole(p)[part.spaces][:, None], lives
 
 
 @dataclass(frozen=True)
@@ -231,7 +350,7 @@ def peak(dump: Dump, *, k: int = 5) -> Peak:
         for column in schema.COMPUTED["peaks"].columns:
             columns.setdefault(column.name, pa.nulls(n, pa.int64()))
         return Peak(table("peaks", columns), table("plateaus", _no_plateaus(p)))
-    each = [found for spaces in _parts(p) for found in _peaks_of(p, spaces, k)]
+    each = [found for part in parts(p) for found in _peaks_of(p, part, k)]
     found = {name: np.array([e[name] for e in each], np.int64) for name in TOPS}
     columns |= found | {name: nullable(found[name]) for name in ("live_step", "first_step", "last_step")}
     temp = sums(p, p.allocation_size, p.category == TEMP)
@@ -248,21 +367,15 @@ def peak(dump: Dump, *, k: int = 5) -> Peak:
 TOPS = ("peak", "half_open_peak", "live_peak", "live_step", "first_step", "last_step", "plateaus")
 
 
-def _parts(p: Program) -> list[Ints]:
-    """The numbers of spaces that are looked at together: with many steps each takes a lot of memory."""
-    n = max(1, PART // (p.steps or 1))
-    return [np.arange(len(p.spaces))[i : i + n] for i in range(0, len(p.spaces), n)]
-
-
-def _peaks_of(p: Program, spaces: Ints, k: int) -> Iterator[dict[str, Any]]:
+def _peaks_of(p: Program, part: Part, k: int) -> Iterator[dict[str, Any]]:
     """The numbers of some spaces that depend on time (-1: none), and ``list``: steps and bytes of their plateaus."""
-    fixed = whole(p)[spaces]
-    half = covered(p, p.value_category == TEMP, "half-open", spaces)[0].max(1) + fixed
-    if len(spaces) == len(p.spaces):
+    fixed = whole(p)[part.spaces]
+    half = covered(p, p.value_category == TEMP, "half-open", part)[0].max(1) + fixed
+    if _is_whole(p, part):
         totals, lives = occupied(p), live(p)
     else:
-        totals = covered(p, p.value_category == TEMP, "closed", spaces)[0]
-        lives = covered(p, _fixed(p), "closed", spaces)[0]
+        totals = covered(p, p.value_category == TEMP, "closed", part)[0]
+        lives = covered(p, _fixed(p), "closed", part)[0]
         lives += totals
         totals += fixed[:, None]
     for i, (total, life) in enumerate(zip(totals, lives, strict=True)):
@@ -274,11 +387,11 @@ def _peaks_of(p: Program, spaces: Ints, k: int) -> Iterator[dict[str, Any]]:
             "peak": top,
             "half_open_peak": half[i],
             "live_peak": life.max(),
-            "live_step": life.argmax() if life.max() > 0 else -1,
-            "first_step": at[0] if len(at) else -1,
-            "last_step": at[ends[0]] if len(at) else -1,
+            "live_step": part.first(life.argmax()) if life.max() > 0 else -1,
+            "first_step": part.first(at[0]) if len(at) else -1,
+            "last_step": part.last(at[ends[0]]) if len(at) else -1,
             "plateaus": len(ends),
-            "list": (first, last, total[first]),
+            "list": (part.first(first), part.last(last), total[first]),
         }
 
 
@@ -302,10 +415,13 @@ def moments(p: Program, time: int | None, space: str | int | None) -> Ints:
     if known is not None and time is None:
         found[chosen] = known[chosen]
         return found
-    total = occupied(p)
-    for i in chosen:
-        found[i] = time if time is not None else int(total[i].argmax()) if total[i].any() else -1
-    return found
+    if time is not None:
+        found[chosen] = time
+        return found
+    for part in parts(p):
+        total = in_use(p, part)
+        found[part.spaces] = np.where(total.any(1), part.first(total.argmax(1)), -1)
+    return np.where(np.isin(np.arange(len(found)), chosen), found, -1)
 
 
 def live_at(p: Program, when: Ints) -> Ints:
@@ -363,7 +479,7 @@ def held_at(p: Program, when: Ints) -> Held:
     """What holds the instant of each space."""
     rows = live_at(p, when)
     charged_column, alone_column = _sweep.charge(
-        p.owner[rows].astype(np.int64), p.ids[rows], p.offset[rows], p.size[rows]
+        p.owner[rows].astype(np.int64), p.ids[rows], p.offset[rows], p.extent[rows]
     )
     charged, alone = column_ints(charged_column), column_ints(alone_column)
     union = np.zeros(len(p.index), np.int64)
@@ -396,7 +512,8 @@ def rows_of(p: Program, held: Held, which: Ints) -> pa.Table:
     columns["size"] = size
     columns["bytes"] = held.bytes[which]
     columns["exclusive"] = held.exclusive[which]
-    columns["shared"] = np.where(is_value, size - columns["exclusive"], 0)
+    extent = np.where(is_value, p.extent[value] if len(p.ids) else -1, 0)
+    columns["shared"] = np.where(is_value, extent - columns["exclusive"], 0)
     columns["shape"] = p.of_value("shape", value)
     columns["element_type"] = p.of_value("element_type", value)
     unpadded = ints(dump.values, "unpadded_size")

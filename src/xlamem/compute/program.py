@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from .. import schema
 from ..assemble import NULL, Codes, Rows, row_of
 from ..dump import Dump
-from ..errors import UsageError
+from ..errors import DumpError, UsageError
 
 Ints = npt.NDArray[np.int64]
 Kinds = npt.NDArray[np.int8]
@@ -79,6 +79,20 @@ class Space:
     page: int
 
 
+MOST = 1 << 62
+"""Bytes up to which sizes are added up: no sum of two numbers below it overflows."""
+
+
+def length_of(printed: Ints, scheduled: Ints, ranges: Ints) -> Ints:
+    """Schedule lengths, -1 where one is not known.
+
+    As printed, unless that is not a number of 64 bits (-1), or more than there are steps and live ranges in the text
+    together: then the number of steps in the text.
+    """
+    impossible = (printed < 0) | (printed > scheduled + ranges)
+    return np.where(impossible & (scheduled >= 0), scheduled, printed)
+
+
 class Program:
     """Joined columns of one dump. Times are schedule steps, sizes bytes; -1 stands for null."""
 
@@ -93,14 +107,23 @@ class Program:
             raise UsageError(f"{dump.name} has no allocations: nothing is known of sizes and places")
         offset, size = (np.where(a == NULL, 0, a) if len(a) and a.min() == NULL else a for a in (offset, size))
         self._take_values(row_of(self.index, owner).astype(np.int32), offset, size)
+        self._check()
+
+    def _check(self) -> None:
+        """Sums of sizes must not overflow."""
+        if not adds_up(self.allocation_size, self.offset, self.size):
+            wanted = "sizes and offsets from 0 on that add up to less than 2^62 bytes"
+            raise DumpError(self.dump.name, wanted, "allocations")
 
     def _take_allocations(self, a: pa.Table) -> None:
         self.allocations = a
         self.index = ints(a, "allocation")
         self.allocation_size = ints(a, "size")
         color, page = ints(a, "color"), np.maximum(ints(a, "page", 0), 0)
-        width = int(page.max(initial=0)) + 1
-        _, first, space = np.unique(color * width + page, return_index=True, return_inverse=True)
+        # Colors and pages can be any numbers: their ranks are below the number of allocations.
+        pages, rank = np.unique(page, return_inverse=True)
+        key = np.unique(color, return_inverse=True)[1].reshape(-1) * len(pages) + rank.reshape(-1)
+        _, first, space = np.unique(key, return_index=True, return_inverse=True)
         self.space_of_allocation: Ints = space.reshape(-1).astype(np.int64)
         names = a["memory_space"].take(pa.array(first)).to_pylist()
         self.spaces = [Space(n, int(color[i]), int(page[i])) for n, i in zip(names, first, strict=True)]
@@ -114,27 +137,37 @@ class Program:
     def _take_values(self, owner: Codes, offset: Ints, size: Ints) -> None:
         self.owner, self.offset, self.size = owner, offset, size
         """Row in `allocations` of each value, and where it lies there."""
+        room = self.allocation_size[owner] if len(owner) else size
+        room = np.maximum(room, 0) - np.clip(offset, 0, MOST)
+        self.extent = size if (size <= room).all() else np.clip(room, 0, size)
+        """Bytes of each value that its allocation has: all, unless the text contradicts itself."""
         self.space: Codes = self.space_of_allocation.astype(np.int32)[self.owner]
         self.value_category: Kinds = self.category.astype(np.int8)[self.owner]
 
     @cached_property
     def steps(self) -> int | None:
-        """Number of instants: schedule length + 1; None for a dump without live ranges."""
-        length = self.dump.schedule_length  # not from `modules`, for which everything would be read
-        if length is None or not self.dump.live_ranges.num_rows:
+        """Number of instants: schedule length + 1 (see `length_of`); None for a dump without live ranges."""
+        ranges = self.dump.live_ranges.num_rows
+        if not ranges:
             return None
-        return int(length) + 1
+        length = self.dump.schedule_length  # not from `modules`, for which everything would be read
+        known = (np.array([n]) for n in (-1 if length is None else length, self.dump._rows("schedule"), ranges))
+        return int(length_of(*known)[0]) + 1
 
     @cached_property
     def ranges(self) -> tuple[Ints, Ints]:
-        """(start, end) of each value, closed; -1 where it has no live range."""
+        """(start, end) of each value, closed; -1 where it has no live range.
+
+        What lies outside of the schedule is cut off, so that a range of which nothing is left, or that ends before it
+        starts, has a start above its end or the last instant: it holds no step.
+        """
         live = self.dump.live_ranges
         found = Rows(ints(live, "value_id"))
         start, end = ints(live, "start"), ints(live, "end")
         if not len(start):
             return np.full(len(self.ids), -1, np.int64), np.full(len(self.ids), -1, np.int64)
-        row = found(self.ids)
-        start, end = start[row], end[row]
+        row, top = found(self.ids), self.steps or 1
+        start, end = np.clip(start[row], 0, top), np.clip(end[row], -1, top)
         start[row < 0] = end[row < 0] = -1
         return start, end
 
@@ -144,10 +177,10 @@ class Program:
             raise UsageError(f"interval must be 'closed' or 'half-open', not {interval!r}")
         start, end = (a.copy() for a in self.ranges)
         steps, lacking = self.steps or 1, start < 0
+        start[(start >= steps) | (start > end)] = -1  # nothing happens beyond the schedule
         if interval == "half-open":
             np.maximum(end - 1, start, out=end)
-            end[lacking] = -1
-        start[(start >= steps) | (start > end)] = -1  # nothing happens beyond the schedule
+            end[start < 0] = -1
         np.minimum(end, steps - 1, out=end)
         always = lacking & (self.value_category == TEMP)
         start[always], end[always] = 0, steps - 1
@@ -279,6 +312,14 @@ class Program:
             at = order[self._is_parameter(order)]
             found[self.owner[at]] = at
         return found
+
+
+def adds_up(allocated: Ints, offset: Ints, size: Ints) -> bool:
+    """Whether there is nothing below 0, and all of it together is less than MOST."""
+    if any(len(a) and a.min() < 0 for a in (allocated, offset, size)):
+        return False
+    total = allocated.sum(dtype=np.float64) + size.sum(dtype=np.float64) + float(offset.max(initial=0))
+    return bool(total < MOST)
 
 
 def table(name: str, columns: dict[str, Any]) -> pa.Table:

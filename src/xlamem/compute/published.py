@@ -12,8 +12,9 @@ from .. import _shapes, schema
 from ..assemble import Pool, row_of
 from ..assemble import ints as column_ints
 from ..dump import Dump
-from .occupancy import live, occupied, peak, whole
-from .program import THREAD_LOCAL, Ints, Program, coded, ints, program, table
+from ..errors import DumpError
+from .occupancy import peak, together, whole
+from .program import MOST, THREAD_LOCAL, Ints, Program, coded, ints, program, table
 
 HOST = 5
 
@@ -110,8 +111,11 @@ def xla_rule(dump: Dump) -> tuple[int, int] | None:
     if p.steps is None:
         return None
     start, end = p.ranges
-    rows = np.flatnonzero(start >= 0)
+    rows = np.flatnonzero((start >= 0) & (start <= end))
     weight = np.maximum(_instruction_bytes(p), 0)
+    own = np.maximum(ints(dump.values, "unpadded_size"), 0)
+    if max(sizes[rows].sum(dtype=np.float64) for sizes in (weight, own)) >= MOST:
+        raise DumpError(dump.name, "shapes of less than 2^62 bytes together", "used values")
     room = int(end.max(initial=0)) + 2
     begins, ends = np.zeros(room, np.int64), np.zeros(room, np.int64)
     np.add.at(begins, start[rows], weight[rows])
@@ -121,7 +125,6 @@ def xla_rule(dump: Dump) -> tuple[int, int] | None:
     at = int(level.argmax())
     held = rows[(start[rows] <= at) & (at <= end[rows])]
     features = (dump.modules["features"][0].as_py() or "").split(",")
-    own = np.maximum(ints(dump.values, "unpadded_size"), 0)
     return at, int((weight if "peak_a" in features else own)[held].sum())
 
 
@@ -163,6 +166,8 @@ class _Rows:
         said = ", ".join(f"{cause} {by:+,}" for cause, by in (causes or {}).items() if by and ours is not None)
         definition = DEFINITIONS[name.split(".")[0]] + ("" if size is not None else "; not in the text")
         difference = size - ours if size is not None and ours is not None else None
+        if difference is not None and abs(difference) >= 1 << 63:  # a printed number near -2^63
+            difference = None
         values = (name, space, size, time, definition, difference, said or None)
         for column, value in zip(self.columns.values(), values, strict=True):
             column.append(value)
@@ -189,9 +194,9 @@ def explain(dump: Dump) -> pa.Table:
     for i, s in enumerate(spaces):
         if s["allocated"]:
             _space_rows(found, p, i, s)
-    ours = int(occupied(p).sum(0).max()) if timed else None
+    ours = int(together(p)[0].max()) if timed else None
     if ours is not None:
-        found.add("peak_together", ours, ours, time=int(occupied(p).sum(0).argmax()))
+        found.add("peak_together", ours, ours, time=int(together(p)[0].argmax()))
     module = dump.modules.to_pylist()[0]
     printed = module["total_bytes"]
     if printed is not None:
@@ -202,7 +207,7 @@ def explain(dump: Dump) -> pa.Table:
             "the text and its allocations disagree": printed - allocated,
         }
         found.add("xla_total", printed, ours, causes)
-    if module["printed_peak_time"] is not None and timed:
+    if module["printed_peak_bytes"] is not None and timed:  # the time too, then
         _xla_rows(found, p, module["printed_peak_time"], module["printed_peak_bytes"], ours or 0)
     for field, size in vars(memory_analysis(dump)).items():
         found.add(f"jax.{field}", size, None)
@@ -237,7 +242,7 @@ def _xla_rows(found: _Rows, p: Program, printed_time: int, printed: int, ours: i
     counted = held & (p.value_category != THREAD_LOCAL)
     own = np.maximum(ints(p.dump.values, "unpadded_size"), 0)
     step = min(time, (p.steps or 1) - 1)
-    in_use, lives = int(occupied(p)[:, step].sum()), int(live(p)[:, step].sum())
+    in_use, lives = (int(level[step]) for level in together(p))
     assigned, plain = int(p.size[counted].sum()), int(own[counted].sum())
     causes = {
         "another step (late removal, weights of whole tuples)": in_use - ours,

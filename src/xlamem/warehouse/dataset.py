@@ -271,6 +271,9 @@ class StoredDump(Dump):
         (length,) = self._summary("modules")["schedule_length"].to_pylist()
         return None if length is None else int(length)
 
+    def _rows(self, name: str) -> int:
+        return int(self._summary("modules")[f"n_{name}"][0].as_py() or 0)
+
     def batches(self, table: str) -> pa.RecordBatchReader:
         """One table in bounded memory, as a stream of record batches: a row group of the files after the other."""
         self._known(table)

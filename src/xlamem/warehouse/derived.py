@@ -17,7 +17,19 @@ import pyarrow as pa
 from .. import schema
 from ..assemble import Pool, Rows, joined, numbers_of, row_of
 from ..compute.occupancy import Held, held_at, live_at, moments, peak, rows_of, runs, whole
-from ..compute.program import TEMP, THREAD_LOCAL, Ints, Program, coded, ints, nullable, translated
+from ..compute.program import (
+    MOST,
+    TEMP,
+    THREAD_LOCAL,
+    Ints,
+    Mask,
+    Program,
+    coded,
+    ints,
+    length_of,
+    nullable,
+    translated,
+)
 from ..compute.scopes import scopes
 from ..stream import Compact
 from .parquet import release
@@ -81,6 +93,12 @@ def _repeated(counts: Ints) -> Ints:
     return np.repeat(np.arange(len(counts)), counts)
 
 
+def _lengths(modules: pa.Table) -> Ints:
+    """The schedule length of each dump, -1 without live ranges."""
+    printed, scheduled, ranges = (ints(modules, c) for c in ("schedule_length", "n_schedule", "n_live_ranges"))
+    return np.where(ranges > 0, length_of(printed, scheduled, ranges), -1)
+
+
 class Fleet:
     """Several dumps as one, for the functions of `compute`: ids and pages count through."""
 
@@ -93,25 +111,26 @@ class Fleet:
         if chunk.known and chunk.known.moments is not None:
             self._cache["moments"] = chunk.known.moments
         tables, which = chunk.tables, chunk.which
-        lengths = ints(tables["modules"], "schedule_length")
+        lengths = _lengths(tables["modules"])
         a, v, live = tables["allocations"], tables["values"], tables["live_ranges"]
         page = np.maximum(ints(a, "page", 0), 0)
         self.width = width = {
-            "page": int(page.max(initial=0)) + 1,
+            "page": _width(page),
             "allocation": _width(ints(a, "allocation"), ints(v, "allocation")),
             "value_id": _width(ints(v, "value_id"), ints(live, "value_id")),
             "id": _width(ints(tables["frames"], "id"), ints(tables["instructions"], "stack_frame_id")),
-        }
+        } if len(chunk.ids) > 1 else {}  # fmt: skip
+        """Of the numbers of one dump; those of one dump alone stay as they are."""
 
         def through(table: str, column: str, key: str) -> pa.Array:
-            if len(chunk.ids) == 1:
+            if not width:
                 return tables[table][column]
             own = ints(tables[table], column)
             return nullable(np.where(own >= 0, own + which[table] * width[key], -1))
 
         self.allocations = _with(
             a,
-            page=pa.array(page + which["allocations"] * width["page"]),
+            page=pa.array(page + which["allocations"] * width.get("page", 0)),
             allocation=through("allocations", "allocation", "allocation"),
         )
         self.values = _with(
@@ -150,6 +169,14 @@ class _Together(Program):
     def __init__(self, fleet: Fleet) -> None:
         super().__init__(fleet)  # type: ignore[arg-type]  # it has what a Program asks of a Dump
         self.fleet = fleet
+
+    def _check(self) -> None:
+        """`_groups` has looked at each dump."""
+
+    @cached_property
+    def steps(self) -> int | None:
+        length = self.fleet.schedule_length
+        return length + 1 if length is not None and self.fleet.live_ranges.num_rows else None
 
     @cached_property
     def names(self) -> tuple[Ints, pa.Array]:
@@ -203,9 +230,12 @@ NUMBERS = {
     "allocations": ["allocation", "size", "color", "page", "memory_space", *FLAGS],
     "values": ["value_id", "allocation", "offset", "size"],
     "live_ranges": ["value_id", "start", "end"],
-    "modules": ["schedule_length"],
+    "modules": ["schedule_length", "n_schedule", "n_live_ranges"],
 }
 """The columns from which it is known what is in use when."""
+
+COUNTED = "schedule"
+"""Of this table the number of rows is needed too."""
 
 
 class Numbers:
@@ -233,13 +263,14 @@ class _Alone(Program):
         self.dump = self  # type: ignore[assignment]  # what is asked of it is known here
         self.program = self
         self._cache: dict[Any, Any] = {"program": self}
-        length = ints(tables["modules"], "schedule_length")
+        length = _lengths(tables["modules"])
         self.length = int(length[0]) if len(length) else -1
         self._take_allocations(tables["allocations"])
-        self.width = {"page": int(np.maximum(ints(self.allocations, "page", 0), 0).max(initial=0)) + 1}
+        self.width: dict[str, int] = {}
         rows = Rows(self.index)
         owner = [rows(allocation).astype(np.int32) for _, allocation in self.narrow.parts("values", "allocation")]
         self._take_values(joined(owner, np.int32), self._taken("values", "offset"), self._taken("values", "size"))
+        self._check()
         release()
 
     def _taken(self, name: str, column: str) -> Ints:
@@ -262,9 +293,9 @@ class _Alone(Program):
         top = (self.steps or 0) + 1
         kind = np.int32 if top < 1 << 31 else np.int64
         found = np.empty((2, len(self.owner)), kind)
-        for out, name in zip(found, ("start", "end"), strict=True):
+        for out, name, low in zip(found, ("start", "end"), (0, -1), strict=True):
             parts = self.narrow.parts("live_ranges", name)
-            column = np.concatenate([np.minimum(c, top).astype(kind) for _, c in parts])
+            column = np.concatenate([np.clip(c, low, top).astype(kind) for _, c in parts])
             self.narrow.drop("live_ranges", name)
             for first, ids in self.narrow.parts("values", "value_id"):
                 row = rows(ids)
@@ -324,22 +355,51 @@ def derive(chunk: Chunk, top: int) -> dict[str, pa.Table]:
 def _groups(chunk: Chunk) -> Iterator[Ints]:
     """Dumps that are looked at together: of similar length, and not too many."""
     n = len(chunk.ids)
-    lengths = ints(chunk.tables["modules"], "schedule_length")
-    live = np.bincount(chunk.which["live_ranges"], minlength=n)
-    allocations = np.bincount(chunk.which["allocations"], minlength=n)
-    lengths = np.where(live > 0, lengths, -1)
+    lengths = _lengths(chunk.tables["modules"])
+    which = chunk.which["allocations"]
+    allocations = np.bincount(which, minlength=n)
     a = chunk.tables["allocations"]
-    space = np.maximum(ints(a, "color"), 0) << 16 | np.maximum(ints(a, "page", 0), 0)
-    spaces = np.bincount(np.unique(chunk.which["allocations"] << 32 | space) >> 32, minlength=n)
-    able = np.flatnonzero(allocations > 0)  # without allocations nothing is known of sizes and places
+    colors, color = np.unique(ints(a, "color"), return_inverse=True)
+    pages, page = np.unique(np.maximum(ints(a, "page", 0), 0), return_inverse=True)
+    dump, _ = np.divmod(np.unique((which * len(colors) + color) * len(pages) + page), max(len(colors) * len(pages), 1))
+    spaces = np.bincount(dump, minlength=n)
+    # Without allocations nothing is known of sizes and places.
+    able = (allocations > 0) & _adds_up(chunk)
+    alone = _far(chunk)
+    for i in np.flatnonzero(able & alone).tolist():
+        yield np.array([i])
+    near = np.flatnonzero(able & ~alone)
     for timed in (False, True):
-        rest = able[(lengths[able] >= 0) == timed]
+        rest = near[(lengths[near] >= 0) == timed]
         rest = rest[np.argsort(lengths[rest], kind="stable")]
         while len(rest):
             cells = np.cumsum(spaces[rest]) * (lengths[rest] + 1)
             stop = max(1, int(np.searchsorted(cells, ROOM, "right")))
             yield np.sort(rest[:stop])
             rest = rest[stop:]
+
+
+def _adds_up(chunk: Chunk) -> Mask:
+    """Of which dumps the sizes and offsets are possible (see `Program`): others have no peaks."""
+    total = np.zeros(len(chunk.ids))
+    for table, column in (("allocations", "size"), ("values", "size"), ("values", "offset")):
+        size = ints(chunk.tables[table], column, 0).astype(np.float64)
+        total += np.bincount(chunk.which[table], np.where(size < 0, np.inf, size), minlength=len(total))
+    found: Mask = total < MOST
+    return found
+
+
+def _far(chunk: Chunk) -> Mask:
+    """Which dumps have numbers that cannot count through several dumps."""
+    found = np.zeros(len(chunk.ids), bool)
+    for table, columns in (
+        ("allocations", ("allocation", "page")), ("values", ("value_id", "allocation")), ("live_ranges", ("value_id",)),
+        ("frames", ("id",)), ("instructions", ("stack_frame_id",)),
+    ):  # fmt: skip
+        for column in columns:
+            number = ints(chunk.tables[table], column, 0)
+            found[chunk.which[table][(number < 0) | (number >= 1 << 31)]] = True
+    return found
 
 
 def _modules(chunk: Chunk) -> pa.Table:
@@ -403,11 +463,16 @@ def _peaks(fleet: Fleet | _Alone) -> pa.Table:
     return pa.concat_tables(rows)
 
 
+def _own_page(fleet: Fleet | _Alone, page: Ints) -> tuple[Ints, Ints]:
+    """The dump of each page, and its number there."""
+    return np.divmod(page, fleet.width["page"]) if fleet.width else (np.zeros(len(page), np.int64), page)
+
+
 def _apart(fleet: Fleet | _Alone, table: pa.Table) -> pa.Table:
     """The dump of each row as its first column, page and ids within that dump; rows ordered so."""
-    dump, page = np.divmod(ints(table, "page"), fleet.width["page"])
+    dump, page = _own_page(fleet, ints(table, "page"))
     own = {"page": pa.array(page)}
-    for name in {"value_id", "allocation"} & set(table.column_names):
+    for name in {"value_id", "allocation"} & set(table.column_names) & fleet.width.keys():
         through = ints(table, name)
         own[name] = nullable(np.where(through >= 0, through % fleet.width[name], -1))
     order = np.lexsort((np.arange(len(page)), page, ints(table, "color"), dump))
@@ -418,7 +483,7 @@ def _largest(fleet: Fleet, held: Held, top: int) -> pa.Table:
     """The largest rows of each space, with their rank."""
     p = fleet.program
     page, color = (np.array(column, np.int64) for column in ([s.page for s in p.spaces], [s.color for s in p.spaces]))
-    dump, page = np.divmod(page, fleet.width["page"])
+    dump, page = _own_page(fleet, page)
     place = np.argsort(np.lexsort((page, color, dump)))
     space = place[p.space_of_allocation[held.owner]]
     order = np.lexsort((p.index[held.owner], -held.bytes, space))

@@ -27,7 +27,7 @@ from ..source import Source, split_modules
 from ..stream import pieces
 from ..text import is_one_module
 from ..together import Whole, tables_of
-from .derived import NEEDED, NUMBERS, Chunk, InUse, Numbers, derive, in_use
+from .derived import COUNTED, NEEDED, NUMBERS, Chunk, InUse, Numbers, derive, in_use
 from .ledger import Batch, File
 from .parquet import Sink, owned, release
 from .place import Place
@@ -356,8 +356,9 @@ class _Work:
     def numbers(self, item: Item) -> InUse | None:
         found = Numbers()
         with found.whole:
-            for name, piece in pieces(item.source, NUMBERS, checks=False):
-                found.add(name, piece)
+            for name, piece in pieces(item.source, {*NUMBERS, COUNTED}, checks=False):
+                if name != COUNTED:
+                    found.add(name, piece)
             release()
             return in_use(item.dump_id, found)
 
