@@ -500,23 +500,32 @@ def test_empty() -> None:
 
 
 def check_padding(dump: xlamem.Dump, brute: Brute) -> None:
-    step = {(space.color, space.page): time for space, time in brute.at(None)}
-    wanted = []
-    for space in brute.spaces:
-        time = step.get((space.color, space.page))
-        for arena in space.held:
-            live = {v["value_id"] for v in arena.live(time)} if time is not None else set()
-            for v in arena.values:
-                known = v["unpadded_size"]
-                row = {**space.key, "value_id": v["value_id"], "allocation": arena.number, "category": arena.category}
-                row |= {"size": v["size"], "unpadded_size": known}
-                row |= {"padding": None if known is None else v["size"] - known}
-                wanted.append(row | {"at_peak": arena.category in WHOLE or v["value_id"] in live})
     ours = rows(compute.padding(dump), "padding")
-    # Whether thread-local values are listed is left open: they are never at the peak.
-    local = [r for r in ours if r["category"] == "thread_local"]
-    assert not any(r["at_peak"] for r in local)
-    same([r for r in ours if r["category"] != "thread_local"], wanted)
+    same(ours, brute.padding())
+    if brute.times is not None:
+        same(rows(compute.space_padding(dump), "space_padding"), brute.space_padding())
+    check_padding_sums(dump)
+
+
+def check_padding_sums(dump: xlamem.Dump) -> None:
+    """The rows add up: at the peak to the padding of the space, and over all never to more than its slots have."""
+    ours = rows(compute.padding(dump), "padding")
+    for row in ours:
+        if row["padding"] is not None:
+            assert 0 <= row["padding"] <= max(0, row["size"] - row["unpadded_size"])
+    if dump.live_ranges.num_rows and dump.modules["schedule_length"][0].as_py() is not None:
+        at_peak = [r | {"padding": r["padding"] or 0} for r in ours if r["at_peak"]]
+        assert by_space(at_peak, "padding") == by_space(rows(compute.space_padding(dump)), "padding")
+    offset = dict(zip(dump.values["value_id"].to_pylist(), dump.values["offset"].to_pylist(), strict=True))
+    slots: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    most: dict[tuple[int, int, int], int] = defaultdict(int)
+    for row in ours:
+        if row["padding"] is not None:
+            slot = (row["allocation"], offset[row["value_id"]], row["size"])
+            slots[slot].append(row["padding"])
+            most[slot] = max(most[slot], row["size"] - row["unpadded_size"])
+    for slot, parts in slots.items():
+        assert sum(parts) <= most[slot]
 
 
 @pytest.mark.parametrize("seed", HOSTILE[:60])
@@ -527,6 +536,10 @@ def test_padding_hostile(seed: int) -> None:
 
 def test_padding_real(small: xlamem.Dump) -> None:
     check_padding(small, of(small))
+
+
+def test_padding_adds_up(real: xlamem.Dump) -> None:
+    check_padding_sums(real)
 
 
 def test_donation(small: xlamem.Dump) -> None:

@@ -522,8 +522,9 @@ COMPUTED_TABLES = (
             _int("last_use", "last step at which it is read", "schedule steps", null=True),
             _bool(
                 "candidate",
-                "not taken, and XLA would alias it with an output if it were donated: one that nothing aliases, with "
-                "as many bytes in the same memory space and as many elements; one to one, as JAX matches them",
+                "not taken, and XLA would alias it with an output if it were donated: one that nothing aliases, of as "
+                "many bytes in the same memory space and (in a program for one device) as many elements; matched one "
+                "to one, exact ones first",
             ),
             _bool("exact", "a candidate whose output has the same shape and element type"),
             _name("candidate_output", "index of that output in the program's output", null=True),
@@ -531,12 +532,16 @@ COMPUTED_TABLES = (
             _name("candidate_shape_index", "index into the shape of that instruction", null=True),
             _int(
                 "saving_lower",
-                "least that is saved if XLA aliases without copies: its size where the parameter is last read before "
-                "the output's allocation is written, else 0",
+                "least that donating saves: 0, because XLA may have to copy; null without a candidate",
                 "bytes",
                 null=True,
             ),
-            _int("saving_upper", "most that is saved: its size", "bytes", null=True),
+            _int(
+                "saving_upper",
+                "most that donating saves: the output's allocation; null without a candidate",
+                "bytes",
+                null=True,
+            ),
             _bool(
                 "free_in_schedule",
                 "the parameter is last read at or before the step at which that output's allocation is first "

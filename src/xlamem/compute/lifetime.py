@@ -31,6 +31,9 @@ from .program import (
     translated,
 )
 
+PARTITIONED = r"devices=|'=(?:[2-9]|\d\d)"
+"""What a sharding over more than one device has: ``{devices=[4,1]<=[4]}``, ``{mesh['x'=4], [{'x'}, {}]}``."""
+
 
 def _use_times(p: Program) -> tuple[Ints, Ints]:
     """(row of the value, step) of every use that stands in the schedule."""
@@ -58,9 +61,10 @@ def donation(dump: Dump) -> pa.Table:
     Of the others, ``candidate`` says that XLA would alias it with an output if it were donated: JAX wants as many
     elements, XLA as many bytes on the device and the same memory space; shape and element type may differ
     (``exact``: they do not). As in JAX, one output goes with one parameter, in the order of their numbers, exact
-    ones first. What donating saves lies between the two bounds: all of it where the parameter is last read before
-    the output's allocation is first written (``free_in_schedule`` allows the same step), nothing where XLA has to
-    copy.
+    ones first. Donated, the output needs no allocation of its own: that saves at most its size, and nothing where
+    XLA has to copy, because the parameter is still read when the output is written. How the other temporaries
+    change is not in these bounds. ``free_in_schedule``: as scheduled now the parameter is last read before the
+    output's allocation is written, or at the same step.
 
     Returns
     -------
@@ -116,7 +120,7 @@ def donation(dump: Dump) -> pa.Table:
     columns["candidate_output"] = _taken(output_index, partner)
     columns["candidate_instruction"] = p.of_value("instruction", output)
     columns["candidate_shape_index"] = p.of_value("shape_index", output)
-    columns["saving_lower"] = pa.array(np.where(timed & (begin > last_use), saving, 0), mask=~candidate)
+    columns["saving_lower"] = pa.array(np.zeros_like(saving), mask=~candidate)
     columns["saving_upper"] = pa.array(saving, mask=~candidate)
     columns["free_in_schedule"] = pa.array(begin >= last_use, mask=~timed)
     return table("donation", columns)
@@ -183,10 +187,13 @@ def _matched(p: Program, parameters: Ints, outputs: Ints) -> tuple[Ints, Mask]:
     """For each of these values the place of the output that it would be aliased with (-1: none), and if it is exact.
 
     JAX matches equal shapes and element types first, then numbers of elements. What it matches by number it
-    leaves to XLA, which goes by bytes. Always the order counts.
+    leaves to XLA, which goes by bytes. Always the order counts. In a program for several devices it leaves all to
+    XLA (unless `out_shardings` says of each output where it goes).
     """
     both = np.concatenate([parameters, outputs])
     form, elements = _forms(p.of_value("shape", both))
+    if pc.any(pc.match_substring_regex(p.dump.instructions["sharding"], PARTITIONED)).as_py():
+        elements = np.zeros_like(elements)
     where = np.stack([p.space_of_allocation[p.owner[both]], p.allocation_size[p.owner[both]]], axis=1)
     here, there = slice(len(parameters)), slice(len(parameters), None)
     found = np.full(len(parameters), -1, np.int64)
