@@ -616,7 +616,11 @@ def _partners(
                     break
     outputs.sort(key=lambda o: (o[0] is not None, numbers(o[0] or "")))
     outputs = [o for o in outputs if plain(o[1])]
-    several = any(re.search(r"devices=|'=([2-9]|\d\d)", i["sharding"] or "") for i in dump.instructions.to_pylist())
+    collective = ("all-", "collective-", "reduce-scatter", "partition-id")
+    several = any(
+        re.search(r"devices=|'=([2-9]|\d\d)", i["sharding"] or "") or i["opcode"].startswith(collective)
+        for i in dump.instructions.to_pylist()
+    )
 
     def elements(shape: str | None) -> int:
         return 0 if several else math.prod(numbers((shape or "").partition("[")[2]))

@@ -31,7 +31,8 @@ CANDIDATES = {
 """Of each program. Of `mixed` f32[512] and bf16[1024] have as many bytes, but not elements; on a TPU, where tiles are
 padded, f32[64,64] and f32[128,32] do not even have as many bytes."""
 
-EXACT = {"train": 9, "mixed": 1, "swap": 2, "one": 1, "scan": 2, "sharded": 1, "host": 1}
+EXACT = {"train": 9, "mixed": 1, "swap": 2, "one": 1, "scan": 2, "host": 1}
+"""How the outputs of `sharded` are laid out over the devices is the compiler's choice."""
 
 
 def held(dump: xlamem.Dump) -> tuple[int, int]:
@@ -49,7 +50,7 @@ def check(folder: Path) -> None:
     assert wanted == taken
     name = folder.name.partition("-")[2]
     assert len(wanted) == CANDIDATES.get(folder.name, CANDIDATES[name])
-    assert sum(r["exact"] for r in rows) == EXACT[name]
+    assert name not in EXACT or sum(r["exact"] for r in rows) == EXACT[name]
     assert not any(r["candidate"] for r in again)
     (total, temp), (less, other) = held(before), held(after)
     upper = sum(r["saving_upper"] or 0 for r in rows)

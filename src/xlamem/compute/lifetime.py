@@ -31,8 +31,8 @@ from .program import (
     translated,
 )
 
-PARTITIONED = r"devices=|'=(?:[2-9]|\d\d)"
-"""What a sharding over more than one device has: ``{devices=[4,1]<=[4]}``, ``{mesh['x'=4], [{'x'}, {}]}``."""
+PARTITIONED = {"sharding": r"devices=|'=(?:[2-9]|\d\d)", "opcode": "^(?:all-|collective-|reduce-scatter|partition-id)"}
+"""What only programs for several devices have: ``{devices=[4,1]<=[4]}``, ``{mesh['x'=4], …}``, and collectives."""
 
 
 def _use_times(p: Program) -> tuple[Ints, Ints]:
@@ -192,7 +192,8 @@ def _matched(p: Program, parameters: Ints, outputs: Ints) -> tuple[Ints, Mask]:
     """
     both = np.concatenate([parameters, outputs])
     form, elements = _forms(p.of_value("shape", both))
-    if pc.any(pc.match_substring_regex(p.dump.instructions["sharding"], PARTITIONED)).as_py():
+    texts = {column: p.dump.instructions[column].cast(pa.string()) for column in PARTITIONED}
+    if any(pc.any(pc.match_substring_regex(texts[c], r)).as_py() for c, r in PARTITIONED.items()):
         elements = np.zeros_like(elements)
     where = np.stack([p.space_of_allocation[p.owner[both]], p.allocation_size[p.owner[both]]], axis=1)
     here, there = slice(len(parameters)), slice(len(parameters), None)
