@@ -580,6 +580,22 @@ def test_donation(small: xlamem.Dump) -> None:
         assert row["free_in_schedule"] == free
 
 
+def test_category_of_values(real: xlamem.Dump) -> None:
+    """In an output's space the output is what the root of the program holds; the rest is temporary, or the argument."""
+    timed(real)
+    schedule = real.schedule.to_pylist()
+    if not real.positions.num_rows or not schedule:
+        pytest.skip("no positions")
+    root = max(schedule, key=lambda r: r["time"])["instruction"]
+    outputs = {p["value_id"] for p in real.positions.to_pylist() if p["instruction"] == root}
+    opcode = dict(zip(*(real.instructions[c].to_pylist() for c in ("instruction", "opcode")), strict=True))
+    for row in rows(compute.padding(real), "padding"):
+        if row["category"] in ("live_out", "temp_in_output"):
+            assert (row["value_id"] in outputs) == (row["category"] == "live_out")
+        elif row["category"] == "donated":
+            assert row["value_id"] in outputs or opcode[row["instruction"]] == "parameter"
+
+
 def numbers(index: str) -> list[int]:
     return [int(n) for n in re.findall(r"\d+", index)]
 
