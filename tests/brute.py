@@ -74,6 +74,15 @@ class Arena:
             return any(start <= time <= end for start, end in ranges)
         return any(start <= time < max(end, start + 1) for start, end in ranges)
 
+    def category_of(self, value: Row, last: int | None) -> str:
+        """That of the allocation, but `temp_in_output` for what only borrows an output's bytes; `last`: time's end."""
+        ranges = self.ranges.get(value["value_id"], [])
+        if self.category not in ("live_out", "donated") or not ranges or last is None:
+            return self.category
+        is_output = any(end >= last for _, end in ranges)
+        is_parameter = self.category == "donated" and any(start == 0 for start, _ in ranges)
+        return self.category if is_output or is_parameter else "temp_in_output"
+
     def live(self, time: int, interval: str = "closed") -> list[Row]:
         return [v for v in self.values if self.holds(v, time, interval)]
 
@@ -128,6 +137,7 @@ class Brute:
         length = tables["modules"][0]["schedule_length"]
         # A list cut before its first range says no more about time than none at all.
         self.times = range(length + 1) if length is not None and tables["live_ranges"] else None
+        self.last = length if self.times else None
         ranges: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for r in tables["live_ranges"]:
             if r["value_id"] is not None:
@@ -237,6 +247,7 @@ class Brute:
                 for value in live:  # by value_id: what is covered already was charged to a lower one
                     mask, alone = arena.mask[value["value_id"]], arena.bytes(exclusive[value["value_id"]])
                     row = base | {"role": "value", "bytes": arena.bytes(mask & ~charged)}
+                    row |= {"category": arena.category_of(value, self.last)}
                     row |= {"exclusive": alone, "shared": value["size"] - alone}
                     same = ("value_id", "instruction", "shape_index", "offset", "size")
                     found.append(row | {c: value[c] for c in (*same, "shape", "element_type", "unpadded_size")})
@@ -249,6 +260,74 @@ class Brute:
                     names = ("instruction", "shape_index", "shape", "element_type", "unpadded_size")
                     row |= {c: v[c] for v in self.representative(arena) for c in names}
                     found.append(row)
+        return found
+
+    def padding(self) -> list[Row]:
+        """One row per value that is not thread-local: each byte of padding is in one row."""
+        steps = {id(space): step for space, step in self.at(None)}
+        found = []
+        for space in self.spaces:
+            for arena in space.held:
+                step = steps.get(id(space))
+                live = arena.live(step) if step is not None else []
+                padding = self._padding(arena, live)
+                for v in arena.values:
+                    row = {**space.key, "value_id": v["value_id"], "allocation": arena.number}
+                    row |= {"category": arena.category_of(v, self.last), "size": v["size"]}
+                    row |= {"unpadded_size": v["unpadded_size"], "at_peak": arena.category != "temp" or v in live}
+                    row |= {"padding": None if v["unpadded_size"] is None else padding.get(v["value_id"], 0)}
+                    found.append(row)
+        return found
+
+    def _padding(self, arena: Arena, live: list[Row]) -> dict[int, int]:
+        """value_id -> its share of the padding of an allocation."""
+
+        def waste(value: Row) -> int:
+            known = value["unpadded_size"]
+            return 0 if known is None else max(0, value["size"] - known)
+
+        found, charged = {}, 0
+        for value in live:  # by value_id
+            mask = arena.mask[value["value_id"]]
+            found[value["value_id"]] = min(waste(value), arena.bytes(mask & ~charged))
+            charged |= mask
+        if arena.category != "temp":
+            if self.times is None or any(arena in space.held for space, _ in self.at(None)):
+                for value in self.representative(arena):
+                    found.setdefault(value["value_id"], min(waste(value), arena.size - arena.bytes(charged)))
+            return found
+        done = {(v["offset"], v["size"]) for v in live}
+        for value in sorted(arena.values, key=lambda v: (v["unpadded_size"] is None, v["value_id"])):
+            slot = (value["offset"], value["size"])
+            if slot not in done:
+                done.add(slot)
+                found[value["value_id"]] = waste(value)
+        return found
+
+    def space_padding(self) -> list[Row]:
+        """Bytes in use at the peak of each space, how many of them are padding, and of how many that is not known."""
+        found = []
+        for space, step in self.at(None):
+            row = {**space.key, "peak": 0, "padding": 0, "unknown": 0}
+            for arena in space.held:
+                live = arena.live(step)
+                row["padding"] += sum(self._padding(arena, live)[v["value_id"]] for v in live)
+                charged = 0
+                for value in live:
+                    mask = arena.mask[value["value_id"]]
+                    row["peak"] += arena.bytes(mask & ~charged)
+                    row["unknown"] += arena.bytes(mask & ~charged) if value["unpadded_size"] is None else 0
+                    charged |= mask
+                rest = arena.size - arena.bytes(charged)
+                if arena.category == "temp" or not rest:
+                    continue
+                row["peak"] += rest
+                stands = self.representative(arena)
+                row["unknown"] += rest if not stands or stands[0]["unpadded_size"] is None else 0
+                if stands and stands[0] not in live:
+                    row["padding"] += self._padding(arena, live)[stands[0]["value_id"]]
+            if row["peak"]:
+                found.append(row)
         return found
 
     def representative(self, arena: Arena) -> list[Row]:

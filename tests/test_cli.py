@@ -432,3 +432,13 @@ def test_the_command_has_no_threads_for_linear_algebra(program: str, threads: st
     environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == threads
+
+
+def test_a_value_that_borrows_the_bytes_of_an_output(run: Any) -> None:
+    """It is a temporary, for `top` and in the list of buffers; the parts add up to what is in use."""
+    said = "temporary in an output's space"
+    assert said in run("top", SMALL, "--by", "category").out
+    assert said in run("live", SMALL, "--limit", "50").out
+    rows = run("top", SMALL, "--by", "category", "--json").json["rows"]
+    assert "temp_in_output" in {r["category"] for r in rows}
+    assert sum(r["bytes"] for r in rows) == sum(r["peak"] for r in xlamem.peak(xlamem.read(SMALL)).spaces.to_pylist())

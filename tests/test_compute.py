@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from brute import TABLES, WHOLE, Brute, Space, hostile
+from brute import TABLES, WHOLE, Arena, Brute, Space, hostile
 from conftest import label, sources
 from forge import ERAS, forge
 from render import UNAVAILABLE, render
@@ -500,23 +501,32 @@ def test_empty() -> None:
 
 
 def check_padding(dump: xlamem.Dump, brute: Brute) -> None:
-    step = {(space.color, space.page): time for space, time in brute.at(None)}
-    wanted = []
-    for space in brute.spaces:
-        time = step.get((space.color, space.page))
-        for arena in space.held:
-            live = {v["value_id"] for v in arena.live(time)} if time is not None else set()
-            for v in arena.values:
-                known = v["unpadded_size"]
-                row = {**space.key, "value_id": v["value_id"], "allocation": arena.number, "category": arena.category}
-                row |= {"size": v["size"], "unpadded_size": known}
-                row |= {"padding": None if known is None else v["size"] - known}
-                wanted.append(row | {"at_peak": arena.category in WHOLE or v["value_id"] in live})
     ours = rows(compute.padding(dump), "padding")
-    # Whether thread-local values are listed is left open: they are never at the peak.
-    local = [r for r in ours if r["category"] == "thread_local"]
-    assert not any(r["at_peak"] for r in local)
-    same([r for r in ours if r["category"] != "thread_local"], wanted)
+    same(ours, brute.padding())
+    if brute.times is not None:
+        same(rows(compute.space_padding(dump), "space_padding"), brute.space_padding())
+    check_padding_sums(dump)
+
+
+def check_padding_sums(dump: xlamem.Dump) -> None:
+    """The rows add up: at the peak to the padding of the space, and over all never to more than its slots have."""
+    ours = rows(compute.padding(dump), "padding")
+    for row in ours:
+        if row["padding"] is not None:
+            assert 0 <= row["padding"] <= max(0, row["size"] - row["unpadded_size"])
+    if dump.live_ranges.num_rows and dump.modules["schedule_length"][0].as_py() is not None:
+        at_peak = [r | {"padding": r["padding"] or 0} for r in ours if r["at_peak"]]
+        assert by_space(at_peak, "padding") == by_space(rows(compute.space_padding(dump)), "padding")
+    offset = dict(zip(dump.values["value_id"].to_pylist(), dump.values["offset"].to_pylist(), strict=True))
+    slots: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    most: dict[tuple[int, int, int], int] = defaultdict(int)
+    for row in ours:
+        if row["padding"] is not None:
+            slot = (row["allocation"], offset[row["value_id"]], row["size"])
+            slots[slot].append(row["padding"])
+            most[slot] = max(most[slot], row["size"] - row["unpadded_size"])
+    for slot, parts in slots.items():
+        assert sum(parts) <= most[slot]
 
 
 @pytest.mark.parametrize("seed", HOSTILE[:60])
@@ -529,15 +539,21 @@ def test_padding_real(small: xlamem.Dump) -> None:
     check_padding(small, of(small))
 
 
+def test_padding_adds_up(real: xlamem.Dump) -> None:
+    check_padding_sums(real)
+
+
 def test_donation(small: xlamem.Dump) -> None:
-    """One row a parameter's allocation; what is taken is what the flags say; no output is overlooked."""
+    """One row a parameter's allocation; what is taken is what the flags say; candidates are paired one by one."""
     brute = of(small)
     where = {arena.number: (space, arena) for space in brute.spaces for arena in space.arenas}
     parameters = {n for n, (_, arena) in where.items() if arena.category in ("parameter", "donated")}
     donors = {(a["parameter"], a["parameter_index"].replace(" ", "")) for a in small.aliases.to_pylist()}
     ours = rows(compute.donation(small), "donation")
     assert sorted(r["allocation"] for r in ours) == sorted(parameters)
-    claimed = Counter(r["could_output"] for r in ours)
+    assert ours == sorted(ours, key=lambda r: (r["parameter"], numbers(r["parameter_index"])))
+    partners = _partners(small, brute, [where[r["allocation"]] for r in ours if r["state"] != "taken"])
+    last = _last_uses(small)
     for row in ours:
         space, arena = where[row["allocation"]]
         assert {c: row[c] for c in SPACE} == space.key
@@ -545,23 +561,115 @@ def test_donation(small: xlamem.Dump) -> None:
         assert row["parameter_index"] == (arena.row["parameter_shape_index"] or "{}")
         refused = (row["parameter"], row["parameter_index"]) in donors
         assert row["state"] == ("taken" if arena.category == "donated" else "refused" if refused else "no")
-        assert (row["could_output"] is not None) == row["could_be_donated"]
-        fitting = Counter(_outputs_for(brute, space, row)) if row["state"] != "taken" else Counter()
-        if row["could_be_donated"]:
-            assert fitting[row["could_output"]]
-        else:
-            # Every output that would fit is another parameter's already.
-            assert fitting <= claimed
+        value = next(iter(brute.representative(arena)), None)
+        assert row["last_use"] == (value and last.get(value["value_id"]))
+        partner = partners.get(arena.number)
+        assert row["candidate"] == (partner is not None)
+        free, upper = None, None
+        if partner is not None:
+            index, output, other = partner
+            assert (row["candidate_output"], row["exact"]) == (index, plain(output) == plain(value))
+            assert row["candidate_instruction"] == output["instruction"]
+            assert row["candidate_shape_index"] == output["shape_index"]
+            begin = min((start for v in other.values for start, _ in brute.ranges.get(v["value_id"], [])), default=None)
+            upper = arena.size
+            if begin is not None and small.uses.num_rows:
+                used = row["last_use"]
+                free = used is None or begin >= used
+        assert (row["saving_lower"], row["saving_upper"]) == (None if upper is None else 0, upper)
+        assert row["free_in_schedule"] == free
 
 
-def _outputs_for(brute: Brute, space: Space, row: Row) -> list[str]:
-    """Instructions of the outputs of that shape and space that begin when the parameter was last read, or later."""
-    found = []
-    for arena in space.of("live_out"):
-        starts = [start for v in arena.values for start, _ in brute.ranges.get(v["value_id"], [])]
-        if not starts or arena.row["is_entry_root"] or row["last_use"] is None or min(starts) < row["last_use"]:
-            continue
-        found += [v["instruction"] for v in brute.representative(arena) if v["shape"] == row["shape"]]
+def test_category_of_values(real: xlamem.Dump) -> None:
+    """In an output's space the output is what the root of the program holds; the rest is temporary, or the argument."""
+    timed(real)
+    schedule = real.schedule.to_pylist()
+    if not real.positions.num_rows or not schedule:
+        pytest.skip("no positions")
+    root = max(schedule, key=lambda r: r["time"])["instruction"]
+    outputs = {p["value_id"] for p in real.positions.to_pylist() if p["instruction"] == root}
+    opcode = dict(zip(*(real.instructions[c].to_pylist() for c in ("instruction", "opcode")), strict=True))
+    for row in rows(compute.padding(real), "padding"):
+        if row["category"] in ("live_out", "temp_in_output"):
+            assert (row["value_id"] in outputs) == (row["category"] == "live_out")
+        elif row["category"] == "donated":
+            assert row["value_id"] in outputs or opcode[row["instruction"]] == "parameter"
+
+
+def numbers(index: str) -> list[int]:
+    return [int(n) for n in re.findall(r"\d+", index)]
+
+
+def plain(value: Row) -> str | None:
+    """Element type and dimensions; None for what is no array."""
+    found = re.match(r"\w+\[[^]]*\]", value["shape"] or "")
+    return found[0] if found else None
+
+
+def _last_uses(dump: xlamem.Dump) -> dict[int, int]:
+    step = {r["instruction"]: r["time"] for r in dump.schedule.to_pylist()}
+    last: dict[int, int] = {}
+    for use in dump.uses.to_pylist():
+        if use["instruction"] in step:
+            last[use["value_id"]] = max(step[use["instruction"]], last.get(use["value_id"], 0))
+    return last
+
+
+def _partners(
+    dump: xlamem.Dump, brute: Brute, parameters: list[tuple[Space, Arena]]
+) -> dict[int, tuple[str | None, Row, Arena]]:
+    """Allocation of a parameter -> index, value and allocation of the output that it would be aliased with."""
+    schedule = {r["time"]: r["instruction"] for r in dump.schedule.to_pylist()}
+    root = schedule[max(schedule)] if schedule else None
+    at = {p["value_id"]: p["shape_index"] or "{}" for p in dump.positions.to_pylist() if p["instruction"] == root}
+    outputs = []
+    for space in brute.spaces:
+        for arena in space.of("live_out"):
+            for v in arena.values:
+                ends = [end for _, end in brute.ranges.get(v["value_id"], [])]
+                if (max(ends, default=-1) >= brute.last) if brute.last is not None else len(arena.values) == 1:
+                    outputs.append((at.get(v["value_id"]), v, arena, space.key))
+                    break
+    outputs.sort(key=lambda o: (o[0] is not None, numbers(o[0] or "")))
+    outputs = [o for o in outputs if plain(o[1])]
+    collective = ("all-", "collective-", "reduce-scatter", "partition-id")
+    several = any(
+        re.search(r"devices=|'=([2-9]|\d\d)", i["sharding"] or "") or i["opcode"].startswith(collective)
+        for i in dump.instructions.to_pylist()
+    )
+
+    def elements(shape: str | None) -> int:
+        return 0 if several else math.prod(numbers((shape or "").partition("[")[2]))
+
+    found: dict[int, tuple[str | None, Row, Arena]] = {}
+    taken: list[int] = []
+    rest = []
+    for space, arena in parameters:
+        for value in brute.representative(arena):
+            if not plain(value):
+                continue
+            for i, (index, output, other, key) in enumerate(outputs):
+                fits = (key, other.size, plain(output)) == (space.key, arena.size, plain(value))
+                if fits and i not in taken:
+                    taken.append(i)
+                    found[arena.number] = (index, output, other)
+                    break
+            else:
+                rest.append((space, arena, value))
+    left = [o for i, o in enumerate(outputs) if i not in taken]
+    counted = list(left)
+    chosen = []
+    for space, arena, value in rest:
+        wanted = (space.key, arena.size, elements(plain(value)))
+        for o in counted:
+            if (o[3], o[2].size, elements(plain(o[1]))) == wanted:
+                counted.remove(o)
+                chosen.append((space, arena))
+                break
+    for space, arena in chosen:
+        o = next(o for o in left if (o[3], o[2].size) == (space.key, arena.size))
+        left.remove(o)
+        found[arena.number] = o[:3]
     return found
 
 

@@ -40,8 +40,8 @@ from .assemble import (
 )
 from .crew import Crew, Task
 from .errors import UsageError
-from .merge import Found, merged
 from .findings import MOST, Findings
+from .merge import Found, merged
 from .outline import File, Section, outline
 from .repeats import drop_repeats, without
 from .source import Source

@@ -360,6 +360,12 @@ _PLACE = (
     _int("source_line", "source line", null=True),
 )
 
+_CATEGORY = (
+    "category of the allocation; temp_in_output for a value in the allocation of an output (live_out, donated) that is "
+    "neither the output (live after the last instruction) nor the donated parameter (live from step 0): a temporary "
+    "in an output's space"
+)
+
 COMPUTED_TABLES = (
     Table(
         "occupancy",
@@ -422,7 +428,7 @@ COMPUTED_TABLES = (
             ),
             _name("shape_index", "its index", null=True),
             _int("allocation", "the allocation"),
-            _name("category", "category of the allocation"),
+            _name("category", _CATEGORY),
             _int("offset", "where the value begins in it; null for reserved", "bytes", null=True),
             _int("size", "the value's size; for reserved the allocation's", "bytes"),
             _int("bytes", "bytes charged to this row: shared ones go to the lowest live value_id", "bytes"),
@@ -479,11 +485,17 @@ COMPUTED_TABLES = (
             _INSTRUCTION,
             _INDEX,
             _int("allocation", "the allocation"),
-            _name("category", "category of the allocation"),
+            _name("category", _CATEGORY),
             _name("shape", "shape"),
             _int("size", "its size", "bytes"),
             _int("unpadded_size", "bytes without padding", "bytes", null=True),
-            _int("padding", "size - unpadded_size; null where that is not known", "bytes", null=True),
+            _int(
+                "padding",
+                "size - unpadded_size, if above 0; 0 for a value that shares its slot (allocation, offset, size) with "
+                "one that has it already; null where the unpadded size is not known",
+                "bytes",
+                null=True,
+            ),
             _bool("at_peak", "live at the first step of the peak of its space, or in a whole allocation"),
             *_PLACE,
         ),
@@ -495,7 +507,7 @@ COMPUTED_TABLES = (
         (
             *_SPACE,
             _int("peak", "bytes in use at the peak of the space", "bytes"),
-            _int("padding", "how many of them are padding: of each row of live_set at most its bytes", "bytes"),
+            _int("padding", "how many of them are padding: of each value at most the bytes charged to it", "bytes"),
             _int("unknown", "bytes of rows whose unpadded size is not known", "bytes"),
         ),
     ),
@@ -511,10 +523,36 @@ COMPUTED_TABLES = (
             _name("shape", "shape", null=True),
             _int("size", "size", "bytes"),
             _name("state", "taken: it shares its allocation with an output; refused: donated, not taken; no"),
-            _name("output_index", "output that it shares with", null=True),
-            _int("last_use", "last step at which it is live before the end", "schedule steps", null=True),
-            _bool("could_be_donated", "an output of the same shape begins at or after its last use, and is still free"),
-            _name("could_output", "instruction that writes that output", null=True),
+            _name("output_index", "index of the output that it shares with; if refused, that was asked for", null=True),
+            _int("last_use", "last step at which it is read", "schedule steps", null=True),
+            _bool(
+                "candidate",
+                "not taken, and XLA would alias it with an output if it were donated: one that nothing aliases, of as "
+                "many bytes in the same memory space and (in a program for one device) as many elements; matched one "
+                "to one, exact ones first",
+            ),
+            _bool("exact", "a candidate whose output has the same shape and element type"),
+            _name("candidate_output", "index of that output in the program's output", null=True),
+            _name("candidate_instruction", "instruction that defines it", null=True),
+            _name("candidate_shape_index", "index into the shape of that instruction", null=True),
+            _int(
+                "saving_lower",
+                "least that donating saves: 0, because XLA may have to copy; null without a candidate",
+                "bytes",
+                null=True,
+            ),
+            _int(
+                "saving_upper",
+                "most that donating saves: the output's allocation; null without a candidate",
+                "bytes",
+                null=True,
+            ),
+            _bool(
+                "free_in_schedule",
+                "the parameter is last read at or before the step at which that output's allocation is first "
+                "written, as scheduled now; null without a candidate, live ranges or uses",
+                null=True,
+            ),
         ),
     ),
     Table(

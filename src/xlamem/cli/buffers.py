@@ -17,6 +17,9 @@ SIZES = 11
 ROOMY = 140
 """From this width on a buffer takes one line."""
 
+KINDS = {"live_out": "output", "temp_in_output": "temporary in an output's space"}
+"""Categories whose names say too little to people."""
+
 MOVES = re.compile("copy|bitcast|reshape|transpose|get-tuple-element|async-|slice|tuple$")
 """Opcodes that pass bytes on."""
 OPERAND = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.-]*)\s*(?:[,#]|$)")
@@ -44,7 +47,7 @@ def trace(dump: Dump, rows: list[Row]) -> None:
             # Of an asynchronous pair only the start defines a value.
             at = places.get(moved, places.get(moved.replace("-done", "-start")))
             name = None if at is None else table["op_name"][at].as_py()
-        if not name and row["category"] in ("parameter", "donated"):
+        if not name and row["category"] in ("parameter", "donated", "temp_in_output"):
             inside = dump.values.filter(pc.equal(dump.values["allocation"], row["allocation"]))[
                 "instruction"
             ].to_pylist()
@@ -105,7 +108,7 @@ def _note(b: Row) -> str:
     """What a buffer is, besides its shape and name."""
     padding = padding_of(b)
     kind: str = b["category"]
-    said = ["output" if kind == "live_out" else kind]
+    said = [KINDS.get(kind, kind)]
     if b["role"] == "reserved":
         said.append("held, not live now")
     elif b.get("shared") and b["bytes"] < b["size"]:

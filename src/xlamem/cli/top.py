@@ -11,6 +11,7 @@ from .. import compute, schema
 from ..compute.scopes import KEYS
 from ..errors import UsageError
 from . import console
+from .buffers import KINDS
 from .program import MAIN, NEEDED, Row, module_option, one, output_options, space_of, title
 
 if TYPE_CHECKING:
@@ -127,8 +128,9 @@ def _flat(rows: list[Row], keys: list[str], total: int, limit: int, width: int |
         number = f"{r['n']:,}"
         n = f"  {number.rjust(counts)}×  "
         room = width and width - len(start) - len(bar) - len(n)
+        said = {k: KINDS.get(r[k], r[k]) if k == "category" else r[k] for k in keys}
         what = "  ".join(
-            console.visible(str(r[k])).replace("\n", "\\n") if r[k] is not None else f"(no {k})" for k in keys
+            console.visible(str(v)).replace("\n", "\\n") if v is not None else f"(no {k})" for k, v in said.items()
         )
         texts.append(Text.assemble(start, (bar, "cyan"), (n, "dim"), console.tail(what, room)))
     left = [r for r in rows if r["bytes"]][limit:]

@@ -7,10 +7,22 @@ import pyarrow as pa
 
 from .. import _sweep
 from ..assemble import ints as column_ints
-from ..assemble import row_of
 from ..dump import Dump
-from .occupancy import in_use, live_at, live_set, moments, most_covered, parts
-from .program import CATEGORIES, MOST, TEMP, THREAD_LOCAL, Ints, Program, decoded, ints, nullable, program, table
+from .occupancy import Held, held_at, in_use, live_at, moments, most_covered, parts
+from .program import (
+    CATEGORIES,
+    MOST,
+    TEMP,
+    THREAD_LOCAL,
+    Ints,
+    Mask,
+    Program,
+    decoded,
+    ints,
+    nullable,
+    program,
+    table,
+)
 
 
 def _union(p: Program, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:
@@ -169,47 +181,82 @@ def savings(dump: Dump, *, space: str | int | None = None) -> pa.Table:
 
 
 def padding(dump: Dump) -> pa.Table:
-    """Bytes that layouts add to each value: its size in its allocation minus its elements' bytes.
+    """Bytes that layouts add to each value: its size in its allocation minus its elements' bytes, never below 0.
 
     Parameters and outputs are included, thread-local allocations are not. A tuple of pointers is a value like
-    any other. Negative where the compiler stores a value in fewer bytes than XLA's shape size says (pointers
-    of 4 bytes on TPU).
+    any other. The rows add up: values that share a slot (allocation, offset and size) have its padding once, and a
+    whole allocation is one slot. The row that has it is one that is live at the peak, if there is one, and of
+    those the one to which `live_set` charges the bytes; in a whole allocation without a live value the parameter or
+    the value with the highest id; else the value with the lowest id. The others have 0.
 
     Returns
     -------
     pyarrow.Table
         Table ``padding``: one row per value, most padding first. Bytes; ``at_peak`` marks those that count
-        at the peak of their space.
+        at the peak of their space: their padding adds up to that of `space_padding`.
     """
     p = program(dump)
-    rows = np.flatnonzero(p.value_category != THREAD_LOCAL)
+    waste, known = _padding_of(p)
+    fixed = (p.category != TEMP) & (p.category != THREAD_LOCAL)
     at_peak = np.zeros(len(p.ids), bool)
-    fixed = (p.value_category != TEMP) & (p.value_category != THREAD_LOCAL)
-    if p.steps is not None:
-        at_peak[live_at(p, moments(p, None, None))] = True
-    at_peak |= fixed
-    unpadded = ints(dump.values, "unpadded_size")[rows]
-    known = unpadded >= 0
-    waste = np.where(known, p.size[rows] - unpadded, 0)
+    found = np.zeros(len(p.ids), np.int64)
+    if p.steps is None:
+        value = p.representative[fixed]
+        value = value[value >= 0]
+        found[value] = waste[value]
+    else:
+        held = held_at(p, moments(p, None, None))
+        at_peak[held.value[: held.lives]] = True
+        there = held.value >= 0
+        np.add.at(found, held.value[there], _wasted(held, waste)[there])
+    temp = np.flatnonzero(p.value_category == TEMP)
+    # Slot by slot, in each the value that has its padding first.
+    order = temp[np.lexsort((p.ids[temp], ~known[temp], ~at_peak[temp], p.size[temp], p.offset[temp], p.owner[temp]))]
+    first = np.ones(len(order), bool)
+    first[1:] = np.any([c[order[1:]] != c[order[:-1]] for c in (p.owner, p.offset, p.size)], axis=0)
+    first &= ~at_peak[order]
+    found[order[first]] = waste[order[first]]
+    at_peak |= fixed[p.owner]
+    rows = np.flatnonzero(p.value_category != THREAD_LOCAL)
     columns = p.space_columns(p.space[rows].astype(np.int64))
     columns["value_id"] = p.ids[rows]
     for name in ("instruction", "shape_index", "shape"):
         columns[name] = p.of_value(name, rows)
     columns["allocation"] = p.index[p.owner[rows]]
-    columns["category"] = decoded(p.value_category[rows].astype(np.int64), pa.array(CATEGORIES))
+    columns["category"] = decoded(p.category_of(rows), pa.array(CATEGORIES))
     columns["size"] = p.size[rows]
-    columns["unpadded_size"] = nullable(unpadded)
-    columns["padding"] = pa.array(waste, mask=~known)
+    columns["unpadded_size"] = nullable(ints(dump.values, "unpadded_size")[rows])
+    columns["padding"] = pa.array(found[rows], mask=~known[rows])
     columns["at_peak"] = at_peak[rows]
     columns.update(p.place(rows))
-    return table("padding", columns).take(pa.array(np.argsort(-waste, kind="stable")))
+    return table("padding", columns).take(pa.array(np.argsort(-found[rows], kind="stable")))
+
+
+def _padding_of(p: Program) -> tuple[Ints, Mask]:
+    """The padding of each value on its own, and whether it is known (else 0)."""
+    unpadded = ints(p.dump.values, "unpadded_size")
+    known: Mask = unpadded >= 0
+    return np.where(known, np.maximum(p.size - unpadded, 0), 0), known
+
+
+def _wasted(held: Held, padding: Ints) -> Ints:
+    """The padding of each row of what is held: its value's, but at most the bytes charged to it.
+
+    What is left of an allocation has the padding of the value that stands for it, if that is not live itself.
+    """
+    n = held.lives
+    counts = held.value >= 0
+    counts[n:] &= ~np.isin(held.value[n:], held.value[:n])
+    found = np.zeros(len(counts), np.int64)
+    found[counts] = np.minimum(padding[held.value[counts]], held.bytes[counts])
+    return found
 
 
 def space_padding(dump: Dump) -> pa.Table:
     """How many of the bytes in use at the peak of each memory space are padding, parameters and outputs included.
 
-    Of each row of `live_set` its size minus its unpadded size, but at most the bytes charged to it: bytes that
-    values share are padding once.
+    Of each value its size minus its unpadded size, but at most the bytes that `live_set` charges to it: bytes
+    that values share are padding once.
 
     Returns
     -------
@@ -222,13 +269,15 @@ def space_padding(dump: Dump) -> pa.Table:
         A dump without live ranges.
     """
     p = program(dump)
-    rows = live_set(dump)
-    bytes_, size, unpadded = ints(rows, "bytes"), ints(rows, "size"), ints(rows, "unpadded_size")
-    waste = np.where(unpadded >= 0, np.clip(size - unpadded, 0, bytes_), 0)
-    of = p.space_of_allocation[row_of(p.index, ints(rows, "allocation"))]
+    held = held_at(p, moments(p, None, None))
+    waste, known = _padding_of(p)
+    unknown = held.value < 0
+    unknown[~unknown] = ~known[held.value[~unknown]]
+    of = p.space_of_allocation[held.owner]
     found = np.unique(of)
     columns = p.space_columns(found)
-    for name, values in (("peak", bytes_), ("padding", waste), ("unknown", np.where(unpadded < 0, bytes_, 0))):
+    parts = {"peak": held.bytes, "padding": _wasted(held, waste), "unknown": np.where(unknown, held.bytes, 0)}
+    for name, values in parts.items():
         total = np.zeros(len(p.spaces), np.int64)
         np.add.at(total, of, values)
         columns[name] = total[found]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .. import schema
 from ..assemble import row_of
 from ..dump import Dump
 from ..errors import UsageError
-from .occupancy import moments
+from .occupancy import moments, runs
 from .program import (
     DONATED,
     LIVE_OUT,
     PARAMETER,
     THREAD_LOCAL,
     Ints,
+    Mask,
     Program,
     coded,
     decoded,
@@ -25,6 +30,9 @@ from .program import (
     table,
     translated,
 )
+
+PARTITIONED = {"sharding": r"devices=|'=(?:[2-9]|\d\d)", "opcode": "^(?:all-|collective-|reduce-scatter|partition-id)"}
+"""What only programs for several devices have: ``{devices=[4,1]<=[4]}``, ``{mesh['x'=4], …}``, and collectives."""
 
 
 def _use_times(p: Program) -> tuple[Ints, Ints]:
@@ -48,86 +56,185 @@ def donation(dump: Dump) -> pa.Table:
     """Per allocation of an entry parameter: whether it was donated, whether that was taken, and what could be.
 
     ``taken``: the allocation holds a parameter and is live-out (XLA reuses it for an output). ``refused``: the
-    head of the HLO text lists it as an alias or donor, but it holds no output. ``could_be_donated``: some
-    output of the same shape and space, not yet sharing a parameter's allocation, begins at or after the
-    parameter's last use.
+    head of the HLO text lists it as an alias or donor, but it holds no output.
+
+    Of the others, ``candidate`` says that XLA would alias it with an output if it were donated: JAX wants as many
+    elements, XLA as many bytes on the device and the same memory space; shape and element type may differ
+    (``exact``: they do not). As in JAX, one output goes with one parameter, in the order of their numbers, exact
+    ones first. Donated, the output needs no allocation of its own: that saves at most its size, and nothing where
+    XLA has to copy, because the parameter is still read when the output is written. How the other temporaries
+    change is not in these bounds. ``free_in_schedule``: as scheduled now the parameter is last read before the
+    output's allocation is written, or at the same step.
 
     Returns
     -------
     pyarrow.Table
-        Table ``donation``: bytes and steps; ``last_use`` is null without live ranges or uses.
+        Table ``donation``, by number of the parameter: bytes and steps; ``last_use`` is null without uses.
     """
     p = program(dump)
-    a, aliases = dump.allocations, dump.aliases
+    outputs, output_index = _outputs(p)
     rows = np.flatnonzero((p.category == PARAMETER) | (p.category == DONATED))
-    number = ints(a, "parameter_number")[rows]
-    index_codes, index_texts = coded(a["parameter_shape_index"])
-    index = decoded(index_codes[rows], index_texts).cast(pa.string())
-    keys = [f"{n}{i or '{}'}" for n, i in zip(number.tolist(), index.to_pylist(), strict=True)]
-    wanted = {
-        f"{n}{i.replace(' ', '')}": o.replace(" ", "") if o else None
-        for n, i, o in zip(
-            aliases["parameter"].to_pylist(),
-            aliases["parameter_index"].to_pylist(),
-            aliases["output_index"].to_pylist(),
-            strict=True,
-        )
-    }
+    number = ints(dump.allocations, "parameter_number")[rows]
+    index = _indices(dump.allocations["parameter_shape_index"].take(pa.array(rows)))
+    order = np.lexsort((_ranks(index), number))
+    rows, number, index = rows[order], number[order], index.take(pa.array(order))
+
+    aliases = dump.aliases
+    listed = pc.index_in(
+        _keys(number, index), _keys(ints(aliases, "parameter"), _indices(aliases["parameter_index"]))
+    )
     taken = p.category[rows] == DONATED
-    asked = np.array([k in wanted for k in keys], bool)
-    state = np.where(taken, 0, np.where(asked, 1, 2))
+    state = np.where(taken, 0, np.where(listed.is_valid().to_numpy(zero_copy_only=False), 1, 2))
+    printed = pc.replace_substring(aliases["output_index"].cast(pa.string()).combine_chunks(), " ", "").take(listed)
+
+    parameter = p.representative[rows]
+    free = np.flatnonzero(p.value_category[outputs] == LIVE_OUT)
+    free = free[np.argsort(_ranks(output_index.take(pa.array(free))), kind="stable")]
+    could = np.flatnonzero(~taken & (parameter >= 0))
+    partner, exact = np.full(len(rows), -1, np.int64), np.zeros(len(rows), bool)
+    at, exact[could] = _matched(p, parameter[could], outputs[free])
+    partner[could[at >= 0]] = free[at[at >= 0]]
+    candidate = partner >= 0
+    output = np.full(len(rows), -1, np.int64)
+    output[candidate] = outputs[partner[candidate]]
+
     last = np.full(len(p.ids), -1, np.int64)
     value, time = _use_times(p)
     np.maximum.at(last, value, time)
-    first_value = p.representative[rows]
-    last_use = np.where(first_value >= 0, last[first_value] if len(last) else -1, -1)
-    could, output = _could_share(p, rows[~taken], last_use[~taken])
-    could_all, output_all = np.zeros(len(rows), bool), np.full(len(rows), -1, np.int64)
-    could_all[~taken], output_all[~taken] = could, output
-    columns = {"parameter": number, "parameter_index": index.fill_null("{}")}
+    last_use = np.full(len(rows), -1, np.int64)
+    last_use[parameter >= 0] = last[parameter[parameter >= 0]]
+    timed = candidate & (p.steps is not None) & bool(dump.uses.num_rows)
+    begin = np.full(len(rows), -1, np.int64)
+    begin[timed] = _begins(p)[p.owner[output[timed]]]
+    saving = p.allocation_size[rows]
+
+    columns = {"parameter": number, "parameter_index": index}
     columns.update(p.space_columns(p.space_of_allocation[rows]))
-    columns["allocation"], columns["size"] = p.index[rows], p.allocation_size[rows]
-    columns["shape"] = p.of_value("shape", first_value)
+    columns["allocation"], columns["size"] = p.index[rows], saving
+    columns["shape"] = p.of_value("shape", parameter)
     columns["state"] = decoded(state, pa.array(["taken", "refused", "no"]))
-    columns["output_index"] = pa.array([wanted.get(k) for k in keys], pa.string())
+    own = row_of(p.owner[outputs].astype(np.int64), np.where(taken, rows, -1))
+    columns["output_index"] = pc.coalesce(printed, _taken(output_index, own))
     columns["last_use"] = nullable(last_use)
-    columns["could_be_donated"] = could_all
-    columns["could_output"] = p.of_value("instruction", output_all)
+    columns["candidate"], columns["exact"] = candidate, exact
+    columns["candidate_output"] = _taken(output_index, partner)
+    columns["candidate_instruction"] = p.of_value("instruction", output)
+    columns["candidate_shape_index"] = p.of_value("shape_index", output)
+    columns["saving_lower"] = pa.array(np.zeros_like(saving), mask=~candidate)
+    columns["saving_upper"] = pa.array(saving, mask=~candidate)
+    columns["free_in_schedule"] = pa.array(begin >= last_use, mask=~timed)
     return table("donation", columns)
 
 
-def _could_share(p: Program, rows: Ints, last_use: Ints) -> tuple[np.ndarray, Ints]:
-    """For parameters' allocations: whether an output could take their place, and its value. Each output once."""
-    none = np.zeros(len(rows), bool), np.full(len(rows), -1, np.int64)
-    outputs = np.flatnonzero((p.category == LIVE_OUT) & ~np.asarray(p.allocations["is_entry_root"].to_numpy(), bool))
-    if p.steps is None or not len(outputs) or not len(rows):
-        return none
+def _indices(column: pa.ChunkedArray) -> pa.Array:
+    """Indices into shapes as texts without blanks; ``{}`` where none is printed."""
+    texts = column.cast(pa.string()).combine_chunks().fill_null("{}")
+    return pc.replace_substring(texts, " ", "")
+
+
+def _ranks(indices: pa.Array) -> Ints:
+    """The place of each index in the order of their numbers: {2} comes before {10}."""
+    codes = indices.dictionary_encode()
+    known = [[int(n) for n in re.findall(r"\d+", text or "")] for text in codes.dictionary.to_pylist()]
+    rank = np.empty(len(known), np.int64)
+    rank[sorted(range(len(known)), key=known.__getitem__)] = np.arange(len(known))
+    found = np.asarray(codes.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    return np.where(found >= 0, rank[found], -1) if len(known) else found
+
+
+def _keys(number: Ints, index: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(pa.array(number).cast(pa.string()), index, "")
+
+
+def _taken(texts: pa.Array, rows: Ints) -> pa.Array:
+    """The texts of these rows (-1: null)."""
+    return texts.take(nullable(rows))
+
+
+def _outputs(p: Program) -> tuple[Ints, pa.Array]:
+    """The value of each output, by allocation, and its index into the program's output (null: not known).
+
+    Without live ranges an output is known only where nothing else lies in its allocation.
+    """
+    values = np.flatnonzero((p.value_category == LIVE_OUT) | (p.value_category == DONATED))
+    if p.steps is not None:
+        values = values[p.is_output(values)]
+    else:
+        values = values[np.bincount(p.owner, minlength=1)[p.owner[values]] == 1]
+    values = values[np.unique(p.owner[values], return_index=True)[1]]
+    positions, schedule = p.dump.positions, p.dump.schedule
+    index = pa.nulls(len(values), pa.string())
+    if schedule.num_rows and positions.num_rows:
+        # The root of the program is its last instruction.
+        root = schedule["instruction"][int(ints(schedule, "time").argmax())].as_py()
+        codes, names = coded(positions["instruction"])
+        at = np.flatnonzero(codes == pc.index(names, root).as_py())
+        found = row_of(ints(positions, "value_id")[at], p.ids[values])
+        index = _indices(positions["shape_index"].take(pa.array(at))).take(nullable(found))
+    return values, index
+
+
+def _begins(p: Program) -> Ints:
+    """The first step at which a value of each allocation is live."""
+    begin = np.full(len(p.index), p.steps or 0, np.int64)
     start, _ = p.ranges
-    begin = np.full(len(p.index), p.steps, np.int64)
     has = start >= 0
     np.minimum.at(begin, p.owner[has], start[has])
-    shapes, _ = coded(p.dump.values["shape"])
+    return begin
 
-    def key(allocation: Ints) -> Ints:
-        value = p.representative[allocation]
-        shape = np.where(value >= 0, shapes[value], -1)
-        return (shape + 1) * len(p.spaces) + p.space_of_allocation[allocation]
 
-    wish, there = key(rows), key(outputs)
-    good, found = none
-    known = (last_use >= 0) & (wish >= len(p.spaces))
-    for shape in np.intersect1d(wish[known], there):
-        # Both in the order of time: each parameter takes the first free output that begins late enough.
-        mine = np.flatnonzero(known & (wish == shape))
-        mine = mine[np.argsort(last_use[mine], kind="stable")]
-        theirs = outputs[there == shape]
-        theirs = theirs[np.argsort(begin[theirs], kind="stable")]
-        turn = np.arange(len(mine))
-        at = turn + np.maximum.accumulate(np.searchsorted(begin[theirs], last_use[mine]) - turn)
-        fits = at < len(theirs)
-        good[mine[fits]] = True
-        found[mine[fits]] = p.representative[theirs[at[fits]]]
-    return good, found
+def _matched(p: Program, parameters: Ints, outputs: Ints) -> tuple[Ints, Mask]:
+    """For each of these values the place of the output that it would be aliased with (-1: none), and if it is exact.
+
+    JAX matches equal shapes and element types first, then numbers of elements. What it matches by number it
+    leaves to XLA, which goes by bytes. Always the order counts. In a program for several devices it leaves all to
+    XLA (unless `out_shardings` says of each output where it goes).
+    """
+    both = np.concatenate([parameters, outputs])
+    form, elements = _forms(p.of_value("shape", both))
+    texts = {column: p.dump.instructions[column].cast(pa.string()) for column in PARTITIONED}
+    if any(pc.any(pc.match_substring_regex(texts[c], r)).as_py() for c, r in PARTITIONED.items()):
+        elements = np.zeros_like(elements)
+    where = np.stack([p.space_of_allocation[p.owner[both]], p.allocation_size[p.owner[both]]], axis=1)
+    here, there = slice(len(parameters)), slice(len(parameters), None)
+    found = np.full(len(parameters), -1, np.int64)
+
+    def pairs(mine: Ints, theirs: Ints, *more: Ints) -> Ints:
+        keys = np.column_stack([where, *more])
+        return _paired(keys[here][mine], keys[there][theirs])
+
+    mine, theirs = np.flatnonzero(form[here] >= 0), np.flatnonzero(form[there] >= 0)
+    at = pairs(mine, theirs, form)
+    exact = np.zeros(len(parameters), bool)
+    exact[mine[at >= 0]] = True
+    found[mine[at >= 0]] = theirs[at[at >= 0]]
+    mine, theirs = mine[at < 0], np.delete(theirs, at[at >= 0])
+    mine = mine[pairs(mine, theirs, elements) >= 0]
+    found[mine] = theirs[pairs(mine, theirs)]
+    return found, exact
+
+
+def _forms(shapes: pa.DictionaryArray) -> tuple[Ints, Ints]:
+    """A code of each array's element type and dimensions, and its number of elements; -1 for what is no array."""
+    texts = [re.match(r"(\w+)\[([\d,<= ]*)\]", text or "") for text in shapes.dictionary.to_pylist()]
+    plain = pa.array([m and m[0] for m in texts], pa.string()).dictionary_encode()
+    form = plain.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    elements = [math.prod(map(int, re.findall(r"\d+", m[2]))) if m else -1 for m in texts]
+    code = shapes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return tuple(np.append(np.array(c, np.int64), -1)[code] for c in (form, elements))
+
+
+def _paired(mine: Ints, theirs: Ints) -> Ints:
+    """For each row of keys its partner's row: the k-th of a key goes with the k-th of that key; -1 for none."""
+    n = len(mine)
+    _, code = np.unique(np.concatenate([mine, theirs]), axis=0, return_inverse=True)
+    turn = np.empty(len(code), np.int64)
+    for part in (slice(n), slice(n, None)):
+        order = np.argsort(code[part], kind="stable")
+        first, last = runs(code[part][order])
+        turn[part][order] = np.arange(len(order)) - np.repeat(first, last - first + 1)
+    keys = code.reshape(-1) * len(code) + turn
+    return row_of(keys[n:], keys[:n])
 
 
 def idle(dump: Dump, *, min_bytes: int = 0, limit: int | None = None) -> pa.Table:

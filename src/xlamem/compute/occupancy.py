@@ -506,7 +506,9 @@ def rows_of(p: Program, held: Held, which: Ints) -> pa.Table:
     columns["instruction"] = p.of_value("instruction", value)
     columns["shape_index"] = p.of_value("shape_index", value)
     columns["allocation"] = p.index[owner]
-    columns["category"] = decoded(p.category[owner], pa.array(CATEGORIES))
+    category = p.category[owner]
+    category[is_value] = p.category_of(value[is_value])
+    columns["category"] = decoded(category, pa.array(CATEGORIES))
     columns["offset"] = nullable(np.where(is_value, p.offset[value] if len(p.ids) else -1, -1))
     size = np.where(is_value, p.size[value] if len(p.ids) else -1, p.allocation_size[owner])
     columns["size"] = size

@@ -21,9 +21,9 @@ Ints = npt.NDArray[np.int64]
 Kinds = npt.NDArray[np.int8]
 Mask = npt.NDArray[np.bool_]
 
-CATEGORIES = ("thread_local", "constant", "donated", "parameter", "live_out", "temp")
-"""Of an allocation, the first that holds (DESIGN: section 4)."""
-THREAD_LOCAL, CONSTANT, DONATED, PARAMETER, LIVE_OUT, TEMP = range(6)
+CATEGORIES = ("thread_local", "constant", "donated", "parameter", "live_out", "temp", "temp_in_output")
+"""Of an allocation, the first that holds (DESIGN: section 4); the last is of values only (`Program.category_of`)."""
+THREAD_LOCAL, CONSTANT, DONATED, PARAMETER, LIVE_OUT, TEMP, TEMP_IN_OUTPUT = range(7)
 
 
 def ints(table: pa.Table, column: str, missing: int = -1) -> Ints:
@@ -185,6 +185,29 @@ class Program:
         always = lacking & (self.value_category == TEMP)
         start[always], end[always] = 0, steps - 1
         return start, end
+
+    @cached_property
+    def ending(self) -> Ints:
+        """The step after the last instruction, for each value."""
+        return np.broadcast_to(np.int64((self.steps or 0) - 1), len(self.ids))
+
+    def is_output(self, values: Ints) -> Mask:
+        """Whether these values are live after the last instruction: in an allocation that is live-out, the output."""
+        found: Mask = self.ranges[1][values] >= self.ending[values]
+        return found
+
+    def category_of(self, values: Ints) -> Ints:
+        """Category of these rows of `values`: that of the allocation, or `temp_in_output`.
+
+        In the allocation of an output the output is live after the last instruction, and a donated parameter is
+        live from step 0 on. Any other value there only borrows the bytes. Without live ranges this is not known.
+        """
+        kind = self.value_category[values].astype(np.int64)
+        if self.steps is None:
+            return kind
+        start = self.ranges[0][values]
+        own = self.is_output(values) | (start < 0) | ((kind == DONATED) & (start == 0))
+        return np.where(((kind == LIVE_OUT) | (kind == DONATED)) & ~own, TEMP_IN_OUTPUT, kind)
 
     def chosen(self, space: str | int | None) -> list[int]:
         """Numbers of the spaces that `space` (a name or a color) selects; all for None."""

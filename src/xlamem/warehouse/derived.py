@@ -185,6 +185,11 @@ class _Together(Program):
         return np.where(codes >= 0, codes + at, -1), texts
 
     @cached_property
+    def ending(self) -> Ints:
+        chunk = self.fleet.chunk
+        return ints(chunk.tables["modules"], "schedule_length")[chunk.which["values"]]
+
+    @cached_property
     def instruction_row(self) -> Ints:
         found = self.fleet.chunk.known
         if found and found.instruction_row is not None:
