@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .. import schema
 from ..assemble import Pool, Rows, joined, numbers_of, row_of
 from ..compute.occupancy import Held, held_at, live_at, moments, peak, rows_of, runs, whole
 from ..compute.program import TEMP, THREAD_LOCAL, Ints, Program, coded, ints, nullable, translated
+from ..compute.published import space_causes, together, total_causes, xla_causes
 from ..compute.scopes import scopes
 from ..stream import Compact
 from .parquet import release
@@ -88,7 +90,7 @@ class Fleet:
     tables = tuple(NEEDED)
 
     def __init__(self, chunk: Chunk) -> None:
-        self.chunk = chunk
+        self.chunk, self.modules = chunk, chunk.tables["modules"]
         self._cache: dict[Any, Any] = {}
         if chunk.known and chunk.known.moments is not None:
             self._cache["moments"] = chunk.known.moments
@@ -201,9 +203,9 @@ FLAGS = ("is_thread_local", "is_constant", "is_parameter", "is_live_out")
 
 NUMBERS = {
     "allocations": ["allocation", "size", "color", "page", "memory_space", *FLAGS],
-    "values": ["value_id", "allocation", "offset", "size"],
+    "values": ["value_id", "allocation", "offset", "size", "unpadded_size"],
     "live_ranges": ["value_id", "start", "end"],
-    "modules": ["schedule_length"],
+    "modules": ["schedule_length", "features", "total_bytes", "printed_peak_time", "printed_peak_bytes"],
 }
 """The columns from which it is known what is in use when."""
 
@@ -236,7 +238,9 @@ class _Alone(Program):
         length = ints(tables["modules"], "schedule_length")
         self.length = int(length[0]) if len(length) else -1
         self._take_allocations(tables["allocations"])
+        self.modules = tables["modules"]
         self.width = {"page": int(np.maximum(ints(self.allocations, "page", 0), 0).max(initial=0)) + 1}
+        self.unpadded = np.maximum(self._taken("values", "unpadded_size"), 0)
         rows = Rows(self.index)
         owner = [rows(allocation).astype(np.int32) for _, allocation in self.narrow.parts("values", "allocation")]
         self._take_values(joined(owner, np.int32), self._taken("values", "offset"), self._taken("values", "size"))
@@ -279,6 +283,7 @@ class InUse:
     """What the numbers of a dump say: more is not needed to find out what its peaks are made of."""
 
     peaks: pa.Table
+    causes: pa.Table
     moments: Ints | None
     """The step of the peak of each space; None without live ranges."""
     values: Ints
@@ -295,7 +300,7 @@ def in_use(name: str, numbers: Numbers) -> InUse | None:
     if not tables["allocations"].num_rows:
         return None
     p = _Alone(name, tables, numbers.narrow)
-    peaks = _peaks(p)
+    peaks, causes = _peaks(p)
     kind = p.value_category
     wanted = (kind != TEMP) & (kind != THREAD_LOCAL)
     when = None
@@ -304,15 +309,16 @@ def in_use(name: str, numbers: Numbers) -> InUse | None:
         wanted[live_at(p, when)] = True
     values = p.ids[wanted]
     p.narrow.chunks.pop("values", None)
-    return InUse(peaks, when, values, p.narrow if p.steps is not None else None)
+    return InUse(peaks, causes, when, values, p.narrow if p.steps is not None else None)
 
 
 # -- the tables ----------------------------------------------------------------------------------
 
 
 def derive(chunk: Chunk, top: int) -> dict[str, pa.Table]:
-    """`peaks`, `peak_members` (the `top` largest of each space) and `scopes` of these dumps, sorted by dump."""
-    found: dict[str, list[pa.Table]] = {"peaks": [_modules(chunk)], "peak_members": [], "scopes": []}
+    """`peaks`, their `explain_causes`, `peak_members` (the `top` largest of each space) and `scopes`, by dump."""
+    found: dict[str, list[pa.Table]] = {name: [] for name in ("peaks", "explain_causes", "peak_members", "scopes")}
+    found["peaks"].append(_modules(chunk))
     for dumps in _groups(chunk):
         fleet = Fleet(chunk.part(dumps))
         for name, table in _fleet(fleet, top):
@@ -367,7 +373,9 @@ def _modules(chunk: Chunk) -> pa.Table:
 
 def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
     known = fleet.chunk.known
-    yield "peaks", known.peaks if known else _peaks(fleet)
+    peaks, causes = (known.peaks, known.causes) if known else _peaks(fleet)
+    yield "peaks", peaks
+    yield "explain_causes", causes
     p = fleet.program
     if p.steps is not None:
         held = held_at(p, moments(p, None, None))
@@ -377,10 +385,11 @@ def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
         yield "scopes", _scopes(fleet, held)
 
 
-def _peaks(fleet: Fleet | _Alone) -> pa.Table:
-    """The numbers of each space."""
-    spaces = peak(fleet, k=0).spaces  # type: ignore[arg-type]
-    spaces = _apart(fleet, spaces.append_column("indefinite", pa.array(whole(fleet.program))))
+def _peaks(fleet: Fleet | _Alone) -> tuple[pa.Table, pa.Table]:
+    """The numbers of each space and of each dump, and what separates them from its peak."""
+    p = fleet.program
+    found = peak(fleet, k=0).spaces  # type: ignore[arg-type]
+    spaces = _apart(fleet, found.append_column("fixed", pa.array(whole(p))))
     rows = []
     for definition, column, time in (
         ("allocated", "allocated", None),
@@ -388,19 +397,52 @@ def _peaks(fleet: Fleet | _Alone) -> pa.Table:
         ("peak", "peak", "first_step"),
         ("half_open", "half_open_peak", None),
         ("live", "live_peak", "live_step"),
-        ("indefinite", "indefinite", None),
+        ("fixed", "fixed", None),
         ("slack", "slack", None),
     ):
-        if fleet.program.steps is None and column in ("peak", "half_open_peak", "live_peak", "slack"):
+        if p.steps is None and column in ("peak", "half_open_peak", "live_peak", "slack"):
             continue
-        n = spaces.num_rows
-        columns = {c: spaces[c] for c in ("dump", "memory_space", "color", "page")}
-        columns["memory_space"] = columns["memory_space"].cast(pa.string())
-        columns["definition"] = pa.array([definition] * n, pa.string())
-        columns["bytes"] = spaces[column]
-        columns["time"] = spaces[time] if time else pa.nulls(n, pa.int64())
-        rows.append(pa.table(columns))
-    return pa.concat_tables(rows)
+        names = {"definition": pa.array([definition] * spaces.num_rows, pa.string())}
+        when = spaces[time] if time else pa.nulls(spaces.num_rows, pa.int64())
+        rows.append(pa.table(_of_spaces(spaces) | names | {"bytes": spaces[column], "time": when}))
+    none = schema.DERIVED["explain_causes"].warehouse.empty_table()
+    causes = [none.add_column(0, "dump", pa.array([], pa.int64()))]
+    if p.steps is None:
+        return pa.concat_tables(rows), causes[0]
+    which, modules = ints(found, "page") // fleet.width["page"], fleet.modules
+    n = modules.num_rows
+    tops = together(p, which, n)
+    named = {"definition": pa.array(["peak_together"] * n, pa.string()), "bytes": tops[1], "time": tops[0]}
+    rows.append(pa.table(_of_dumps(np.arange(n)) | named))
+    for definition, cause, by in space_causes(p, found):
+        some = _apart(fleet, found.select(["memory_space", "color", "page"]).append_column("bytes", pa.array(by)))
+        causes.append(_cause(definition, cause, _of_spaces(some), ints(some, "bytes")))
+    total, at = ints(modules, "total_bytes"), ints(modules, "printed_peak_time")
+    of_dumps = _of_dumps(np.arange(n))
+    for definition, cause, by in total_causes(p, found, which, tops, total):
+        causes.append(_cause(definition, cause, of_dumps, np.where(total >= 0, by, 0)))
+    whole_shapes = pc.match_substring_regex(modules["features"], r"\bpeak_a\b").fill_null(False).to_numpy()
+    for cause, by in xla_causes(p, which, tops, at, ints(modules, "printed_peak_bytes", 0), whole_shapes):
+        causes.append(_cause("xla_printed", cause, of_dumps, np.where(at >= 0, by, 0)))
+    return pa.concat_tables(rows), pa.concat_tables(causes)
+
+
+def _of_spaces(spaces: pa.Table) -> dict[str, Any]:
+    columns = {c: spaces[c] for c in ("dump", "memory_space", "color", "page")}
+    return columns | {"memory_space": spaces["memory_space"].cast(pa.string())}
+
+
+def _of_dumps(dumps: Ints) -> dict[str, Any]:
+    nulls = {"memory_space": pa.string(), "color": pa.int64(), "page": pa.int64()}
+    return {"dump": pa.array(dumps)} | {name: pa.nulls(len(dumps), kind) for name, kind in nulls.items()}
+
+
+def _cause(definition: str, cause: str, where: dict[str, Any], by: Ints) -> pa.Table:
+    """Rows of `explain_causes`: a cause of one number, but where it is 0."""
+    n = len(by)
+    columns = {"dump": where["dump"], "definition": pa.array([definition] * n, pa.string())} | where
+    columns |= {"cause": pa.array([cause] * n, pa.string()), "bytes": by}
+    return pa.table(columns).filter(pa.array(by != 0))
 
 
 def _apart(fleet: Fleet | _Alone, table: pa.Table) -> pa.Table:
