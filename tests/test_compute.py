@@ -625,7 +625,7 @@ def test_explain(small: xlamem.Dump) -> None:
         assert {(p["memory_space"], p["peak"], p["first_step"]) for p in peaks if p["allocated"]} <= listed
 
 
-def test_ranges_beyond_the_schedule(make: Callable[..., Path]) -> None:
+def test_a_printed_step_sizes_nothing(make: Callable[..., Path]) -> None:
     """A printed step sizes nothing."""
     far = 2**63 - 1
     text = (

@@ -244,6 +244,7 @@ def inferred(p: Program) -> dict[str, int]:
 
 UNUSED = "temp bytes not in use at the peak"
 LOCAL = "thread-local"
+POINTERS = "pointers of tuples instead of their elements"
 DISAGREE = "the text and its tables disagree"
 
 
@@ -270,26 +271,19 @@ def space_causes(p: Program, spaces: pa.Table) -> Iterator[tuple[str, str, Ints]
     yield "allocated", LOCAL, ints(spaces, "allocated") - reserved
 
 
-def total_causes(
-    p: Program, spaces: pa.Table, group: Ints, tops: tuple[Ints, Ints], total: Ints
-) -> Iterator[tuple[str, str, Ints]]:
-    """(number, cause, bytes of each group): XLA's total against the peak of all spaces together."""
-
-    def each(column: str) -> Ints:
-        return np.bincount(group, ints(spaces, column), len(total)).astype(np.int64)
-
-    reserved, allocated = each("reserved"), each("allocated")
-    yield "xla_total", UNUSED, reserved - tops[1]
-    yield "xla_total", LOCAL, allocated - reserved
-    yield "xla_total", DISAGREE, total - allocated
+def total_causes(spaces: pa.Table, group: Ints, ours: Ints) -> Iterator[tuple[str, Ints]]:
+    """(cause, bytes of each group): XLA's total against `ours`, the peak of all spaces together; the rest: DISAGREE."""
+    reserved, allocated = np.zeros((2, len(ours)), np.int64)
+    np.add.at(reserved, group, ints(spaces, "reserved"))
+    np.add.at(allocated, group, ints(spaces, "allocated"))
+    yield UNUSED, reserved - ours
+    yield LOCAL, allocated - reserved
 
 
-def xla_causes(
-    p: Program, group: Ints, tops: tuple[Ints, Ints], at: Ints, size: Ints, names: Any
-) -> Iterator[tuple[str, Ints]]:
-    """(cause, bytes of each group): XLA's peak of `size` bytes at step `at` against that of all spaces together.
+def xla_causes(p: Program, group: Ints, ours: Ints, at: Ints) -> Iterator[tuple[str, Ints]]:
+    """(cause, bytes of each group): XLA's peak at step `at` against `ours`, that of all spaces together.
 
-    `names`: whether each is of a list without index, where a value weighs its whole instruction's shape.
+    The rest is POINTERS in lists without index, where a value weighs its whole instruction's shape, else DISAGREE.
     """
     n, last = len(at), (p.steps or 1) - 1
     when = np.where(at >= 0, np.minimum(at, last), -1)
@@ -308,14 +302,11 @@ def xla_causes(
     (start, end), own = p.ranges, group[p.space] if len(p.space) else p.space
     apart = (p.value_category == THREAD_LOCAL) & (start >= 0) & (start <= when[own]) & (when[own] <= end)
     local = each(p.unpadded[apart], own[apart])
-    rest = size - plain - local
-    yield "another step (late removal, weights of whole tuples)", in_use - tops[1]
+    yield "another step (late removal, weights of whole tuples)", in_use - ours
     yield "parameters, constants and outputs only while live", lives - in_use
     yield "aliases counted each", assigned - lives
     yield "padding left out", plain - assigned
     yield LOCAL, local
-    yield "pointers of tuples instead of their elements", np.where(names, rest, 0)
-    yield DISAGREE, np.where(names, 0, rest)
 
 
 class _Rows:
@@ -326,10 +317,20 @@ class _Rows:
         self.causes: list[dict[str, Any]] = []
 
     def add(
-        self, name: str, size: int | None, ours: int | None, causes: dict[str, int], space: Any = None, **more: Any
+        self,
+        name: str,
+        size: int | None,
+        ours: int | None,
+        causes: dict[str, int],
+        space: Any = None,
+        *,
+        rest: str = "",
+        **more: Any,
     ) -> None:
-        """A number, and what separates it from `ours`: bytes by cause."""
+        """A number, and what separates it from `ours`: bytes by cause, and the `rest`."""
         where = {"memory_space": space and space.name, "color": space and space.color, "page": space and space.page}
+        if rest and size is not None and ours is not None:
+            causes = causes | {rest: size - ours - sum(causes.values())}
         causes = {cause: by for cause, by in causes.items() if by} if ours is not None else {}
         definition = schema.DEFINITIONS[name.split(".")[0]]
         if size is None:
@@ -406,15 +407,14 @@ def _rows(dump: Dump) -> _Rows:
     else:
         found.add("device_total", int(reserved[main].sum()), None, {})
     if module["total_bytes"] is not None:
-        total = np.array([module["total_bytes"]])
-        each = total_causes(p, spaces, group, tops, total) if ours is not None else ()
-        found.add("xla_total", module["total_bytes"], ours, {cause: int(by[0]) for _, cause, by in each})
+        causes = _first(total_causes(spaces, group, tops[1])) if ours is not None else {}
+        found.add("xla_total", module["total_bytes"], ours, causes, rest=DISAGREE)
     if module["printed_peak_time"] is not None and ours is not None:
-        names = np.array(["peak_a" in (module["features"] or "").split(",")])
+        rest = POINTERS if "peak_a" in (module["features"] or "").split(",") else DISAGREE
         printed = module["printed_peak_time"], module["printed_peak_bytes"] or 0
         for name, (time, size) in (("xla_rule", xla_rule(dump) or (0, 0)), ("xla_printed", printed)):
-            apart = xla_causes(p, group, tops, np.array([time]), np.array([size]), names)
-            found.add(name, size, ours, {cause: int(by[0]) for cause, by in apart}, time=time)
+            causes = _first(xla_causes(p, group, tops[1], np.array([time])))
+            found.add(name, size, ours, causes, rest=rest, time=time)
     analysis, others = memory_analysis(dump), inferred(p)
     for field in fields(analysis)[:-1]:
         name, size = f"jax.{field.name}", getattr(analysis, field.name)
@@ -426,6 +426,10 @@ def _rows(dump: Dump) -> _Rows:
             if of == field.name:
                 found.add(f"{name}, {releases}", by, None, {}, releases=releases)
     return found
+
+
+def _first(causes: Iterator[tuple[str, Ints]]) -> dict[str, int]:
+    return {cause: int(by[0]) for cause, by in causes}
 
 
 def _space_rows(found: _Rows, p: Program, spaces: pa.Table, timed: bool) -> None:

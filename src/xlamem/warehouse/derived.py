@@ -7,7 +7,7 @@ of them (a page is numbered within its dump), so that `compute` runs once for hu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from .. import schema
 from ..assemble import Pool, Rows, joined, numbers_of, row_of
 from ..compute.occupancy import Held, held_at, live_at, moments, peak, rows_of, runs, whole
 from ..compute.program import TEMP, THREAD_LOCAL, Ints, Program, coded, ints, nullable, translated
-from ..compute.published import space_causes, together, total_causes, xla_causes
+from ..compute.published import DISAGREE, POINTERS, space_causes, together, total_causes, xla_causes
 from ..compute.scopes import scopes
 from ..stream import Compact
 from .parquet import release
@@ -205,7 +205,7 @@ NUMBERS = {
     "allocations": ["allocation", "size", "color", "page", "memory_space", *FLAGS],
     "values": ["value_id", "allocation", "offset", "size", "unpadded_size"],
     "live_ranges": ["value_id", "start", "end"],
-    "modules": ["schedule_length", "features", "total_bytes", "printed_peak_time", "printed_peak_bytes"],
+    "modules": ["schedule_length", "printed_peak_time"],
 }
 """The columns from which it is known what is in use when."""
 
@@ -283,7 +283,7 @@ class InUse:
     """What the numbers of a dump say: more is not needed to find out what its peaks are made of."""
 
     peaks: pa.Table
-    causes: pa.Table
+    causes: Causes
     moments: Ints | None
     """The step of the peak of each space; None without live ranges."""
     values: Ints
@@ -375,7 +375,7 @@ def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
     known = fleet.chunk.known
     peaks, causes = (known.peaks, known.causes) if known else _peaks(fleet)
     yield "peaks", peaks
-    yield "explain_causes", causes
+    yield "explain_causes", causes.table(fleet.modules)
     p = fleet.program
     if p.steps is not None:
         held = held_at(p, moments(p, None, None))
@@ -385,7 +385,7 @@ def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
         yield "scopes", _scopes(fleet, held)
 
 
-def _peaks(fleet: Fleet | _Alone) -> tuple[pa.Table, pa.Table]:
+def _peaks(fleet: Fleet | _Alone) -> tuple[pa.Table, Causes]:
     """The numbers of each space and of each dump, and what separates them from its peak."""
     p = fleet.program
     found = peak(fleet, k=0).spaces  # type: ignore[arg-type]
@@ -405,26 +405,45 @@ def _peaks(fleet: Fleet | _Alone) -> tuple[pa.Table, pa.Table]:
         names = {"definition": pa.array([definition] * spaces.num_rows, pa.string())}
         when = spaces[time] if time else pa.nulls(spaces.num_rows, pa.int64())
         rows.append(pa.table(_of_spaces(spaces) | names | {"bytes": spaces[column], "time": when}))
-    none = schema.DERIVED["explain_causes"].warehouse.empty_table()
-    causes = [none.add_column(0, "dump", pa.array([], pa.int64()))]
     if p.steps is None:
-        return pa.concat_tables(rows), causes[0]
-    which, modules = ints(found, "page") // fleet.width["page"], fleet.modules
-    n = modules.num_rows
-    tops = together(p, which, n)
-    named = {"definition": pa.array(["peak_together"] * n, pa.string()), "bytes": tops[1], "time": tops[0]}
-    rows.append(pa.table(_of_dumps(np.arange(n)) | named))
+        return pa.concat_tables(rows), Causes()
+    which = ints(found, "page") // fleet.width["page"]
+    at = ints(fleet.modules, "printed_peak_time")
+    step, ours = together(p, which, len(at))
+    named = {"definition": pa.array(["peak_together"] * len(at), pa.string()), "bytes": ours, "time": step}
+    rows.append(pa.table(_of_dumps(np.arange(len(at))) | named))
+    spaces = []
     for definition, cause, by in space_causes(p, found):
         some = _apart(fleet, found.select(["memory_space", "color", "page"]).append_column("bytes", pa.array(by)))
-        causes.append(_cause(definition, cause, _of_spaces(some), ints(some, "bytes")))
-    total, at = ints(modules, "total_bytes"), ints(modules, "printed_peak_time")
-    of_dumps = _of_dumps(np.arange(n))
-    for definition, cause, by in total_causes(p, found, which, tops, total):
-        causes.append(_cause(definition, cause, of_dumps, np.where(total >= 0, by, 0)))
-    whole_shapes = pc.match_substring_regex(modules["features"], r"\bpeak_a\b").fill_null(False).to_numpy()
-    for cause, by in xla_causes(p, which, tops, at, ints(modules, "printed_peak_bytes", 0), whole_shapes):
-        causes.append(_cause("xla_printed", cause, of_dumps, np.where(at >= 0, by, 0)))
-    return pa.concat_tables(rows), pa.concat_tables(causes)
+        spaces.append(_cause(definition, cause, _of_spaces(some), ints(some, "bytes")))
+    total, printed = total_causes(found, which, ours), xla_causes(p, which, ours, at)
+    return pa.concat_tables(rows), Causes(ours, spaces, {"xla_total": list(total), "xla_printed": list(printed)})
+
+
+@dataclass(frozen=True)
+class Causes:
+    """What separates the numbers of dumps from their peaks, before it is known what XLA printed."""
+
+    ours: Ints | None = None
+    """The peak of all spaces together, by dump; None without live ranges."""
+    spaces: list[pa.Table] = field(default_factory=list)
+    totals: dict[str, list[tuple[str, Ints]]] = field(default_factory=dict)
+
+    def table(self, modules: pa.Table) -> pa.Table:
+        none = schema.DERIVED["explain_causes"].warehouse.empty_table()
+        rows = [none.add_column(0, "dump", pa.array([], pa.int64())), *self.spaces]
+        if self.ours is None:
+            return rows[0]
+        where = _of_dumps(np.arange(len(self.ours)))
+        whole_shapes = pc.match_substring_regex(modules["features"], r"\bpeak_a\b").fill_null(False).to_numpy()
+        for definition, column in (("xla_total", "total_bytes"), ("xla_printed", "printed_peak_bytes")):
+            size, causes = ints(modules, column), self.totals[definition]
+            rest = size - self.ours - np.sum([by for _, by in causes], axis=0)
+            pointers = whole_shapes & (definition == "xla_printed")
+            rests = (POINTERS, np.where(pointers, rest, 0)), (DISAGREE, np.where(pointers, 0, rest))
+            for cause, by in (*causes, *rests):
+                rows.append(_cause(definition, cause, where, np.where(size >= 0, by, 0)))
+        return pa.concat_tables(rows)
 
 
 def _of_spaces(spaces: pa.Table) -> dict[str, Any]:
