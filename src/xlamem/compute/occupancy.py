@@ -206,7 +206,7 @@ def peak(dump: Dump, *, k: int = 5) -> Peak:
     """The most bytes in use at any step, per memory space.
 
     Definitions stand in the columns' documentation (``xlamem schema peaks``) and in docs/numbers.md:
-    allocated (all allocations), reserved (without thread-local: what the device must hold), peak
+    allocated (all allocations), reserved (without thread-local: decides whether it fits), peak
     (max over t of occupied(t), see `occupancy`) with its first plateau.
 
     Parameters
