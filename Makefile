@@ -31,7 +31,7 @@ demo: $(VENV)/.duckdb
 	@echo
 	$(BIN)/xlamem sql demo-out "\
 	SELECT platform, module_name, max(bytes) FILTER (definition = 'xla_printed') AS xla, \
-	  sum(bytes) FILTER (definition = 'peak') AS ours, ours - xla AS difference \
+	  max(bytes) FILTER (definition = 'peak_together') AS ours, ours - xla AS difference \
 	FROM peaks JOIN modules USING (dump_id) \
 	GROUP BY dump_id, platform, module_name \
 	HAVING difference <> 0 \

@@ -52,7 +52,8 @@ def differences(dump: xlamem.Dump, members: dict[str, bytes], *, text: bool = Tr
         if ours_files != theirs_files:
             found.append(f"files.{column}: ours {ours_files}, theirs {theirs_files}")
     ours_module, theirs_module = rows(dump, "modules")[0], theirs["modules"][0]
-    keys = ["features", "complete", "understood", "consistent", "total_bytes", "schedule_length", "printed_peak_time", "printed_peak_bytes"]
+    keys = ["features", "complete", "understood", "consistent", "total_bytes", "schedule_length"]
+    keys += ["printed_peak_time", "printed_peak_bytes"]
     for key in [*keys, "n_diagnostics", *(f"n_{t}" for t in SECTION_TABLES)]:
         if ours_module[key] != theirs_module[key]:
             found.append(f"modules.{key}: ours {ours_module[key]}, theirs {theirs_module[key]}")

@@ -21,7 +21,8 @@ COLUMNS = {
     "n_diagnostics content_hash understood consistent",
     "files": "ordinal role uri bytes content_hash features complete",
     "allocations": "allocation size color memory_space page address parameter_number parameter_shape_index "
-    "parameter_shape output_shape is_parameter is_entry_root is_constant is_thread_local is_live_out is_temp attributes",
+    "parameter_shape output_shape is_parameter is_entry_root is_constant is_thread_local is_live_out is_temp "
+    "attributes",
     "values": "value_id instruction shape_index is_phi color allocation offset size shape element_type "
     "unpadded_size uses_known attributes",
     "cross_color": "allocation ordinal value_id instruction shape_index is_phi value_color printed_color",

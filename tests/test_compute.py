@@ -7,8 +7,9 @@ import random
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -712,14 +713,43 @@ def test_explain(small: xlamem.Dump) -> None:
     if module["printed_peak_time"] is not None:
         wanted = [(module["printed_peak_bytes"], module["printed_peak_time"])]
         assert [(r["bytes"], r["time"]) for r in printed] == wanted
+    causes = rows(compute.explain_causes(small), "explain_causes")
     for row in ours:
-        if row["causes"] is not None:
-            parts = re.findall(r"(?<= )[+-][0-9,]*[0-9]", row["causes"])
-            assert sum(int(part.replace(",", "")) for part in parts) == row["difference"], row
+        own = [c for c in causes if all(c[k] == row[k] for k in ("name", "color", "page"))]
+        assert sum(c["bytes"] for c in own) == (row["difference"] or 0), row
+        assert all(c["bytes"] for c in own)
+        assert len({c["cause"] for c in own}) == len(own)
+        assert (row["causes"] or "") == ", ".join(f"{c['cause']} {c['bytes']:+,}" for c in own)
+        assert (row["basis"] is None) == (row["bytes"] is None)
+        assert (row["n_equal"] is None) == (row["basis"] != "inferred")
+    numbers = {r["name"]: r for r in ours if r["memory_space"] is None}
+    if "xla_rule" in numbers:
+        wanted = numbers["xla_printed"]
+        assert (numbers["xla_rule"]["bytes"], numbers["xla_rule"]["time"]) == (wanted["bytes"], wanted["time"])
+    total = numbers["device_total"]["bytes"]
+    assert total >= max((r["bytes"] for r in ours if r["name"] == "reserved" and r["color"] == 0), default=0)
     peaks = compute.peak(small).spaces.to_pylist()
     listed = {(r["memory_space"], r["bytes"], r["time"]) for r in ours if r["name"] == "peak"}
     if all(p["page"] == 0 and p["peak"] is not None for p in peaks):
         assert {(p["memory_space"], p["peak"], p["first_step"]) for p in peaks if p["allocated"]} <= listed
+
+
+def test_a_printed_step_sizes_nothing(make: Callable[..., Path]) -> None:
+    """A printed step sizes nothing."""
+    far = 2**63 - 1
+    text = (
+        "BufferAssignment:\nallocation 0: size 96, preallocated-temp:\n"
+        " value: <0 a @0> (size=32,offset=0): u8[32]{0}\n value: <1 b @0> (size=64,offset=32): u8[64]{0}\n"
+        "\nTotal bytes used: 96 (96B)\n\nUsed values:\n"
+        "<0 a @0>\n positions:\n  a\n uses:\n from instruction: %a = u8[32]{0} iota()\n"
+        "<1 b @0>\n positions:\n  b\n uses:\n from instruction: %b = u8[64]{0} iota()\n"
+        "\n\nHloLiveRange (max 2):\n  InstructionSequence:\n    0:a\n    1:b\n  BufferLiveRange:\n"
+        f"    a{{}}:0-1\n    b{{}}:1-{far}\n  Live ranges at 1 (peak):\n"
+        "    b{}: 64 bytes (cumulative: 64 bytes)\n    a{}: 32 bytes (cumulative: 96 bytes)\n"
+    )
+    dump = xlamem.read(make({"buffer-assignment": text.encode()}, "cpu_after_optimizations"))
+    assert compute.xla_rule(dump) == (1, 96)
+    assert {r["name"] for r in compute.explain(dump).to_pylist()} >= {"xla_rule", "xla_printed", "reserved", "peak"}
 
 
 def test_names() -> None:

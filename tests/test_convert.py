@@ -128,8 +128,17 @@ def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
                 assert (row["bytes"], row["time"]) == (s[column], s[time] if time else None)
             for row in xlamem.explain(dump).to_pylist():
                 mine = [r for k, r in peaks.items() if k[0] == row["memory_space"] and k[2] == row["name"]]
-                if row["name"] in ("indefinite", "half_open", "live", "reserved", "xla_total", "xla_printed") and mine:
+                stored_too = ("fixed", "half_open", "live", "peak_together", "reserved", "xla_total", "xla_printed")
+                if row["name"] in stored_too and mine:
                     assert row["bytes"] in [r["bytes"] for r in mine], row["name"]
+            keys = ("memory_space", "color", "page", "cause", "bytes")
+            wanted = [
+                (r["name"], *(r[k] for k in keys))
+                for r in xlamem.explain_causes(dump).to_pylist()
+                if r["name"] not in ("xprof", "xla_rule", "device_total")
+            ]
+            causes = [(r["definition"], *(r[k] for k in keys)) for r in of(stored(everything, "explain_causes"), i)]
+            assert sorted(causes, key=str) == sorted(wanted, key=str)
         module = dump.modules.to_pylist()[0]
         total = peaks.get((None, None, "xla_total"))
         assert (total and total["bytes"]) == module["total_bytes"]

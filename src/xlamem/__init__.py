@@ -42,15 +42,15 @@ if TYPE_CHECKING:
     from .compute.arenas import fragmentation, padding, savings
     from .compute.lifetime import donation, idle
     from .compute.occupancy import live_set, occupancy, peak
-    from .compute.published import explain, memory_analysis
+    from .compute.published import explain, explain_causes, memory_analysis
     from .compute.scopes import attribution
     from .warehouse import Converted, Dataset, convert
 
 _LATE = {
     **dict.fromkeys(
         (
-            "attribution", "donation", "explain", "fragmentation", "idle", "live_set", "memory_analysis", "occupancy",
-            "padding", "peak", "savings",
+            "attribution", "donation", "explain", "explain_causes", "fragmentation", "idle", "live_set",
+            "memory_analysis", "occupancy", "padding", "peak", "savings",
         ),
         "compute",
     ),
@@ -85,6 +85,7 @@ __all__ = [
     "convert",
     "donation",
     "explain",
+    "explain_causes",
     "find",
     "fragmentation",
     "idle",

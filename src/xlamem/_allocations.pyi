@@ -10,6 +10,7 @@ _Text: TypeAlias = tuple[Column, Column, Column]
 
 FEATURES: dict[int, str]
 TILES: int
+GAP_TABLES: tuple[str, ...]
 
 def scan(
     data: Buffer,

@@ -15,8 +15,11 @@ class _Head(TypedDict):
     functions: tuple[Column, _Text]
     locations: Column
     frames: Column
+    gap: Column
     faults: Column
     tables: bool
     complete: bool
+
+GAP_TABLES: tuple[str, ...]
 
 def scan(data: Buffer, end: int, indices: Names, kinds: Names) -> _Head: ...

@@ -18,6 +18,7 @@ PEAK: int
 TREE: int
 
 FEATURES: dict[int, str]
+GAP_TABLES: tuple[str, ...]
 
 def scan(
     data: Buffer, begin: int, end: int, inside: int, names: Names, indices: Names, *, ordinal: int = 0, node: int = 0

@@ -9,7 +9,7 @@ from ._column import Column, Names
 _Text: TypeAlias = tuple[Column, Column, Column]
 
 PARTS: tuple[str, ...]
-
+GAP_TABLES: tuple[str, ...]
 
 def scan(
     data: Buffer, begin: int, end: int, labels: Names, *, state: dict[str, Any] | None = None, last: bool = True

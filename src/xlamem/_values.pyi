@@ -14,6 +14,7 @@ _Places: TypeAlias = npt.NDArray[np.int64]
 FEATURES: dict[int, str]
 TREE_BITS: int
 POOLS: tuple[str, ...]
+GAP_TABLES: tuple[str, ...]
 
 def scan(
     data: Buffer, begin: int, end: int, pools: tuple[Names, ...], demand: bool, last: bool

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from . import _gaps, _values, errors, schema
 from ._column import Names
-from .assemble import SPARE, Ints, Row, TextParts, codes, ints, text_arrays, texts
+from .assemble import SPARE, Ints, Row, TextParts, codes, flags, ints, text_arrays, texts
 
 if TYPE_CHECKING:
     from .outline import File
@@ -100,7 +100,7 @@ class Findings:
         self.files[file.ordinal] = file
         kind = codes(_gaps.kinds(data, gaps, words))
         texts_, ends = words.export()
-        names = np.split(np.frombuffer(texts_, np.uint8), ints(ends)[:-1])
+        names = np.split(flags(texts_), ints(ends)[:-1])
         distinct, at, counts = np.unique(kind, return_index=True, return_counts=True)
         for code, i, n in zip(distinct.tolist(), at.tolist(), counts.tolist(), strict=True):
             word = bytes(names[code]).decode("utf-8", "backslashreplace")
@@ -137,16 +137,13 @@ class Findings:
         found.sort(key=lambda f: (f.offset is None, f.offset or 0, f.section, f.code, f.wanted))
         shown: list[Finding] = []
         counts: dict[str, int] = {}
-        more: dict[str, int] = {}
-        for (o, _, code), n in self.more.items():
-            if o == ordinal:
-                more[code] = more.get(code, 0) + n
+        more = {(section, code): n for (o, section, code), n in self.more.items() if o == ordinal}
         for f in found:
             counts[f.code] = counts.get(f.code, 0) + 1
             if counts[f.code] <= MOST:
                 shown.append(f)
             else:
-                more[f.code] = more.get(f.code, 0) + 1
+                more[f.section, f.code] = more.get((f.section, f.code), 0) + 1
         text = found[0].file.text
         places = iter(text.positions([f.offset for f in shown if f.offset is not None]))
         rows: list[Row] = []
@@ -156,9 +153,8 @@ class Findings:
                 line, offset = next(places)
                 excerpt = errors.excerpt(bytes(text.data[f.offset : f.offset + errors.EXCERPT + 4]))
             rows.append((text.uri, line, offset, f.section, f.code, f.severity, f.wanted, excerpt))
-        for code, n in sorted(more.items()):
-            wanted = f"{n:,} more diagnostics {code} of this file are not listed"
-            rows.append((text.uri, None, None, "file", "more_diagnostics", "warning", wanted, ""))
+        for (section, code), n in sorted(more.items()):
+            rows.append((text.uri, None, None, section, "more_diagnostics", "warning", f"{n:,} more of {code}", ""))
         return rows
 
     def unknown_table(self, files: Sequence[File]) -> pa.Table:

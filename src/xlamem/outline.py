@@ -23,7 +23,9 @@ _TOTAL = re.compile(
     rb"Total bytes used:(?: (?P<n>-?\d+)(?P<a>.*?)|(?P<b>.*?) (?P<m>-?\d+)(?P<c>.*?))"
     rb"(?:" + _HUMAN + rb"(?P<d>.*?)\)(?P<e>.*))?"
 )
-_STEPS = re.compile(rb"HloLiveRange \((?:(?P<a>)max (?P<n>\d+)|(?P<b>.*?[ ,])max (?P<m>\d+))(?P<c>.*?)\)(?P<d>.*?):(?P<e>.*)")
+_STEPS = re.compile(
+    rb"HloLiveRange \((?:(?P<a>)max (?P<n>\d+)|(?P<b>.*?[ ,])max (?P<m>\d+))(?P<c>.*?)\)(?P<d>.*?):(?P<e>.*)"
+)
 _HEADS = {
     _sections.ASSIGNMENT: re.compile(rb"BufferAssignment(.*?):(.*)"),
     _sections.TOTAL: _TOTAL,

@@ -390,12 +390,12 @@ COMPUTED_TABLES = (
         (
             *_SPACE,
             _int("allocated", "sum of the allocations' sizes", "bytes"),
-            _int("reserved", "allocated without thread-local: what the device must hold", "bytes"),
+            _int("reserved", "allocated without thread-local: decides whether they fit", "bytes"),
             _int("peak", "most bytes in use at any step (closed live ranges)", "bytes", null=True),
             _int("first_step", "first step of its first plateau", "schedule steps", null=True),
             _int("last_step", "last step of its first plateau", "schedule steps", null=True),
             _int("plateaus", "number of plateaus at the peak", null=True),
-            _int("live_peak", "most bytes that live values cover at any step", "bytes", null=True),
+            _int("live_peak", "most bytes that live values cover: what the program itself needs", "bytes", null=True),
             _int("live_step", "first step of that", "schedule steps", null=True),
             _int("half_open_peak", "peak with half-open live ranges", "bytes", null=True),
             _int(
@@ -586,7 +586,30 @@ COMPUTED_TABLES = (
             _int(
                 "difference", "bytes by which it differs from our peak of the same space, or of all", "bytes", null=True
             ),
-            _text("causes", "what makes the difference: bytes by cause", null=True),
+            _text("causes", "the rows of explain_causes as text", null=True),
+            _int("color", "color of the space; null for all together", null=True),
+            _int("page", "page of the space; null for all together", null=True),
+            _name(
+                "basis",
+                "exact: the text gives it; inferred: by a formula that n_equal of n_compared real dumps bore out",
+                null=True,
+            ),
+            _int("n_equal", "dumps on which the formula gave the tool's own figure", "dumps", null=True),
+            _int("n_compared", "dumps on which it was compared", "dumps", null=True),
+            _text("releases", "releases that print this value, where they differ", null=True),
+        ),
+    ),
+    Table(
+        "explain_causes",
+        "cause of a difference between a published number and xlamem's peak",
+        "compute",
+        (
+            _name("name", "name of the number, as in explain"),
+            _name("memory_space", "its space; null for all together", null=True),
+            _int("color", "color of the space; null for all together", null=True),
+            _int("page", "page of the space; null for all together", null=True),
+            _name("cause", "what makes the difference"),
+            _int("bytes", "its share, never 0: those of a number add up to its difference", "bytes"),
         ),
     ),
 )
@@ -829,6 +852,15 @@ DERIVED: dict[str, Table] = {
             (_int("rank", "place in its space, from 0: the largest first"), *COMPUTED["live_set"].columns),
         ),
         Table(
+            "explain_causes",
+            "cause of a difference between a number in `peaks` and the peak of its space, or of all together",
+            "compute",
+            (
+                _text("definition", "the number: a key of schema.DEFINITIONS"),
+                *COMPUTED["explain_causes"].columns[1:],
+            ),
+        ),
+        Table(
             "scopes",
             "named scope with bytes in use at the peak of a memory space",
             "compute",
@@ -867,16 +899,24 @@ WAREHOUSE: dict[str, Table] = {
 """What a dataset of `xlamem convert` holds; see `Table.warehouse` for the types in Parquet."""
 
 DEFINITIONS = {
-    "allocated": "all allocations of the space",
-    "reserved": "all allocations of the space but thread-local: what the device must hold",
-    "peak": "most bytes in use at any step",
+    "device_total": "reserved of all memory spaces in the device's main memory: decides whether the program fits",
+    "reserved": "all allocations of the space but thread-local: decides if it fits; the TPU compiler's own figure "
+    "in out-of-memory texts",
+    "peak": "most bytes in use at one step",
+    "peak_together": "most bytes in use at one step in all memory spaces together",
+    "live": "most bytes that live values cover at one step: what the program itself needs",
     "half_open": "the peak with half-open live ranges",
-    "live": "most bytes that live values cover",
-    "indefinite": "parameters, constants and outputs, whole",
+    "fixed": "parameters, constants and outputs, whole: in use at every step",
+    "indefinite": "the name of `fixed` in datasets of earlier versions",
     "slack": "temp sizes minus the most bytes that live values cover in them together",
+    "allocated": "all allocations of the space",
+    "xprof": "XProf's peak heap (memory viewer): `fixed` and most bytes of live temporaries but for tables of tuples",
     "xla_total": "XLA's 'Total bytes used' as printed: all allocations of all spaces",
+    "xla_rule": "XLA's 'Live ranges at N (peak)' recomputed: unpadded, all spaces together, aliases counted each",
     "xla_printed": "XLA's 'Live ranges at N (peak)' as printed: unpadded, all spaces together, aliases counted each",
+    "jax": "JAX's memory_analysis()",
 }
+"""Every number that xlamem gives a program: what `explain` and the dataset's `peaks` call it."""
 
 ROLES = {
     "buffer-assignment": "allocations; up to 2025 everything else too",

@@ -14,7 +14,7 @@ from ..dump import Dump
 from .arenas import fragmentation, padding, savings, space_padding
 from .lifetime import donation, idle
 from .occupancy import Peak, live_set, occupancy, peak
-from .published import MemoryAnalysis, explain, memory_analysis, xla_rule
+from .published import MemoryAnalysis, explain, explain_causes, memory_analysis, xla_rule
 from .scopes import attribution, scopes
 
 REGISTRY: dict[str, Callable[[Dump], pa.Table]] = {
@@ -29,6 +29,7 @@ REGISTRY: dict[str, Callable[[Dump], pa.Table]] = {
     "donation": donation,
     "idle": idle,
     "explain": explain,
+    "explain_causes": explain_causes,
 }
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "attribution",
     "donation",
     "explain",
+    "explain_causes",
     "fragmentation",
     "idle",
     "live_set",

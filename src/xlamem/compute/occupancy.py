@@ -72,6 +72,10 @@ class Part(NamedTuple):
         """The last step of these columns."""
         return column if self.times is None else np.append(self.times[1:], self.steps)[column] - 1
 
+    def every_step(self, levels: Ints) -> Ints:
+        """Levels (spaces, columns) as (spaces, steps)."""
+        return levels if self.times is None else np.repeat(levels, np.diff(np.append(self.times, self.steps)), axis=1)
+
 
 def parts(p: Program) -> list[Part]:
     """All spaces, so many at a time that there are about PART cells at most.
@@ -217,8 +221,7 @@ def together(p: Program) -> tuple[Ints, Ints]:
             temp = covered(p, p.value_category == TEMP, "closed", part)[0]
             held = covered(p, _fixed(p), "closed", part)[0]
             for out, each in ((total, temp), (lives, temp), (lives, held)):
-                level = each.sum(0)
-                out += level if part.times is None else np.repeat(level, np.diff(np.append(part.times, part.steps)))
+                out += part.every_step(each.sum(0, keepdims=True))[0]
         found = p.dump._cache.setdefault("together", (total + fixed, lives))
     return found
 
@@ -325,7 +328,7 @@ def peak(dump: Dump, *, k: int = 5) -> Peak:
     """The most bytes in use at any step, per memory space.
 
     Definitions stand in the columns' documentation (``xlamem schema peaks``) and in docs/numbers.md:
-    allocated (all allocations), reserved (without thread-local: what the device must hold), peak
+    allocated (all allocations), reserved (without thread-local: decides whether it fits), peak
     (max over t of occupied(t), see `occupancy`) with its first plateau.
 
     Parameters

@@ -171,6 +171,11 @@ class Program:
         start[row < 0] = end[row < 0] = -1
         return start, end
 
+    @cached_property
+    def unpadded(self) -> Ints:
+        """Bytes of each value without padding; 0 where that is not known."""
+        return np.maximum(ints(self.dump.values, "unpadded_size"), 0)
+
     def held(self, interval: str = "closed") -> tuple[Ints, Ints]:
         """(start, end) that count for occupancy: a temp value without a range is there always, others never."""
         if interval not in ("closed", "half-open"):

@@ -7,12 +7,13 @@ of them (a page is numbered within its dump), so that `compute` runs once for hu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .. import schema
 from ..assemble import Pool, Rows, joined, numbers_of, row_of
@@ -30,6 +31,7 @@ from ..compute.program import (
     nullable,
     translated,
 )
+from ..compute.published import DISAGREE, POINTERS, group_peaks, space_causes, total_causes, xla_causes
 from ..compute.scopes import scopes
 from ..stream import Compact
 from .parquet import release
@@ -106,7 +108,7 @@ class Fleet:
     tables = tuple(NEEDED)
 
     def __init__(self, chunk: Chunk) -> None:
-        self.chunk = chunk
+        self.chunk, self.modules = chunk, chunk.tables["modules"]
         self._cache: dict[Any, Any] = {}
         if chunk.known and chunk.known.moments is not None:
             self._cache["moments"] = chunk.known.moments
@@ -233,9 +235,9 @@ FLAGS = ("is_thread_local", "is_constant", "is_parameter", "is_live_out")
 
 NUMBERS = {
     "allocations": ["allocation", "size", "color", "page", "memory_space", *FLAGS],
-    "values": ["value_id", "allocation", "offset", "size"],
+    "values": ["value_id", "allocation", "offset", "size", "unpadded_size"],
     "live_ranges": ["value_id", "start", "end"],
-    "modules": ["schedule_length", "n_schedule", "n_live_ranges"],
+    "modules": ["schedule_length", "n_schedule", "n_live_ranges", "printed_peak_time"],
 }
 """The columns from which it is known what is in use when."""
 
@@ -271,7 +273,9 @@ class _Alone(Program):
         length = _lengths(tables["modules"])
         self.length = int(length[0]) if len(length) else -1
         self._take_allocations(tables["allocations"])
+        self.modules = tables["modules"]
         self.width: dict[str, int] = {}
+        self.unpadded = np.maximum(self._taken("values", "unpadded_size"), 0)
         rows = Rows(self.index)
         owner = [rows(allocation).astype(np.int32) for _, allocation in self.narrow.parts("values", "allocation")]
         self._take_values(joined(owner, np.int32), self._taken("values", "offset"), self._taken("values", "size"))
@@ -315,6 +319,7 @@ class InUse:
     """What the numbers of a dump say: more is not needed to find out what its peaks are made of."""
 
     peaks: pa.Table
+    causes: Causes
     moments: Ints | None
     """The step of the peak of each space; None without live ranges."""
     values: Ints
@@ -331,7 +336,7 @@ def in_use(name: str, numbers: Numbers) -> InUse | None:
     if not tables["allocations"].num_rows:
         return None
     p = _Alone(name, tables, numbers.narrow)
-    peaks = _peaks(p)
+    peaks, causes = _peaks(p)
     kind = p.value_category
     wanted = (kind != TEMP) & (kind != THREAD_LOCAL)
     when = None
@@ -340,15 +345,16 @@ def in_use(name: str, numbers: Numbers) -> InUse | None:
         wanted[live_at(p, when)] = True
     values = p.ids[wanted]
     p.narrow.chunks.pop("values", None)
-    return InUse(peaks, when, values, p.narrow if p.steps is not None else None)
+    return InUse(peaks, causes, when, values, p.narrow if p.steps is not None else None)
 
 
 # -- the tables ----------------------------------------------------------------------------------
 
 
 def derive(chunk: Chunk, top: int) -> dict[str, pa.Table]:
-    """`peaks`, `peak_members` (the `top` largest of each space) and `scopes` of these dumps, sorted by dump."""
-    found: dict[str, list[pa.Table]] = {"peaks": [_modules(chunk)], "peak_members": [], "scopes": []}
+    """`peaks`, their `explain_causes`, `peak_members` (the `top` largest of each space) and `scopes`, by dump."""
+    found: dict[str, list[pa.Table]] = {name: [] for name in ("peaks", "explain_causes", "peak_members", "scopes")}
+    found["peaks"].append(_modules(chunk))
     for dumps in _groups(chunk):
         fleet = Fleet(chunk.part(dumps))
         for name, table in _fleet(fleet, top):
@@ -432,7 +438,9 @@ def _modules(chunk: Chunk) -> pa.Table:
 
 def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
     known = fleet.chunk.known
-    yield "peaks", known.peaks if known else _peaks(fleet)
+    peaks, causes = (known.peaks, known.causes) if known else _peaks(fleet)
+    yield "peaks", peaks
+    yield "explain_causes", causes.table(fleet.modules)
     p = fleet.program
     if p.steps is not None:
         held = held_at(p, moments(p, None, None))
@@ -442,10 +450,11 @@ def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
         yield "scopes", _scopes(fleet, held)
 
 
-def _peaks(fleet: Fleet | _Alone) -> pa.Table:
-    """The numbers of each space."""
-    spaces = peak(fleet, k=0).spaces  # type: ignore[arg-type]
-    spaces = _apart(fleet, spaces.append_column("indefinite", pa.array(whole(fleet.program))))
+def _peaks(fleet: Fleet | _Alone) -> tuple[pa.Table, Causes]:
+    """The numbers of each space and of each dump, and what separates them from its peak."""
+    p = fleet.program
+    found = peak(fleet, k=0).spaces  # type: ignore[arg-type]
+    spaces = _apart(fleet, found.append_column("fixed", pa.array(whole(p))))
     rows = []
     for definition, column, time in (
         ("allocated", "allocated", None),
@@ -453,19 +462,71 @@ def _peaks(fleet: Fleet | _Alone) -> pa.Table:
         ("peak", "peak", "first_step"),
         ("half_open", "half_open_peak", None),
         ("live", "live_peak", "live_step"),
-        ("indefinite", "indefinite", None),
+        ("fixed", "fixed", None),
         ("slack", "slack", None),
     ):
-        if fleet.program.steps is None and column in ("peak", "half_open_peak", "live_peak", "slack"):
+        if p.steps is None and column in ("peak", "half_open_peak", "live_peak", "slack"):
             continue
-        n = spaces.num_rows
-        columns = {c: spaces[c] for c in ("dump", "memory_space", "color", "page")}
-        columns["memory_space"] = columns["memory_space"].cast(pa.string())
-        columns["definition"] = pa.array([definition] * n, pa.string())
-        columns["bytes"] = spaces[column]
-        columns["time"] = spaces[time] if time else pa.nulls(n, pa.int64())
-        rows.append(pa.table(columns))
-    return pa.concat_tables(rows)
+        names = {"definition": pa.array([definition] * spaces.num_rows, pa.string())}
+        when = spaces[time] if time else pa.nulls(spaces.num_rows, pa.int64())
+        rows.append(pa.table(_of_spaces(spaces) | names | {"bytes": spaces[column], "time": when}))
+    if p.steps is None:
+        return pa.concat_tables(rows), Causes()
+    which = _own_page(fleet, ints(found, "page"))[0]
+    at = ints(fleet.modules, "printed_peak_time")
+    step, ours = group_peaks(p, which, len(at))
+    named = {"definition": pa.array(["peak_together"] * len(at), pa.string()), "bytes": ours, "time": step}
+    rows.append(pa.table(_of_dumps(np.arange(len(at))) | named))
+    spaces = []
+    for definition, cause, by in space_causes(p, found):
+        some = _apart(fleet, found.select(["memory_space", "color", "page"]).append_column("bytes", pa.array(by)))
+        spaces.append(_cause(definition, cause, _of_spaces(some), ints(some, "bytes")))
+    total, printed = total_causes(found, which, ours), xla_causes(p, which, ours, at)
+    return pa.concat_tables(rows), Causes(ours, spaces, {"xla_total": list(total), "xla_printed": list(printed)})
+
+
+@dataclass(frozen=True)
+class Causes:
+    """What separates the numbers of dumps from their peaks, before it is known what XLA printed."""
+
+    ours: Ints | None = None
+    """The peak of all spaces together, by dump; None without live ranges."""
+    spaces: list[pa.Table] = field(default_factory=list)
+    totals: dict[str, list[tuple[str, Ints]]] = field(default_factory=dict)
+
+    def table(self, modules: pa.Table) -> pa.Table:
+        none = schema.DERIVED["explain_causes"].warehouse.empty_table()
+        rows = [none.add_column(0, "dump", pa.array([], pa.int64())), *self.spaces]
+        if self.ours is None:
+            return rows[0]
+        where = _of_dumps(np.arange(len(self.ours)))
+        whole_shapes = pc.match_substring_regex(modules["features"], r"\bpeak_a\b").fill_null(False).to_numpy()
+        for definition, column in (("xla_total", "total_bytes"), ("xla_printed", "printed_peak_bytes")):
+            size, causes = ints(modules, column), self.totals[definition]
+            rest = size - self.ours - np.sum([by for _, by in causes], axis=0)
+            pointers = whole_shapes & (definition == "xla_printed")
+            rests = (POINTERS, np.where(pointers, rest, 0)), (DISAGREE, np.where(pointers, 0, rest))
+            for cause, by in (*causes, *rests):
+                rows.append(_cause(definition, cause, where, np.where(size >= 0, by, 0)))
+        return pa.concat_tables(rows)
+
+
+def _of_spaces(spaces: pa.Table) -> dict[str, Any]:
+    columns = {c: spaces[c] for c in ("dump", "memory_space", "color", "page")}
+    return columns | {"memory_space": spaces["memory_space"].cast(pa.string())}
+
+
+def _of_dumps(dumps: Ints) -> dict[str, Any]:
+    nulls = {"memory_space": pa.string(), "color": pa.int64(), "page": pa.int64()}
+    return {"dump": pa.array(dumps)} | {name: pa.nulls(len(dumps), kind) for name, kind in nulls.items()}
+
+
+def _cause(definition: str, cause: str, where: dict[str, Any], by: Ints) -> pa.Table:
+    """Rows of `explain_causes`: a cause of one number, but where it is 0."""
+    n = len(by)
+    columns = {"dump": where["dump"], "definition": pa.array([definition] * n, pa.string())} | where
+    columns |= {"cause": pa.array([cause] * n, pa.string()), "bytes": by}
+    return pa.table(columns).filter(pa.array(by != 0))
 
 
 def _own_page(fleet: Fleet | _Alone, page: Ints) -> tuple[Ints, Ints]:
