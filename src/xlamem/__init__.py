@@ -40,6 +40,7 @@ from .source import Source, find
 
 if TYPE_CHECKING:
     from .compute.arenas import fragmentation, padding, savings
+    from .compute.fits import fits
     from .compute.lifetime import donation, idle
     from .compute.occupancy import live_set, occupancy, peak
     from .compute.published import explain, memory_analysis
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
 _LATE = {
     **dict.fromkeys(
         (
-            "attribution", "donation", "explain", "fragmentation", "idle", "live_set", "memory_analysis", "occupancy",
-            "padding", "peak", "savings",
+            "attribution", "donation", "explain", "fits", "fragmentation", "idle", "live_set", "memory_analysis",
+            "occupancy", "padding", "peak", "savings",
         ),
         "compute",
     ),
@@ -86,6 +87,7 @@ __all__ = [
     "donation",
     "explain",
     "find",
+    "fits",
     "fragmentation",
     "idle",
     "live_set",

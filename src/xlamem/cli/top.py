@@ -11,7 +11,7 @@ from .. import compute, schema
 from ..compute.scopes import KEYS
 from ..errors import UsageError
 from . import console
-from .program import MAIN, NEEDED, Row, module_option, one, output_options, space_of, title
+from .program import MAIN, NEEDED, Row, module_option, one, output_options, space_of, states, title
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -99,7 +99,7 @@ def _print(
 ) -> None:
     from rich.text import Text
 
-    texts = title(dump.source, head, width)
+    texts = title(dump.source, head, width, states(dump))
     steps = {s["memory_space"]: s["first_step"] for s in compute.peak(dump).spaces.to_pylist()}
     totals: dict[str, int] = {}
     for row in rows:

@@ -271,6 +271,11 @@ class StoredDump(Dump):
         (length,) = self._summary("modules")["schedule_length"].to_pylist()
         return None if length is None else int(length)
 
+    @property
+    def platform(self) -> str | None:
+        """tpu, gpu or cpu; None where the dump did not say."""
+        return self.source.platform
+
     def batches(self, table: str) -> pa.RecordBatchReader:
         """One table in bounded memory, as a stream of record batches: a row group of the files after the other."""
         self._known(table)

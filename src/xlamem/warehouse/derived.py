@@ -16,7 +16,9 @@ import pyarrow as pa
 
 from .. import schema
 from ..assemble import Pool, Rows, joined, numbers_of, row_of
-from ..compute.occupancy import Held, held_at, live_at, moments, peak, rows_of, runs, whole
+from ..compute.fits import must_fit
+from ..compute.occupancy import Held, held_at, live_at, moments, rows_of, runs, whole
+from ..compute.occupancy import tables as peak_tables
 from ..compute.program import TEMP, THREAD_LOCAL, Ints, Program, coded, ints, nullable, translated
 from ..compute.scopes import scopes
 from ..stream import Compact
@@ -343,13 +345,14 @@ def _groups(chunk: Chunk) -> Iterator[Ints]:
 
 
 def _modules(chunk: Chunk) -> pa.Table:
-    """The numbers that are about all spaces together, as printed."""
+    """The numbers that are about several spaces together."""
     modules = chunk.tables["modules"]
     n = len(chunk.ids)
     tables = []
     for definition, size, time in (
-        ("xla_total", "total_bytes", None),
-        ("xla_printed", "printed_peak_bytes", "printed_peak_time"),
+        ("device_total", _device_totals(chunk), None),
+        ("xla_total", modules["total_bytes"].combine_chunks(), None),
+        ("xla_printed", modules["printed_peak_bytes"].combine_chunks(), "printed_peak_time"),
     ):
         columns = {
             "dump": pa.array(np.arange(n)),
@@ -357,12 +360,26 @@ def _modules(chunk: Chunk) -> pa.Table:
             "color": pa.nulls(n, pa.int64()),
             "page": pa.nulls(n, pa.int64()),
             "definition": pa.array([definition] * n, pa.string()),
-            "bytes": modules[size].combine_chunks(),
+            "bytes": size,
             "time": modules[time].combine_chunks() if time else pa.nulls(n, pa.int64()),
         }
         there = pa.table(columns)
         tables.append(there.filter(there["bytes"].is_valid()))
     return pa.concat_tables(tables)
+
+
+def _device_totals(chunk: Chunk) -> pa.Array:
+    """`device_total` of each dump; null where there are no allocations."""
+    allocations, which = chunk.tables["allocations"], chunk.which["allocations"]
+    found = np.full(len(chunk.ids), -1)
+    found[which] = 0
+    names = np.array(chunk.tables["modules"]["platform"].to_pylist(), object)
+    for platform in {*names}:
+        mine = np.flatnonzero(names[which] == platform)
+        rows = allocations.select(["color", "size", "is_thread_local"]).take(pa.array(mine))
+        counted = must_fit(rows, platform)
+        np.add.at(found, which[mine[counted]], ints(rows, "size")[counted])
+    return nullable(found)
 
 
 def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
@@ -379,7 +396,7 @@ def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
 
 def _peaks(fleet: Fleet | _Alone) -> pa.Table:
     """The numbers of each space."""
-    spaces = peak(fleet, k=0).spaces  # type: ignore[arg-type]
+    spaces, _ = peak_tables(fleet.program, 0)
     spaces = _apart(fleet, spaces.append_column("indefinite", pa.array(whole(fleet.program))))
     rows = []
     for definition, column, time in (
