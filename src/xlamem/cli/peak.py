@@ -263,7 +263,7 @@ def _summary(views: list[View], limits: Available | None, limit: int, width: int
         where = f"{limits.device.name if limits.device else 'capacity'} ({console.size(limits.bytes)})"
         n, unknown = (sum(v.fits is verdict for v in views) for verdict in (False, None))
         said += [f"{n} {'does' if n == 1 else 'do'} not fit in {where}"] if n else []
-        said += [f"of {unknown} it is not known"] if unknown else []
+        said += [f"of {unknown:,} it is not known"] if unknown else []
         said += [] if n or unknown else [f"each fits in {where}"]
     said += in_words(v.module for v in views)
     said += [f"{n_failed} unreadable"] if n_failed else []

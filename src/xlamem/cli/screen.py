@@ -172,8 +172,11 @@ def _device_total(v: View, limits: Available | None, width: int | None) -> list[
     texts = [Text("device_total", "bold")]
     if v.device_total is not None:
         amount = f"{console.size(v.device_total)}  ({v.device_total:,} bytes)"
-        parts = [f"{name} {console.size(size)}" if len(v.parts) > 1 else name for name, size in v.parts.items()]
-        lines = console.fill(" + ".join(parts), LABEL + 2 + len(amount) + 2, width)
+        parts = [
+            f"{name}\N{NO-BREAK SPACE}{console.size(size)}" if len(v.parts) > 1 else name
+            for name, size in v.parts.items()
+        ]
+        lines = _fill(" + ".join(parts), LABEL + 2 + len(amount) + 2, width)
         if width and len(amount) + len(lines[0]) + LABEL + 4 > width:  # below each other where it is narrow
             texts += [_facts("must fit", (amount, "bold")), *(_facts("", line) for line in lines)]
         else:
@@ -182,7 +185,7 @@ def _device_total(v: View, limits: Available | None, width: int | None) -> list[
     if limits is None or v.verdict is None:
         return texts
     said, style = _verdict(v.verdict)
-    for i, line in enumerate(console.fill(said, LABEL + 2, width)):
+    for i, line in enumerate(_fill(said, LABEL + 2, width)):
         texts.append(_facts((v.verdict.device or "capacity")[:LABEL] if i == 0 else "", (line, style)))
     notes = []
     if limits.bytes != limits.capacity:
@@ -195,10 +198,14 @@ def _device_total(v: View, limits: Available | None, width: int | None) -> list[
     if v.module["platform"] == "tpu":
         notes.append("program code needs memory too and is not in the dump")
     for note in notes:
-        together = re.sub(r"(?<=[0-9]) (?=[%KMGT])", "\N{NO-BREAK SPACE}", note)
-        for text in console.fill(together, LABEL + 2, width):
-            texts.append(_facts("", (text.replace("\N{NO-BREAK SPACE}", " "), "dim")))
+        texts += [_facts("", (line, "dim")) for line in _fill(note, LABEL + 2, width)]
     return texts
+
+
+def _fill(text: str, indent: int, width: int | None) -> list[str]:
+    """Prose in lines that break no amount from its unit."""
+    kept = re.sub(r"(?<=[0-9]) (?=[%KMGTB])", "\N{NO-BREAK SPACE}", text)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in console.fill(kept, indent, width)]
 
 
 def _verdict(found: Fits) -> tuple[str, str]:
