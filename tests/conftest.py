@@ -17,8 +17,9 @@ CORPUS = HERE.parent.parent / "shared" / "corpus"
 
 
 def sources() -> list[Source]:
+    """Real dumps; without those that hold nothing because their writer was killed at once."""
     roots = [p for p in (DUMPS, CORPUS) if p.is_dir() and any(p.iterdir())]
-    return xlamem.find(*roots) if roots else []
+    return [s for s in (xlamem.find(*roots) if roots else []) if s.bytes_on_disk() != 0]
 
 
 def label(source: Source) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -22,6 +23,7 @@ from xlamem.cli import console, info
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
 CUT = DUMPS / "cpu-killed-at-buffer-assignment"
+DATA = DUMPS.parent / "data"
 FOLDER = str(DUMPS)
 
 
@@ -64,7 +66,7 @@ def test_info_of_one_dump(run: Any) -> None:
         "472.34 KiB (483,680 bytes), as XLA printed it",
         "XLA's own peak  408.04 KiB (417,832 bytes), as printed",
         "9 passed",
-        "complete, no diagnostics",
+        "complete, understood, consistent; no diagnostics",
     ):
         assert text in r.out
     assert max(map(len, r.out.replace(FOLDER, "").splitlines())) <= 80
@@ -109,8 +111,8 @@ def test_info_on_every_real_dump(run: Any) -> None:
 def test_cut_dump_is_a_note_and_strict_makes_it_3(run: Any) -> None:
     r = run("info", CUT)
     assert r.code == 0
-    assert "CUT: a file ends too early, 1 diagnostic" in r.out
-    assert "…-buffer-assignment.txt:1" in r.out
+    assert r.out.startswith("truncated: …-buffer-assignment.txt:1 (byte 0), and 1 more: ")
+    assert "truncated, understood, consistent; 2 diagnostics" in r.out
     assert run("info", "--strict", CUT).code == 3
     assert run("info", "--strict", SMALL).code == 0
 
@@ -120,6 +122,8 @@ def test_unknown_line_shows_where(run: Any, make: Any) -> None:
     folder = make({"buffer-assignment": text.replace(b"allocation 3:", b"allocation \x1b[31m3:")})
     r = run("info", folder)
     assert r.code == 0
+    assert r.out.startswith("not understood: …-buffer-assignment.txt:")
+    assert "complete, not understood, consistent" in r.out
     assert "unknown_line in allocations" in r.out
     assert "allocation \\x1b[31m3: size" in r.out
     assert "\x1b" not in r.out
@@ -131,6 +135,7 @@ def test_failed_check_is_1(run: Any, make: Any) -> None:
     folder = make({"buffer-assignment": text.replace(b",offset=0)", b",offset=9999999)", 1)})
     r = run("info", folder)
     assert r.code == 1
+    assert r.out.startswith("not consistent: …-buffer-assignment.txt:")
     assert "1 failed" in r.out
     assert "value_outside" in r.out
 
@@ -154,6 +159,27 @@ def test_unreadable_dump_is_3_and_the_others_are_shown(run: Any, tmp_path: Path)
     assert r.code == 3
     assert "1 unreadable" in r.out
     assert len(run("info", "--json", tmp_path, SMALL).json["failed"]) == 1
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", random.Random(1).randbytes(5000), b"not a dump\n" * 9])
+def test_a_file_without_sections_is_unreadable(run: Any, make: Any, tmp_path: Path, data: bytes) -> None:
+    folder = make({"buffer-assignment": data})
+    for verb in ("info", "peak", "live", "top", "explain"):
+        r = run(verb, folder)
+        assert (r.code, r.out) == (3, "")
+        assert "expected a section of a memory dump" in r.err
+    assert run("peak", folder, "--capacity", "1TiB").code == 3
+    r = run("convert", folder, "--to", tmp_path / "out", "--json", *HERE)
+    assert (r.code, r.json["dumps"], len(r.json["failed"])) == (3, 0, 1)
+    # The HLO text, or another file of the same dump, can be read.
+    text = next(SMALL.glob("*after_optimizations.txt")).read_bytes()
+    assert run("info", make({"buffer-assignment": data, "hlo": text})).code == 0
+    live = next(SMALL.glob("*live-range.txt")).read_bytes()
+    assert run("info", make({"buffer-assignment": data, "live-range": live})).code == 0
+
+
+def test_a_dump_of_which_nothing_was_written_is_unreadable(run: Any) -> None:
+    assert run("info", DATA / "killed").code == 3
 
 
 @pytest.mark.parametrize(
@@ -224,7 +250,7 @@ def test_convert(run: Any, tmp_path: Path) -> None:
     assert r.out.endswith("0 bytes; 1 stored before\n")
     r = run("convert", SMALL, CUT, "--to", tmp_path / "out2", "--tables", "values, uses", "--json", *HERE)
     assert r.code == 0
-    assert r.err.startswith("note: cut,")
+    assert r.err.startswith("note: truncated,")
     assert (r.json["dumps"], r.json["files"], len(r.json["cut"])) == (2, 2, 1)
     assert run("convert", CUT, "--to", tmp_path / "out3", "--strict", *HERE).code == 3
     r = run("convert", CUT, "--to", tmp_path / "out3", "--quiet", *HERE)

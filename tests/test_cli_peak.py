@@ -63,7 +63,7 @@ def test_the_first_screen_names_buffer_layer_line_and_bytes(run: Any) -> None:
     assert (r.code, r.err) == (0, "")
     lines = r.out.splitlines()
     assert lines[0] == "jit_m_host_offload  tpu, 15 steps"
-    assert "  reserved  3.56 MiB  (3,737,088 bytes)  what the device must hold" in lines
+    assert "  reserved  3.56 MiB  (3,737,088 bytes)  must fit" in lines
     assert "  peak      3.50 MiB  (3,672,576 bytes)  at step 8 of 15" in lines
     first = next(i for i, line in enumerate(lines) if line.startswith("  largest"))
     assert re.fullmatch(r" +1\.00 MiB  jit\(m_host_offload\)/dot_general +…/scripts/models\.py:369", lines[first + 1])
@@ -195,13 +195,17 @@ def test_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        (["--capacity", "3737088"], 0, "fits, 0 B to spare, 100.0 % reserved"),
-        (["--capacity", "3737087"], 1, "DOES NOT FIT, 1 B too much"),
+        (["--capacity", "3737088B"], 0, "fits, 0 B to spare, 100.0 % needed"),
+        (["--capacity", "3737087B"], 1, "DOES NOT FIT, 1 B too much"),
         (["--capacity", "3.6MiB", "--space", "vmem"], 0, ""),
         (["--capacity", "1MiB", "--space", "vmem"], 1, ""),
         (["--device", "v5e"], 0, "15.75 GiB: fits"),
         (["--device", "TPU v4"], 0, "30.75 GiB: fits"),
         (["--device", "v5p"], 0, "less is usable"),
+        (["--device", "v5p"], 0, "program code needs memory too and is not in the dump"),
+        (["--capacity", "4MiB", "--fraction", "0.9"], 0, "3.60 MiB are 90 % of 4.00 MiB"),
+        (["--capacity", "4MiB", "--fraction", "0.8"], 1, "3.20 MiB: DOES NOT FIT"),
+        (["--capacity", "4MiB", "--resident", "1MiB"], 1, "3.00 MiB are 4.00 MiB less 1.00 MiB resident"),
     ],
 )
 def test_capacity(run: Any, args: list[str], code: int, said: str) -> None:
@@ -214,12 +218,13 @@ def test_capacity_compares_what_is_reserved_in_device_memory(run: Any) -> None:
     """Not the peak, which is less, and not host memory or VMEM."""
     spaces = {s["memory_space"]: s for s in compute.peak(xlamem.read(TPU)).spaces.to_pylist()}
     assert spaces["hbm"]["peak"] < spaces["hbm"]["reserved"]
-    assert run("peak", TPU, "--capacity", spaces["hbm"]["peak"]).code == 1
+    assert run("peak", TPU, "--capacity", f"{spaces['hbm']['peak']}B").code == 1
     data = run("peak", TPU, "--capacity", "1MiB", "--json")
     assert data.code == 1
-    assert data.json["capacity"] == {"name": "capacity", "bytes": 1 << 20}
+    assert data.json["capacity"] == {"name": "capacity", "bytes": 1 << 20, "resident": 0, "available": 1 << 20}
     assert data.json["dumps"][0]["fits"] is False
-    assert data.json["dumps"][0]["reserved_in_device_memory"] == spaces["hbm"]["reserved"]
+    assert data.json["dumps"][0]["device_total"] == spaces["hbm"]["reserved"]
+    assert "3,737,088 bytes must fit, 1,048,576 are available" in data.json["dumps"][0]["reason"]
     assert [s["in_device_memory"] for s in data.json["dumps"][0]["spaces"]] == [True, False, False, False]
 
 
@@ -232,7 +237,8 @@ def test_the_capacity_is_drawn_where_it_is_near(run: Any) -> None:
     "args",
     [
         ["--capacity", "much"], ["--device", "abacus"], ["--device", "a100"], ["--capacity", "1G", "--device", "v5e"],
-        ["--json", "--csv"], ["--limit", "-1"], ["--limit", "x"],
+        ["--capacity", "16"], ["--resident", "1GiB"], ["--fraction", "0.5"], ["--capacity", "1G", "--fraction", "2"],
+        ["--capacity", "1G", "--resident", "5"], ["--json", "--csv"], ["--limit", "-1"], ["--limit", "x"],
     ],
 )  # fmt: skip
 def test_wrong_usage(run: Any, args: list[str]) -> None:
@@ -248,24 +254,25 @@ def test_a_directory_has_the_biggest_first(run: Any) -> None:
     r = run("peak", DUMPS, "--limit", 5)
     lines = r.out.splitlines()
     assert r.code == 0
-    assert lines[0].split() == ["reserved", "peak", "step", "space", "program"]
+    assert lines[0].split() == ["device_total", "peak", "step", "space", "program"]
     assert lines[1].split()[:2] == ["200.05", "MiB"]
     assert re.fullmatch(r"… and \d+ smaller programs; --limit shows more of them", lines[6])
-    assert lines[7].endswith("1 cut; the biggest:")
+    assert lines[7].endswith("1 truncated; the biggest:")
     assert lines[9].startswith("004_")
     data = run("peak", DUMPS, "--json").json["dumps"]
     assert len(data) == len(xlamem.find(DUMPS))
-    sizes = [d["reserved_in_device_memory"] for d in data]
+    sizes = [d["device_total"] or 0 for d in data]
     assert sizes == sorted(sizes, reverse=True)
 
 
 def test_a_directory_against_a_capacity(run: Any) -> None:
     r = run("peak", DUMPS, "--capacity", "30MiB", "--limit", 3)
-    assert r.code == 1
+    assert r.code == 3
     assert r.out.splitlines()[1].endswith("  does not fit")
     assert not r.out.splitlines()[3].endswith("  does not fit")
-    assert "2 do not fit in capacity (30.00 MiB)" in r.out
-    assert "each fits in v5e" in run("peak", DUMPS, "--device", "v5e").out
+    assert "2 do not fit in capacity (30.00 MiB), of 2 it is not known" in r.out
+    assert "each fits in v5e (15.75 GiB); the biggest" in run("peak", DUMPS / "seeds", "--device", "v5e").out
+    assert run("peak", DUMPS / "seeds", "--capacity", "30MiB").code == 1
 
 
 def test_a_directory_and_a_space(run: Any) -> None:
@@ -277,10 +284,13 @@ def test_without_live_ranges(run: Any) -> None:
     r = run("peak", TIMELESS)
     assert r.code == 0
     assert "no live ranges in this dump" in r.out
-    assert "  reserved  7.06 KiB  (7,232 bytes)  what the device must hold" in r.out
+    assert "  reserved  7.06 KiB  (7,232 bytes)  must fit" in r.out
     assert "  peak " not in r.out
     assert "arg1.2" in r.out
-    assert run("peak", TIMELESS, "--capacity", "7KiB").code == 1
+    for capacity in ("7KiB", "1TiB"):
+        r = run("peak", TIMELESS, "--capacity", capacity)
+        assert r.code == 3
+        assert "NOT KNOWN whether it fits: the dump prints no total" in r.out
     (s,) = run("peak", TIMELESS, "--json").json["dumps"][0]["spaces"]
     assert (s["reserved"], s["peak"]) == (7232, None)
     assert run("live", TIMELESS).code == 2
@@ -290,7 +300,7 @@ def test_without_live_ranges(run: Any) -> None:
 def test_a_cut_dump(run: Any) -> None:
     r = run("peak", CUT)
     assert r.code == 0
-    assert "CUT: a file of this dump ends too early" in r.out
+    assert r.out.startswith("truncated: …-buffer-assignment.txt:1 (byte 0), and 1 more: ")
     assert run("peak", CUT, "--strict").code == 3
     assert run("peak", DUMPS, "--strict").code == 3
     assert run("peak", TPU, "--strict").code == 0

@@ -20,8 +20,8 @@ SIZES = {
     "15.75G": 16 * GIB - GIB // 4,
     "80GB": 80 * GB,
     "80gb": 80 * GB,
-    "123": 123,
-    "1,000": 1000,
+    "123B": 123,
+    "1,000 B": 1000,
     ".5k": 512,
     "0.5TiB": 512 * GIB,
     "2 b": 2,
@@ -51,7 +51,13 @@ def test_sizes(text: str, n: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "GiB", "-1", "16 gigs", "1..2G", "16GiBx", "1e9"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(UsageError, match="is no size"):
+    with pytest.raises(UsageError, match="is not a size"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["16", "1,000", "0.5"])
+def test_a_bare_number_is_ambiguous(text: str) -> None:
+    with pytest.raises(UsageError, match="has no unit, and a bare number is ambiguous: write 16GiB, or 16B for bytes"):
         parse_bytes(text)
 
 

@@ -90,11 +90,11 @@ def test_it_shows_itself(path: str) -> None:
     text = repr(dump)
     assert "jit_m_scan_while" in text
     assert "483,680 bytes" in text
-    assert "complete, 0 diagnostics" in text
+    assert "complete, understood, consistent; 0 diagnostics" in text
     assert max(map(len, text.splitlines())) <= 80
     assert "<table>" in dump._repr_html_()
     broken = xlamem.read(b"BufferAssignment:\nallocation 0: si")
-    assert "CUT" in repr(broken)
+    assert "truncated, understood, consistent; 1 diagnostics" in repr(broken)
 
 
 def test_hashes(path: str) -> None:

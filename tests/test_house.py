@@ -46,7 +46,7 @@ ROOMS = {
     "oom": {"errors", "schema", "streams", "source"},
     "cli": {"warehouse", "dump", "errors", "schema", "source", "oom", "compute", "devices"},
     "devices": {"errors"},
-    "compute": {"native", "dump", "errors", "schema", "assemble", "reader"},
+    "compute": {"native", "devices", "dump", "errors", "schema", "assemble", "reader"},
 }
 LATE = {("dump", "compute"), ("dump", "stream")}
 """Imports allowed inside a function only."""

@@ -10,7 +10,7 @@ import pytest
 from conftest import DUMPS, HERE
 
 import xlamem
-from xlamem import schema
+from xlamem import compute, schema
 
 DOC = (HERE.parent / "docs" / "warehouse.md").read_text()
 QUERIES = {int(n): sql for n, sql in re.findall(r"^### (\d+)\. .*?```sql\n(.*?)```", DOC, re.M | re.S)}
@@ -71,7 +71,7 @@ def test_there_are_ten_and_more() -> None:
 COLUMNS = {
     1: "platform module_name memory_space before after growth",
     2: "platform module_name instruction shape size padding",
-    3: "module_name memory_space reserved headroom percent",
+    3: "platform module_name device_total headroom percent",
     4: "platform module_name what",
     5: "scope bytes buffers programs",
     6: "module_name layer bytes layers",
@@ -117,10 +117,10 @@ def test_padding(answers: dict[int, Any]) -> None:
 
 
 def test_headroom(answers: dict[int, Any]) -> None:
-    wanted = [s["reserved"] for name in ALL for s in spaces(name) if s["memory_space"] in ("hbm", "device")]
+    wanted = [xlamem.peak(dump(n)).device_total for n in ALL if dump(n).platform in ("tpu", "gpu")]
     assert [r["headroom"] for r in answers[3]] == sorted(GIB16 - r for r in wanted)
     assert answers[3][0] == {
-        "module_name": "jit_f", "memory_space": "device", "reserved": 8421700, "headroom": 17171447484,
+        "platform": "gpu", "module_name": "jit_f", "device_total": 8421700, "headroom": 17171447484,
         "percent": 0.049,
     }  # fmt: skip
 
@@ -209,6 +209,9 @@ def test_donation(answers: dict[int, Any]) -> None:
 def test_platforms(answers: dict[int, Any]) -> None:
     rows = {(r["platform"], r["target"]): r["dumps"] for r in answers[12]}
     assert rows == {("cpu", None): 7, ("gpu", "sm_9.0a"): 1, ("tpu", None): 3}
+    for r in answers[12]:
+        names = [n for n in ALL if dump(n).platform == r["platform"]]
+        assert r["largest"] == max(compute.device_total(dump(n)) or 0 for n in names)
 
 
 def test_the_python_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,7 @@ from .source import Source, find
 
 if TYPE_CHECKING:
     from .compute.arenas import fragmentation, padding, savings
+    from .compute.fits import fits
     from .compute.lifetime import donation, idle
     from .compute.occupancy import live_set, occupancy, peak
     from .compute.published import explain, explain_causes, memory_analysis
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 _LATE = {
     **dict.fromkeys(
         (
-            "attribution", "donation", "explain", "explain_causes", "fragmentation", "idle", "live_set",
+            "attribution", "donation", "explain", "explain_causes", "fits", "fragmentation", "idle", "live_set",
             "memory_analysis", "occupancy", "padding", "peak", "savings",
         ),
         "compute",
@@ -87,6 +88,7 @@ __all__ = [
     "explain",
     "explain_causes",
     "find",
+    "fits",
     "fragmentation",
     "idle",
     "live_set",

@@ -87,7 +87,7 @@ DEVICES = (
 )
 
 _UNITS = {
-    "": 1, "b": 1, "k": KIB, "kib": KIB, "m": MIB, "mib": MIB, "g": GIB, "gib": GIB, "t": TIB, "tib": TIB,
+    "b": 1, "k": KIB, "kib": KIB, "m": MIB, "mib": MIB, "g": GIB, "gib": GIB, "t": TIB, "tib": TIB,
     "kb": 1000, "mb": 1000**2, "gb": GB, "tb": 1000**4,
 }  # fmt: skip
 _AMOUNT = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)", re.IGNORECASE)
@@ -108,11 +108,13 @@ def device(name: str) -> Device:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes: ``16GiB`` and ``16G`` (as XLA writes it) are binary, ``16GB`` is decimal, a bare number is bytes."""
+    """Bytes: ``16GiB`` and ``16G`` (as XLA writes it) are binary, ``16GB`` is decimal, ``16B`` is bytes."""
     found = _AMOUNT.fullmatch(text.strip())
+    if found and not found[2]:
+        raise UsageError(f"{text!r} has no unit, and a bare number is ambiguous: write 16GiB, or 16B for bytes")
     unit = _UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None:
-        raise UsageError(f"{text!r} is no size: write it like 16GiB (1024 to the power of 3), 16GB (1000) or in bytes")
+        raise UsageError(f"{text!r} is not a size: write 16GiB (powers of 1024), 16GB (powers of 1000) or 16B (bytes)")
     return int(Decimal(found[1].replace("_", "").replace(",", "")) * unit)
 
 

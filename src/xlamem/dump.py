@@ -101,6 +101,12 @@ class Dump:
         """Steps of the schedule as printed, None without live ranges. No table is read for it."""
         return _schedule_length(self._reading)
 
+    @property
+    def platform(self) -> str | None:
+        """tpu, gpu or cpu; None where the dump does not say. At most the allocations are read for it."""
+        platform: str | None = self._reading.platform
+        return platform
+
     def _numbers(self, name: str, *columns: str) -> list[Any]:
         """Columns of a table that hold integers (int64, null the least), without the rest of it."""
         self._known(name)
@@ -235,8 +241,9 @@ class Dump:
         counts = [(t, module[f"n_{t}"]) for t in self.tables if module.get(f"n_{t}")]
         for i in range(0, len(counts), 3):
             facts.append(("rows" if i == 0 else "", ", ".join(f"{t} {c:,}" for t, c in counts[i : i + 3])))
-        state = "complete" if module["complete"] else "CUT: a file ends too early"
-        facts.append(("state", f"{state}, {module['n_diagnostics']} diagnostics"))
+        words = {"complete": "truncated", "understood": "not understood", "consistent": "not consistent"}
+        states = [state if module[state] else wrong for state, wrong in words.items()]
+        facts.append(("state", f"{', '.join(states)}; {module['n_diagnostics']} diagnostics"))
         return facts
 
 

@@ -39,7 +39,7 @@ from .assemble import (
     texts,
 )
 from .crew import Crew, Task
-from .errors import UsageError
+from .errors import DumpError, UsageError
 from .findings import MOST, Findings
 from .merge import Found, merged
 from .outline import File, Section, outline
@@ -174,6 +174,8 @@ class Reading:
                 files = [outline(m, i, self.findings) for i, m in enumerate(self.source.members)]
                 if sum(s.kind == "allocations" for f in files for s in f.sections) > 1:
                     raise UsageError(f"{files[0].text.uri} holds several modules: choose one with module=…")
+                if not any(f.sections or (f.role == "hlo" and bytes(f.text.data[:9]) == b"HloModule") for f in files):
+                    raise DumpError(files[0].text.uri, "a section of a memory dump, or HLO text; there is none")
                 self._files = files
             return self._files
 

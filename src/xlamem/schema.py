@@ -390,7 +390,7 @@ COMPUTED_TABLES = (
         (
             *_SPACE,
             _int("allocated", "sum of the allocations' sizes", "bytes"),
-            _int("reserved", "allocated without thread-local: decides whether they fit", "bytes"),
+            _int("reserved", "allocated without thread-local: what must fit into this space", "bytes"),
             _int("peak", "most bytes in use at any step (closed live ranges)", "bytes", null=True),
             _int("first_step", "first step of its first plateau", "schedule steps", null=True),
             _int("last_step", "last step of its first plateau", "schedule steps", null=True),
@@ -899,9 +899,9 @@ WAREHOUSE: dict[str, Table] = {
 """What a dataset of `xlamem convert` holds; see `Table.warehouse` for the types in Parquet."""
 
 DEFINITIONS = {
-    "device_total": "reserved of all memory spaces in the device's main memory: decides whether the program fits",
-    "reserved": "all allocations of the space but thread-local: decides if it fits; the TPU compiler's own figure "
-    "in out-of-memory texts",
+    "device_total": "reserved, summed over the spaces in the device's main memory: what must fit into the device",
+    "reserved": "all allocations of the space but thread-local: what must fit into this space; of TPU programs the "
+    "compiler's own figure in out-of-memory texts",
     "peak": "most bytes in use at one step",
     "peak_together": "most bytes in use at one step in all memory spaces together",
     "live": "most bytes that live values cover at one step: what the program itself needs",
@@ -987,6 +987,17 @@ SPACES: dict[str, dict[int, str]] = {
     "gpu": {0: "device", 1: "collective", 2: "temp", 5: "host"},
     "cpu": {0: "memory", 5: "host"},
 }
+
+
+DEVICE_MEMORY: dict[str, set[int]] = {"tpu": {0, 7, 9}, "gpu": {0, 1, 2}, "cpu": {0}}
+"""Colors in the device's main memory: on TPU also the SparseCore's private stack and pinned HBM."""
+OTHER_MEMORY: dict[str, set[int]] = {"tpu": {1, 2, 3, 4, 5, 6, 8, 10, 11, 12}, "gpu": {5}, "cpu": {5}}
+"""Colors known to be elsewhere: on the host, or in small memories on the chip."""
+
+
+def in_device_memory(platform: str | None, color: int) -> bool:
+    """Whether a color lives in the device's main memory; all but the host's where the platform is not known."""
+    return color in DEVICE_MEMORY[platform] if platform in DEVICE_MEMORY else color != 5
 
 
 def memory_space(platform: str | None, color: int) -> str:

@@ -54,8 +54,9 @@ def cli(ctx: click.Context) -> None:
     """Where device memory goes in programs compiled by XLA: reads the memory dumps that XLA writes.
 
     \b
-    Exit codes: 0 fine; 1 a check failed; 2 wrong usage; 3 input unreadable (with --strict also: cut);
-    4 output not writable; 70 a bug of xlamem; 130 interrupted.
+    Exit codes: 0 fine; 1 a check failed or a program does not fit; 2 wrong usage; 3 input unreadable, or
+    not known whether a program fits (with --strict also: truncated); 4 output not writable; 70 a bug of
+    xlamem; 130 interrupted.
     """
     if os.environ.get("NO_COLOR"):
         ctx.color = False

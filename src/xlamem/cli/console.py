@@ -254,16 +254,18 @@ def bar(part: int, whole: int, room: int) -> str:
     return full * (max(1, round(room * part / whole)) if part and whole else 0)
 
 
-def timeline(series: npt.NDArray[np.int64], room: int) -> tuple[npt.NDArray[np.int64], float]:
-    """The most in each column of a chart at most ``room`` wide, and how many steps a column stands for."""
+def timeline(steps: int, room: int) -> npt.NDArray[np.int64]:
+    """The first step in each column of a chart at most ``room`` wide; few steps take up to four columns each."""
     import numpy as np
 
-    steps = len(series)
     if steps <= room:
-        times = max(1, min(4, room // steps))
-        return np.repeat(series, times), 1 / times
-    edges = np.arange(room) * steps // room
-    return np.maximum.reduceat(series, edges), steps / room
+        return np.repeat(np.arange(steps), max(1, min(4, room // steps)))
+    return np.arange(room) * steps // room
+
+
+def column(edges: npt.NDArray[np.int64], step: int) -> int:
+    """The first column of that chart that shows a step."""
+    return int(edges.searchsorted(edges[edges.searchsorted(step, "right") - 1]))
 
 
 def spark(heights: npt.NDArray[np.int64], top: int, rows: int) -> list[str]:

@@ -39,7 +39,7 @@ SHOWN = 10
 @click.option("--reprocess", is_flag=True, help="Write again what is stored already, in its place.")
 @click.option("--max-failures", type=int, metavar="N", help="Stop when more than N dumps could not be read.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
-@click.option("--strict", is_flag=True, help="A cut dump counts as unreadable (exit code 3).")
+@click.option("--strict", is_flag=True, help="A truncated dump counts as unreadable (exit code 3).")
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
 def command(
     sources: tuple[str, ...],
@@ -115,7 +115,7 @@ def _notes(made: warehouse.Converted) -> None:
     if made.cut:
         shown = made.cut[:5]
         more = f" and {counted(len(made.cut) - len(shown), 'more', 'more')}" if len(made.cut) > len(shown) else ""
-        console.note(f"cut, converted as far as they go: {', '.join(shown)}{more}")
+        console.note(f"truncated, converted as far as they go: {', '.join(shown)}{more}")
     if made.changed:
         console.note(
             f"{counted(len(made.changed), 'dump')} changed while being read and left for the next run: "

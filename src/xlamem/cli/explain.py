@@ -10,7 +10,7 @@ import click
 from .. import compute, schema
 from ..errors import UsageError
 from . import console
-from .program import MAIN, NEEDED, Row, module_option, one, only, output_options, title
+from .program import MAIN, NEEDED, Row, module_option, one, only, output_options, states, title
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -66,7 +66,7 @@ def _key(row: Row) -> tuple[str, int | None, int | None]:
 def _print(dump: Dump, head: Row, rows: list[Row], causes: Causes, width: int | None) -> None:
     from rich.text import Text
 
-    texts = title(dump.source, head, width)
+    texts = title(dump.source, head, width, states(dump))
     spaces = list(dict.fromkeys(r["memory_space"] for r in rows if r["memory_space"] is not None))
     spaces.sort(key=lambda s: s not in MAIN)
     sizes = max((len(f"{r['bytes']:,}") for r in rows if r["bytes"] is not None), default=1)

@@ -14,6 +14,7 @@ from ..errors import DumpError, UsageError
 from ..source import Source, find
 from . import console
 from .console import bad, bold, counted, dim, out
+from .program import STATES, file_of, in_words, states, wrong
 
 SHOWN = 10
 """Diagnostics printed for people."""
@@ -47,6 +48,8 @@ class Facts:
     """Printed total, else the sum of the allocations."""
     checks: dict[str, str]
     """Code of each cross-check: passed, failed, or skipped because the dump lacks what it needs."""
+    wrong: list[str]
+    """A sentence for each state that is not as it should be."""
 
     @property
     def label(self) -> str:
@@ -59,17 +62,15 @@ class Facts:
     @property
     def state(self) -> str:
         """In one or two words."""
-        if not self.module["complete"]:
-            return "CUT"
-        if self.failed:
-            return "check failed"
+        if found := wrong(self.module):
+            return found[0]
         return counted(len(self.diagnostics), "diagnostic") if self.diagnostics else "ok"
 
 
 @click.command("info", short_help="Say what is in dumps: sizes, features, checks.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--strict", is_flag=True, help="Exit with 3 if a dump is cut or has a line that was not understood.")
+@click.option("--strict", is_flag=True, help="Exit with 3 if a dump is truncated or not understood.")
 def command(paths: tuple[str, ...], as_json: bool, strict: bool) -> int:
     """Read the dumps under PATHs (files, directories, tars, URIs, - for standard input) wholly, and say what they
     hold and whether their numbers agree with each other.
@@ -108,7 +109,8 @@ def _facts(dump: Dump) -> Facts:
     allocated = module["total_bytes"]
     if allocated is None and module["n_allocations"]:
         allocated = sum(dump.allocations["size"].to_pylist())
-    return Facts(dump.source, module, dump.files.to_pylist(), diagnostics, allocated, _checks(module, diagnostics))
+    checks = _checks(module, diagnostics)
+    return Facts(dump.source, module, dump.files.to_pylist(), diagnostics, allocated, checks, states(dump))
 
 
 def _checks(module: dict[str, Any], diagnostics: list[dict[str, Any]]) -> dict[str, str]:
@@ -163,6 +165,9 @@ def _as_json(known: list[Facts], failed: list[tuple[str, str]], same: list[list[
 
 def _print_one(facts: Facts) -> None:
     module, width = facts.module, console.width()
+    for sentence in facts.wrong:
+        for line in console.fill(sentence, 0, width):
+            out(bad(line))
     out(bold(console.shortened(console.visible(facts.source.name), width)))
     _line("in", console.shortened(console.visible(facts.source.place), width and width - LABEL - 2))
     _line("module", _module(module))
@@ -198,13 +203,14 @@ def _moment(us: int) -> str:
 
 
 def _files(files: list[dict[str, Any]]) -> list[str]:
-    rows = [[f["role"], console.size(f["bytes"]), f"{f['bytes']:,}", "" if f["complete"] else "CUT"] for f in files]
+    ends = ["" if f["complete"] else "truncated" for f in files]
+    rows = [[f["role"], console.size(f["bytes"]), f"{f['bytes']:,}", s] for f, s in zip(files, ends, strict=True)]
     return console.columns(rows, {0, 3})
 
 
 def _print_checks(facts: Facts) -> None:
-    states = list(facts.checks.values())
-    passed, skipped = states.count("passed"), states.count("skipped")
+    found = list(facts.checks.values())
+    passed, skipped = found.count("passed"), found.count("skipped")
     said = [f"{passed} passed"] if passed else []
     said += [bad(f"{len(facts.failed)} failed")] if facts.failed else []
     said += [f"{skipped} not possible here"] if skipped else []
@@ -213,20 +219,16 @@ def _print_checks(facts: Facts) -> None:
 
 def _print_state(facts: Facts, width: int | None) -> None:
     n = len(facts.diagnostics)
-    state = "complete" if facts.module["complete"] else bad("CUT: a file ends too early")
-    _line("state", f"{state}, {counted(n, 'diagnostic') if n else 'no diagnostics'}")
+    said = [column if facts.module[column] else bad(not_so) for column, (not_so, _) in STATES.items()]
+    _line("state", f"{', '.join(said)}; {counted(n, 'diagnostic') if n else 'no diagnostics'}")
     for d in facts.diagnostics[:SHOWN]:
-        _print_diagnostic(d, facts.source.name, width)
+        _print_diagnostic(d, facts.source, width)
     if n > SHOWN:
         out(f"  … and {counted(n - SHOWN, 'more', 'more')}; --json gives all")
 
 
-def _print_diagnostic(d: dict[str, Any], stem: str, width: int | None) -> None:
-    name = os.path.basename(d["file"] or "") or "dump"
-    place = console.visible(f"…{name.removeprefix(stem)}" if name.startswith(f"{stem}-") else name)
-    line = f":{d['line']}" if d["line"] is not None else ""
-    room = width and width - 2
-    out(f"  {console.shortened(place, room and room - len(line))}{line}")
+def _print_diagnostic(d: dict[str, Any], source: Source, width: int | None) -> None:
+    out(f"  {console.shortened(console.visible(file_of(d, source)), width and width - 2)}")
     out(f"    {(bad if d['severity'] == 'error' else str)(d['code'])} in {d['section']}")
     for text in console.fill(f"expected {d['wanted']}", 4, width):
         out(f"    {text}")
@@ -287,11 +289,8 @@ def _names(known: list[Facts]) -> list[str]:
 
 
 def _print_summary(known: list[Facts], n_failed: int) -> None:
-    cut = sum(not k.module["complete"] for k in known)
-    wrong = sum(bool(k.failed) and k.module["complete"] for k in known)
     size = sum(f["bytes"] for k in known for f in k.files)
     said = [counted(len(known), "dump"), f"{console.exact(size)} of text"]
-    said += [f"{cut} cut"] if cut else []
-    said += [f"{wrong} with a failed check"] if wrong else []
+    said += in_words(k.module for k in known)
     said += [f"{n_failed} unreadable"] if n_failed else []
     out(", ".join(said))

@@ -11,7 +11,7 @@ from ..errors import UsageError
 from . import console
 from .buffers import ROOMY, one_line, trace, two_lines
 from .console import counted
-from .program import NEEDED, Row, module_option, one, output_options, space_of, title
+from .program import NEEDED, Row, module_option, one, output_options, space_of, states, title
 
 if TYPE_CHECKING:
     from ..dump import Dump
@@ -92,7 +92,7 @@ def _print(
 ) -> None:
     from rich.text import Text
 
-    texts = title(dump.source, head, width)
+    texts = title(dump.source, head, width, states(dump))
     steps = dump.schedule["instruction"]
     trace(dump, [row for _, rows in groups for row in rows[:limit]])
     for s, rows in groups:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .. import schema
+from .. import compute, schema
 from ..dump import Dump, read
 from ..errors import DumpError, UsageError
 from ..source import Source, find
@@ -20,12 +22,18 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
-NEEDED = [t for t in schema.TABLES if t not in ("printed_report", "uses", "positions", "printed_stack")]
-"""Tables that the numbers come from."""
+NEEDED = [t for t in schema.TABLES if t not in ("uses", "positions", "printed_stack")]
+"""Tables that the numbers and the states come from: every section is read."""
 
 MAIN = ("hbm", "device", "memory", "color_0")
-DEVICE_MEMORY = (*MAIN, "collective", "temp")
-"""Spaces in the device's memory; a GPU has its colors 1 and 2 there too."""
+"""Spaces that are shown first."""
+
+STATES = {
+    "complete": ("truncated", {"truncated"}),
+    "understood": ("not understood", schema.NOT_UNDERSTOOD),
+    "consistent": ("not consistent", schema.NOT_CONSISTENT),
+}
+"""Columns of `modules`; what is said where one is false, and the codes of diagnostics that make it so."""
 
 
 def output_options(limit: int, what: str) -> Callable[[F], F]:
@@ -63,7 +71,7 @@ def one(path: str, module: str | None, tables: Iterable[str] | None = None) -> D
     sizes = []
     for source in found:
         try:
-            sizes.append((_allocated(read(source, tables=["allocations"])), source))
+            sizes.append((compute.device_total(read(source, tables=["allocations"])) or 0, source))
         except DumpError as error:
             console.complain(str(error), console.UNREADABLE)
     if not sizes:
@@ -71,12 +79,6 @@ def one(path: str, module: str | None, tables: Iterable[str] | None = None) -> D
     biggest = max(sizes, key=lambda s: s[0])[1]
     console.note(f"{counted(len(found), 'module')} in {path}; this is the biggest, {biggest.name}; --module chooses")
     return read(biggest, tables=tables)
-
-
-def _allocated(dump: Dump) -> int:
-    rows = dump.allocations
-    found = zip(*(rows[c].to_pylist() for c in ("size", "memory_space", "is_thread_local")), strict=True)
-    return sum(int(size) for size, space, local in found if space in DEVICE_MEMORY and not local)
 
 
 def space_of(text: str | None) -> str | int | None:
@@ -93,8 +95,46 @@ def only(rows: list[Row], space: str | None, *, missing: bool = False) -> list[R
     return found
 
 
-def title(dump_source: Source, module: Row, width: int | None) -> list[Text]:
-    """Whose numbers these are."""
+def wrong(module: Row) -> list[str]:
+    """The states of a dump that are not as they should be, in words."""
+    return [said for column, (said, _) in STATES.items() if not module[column]]
+
+
+def in_words(modules: Iterable[Row]) -> list[str]:
+    """How many dumps are in each of them."""
+    counts = Counter(said for module in modules for said in wrong(module))
+    return [f"{counts[said]:,} {said}" for said, _ in STATES.values() if counts[said]]
+
+
+def states(dump: Dump) -> list[str]:
+    """For each of them a sentence that says where it shows first."""
+    (module,), diagnostics, sentences = dump.modules.to_pylist(), dump.diagnostics.to_pylist(), []
+    for column, (said, codes) in STATES.items():
+        if module[column]:
+            continue
+        found = [d for d in diagnostics if d["code"] in codes] or [d for d in diagnostics if d["severity"] == "error"]
+        more = f", and {counted(len(found) - 1, 'more', 'more')}" if len(found) > 1 else ""
+        d = found[0]
+        what = {
+            "complete": f"expected {d['wanted']}; the numbers are of what is there",
+            "understood": d["excerpt"] or d["wanted"],
+            "consistent": schema.CODES[d["code"]],
+        }[column]
+        offset = "" if d["offset"] is None else f" (byte {d['offset']:,})"
+        sentences.append(console.visible(f"{said}: {file_of(d, dump.source)}{offset}{more}: {what}"))
+    return sentences
+
+
+def file_of(diagnostic: Row, source: Source) -> str:
+    """File and line of a diagnostic, without the name that all files of the dump share."""
+    name = os.path.basename(diagnostic["file"] or "") or "dump"
+    short = name.removeprefix(source.name)
+    line = f":{diagnostic['line']}" if diagnostic["line"] is not None else ""
+    return f"…{short}{line}" if short.startswith("-") else f"{name}{line}"
+
+
+def title(dump_source: Source, module: Row, width: int | None, wrong: list[str]) -> list[Text]:
+    """Whose numbers these are; before it what is wrong with the dump, from `states`."""
     from rich.text import Text
 
     said = [" ".join(filter(None, [module["platform"], module["target"]]))]
@@ -105,11 +145,7 @@ def title(dump_source: Source, module: Row, width: int | None) -> list[Text]:
     room = width and width - len(what) - 2
     number = f"module {module['module_id']:04d} " if module["module_id"] is not None else ""
     place = console.tail(console.visible(dump_source.place), width and width - len(number) - 3)
-    lines = [
-        Text.assemble((console.shortened(name, room), "bold"), f"  {what}" if what else ""),
-        Text.assemble((f"{number}in {place}", "dim")),
-    ]
-    if not module["complete"]:
-        why = "CUT: a file of this dump ends too early; the numbers are of what is there"
-        lines += [Text(line, "bold red") for line in console.fill(why, 0, width)]
+    lines = [Text(line, "bold red") for sentence in wrong for line in console.fill(sentence, 0, width)]
+    lines.append(Text.assemble((console.shortened(name, room), "bold"), f"  {what}" if what else ""))
+    lines.append(Text.assemble((f"{number}in {place}", "dim")))
     return lines

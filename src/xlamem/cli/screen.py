@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ..devices import Device
+from ..compute.fits import Available, Fits
 from ..source import Source
 from . import console
 from .buffers import ROOMY, SIZES, one_line, two_lines
 from .console import counted
-from .program import DEVICE_MEMORY, MAIN, Row, title
+from .program import Row, title
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,15 +38,6 @@ CATEGORIES = {
 COLORS = {"parameter": "blue", "donated": "cyan", "live_out": "green", "constant": "magenta", "temp": "yellow"}
 
 
-@dataclass(frozen=True)
-class Capacity:
-    """What a program is compared with."""
-
-    bytes: int
-    label: str
-    device: Device | None = None
-
-
 @dataclass
 class View:
     """One dump as plain data."""
@@ -54,10 +46,20 @@ class View:
     module: Row
     spaces: list[Row]
     """Rows of `peaks`, the main space first, each with its `categories`, `plateaus` and `buffers`."""
-    reserved: int = 0
-    """Bytes that the device's own memory must hold, whatever spaces are shown."""
+    device_total: int | None = None
+    """Bytes that must fit into the device's memory, whatever spaces are shown."""
+    parts: dict[str, int] = field(default_factory=dict)
+    """Those bytes by memory space."""
+    wrong: list[str] = field(default_factory=list)
+    """What is wrong with the dump, in sentences."""
+    verdict: Fits | None = None
+    """Of the comparison with a capacity, if there is one."""
     series: dict[tuple[str, int], npt.NDArray[np.int64]] = field(default_factory=dict)
     """Bytes in use at each step, by (space, page)."""
+
+    @property
+    def fits(self) -> bool | None:
+        return None if self.verdict is None else self.verdict.fits
 
     @property
     def timed(self) -> bool:
@@ -79,15 +81,17 @@ class View:
 
 
 def draw(
-    v: View, space: str | None, limits: Capacity | None, limit: int | None, width: int | None, *, wide: bool
+    v: View, space: str | None, limits: Available | None, limit: int | None, width: int | None, *, wide: bool
 ) -> list[Text]:
     from rich.text import Text
 
-    texts = title(v.source, v.module, width)
+    texts = title(v.source, v.module, width, v.wrong)
     if not v.timed:
         why = "no live ranges in this dump: what is in use when is not known, only what is reserved"
         why = why if v.spaces else "no allocations in this dump: nothing can be said about memory"
         texts += [Text(line, "yellow") for line in console.fill(why, 0, width)]
+    if v.verdict is not None or len(v.parts) > 1:
+        texts += [Text(), *_device_total(v, limits, width)]
     used = [s for s in v.spaces if s["peak"] or (s["peak"] is None and s["reserved"])]
     least = TINY * max((s["peak"] or 0 for s in v.spaces), default=0)
     shown = [s for i, s in enumerate(used) if i == 0 or s["peak"] is None or s["peak"] >= least or wide]
@@ -120,22 +124,22 @@ def _facts(label: str, *parts: Any) -> Text:
 
 
 def _space(
-    v: View, s: Row, limits: Capacity | None, n: int, width: int | None, *, main: bool, wide: bool
+    v: View, s: Row, limits: Available | None, n: int, width: int | None, *, main: bool, wide: bool
 ) -> list[Text]:
     from rich.text import Text
 
     texts = [Text(_label(s), "bold")]
-    fits = _fit(v, s, limits, width)
     room = width or 100
     amounts = console.columns([[console.size(b), f"({b:,} bytes)"] for b in (s["reserved"], s["peak"] or 0)], {1})
-    why = "what the device must hold" if main else ""
+    alone = [*v.parts] == [s["memory_space"]]
+    why = "must fit" if alone and v.verdict is None else ""
     texts.append(_facts("reserved", (amounts[0], "bold"), f"  {why}" if why else ""))
     if s["peak"] is not None:
         texts.append(_facts("peak", (amounts[1], "bold"), f"  {_when(v, s)}"))
-    texts += fits
     total = s["peak"] if s["peak"] is not None else sum(s["categories"].values())
     if s["peak"]:
-        texts += _chart(v, s, limits if main else None, room - LABEL - 2, TALL if main else 1)
+        line = v.verdict.available if v.verdict is not None and alone else None
+        texts += _chart(v, s, line, room - LABEL - 2, TALL if main else 1)
     parts = [(c, b) for c, b in sorted(s["categories"].items(), key=lambda p: -p[1]) if b]
     if main:
         names = max((len(CATEGORIES[c]) for c, _ in parts), default=0)
@@ -161,47 +165,77 @@ def _when(v: View, s: Row) -> str:
     return f"{steps} of {console.known(v.module['schedule_length'])}{times}"
 
 
-def _fit(v: View, s: Row, limits: Capacity | None, width: int | None) -> list[Text]:
-    """The line that says whether it fits."""
-    if limits is None or s["memory_space"] not in MAIN:
-        return []
-    spare = limits.bytes - v.reserved
-    size = console.size(limits.bytes)
-    share = console.percent(v.reserved, limits.bytes)
-    also = [x["memory_space"] for x in v.spaces if x["memory_space"] in DEVICE_MEMORY and x is not s and x["reserved"]]
-    others = ", ".join(also) or "the other spaces"
-    with_them = f" ({console.size(v.reserved)} with {others})" if v.reserved != s["reserved"] else ""
-    if spare < 0:
-        said = (f"{size}: DOES NOT FIT, {console.size(-spare)} too much{with_them}", "bold red")
-    else:
-        said = (f"{size}: fits, {console.size(spare)} to spare, {share} reserved{with_them}", "green")
-    texts = [_facts(limits.label[:LABEL], said)]
-    d = limits.device
-    if d is not None:
-        more = f"{size} by {d.reporter}" if d.reported is not None else "less is usable"
-        where = f"{d.stated} by the {d.source}; {more}".replace(size, size.replace(" ", "\N{NO-BREAK SPACE}"))
-        for text in console.fill(where, LABEL + 2, width):
-            texts.append(_facts("", (text.replace("\N{NO-BREAK SPACE}", " "), "dim")))
+def _device_total(v: View, limits: Available | None, width: int | None) -> list[Text]:
+    """What must fit into the device's memory, and whether it does."""
+    from rich.text import Text
+
+    texts = [Text("device_total", "bold")]
+    if v.device_total is not None:
+        amount = f"{console.size(v.device_total)}  ({v.device_total:,} bytes)"
+        parts = [
+            f"{name}\N{NO-BREAK SPACE}{console.size(size)}" if len(v.parts) > 1 else name
+            for name, size in v.parts.items()
+        ]
+        lines = _fill(" + ".join(parts), LABEL + 2 + len(amount) + 2, width)
+        if width and len(amount) + len(lines[0]) + LABEL + 4 > width:  # below each other where it is narrow
+            texts += [_facts("must fit", (amount, "bold")), *(_facts("", line) for line in lines)]
+        else:
+            texts += [_facts("must fit", (amount, "bold"), f"  {lines[0]}")]
+            texts += [_facts("", " " * len(amount), f"  {line}") for line in lines[1:]]
+    if limits is None or v.verdict is None:
+        return texts
+    said, style = _verdict(v.verdict)
+    for i, line in enumerate(_fill(said, LABEL + 2, width)):
+        texts.append(_facts((v.verdict.device or "capacity")[:LABEL] if i == 0 else "", (line, style)))
+    notes = []
+    if limits.bytes != limits.capacity:
+        part = "" if v.verdict.fraction == 1 else f"{100 * v.verdict.fraction:g} % of "
+        less = f" less {console.size(limits.resident)} resident" if limits.resident else ""
+        notes.append(f"{console.size(limits.bytes)} are {part}{console.size(limits.capacity)}{less}")
+    if (d := limits.device) is not None:
+        more = f"{console.size(d.usable)} by {d.reporter}" if d.reported is not None else "less is usable"
+        notes.append(f"{d.stated} by the {d.source}; {more}")
+    if v.module["platform"] == "tpu":
+        notes.append("program code needs memory too and is not in the dump")
+    for note in notes:
+        texts += [_facts("", (line, "dim")) for line in _fill(note, LABEL + 2, width)]
     return texts
 
 
-def _chart(v: View, s: Row, limits: Capacity | None, room: int, rows: int) -> list[Text]:
-    """The bytes in use over the schedule, the peak marked below, the capacity where it is near.
+def _fill(text: str, indent: int, width: int | None) -> list[str]:
+    """Prose in lines that break no amount from its unit."""
+    kept = re.sub(r"(?<=[0-9]) (?=[%KMGTB])", "\N{NO-BREAK SPACE}", text)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in console.fill(kept, indent, width)]
+
+
+def _verdict(found: Fits) -> tuple[str, str]:
+    """The sentence and its style."""
+    if found.fits is None:
+        return f"NOT KNOWN whether it fits: {found.reason}", "bold red"
+    total, size = found.device_total or 0, console.size(found.available)
+    if not found.fits:
+        return f"{size}: DOES NOT FIT, {console.size(total - found.available)} too much", "bold red"
+    share = console.percent(total, found.available)
+    return f"{size}: fits, {console.size(found.available - total)} to spare, {share} needed", "green"
+
+
+def _chart(v: View, s: Row, line: int | None, room: int, rows: int) -> list[Text]:
+    """The bytes in use over the schedule, the peak marked below, what is available (`line`) where it is near.
 
     The chart stands on 0, or on what is in use at every step where that is most of it; both ends are labelled.
     """
-    from numpy import arange
+    from numpy import arange, maximum
     from rich.text import Text
 
-    heights, per = console.timeline(
-        v.series[s["memory_space"], s["page"]], min(CHART if room < 100 else 100, room - SIZES)
-    )
+    series = v.series[s["memory_space"], s["page"]]
+    edges = console.timeline(len(series), min(CHART if room < 100 else 100, room - SIZES))
+    heights = maximum.reduceat(series, edges)
     top = s["peak"]
-    line = limits.bytes if limits is not None and s["memory_space"] in MAIN and limits.bytes <= 2 * top else None
+    line = line if line is not None and 0 < line <= 2 * top else None
     always = sum(b for c, b in s["categories"].items() if c != "temp")
     floor = always if line is None and 2 * always > top > always else 0
     scale = max(top, line or 0) - floor
-    at = min(int(s["first_step"] / per), len(heights) - 1)
+    at = console.column(edges, s["first_step"])
     limit_row = None if line is None else min(rows - 1, int(line / scale * rows))
     over = (heights > line if line is not None else heights < 0) | (arange(len(heights)) == at)
     rule = "┄" if console.blocks()[1] == "▁" else "-"

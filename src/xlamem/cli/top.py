@@ -12,7 +12,7 @@ from ..compute.scopes import KEYS
 from ..errors import UsageError
 from . import console
 from .buffers import KINDS
-from .program import MAIN, NEEDED, Row, module_option, one, output_options, space_of, title
+from .program import MAIN, NEEDED, Row, module_option, one, output_options, space_of, states, title
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -100,7 +100,7 @@ def _print(
 ) -> None:
     from rich.text import Text
 
-    texts = title(dump.source, head, width)
+    texts = title(dump.source, head, width, states(dump))
     steps = {s["memory_space"]: s["first_step"] for s in compute.peak(dump).spaces.to_pylist()}
     totals: dict[str, int] = {}
     for row in rows:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ..dump import Dump
 from .arenas import fragmentation, padding, savings, space_padding
+from .fits import Fits, device_total, fits
 from .lifetime import donation, idle
 from .occupancy import Peak, live_set, occupancy, peak
 from .published import MemoryAnalysis, explain, explain_causes, memory_analysis, xla_rule
@@ -34,12 +35,15 @@ REGISTRY: dict[str, Callable[[Dump], pa.Table]] = {
 
 __all__ = [
     "REGISTRY",
+    "Fits",
     "MemoryAnalysis",
     "Peak",
     "attribution",
+    "device_total",
     "donation",
     "explain",
     "explain_causes",
+    "fits",
     "fragmentation",
     "idle",
     "live_set",

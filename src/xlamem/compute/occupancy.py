@@ -15,6 +15,7 @@ from ..assemble import Codes
 from ..assemble import ints as column_ints
 from ..dump import Dump
 from ..errors import UsageError
+from .fits import device_total
 from .program import (
     CATEGORIES,
     CONSTANT,
@@ -296,6 +297,8 @@ class Peak:
 
     spaces: pa.Table
     plateaus: pa.Table
+    device_total: int | None = None
+    """Bytes that must fit into the device's main memory, all its spaces together; None without allocations."""
 
     def to_pandas(self) -> object:
         """The table of spaces as a pandas DataFrame."""
@@ -328,8 +331,9 @@ def peak(dump: Dump, *, k: int = 5) -> Peak:
     """The most bytes in use at any step, per memory space.
 
     Definitions stand in the columns' documentation (``xlamem schema peaks``) and in docs/numbers.md:
-    allocated (all allocations), reserved (without thread-local: decides whether it fits), peak
-    (max over t of occupied(t), see `occupancy`) with its first plateau.
+    allocated (all allocations), reserved (without thread-local: what must fit into the space), peak
+    (max over t of occupied(t), see `occupancy`) with its first plateau. `device_total` is what must fit into
+    the device: reserved of all spaces in its main memory (see `fits`).
 
     Parameters
     ----------
@@ -343,7 +347,11 @@ def peak(dump: Dump, *, k: int = 5) -> Peak:
     """
     if k < 0:
         raise UsageError(f"k must be 0 or more, not {k}")
-    p = program(dump)
+    return Peak(*tables(program(dump), k), device_total(dump))
+
+
+def tables(p: Program, k: int) -> tuple[pa.Table, pa.Table]:
+    """The tables ``peaks`` and ``plateaus``."""
     every = np.ones(len(p.category), bool)
     n = len(p.spaces)
     columns = p.space_columns(np.arange(n))
@@ -352,19 +360,19 @@ def peak(dump: Dump, *, k: int = 5) -> Peak:
     if p.steps is None:
         for column in schema.COMPUTED["peaks"].columns:
             columns.setdefault(column.name, pa.nulls(n, pa.int64()))
-        return Peak(table("peaks", columns), table("plateaus", _no_plateaus(p)))
+        return table("peaks", columns), table("plateaus", _no_plateaus(p))
     each = [found for part in parts(p) for found in _peaks_of(p, part, k)]
     found = {name: np.array([e[name] for e in each], np.int64) for name in TOPS}
     columns |= found | {name: nullable(found[name]) for name in ("live_step", "first_step", "last_step")}
     temp = sums(p, p.allocation_size, p.category == TEMP)
     columns["slack"] = temp - (columns["peak"] - whole(p))
-    dump._cache.setdefault("moments", found["first_step"])
+    p.dump._cache.setdefault("moments", found["first_step"])
     lists = [e["list"] for e in each]
     rows = p.space_columns(np.repeat(np.arange(n), [len(first) for first, _, _ in lists]))
     rows["rank"] = np.concatenate([np.empty(0, np.int64), *(np.arange(len(first)) for first, _, _ in lists)])
     for i, name in enumerate(("first_step", "last_step", "bytes")):
         rows[name] = np.concatenate([np.empty(0, np.int64), *(one[i] for one in lists)])
-    return Peak(table("peaks", columns), table("plateaus", rows))
+    return table("peaks", columns), table("plateaus", rows)
 
 
 TOPS = ("peak", "half_open_peak", "live_peak", "live_step", "first_step", "last_step", "plateaus")

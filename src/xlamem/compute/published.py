@@ -20,8 +20,6 @@ from .occupancy import Part, covered, in_use, live_at, parts, peak, whole
 from .program import MOST, TEMP, THREAD_LOCAL, Ints, Mask, Program, bools, coded, ints, program, table
 
 HOST = 5
-MAIN = {"tpu": (0, 7, 9), "gpu": (0, 1, 2), "cpu": (0,)}
-"""Colors that lie in the device's main memory; of an unknown platform all but the host's."""
 SLOT = 1 << 14
 """Bytes to which a TPU compiler rounds an arena in HBM."""
 
@@ -398,8 +396,7 @@ def _rows(dump: Dump) -> _Rows:
     timed = p.steps is not None
     _space_rows(found, p, spaces, timed)
     group = np.zeros(len(p.spaces), np.int64)
-    colors = MAIN.get(module["platform"]) or [s.color for s in p.spaces if s.color != HOST]
-    main = np.array([s.color in colors for s in p.spaces], bool)
+    main = np.array([schema.in_device_memory(module["platform"], s.color) for s in p.spaces], bool)
     reserved = ints(spaces, "reserved")
     tops, ours = (group[:0], group[:0]), None
     if timed and len(p.spaces):

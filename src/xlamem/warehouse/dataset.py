@@ -274,6 +274,11 @@ class StoredDump(Dump):
     def _rows(self, name: str) -> int:
         return int(self._summary("modules")[f"n_{name}"][0].as_py() or 0)
 
+    @property
+    def platform(self) -> str | None:
+        """tpu, gpu or cpu; None where the dump did not say."""
+        return self.source.platform
+
     def batches(self, table: str) -> pa.RecordBatchReader:
         """One table in bounded memory, as a stream of record batches: a row group of the files after the other."""
         self._known(table)

@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 
 from .. import schema
 from ..assemble import Pool, Rows, joined, numbers_of, row_of
-from ..compute.occupancy import Held, held_at, live_at, moments, peak, rows_of, runs, whole
+from ..compute.fits import must_fit
+from ..compute.occupancy import Held, held_at, live_at, moments, rows_of, runs, whole
+from ..compute.occupancy import tables as peak_tables
 from ..compute.program import (
     MOST,
     TEMP,
@@ -414,13 +416,14 @@ def _far(chunk: Chunk) -> Mask:
 
 
 def _modules(chunk: Chunk) -> pa.Table:
-    """The numbers that are about all spaces together, as printed."""
+    """The numbers that are about several spaces together."""
     modules = chunk.tables["modules"]
     n = len(chunk.ids)
     tables = []
     for definition, size, time in (
-        ("xla_total", "total_bytes", None),
-        ("xla_printed", "printed_peak_bytes", "printed_peak_time"),
+        ("device_total", _device_totals(chunk), None),
+        ("xla_total", modules["total_bytes"].combine_chunks(), None),
+        ("xla_printed", modules["printed_peak_bytes"].combine_chunks(), "printed_peak_time"),
     ):
         columns = {
             "dump": pa.array(np.arange(n)),
@@ -428,12 +431,26 @@ def _modules(chunk: Chunk) -> pa.Table:
             "color": pa.nulls(n, pa.int64()),
             "page": pa.nulls(n, pa.int64()),
             "definition": pa.array([definition] * n, pa.string()),
-            "bytes": modules[size].combine_chunks(),
+            "bytes": size,
             "time": modules[time].combine_chunks() if time else pa.nulls(n, pa.int64()),
         }
         there = pa.table(columns)
         tables.append(there.filter(there["bytes"].is_valid()))
     return pa.concat_tables(tables)
+
+
+def _device_totals(chunk: Chunk) -> pa.Array:
+    """`device_total` of each dump; null where there are no allocations."""
+    allocations, which = chunk.tables["allocations"], chunk.which["allocations"]
+    found = np.full(len(chunk.ids), -1)
+    found[which] = 0
+    names = np.array(chunk.tables["modules"]["platform"].to_pylist(), object)
+    for platform in {*names}:
+        mine = np.flatnonzero(names[which] == platform)
+        rows = allocations.select(["color", "size", "is_thread_local"]).take(pa.array(mine))
+        counted = must_fit(rows, platform)
+        np.add.at(found, which[mine[counted]], ints(rows, "size")[counted])
+    return nullable(np.where(_adds_up(chunk), found, -1))
 
 
 def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
@@ -453,7 +470,7 @@ def _fleet(fleet: Fleet, top: int) -> Iterator[tuple[str, pa.Table]]:
 def _peaks(fleet: Fleet | _Alone) -> tuple[pa.Table, Causes]:
     """The numbers of each space and of each dump, and what separates them from its peak."""
     p = fleet.program
-    found = peak(fleet, k=0).spaces  # type: ignore[arg-type]
+    found, _ = peak_tables(p, 0)
     spaces = _apart(fleet, found.append_column("fixed", pa.array(whole(p))))
     rows = []
     for definition, column, time in (
