@@ -17,7 +17,7 @@ from fault cimport (
 )
 from header cimport SIZE, Head, header
 from gaps cimport (
-    NO_ROW, Gaps, Label, Place, Use, ends_as_shape, gap, head_any, label_any, label_element, number_element,
+    NO_ROW, Gaps, Label, Place, Use, ends_as_shape, gap, head_any, is_led, label_any, label_element, number_element,
     position_any, push_gaps, seek, seek_text, shape_any, shape_end, short_any, sizes_any, stops, use_any,
 )
 from xlamem._column cimport Names, own, own_text
@@ -234,6 +234,8 @@ cdef bint value_any(
     gaps.n = 0
     gaps.full = False
     gap(&gaps, begin, p - 5)
+    if is_led(&gaps, begin):
+        return False
     p = value_head(p, end, &s, &gaps)
     if p == NULL:
         return False
@@ -504,8 +506,8 @@ cdef const char* e1_value(
             q = e
             push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
         elif starts(p, end, b"  ", 2) and not foreign and not uses:
-            q = position_any(p + 2, e, &label, &gaps)
-            if q != NULL and not gaps.full:
+            if position_any(p + 2, e, &label, &gaps):
+                q = e
                 push_gaps(&out.gaps, &gaps, base, G_POSITIONS, out.p_value_id.size // 8)
                 push(&out.p_value_id, s.id)
                 push(&out.p_ordinal, ordinal)
@@ -513,8 +515,8 @@ cdef const char* e1_value(
                 push_code(&out.p_index, index_code(&pools.indices, &label.index))
                 ordinal += 1
         elif starts(p, end, b"  ", 2) and not foreign:
-            q = use_any(p + 2, e, &read, &gaps)
-            if q != NULL and not gaps.full:
+            if use_any(p + 2, e, &read, &gaps):
+                q = e
                 push_gaps(&out.gaps, &gaps, base, G_USES, out.u_value_id.size // 8)
                 push(&out.u_value_id, s.id)
                 push(&out.u_ordinal, ordinal)
@@ -522,7 +524,7 @@ cdef const char* e1_value(
                 push(&out.u_operand, read.operand)
                 push_code(&out.u_index, index_code(&pools.indices, &read.index))
                 ordinal += 1
-        if q == NULL or gaps.full:
+        if q == NULL:
             # A line of its own kind; one that ends in a colon heads a list of its own.
             foreign |= p[0] == c' ' and p[1] != c' ' and e[-1] == c':'
             fault(&out.faults, UNKNOWN_LINE, p - base, W_VALUE_REST)
@@ -562,9 +564,9 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
         gaps.n = 0
         gaps.full = False
         q = word_at(b"allocation ", 11, p, e)
-        if q != NULL:
+        gap(&gaps, p, q)
+        if q != NULL and not is_led(&gaps, p):
             cross = False
-            gap(&gaps, p, q)
             if allocation_line(q, e, &h, &gaps):
                 allocation = h.allocation
                 push_head(out, &h, &gaps, pools, base, p - base)

@@ -12,7 +12,7 @@ from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_LINE, W_NODE, W_PEAK, W_RANGE, W_STEP, W_UTF8, Wanted, fault,
 )
 from gaps cimport (
-    NO_ROW, Gaps, Label, gap, head_any, indexed_element, label_element, name_element, number_element, push_gaps, seek,
+    NO_ROW, Gaps, Label, gap, head_any, indexed_element, is_led, label_element, name_element, number_element, push_gaps, seek,
     seek_text,
 )
 from xlamem._column cimport Names, Spare, own, own_text
@@ -138,7 +138,7 @@ cdef bint step_any(const char* base, const char* p, const char* end, Out* out, Q
     if e == NULL:
         return False
     gap(&gaps, e, end)
-    if gaps.full:
+    if gaps.full or is_led(&gaps, p):
         return False
     push_gaps(&out.gaps, &gaps, base, G_SCHEDULE, out.s_time.size // 8)
     return put_step(step.time, &step.label.word, out, names)
@@ -196,17 +196,18 @@ cdef bint range_any(
     cdef Label label
     cdef Span span
     cdef Gaps gaps
+    cdef const char* e
     gaps.n = 0
     gaps.full = False
-    p = seek(indexed_element, p, end, &label, &gaps)
-    if p != NULL:
-        p = seek_text(b":", 1, p, end, &gaps)
-    if p != NULL:
-        p = seek(span_element, p, end, &span, &gaps)
-    if p == NULL:
+    e = seek(indexed_element, p, end, &label, &gaps)
+    if e != NULL:
+        e = seek_text(b":", 1, e, end, &gaps)
+    if e != NULL:
+        e = seek(span_element, e, end, &span, &gaps)
+    if e == NULL:
         return False
-    gap(&gaps, p, end)
-    if gaps.full:
+    gap(&gaps, e, end)
+    if gaps.full or is_led(&gaps, p):
         return False
     push_gaps(&out.gaps, &gaps, base, G_RANGES, out.r_start.size // 8)
     return put_range(&label.word, &label.index, span.start, span.end, out, names, indices)
@@ -292,6 +293,7 @@ cdef bint peak_any(
     cdef int64_t cumulative = NO_INT
     cdef int form = HAS_PEAK_A
     cdef const char* e
+    cdef const char* begin = p
     gaps.n = 0
     gaps.full = False
     e = seek(indexed_peak_element, p, end, &peak, &gaps)
@@ -327,7 +329,7 @@ cdef bint peak_any(
             gaps = before
             cumulative = NO_INT
     gap(&gaps, e, end)
-    if gaps.full:
+    if gaps.full or is_led(&gaps, begin):
         return False
     push_gaps(&out.gaps, &gaps, base, G_PEAK, out.p_ordinal.size // 8)
     push_peak(&peak.label.word, &peak.label.index, peak.bytes_, cumulative, form, out, names, indices)

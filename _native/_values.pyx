@@ -19,7 +19,7 @@ from fault cimport (
     W_RECORD_REST, W_SAME_TEXT, W_USE, W_UTF8, fault,
 )
 from gaps cimport (
-    NO_ROW, Gaps, Label, Use, gap, head_any, position_any, push_gaps, seek_text, short_any, use_any,
+    NO_ROW, Gaps, Label, Use, gap, head_any, is_led, position_any, push_gaps, seek_text, short_any, use_any,
 )
 from xlamem._column cimport Names, own, own_text
 
@@ -765,13 +765,13 @@ cdef bint gapped_row(
     gaps.n = 0
     gaps.full = False
     if position:
-        if position_any(p + 2, e, &label, &gaps) == NULL or gaps.full:
+        if not position_any(p + 2, e, &label, &gaps):
             return False
         push_gaps(&out.gaps, &gaps, base, G_POSITIONS, out.p_value_id.size // 8)
         if not put_position(out, id, ordinal[0], &label, names, indices, room):
             return False
     else:
-        if use_any(p + 2, e, &read, &gaps) == NULL or gaps.full:
+        if not use_any(p + 2, e, &read, &gaps):
             return False
         push_gaps(&out.gaps, &gaps, base, G_USES, out.u_value_id.size // 8)
         if not put_use(out, id, ordinal[0], &read, names, indices, room):
@@ -935,7 +935,7 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
                 if q != NULL:
                     q = short_any(q, e, &next, &gaps)
                 gap(&gaps, q, e)
-                if q != NULL and not gaps.full:
+                if q != NULL and not gaps.full and not is_led(&gaps, p):
                     finish(out, &mark, stage, offset, demand, False)
                     s = next
                     stage = HEADER

@@ -28,6 +28,27 @@ cdef inline void gap(Gaps* gaps, const char* p, const char* end) noexcept nogil:
     gaps.n += 1
 
 
+cdef inline bint is_field(const Part* part) noexcept nogil:
+    # Whether the text looks like a field: "key=value", or something that is no word. A line with mere words may as well
+    # be of another kind.
+    cdef const char* p = part.p
+    cdef const char* end = part.p + part.n
+    while p < end and p[0] == c' ':
+        p += 1
+    if p >= end or not CLASS[<uint8_t> p[0]] & IN_NAME:
+        return True
+    while p < end and p[0] != c' ':
+        if p[0] == c'=':
+            return True
+        p += 1
+    return False
+
+
+cdef inline bint is_led(const Gaps* gaps, const char* p) noexcept nogil:
+    # Whether mere words stand at p, before what is known of the line.
+    return gaps.n and gaps.items[0].p == p and not is_field(&gaps.items[0])
+
+
 cdef inline void push_gaps(Buf* out, const Gaps* gaps, const char* base, int64_t table, int64_t row) noexcept nogil:
     # Quadruples: table, row, begin and end of the text.
     cdef int i
@@ -281,7 +302,18 @@ cdef inline const char* shape_any(const char* p, const char* end, const char** s
     return end if p[0] == c' ' else NULL
 
 
-cdef inline const char* position_any(const char* p, const char* end, Label* out, Gaps* gaps) noexcept nogil:
+cdef inline bint position_any(const char* p, const char* end, Label* out, Gaps* gaps) noexcept nogil:
+    # "NAME[ {INDEX}]" with gaps that are fields, up to the end of the line.
+    cdef int i
+    if position_words(p, end, out, gaps) == NULL or gaps.full:
+        return False
+    for i in range(gaps.n):
+        if not is_field(&gaps.items[i]):
+            return False
+    return True
+
+
+cdef inline const char* position_words(const char* p, const char* end, Label* out, Gaps* gaps) noexcept nogil:
     # "NAME[ {INDEX}]" with gaps, up to the end of the line: an instruction with its index, else a name alone between
     # commas, else the first name. NULL if there is none.
     cdef Gaps before = gaps[0]
@@ -378,8 +410,12 @@ cdef inline const char* operand_any(const char* p, const char* end, int64_t* out
         q += 1
 
 
-cdef inline const char* use_any(const char* p, const char* end, Use* out, Gaps* gaps) noexcept nogil:
+cdef inline bint use_any(const char* p, const char* end, Use* out, Gaps* gaps) noexcept nogil:
     # "NAME, operand N[ {INDEX}]" with gaps, up to the end of the line.
+    return use_words(p, end, out, gaps) != NULL and not gaps.full and not is_led(gaps, p)
+
+
+cdef inline const char* use_words(const char* p, const char* end, Use* out, Gaps* gaps) noexcept nogil:
     cdef Gaps before = gaps[0]
     cdef Label label
     cdef const char* e = seek(use_element, p, end, out, gaps)

@@ -35,10 +35,12 @@ def render_dump(dump: Dump) -> dict[str, bytes]:
     files = {}
     for row in dump.tables["files"]:
         if row["role"] in render_role:
-            text = render_role[row["role"]](dump)
+            data = "".join(render_role[row["role"]](dump)).encode()
+            for piece in sorted(_by(tables.get("unknown", []), "file")[row["uri"]], key=lambda piece: piece["offset"]):
+                data = data[: piece["offset"]] + piece["text"].encode() + data[piece["offset"] :]
             if "crlf" in _features(row):
-                text = text.replace("\n", "\r\n")
-            files[row["role"]] = text.encode()
+                data = data.replace(b"\n", b"\r\n")
+            files[row["role"]] = data
     return files
 
 

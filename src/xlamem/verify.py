@@ -5,13 +5,16 @@ docs/reading.md states them; each function here is one of them. A rule looks onl
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from . import _checks, _liveness, _sections, _values
-from .assemble import NULL, Bools, Ints, Rows, distinct_of, flags, ints, row_of
+from .assemble import NULL, Bools, Codes, Ints, Rows, distinct_of, flags, ints, row_of
+from .findings import MOST
 from .outline import Section
 from .reader import ALLOCATION_FLAGS, Reading
 
@@ -29,28 +32,49 @@ def _allocation_section(r: Reading) -> Section | None:
     return next(iter(r.sections("allocations")), None)
 
 
-def _line_with(section: Section, text: str) -> int | None:
-    """Offset of the first line of a section that starts with text; None if there is none."""
+def _line_with(section: Section, text: str, begin: int | None = None) -> int | None:
+    """Offset of the first line of a section that starts with text; None if there is none.
+
+    `begin`: the line from which to look; if there is none below it, one above it counts.
+    """
     data = section.file.text.data
     prefix = text.encode()
-    begin = section.begin
-    if bytes(data[begin : begin + len(prefix)]) != prefix:
-        begin = _sections.next_line(data, begin, section.end, prefix)
-    return begin if begin < section.end else None
+    at = section.begin if begin is None else begin
+    if bytes(data[at : at + len(prefix)]) != prefix:
+        at = _sections.next_line(data, at, section.end, prefix)
+    if at < section.end:
+        return at
+    return None if begin in (None, section.begin) else _line_with(section, text)
 
 
-def _value_line(r: Reading, section: Section, row: int) -> int | None:
-    """Offset of the line that prints row `row` of `values`."""
+def _note_values(r: Reading, section: Section, code: str, rows: Iterable[tuple[int, str]]) -> None:
+    """One diagnostic for each (row of `values`, what was expected), rows ascending, at the line that prints it."""
+    at: int | None = None
+    for row, wanted in rows:
+        if r.findings.full(section.file, section.kind, code):
+            r.findings.count(section.file, section.kind, code, 1)
+            continue
+        at = _value_line(r, section, row, at)
+        r.find(section.file, at, section.kind, code, wanted)
+
+
+def _odd(r: Reading, section: Section) -> bool:
+    """Whether a section has lines that were not understood: what is missing may stand in them."""
+    return (section.file.ordinal, section.kind, "unknown_line") in r.findings.items
+
+
+def _value_line(r: Reading, section: Section, row: int, begin: int | None = None) -> int | None:
+    """Offset of the line that prints row `row` of `values`, looked for from `begin` on."""
     raw = r.raw["allocations"]
     value = int(raw.ints("values", "value_id")[row])
     features = section.file.features
     if "e1_values" in features:
-        return _line_with(section, f"  {value} ")
+        return _line_with(section, f"  {value} ", begin)
     if "e0_values" in features:
         name, index = r.label("values", row)
         index = index.translate(str.maketrans("{}", "[]"))
-        return _line_with(section, f"  {name}{index}(#{value}")
-    return _line_with(section, f" value: <{value} ")
+        return _line_with(section, f"  {name}{index}(#{value}", begin)
+    return _line_with(section, f" value: <{value} ", begin)
 
 
 def printed_total(r: Reading) -> int | None:
@@ -65,17 +89,43 @@ def total_of(values: Ints) -> int:
     return int(values.sum()) if small else sum(values.tolist())
 
 
+OTHER_COMPILE = "these files are of different compiles"
+
+
+def _printed(r: Reading) -> Section | None:
+    """The used values with the total that XLA prints above them."""
+    return next((s for s in r.sections("used values") if s.total is not None), None)
+
+
+def _sum(r: Reading) -> int:
+    """All sizes together."""
+    return total_of(r.raw["allocations"].ints("allocations", "size"))
+
+
+def _agrees(r: Reading) -> bool | None:
+    """Whether the allocations add up to the total printed with the used values; None if there is none."""
+    printed = _printed(r)
+    return None if printed is None else _sum(r) == printed.total
+
+
 def _total(r: Reading) -> None:
-    """The allocations' sizes add up to the printed total (XLA counts every color and thread-local)."""
-    section = _allocation_section(r)
-    printed = next((s for s in r.sections("used values") if s.total is not None), None)
-    if section is None or printed is None:
+    """The allocations' sizes add up to the printed total (XLA counts every color and thread-local).
+
+    If they do not, the file of the allocations is truncated where it ends early and its values are among the used
+    ones; if the report bears the allocations out, or nothing is missing, the files are of different compiles.
+    """
+    section, printed = _allocation_section(r), _printed(r)
+    if section is None or printed is None or _agrees(r):
         return
-    size = total_of(r.raw["allocations"].ints("allocations", "size"))
-    if size != printed.total:
-        section.file.cut = True
-        wanted = f"{printed.total} bytes as printed, not {size}"
-        r.find(section.file, None, section.kind, "total_differs", wanted, "error")
+    size = _sum(r)
+    wanted, at_fault = f"{printed.total} bytes as printed, not {size}", section
+    if section.file is not printed.file and not _odd(r, section):
+        if printed.total is not None and size < printed.total and r.facts.get("used values have more", True):
+            section.file.cut = True
+        else:
+            at_fault = printed if r.facts.get("report agrees") else section
+            wanted += f": {OTHER_COMPILE}"
+    r.find(at_fault.file, None, at_fault.kind, "total_differs", wanted, "error")
 
 
 def _bounds(r: Reading) -> None:
@@ -86,12 +136,14 @@ def _bounds(r: Reading) -> None:
     if section is None or not len(index):
         return
     rows = Rows(index)
-    for first, owner, offset, bytes_ in r.placed():
-        place = rows(owner)
-        for row in ints(_checks.beyond(size, place, offset, bytes_)).tolist():
-            end = int(offset[row]) + int(bytes_[row])
-            wanted = f"a value that ends by byte {int(size[place[row]])} of its allocation, not {end}"
-            r.find(section.file, _value_line(r, section, first + row), section.kind, "value_outside", wanted)
+    def beyond() -> Iterator[tuple[int, str]]:
+        for first, owner, offset, bytes_ in r.placed():
+            place = rows(owner)
+            for row in ints(_checks.beyond(size, place, offset, bytes_)).tolist():
+                end = int(offset[row]) + int(bytes_[row])
+                yield first + row, f"a value that ends by byte {int(size[place[row]])} of its allocation, not {end}"
+
+    _note_values(r, section, "value_outside", beyond())
 
 
 def _ascending(r: Reading) -> None:
@@ -99,14 +151,17 @@ def _ascending(r: Reading) -> None:
     section = _allocation_section(r)
     if section is None:
         return
-    before = np.empty(0, np.int64), np.empty(0, np.int64)
-    for first, *columns in r.raw["allocations"].parts("values", "value_id", "allocation"):
-        behind = first - len(before[0])
-        ids, owner = (np.concatenate(c) if behind < first else c[1] for c in zip(before, columns, strict=True))
-        for row in np.flatnonzero((owner[1:] == owner[:-1]) & (ids[1:] <= ids[:-1])).tolist():
-            wanted = f"an id above {int(ids[row])}"
-            r.find(section.file, _value_line(r, section, behind + row + 1), section.kind, "ids_descend", wanted)
-        before = ids[-1:], owner[-1:]
+
+    def descending() -> Iterator[tuple[int, str]]:
+        before = np.empty(0, np.int64), np.empty(0, np.int64)
+        for first, *columns in r.raw["allocations"].parts("values", "value_id", "allocation"):
+            behind = first - len(before[0])
+            ids, owner = (np.concatenate(c) if behind < first else c[1] for c in zip(before, columns, strict=True))
+            for row in np.flatnonzero((owner[1:] == owner[:-1]) & (ids[1:] <= ids[:-1])).tolist():
+                yield behind + row + 1, f"an id above {int(ids[row])}"
+            before = ids[-1:], owner[-1:]
+
+    _note_values(r, section, "ids_descend", descending())
 
 
 def _records(r: Reading) -> None:
@@ -129,23 +184,41 @@ def _records(r: Reading) -> None:
     del parts
     seen = np.zeros(rows.n + 1, bool)
     seen[place] = True
-    if (place < 0).any() or not all(seen[rows(ids)].all() for _, ids in a.parts("values", "value_id")):
-        fewer = section if rows.n < len(place) else used[-1]
-        fewer.file.cut = True
-        wanted = f"the same values in both: {rows.n} in the allocations, {len(place)} used values"
-        r.find(fewer.file, None, fewer.kind, "records_differ", wanted, "error")
-        return
+    more, fewer = bool((place < 0).any()), not all(seen[rows(ids)].all() for _, ids in a.parts("values", "value_id"))
+    n = rows.n
     del rows, seen
-    differs = ~r.same_names(place)
-    differs |= a.flags("values", "is_phi")[place] != b.flags("records", "is_phi")
+    both = np.flatnonzero(place >= 0)
+    differs = _other_headers(r, place, both)
+    r.facts["used values have more"] = more and not fewer and not differs.any()
+    if more or fewer:
+        wanted = f"the same values in both: {n} in the allocations, {len(place)} used values"
+        at_fault = section if more and not (fewer and _agrees(r)) else used[-1]
+        if not _odd(r, section) and not _odd(r, used[-1]):
+            if (more and fewer) or 2 * differs.sum() > len(both) or (more and _agrees(r)):
+                wanted += f": {OTHER_COMPILE}"
+            elif section.file is not used[-1].file:
+                at_fault.file.cut = True
+        r.find(at_fault.file, None, at_fault.kind, "records_differ", wanted, "error")
+        return
+    for at in b.ints("records", "offset")[both[differs]].tolist():
+        wanted = "the name, index, phi and color that the allocations give"
+        r.find(used[-1].file, at, used[-1].kind, "records_differ", wanted)
+
+
+def _other_headers(r: Reading, place: Codes, both: Ints) -> npt.NDArray[np.bool_]:
+    """For each of these used values whether its name, index, phi or color is not that of its row of `values`."""
+    a, b = r.raw["allocations"], r.raw["used values"]
+    known = np.where(place >= 0, place, 0).astype(np.int32)
+    if not len(both):
+        return np.zeros(0, bool)
+    differs = ~r.same_names(known)
+    differs |= a.flags("values", "is_phi")[known] != b.flags("records", "is_phi")
     color = a.packed("values", "color")
     for first, mine in b.parts("records", "color"):
         part = slice(first, first + len(mine))
-        differs[part] |= color[place[part]] != mine
-    del place, color
-    for at in b.ints("records", "offset")[differs].tolist():
-        wanted = "the name, index, phi and color that the allocations give"
-        r.find(used[-1].file, at, used[-1].kind, "records_differ", wanted)
+        differs[part] |= color[known[part]] != mine
+    found: npt.NDArray[np.bool_] = differs[both]
+    return found
 
 
 def _live(r: Reading) -> None:
@@ -164,10 +237,11 @@ def _live(r: Reading) -> None:
     )
     missing = [text for bit, text in heads if not seen["heads"] >> bit & 1]
     steps, gap = _steps(r)
-    if missing:
+    odd = _odd(r, section)
+    if missing and not odd:
         fewer = section.steps is not None and steps < section.steps
         r.cut(file, end, section.kind, f"{section.steps} steps, not {steps}" if fewer else missing[0])
-    elif section.steps not in (None, steps):
+    elif not missing and section.steps not in (None, steps):
         wanted = f"{steps} steps, as many as are listed, not {section.steps}"
         r.find(file, section.head, section.kind, "steps_differ", wanted)
     if gap is not None:
@@ -182,13 +256,17 @@ def _live(r: Reading) -> None:
         for first, start, stop in raw.parts("live_ranges", "start", "end"):
             mine = owner[first : first + len(start)]
             needed += _checks.live_at(at, mine, start, stop, full, ranged)
-        for row in np.flatnonzero(owner < 0).tolist():
+        at_line: int | None = None
+        lost = np.flatnonzero(owner < 0)
+        for row in lost[:MOST].tolist():
             label = "".join(r.label("live_ranges", row))
-            at_line = _line_with(section, f"    {label}:")
+            at_line = _line_with(section, f"    {label}:", at_line)
             r.find(file, at_line, section.kind, "live_range_unmatched", f"a value {label} in some allocation")
+        if len(lost) > MOST:
+            r.findings.count(file, section.kind, "live_range_unmatched", len(lost) - MOST)
         _every_temp_is_live_sometime(r, ranged)
         listed = len(raw.ints("printed_peak", "ordinal"))
-        if listed < needed and not seen["heads"] >> _liveness.TREE & 1:
+        if listed < needed and not seen["heads"] >> _liveness.TREE & 1 and not odd:
             r.cut(file, end, section.kind, f"{needed} values in the peak list, not {listed}")
     _tree(r, section, last)
 
@@ -222,15 +300,20 @@ def _every_temp_is_live_sometime(r: Reading, ranged: Bools) -> None:
     raw = r.raw["allocations"]
     temp: Bools = raw.flags("allocations", "flags") & np.uint8(TEMP)
     row = Rows(raw.ints("allocations", "allocation"))
-    for first, owner in raw.parts("values", "allocation"):
-        for value in ints(_checks.unseen(temp, row(owner), ranged[first : first + len(owner)])).tolist():
-            at = _value_line(r, section, first + value)
-            r.find(section.file, at, section.kind, "live_range_missing", "a live range")
+
+    def missing() -> Iterator[tuple[int, str]]:
+        for first, owner in raw.parts("values", "allocation"):
+            for value in ints(_checks.unseen(temp, row(owner), ranged[first : first + len(owner)])).tolist():
+                yield first + value, "a live range"
+
+    _note_values(r, section, "live_range_missing", missing())
 
 
 def _tree(r: Reading, section: Section, last: bool) -> None:
     """The stack tree: there where its release prints it, to its last node, adding up to its head."""
     seen, raw, file = r.facts["live"], r.raw["live ranges"], section.file
+    if _odd(r, section):
+        return
     if not seen["heads"] >> _liveness.TREE & 1:
         if "live_split" in file.features or r.facts.get("tree_demanded"):
             r.cut(file, file.whole, section.kind, "  Stack trace breakdown for peak usage: N bytes")
@@ -251,12 +334,12 @@ def _demanded(r: Reading) -> None:
         inline = {"allocations", "used values"} <= kinds and "human_total" in file.features
         if inline and "live ranges" not in kinds:
             r.cut(file, file.whole, "live ranges", "HloLiveRange (max N):")
-        if not kinds and file.role != "hlo" and file.size:
+        if not kinds and file.role != "hlo" and file.size and not file.whole:
             r.cut(file, file.whole, "file", "the head of a section")
     section = _allocation_section(r)
     if section is None:
         return
-    if not len(r.raw["allocations"].ints("allocations", "allocation")):
+    if not len(r.raw["allocations"].ints("allocations", "allocation")) and not _odd(r, section):
         r.cut(section.file, section.end, section.kind, "an allocation")
     if r.sections("used values"):
         return
@@ -271,8 +354,10 @@ def _report(r: Reading) -> None:
     """The report is whole, and says what the allocations say."""
     section = _allocation_section(r)
     for i, (report, end) in enumerate(r.facts["report"]):
-        chunk = r.raw["report"].chunks["printed_report"][i]
-        if end["layout_a"] and not end["second"]:
+        chunk, odd = r.raw["report"].chunks["printed_report"][i], _odd(r, report)
+        if odd:
+            pass  # what is missing may stand in a line that was not understood
+        elif end["layout_a"] and not end["second"]:
             r.cut(report.file, report.end, report.kind, "Allocations sorted by size with their values:")
         elif end["layout_a"] and end["heads"] != end["announced"]:
             r.cut(report.file, report.end, report.kind, f"{end['announced']} allocations with their values")
@@ -282,17 +367,19 @@ def _report(r: Reading) -> None:
             continue
         color = r.raw["allocations"].ints("allocations", "color")
         size = r.raw["allocations"].ints("allocations", "size")
+        totals: list[tuple[int | None, int, int | None]] = []  # printed, ours, where
         if end["layout_b"]:
             shown = distinct_of(chunk["color"])
-            if absent := sorted({*distinct_of(color)} - {*shown}):
+            if (absent := sorted({*distinct_of(color)} - {*shown})) and not odd:
                 r.cut(report.file, report.end, report.kind, f"Memory Space: … (color={absent[0]})")
             for c in shown:
                 at = int(np.argmax(chunk["color"] == c))
-                if (total := int(chunk["total_bytes"][at])) != (sizes := total_of(size[color == c])):
-                    where = _total_line(report, f"Memory Space: {_label(r, chunk, at)} (color={c})")
-                    _report_total(r, section, report, total, sizes, where)
+                where = _total_line(report, f"Memory Space: {_label(r, chunk, at)} (color={c})")
+                totals.append((int(chunk["total_bytes"][at]), total_of(size[color == c]), where))
         else:
-            _report_total(r, section, report, report.total, total_of(size), report.head)
+            totals.append((report.total, total_of(size), report.head))
+        _report_totals(r, section, report, totals)
+        if not end["layout_b"]:
             _report_allocations(r, section, report, i)
 
 
@@ -309,13 +396,26 @@ def _label(r: Reading, chunk: Any, row: int) -> str:
     return bytes(memoryview(data)[int(ends[code - 1]) if code else 0 : int(ends[code])]).decode()
 
 
-def _report_total(
-    r: Reading, section: Section, report: Section, printed: int | None, size: int, at: int | None
+def _report_totals(
+    r: Reading, section: Section, report: Section, totals: list[tuple[int | None, int, int | None]]
 ) -> None:
-    if printed not in (None, NULL, size):
-        section.file.cut = True
-        wanted = f"{size} bytes, the sum of the allocations' sizes"
-        r.find(report.file, at, report.kind, "report_differs", wanted, "error")
+    """Totals as printed against the allocations' sizes.
+
+    Allocations that add up to the total printed with the used values are right; others are truncated if the report
+    is whole and they lack bytes of some space and exceed those of none.
+    """
+    known = [(printed, ours, where) for printed, ours, where in totals if printed not in (None, NULL)]
+    wrong = [(printed, ours, where) for printed, ours, where in known if printed != ours]
+    r.facts["report agrees"] = bool(known) and not wrong and not report.file.cut
+    if not wrong:
+        return
+    own, fewer = _agrees(r), all(printed is not None and ours < printed for printed, ours, _ in wrong)
+    said = "" if own is False else f": {OTHER_COMPILE}"
+    if own is None and fewer and not report.file.cut and not _odd(r, section) and not _odd(r, report):
+        section.file.cut, said = True, ""
+    for _, ours, where in wrong:
+        wanted = f"{ours} bytes, the sum of the allocations' sizes{said}"
+        r.find(report.file, where, report.kind, "report_differs", wanted, "error")
 
 
 def wrong_rows(r: Reading, report: Section, chunk: Any, size: pa.Array) -> list[tuple[int, bool]]:
@@ -355,7 +455,7 @@ def _report_allocations(r: Reading, section: Section, report: Section, i: int) -
     else:
         size = r.table("printed_report")["size"].slice(sum(len(c["part"]) for c in chunks[:i]), len(chunk["part"]))
         found = wrong_rows(r, report, chunk, size.combine_chunks())
-    for at, known in found:
+    for at, known in found[:MOST]:
         if not known and section.file.cut:
             continue  # what a cut of the allocations took away contradicts nothing
         line = bytes(text[max(0, at - (1 << 20)) : at]).rfind(b"\n") + 1
