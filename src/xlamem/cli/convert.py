@@ -38,6 +38,7 @@ SHOWN = 10
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler (tcp://…); without it, one of this machine.")
 @click.option("--reprocess", is_flag=True, help="Write again what is stored already, in its place.")
 @click.option("--max-failures", type=int, metavar="N", help="Stop when more than N dumps could not be read.")
+@click.option("--single-writer", is_flag=True, help="No other run writes to DEST now: do without conditional writes.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 @click.option("--strict", is_flag=True, help="A cut dump counts as unreadable (exit code 3).")
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only.")

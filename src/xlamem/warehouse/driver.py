@@ -109,6 +109,7 @@ def convert(
     scheduler: str | None = None,
     reprocess: bool = False,
     max_failures: int | None = None,
+    single_writer: bool = False,
     progress: Progress | None = None,
 ) -> Converted:
     """Write the dumps under ``sources`` to a Parquet dataset; each distinct dump is stored exactly once.
@@ -140,13 +141,16 @@ def convert(
         Write dumps again that are stored already, in place of what is stored of them.
     max_failures
         Stop when more dumps than this could not be read; by default never.
+    single_writer
+        No other converter writes there at the same time. Needed only where the filesystem has no conditional write:
+        a local disk has, S3, GCS and Azure have with the extras ``s3``, ``gcs`` and ``azure``.
     progress
         Called with a `Status` when something was done.
 
     Raises
     ------
     UsageError
-        No dump anywhere, or arguments that make no sense.
+        No dump anywhere, or arguments that make no sense; or `to` has no conditional write.
     OutputError
         A file cannot be written. What was committed before stays.
     """
@@ -155,7 +159,9 @@ def convert(
         raise UsageError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
     if workers is not None and workers < 1:
         raise UsageError(f"workers must be 1 or more, not {workers}")
-    place = Place(options.dest)
+    place = Place(options.dest, single_writer=single_writer)
+    with place.writing():
+        place.check_exclusive()
     say = progress or (lambda status: None)
     say(Status("find", 0, 0, 0, 0, 0, 0.0))
     with ExitStack() as announced:

@@ -32,7 +32,7 @@ BEAT = 30
 DEAD = 10 * BEAT
 """Seconds without a word after which such a run counts as dead."""
 
-_OURS = re.compile(r"[0-9a-f]{32}-\d+\.parquet|\..*" + re.escape(TEMPORARY))
+_OURS = re.compile(r"[0-9a-f]{32}-\d+(-[0-9a-f]{8})?\.parquet|\..*" + re.escape(TEMPORARY))
 
 
 @dataclass(frozen=True)

@@ -190,13 +190,14 @@ def process(job: Job) -> Done:
     """Read the dumps of a batch and write its files; nothing counts until the ledger says so."""
     place = Place(job.options.dest)
     lean = any(i.bytes > HUGE for i in job.items)
-    sink = Sink(place, job.options.folder, job.batch, replace=bool(job.old), lean=lean)
+    sink = Sink(place, job.options.folder, job.batch, replace=bool(job.old), lean=lean, run_id=job.options.run_id)
     work = _Work(job, place, sink)
     try:
         with place.writing():
             work.run()
             files = tuple(sink.close())
-            kept = keep(place, job.old, set(work.dumps), {f.dump_id for f in work.faults}) if job.old else None
+            failed = {f.dump_id for f in work.faults}
+            kept = keep(place, job.old, set(work.dumps), failed, job.options.run_id) if job.old else None
     except BaseException:
         sink.abandon()
         raise
@@ -447,7 +448,7 @@ class Needs:
         return piece
 
 
-def keep(place: Place, old: Batch, redone: set[str], failed: set[str]) -> Batch | None:
+def keep(place: Place, old: Batch, redone: set[str], failed: set[str], run_id: str) -> Batch | None:
     """What a batch holds besides the dumps that were read again: the same rows, in files of their own."""
     dumps = tuple(i for i in old.dumps if i not in redone)
     quarantined = tuple(i for i in old.quarantined if i not in redone | failed)
@@ -461,7 +462,7 @@ def keep(place: Place, old: Batch, redone: set[str], failed: set[str]) -> Batch 
     files: list[File] = []
     for file in old.files:
         folder = "/".join(file.path.split("/")[1:-1])
-        sink = Sink(place, folder, name, first=len([f for f in files if f.table == file.table]))
+        sink = Sink(place, folder, name, first=len([f for f in files if f.table == file.table]), run_id=run_id)
         with pq.ParquetFile(place.path(file.path), filesystem=place.system) as parquet:
             for i in range(parquet.num_row_groups):
                 table = parquet.read_row_group(i)
