@@ -16,7 +16,7 @@ import pytest
 from conftest import DUMPS
 
 import xlamem
-from xlamem import schema, stream, warehouse
+from xlamem import schema, stream, streams, warehouse
 from xlamem.warehouse import driver, ledger, parquet, plan, spill, worker
 from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.place import Place
@@ -632,3 +632,177 @@ def test_json_of_the_ledger_is_readable(everything: Path) -> None:
     assert data["number"] == 1
     (batch,) = data["add"]
     assert set(batch["dumps"]) == set(stored(everything, "modules")["dump_id"].to_pylist())
+
+
+# -- errors of the system ------------------------------------------------------------------------
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, calls: range = range(1000)) -> None:
+    """Opening a file whose path holds this name fails, at these of the times."""
+    seen = 0
+
+    def opened(path: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal seen
+        if name in str(path):
+            seen += 1
+            if seen - 1 in calls:
+                raise error
+        return open(path, *args, **kwargs)
+
+    monkeypatch.setattr(streams, "open", opened, raising=False)
+
+
+EIO = OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("calls", [range(1000), range(1, 1000)], ids=["when it is identified", "when it is read"])
+def test_an_error_of_the_system_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: range
+) -> None:
+    out = tmp_path / "out"
+    for attempt in (1, 2):
+        failing(monkeypatch, "tuple3.cpu_after_optimizations-buffer-assignment.txt", EIO, calls)
+        made = convert(SMALL, CUT, to=out)
+        assert (made.dumps, made.known, [f.kind for f in made.failed]) == (2 - attempt, 0, ["system"])
+        (row,) = stored(out, "quarantine").to_pylist()
+        assert (row["kind"], row["attempts"], row["run_id"]) == ("system", attempt, made.run_id)
+        assert "Input/output error" in row["error"]
+        assert xlamem.Dataset(out)._damage(["quarantine"]) is None
+    failing(monkeypatch, "tuple3.cpu_after_optimizations-buffer-assignment.txt", PermissionError(13, "refused"), calls)
+    convert(SMALL, CUT, to=out)
+    (row,) = stored(out, "quarantine").to_pylist()
+    assert (row["attempts"], "refused" in row["error"]) == (3, True)  # the last reason
+    monkeypatch.undo()
+    made = convert(SMALL, CUT, to=out)
+    assert (made.dumps, made.stored, made.unreadable) == (1, 1, 0)
+    assert stored(out, "quarantine").num_rows == 0
+    assert not state(out).quarantined
+    assert on_disk(out) == {f.path for f in state(out).files()}
+    assert convert(SMALL, CUT, to=out).stored == 2
+
+
+def test_a_stored_dump_that_cannot_be_read_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert(SMALL, to=tmp_path)
+    before = counts(tmp_path)
+    failing(monkeypatch, "tuple3.cpu_after_optimizations-buffer-assignment.txt", EIO)
+    assert len(convert(SMALL, to=tmp_path).failed) == 1
+    assert counts(tmp_path) == {**before, "quarantine": 1}
+    monkeypatch.undo()
+    assert convert(SMALL, to=tmp_path).stored == 1
+    assert counts(tmp_path) == before
+
+
+def test_bad_entries_go_with_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link to itself, a broken tar: told in every run, in quarantine once, and no longer when they are gone."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    shutil.copytree(SMALL, folder / "good")
+    (folder / "loop").symlink_to("loop")
+    (folder / "x.tar").write_bytes(b"no tar")
+    for attempt in (1, 2):
+        made = convert(folder, to=out)
+        assert made.unreadable == 2
+        assert (made.dumps, made.known) == (2 - attempt, attempt - 1)
+        rows = {r["name"]: r for r in stored(out, "quarantine").to_pylist()}
+        assert rows.keys() == {str(folder / "loop"), str(folder / "x.tar")}
+        assert [rows[str(folder / n)]["attempts"] for n in ("loop", "x.tar")] == [attempt, 1]
+    assert convert(folder, to=out, retry_quarantine=True).known == 0
+    assert {r["attempts"] for r in stored(out, "quarantine").to_pylist()} == {3, 2}
+    (folder / "x.tar").write_bytes(b"another")  # its content changed: so did what is wrong with it, or not
+    (folder / "loop").unlink()
+    convert(folder, to=out)
+    assert [r["name"] for r in stored(out, "quarantine").to_pylist()] == [str(folder / "x.tar")]
+    (folder / "x.tar").unlink()
+    assert convert(tmp_path / "in", to=out).unreadable == 0
+    assert stored(out, "quarantine").num_rows == 0
+    assert on_disk(out) == {f.path for f in state(out).files()}
+
+
+def test_what_the_content_is_at_fault_for_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = worker.Whole
+
+    def trip(source: Any, **options: Any) -> Any:
+        raise xlamem.DumpError("f.txt", "a line")
+
+    monkeypatch.setattr(worker, "Whole", trip)
+    assert [f.kind for f in convert(SMALL, to=tmp_path).failed] == ["content"]
+    monkeypatch.setattr(worker, "Whole", read)
+    assert convert(SMALL, to=tmp_path).known == 1
+    monkeypatch.setattr(xlamem, "__version__", "99")  # another version may know better
+    assert convert(SMALL, to=tmp_path).dumps == 1
+    assert stored(tmp_path, "quarantine").num_rows == 0
+    monkeypatch.setattr(worker, "Whole", trip)
+    convert(CUT, to=tmp_path)
+    monkeypatch.setattr(worker, "Whole", read)
+    assert convert(CUT, to=tmp_path).known == 1
+    assert convert(CUT, to=tmp_path, retry_quarantine=True).dumps == 1
+    assert stored(tmp_path, "quarantine").num_rows == 0
+
+
+def test_a_batch_that_is_replaced_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the dumps that are written again together, only the one at fault is blamed."""
+    convert(DUMPS, to=tmp_path)
+    before, ids = counts(tmp_path), set(state(tmp_path).stored)
+    derive = worker.derive
+    poison = convert_id(SMALL)
+
+    def trip(chunk: Any, top: int) -> Any:
+        if poison in chunk.ids:
+            raise ZeroDivisionError("oh")
+        return derive(chunk, top)
+
+    monkeypatch.setattr(worker, "derive", trip)
+    made = convert(DUMPS, to=tmp_path, reprocess=True)
+    assert [f.dump_id for f in made.failed] == [poison]
+    assert made.dumps == len(ids) - 1
+    assert counts(tmp_path) == {**before, "quarantine": 1}
+    monkeypatch.undo()
+    assert convert(DUMPS, to=tmp_path, reprocess=True).dumps == len(ids)
+    assert counts(tmp_path) == before
+    assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
+
+
+def test_an_old_ledger_with_a_quarantine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts nothing, and its batch holds dumps and failures together."""
+    read = worker.Whole
+
+    def trip(source: Any, **options: Any) -> Any:
+        if "tuple3" in source.members[0].uri:
+            raise xlamem.DumpError("f.txt", "a line")
+        return read(source, **options)
+
+    monkeypatch.setattr(worker, "Whole", trip)
+    convert(SMALL, CUT, to=tmp_path)
+    monkeypatch.undo()
+    (path,) = (tmp_path / "_ledger" / "entries").iterdir()
+    entry = json.loads(path.read_text())
+    good, bad = entry["add"]
+    for later in ("attempts", "system", "places"):
+        del good[later]
+    (file,) = bad["files"]
+    spec = [f.name for f in schema.QUARANTINE.warehouse if f.name not in ("kind", "attempts")]
+    table = pq.read_table(tmp_path / file["path"], partitioning=None).select(spec)
+    pq.write_table(table, tmp_path / file["path"], compression="zstd")
+    file |= {"bytes": (tmp_path / file["path"]).stat().st_size, "columns": 0}
+    entry["add"] = [{**good, "quarantined": bad["quarantined"], "files": [*good["files"], file]}]
+    path.write_text(json.dumps(entry))
+    assert xlamem.Dataset(tmp_path)["quarantine"].to_table()["kind"].to_pylist() == [None]
+    made = convert(SMALL, CUT, to=tmp_path)
+    assert (made.known, made.stored) == (1, 1)
+    made = convert(SMALL, CUT, to=tmp_path, retry_quarantine=True)
+    assert (made.dumps, made.stored, made.unreadable) == (1, 1, 0)
+    assert stored(tmp_path, "quarantine").num_rows == 0
+    assert set(stored(tmp_path, "modules")["dump_id"].to_pylist()) == {convert_id(SMALL), convert_id(CUT)}
+    assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    shutil.copytree(SMALL, folder)
+    broken(Path(folder) / "bad")
+    made = convert(tmp_path, to=tmp_path / "out")
+    assert (made.dumps, made.unreadable) == (1, 1)
+    json.dumps(made.failed[0].uri, ensure_ascii=False).encode()
+    assert all(r"/caf\xe9/" in uri for uri in stored(tmp_path / "out", "files")["uri"].to_pylist())
+    assert [r"/caf\xe9/bad/" in uri for uri in stored(tmp_path / "out", "quarantine")["uri"].to_pylist()] == [True]
+    with pytest.raises(xlamem.UsageError, match=r"a label must be UTF-8: \\xff"):
+        convert(SMALL, to=tmp_path / "out", labels={"a": os.fsdecode(b"\xff")})

@@ -29,7 +29,8 @@ class DumpError(XlaMemError):
     """A file could not be read as a dump.
 
     ``line`` counts from 1, ``column`` and ``offset`` from 0 and in bytes; all three mean the file
-    after decompression and are None where the error is about the file as a whole.
+    after decompression and are None where the error is about the file as a whole. ``system`` says that not
+    the content is at fault but how it was to be had (I/O, permissions, the network): a later try may succeed.
     """
 
     path: str
@@ -39,6 +40,10 @@ class DumpError(XlaMemError):
     column: int | None = None
     offset: int | None = None
     excerpt: str = ""
+    system: bool = False
+
+    def __post_init__(self) -> None:
+        self.path = utf8(self.path)
 
     def __str__(self) -> str:
         where = self.path
@@ -52,10 +57,15 @@ class DumpError(XlaMemError):
         found = f", found {self.excerpt!r}" if self.excerpt else ""
         return f"{where}{section}: expected {self.wanted}{found}"
 
-    def __reduce__(self) -> tuple[type[DumpError], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[DumpError], tuple[object, ...], dict[str, object]]:
         return type(self), (
             self.path, self.wanted, self.section, self.line, self.column, self.offset, self.excerpt,
-        )  # fmt: skip
+        ), {"system": self.system}  # fmt: skip
+
+
+def utf8(name: str) -> str:
+    """A file name as text that can be encoded: bytes that are not UTF-8 (kept by `os.fsdecode`) as \\xNN."""
+    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def excerpt(raw: bytes | memoryview) -> str:

@@ -880,7 +880,7 @@ QUARANTINE = Table(
     "dump that could not be read",
     "convert",
     (
-        _text("dump_id", "as elsewhere; where the content could not be read: hash of the place and the error"),
+        _text("dump_id", "as elsewhere; where the content could not be read: hash of the place (and of a bad content)"),
         _text("name", "name of the dump"),
         _text("uri", "file in which the error lies"),
         _int("line", "line, from 1", null=True),
@@ -888,6 +888,13 @@ QUARANTINE = Table(
         _text("error", "what is wrong"),
         _text("excerpt", "what stood there, shortened"),
         *_LINEAGE,
+        _text(
+            "kind",
+            "content: it stays until its content or xlamem's version changes; "
+            "system (I/O, memory, a worker that died): the next run tries it again",
+            null=True,
+        ),
+        _int("attempts", "runs that tried it and failed, the last of them for this error", null=True),
     ),
 )
 

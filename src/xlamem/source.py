@@ -18,7 +18,7 @@ from urllib.request import url2pathname
 from pyarrow import fs as arrow_fs
 
 from . import names, streams
-from .errors import DumpError, UsageError
+from .errors import DumpError, UsageError, utf8
 from .schema import ROLES
 from .streams import URI, Stream, reading
 from .text import Member, Text, is_one_module, may_hold, pieces, promising, role_of
@@ -70,9 +70,14 @@ class Source:
         first = self.members[0]
         inside = first.entry[0] if first.entry else first.inner
         if not inside:
-            return os.path.dirname(first.uri) or "."
+            return utf8(os.path.dirname(first.uri)) or "."
         folder = os.path.dirname(inside)
-        return f"{first.uri}::{folder}" if folder else first.uri
+        return utf8(f"{first.uri}::{folder}" if folder else first.uri)
+
+    @property
+    def fault(self) -> DumpError | None:
+        """Why it cannot be read, if `find` has met with that already; reading it raises the same."""
+        return next((m.fault for m in self.members if m.fault), None)
 
     def bytes_on_disk(self) -> int | None:
         sizes = [m.bytes_on_disk() for m in self.members]
@@ -96,8 +101,16 @@ def find(*paths: str | os.PathLike[str]) -> list[Source]:
     """The dumps under files, directories, patterns, tars and URIs; '-' is standard input.
 
     Members are put together by name, without being opened. In directories, texts of other names are
-    taken if their first 64 KiB hold allocations or frames; a file that is named is looked through
+    taken if their first 16 MiB hold allocations or frames; a file that is named is looked through
     wholly, and the other members of its dump are joined. Hidden directories are passed over.
+
+    What is there but cannot be examined (a directory that cannot be listed, a broken link, a broken tar) stops
+    nothing: it is a source that has a `fault`, and raises it when it is read.
+
+    Raises
+    ------
+    UsageError
+        A path that does not exist, or under which there is neither a dump nor a fault.
     """
     if not paths:
         raise UsageError("no path given")
@@ -106,7 +119,7 @@ def find(*paths: str | os.PathLike[str]) -> list[Source]:
         finder.add(_path(path))
     found = finder.sources()
     if not found:
-        raise UsageError(f"no dump in {', '.join(map(_path, paths))}: looked for {SOUGHT}")
+        raise UsageError(f"no dump in {', '.join(utf8(_path(p)) for p in paths)}: looked for {SOUGHT}")
     return found
 
 
@@ -181,8 +194,9 @@ def _listing(numbered: Iterable[tuple[int, Source]]) -> str:
     rows = list(numbered)
     lines = []
     for number, source in rows[:LISTED]:
-        size = source.bytes_on_disk()
-        lines.append(f"  {number}  {source.name}  {'size unknown' if size is None else f'{size:,} bytes'}")
+        size = None if source.fault else source.bytes_on_disk()
+        what = f"unreadable: {source.fault}" if source.fault else "size unknown" if size is None else f"{size:,} bytes"
+        lines.append(f"  {number}  {source.name}  {what}")
     if len(rows) > LISTED:
         lines.append(f"  … and {len(rows) - LISTED:,} more")
     return "\n".join(lines)
@@ -202,11 +216,12 @@ class _Group:
 
     def source(self) -> Source:
         members = tuple(sorted((m for _, m in self.members.values()), key=lambda m: _ORDER[m.role]))
+        name = utf8(self.name)
         if not self.by_name:
-            return Source(self.name, members)
-        said = names.describe(self.name, "hlo")
+            return Source(name, members)
+        said = names.describe(name, "hlo")
         known = said.module_id, said.module_name, said.platform, said.target, said.changelist, said.timestamp_us
-        return Source(self.name, members, *known)
+        return Source(name, members, *known)
 
 
 class _Finder:
@@ -221,7 +236,6 @@ class _Finder:
         self.looked: dict[str, int] = {}
         self.hits = 0
         self.protos = False
-        self.unreadable: list[str] = []
 
     def add(self, path: str) -> None:
         """Everything under a path; UsageError if there is nothing."""
@@ -237,13 +251,11 @@ class _Finder:
             self.add_uri(path)
         else:
             self.add_local(path)
-        if self.unreadable:
-            raise UsageError("cannot list " + ", ".join(self.unreadable))
         if self.hits == before:
             if not os.path.isdir(path) and names.is_dumped(os.path.basename(path)):
                 return  # XLA's, but no memory text: `dir/*` is made of such
             hint = "; there are only protos: add xla_dump_hlo_as_text to the flags" if self.protos else ""
-            raise UsageError(f"no dump in {path}: looked for {SOUGHT}{hint}")
+            raise UsageError(f"no dump in {utf8(path)}: looked for {SOUGHT}{hint}")
 
     def add_held(self, data: bytes, name: str) -> None:
         before = self.hits
@@ -260,14 +272,19 @@ class _Finder:
         directory, name = os.path.split(path)
         try:
             mode = os.stat(path).st_mode
-        except (FileNotFoundError, NotADirectoryError):
-            if _WILD.search(path):
-                for match in sorted(glob.glob(path, recursive=True)):
-                    self.walk(match) if os.path.isdir(match) else self.listed(match, *_real(match))
-            elif not (name and self.siblings(directory, name)):
-                raise UsageError(f"{path} does not exist: neither a file, a directory nor the stem of a dump") from None
         except (OSError, ValueError) as error:
-            raise UsageError(f"cannot look at {path!r}: {getattr(error, 'strerror', None) or error}") from error
+            if isinstance(error, OSError) and os.path.lexists(path):  # a link that leads nowhere, or to itself
+                self.unusable(path, error)
+            elif not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                raise UsageError(f"cannot look at {path!r}: {getattr(error, 'strerror', None) or error}") from error
+            elif _WILD.search(path):
+                for match in sorted(glob.glob(path, recursive=True)):
+                    if self.entry(match):
+                        self.walk(match)
+            elif not (name and self.siblings(directory, name)):
+                raise UsageError(
+                    f"{utf8(path)} does not exist: neither a file, a directory nor the stem of a dump"
+                ) from None
         else:
             if stat.S_ISDIR(mode):
                 self.walk(path)
@@ -301,20 +318,48 @@ class _Finder:
                 self.hits += bool(self.groups)  # reached before: what is there counts for this path too
                 continue
             self.walked.add(real)
+            found: list[os.DirEntry[str]] = []
             try:
                 with os.scandir(directory) as entries:
-                    found = sorted(entries, key=lambda e: e.name, reverse=True)
+                    found.extend(entries)  # keeps those before the one that fails
             except OSError as error:
-                self.unreadable.append(f"{directory} ({error.strerror})")
-                continue
+                self.unusable(directory, error, "a directory that can be listed")
             below = os.path.join(real, "")
-            for entry in found:
+            for entry in sorted(found, key=lambda e: e.name, reverse=True):
                 path = entry.path
-                place = _real(path) if entry.is_symlink() else (real, below + entry.name)
-                if entry.is_file():
-                    self.listed(path, *place)
-                elif entry.is_dir() and not entry.name.startswith("."):
-                    stack.append((path, place[1]))
+                try:
+                    plain = entry.is_file(follow_symlinks=False)  # known without a system call, mostly
+                except OSError:
+                    plain = False
+                if plain:
+                    self.listed(path, real, below + entry.name)
+                elif self.entry(path) and not entry.name.startswith("."):
+                    stack.append((path, os.path.realpath(path)))
+
+    def entry(self, path: str) -> bool:
+        """An entry of a directory, links followed: a file is taken, a bad entry reported; is it a directory?"""
+        name = os.path.basename(path)
+        member = names.split(name) is not None
+        try:
+            mode = os.stat(path).st_mode
+        except OSError as error:
+            if member or not (name.startswith(".") or names.is_dumped(name)):
+                self.unusable(path, error)
+            return False
+        if stat.S_ISREG(mode):
+            self.listed(path, *_real(path))
+        elif not stat.S_ISDIR(mode) and (member or _TAR.search(name)):
+            self.unusable(path, "a pipe, a socket or a device")
+        return stat.S_ISDIR(mode)
+
+    def unusable(self, path: str, why: OSError | str, wanted: str = "a readable file") -> None:
+        """What is there but cannot be examined is a dump, or a member of one, that fails when it is read."""
+        path = path.rstrip(os.sep) or path
+        fault = DumpError(path, f"{wanted} ({why if isinstance(why, str) else why.strerror or why})", system=True)
+        if found := names.split(os.path.basename(path)):
+            self.member(_real(path)[0], found[0], sys.maxsize, Member(found[1], path, fault=fault))
+        else:
+            self.broken(Member("", path), os.path.abspath(path), fault)
 
     def add_uri(self, uri: str) -> None:
         bare, mark, query = uri.partition("?")  # here '?' begins a query
@@ -341,7 +386,7 @@ class _Finder:
         for path in there:
             self.listed(f"{directory}/{path}{mark}{query}", directory, "", keep=True)
         if not there:
-            raise UsageError(f"{uri} does not exist: neither a file, a directory nor the stem of a dump")
+            raise UsageError(f"{utf8(uri)} does not exist: neither a file, a directory nor the stem of a dump")
 
     def listed(self, path: str, real: str, there: str, *, keep: bool = False) -> None:
         """A file from a listing."""
@@ -397,8 +442,9 @@ class _Finder:
                 for number, info in enumerate(tar):
                     if info.isreg() and not info.issparse():
                         self.tar_entry(origin, stream, there, info, number)
-        except (tarfile.TarError, OSError) as error:
-            self.broken(origin, there, DumpError(origin.uri, f"a whole tar ({error})"))
+        except (tarfile.TarError, OSError, ValueError, OverflowError) as error:  # the last two: absurd headers
+            fault = DumpError(origin.uri, f"a whole tar ({error})", system=isinstance(error, OSError))
+            self.broken(origin, there, fault)
 
     def tar_entry(self, origin: Member, stream: Stream, there: str, info: tarfile.TarInfo, number: int) -> None:
         span = info.name, info.offset_data, info.offset_data + info.size

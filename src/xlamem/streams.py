@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import io
 import lzma
 import mmap
 import os
@@ -22,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
-from .errors import DumpError, UsageError
+from .errors import DumpError, UsageError, XlaMemError
 
 Buffer = bytes | memoryview | mmap.mmap
 
@@ -47,12 +48,16 @@ URI = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
 
 @contextmanager
 def reading(name: str, wanted: str = "a readable file") -> Iterator[None]:
-    """Errors of the system and of pyarrow become a DumpError about this file."""
+    """Errors of the system and of pyarrow, and whatever goes wrong with a URI, become a DumpError about this file."""
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise DumpError(name, f"{wanted} ({reason})") from error
+    except (XlaMemError, MemoryError):
+        raise
+    except Exception as error:  # the libraries behind URIs have exceptions of their own
+        if not isinstance(error, (OSError, pa.ArrowException)) and not URI.match(name):
+            raise
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
+        raise DumpError(name, f"{wanted} ({reason})", system=True) from error
 
 
 @dataclass(frozen=True)
@@ -218,8 +223,9 @@ def _compression(head: bytes, name: str) -> str | None:
 def _chunks(file: BinaryIO, kind: str, name: str) -> Iterator[bytes]:
     """What comes out of a compressed file."""
     done = 0
+    told: Any = file if isinstance(file, pa.BufferReader) else _Told(file, name)
     try:
-        for out in _zstd(file) if kind == "zstd" else _inflated(file, _ENGINES[kind]):
+        for out in _zstd(told) if kind == "zstd" else _inflated(told, _ENGINES[kind]):
             done += len(out)
             yield out
     except EOFError:
@@ -228,8 +234,22 @@ def _chunks(file: BinaryIO, kind: str, name: str) -> Iterator[bytes]:
         raise DumpError(name, f"{kind} data ({error})", offset=done) from error
 
 
+class _Told(io.RawIOBase):
+    """A remote file whose own errors are told from those of the decompression: they are no OSError any more."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self.file, self.name = file, name
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        with reading(self.name):
+            return self.file.read(size)
+
+
 def _zstd(file: BinaryIO) -> Iterator[bytes]:
-    opened = pa.CompressedInputStream(file if isinstance(file, pa.NativeFile) else pa.PythonFile(file), "zstd")
+    opened = pa.CompressedInputStream(file if isinstance(file, pa.BufferReader) else pa.PythonFile(file, "r"), "zstd")
     while out := opened.read(16 * CHUNK):
         yield out
 
@@ -280,7 +300,8 @@ def _spooled(name: str, chunks: Iterable[bytes]) -> Buffer:
             try:
                 spool.write(chunk)
             except OSError as error:
-                raise DumpError(name, f"room in {tempfile.gettempdir()} ({error.strerror})") from error
+                room = f"room in {tempfile.gettempdir()} ({error.strerror})"
+                raise DumpError(name, room, system=True) from error
         size = spool.tell()
         if size <= HELD:
             spool.seek(0)

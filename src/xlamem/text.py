@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import names
-from .errors import DumpError
+from .errors import DumpError, utf8
 from .streams import STEP, URI, Buffer, Stream, held, reading, undone
 
 Form = Literal["plain", "log"]
@@ -199,8 +199,8 @@ class Member:
 
     @property
     def place(self) -> str:
-        """The file that lines and offsets are counted in: what errors name."""
-        return f"{self.uri}::{self.entry[0]}" if self.entry else self.uri
+        """The file that lines and offsets are counted in: what errors and tables name."""
+        return utf8(f"{self.uri}::{self.entry[0]}" if self.entry else self.uri)
 
     def stream(self) -> Stream:
         """The undone file of which it is a span."""

@@ -37,7 +37,9 @@ SHOWN = 10
 )
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler (tcp://…); without it, one of this machine.")
 @click.option("--reprocess", is_flag=True, help="Write again what is stored already, in its place.")
+@click.option("--retry-quarantine", is_flag=True, help="Try again what is in quarantine because of its content.")
 @click.option("--max-failures", type=int, metavar="N", help="Stop when more than N dumps could not be read.")
+@click.option("--single-writer", is_flag=True, help="No other run writes to DEST now: do without conditional writes.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 @click.option("--strict", is_flag=True, help="A truncated dump counts as unreadable (exit code 3).")
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
@@ -108,7 +110,8 @@ def _said(fault: Any) -> str:
     if fault.offset is not None:
         where += f" (byte {fault.offset:,})"
     found = f", found {fault.excerpt!r}" if fault.excerpt else ""
-    return fault.error if fault.uri in fault.error else f"{where}: {fault.error}{found}"
+    tries = f" (the next run tries again; failed {fault.attempts:,} so far)" if fault.kind == "system" else ""
+    return (fault.error if fault.uri in fault.error else f"{where}: {fault.error}{found}") + tries
 
 
 def _notes(made: warehouse.Converted) -> None:
@@ -122,7 +125,8 @@ def _notes(made: warehouse.Converted) -> None:
             + ", ".join(made.changed[:5])
         )
     if made.known:
-        console.note(f"{counted(made.known, 'dump')} in quarantine since an earlier run (--reprocess tries again)")
+        dumps = counted(made.known, "dump")
+        console.note(f"{dumps} in quarantine since an earlier run (--retry-quarantine tries again)")
     if made.stopped:
         console.note("stopped: more failures than --max-failures; the same command goes on")
 

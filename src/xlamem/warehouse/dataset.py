@@ -120,7 +120,7 @@ class Dataset:
         return pa.table(
             {
                 "table": pa.array([f.table for _, f in found], pa.string()),
-                "path": pa.array([f"{self.place.uri}/{f.path}" for _, f in found], pa.string()),
+                "path": pa.array([self.place.uri_of(f.path) for _, f in found], pa.string()),
                 "rows": pa.array([f.rows for _, f in found], pa.int64()),
                 "bytes": pa.array([f.bytes for _, f in found], pa.int64()),
                 "batch": pa.array([b.name for b, _ in found], pa.string()),
@@ -232,7 +232,7 @@ class Dataset:
         files = [f for t in tables for f in self._files[t]]
         infos = self.place.system.get_file_info([self.place.path(f.path) for f in files])
         for file, info in zip(files, infos, strict=True):
-            path = f"{self.place.uri}/{file.path}"
+            path = self.place.uri_of(file.path)
             if not info.is_file:
                 return DumpError(path, "a file that the ledger names; it is gone (or replaced: open the dataset again)")
             if info.size is not None and info.size != file.bytes:

@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -14,14 +14,16 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from .. import schema
-from ..errors import OutputError, UsageError
+from ..errors import OutputError, UsageError, utf8
 from ..source import Source, find
 from .engines import ENGINES, Pool, here
-from .ledger import Batch, Ledger, host
+from .ledger import Batch, File, Ledger, host
 from .place import Place, absolute
 from .plan import Plan, handfuls, job_of, plan
-from .worker import Done, Fault, Item, Job, Options, fault, identify, last_words, process
+from .worker import Done, Fault, Item, Job, Options, fault, identify, keep, last_words, process
 
+ALONE = 2
+"""Workers of its own that a dump may kill before it is blamed: one may have been killed by something else."""
 PATIENCE = 5.0
 """Seconds after which a run that waits says that it is still there."""
 
@@ -74,7 +76,7 @@ class Converted:
     failed: list[Fault] = field(default_factory=list)
     """Dumps that could not be read, as written to the table `quarantine`."""
     known: int = 0
-    """Dumps that were in quarantine already, under this version: they were not tried again."""
+    """Dumps that were in quarantine already because of their content, under this version: they were not tried."""
     changed: list[str] = field(default_factory=list)
     """Names of dumps that were written to while the run went on: the next run takes them."""
     cut: list[str] = field(default_factory=list)
@@ -108,7 +110,9 @@ def convert(
     engine: EngineName = "local",
     scheduler: str | None = None,
     reprocess: bool = False,
+    retry_quarantine: bool = False,
     max_failures: int | None = None,
+    single_writer: bool = False,
     progress: Progress | None = None,
 ) -> Converted:
     """Write the dumps under ``sources`` to a Parquet dataset; each distinct dump is stored exactly once.
@@ -137,16 +141,22 @@ def convert(
         ``"local"``: processes of this machine (call it under ``if __name__ == "__main__":`` in a script).
         ``"dask"``: a Dask cluster, at the address `scheduler` or one of this machine. ``"here"``: no other process.
     reprocess
-        Write dumps again that are stored already, in place of what is stored of them.
+        Write dumps again that are stored already, in place of what is stored of them; implies `retry_quarantine`.
+    retry_quarantine
+        Try again what is in quarantine because of its content. What failed by the system (I/O, memory, a worker that
+        died) is tried again by every run.
     max_failures
         Stop when more dumps than this could not be read; by default never.
+    single_writer
+        No other converter writes there at the same time. Needed only where the filesystem has no conditional write:
+        a local disk has, S3, GCS and Azure have with the extras ``s3``, ``gcs`` and ``azure``.
     progress
         Called with a `Status` when something was done.
 
     Raises
     ------
     UsageError
-        No dump anywhere, or arguments that make no sense.
+        No dump anywhere, or arguments that make no sense; or `to` has no conditional write.
     OutputError
         A file cannot be written. What was committed before stays.
     """
@@ -155,7 +165,9 @@ def convert(
         raise UsageError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
     if workers is not None and workers < 1:
         raise UsageError(f"workers must be 1 or more, not {workers}")
-    place = Place(options.dest)
+    place = Place(options.dest, single_writer=single_writer)
+    with place.writing():
+        place.check_exclusive()
     say = progress or (lambda status: None)
     say(Status("find", 0, 0, 0, 0, 0, 0.0))
     with ExitStack() as announced:
@@ -168,7 +180,8 @@ def convert(
                 run = _Run(options, place, ledger, say, max_failures)
                 pool.ready()
                 try:
-                    run.everything(pool, found, reprocess=reprocess)
+                    given = [utf8(absolute(s)) for s in sources if not isinstance(s, Source)]
+                    run.everything(pool, found, given, reprocess=reprocess, retry_quarantine=retry_quarantine)
                 except KeyboardInterrupt as stop:
                     raise Interrupted(run.made(len(found))) from stop
             except BaseException:
@@ -194,6 +207,8 @@ def _options(
     if not wanted:
         raise UsageError("no table to write")
     given = {str(k): str(v) for k, v in (labels or {}).items()}
+    if odd := [text for text in (*given, *given.values()) if text != utf8(text)]:
+        raise UsageError(f"a label must be UTF-8: {utf8(odd[0])}")
     partition = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     columns = {c.name for t in schema.WAREHOUSE.values() for c in t.columns} | {"schema"}
     for key in partition:
@@ -244,10 +259,16 @@ class _Run:
         self.dumps = self.bytes = self.of_dumps = self.of_bytes = 0
         self.stored_meanwhile = 0
         self.suspects: list[Job] = []
+        self.before: frozenset[str] = frozenset()
         self.stopped = False
 
-    def everything(self, pool: Pool, found: list[Source], *, reprocess: bool) -> None:
-        self.plan = plan(self.identified(pool, found), self.ledger.state, self.options, reprocess=reprocess)
+    def everything(self, pool: Pool, found: list[Source], given: list[str], **again: bool) -> None:
+        known = self.identified(pool, found)
+        self.before = frozenset(self.ledger.state.stored)
+        self.plan = plan(known, self.ledger.state, self.options, given=given, **again)
+        if self.plan.healed:
+            with self.place.writing():
+                self.ledger.commit(clear=self.plan.healed, without=self.without)
         self.of_dumps = sum(len(j.items) for j in self.plan.jobs)
         self.of_bytes = sum(j.bytes for j in self.plan.jobs)
         self.phase_begun = time.monotonic()
@@ -291,13 +312,16 @@ class _Run:
         return known
 
     def _alone(self, pool: Pool, source: Source) -> list[Item | Fault]:
-        """One that may have killed a worker gets one more."""
-        try:
-            found: list[Item | Fault] = pool.submit(identify, [source], self.options).result()
-            return found
-        except pool.deadly as error:
-            pool.renew()
-            return [fault(_fatal(error), source)]
+        """One that may have killed a worker gets others for itself."""
+        for attempt in range(1, ALONE + 1):
+            try:
+                found: list[Item | Fault] = pool.submit(identify, [source], self.options).result()
+                return found
+            except pool.deadly as error:
+                pool.renew()
+                if attempt == ALONE:
+                    return [fault(_died(error), source)]
+        raise AssertionError
 
     # -- jobs
 
@@ -337,56 +361,100 @@ class _Run:
             future.cancel()
 
     def carefully(self, pool: Pool, job: Job) -> None:
-        """A job that failed as a whole, alone. If its worker dies again, the dump that it was reading is at fault."""
-        word = last_words(job.batch)
+        """A job that failed as a whole, while nothing else runs. If its worker dies again, the dump that it was
+        reading is tried alone; only when that has killed workers of its own is it at fault."""
         again: deque[Job] = deque()
+        if not job.items:  # no dump is read
+            self.finish(process(job), job, again)
+            self.suspects += again
+            return
+        job = self.renewed(job)
+        word = last_words(job.batch)
         try:
-            self.finish(pool.submit(process, replace(job, careful=True)).result(), job, again)
-        except OutputError:
-            raise
-        except Exception as error:
-            died = isinstance(error, pool.deadly)
-            if died:
-                pool.renew()
-            self.divide(job, (self.place.read(word) or b"").decode() if died else "", error)
+            for left in range(ALONE - 1 if len(job.items) == 1 else 0, -1, -1):
+                try:
+                    done = pool.submit(process, replace(job, careful=True)).result()
+                except OutputError:
+                    raise
+                except Exception as error:
+                    died = isinstance(error, pool.deadly)
+                    if died:
+                        pool.renew()
+                    if not died or not left:
+                        self.divide(job, (self.place.read(word) or b"").decode() if died else "", error, died=died)
+                        break
+                else:
+                    self.finish(done, job, again)
+                    break
         finally:
             self.place.delete([word])
         self.suspects += again
 
-    def divide(self, job: Job, culprit: str, error: Exception) -> None:
-        """Put the dump at fault into quarantine; where it is not known, look for it in each half of the job."""
-        bad = [i for i in job.items if i.dump_id == culprit or len(job.items) == 1]
-        if not bad and job.old:  # it cannot be divided; what was stored of these dumps before stays
-            bad = list(job.items)
-        if bad:
-            faults = (*job.faults, *(fault(_fatal(error), i.source, i.dump_id) for i in bad))
-            self.suspects.append(replace(job, items=tuple(i for i in job.items if i not in bad), faults=faults))
-        elif job.items:
-            middle = len(job.items) // 2
-            self.suspects.append(job_of(job.items[:middle], self.options, job.faults))
-            self.suspects.append(job_of(job.items[middle:], self.options))
-        else:
-            raise error
+    def renewed(self, job: Job) -> Job:
+        """Of a job that was divided: what the parts before it have left of the batch that they replace."""
+        state = self.ledger.state
+        if job.old is None or job.old.name in state.batches:
+            return job
+        i = job.items[0].dump_id
+        return replace(job, old=state.batches.get(state.stored.get(i) or state.quarantined.get(i) or ""))
+
+    def divide(self, job: Job, culprit: str, error: Exception, *, died: bool) -> None:
+        """Put the only dump of a job into quarantine; of several, try the one that may be at fault alone, or where
+        none is known, each half."""
+        if len(job.items) == 1:
+            (item,) = job.items
+            one = fault(_died(error) if died else _fatal(error), item.source, item.dump_id, item.attempts + 1)
+            self.suspects.append(job_of((), self.options, (*job.faults, one)))
+            return
+        alone = [i for i in job.items if i.dump_id == culprit] or list(job.items[: len(job.items) // 2])
+        others = [i for i in job.items if i not in alone]
+        self.suspects.append(replace(job_of(tuple(others), self.options, job.faults), old=job.old))
+        self.suspects.append(replace(job_of(tuple(alone), self.options), old=job.old))
+
+    def without(self, batch: Batch, gone: Set[str]) -> Batch | None:
+        return keep(self.place, batch, gone, frozenset(), self.options.run_id)
+
+    def batches(self, done: Done) -> list[Batch]:
+        """What a worker wrote; what is in quarantine apart, so that it can go without the dumps being touched."""
+        o = self.options
+        files: dict[bool, list[File]] = {False: [], True: []}
+        for file in done.files:
+            files[file.table == "quarantine"].append(file)
+        made = Batch(
+            done.batch, done.dumps, (), tuple(files[False]), o.tool_version, schema.VERSION, o.run_id, o.tables
+        )
+        bad = replace(
+            made,
+            name=f"{done.batch}-quarantine",
+            dumps=(),
+            quarantined=tuple(f.dump_id for f in done.faults),
+            files=tuple(files[True]),
+            attempts={f.dump_id: f.attempts for f in done.faults},
+            system=tuple(f.dump_id for f in done.faults if f.kind == "system"),
+            places={f.dump_id: f.name for f in done.faults if not f.identified},
+        )
+        return [b for b in (made, bad, done.kept) if b and (b.dumps or b.quarantined)]
 
     def finish(self, done: Done, job: Job, waiting: deque[Job]) -> None:
         """Commit what a worker wrote."""
-        quarantined = tuple(f.dump_id for f in done.faults)
-        if done.dumps or quarantined:
-            o = self.options
-            batch = Batch(
-                done.batch, done.dumps, quarantined, done.files, o.tool_version, schema.VERSION, o.run_id, o.tables
-            )
+        tried = {*done.dumps, *(f.dump_id for f in done.faults)}
+        if tried:
             with self.place.writing():
                 taken = self.ledger.commit(
-                    *[b for b in (batch, done.kept) if b], drop=(job.old.name,) if job.old else ()
+                    *self.batches(done),
+                    drop=(job.old.name,) if job.old else (),
+                    clear=tried,
+                    without=self.without,
+                    stays=self.before,
                 )
             if taken:  # another run was quicker: what it did not claim is left to do
                 there = self.ledger.state.stored if job.old else {}
                 rest = tuple(i for i in job.items if i.dump_id not in taken and i.dump_id not in there)
                 self.stored_meanwhile += len(job.items) - len(rest)
                 self.of_dumps -= len(job.items) - len(rest)
-                if rest:
-                    waiting.append(job_of(rest, self.options))
+                faults = tuple(f for f in job.faults if f.dump_id not in taken)
+                if rest or faults:
+                    waiting.append(job_of(rest, self.options, faults))
                 return
         self.done.append(done)
         self.dumps += len(job.items)
@@ -427,6 +495,11 @@ class _Run:
 
 def _held(source: Source) -> bool:
     return any(m.held is not None for m in source.members)
+
+
+def _died(error: BaseException) -> Exception:
+    """What is said of a dump that killed its workers: it may have been the system, so the next run tries again."""
+    return OSError(f"each of {ALONE} workers that read nothing else died ({type(error).__name__}: {error})")
 
 
 def _fatal(error: BaseException) -> Exception:

@@ -77,6 +77,7 @@ def local(workers: int | None = None, scheduler: str | None = None) -> Iterator[
     import multiprocessing
 
     width = workers or default_workers()
+    beginning: list[Future[int]] = []
 
     def start() -> list[Future[int]]:
         context = multiprocessing.get_context("spawn")
@@ -94,14 +95,19 @@ def local(workers: int | None = None, scheduler: str | None = None) -> Iterator[
             process.kill()
 
     def ready() -> None:
-        try:
-            for began in beginning:
-                began.result()
-        except BrokenExecutor:
-            raise UsageError(
-                "no worker process can be started; in a script, convert must be called under "
-                "if __name__ == '__main__': (or with engine='here', which needs no other process)"
-            ) from None
+        nonlocal beginning
+        for last in (False, True):
+            try:
+                for began in beginning:
+                    began.result()
+                return
+            except BrokenExecutor:
+                if last:
+                    raise UsageError(
+                        "no worker process can be started; in a script, convert must be called under "
+                        "if __name__ == '__main__': (or with engine='here', which needs no other process)"
+                    ) from None
+                beginning = start()  # one may have been killed by something else
 
     pool = Pool(_Here(), width, renew=renew, kill=kill, ready=ready)
     beginning = start()

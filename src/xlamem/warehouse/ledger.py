@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -32,7 +32,7 @@ BEAT = 30
 DEAD = 10 * BEAT
 """Seconds without a word after which such a run counts as dead."""
 
-_OURS = re.compile(r"[0-9a-f]{32}-\d+\.parquet|\..*" + re.escape(TEMPORARY))
+_OURS = re.compile(r"[0-9a-f]{32}-\d+(-[0-9a-f]{8})?\.parquet|\..*" + re.escape(TEMPORARY))
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,12 @@ class Batch:
     run_id: str
     tables: tuple[str, ...] = ()
     """Tables that were written."""
+    attempts: dict[str, int] = field(default_factory=dict)
+    """Runs that failed, of each dump_id in quarantine (an older version did not count)."""
+    system: tuple[str, ...] = ()
+    """Those of them that failed by the system: the next run tries them again."""
+    places: dict[str, str] = field(default_factory=dict)
+    """The place of those whose content could not be had: their dump_id is a hash of it."""
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Batch:
@@ -89,6 +95,13 @@ class State:
         self.batches[batch.name] = batch
         self.stored.update(dict.fromkeys(batch.dumps, batch.name))
         self.quarantined.update(dict.fromkeys(batch.quarantined, batch.name))
+
+    def failure(self, dump_id: str) -> tuple[Batch | None, int, bool]:
+        """Of a dump in quarantine: its batch, how often it failed, whether by the system."""
+        if dump_id not in self.quarantined:
+            return None, 0, False
+        batch = self.batches[self.quarantined[dump_id]]
+        return batch, batch.attempts.get(dump_id, 1), dump_id in batch.system
 
     def drop(self, name: str) -> None:
         batch = self.batches.pop(name)
@@ -118,15 +131,37 @@ class Ledger:
             self._apply(json.loads(data))
         return self.state
 
-    def commit(self, *batches: Batch, drop: tuple[str, ...] = ()) -> set[str]:
+    def commit(
+        self,
+        *batches: Batch,
+        drop: tuple[str, ...] = (),
+        clear: Set[str] = frozenset(),
+        without: Callable[[Batch, Set[str]], Batch | None] = lambda batch, gone: None,
+        stays: Set[str] = frozenset(),
+    ) -> set[str]:
         """Claim the dumps of these batches and drop those that they replace, all at once.
 
-        Returns the dump_ids that another run has claimed meanwhile: then nothing was committed.
+        What is in quarantine of the dumps to `clear` goes with the same entry: each batch that holds it is replaced
+        by what it is `without` them. Of what is in `stays`, a failure may be added to what is stored. Returns the
+        dump_ids that another run has claimed meanwhile: then nothing was committed.
         """
+        given, asked = batches, drop
         while True:
             state = self.refresh()
-            mine = {i for batch in batches for i in (*batch.dumps, *batch.quarantined)}
-            taken = {i for of in (state.stored, state.quarantined) for i in mine & of.keys() if of[i] not in drop}
+            stale = {state.quarantined[i] for i in clear if i in state.quarantined}.difference(asked)
+            kept = [without(state.batches[name], clear) for name in sorted(stale)]
+            batches, drop = (*given, *(b for b in kept if b)), (*asked, *sorted(stale))
+            if not batches and not drop:
+                return set()
+            failed = {i for batch in batches for i in batch.quarantined if i not in stays}
+            mine = failed.union(*(batch.dumps for batch in batches))
+            # A dump may be both: stored as an older version read it, and in quarantine because it failed since.
+            taken = {
+                i
+                for ids, of in ((mine, state.stored), (failed, state.quarantined))
+                for i in ids & of.keys()
+                if of[i] not in drop
+            }
             lost = {i for name in drop if name not in state.batches for i in mine}
             if taken or lost:
                 return taken | lost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import sys
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -36,12 +37,16 @@ class Sink:
         replace: bool = False,
         first: int = 0,
         lean: bool = False,
+        run_id: str = "",
     ) -> None:
         """`folder` stands between the table's own folder and the file's name.
 
-        `first` is the number of the first file; `lean`: with row groups of half the size.
+        `first` is the number of the first file; `lean`: with row groups of half the size. Where a file cannot be
+        kept from being overwritten (not on a local disk), `run_id` is part of its name: two runs at once may
+        make the same batch, and the bytes of the one that commits must stay.
         """
         self.place, self.folder, self.batch, self.replace, self.first = place, folder, batch, replace, first
+        self.suffix = "" if place.local or not run_id else f"-{run_id[-8:]}"
         self.group = ROW_GROUP // 2 if lean else ROW_GROUP
         self.writers: dict[str, _Writer] = {}
 
@@ -136,7 +141,8 @@ class _Writer:
             self._finish()
         if not self.open:
             part = self.sink.first + len(self.files)
-            path = "/".join(p for p in (self.name, self.sink.folder, f"{self.sink.batch}-{part:05}.parquet") if p)
+            name = f"{self.sink.batch}-{part:05}{self.sink.suffix}.parquet"
+            path = "/".join(p for p in (self.name, self.sink.folder, name) if p)
             stack = ExitStack()
             stream = stack.enter_context(self.sink.place.output(path, replace=self.sink.replace))
             coded = [f.name for f in table.schema if pa.types.is_dictionary(f.type)]
@@ -163,6 +169,8 @@ class _Writer:
             size = stream.tell()
             self.open = None
             stack.close()
+            if self.sink.place.local:  # another run may have made it first
+                size = os.stat(self.sink.place.path(path)).st_size
             self.files.append(File(self.name, path, self.rows, size))
             self.groups = self.rows = 0
 

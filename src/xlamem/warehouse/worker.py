@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -21,7 +21,7 @@ import xxhash
 from .. import schema
 from ..assemble import Codes, Pool, joined, row_of
 from ..compute.program import Ints, ints
-from ..errors import DumpError, OutputError, UsageError, XlaMemError
+from ..errors import DumpError, OutputError, XlaMemError, utf8
 from ..reader import PART_OF
 from ..source import Source, split_modules
 from ..stream import pieces
@@ -78,6 +78,12 @@ class Fault:
     line: int | None = None
     offset: int | None = None
     excerpt: str = ""
+    kind: str = "content"
+    """content, or system: see the column of `quarantine`."""
+    attempts: int = 1
+    """Runs that failed, this one included."""
+    identified: bool = True
+    """Whether its content could be had, and its dump_id is of that; else it is of the place."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,8 @@ class Item:
     source: Source
     bytes: int
     """Size of its text."""
+    attempts: int = 0
+    """Runs before that failed."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +165,9 @@ def _identify(source: Source, options: Options) -> list[Item | Fault]:
                 text.close()
         if several and len(parts := split_modules(source)) > 1:  # files put together under the name of one
             return identify(parts, options)
-    except (DumpError, UsageError, OSError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # one bad dump, or a bug that shows in it, stops nothing
         return [fault(error, source)]
     content = xxhash.xxh3_128_hexdigest("\n".join(hashes).encode())
     return [Item(dump_id(content, source, options), source, size)]
@@ -168,18 +178,20 @@ def label(source: Source) -> str:
     return source.name if source.place == "." else os.path.join(source.place, source.name)
 
 
-def fault(error: BaseException, source: Source, identity: str = "") -> Fault:
-    """A row of `quarantine`; without an identity the place and the error are one."""
+def fault(error: BaseException, source: Source, identity: str = "", attempts: int = 1) -> Fault:
+    """A row of `quarantine`; without an identity the place is one, together with what is wrong with the content."""
+    system = error.system if isinstance(error, DumpError) else isinstance(error, (OSError, MemoryError))
     if isinstance(error, DumpError):
         uri, said = error.path, f"expected {error.wanted}" + (f" [{error.section}]" if error.section else "")
         row = Fault("", label(source), uri, said, error.line, error.offset, error.excerpt)
     else:
         known = isinstance(error, (XlaMemError, OSError, RuntimeError))
         said = str(error) if known else f"{type(error).__name__}: {error} (a bug of xlamem: please report it)"
-        row = Fault("", label(source), source.members[0].uri, said)
+        row = Fault("", label(source), source.members[0].place, utf8(said))
+    row = replace(row, kind="system" if system else "content", attempts=attempts, identified=bool(identity))
     if not identity:
-        said = "\0".join((row.name, row.uri, row.error, str(row.offset)))
-        identity = xxhash.xxh3_128_hexdigest(said.encode("utf-8", "surrogateescape"))
+        parts = ("place", row.name) if system else (row.name, row.uri, row.error, str(row.offset))
+        identity = xxhash.xxh3_128_hexdigest("\0".join(parts).encode())
     return replace(row, dump_id=identity)
 
 
@@ -190,13 +202,14 @@ def process(job: Job) -> Done:
     """Read the dumps of a batch and write its files; nothing counts until the ledger says so."""
     place = Place(job.options.dest)
     lean = any(i.bytes > HUGE for i in job.items)
-    sink = Sink(place, job.options.folder, job.batch, replace=bool(job.old), lean=lean)
+    sink = Sink(place, job.options.folder, job.batch, replace=bool(job.old), lean=lean, run_id=job.options.run_id)
     work = _Work(job, place, sink)
     try:
         with place.writing():
             work.run()
             files = tuple(sink.close())
-            kept = keep(place, job.old, set(work.dumps), {f.dump_id for f in work.faults}) if job.old else None
+            failed = {f.dump_id for f in work.faults}
+            kept = keep(place, job.old, set(work.dumps), failed, job.options.run_id) if job.old else None
     except BaseException:
         sink.abandon()
         raise
@@ -254,7 +267,7 @@ class _Work:
             except MemoryError:
                 raise
             except Exception as error:  # one bad dump, or a bug that shows in it, stops nothing
-                self.faults.append(fault(error, item.source, item.dump_id))
+                self.faults.append(fault(error, item.source, item.dump_id, item.attempts + 1))
                 continue
             if not self.same(item, dump.fact("content_hash")):
                 continue
@@ -295,10 +308,10 @@ class _Work:
         """A table with its dump_id and, in `modules`, where it comes from."""
         columns = [identity]
         if name == "modules":
-            columns += self.lineage(table.num_rows)
+            columns += self.lineage(table.num_rows).values()
         return pa.table([*columns, *table.columns], names=schema.WAREHOUSE[name].arrow.names)
 
-    def lineage(self, n: int) -> list[pa.Array]:
+    def lineage(self, n: int) -> dict[str, pa.Array]:
         o = self.job.options
         types = schema.QUARANTINE.warehouse
         found = {
@@ -308,7 +321,7 @@ class _Work:
             "host": o.host,
             "converted_at": o.started,
         }
-        return [pa.repeat(pa.scalar(value, types.field(name).type), n) for name, value in found.items()]
+        return {name: pa.repeat(pa.scalar(value, types.field(name).type), n) for name, value in found.items()}
 
     def labels(self, ids: list[str]) -> None:
         labels = self.job.options.labels
@@ -339,7 +352,7 @@ class _Work:
             raise
         except Exception as error:
             self.restart()
-            self.faults.append(fault(error, item.source, item.dump_id))
+            self.faults.append(fault(error, item.source, item.dump_id, item.attempts + 1))
             return
         modules = kept["modules"]
         if not self.same(item, modules["content_hash"][0].as_py()):
@@ -398,11 +411,14 @@ class _Work:
     def quarantine(self) -> None:
         if not self.faults:
             return
-        columns = {name: [getattr(f, name) for f in self.faults] for name in Fault.__dataclass_fields__}
         spec = schema.QUARANTINE.warehouse
-        given = {name: pa.array(values, spec.field(name).type) for name, values in columns.items()}
-        lineage = dict(zip(list(spec.names)[len(given) :], self.lineage(len(self.faults)), strict=True))
-        self.put("quarantine", pa.table({**given, **lineage}).select(spec.names).cast(spec))
+        columns = self.lineage(len(self.faults))
+        columns |= {
+            f.name: pa.array([getattr(fault, f.name) for fault in self.faults], f.type)
+            for f in spec
+            if f.name not in columns
+        }
+        self.put("quarantine", pa.table(columns).select(spec.names).cast(spec))
 
 
 class Needs:
@@ -448,7 +464,7 @@ class Needs:
         return piece
 
 
-def keep(place: Place, old: Batch, redone: set[str], failed: set[str]) -> Batch | None:
+def keep(place: Place, old: Batch, redone: Set[str], failed: Set[str], run_id: str) -> Batch | None:
     """What a batch holds besides the dumps that were read again: the same rows, in files of their own."""
     dumps = tuple(i for i in old.dumps if i not in redone)
     quarantined = tuple(i for i in old.quarantined if i not in redone | failed)
@@ -462,14 +478,23 @@ def keep(place: Place, old: Batch, redone: set[str], failed: set[str]) -> Batch 
     files: list[File] = []
     for file in old.files:
         folder = "/".join(file.path.split("/")[1:-1])
-        sink = Sink(place, folder, name, first=len([f for f in files if f.table == file.table]))
+        sink = Sink(place, folder, name, first=len([f for f in files if f.table == file.table]), run_id=run_id)
         with pq.ParquetFile(place.path(file.path), filesystem=place.system) as parquet:
             for i in range(parquet.num_row_groups):
                 table = parquet.read_row_group(i)
                 table = table.filter(pc.is_in(table["dump_id"], wanted[file.table == "quarantine"]))
                 sink.add(file.table, evolved(table, schema.WAREHOUSE[file.table].warehouse))
         files += sink.close()
-    return replace(old, name=name, dumps=dumps, quarantined=quarantined, files=tuple(files))
+    return replace(
+        old,
+        name=name,
+        dumps=dumps,
+        quarantined=quarantined,
+        files=tuple(files),
+        attempts={i: n for i, n in old.attempts.items() if i in quarantined},
+        system=tuple(i for i in old.system if i in quarantined),
+        places={i: place for i, place in old.places.items() if i in quarantined},
+    )
 
 
 @contextmanager

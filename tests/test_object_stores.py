@@ -1,0 +1,215 @@
+"""Object stores: of two converters at once one commits, or the destination is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem.errors import OutputError, UsageError
+from xlamem.warehouse.place import Place
+
+SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
+NOBODY = "endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"
+"""Where no server answers."""
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("uri", "library", "extra"),
+    [
+        (f"s3://bucket/x?{NOBODY}", "s3fs", "s3"),
+        ("gs://anonymous@bucket/x", "gcsfs", "gcs"),
+        ("abfs://container@account.dfs.core.windows.net/x", "adlfs", "azure"),
+    ],
+)
+def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, uri: str, library: str, extra: str) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.setitem(sys.modules, library, None)
+    place = Place(uri)
+    for refused in (place.check_exclusive, lambda: place.create("a", b"1")):
+        with pytest.raises(UsageError, match=rf"needs {library} .*pip install 'xlamem\[{extra}\]'.*--single-writer"):
+            refused()
+    Place(uri, single_writer=True).check_exclusive()
+
+
+@pytest.fixture
+def look_first(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A filesystem as most of fsspec's are: to make a file exclusively, it looks and then writes."""
+    fsspec = pytest.importorskip("fsspec")
+    memory = type(fsspec.filesystem("memory"))
+
+    class LookFirst(memory):  # type: ignore[misc,valid-type]
+        protocol = "lookfirst"
+        pipe_file = fsspec.AbstractFileSystem.pipe_file
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> Any:
+            return memory._strip_protocol(path.replace("lookfirst://", "memory://"))
+
+    fsspec.register_implementation("lookfirst", LookFirst, clobber=True)
+    return "lookfirst"
+
+
+def test_no_conditional_write_is_refused(tmp_path: Path, look_first: str) -> None:
+    dest = f"{look_first}://{tmp_path.name}/out"
+    with pytest.raises(UsageError, match=r"lookfirst:// has no conditional write.*--single-writer"):
+        xlamem.convert(SMALL, to=dest, engine="here")
+    assert not Place(dest).files("")
+    assert xlamem.convert(SMALL, to=dest, engine="here", single_writer=True).dumps == 1
+    assert xlamem.convert(SMALL, to=dest, engine="here", single_writer=True).stored == 1
+
+
+def test_a_server_that_ignores_the_condition_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    pipe = type(memory).pipe_file
+    monkeypatch.setattr(type(memory), "pipe_file", lambda *args, mode="": pipe(*args))
+    with pytest.raises(UsageError, match="ignores conditional writes"):
+        xlamem.convert(SMALL, to=f"memory://{tmp_path.name}/out")
+    assert not Place(f"memory://{tmp_path.name}/out").files("")
+
+
+def test_answers_that_got_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library sends a request again whose answer it did not get: the file is there, and it is its own."""
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    pipe = type(memory).pipe_file
+    place = Place(f"memory://{tmp_path.name}/out")
+
+    def lost(self: Any, path: str, data: bytes, mode: str = "") -> None:
+        pipe(self, path, data, mode="create")
+        raise FileExistsError(path)
+
+    monkeypatch.setattr(type(memory), "pipe_file", lost)
+    assert place.create("a", b"mine")
+    assert not place.create("a", b"another's")
+
+    def refused(self: Any, path: str, data: bytes, mode: str = "") -> None:
+        raise said
+
+    monkeypatch.setattr(type(memory), "pipe_file", refused)
+    said: Exception = OSError(5, "conflict")
+    said.__cause__ = ValueError("An error occurred (ConditionalRequestConflict) when calling PutObject")
+    assert not place.create("b", b"1")  # made by another at this moment: the caller looks again
+    said = LookupError("no such host")
+    with pytest.raises(OutputError, match="LookupError: no such host"), place.writing():
+        place.create("b", b"1")
+
+
+def test_claims_of_many_threads_in_memory(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    won: list[str] = []
+
+    def claim(who: int) -> None:
+        place = Place(f"memory://{tmp_path.name}/out")
+        won.extend(str(i) for i in range(50) if place.create(str(i), b"%d" % who))
+
+    threads = [threading.Thread(target=claim, args=(w,)) for w in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(won, key=int) == [str(i) for i in range(50)]
+
+
+def test_a_destination_that_is_not_utf8(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"must be UTF-8: .*/caf\\xe9"):
+        xlamem.convert(SMALL, to=os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"), engine="here")
+
+
+# -- S3, as moto plays it ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[tuple[str, dict[str, str]]]:
+    """The name of a bucket, and the environment in which it is found."""
+    server = pytest.importorskip("moto.server", reason="pip install 'xlamem[test-s3]'")
+    pytest.importorskip("s3fs", reason="pip install 'xlamem[test-s3]'")
+    import boto3
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    moto = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    moto.start()
+    env = {
+        "AWS_ENDPOINT_URL": "http://{}:{}".format(*moto.get_host_and_port()),
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in env.items():
+            patch.setenv(name, value)
+        boto3.client("s3").create_bucket(Bucket="warehouse")
+        yield "s3://warehouse", env
+    moto.stop()
+
+
+CREATE = """
+import sys
+from xlamem.warehouse.place import Place
+place = Place(sys.argv[1])
+for name in sys.stdin:
+    print(place.create(name.strip(), sys.argv[2].encode()), flush=True)
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_of_two_simultaneous_creates_one_wins(bucket: tuple[str, dict[str, str]]) -> None:
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", CREATE, bucket[0] + "/creates", who],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for who in "ab"
+    ]  # fmt: skip
+    won = []
+    for i in range(25):
+        for run in runs:
+            assert run.stdin is not None
+            run.stdin.write(f"{i}\n")
+            run.stdin.flush()
+        won.append(sorted(run.stdout.readline().strip() for run in runs if run.stdout is not None))
+    for run in runs:
+        run.communicate()
+    assert won == [["False", "True"]] * 25
+
+
+CONVERT = """
+import sys
+from xlamem.cli import main
+from xlamem.warehouse import plan
+plan.SMALLEST = 100_000
+sys.exit(main(["convert", *sys.argv[1:], "--engine", "here", "--json", "--quiet"]))
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_two_converters_to_s3(bucket: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    dest = f"{bucket[0]}/night?region=us-east-1"
+    command = [sys.executable, "-c", CONVERT, str(DUMPS), "--to", dest]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    made = [json.loads(run.communicate()[0]) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0]
+    wanted = xlamem.convert(DUMPS, to=tmp_path, engine="here")
+    assert sum(m["dumps"] for m in made) == wanted.dumps
+    found, local = xlamem.Dataset(dest), xlamem.Dataset(tmp_path)
+    assert found.ids == local.ids
+    for table in found.tables:
+        assert found[table].count_rows() == local[table].count_rows()
+    there = {name: size for table in found.tables for name, size in found.place.files(table)}
+    assert there == {f.path: f.bytes for f in found.state.files()}
+    assert found.files("modules")["path"][0].as_py().startswith(f"{bucket[0]}/night/modules/")
