@@ -511,6 +511,24 @@ cdef const char* prefix(const char* p, const char* end, int64_t* depth) noexcept
         depth[0] += 1
 
 
+cdef bint ends_node(const char* p, const char* e) noexcept nogil:
+    # Whether the line has a node's tail.
+    while p < e:
+        if starts(p, e, b"%, total: ", 10):
+            return True
+        p += 1
+    return False
+
+
+cdef void unlabel(const char* base, const char* stop, Out* out) noexcept nogil:
+    # The lines before this one, which is a whole node, are no label: their newlines are not a label's.
+    cdef const char* p = out.label_begin
+    while p < stop:
+        fault(&out.faults, UNKNOWN_LINE, p - base, W_NODE)
+        p = line_end(p, stop) + 1
+    out.label_begin = NULL
+
+
 cdef const char* head(const char* base, const char* p, const char* e, Out* out) noexcept nogil:
     # Switches the list if the line is a head, which may have gaps; returns NULL if it is none.
     cdef bint blanks = False
@@ -570,7 +588,8 @@ cdef void foresee_list(Store* store, Out* out, double times) noexcept nogil:
 cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, Queue* names, Indices* indices) noexcept nogil:
     cdef const char* e
     cdef Wanted wanted
-    cdef bint four
+    cdef bint four, inside
+    cdef int64_t depth
     cdef const char* begin = p
     cdef const char* look = outlook(p, end)
     while p < end:
@@ -580,12 +599,18 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
         if out.list == L_TREE:
             # Its labels can look like anything. It ends with the node after which no bytes remain.
             e = line_end(p, end)
+            depth = 0
+            inside = prefix(p, e, &depth) != NULL
+            if out.label_begin != NULL and inside and depth and ends_node(p, e):
+                unlabel(base, p, out)
             if node_line(p, e, out) or node_any(base, p, e, out):
                 if out.features & (1 << 30):
                     out.features &= ~(1 << 30)
                     fault(&out.faults, NOT_UTF8, p - base, W_UTF8)
-            elif out.label_begin == NULL:
+            elif out.label_begin == NULL and inside:
                 out.label_begin = p
+            elif out.label_begin == NULL:
+                fault(&out.faults, UNKNOWN_LINE, p - base, W_NODE)
             p = e + 1
             continue
         four = starts(p, end, b"    ", 4)

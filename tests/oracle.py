@@ -39,6 +39,7 @@ COLUMNS = {
     "frames": "id parent file function line column end_line end_column",
     "aliases": "output_index parameter parameter_index kind",
     "diagnostics": "file line offset section code severity wanted excerpt",
+    "unknown": "file offset section table row text",
 }
 """Every table with its columns in order; a test holds it against schema.TABLES."""
 
@@ -396,6 +397,7 @@ class Reader:
         self.where: dict[tuple[str, int], tuple[File, Line]] = {}
         self.tree: tuple[File, Line, int] | None = None
         self.report_lines: list[tuple[File, Line, Row]] = []
+        self.more, self.report_agrees = True, False
 
     # ------------------------------------------------------------------------------------- basics
 
@@ -429,6 +431,11 @@ class Reader:
 
     def unknown(self, line: Line, wanted: str) -> None:
         self.diagnose("unknown_line", line, wanted)
+
+    def odd(self, file: File, section: str) -> bool:
+        """Whether a section has lines that were not understood: then nothing says that it is truncated."""
+        of = {"file": file.role, "section": section, "code": "unknown_line"}
+        return any(of.items() <= d.items() for d in self.tables["diagnostics"])
 
     # ----------------------------------------------------------------------------------- sections
 
@@ -742,6 +749,14 @@ class Reader:
                     shape_index=g[1], bytes=number(g[2]), cumulative=number(g[3]) if len(g) > 3 else None,
                 )  # fmt: skip
             elif part == "tree":
+                branch, tailed = match(BRANCH, text), match(TAIL, text)
+                if branch and tailed:
+                    for early in label:  # a whole node: what stands before it is no label
+                        self.unknown(early, "the end of this node")
+                    label = []
+                if not label and not branch and not match(ROOT, text):
+                    self.unknown(line, "a node of the tree")
+                    continue
                 label.append(line)
                 if match(TAIL, text):
                     row = self.node(label)
@@ -753,15 +768,16 @@ class Reader:
         for early in label:
             self.unknown(early, "the end of this node")
         missing = {"schedule", "ranges", "peak"} - heads
-        if missing:
+        odd = self.odd(self.file, self.section)
+        if missing and not odd:
             self.file.truncate(self.section, f"{self.max} steps and three lists")
-        elif self.max is not None and self.max != steps:
+        elif not missing and self.max is not None and self.max != steps:
             self.diagnose("steps_differ", lines[0], f"{steps} steps")
         length = max(steps, self.max or 0)
         outside = [r for r in self.tables["live_ranges"] if not 0 <= r["start"] <= r["end"] <= length]
         if outside and not missing:
             self.diagnose("range_outside", None, f"steps 0 to {length}")
-        if self.tree and (remaining > 0 or (nodes == 0 and self.tree[2] > 0)):
+        if self.tree and not odd and (remaining > 0 or (nodes == 0 and self.tree[2] > 0)):
             self.file.truncate(self.section, "the rest of the tree")
 
     def node(self, lines: list[Line]) -> Row | None:
@@ -843,7 +859,7 @@ class Reader:
                 state = "rows"
             elif line not in blank:
                 self.unknown(line, "a line of the report")
-        if state not in ("tables", "alone") or listed != tabled:
+        if (state not in ("tables", "alone") or listed != tabled) and not self.odd(self.file, self.section):
             self.file.truncate(self.section, "both lists of the report")
 
     def report_allocation(self, line: Line, text: str | None) -> Row | None:
@@ -887,7 +903,7 @@ class Reader:
                 self.unknown(line, "a line of the report")
         if not tables:
             self.report(head, "space", **space)
-        if state != "closed":
+        if state != "closed" and not self.odd(self.file, self.section):
             self.file.truncate(self.section, "the end of this memory space")
 
     # ---------------------------------------------------------------------------------------- hlo
@@ -1049,7 +1065,7 @@ class Reader:
         for f in self.files:
             if "cut values" in f.sections:
                 f.truncate("used values", "Used values:")
-            if "live" in f.sections:
+            if "live" in f.sections and not self.odd(f, "live ranges"):
                 at = -1 if self.peak is None else self.peak
                 holding = [r["value_id"] for r in rows["live_ranges"] if r["start"] <= at <= r["end"]]
                 if sum((self.sizes.get(i) or 0) > 0 for i in holding) > len(rows["printed_peak"]):
@@ -1063,14 +1079,11 @@ class Reader:
             inline = {"allocations", "values"} <= f.sections and "human_total" in f.features
             if inline and not f.sections & {"live", "no live"}:
                 f.truncate("used values", "live ranges")
-            if "report b" in f.sections and allocated:
+            if "report b" in f.sections and allocated and not self.odd(f, "report"):
                 colors = {r["color"] for r in rows["printed_report"]}
                 if not {r["color"] for r in rows["allocations"]} <= colors:
                     f.truncate("report", "a memory space for each color")
-        for f in self.files:
-            if f.role != "hlo" and f.data and not f.sections - {"text"}:
-                f.truncate("file", "a section")
-        if allocated and not rows["allocations"]:
+        if allocated and not rows["allocations"] and not self.odd(allocated, "allocations"):
             allocated.truncate("allocations", "an allocation")
         heads = [r for r in rows["printed_report"] if r["part"] == "table" and r["allocation"] is not None]
         if allocated and heads and heads[-1]["n_values"] == 1 and not self.older:
@@ -1089,10 +1102,6 @@ class Reader:
         allocations = {r["allocation"]: r for r in rows["allocations"]}
         sizes = sum(r["size"] for r in rows["allocations"])
         if allocated:
-            for _, total in self.totals[:1]:
-                if total != sizes:
-                    allocated.broken = True
-                    self.diagnose("total_differs", None, f"{total} bytes", file=allocated, section="allocations")
             for i, row in enumerate(rows["values"]):
                 if row["offset"] + row["size"] > allocations[row["allocation"]]["size"]:
                     self.at("value_outside", "values", i, "allocations", "a value within its allocation")
@@ -1108,6 +1117,20 @@ class Reader:
                 self.diagnose("tree_differs", line, f"roots of {total} bytes", file=file, section="live ranges")
         if allocated:
             self.check_report(allocations, sizes)
+            self.check_total(allocated, sizes)
+
+    def check_total(self, allocated: File, sizes: int) -> None:
+        """The sizes against the total; they are missing if used values are left, else the files do not go together."""
+        for file, total in self.totals[:1]:
+            if total == sizes:
+                continue
+            at_fault, section = allocated, "allocations"
+            if file is not allocated and not self.odd(allocated, "allocations"):
+                if sizes < total and self.more:
+                    allocated.broken = True
+                elif self.report_agrees:
+                    at_fault, section = file, "used values"
+            self.diagnose("total_differs", None, f"{total} bytes", file=at_fault, section=section)
 
     def check_temps(self, allocations: dict[int, Row]) -> None:
         """Each value of a temp allocation is live at some time, if the live ranges are there."""
@@ -1126,14 +1149,23 @@ class Reader:
     def check_records(self, allocated: File, used: File) -> None:
         values = {r["value_id"]: r for r in self.tables["values"]}
         records = {record["id"] for _, _, record in self.records}
-        if records != set(values):
-            fewer = allocated if len(values) < len(records) else used
-            fewer.broken = True
-            section = "allocations" if len(values) < len(records) else "used values"
-            self.diagnose("records_differ", None, "the same ids", file=fewer, section=section)
+        keys = ("instruction", "shape_index", "is_phi", "color")
+        both = [record for _, _, record in self.records if record["id"] in values]
+        differ = [r for r in both if any(values[r["id"]][k] != r[k] for k in keys)]
+        more, fewer = bool(records - set(values)), bool(set(values) - records)
+        self.more = more and not fewer and not differ
+        if more or fewer:
+            agrees = bool(self.totals) and self.totals[0][1] == sum(r["size"] for r in self.tables["allocations"])
+            at_fault, section = used, "used values"
+            if more and not (fewer and agrees):
+                at_fault, section = allocated, "allocations"
+            other = (more and fewer) or 2 * len(differ) > len(both) or (more and agrees)
+            if not (self.odd(allocated, "allocations") or self.odd(used, "used values") or other or allocated is used):
+                at_fault.broken = True
+            self.diagnose("records_differ", None, "the same ids", file=at_fault, section=section)
+            return
         for file, line, record in self.records:
             value = values.get(record["id"])
-            keys = ("instruction", "shape_index", "is_phi", "color")
             if value and any(value[k] != record[k] for k in keys):
                 self.diagnose(
                     "records_differ", line, "the value of the allocations", file=file, section="used values",
@@ -1141,25 +1173,29 @@ class Reader:
                 )  # fmt: skip
 
     def check_report(self, allocations: dict[int, Row], sizes: int) -> None:
-        allocated = self.holder("allocations")
+        allocated, report = self.holder("allocations"), self.holder("report a", "report b")
         assert allocated
+        totals = [(line, said) for _, line, said in self.report_lines if "total" in said]
+        wrong = []
+        for line, said in totals:
+            of = sum(a["size"] for a in allocations.values() if said["color"] in (None, a["color"]))
+            if said["total"] != of:
+                wrong.append((line, of < said["total"]))
+        self.report_agrees = bool(totals) and not wrong and report is not None and not report.cut
+        for line, _ in wrong:
+            self.diagnose("report_differs", line, "the sum", file=report, section="report", severity="error")
+        if wrong and report and all(fewer for _, fewer in wrong) and not self.totals and not report.cut:
+            allocated.broken |= not (self.odd(allocated, "allocations") or self.odd(report, "report"))
         for file, line, said in self.report_lines:
-            severity = None
             if "total" in said:
-                of = [a["size"] for a in allocations.values() if a["color"] == said["color"]]
-                good = said["total"] == (sizes if said["color"] is None else sum(of))
-                if not good:
-                    severity = "error"
-                    allocated.broken = True
-            else:
-                found = allocations.get(said["allocation"])
-                good = found is not None and {k: found[k] for k in said} == said | {"size": found["size"]}
-                good = good and found is not None and human(found["size"]) == said["size"]
-                if found is None and (allocated.cut or allocated.broken):
-                    good = True  # it was lost to the cut
+                continue
+            found = allocations.get(said["allocation"])
+            good = found is not None and {k: found[k] for k in said} == said | {"size": found["size"]}
+            good = good and found is not None and human(found["size"]) == said["size"]
+            if found is None and (allocated.cut or allocated.broken):
+                good = True  # it was lost to the truncation
             if not good:
-                wanted = "what the allocations say"
-                self.diagnose("report_differs", line, wanted, file=file, section="report", severity=severity)
+                self.diagnose("report_differs", line, "what the allocations say", file=file, section="report")
 
 
 def flags(g: tuple[str | None, ...]) -> Row:

@@ -33,15 +33,23 @@ def render_dump(dump: Dump) -> dict[str, bytes]:
         "memory-usage-report": _report,
     }
     files = {}
+    unknown = _by(dump.tables.get("unknown", []), "file")
     for row in dump.tables["files"]:
         if row["role"] in render_role:
-            data = "".join(render_role[row["role"]](dump)).encode()
-            for piece in sorted(_by(tables.get("unknown", []), "file")[row["uri"]], key=lambda piece: piece["offset"]):
-                data = data[: piece["offset"]] + piece["text"].encode() + data[piece["offset"] :]
-            if "crlf" in _features(row):
-                data = data.replace(b"\n", b"\r\n")
-            files[row["role"]] = data
+            data = _with_unknown("".join(render_role[row["role"]](dump)).encode(), unknown[row.get("uri")])
+            files[row["role"]] = data.replace(b"\n", b"\r\n") if "crlf" in _features(row) else data
     return files
+
+
+def _with_unknown(data: bytes, rows: list[Row]) -> bytes:
+    """Text that the reader did not know, put back where it stood."""
+    parts: list[bytes] = []
+    taken = length = 0
+    for row in sorted(rows, key=lambda row: row["offset"]):
+        known = data[taken : taken + row["offset"] - length]
+        parts += known, row["text"].encode()
+        taken, length = taken + len(known), row["offset"] + len(parts[-1])
+    return b"".join([*parts, data[taken:]])
 
 
 def human(size: int) -> str:

@@ -97,7 +97,7 @@ def test_info_of_several(run: Any, tmp_path: Path) -> None:
 
 
 def test_every_cross_check_is_listed() -> None:
-    lines = {"truncated", "unknown_line", "unknown_field", "not_utf8", "mixed_newlines", "instruction_differs"}
+    lines = {"truncated", "unknown_line", "unknown_field", "more_diagnostics", "not_utf8", "mixed_newlines", "instruction_differs"}
     assert set(info.CHECKS) | lines == set(schema.CODES)
 
 

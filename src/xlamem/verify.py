@@ -167,7 +167,10 @@ def _ascending(r: Reading) -> None:
 def _records(r: Reading) -> None:
     """The used values are the allocations' values: the same ids, and the same header for each."""
     used, section = [s for s in r.sections("used values") if s.begin > s.head], _allocation_section(r)
-    if not used or section is None or r.records_agree():
+    if not used or section is None:
+        return
+    if r.records_agree():
+        r.facts["used values have more"] = False
         return
     a, b = r.raw["allocations"], r.raw["used values"]
     rows = Rows(a.packed("values", "value_id"))

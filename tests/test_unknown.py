@@ -1,0 +1,247 @@
+"""Text that XLA does not print yet: known columns keep their values, and what is new is named, counted and kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import render
+from conftest import DUMPS, texts
+from test_spans import held
+
+import xlamem
+from xlamem import findings, reader, schema, stream, text
+from xlamem.compute import REGISTRY
+from xlamem.source import Source
+
+TABLES = [t.name for t in schema.SECTION_TABLES]
+ERAS = [
+    "cpu-tf-1.15.0-loop", "cpu-tf-2.3.4-loop", "cpu-tf-2.9.3-mlp", "cpu-jaxlib-0.4.13-donate_adam",
+    "cpu-jaxlib-0.4.26-scan_while", "cpu-jaxlib-0.4.35-cond_switch", "cpu-jaxlib-0.5.3-tuple3",
+    "tpu-libtpu-0.0.11.4-v5e-tuple3", "cpu-jaxlib-0.9.1-mlp_grad", "cpu-jaxlib-0.10.2-cond_switch",
+    "gpu-jax-0.10.2-offload_params", "tpu-libtpu-0.0.50.1-v5e-mlp_grad",
+]  # fmt: skip
+
+NAME = r"[A-Za-z_][\w.-]*"
+INDEX = r"\{[\d,]*\}"
+HUMAN = r"-?[\d.]+(?:B|[KMGTPE]iB)"
+SHORT = rf"<\d+¦ {NAME}(?:{INDEX})?¦(?: \(phi\)¦)?(?: @\d+¦)?>"
+SHAPE = r"\(?[a-z][^\n]*[\])}]"
+FIELDS = (
+    rf"(?:, parameter \d+(?:, shape \|[^|]*\|)?(?: at ShapeIndex {INDEX})?¦)?(?:, output shape is \|[^|]*\|¦)?"
+    "(?:, constant¦)?(?:, thread-local¦)?(?:, maybe-live-out¦)?(?:, preallocated-temp¦)?"
+)
+LINES = {
+    "allocation": r"allocation \d+: (?:0x[0-9a-f]+¦, )?size \d+¦(?:, color \d+¦)?(?:, page \d+¦)?" + FIELDS + ":¦",
+    "value": rf" value: ‖{SHORT}¦ \(size=\d+¦,offset=\d+¦\)¦: ‖{SHAPE}¦",
+    "E1 head": rf"  \d+¦ (?:PHI )?{NAME}(?:{INDEX})?¦ @-?\d+¦, positions:¦",
+    "E1 end": rf" \[\d+,\d+¦\]¦: {SHAPE}¦",
+    "record": rf"{SHORT}¦",
+    "use": rf"  {NAME}¦, operand \d+¦(?: {INDEX}¦)?",
+    "position": rf"  {NAME}¦(?: {INDEX}¦)?",
+    "list": " (?:positions|uses):¦",
+    "step": rf"    ‖\d+:{NAME}¦",
+    "range": rf"    ‖{NAME}{INDEX}¦:\d+-\d+¦",
+    "peak": rf"    {NAME}(?:{INDEX})?¦: \d+ bytes¦(?: \(cumulative: \d+ bytes¦\)¦)?",
+    "live head": "  (?:InstructionSequence|BufferLiveRange)¦:¦",
+    "peak head": r"  Live ranges at \d+¦ \(peak¦\):¦",
+    "tree head": r"  Stack trace breakdown for peak usage: [\d ]+ bytes¦",
+    "node": r"  .* \([\d.]+%, total: [\d ]+ bytes¦, current: [\d ]+ bytes¦, remaining: [\d ]+ bytes¦\)¦",
+    "max": r"HloLiveRange \(max \d+¦\)¦:¦",
+    "total": rf"Total bytes used: \d+¦(?: \({HUMAN}¦\)¦)?",
+    "report list": rf" *{HUMAN}\( *[\d.]+%\)¦; *{HUMAN}¦; allocation \d+: size {HUMAN}¦{FIELDS}:¦",
+    "report allocation": rf"allocation \d+: size {HUMAN}¦(?:, color \d+¦)?{FIELDS}:¦",
+    "report row": rf"(?:\t|  ) *{HUMAN}\( *(?:\d+|-?nan)%\)¦; *{HUMAN}¦; *\d+¦; *\d+¦; .*{SHAPE}¦",
+    "report rest": r"(?:\t|  )?The rest \d+ .* not shown\.¦",
+    "space": r"Memory Space: .* \(color=\d+¦\)¦",
+    "space total": rf"Total bytes: \d+¦ \({HUMAN}¦\)¦",
+    "location": r"\d+ \{file_name_id=\d+¦ function_name_id=\d+¦ line=\d+¦[^}¦]*\}¦",
+    "frame": r"\d+ \{file_location_id=\d+¦ parent_frame_id=\d+¦\}¦",
+    "file name": r'\d+ "[^"]*"¦',
+}
+"""Lines of every section, with ¦ where a field can follow what is there, and ‖ where one can come first."""
+
+
+def pattern(line: str) -> re.Pattern[bytes]:
+    n = count()
+    return re.compile(re.sub("[¦‖]", lambda m: f"(?P<{'a' if m[0] == '¦' else 'b'}{next(n)}>)", line).encode())
+
+
+PATTERNS = {name: pattern(line) for name, line in LINES.items()}
+COMMA = {"allocation", "node", "report allocation"}
+"""Lines whose fields stand between commas."""
+
+
+def dump_of(name: str) -> Source:
+    return xlamem.find(DUMPS / name)[0]
+
+
+def known(dump: xlamem.Dump) -> dict[str, list[dict[str, Any]]]:
+    found = {}
+    for name in TABLES:
+        table = dump[name]
+        if "attributes" in table.column_names and name != "instructions":
+            table = table.drop_columns("attributes")
+        found[name] = table.to_pylist()
+    return found
+
+
+def field_at(kind: str, group: str, before: bytes) -> bytes:
+    """A field as XLA would print it there."""
+    if group.startswith("b"):
+        return b"zz=7 "
+    if kind == "value" and re.search(rb"\([^)]*$", before):
+        return b",zz=7"
+    if kind == "report row":
+        return b"; 7 zz"
+    return b", zz 7" if kind in COMMA or before.endswith(b"preallocated-temp") else b" zz=7"
+
+
+def planted(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """The text with a field that does not exist yet, at each place of one line of each form."""
+    lines = data.split(b"\n")
+    seen = set()
+    for i, line in enumerate(lines[:-1]):
+        for kind, found in ((k, p.fullmatch(line)) for k, p in PATTERNS.items()):
+            if not found:
+                continue
+            places = [g for g in found.re.groupindex if found[g] is not None]
+            for group in places if (kind, *places) not in seen else ():
+                at = found.start(group)
+                changed = line[:at] + field_at(kind, group, line[:at]) + line[at:]
+                yield f"{kind}: {changed.decode()!r}", b"\n".join([*lines[:i], changed, *lines[i + 1 :]])
+            seen.add((kind, *places))
+            break
+
+
+def inserted(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """The text with a line or a section that does not exist yet, below one line of each form and at both ends."""
+    lines = data.split(b"\n")
+    seen = set()
+    for i, line in enumerate(lines[:-1]):
+        form = re.sub(rb"[\w.-]+", b"w", line)[:24]
+        if line and form not in seen:
+            seen.add(form)
+            indent = line[: len(line) - len(line.lstrip(b" "))]
+            yield f"line below {line!r}", b"\n".join([*lines[: i + 1], indent + b"zz=7", *lines[i + 1 :]])
+    section = [b"ZzSection (max 7):", b"  zz: 7", b"    zz 7:8", b""]
+    yield "section first", b"\n".join(section) + data
+    yield "section last", data + b"\n".join(section)
+
+
+def check(source: Source, change: Any, member: str | None = None) -> int:
+    """Reads every changed text of a dump; returns how many there were."""
+    members = texts(source)
+    whole = xlamem.read(held("x", members, source.platform), text=True)
+    expected, complete, n, wrong = known(whole), whole.complete, 0, []
+    for role, data in members.items():
+        if role == "hlo":
+            continue
+        for what, changed in change(data):
+            dump = xlamem.read(held("x", members | {role: changed}, source.platform), text=True)
+            n += 1
+            if (
+                known(dump) != expected
+                or dump.complete != complete
+                or dump.modules["understood"][0].as_py()
+                or not any(b"zz" in t for t in dump.unknown["text"].cast(pa.binary()).to_pylist())
+                or render.render({t: dump[t].to_pylist() for t in schema.TABLES}).get(role, changed) != changed
+            ):
+                wrong.append(f"{role}, {what}")
+    assert not wrong, f"{len(wrong)} of {n}: " + "\n".join(wrong[:20])
+    return n
+
+
+@pytest.mark.parametrize("name", ERAS)
+def test_fields(name: str) -> None:
+    """A field at any place of any line changes no known column, is kept, and goes back where it stood."""
+    assert check(dump_of(name), planted) > 10
+
+
+@pytest.mark.parametrize("name", ERAS)
+def test_lines_and_sections(name: str) -> None:
+    assert check(dump_of(name), inserted) > 10
+
+
+def test_attributes_and_diagnostics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The issue's two examples: all lines of a kind have the field; it is named once, with the number of lines."""
+    source = dump_of("cpu-jaxlib-0.10.2-cond_switch")
+    members = texts(source)
+    data = members["buffer-assignment"]
+    data = re.sub(rb"(allocation \d+: size \d+)", rb"\1, alignment 64", data)
+    data = re.sub(rb",offset=", b",align=8,offset=", data)
+    changed = held("x", members | {"buffer-assignment": data}, source.platform)
+    dump, plain = xlamem.read(changed), xlamem.read(source)
+    assert known(dump) == known(plain)
+    assert dump.complete
+    assert dump.modules["consistent"][0].as_py()
+    assert set(dump.allocations["attributes"].to_pylist()) == {"alignment 64"}
+    assert set(dump.values["attributes"].to_pylist()) == {"align=8"}
+    found = [(d["code"], d["wanted"], d["excerpt"][:15]) for d in dump.diagnostics.to_pylist()]
+    lines = (dump.allocations.num_rows, dump.values.num_rows)
+    assert found == [
+        ("unknown_field", f"the fields that this version knows, not 'alignment' ({lines[0]} times)", ", alignment 64"),
+        ("unknown_field", f"the fields that this version knows, not 'align' ({lines[1]} times)", ",align=8,offset"),
+    ] or [f[:2] for f in found] == [
+        ("unknown_field", f"the fields that this version knows, not 'alignment' ({lines[0]} times)"),
+        ("unknown_field", f"the fields that this version knows, not 'align' ({lines[1]} times)"),
+    ]
+    assert xlamem.peak(dump).spaces.equals(xlamem.peak(plain).spaces)
+    result = xlamem.fits(dump, capacity="1MiB")
+    assert result.fits is None
+    assert "alignment" in result.reason
+    # By spans on several threads, and piece by piece.
+    rows = {name: dump[name].to_pylist() for name in schema.TABLES}
+    monkeypatch.setattr(reader, "SPAN", 300)
+    monkeypatch.setattr(stream, "SPAN", 300)
+    again = xlamem.read(changed, threads=3)
+    for name in schema.TABLES:
+        assert again[name].to_pylist() == rows[name], name
+        assert dump.batches(name).read_all().to_pylist() == rows[name], name
+
+
+def test_what_is_of_an_unknown_list() -> None:
+    """Lines below a head that is not known are not those of the list before."""
+    source = dump_of("cpu-jaxlib-0.10.2-cond_switch")
+    members = texts(source)
+    expected = known(xlamem.read(source))
+    readers = b" readers:\n  zz, operand 3\n from instruction:"
+    used = members["buffer-assignment-values"].replace(b" from instruction:", readers)
+    live = members["live-range"].replace(b"  BufferLiveRange:\n", b"  Pinned:\n    1:zz\n  BufferLiveRange:\n")
+    dump = xlamem.read(held("x", members | {"buffer-assignment-values": used, "live-range": live}, source.platform))
+    assert known(dump) == expected
+    assert {d["code"] for d in dump.diagnostics.to_pylist()} == {"unknown_line"}
+
+
+def test_diagnostics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most MOST rows of a code in a file, and one that says how many more; lines are counted in one pass."""
+    monkeypatch.setattr(findings, "MOST", 5)
+    monkeypatch.setattr(reader, "MOST", 5)
+    source = dump_of("tpu-libtpu-0.0.50.1-v5e-mlp_grad")
+    members = texts(source)
+    data = members["buffer-assignment-values"]
+    n = data.count(b", operand ")
+    changed = members | {"buffer-assignment-values": data.replace(b", operand ", b", Operand ")}
+    counted = []
+    positions = text.Text.positions
+    monkeypatch.setattr(text.Text, "positions", lambda self, offsets: counted.append(1) or positions(self, offsets))
+    found = xlamem.read(held("x", changed, "tpu")).diagnostics.to_pylist()
+    lines = [d for d in found if d["code"] == "unknown_line"]
+    assert [d["line"] for d in lines] == [i for i, t in enumerate(data.split(b"\n"), 1) if b", operand " in t][:5]
+    assert [d["wanted"] for d in found if d["code"] == "more_diagnostics"] == [f"{n - 5} more of unknown_line"]
+    assert len(counted) == len({d["file"] for d in found})
+
+
+@pytest.mark.parametrize("name", ["peaks", "live_set", "explain"])
+def test_computations_know_nothing_of_it(name: str) -> None:
+    source = dump_of("tpu-libtpu-0.0.50.1-v5e-mlp_grad")
+    members = texts(source)
+    live = re.sub(rb"(:\d+-\d+)\n", rb"\1 zz=7\n", members["live-range"])
+    dump = xlamem.read(held("x", members | {"live-range": live}, "tpu"))
+    assert pc.all(pc.equal(dump.live_ranges["attributes"], "zz=7")).as_py()
+    assert REGISTRY[name](dump).to_pylist() == REGISTRY[name](xlamem.read(source)).to_pylist()
