@@ -105,11 +105,10 @@ def line_ends(const unsigned char[::1] data not None, const long long[::1] begin
     return own(&out)
 
 
-cdef int check(const unsigned char[::1] data, const long long[:, ::1] gaps) except -1:
+cdef object check(const unsigned char[::1] data, const long long[:, ::1] gaps):
     cdef Py_ssize_t i
     if gaps.shape[1] != 4:
         raise ValueError("a gap has a table, a row, a begin and an end")
     for i in range(gaps.shape[0]):
         if not 0 <= gaps[i, 2] <= gaps[i, 3] <= data.shape[0]:
             raise ValueError("a gap must lie in the data")
-    return 0

@@ -135,6 +135,8 @@ cdef const char* share(const char* p, const char* e, Part* cumulative, Part* per
     q = <const char*> memchr(p, c'(', e - p)
     if q == NULL or q == p:
         return NULL
+    if memchr(p, c' ', q - p) != NULL:
+        return NULL
     cumulative.p = p
     cumulative.n = q - p
     p = blanks(q + 1, e)
@@ -151,7 +153,7 @@ cdef const char* field(const char* p, const char* e, Part* out) noexcept nogil:
     cdef const char* q
     p = blanks(p, e)
     q = <const char*> memchr(p, c';', e - p)
-    if q == NULL or q == p or not starts(q, e, b"; ", 2):
+    if q == NULL or q == p or not starts(q, e, b"; ", 2) or memchr(p, c' ', q - p) != NULL:
         return NULL
     out.p = p
     out.n = q - p

@@ -39,7 +39,7 @@ COLUMNS = {
     "frames": "id parent file function line column end_line end_column",
     "aliases": "output_index parameter parameter_index kind",
     "diagnostics": "file line offset section code severity wanted excerpt",
-    "unknown": "file offset section table row text",
+    "unknown_text": "file offset section table row text",
 }
 """Every table with its columns in order; a test holds it against schema.TABLES."""
 

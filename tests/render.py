@@ -33,7 +33,7 @@ def render_dump(dump: Dump) -> dict[str, bytes]:
         "memory-usage-report": _report,
     }
     files = {}
-    unknown = _by(dump.tables.get("unknown", []), "file")
+    unknown = _by(dump.tables.get("unknown_text", []), "file")
     for row in dump.tables["files"]:
         if row["role"] in render_role:
             data = _with_unknown("".join(render_role[row["role"]](dump)).encode(), unknown[row.get("uri")])

@@ -97,8 +97,6 @@ def field_at(kind: str, group: str, before: bytes) -> bytes:
         return b"zz=7 "
     if kind == "value" and re.search(rb"\([^)]*$", before):
         return b",zz=7"
-    if kind == "report row":
-        return b"; 7 zz"
     return b", zz 7" if kind in COMMA or before.endswith(b"preallocated-temp") else b" zz=7"
 
 
@@ -149,7 +147,7 @@ def check(source: Source, change: Any, member: str | None = None) -> int:
                 known(dump) != expected
                 or dump.complete != complete
                 or dump.modules["understood"][0].as_py()
-                or not any(b"zz" in t for t in dump.unknown["text"].cast(pa.binary()).to_pylist())
+                or not any(b"zz" in t for t in dump.unknown_text["text"].cast(pa.binary()).to_pylist())
                 or render.render({t: dump[t].to_pylist() for t in schema.TABLES}).get(role, changed) != changed
             ):
                 wrong.append(f"{role}, {what}")

@@ -51,7 +51,7 @@ class Dump:
     frames: pa.Table
     aliases: pa.Table
     diagnostics: pa.Table
-    unknown: pa.Table
+    unknown_text: pa.Table
 
     def __init__(
         self,
@@ -327,7 +327,7 @@ def summaries(
 ) -> dict[str, pa.Table]:
     """The tables about the dump itself."""
     found = {name: rows(name, items) for name, items in summary_rows(r, parts, names, content).items()}
-    return {**found, "unknown": r.findings.unknown_table(r.files)}
+    return {**found, "unknown_text": r.findings.unknown_table(r.files)}
 
 
 def summary_rows(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,7 @@ import pyarrow as pa
 from . import _gaps, _values, errors, schema
 from ._column import Names
 from .assemble import SPARE, Ints, Row, TextParts, codes, flags, ints, text_arrays, texts
-
-if TYPE_CHECKING:
-    from .outline import File
+from .section import File
 
 MOST = 1000
 """Diagnostics of one code and file that are rows; one more row says how many there are besides."""
@@ -158,7 +156,7 @@ class Findings:
         return rows
 
     def unknown_table(self, files: Sequence[File]) -> pa.Table:
-        """The table `unknown`."""
+        """The table `unknown_text`."""
         spec = schema.UNKNOWN
         pieces = []
         for file in files:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import weakref
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from . import _sections, names
 from .findings import Findings
-from .source import Member, Text
+from .section import File, Section
+from .source import Member
 from .streams import give_back
 
 PAGES = 256 << 20
@@ -33,50 +33,6 @@ _HEADS = {
     _sections.LIVE: _STEPS,
 }
 """Lines that open a section; the groups are what is not known there."""
-
-
-@dataclass(eq=False)
-class Section:
-    """One section of one file: data[begin:end] holds whole lines below its head."""
-
-    kind: str
-    owner: weakref.ref[File]
-    """The file holds its sections; that they hold it too would keep its text until a garbage collection."""
-    begin: int
-    end: int
-    head: int
-    """Offset of the head line."""
-    total: int | None = None
-    """Printed total (used values, report)."""
-    steps: int | None = None
-    """max of HloLiveRange."""
-    unavailable: bool = False
-
-    @property
-    def file(self) -> File:
-        file = self.owner()
-        assert file is not None, "a section outlived its file"
-        return file
-
-    @property
-    def last(self) -> bool:
-        """Whether it reaches the end of its file."""
-        return self is self.file.sections[-1]
-
-
-@dataclass(eq=False)
-class File:
-    """One member: its text, its sections, and what was seen in it."""
-
-    ordinal: int
-    role: str
-    text: Text
-    size: int
-    whole: int
-    """Where its last whole line ends."""
-    sections: list[Section] = field(default_factory=list)
-    features: set[str] = field(default_factory=set)
-    cut: bool = False
 
 
 def outline(member: Member, ordinal: int, findings: Findings) -> File:

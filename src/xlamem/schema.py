@@ -749,7 +749,7 @@ DIAGNOSTICS = Table(
 )
 
 UNKNOWN = Table(
-    "unknown",
+    "unknown_text",
     "text that this version does not know: a field of a line, or a line",
     "xlamem",
     (
@@ -967,7 +967,7 @@ FEATURES = {
 CODES = {
     "truncated": "the file ends before its text does",
     "unknown_line": "a line that no rule explains",
-    "unknown_field": "lines have a field that this version does not know: kept verbatim in the column `attributes`",
+    "unknown_field": "lines have a field that this version does not know: kept verbatim in the table `unknown_text`",
     "more_diagnostics": "there are more diagnostics of one code in a file than are listed: how many",
     "not_utf8": "bytes that are not UTF-8 were stored as \\xNN",
     "mixed_newlines": "some lines end in CR LF and some in LF",

@@ -97,7 +97,7 @@ def _pieces(self: Streaming, *, hashes: bool) -> Pieces:
     if own := self.wanted - PART_OF.keys():
         content = [_content_hash(f) if hashes else None for f in self.files]
         made = summaries(self, set(self.parts), self.wanted, content)
-        for name in ("files", "diagnostics", "modules", "unknown"):
+        for name in ("files", "diagnostics", "modules", "unknown_text"):
             if name in own and made[name].num_rows:
                 yield name, made[name]
 

@@ -101,8 +101,7 @@ class Text:
         if self.crlf:
             raw = np.frombuffer(self.raw, np.uint8)
             returns = np.flatnonzero((raw[:-1] == 13) & (raw[1:] == 10))
-            # A newline stands behind its own carriage return.
-            offsets = offsets + np.searchsorted(returns - np.arange(len(returns)), offsets, "right")
+            offsets = offsets + np.searchsorted(returns - np.arange(len(returns)), offsets)
         return offsets + self.base
 
     def close(self) -> None:

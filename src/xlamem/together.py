@@ -32,7 +32,7 @@ class Whole:
         return self.rows["modules"][0][_MODULES[column]]
 
     def count(self, table: str) -> int:
-        if table == "unknown":
+        if table == "unknown_text":
             return int(self.unknown.num_rows)
         return self.reading.makers[table].rows if table in PART_OF else len(self.rows[table])
 
@@ -53,8 +53,9 @@ def tables_of(dumps: Sequence[Whole]) -> tuple[dict[str, pa.Table], dict[str, In
         counts[name] = np.array([d.count(name) for d in dumps], np.int64)
         if name in PART_OF:
             found[name] = join.table(name, [m for d in dumps for m in d.made(name)])
-        elif name == "unknown":
-            found[name] = pa.concat_tables(d.unknown for d in dumps).unify_dictionaries().combine_chunks()
+        elif name == "unknown_text":
+            unknown = [schema.UNKNOWN.empty, *(d.unknown for d in dumps)]
+            found[name] = pa.concat_tables(unknown).unify_dictionaries().combine_chunks()
         else:
             found[name] = rows(name, [row for d in dumps for row in d.rows[name]])
     return found, counts

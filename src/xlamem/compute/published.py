@@ -151,7 +151,7 @@ def _most(start: Ints, end: Ints, weight: Ints, late: int = 0) -> tuple[int, int
     time, level = time[order], np.cumsum(np.concatenate([weight, -weight])[order])
     last = np.flatnonzero(np.append(time[1:] != time[:-1], True))
     at = int(last[level[last].argmax()])
-    return int(time[at]), int(level[at])
+    return (int(time[at]), int(level[at])) if level[at] > 0 else (0, 0)
 
 
 def xla_rule(dump: Dump) -> tuple[int, int] | None:
