@@ -1083,6 +1083,9 @@ class Reader:
                 colors = {r["color"] for r in rows["printed_report"]}
                 if not {r["color"] for r in rows["allocations"]} <= colors:
                     f.truncate("report", "a memory space for each color")
+        for f in self.files:
+            if f.role != "hlo" and f.data and not f.sections - {"text"} and not self.odd(f, "file"):
+                f.truncate("file", "a section")
         if allocated and not rows["allocations"] and not self.odd(allocated, "allocations"):
             allocated.truncate("allocations", "an allocation")
         heads = [r for r in rows["printed_report"] if r["part"] == "table" and r["allocation"] is not None]
@@ -1159,7 +1162,7 @@ class Reader:
             at_fault, section = used, "used values"
             if more and not (fewer and agrees):
                 at_fault, section = allocated, "allocations"
-            other = (more and fewer) or 2 * len(differ) > len(both) or (more and agrees)
+            other = (more and fewer) or 2 * len(differ) > len(both)
             if not (self.odd(allocated, "allocations") or self.odd(used, "used values") or other or allocated is used):
                 at_fault.broken = True
             self.diagnose("records_differ", None, "the same ids", file=at_fault, section=section)

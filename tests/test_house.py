@@ -31,14 +31,15 @@ ROOMS = {
     "outline": {"native", "findings", "names", "section", "source", "streams"},
     "crew": set(),
     "merge": {"native", "assemble", "crew"},
-    "repeats": {"native", "assemble", "outline"},
+    "repeats": {"native", "assemble", "section"},
     "reader": {
-        "native", "assemble", "crew", "errors", "findings", "merge", "outline", "repeats", "schema", "source", "streams",
+        "native", "assemble", "crew", "errors", "findings", "merge", "outline", "repeats", "schema", "section",
+        "source", "streams",
     },
-    "verify": {"native", "assemble", "findings", "outline", "reader"},
+    "verify": {"native", "assemble", "findings", "reader", "section"},
     "dump": {"assemble", "errors", "reader", "schema", "source", "verify", "text"},
     "stream": {
-        "native", "assemble", "dump", "errors", "outline", "reader", "repeats", "schema", "source", "streams", "verify",
+        "native", "assemble", "dump", "errors", "reader", "repeats", "schema", "section", "source", "streams", "verify",
     },
     "together": {"assemble", "dump", "reader", "schema", "source"},
     "warehouse": {

@@ -50,7 +50,7 @@ def joined(source: Source, tables: Any = None, **options: bool) -> dict[str, pa.
         assert piece.schema.equals(schema.TABLES[name].arrow)
         piece.validate(full=True)
         found.setdefault(name, []).append(plain(piece))
-    last = [n for n in found if n in ("files", "diagnostics", "modules")]
+    last = [n for n in found if n in ("files", "diagnostics", "modules", "unknown_text")]
     assert last == list(found)[len(found) - len(last) :]
     return {n: pa.concat_tables(found[n]) if n in found else plain(schema.TABLES[n].empty) for n in schema.TABLES}
 

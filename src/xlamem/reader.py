@@ -42,8 +42,9 @@ from .crew import Crew, Task
 from .errors import DumpError, UsageError
 from .findings import MOST, Findings
 from .merge import Found, merged
-from .outline import File, Section, outline
+from .outline import outline
 from .repeats import drop_repeats, without
+from .section import File, Section
 from .source import Source
 from .streams import give_back
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import _sections, _values
 from .assemble import CHUNK, Codes, Ints, TextParts, ends_of, flags, texts
-from .outline import Section
+from .section import Section
 
 SAME_TEXT = "the text printed for that instruction before"
 INSTRUCTION_DIFFERS = _sections.CODES.index("instruction_differs")

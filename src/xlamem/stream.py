@@ -38,7 +38,6 @@ from .assemble import (
 )
 from .dump import summaries
 from .errors import UsageError
-from .outline import File, Section
 from .reader import (
     ALLOCATION_FLAGS,
     PART_OF,
@@ -50,6 +49,7 @@ from .reader import (
     _read_hlo,
 )
 from .repeats import SAME_TEXT, line_of, take, without
+from .section import File, Section
 from .source import Source
 from .streams import STEP, give_back
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from . import _checks, _liveness, _sections, _values
 from .assemble import NULL, Bools, Codes, Ints, Rows, distinct_of, flags, ints, row_of
 from .findings import MOST
-from .outline import Section
 from .reader import ALLOCATION_FLAGS, Reading
+from .section import Section
 
 TEMP = 1 << ALLOCATION_FLAGS.index("is_temp")
 
@@ -197,7 +197,7 @@ def _records(r: Reading) -> None:
         wanted = f"the same values in both: {n} in the allocations, {len(place)} used values"
         at_fault = section if more and not (fewer and _agrees(r)) else used[-1]
         if not _odd(r, section) and not _odd(r, used[-1]):
-            if (more and fewer) or 2 * differs.sum() > len(both) or (more and _agrees(r)):
+            if (more and fewer) or 2 * differs.sum() > len(both):
                 wanted += f": {OTHER_COMPILE}"
             elif section.file is not used[-1].file:
                 at_fault.file.cut = True
@@ -337,7 +337,8 @@ def _demanded(r: Reading) -> None:
         inline = {"allocations", "used values"} <= kinds and "human_total" in file.features
         if inline and "live ranges" not in kinds:
             r.cut(file, file.whole, "live ranges", "HloLiveRange (max N):")
-        if not kinds and file.role != "hlo" and file.size and not file.whole:
+        blank = (file.ordinal, "file", "unknown_line") not in r.findings.items
+        if not kinds and file.role != "hlo" and file.size and blank:
             r.cut(file, file.whole, "file", "the head of a section")
     section = _allocation_section(r)
     if section is None:
