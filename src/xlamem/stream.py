@@ -489,7 +489,9 @@ def spans(
             if open_at == begin:
                 size *= 2
                 continue
-            end, faults, open_at = open_at, faults[:-3], -1  # the last fault is about what is broken off
+            rows = faults.reshape(-1, 3)
+            # What is broken off is scanned again.
+            end, faults, open_at = open_at, np.ascontiguousarray(rows[rows[:, 1] < open_at]).reshape(-1), -1
         yield result, faults, open_at
         self.let_go()
         begin, size, before = end, SPAN, result
