@@ -9,7 +9,7 @@ from column cimport (
     push_byte, push_code, push_name, put, put_byte, put_code, queue_init, sample_at, settle, text_null, text_push,
 )
 from cursor cimport (
-    CLASS, COMMA, DIGIT, IN_NAME, Short, balanced, index, integer, line_end, name, position, short_value, starts, use,
+    CLASS, DIGIT, IN_NAME, Short, index, integer, line_end, name, short_value, starts,
 )
 from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_ALLOCATION, W_ALLOCATION_BEFORE, W_CROSS_COLOR, W_LINE, W_UTF8, W_VALUE, W_VALUE_REST,
@@ -18,7 +18,7 @@ from fault cimport (
 from header cimport SIZE, Head, header
 from gaps cimport (
     NO_ROW, Gaps, Label, Place, Use, ends_as_shape, gap, head_any, is_led, label_any, label_element, number_element,
-    position_any, push_gaps, seek, seek_text, shape_any, shape_end, short_any, sizes_any, stops, use_any,
+    position_any, push_gaps, seek, seek_text, shape_any, short_any, sizes_any, use_any,
 )
 from xlamem._column cimport Names, own, own_text
 
@@ -689,7 +689,8 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
     """Tokenise data[begin:end], whole lines below `BufferAssignment:`.
 
     Returns (Columns per table, faults, bits of `features`, offset of a value that the end broke off or
-    -1, state). Gaps are int64 quadruples: place of the table in GAP_TABLES or -1, row, begin and end of the text. Integers are int64 (null: the least), codes int32 (null: -1), flags one byte, faults int64
+    -1, state). Gaps are int64 quadruples: place of the table in GAP_TABLES or -1, row, begin and end of the text.
+    Integers are int64 (null: the least), codes int32 (null: -1), flags one byte, faults int64
     triples. `state`: what the span before returned as its state, () at the first; the span may then begin
     at any line, and the column `place` tells where the name of each value begins.
     """

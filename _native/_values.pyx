@@ -740,7 +740,7 @@ cdef bint put_position(Out* out, int64_t id, int64_t ordinal, Label* label, Queu
     return True
 
 
-cdef bint put_use(Out* out, int64_t id, int64_t ordinal, Use* use, Queue* names, Indices* indices, Room* room) noexcept nogil:
+cdef bint put_use(Out* out, int64_t id, int64_t ordinal, Use* row, Queue* names, Indices* indices, Room* room) noexcept nogil:
     if room.uses == 0:
         if not make_rows(&out.u_value_id, 5, ROWS):
             return False
@@ -748,14 +748,14 @@ cdef bint put_use(Out* out, int64_t id, int64_t ordinal, Use* use, Queue* names,
     room.uses -= 1
     put(&out.u_value_id, id)
     put(&out.u_ordinal, ordinal)
-    push_name(names, &out.u_instruction, use.word.p, use.word.n)
-    put(&out.u_operand, use.operand)
-    put_code(&out.u_index, index_code(indices, &use.index))
+    push_name(names, &out.u_instruction, row.word.p, row.word.n)
+    put(&out.u_operand, row.operand)
+    put_code(&out.u_index, index_code(indices, &row.index))
     return True
 
 
 cdef bint gapped_row(
-    const char* base, const char* p, const char* e, bint position, int64_t id, int64_t* ordinal, Out* out,
+    const char* base, const char* p, const char* e, bint in_positions, int64_t id, int64_t* ordinal, Out* out,
     Queue* names, Indices* indices, Room* room,
 ) noexcept nogil:
     # A line of the positions or of the uses that has gaps; e is its newline. False if it has another form.
@@ -764,7 +764,7 @@ cdef bint gapped_row(
     cdef Use read
     gaps.n = 0
     gaps.full = False
-    if position:
+    if in_positions:
         if not position_any(p + 2, e, &label, &gaps):
             return False
         push_gaps(&out.gaps, &gaps, base, G_POSITIONS, out.p_value_id.size // 8)

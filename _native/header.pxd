@@ -214,5 +214,3 @@ cdef inline bint header(const char* p, const char* end, Head* out, Gaps* gaps) n
     gap(gaps, stop + 1, end)
     out.fields.n = stop - out.fields.p if out.fields.p != NULL else 0
     return out.flags & SIZE and not gaps.full
-
-

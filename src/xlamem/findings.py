@@ -54,7 +54,8 @@ class Findings:
         """Ordinal of the file, section, names of tables, and rows (table, row, begin, end) of unknown text."""
 
     def clear(self) -> None:
-        self.__init__()  # type: ignore[misc]
+        for held in (self.items, self.more, self.files, self.kinds, self.unknown):
+            held.clear()
 
     def find(
         self, file: File, offset: int | None, section: str, code: str, wanted: str, severity: str = "warning"
