@@ -485,7 +485,7 @@ def _range(rng: random.Random, tables: dict[str, list[Row]], value_id: int, leng
     start, end = sorted(rng.randint(0, length) for _ in range(2))
     if rng.random() < 0.2:
         end = min(end, length) + rng.randint(0, beyond)
-    row = {"value_id": value_id, "instruction": value["instruction"], "shape_index": value["shape_index"] or "{}"}
+    row = {"value_id": value_id, "instruction": value["instruction"], "shape_index": value["shape_index"]}
     tables["live_ranges"].append(row | {"start": start, "end": end})
 
 
@@ -499,7 +499,7 @@ def _finish(tables: dict[str, list[Row]], length: int) -> None:
         if value["unpadded_size"]:
             running += value["unpadded_size"]
             row = {"ordinal": len(tables["printed_peak"]), "instruction": value["instruction"], "cumulative": running}
-            row |= {"shape_index": value["shape_index"] or "{}", "bytes": value["unpadded_size"]}
+            row |= {"shape_index": value["shape_index"], "bytes": value["unpadded_size"]}
             tables["printed_peak"].append(row)
     module = {"features": FEATURES, "total_bytes": sum(a["size"] for a in tables["allocations"])}
     module |= {"schedule_length": length, "printed_peak_time": moment, "printed_peak_bytes": running}

@@ -179,7 +179,8 @@ def tables_of(p: Program, *, used_values: bool = True) -> dict[str, list[Row]]:
     if era.live:
         tables["schedule"] = [{"time": t, "instruction": name} for t, name in enumerate(p.schedule)]
         for v in ranged:
-            row = {"value_id": v.id, "instruction": v.instruction, "shape_index": index_text(v.index or ())}
+            index = None if v.index is None else index_text(v.index)
+            row = {"value_id": v.id, "instruction": v.instruction, "shape_index": index}
             tables["live_ranges"].append(row | {"start": v.start, "end": v.end, "attributes": None})
         running = 0
         for i, v in enumerate(peak):
@@ -188,7 +189,7 @@ def tables_of(p: Program, *, used_values: bool = True) -> dict[str, list[Row]]:
             row = {
                 "ordinal": i,
                 "instruction": v.instruction,
-                "shape_index": None if era.peak == "a" else index_text(v.index or ()),
+                "shape_index": None if era.peak == "a" or v.index is None else index_text(v.index),
                 "bytes": size,
                 "cumulative": running if era.peak == "c" else None,
             }

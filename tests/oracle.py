@@ -1046,6 +1046,10 @@ class Reader:
             self.sizes[row["value_id"]] = row["unpadded_size"]
         for row in self.tables["live_ranges"]:
             row["value_id"] = ids.get((row["instruction"], row["shape_index"]))
+        arrays = {row["instruction"] for row in self.tables["values"] if row["shape_index"] is None}
+        for row in (*self.tables["live_ranges"], *self.tables["printed_peak"]):
+            if row["shape_index"] == "{}" and row["instruction"] in arrays:
+                row["shape_index"] = None
 
     def holder(self, *kinds: str) -> File | None:
         """The first file that has one of these sections."""

@@ -227,11 +227,13 @@ def _live_range(dump: Dump) -> str:
     parts = [f"HloLiveRange (max {module['schedule_length']}):\n", "  InstructionSequence:\n"]
     parts.extend(f"    {s['time']}:{s['instruction']}\n" for s in tables["schedule"])
     parts.append("  BufferLiveRange:\n")
-    parts.extend(f"    {r['instruction']}{r['shape_index']}:{r['start']}-{r['end']}\n" for r in tables["live_ranges"])
+    for r in tables["live_ranges"]:
+        parts.append(f"    {r['instruction']}{r['shape_index'] or '{}'}:{r['start']}-{r['end']}\n")
     parts.append(f"  Live ranges at {module['printed_peak_time']} (peak):\n")
+    none = "" if "peak_a" in dump.features else "{}"
     for row in tables["printed_peak"]:
         total = "" if row["cumulative"] is None else f" (cumulative: {row['cumulative']} bytes)"
-        parts.append(f"    {row['instruction']}{row['shape_index'] or ''}: {row['bytes']} bytes{total}\n")
+        parts.append(f"    {row['instruction']}{row['shape_index'] or none}: {row['bytes']} bytes{total}\n")
     if "tree" in dump.features:
         parts.extend(_tree(tables["printed_stack"], spaced if "tree_spaced" in dump.features else str))
     return "".join(parts)

@@ -694,7 +694,7 @@ def _match(self: Reading, raw: Raw) -> Ints:
     """value_id of each live range, by (instruction, shape_index)."""
     name, index = raw.codes("live_ranges", "instruction"), raw.codes("live_ranges", "shape_index")
     self.facts["owner"] = np.empty(0, np.int32)
-    if not len(name):
+    if not len(name) and not len(raw.codes("printed_peak", "instruction")):
         return np.empty(0, np.int64)
     self.part("allocations")
     if self.sections("allocations"):
@@ -715,9 +715,20 @@ def _match(self: Reading, raw: Raw) -> Ints:
         index,
         self.pools["shape_index"].code("{}"),
     )
+    _unindex(self, raw, values, kind)
     # The first row of an id, as everywhere, where one is printed twice.
     self.facts["owner"] = Rows(ids)(ints(found)).astype(np.int32) if known is None else codes(rows)
     return ints(found)
+
+
+def _unindex(self: Reading, raw: Raw, values: Raw, kind: str) -> None:
+    """An array has no index in any table, although live ranges and peak lists print {} for it."""
+    plain = np.zeros(len(self.pools["instruction"].names), bool)
+    plain[values.codes(kind, "instruction")[values.codes(kind, "shape_index") < 0]] = True
+    top = self.pools["shape_index"].code("{}")
+    for chunk in (*raw.chunks["live_ranges"], *raw.chunks["printed_peak"]):
+        index = chunk["shape_index"]
+        chunk["shape_index"] = np.where((index == top) & plain[chunk["instruction"]], np.int32(-1), index)
 
 
 # -- report and HLO head -------------------------------------------------------------------------

@@ -254,7 +254,11 @@ SECTION_TABLES = (
         (
             _int("value_id", "the value; null where the dump has no value of that name and index", null=True),
             _INSTRUCTION,
-            _name("shape_index", "index into the instruction's shape, as printed ({} for arrays)"),
+            _name(
+                "shape_index",
+                "index into the instruction's tuple shape, as printed; null for an array, for which {} is printed",
+                null=True,
+            ),
             _int("start", "first step at which it is live", "schedule steps"),
             _int("end", "last step at which it is live (the range is closed)", "schedule steps"),
             _ATTRIBUTES,
@@ -267,7 +271,7 @@ SECTION_TABLES = (
         (
             _int("ordinal", "place in the list, from 0"),
             _INSTRUCTION,
-            _name("shape_index", "index as printed; null in lists that print none", null=True),
+            _name("shape_index", "as in live_ranges; null also in lists that print none", null=True),
             _int("bytes", "bytes as printed (shape bytes, unpadded)", "bytes"),
             _int("cumulative", "running total as printed", "bytes", null=True),
         ),

@@ -411,6 +411,11 @@ class Streaming(Reading):
             return self.raw["allocations"].ints("values", "value_id")
         return self.raw["used values"].ints("records", "value_id")
 
+    def array_values(self) -> Bools:
+        """Which values are arrays, with a last item for no value."""
+        name, table = ("allocations", "values") if self.sections("allocations") else ("used values", "records")
+        return np.append(self.raw[name].flags(table, "is_array"), np.uint8(0))
+
     def placed(self) -> Iterator[tuple[int, Ints, Ints, Ints]]:
         return self.beyond.rows()
 
@@ -560,11 +565,12 @@ def _allocation_pieces(
     if self.checks:
         raw.keep("allocations", allocations, ("allocation", "size", "color", "fields", "flags"))
         self.beyond.look(allocations, values)
-    if self.checks or self.wants("live_ranges"):
+    if self.checks or self.wants("live_ranges", "printed_peak"):
         values["place"] = values["place"] + (section.file.ordinal << 48)
         values["has_bytes"] = (unpadded > 0).astype(np.uint8)
+        values["is_array"] = (values["shape_index"] < 0).astype(np.uint8)
         more = ("allocation", "color", "is_phi", "has_bytes") if self.checks else ()
-        raw.keep("values", values, ("value_id", "place", *more))
+        raw.keep("values", values, ("value_id", "place", "is_array", *more))
     if self.wants("allocations"):
         yield "allocations", self.piece("allocations", allocations, **_from_flags(self, allocations))
     if self.wants("values"):
@@ -631,8 +637,9 @@ def _used_part(self: Streaming) -> Pieces:
             chunks = {name: _arrays(columns) for name, columns in result[0].items()}
             self._gaps(section, chunks, chunks["gaps"]["gap"], _values.GAP_TABLES)
             records = chunks["records"]
-            if self.checks or (alone and self.wants("live_ranges")):
-                raw.keep("records", records, ("value_id", "offset", "color", "is_phi"))
+            if self.checks or (alone and self.wants("live_ranges", "printed_peak")):
+                records["is_array"] = (records["shape_index"] < 0).astype(np.uint8)
+                raw.keep("records", records, ("value_id", "offset", "color", "is_phi", "is_array"))
                 kept = raw.chunks["records"][-1]
                 kept["place"] = kept["offset"].moved(section.file.ordinal << 48)
             if alone and self.wants("values"):
@@ -692,6 +699,10 @@ def _live_part(self: Streaming) -> Pieces:
             ranges = chunks["live_ranges"]
             if self.checks or self.wants("live_ranges"):
                 ranges["value_id"] = match(ranges)
+            if self.wants("live_ranges"):
+                match.unindex(ranges, ranges["value_id"])
+            if self.wants("printed_peak") and len(chunks["printed_peak"]["ordinal"]):
+                match.unindex(chunks["printed_peak"])
             if self.checks:
                 for name, kept in LIVE_KEPT.items():
                     self.kept["live ranges"].keep(name, chunks[name], kept)
@@ -735,6 +746,8 @@ class _Match:
         self.ids: npt.NDArray[np.signedinteger[Any]] = np.empty(0, np.int64)
         """Of the values, ascending."""
         self.rows = 0
+        self.arrays: tuple[Rows, Bools] | None = None
+        """The values by id, and which of them are arrays."""
 
     def __call__(self, ranges: Chunk) -> Ints:
         reading, (name, index) = self.reading, (ranges["instruction"], ranges["shape_index"])
@@ -755,6 +768,18 @@ class _Match:
         known = matched.ints("live_ranges", "value_id", self.rows, self.rows + n)
         found[: len(known)] = np.where(known < 0, NULL, known)
         return found
+
+    def unindex(self, chunk: Chunk, ids: Ints | None = None) -> None:
+        """An array has no index in any table, although live ranges and peak lists print {} for it."""
+        index = chunk["shape_index"]
+        at = np.flatnonzero(index == self.reading.pools["shape_index"].code("{}"))
+        found = self._found(chunk["instruction"][at], index[at]) if ids is None else ids[at]
+        if self.arrays is None:
+            self.arrays = Rows(self.reading.value_ids()), self.reading.array_values()
+        row = self.arrays[0](found)
+        index = index.copy()
+        index[at[(row >= 0) & self.arrays[1][row].astype(bool)]] = -1
+        chunk["shape_index"] = index
 
     def _found(self, name: Codes, index: Codes) -> Ints:
         if self.values is None:
