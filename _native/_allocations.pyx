@@ -563,7 +563,7 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
         e = line_end(p, end)
         gaps.n = 0
         gaps.full = False
-        q = word_at(b"allocation ", 11, p, e)
+        q = p if starts(p, e, b"allocation ", 11) else word_at(b"allocation ", 11, p, e)
         gap(&gaps, p, q)
         if q != NULL and not is_led(&gaps, p):
             cross = False

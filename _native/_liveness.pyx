@@ -588,7 +588,7 @@ cdef void foresee_list(Store* store, Out* out, double times) noexcept nogil:
 cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, Queue* names, Indices* indices) noexcept nogil:
     cdef const char* e
     cdef Wanted wanted
-    cdef bint four, inside
+    cdef bint four
     cdef int64_t depth
     cdef const char* begin = p
     cdef const char* look = outlook(p, end)
@@ -600,14 +600,13 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             # Its labels can look like anything. It ends with the node after which no bytes remain.
             e = line_end(p, end)
             depth = 0
-            inside = prefix(p, e, &depth) != NULL
-            if out.label_begin != NULL and inside and depth and ends_node(p, e):
+            if out.label_begin != NULL and prefix(p, e, &depth) != NULL and depth and ends_node(p, e):
                 unlabel(base, p, out)
             if node_line(p, e, out) or node_any(base, p, e, out):
                 if out.features & (1 << 30):
                     out.features &= ~(1 << 30)
                     fault(&out.faults, NOT_UTF8, p - base, W_UTF8)
-            elif out.label_begin == NULL and inside:
+            elif out.label_begin == NULL and prefix(p, e, &depth) != NULL:
                 out.label_begin = p
             elif out.label_begin == NULL:
                 fault(&out.faults, UNKNOWN_LINE, p - base, W_NODE)

@@ -6,7 +6,7 @@ from libc.string cimport memchr, memcpy, memset
 from column cimport (
     NO_CODE, NO_INT, Buf, Part, Pool, Text, foresee, intern, outlook, push, push_code, text_null, text_push,
 )
-from cursor cimport CLASS, DIGIT, integer, line_end, starts
+from cursor cimport CLASS, CLOSES, DIGIT, integer, line_end, starts
 from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_REPORT, W_REPORT_LIST, W_REPORT_ROW, W_UTF8, Wanted, fault,
 )
@@ -191,6 +191,20 @@ cdef const char* shapes_end(const char* p, const char* end) noexcept nogil:
         p = q + 2
 
 
+cdef bint are_shapes(const char* p, const char* end) noexcept nogil:
+    # Whether the text can be nothing but shapes: it ends with a bracket, and blanks follow commas.
+    cdef const char* q = p
+    if end <= p or not CLASS[<uint8_t> end[-1]] & CLOSES or memchr(p, c';', end - p) != NULL:
+        return False
+    while True:
+        q = <const char*> memchr(q, c' ', end - q)
+        if q == NULL:
+            return True
+        if q == p or q[-1] != c',':
+            return False
+        q += 1
+
+
 cdef bint table_row(const char* p, const char* e, Row* row) noexcept nogil:
     p = share(p, e, &row.cumulative, &row.percent)
     if p != NULL:
@@ -204,7 +218,7 @@ cdef bint table_row(const char* p, const char* e, Row* row) noexcept nogil:
         return False
     row.shapes.p = p + 2
     row.shapes.n = e - p - 2
-    return shapes_end(p + 2, e) == e
+    return are_shapes(p + 2, e)
 
 
 cdef const char* padded(const char* begin, const char* p, size_t n, size_t width) noexcept nogil:

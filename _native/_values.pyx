@@ -834,8 +834,8 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
             e = short_value(p, end, &next)
             finish(out, &mark, stage, offset, demand, False)
             gaps.n = 0
-            gaps.full = False
             if e == NULL or e[0] != c'\n':
+                gaps.full = False
                 e = line_end(p, end)
                 q = short_any(p, e, &next, &gaps)
                 gap(&gaps, q, e)
@@ -849,7 +849,8 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
                 offset = p - base
                 if not begin(out, &s, &mark, offset, &names, &indices, &room):
                     return
-                push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
+                if gaps.n:
+                    push_gaps(&out.gaps, &gaps, base, NO_ROW, 0)
             else:
                 e = line_end(p, end)
                 stage = NONE

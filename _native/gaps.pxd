@@ -1,10 +1,10 @@
 # Text in a line that no known field explains. XLA adds fields every few months: the known ones are read whatever
 # stands before, between or behind them, and what stands there is a gap. docs/reading.md has the rules.
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp
 
-from column cimport NO_INT, Buf, Met, Part, Pool, Slot, equal, key_of, pool_find, pool_holds, push
+from column cimport NO_CODE, NO_INT, Buf, Met, Part, Pool, Slot, equal, key_of, pool_find, pool_holds, push
 from cursor cimport CLASS, DIGIT, IN_NAME, Short, balanced, index, integer, name, starts
 
 cdef enum:
@@ -221,29 +221,36 @@ cdef inline const char* shape_end(const char* p, const char* end) noexcept nogil
     return q
 
 
-cdef inline bint ends_as_shape(const Met* met, const Pool* pool, const char* p, const char* end) noexcept nogil:
-    # Whether nothing follows the shape at p. One that was met before is not looked at again.
+cdef inline bint ends_as_shape(Met* met, const Pool* pool, const char* p, const char* end) noexcept nogil:
+    # Whether nothing follows the shape at p. One that the pool has is not looked at again: it is what was met last.
+    cdef int32_t code
+    if (end[-1] == c']' or end[-1] == c'}') and p[0] != c'(' and memchr(p, c' ', end - p) == NULL:
+        return True                               # an array's, without a blank in which a field could begin
     if met.p != NULL and met.n == <size_t> (end - p) and equal(p, met.p, met.n):
         return True
-    if pool_knows(pool, p, end - p):
-        return True
-    return shape_end(p, end) == end
+    code = pool_code(pool, p, end - p)
+    if code < 0:
+        return shape_end(p, end) == end
+    met.p = p
+    met.n = end - p
+    met.code = code
+    return True
 
 
-cdef inline bint pool_knows(const Pool* pool, const char* p, size_t n) noexcept nogil:
+cdef inline int32_t pool_code(const Pool* pool, const char* p, size_t n) noexcept nogil:
+    # Code of a text that the pool, or the one that it is based on, has; NO_CODE.
     cdef uint32_t key = key_of(p, n)
     cdef uint64_t at = key & pool.mask
     cdef Slot slot
-    if pool.base != NULL and pool_find(pool.base, key, p, n) >= 0:
-        return True
-    if pool.slots == NULL:
-        return False
+    cdef int32_t code = pool_find(pool.base, key, p, n) if pool.base != NULL else NO_CODE
+    if code >= 0 or pool.slots == NULL:
+        return code
     while True:
         slot = pool.slots[at]
         if slot.key == 0:
-            return False
+            return NO_CODE
         if slot.key == key and pool_holds(pool, slot.code, p, n):
-            return True
+            return slot.code
         at = (at + 1) & pool.mask
 
 

@@ -63,49 +63,44 @@ cdef inline const char* flag(const char* p, const char* end, Head* out, int bit)
 cdef inline const char* field(const char* p, const char* end, Head* out, Gaps* gaps) noexcept nogil:
     # Behind the field at p; NULL if it is none that is known, or is there twice.
     cdef const char* q = NULL
-    if starts(p, end, b"preallocated-temp", 17):
-        return flag(p + 17, end, out, TEMP)
-    if starts(p, end, b"thread-local", 12):
-        return flag(p + 12, end, out, THREAD_LOCAL)
-    if starts(p, end, b"maybe-live-out", 14):
-        return flag(p + 14, end, out, LIVE_OUT)
-    if starts(p, end, b"constant", 8):
-        return flag(p + 8, end, out, CONSTANT)
-    if starts(p, end, b"size ", 5) and not out.flags & SIZE:
-        out.size_text.p = p + 5
-        q = number_element(p + 5, end, &out.size)
-        if q == NULL:
-            out.size = NO_INT
-            q = p + 5
-            while q < end and q[0] != c',' and q[0] != c' ':
-                q += 1
-        out.size_text.n = q - p - 5
-        if out.size_text.n == 0:
-            return NULL
-        out.flags |= SIZE
-        out.fields.p = q
-    elif starts(p, end, b"color ", 6) and not out.flags & COLOR:
-        q = number_element(p + 6, end, &out.color)
-        if q != NULL:
-            out.flags |= COLOR
-    elif starts(p, end, b"page ", 5) and not out.flags & PAGE:
-        q = number_element(p + 5, end, &out.page)
-        if q != NULL:
-            out.flags |= PAGE
-    elif starts(p, end, b"output shape is |", 17) and not out.flags & ENTRY_ROOT:
-        q = shape_in_bars(p + 16, end, &out.output_shape)
-        if q != NULL:
-            out.flags |= ENTRY_ROOT
-    elif starts(p, end, b"parameter ", 10) and not out.flags & PARAMETER:
-        q = number_element(p + 10, end, &out.parameter)
-        if q != NULL:
-            out.flags |= PARAMETER
-            return parameter_rest(q, end, out, gaps)
-    elif starts(p, end, b"shape |", 7) and out.flags & PARAMETER and not out.flags & SHAPE:
-        q = shape_in_bars(p + 6, end, &out.parameter_shape)
-        if q != NULL:
-            out.flags |= SHAPE
-            return parameter_rest(q, end, out, gaps)
+    if p[0] == c'p':
+        if starts(p, end, b"preallocated-temp", 17):
+            return flag(p + 17, end, out, TEMP)
+        if starts(p, end, b"page ", 5) and not out.flags & PAGE:
+            q = number_element(p + 5, end, &out.page)
+            if q != NULL:
+                out.flags |= PAGE
+        elif starts(p, end, b"parameter ", 10) and not out.flags & PARAMETER:
+            q = number_element(p + 10, end, &out.parameter)
+            if q != NULL:
+                out.flags |= PARAMETER
+                return parameter_rest(q, end, out, gaps)
+    elif p[0] == c's':
+        if starts(p, end, b"size ", 5) and not out.flags & SIZE:
+            return size_field(p + 5, end, out)
+        if starts(p, end, b"shape |", 7) and out.flags & PARAMETER and not out.flags & SHAPE:
+            q = shape_in_bars(p + 6, end, &out.parameter_shape)
+            if q != NULL:
+                out.flags |= SHAPE
+                return parameter_rest(q, end, out, gaps)
+    elif p[0] == c't':
+        if starts(p, end, b"thread-local", 12):
+            return flag(p + 12, end, out, THREAD_LOCAL)
+    elif p[0] == c'm':
+        if starts(p, end, b"maybe-live-out", 14):
+            return flag(p + 14, end, out, LIVE_OUT)
+    elif p[0] == c'c':
+        if starts(p, end, b"constant", 8):
+            return flag(p + 8, end, out, CONSTANT)
+        if starts(p, end, b"color ", 6) and not out.flags & COLOR:
+            q = number_element(p + 6, end, &out.color)
+            if q != NULL:
+                out.flags |= COLOR
+    elif p[0] == c'o':
+        if starts(p, end, b"output shape is |", 17) and not out.flags & ENTRY_ROOT:
+            q = shape_in_bars(p + 16, end, &out.output_shape)
+            if q != NULL:
+                out.flags |= ENTRY_ROOT
     elif (starts(p, end, b"0x", 2) or starts(p, end, b"(nil)", 5)) and not out.flags & (SIZE | ADDRESS):
         q = p
         while q < end and q[0] != c',' and q[0] != c' ':
@@ -113,6 +108,23 @@ cdef inline const char* field(const char* p, const char* end, Head* out, Gaps* g
         out.address.p = p
         out.address.n = q - p
         out.flags |= ADDRESS
+    return q
+
+
+cdef inline const char* size_field(const char* p, const char* end, Head* out) noexcept nogil:
+    # The size behind "size ", exact or for people.
+    cdef const char* q = number_element(p, end, &out.size)
+    if q == NULL:
+        out.size = NO_INT
+        q = p
+        while q < end and q[0] != c',' and q[0] != c' ':
+            q += 1
+        if q == p:
+            return NULL
+    out.size_text.p = p
+    out.size_text.n = q - p
+    out.flags |= SIZE
+    out.fields.p = q
     return q
 
 
@@ -126,6 +138,9 @@ cdef inline const char* parameter_rest(const char* p, const char* end, Head* out
             return p
         out.flags |= SHAPE
         p = q
+    if starts(p, end, b" at ShapeIndex ", 15) and index(p + 15, &out.parameter_index) != NULL:
+        out.flags |= INDEX
+        return p + 15 + out.parameter_index.n
     stop = field_end(p, end)
     while p < end and not out.flags & INDEX:
         q = p
@@ -145,7 +160,8 @@ cdef inline const char* parameter_rest(const char* p, const char* end, Head* out
 cdef inline const char* field_end(const char* p, const char* end) noexcept nogil:
     # Where ", " or the end follows, outside brackets and quotes.
     while p < end:
-        p = balanced(p, end, COMMA)
+        if p[0] != c',':
+            p = balanced(p, end, COMMA)
         if p >= end or (p[0] == c',' and p[1] == c' '):
             return p if p < end else end
         p += 1

@@ -93,8 +93,6 @@ class Findings:
 
     def gaps(self, file: File, section: str, gaps: Ints, tables: tuple[str, ...], first: Iterable[int]) -> None:
         """Keep unknown fields of lines that were read: rows (table, row, begin, end); `first`: first row per table."""
-        if not len(gaps):
-            return
         data, words = file.text.data, Names(SPARE)
         self.files[file.ordinal] = file
         kind = codes(_gaps.kinds(data, gaps, words))
@@ -159,6 +157,8 @@ class Findings:
     def unknown_table(self, files: Sequence[File]) -> pa.Table:
         """The table `unknown_text`."""
         spec = schema.UNKNOWN
+        if not self.unknown:
+            return spec.empty
         pieces = []
         for file in files:
             parts = [(s, t, r) for o, s, t, r in self.unknown if o == file.ordinal]
@@ -180,7 +180,7 @@ class Findings:
                 "text": pa.chunked_array(text_arrays(text), pa.string()),
             }
             pieces.append(pa.table(columns).cast(spec.arrow))
-        return pa.concat_tables(pieces).unify_dictionaries() if pieces else spec.empty
+        return pa.concat_tables(pieces).unify_dictionaries()
 
 
 def _wanted(kind: _Kind) -> str:

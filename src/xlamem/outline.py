@@ -33,6 +33,7 @@ _HEADS = {
     _sections.LIVE: _STEPS,
 }
 """Lines that open a section; the groups are what is not known there."""
+_PLAIN = (b"BufferAssignment:\n", b"Used values:\n")
 
 
 def outline(member: Member, ordinal: int, findings: Findings) -> File:
@@ -113,7 +114,7 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
         else:
             file.features.add("live_unavailable")
             section = Section("live ranges", owner, begin, stop, at, unavailable=True)
-        if kind != _sections.TOTAL or follower[0] != _sections.REPORT_LIST:
+        if line not in _PLAIN and (kind != _sections.TOTAL or follower[0] != _sections.REPORT_LIST):
             _gaps(file, kind, line, at, findings)
         if section is not None:
             if section.kind != "report":
@@ -148,7 +149,8 @@ def _gaps(file: File, kind: int, line: bytes, at: int, findings: Findings) -> No
     numbers = {found.re.groupindex[name] for name in "nm" if name in found.re.groupindex} if found else set()
     spans = [found.span(i) for i in range(1, found.re.groups + 1) if i not in numbers] if found else []
     rows = [(-1, 0, at + begin, at + end) for begin, end in spans if begin < end]
-    findings.gaps(file, "file", np.array(rows, np.int64).reshape(-1, 4), (), ())
+    if rows:
+        findings.gaps(file, "file", np.array(rows, np.int64), (), ())
 
 
 def _unknown_lines(file: File, begin: int, end: int, findings: Findings) -> None:

@@ -187,6 +187,8 @@ class Reading:
 
     def _faults(self, section: Section, column: Any, open_at: int = -1) -> None:
         """Native faults to findings; an unfinished record at the very end of the file is a truncation."""
+        if not len(column):
+            return
         faults, file = ints(column).reshape(-1, 3), section.file
         lines = faults[:, 0] == UNKNOWN_LINE
         if open_at >= 0 and section.last and len(at := np.flatnonzero(lines & (faults[:, 1] == open_at))):
@@ -219,9 +221,10 @@ class Reading:
             self.rows_before[table] = self.rows_before.get(table, 0) + n
 
     def _all_gaps(self, spans: Sequence[Span], raw: Raw, tables: tuple[str, ...]) -> None:
-        for i, span in enumerate(spans):
-            chunks = {name: found[i] for name, found in raw.chunks.items()}
-            self._gaps(span.section, chunks, chunks.get("gaps", chunks[tables[0]])["gap"], tables)
+        gaps = [chunk["gap"] for chunk in raw.chunks.get("gaps", raw.chunks[tables[0]])]
+        if any(map(len, gaps)):
+            for i, span in enumerate(spans):
+                self._gaps(span.section, {t: raw.chunks[t][i] for t in tables}, gaps[i], tables)
 
     # -- scanning --------------------------------------------------------------------------------
 
@@ -779,7 +782,8 @@ def _read_hlo(self: Reading, _: list[Span], __: list[Any]) -> dict[str, Maker]:
         section = Section("hlo", weakref.ref(file), 0, end, 0)
         file.sections.append(section)
         self._faults(section, head["faults"])
-        self.findings.gaps(file, "hlo", ints(head["gap"]).reshape(-1, 4), _hlo.GAP_TABLES, (0,))
+        if len(head["gap"]):
+            self.findings.gaps(file, "hlo", ints(head["gap"]).reshape(-1, 4), _hlo.GAP_TABLES, (0,))
         if head["tables"]:
             file.features.add("frames")
         if not head["complete"] and not file.cut:
