@@ -112,7 +112,7 @@ cdef extern from *:
     const int64_t NO_INT "INT64_MIN"              # null in a column of integers
 
 cdef extern from "pages.h":
-    const size_t GAP "XLA_GAP"                    # bytes between the columns of an arena that nobody may touch
+    const size_t GAP "XLA_GAP"                    # bytes between the columns of an arena that must not be accessed
     void forbid "xla_forbid"(const void*, size_t) noexcept nogil
     ctypedef struct Arena "xla_arena":
         size_t size

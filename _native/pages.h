@@ -16,7 +16,7 @@
 #define XLA_PAGES 0
 #endif
 
-/* The address sanitizer knows nothing of what lies within a mapping: it is told what nobody may touch, between the
+/* The address sanitizer knows nothing of what lies within a mapping: it is told what must not be accessed, between the
    columns of an arena and in spare blocks, and a page without access follows each block. */
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>

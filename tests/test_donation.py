@@ -42,7 +42,7 @@ def held(dump: xlamem.Dump) -> tuple[int, int]:
 
 
 def check(folder: Path) -> None:
-    """What was donated because it was a candidate was taken, for the output that was said, and saves what was said."""
+    """A candidate that is donated is taken, for the named output, and saves within the bounds."""
     before, after = (xlamem.read(folder / name) for name in ("undonated", "donated"))
     rows, again = xlamem.donation(before).to_pylist(), xlamem.donation(after).to_pylist()
     wanted = {(r["parameter"], r["parameter_index"]): r["candidate_output"] for r in rows if r["candidate"]}

@@ -274,7 +274,7 @@ def test_text_at_the_end_of_a_page() -> None:
 
 
 def fenced(memory: mmap.mmap, text: bytes) -> memoryview:
-    """The text, right before a page that nobody may read."""
+    """The text, right before a page that cannot be read."""
     size = len(memory) - mmap.PAGESIZE
     memory[size - len(text) : size] = text
     return memoryview(memory)[size - len(text) : size]

@@ -624,7 +624,7 @@ def test_only_protos(tmp_path: Path) -> None:
 
 
 def bad_entries(folder: Path) -> dict[str, str]:
-    """Everything that a directory may hold and nobody can read; what is said of each, by its name."""
+    """Entries of a directory that cannot be read, and the message for each, by name."""
     (folder / "loop").symlink_to("loop")
     (folder / f"{STEM}_loop-live-range.txt").symlink_to(f"{STEM}_loop-live-range.txt")
     (folder / "latest").symlink_to("gone")
@@ -705,7 +705,7 @@ def test_directories_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="becomes another user")
 def test_a_directory_of_another_user(tmp_path: Path) -> None:
-    """As the system refuses it: root reads everything, so somebody else looks."""
+    """As the system refuses it: root can read everything, so another uid looks."""
     write(tmp_path)
     (tmp_path / "closed").mkdir(mode=0o700)
     for folder in (tmp_path, *tmp_path.parents[:-2]):

@@ -33,7 +33,7 @@ STATES = {
     "understood": ("not understood", schema.NOT_UNDERSTOOD),
     "consistent": ("not consistent", schema.NOT_CONSISTENT),
 }
-"""Columns of `modules`; what is said where one is false, and the codes of diagnostics that make it so."""
+"""Columns of `modules`; the sentence shown where one is false, and the codes of diagnostics that make it so."""
 
 
 def output_options(limit: int, what: str) -> Callable[[F], F]:

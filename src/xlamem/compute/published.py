@@ -435,7 +435,7 @@ def _first(causes: Iterator[tuple[str, Ints]]) -> dict[str, int]:
 
 
 def _space_rows(found: _Rows, p: Program, spaces: pa.Table, timed: bool) -> None:
-    """What is said of each memory space."""
+    """The rows of each memory space."""
     causes: dict[tuple[str, int], dict[str, int]] = {}
     if timed:
         for name, cause, by in space_causes(p, spaces):

@@ -498,7 +498,7 @@ def _held(source: Source) -> bool:
 
 
 def _died(error: BaseException) -> Exception:
-    """What is said of a dump that killed its workers: it may have been the system, so the next run tries again."""
+    """The fault of a dump that killed its workers: the system may be the cause, so the next run tries again."""
     return OSError(f"each of {ALONE} workers that read nothing else died ({type(error).__name__}: {error})")
 
 

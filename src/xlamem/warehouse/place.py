@@ -43,7 +43,7 @@ class Place:
     """
 
     def __init__(self, uri: str | os.PathLike[str], *, single_writer: bool = False) -> None:
-        """With `single_writer` nobody else writes there at the same time, so that `create` may look first."""
+        """With `single_writer` there is no other writer at the same time, so that `create` may look first."""
         self.uri, self.single_writer = absolute(uri), single_writer
         if self.uri[:7].lower() == "file://":
             self.uri = arrow_fs.FileSystem.from_uri(self.uri)[1]
