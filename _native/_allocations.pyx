@@ -17,7 +17,7 @@ from fault cimport (
 )
 from header cimport SIZE, Head, header
 from gaps cimport (
-    NO_ROW, Gaps, Label, Place, Use, ends_as_shape, gap, head_any, is_led, label_any, label_element, number_element,
+    NO_ROW, TRIES, Gaps, Label, Place, Use, ends_as_shape, gap, head_any, is_led, label_any, label_element, number_element,
     position_any, push_gaps, seek, seek_text, shape_any, short_any, sizes_any, use_any,
 )
 from xlamem._column cimport Names, own, own_text
@@ -241,7 +241,7 @@ cdef bint value_any(
         return False
     before = gaps
     q = p
-    while True:
+    for _ in range(TRIES):
         q = seek_text(b" (", 2, q, end, &gaps)
         gaps = before
         if q == NULL:
@@ -251,6 +251,8 @@ cdef bint value_any(
         if e != NULL:
             break
         gaps = before
+    else:
+        return False
     e = shape_any(e, end, &shape, &gaps)
     if e == NULL or gaps.full:
         return False
@@ -361,11 +363,10 @@ cdef const char* e0_any(const char* p, const char* end, Short* s, Place* at, con
     q = p
     while q + 2 < end and q[0] != c')':
         if q[0] == c' ' and q[1] == c'@':
-            q = number_element(q + 2, end, &s.color)
-            if q == NULL:
+            gap(gaps, p, q)
+            p = number_element(q + 2, end, &s.color)
+            if p == NULL:
                 return NULL
-            gap(gaps, p, (<const char*> memchr(p, c'@', q - p)) - 1)
-            p = q
             break
         q += 1
     p = seek_text(b")", 1, p, end, gaps)

@@ -12,6 +12,7 @@ import numpy as np
 
 from column cimport Buf, Part, drop, key_of, pool_item, push, push_byte, push_code
 from cursor cimport CLASS, IN_NAME, Short, short_value
+from gaps cimport Gaps, short_any
 from xlamem._column cimport Names, own
 
 cdef enum:
@@ -102,7 +103,7 @@ cdef class Files:
         with nogil:
             for i in range(records.shape[0]):
                 p = at_place(self.bases, records[i])
-                p = short_value(p, self.bases[records[i] >> FILE_BIT].end, &s)
+                p = header_name(p, self.bases[records[i] >> FILE_BIT].end, &s)
                 push(&out, records[i] + (s.name.p - at_place(self.bases, records[i])) if p != NULL else 0)
         return own(&out)
 
@@ -123,6 +124,21 @@ cdef class Files:
                 push_byte(&out, a.n == b.n and memcmp(a.p, b.p, a.n) == 0 and (x.p == NULL) == (y.p == NULL) and (
                     x.p == NULL or same_index(&x, &y)))
         return own(&out)
+
+
+cdef const char* header_name(const char* p, const char* end, Short* s) noexcept nogil:
+    # Reads "<ID NAME…>", which may have gaps, in the line at p; NULL if it is not there.
+    cdef const char* e = short_value(p, end, s)
+    cdef Gaps gaps
+    if e != NULL:
+        return e
+    e = <const char*> memchr(p, c'\n', end - p)
+    if e == NULL:
+        return NULL
+    p = <const char*> memchr(p, c'<', e - p)
+    gaps.n = 0
+    gaps.full = False
+    return short_any(p, e, s, &gaps) if p != NULL else NULL
 
 
 cdef void label(const Base* bases, int64_t place, Part* word, Part* sub) noexcept nogil:

@@ -384,6 +384,8 @@ cdef bint list_any(const char* p, const char* e, Row* row, Gaps* gaps) noexcept 
     q = word_any(p, end, 10, &row.remaining, gaps)
     if q == NULL:
         return False
+    inner.n = 0
+    inner.full = False
     p = seek_text(b"; allocation ", 13, q, e, gaps)
     if p == NULL or not head(p - 11, e, row, &inner):
         return False
@@ -463,7 +465,8 @@ cdef void scan_nogil(
         if p == e:
             if alone:
                 # Its allocation has other than one value: a table follows.
-                (<int64_t*> (out.n_values.data + out.n_values.size))[-1] = NO_INT
+                if out.n_values.size:
+                    (<int64_t*> (out.n_values.data + out.n_values.size))[-1] = NO_INT
                 out.in_table = True
             elif out.in_table:
                 out.in_table = False

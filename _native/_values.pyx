@@ -19,7 +19,7 @@ from fault cimport (
     W_RECORD_REST, W_SAME_TEXT, W_USE, W_UTF8, fault,
 )
 from gaps cimport (
-    NO_ROW, Gaps, Label, Use, gap, head_any, is_led, position_any, push_gaps, seek_text, short_any, use_any,
+    NO_ROW, TRIES, Gaps, Label, Use, gap, head_any, is_led, position_any, push_gaps, seek_text, short_any, use_any,
 )
 from xlamem._column cimport Names, own, own_text
 
@@ -449,6 +449,7 @@ cdef const char* glued(const char* p, const char* line_stop, const char* end, Sh
     # Where the next record's header begins if it is glued to the end of this line (E4), else the end of the line.
     cdef const char* q = line_stop - 1
     cdef Gaps gaps
+    cdef int tries = TRIES
     if q > p and q[0] == c'>':
         while q > p and q[0] != c'<':
             q -= 1
@@ -457,11 +458,13 @@ cdef const char* glued(const char* p, const char* line_stop, const char* end, Sh
     if starts(line_stop, end, b"\n positions", 11):
         # Only a header is followed by positions.
         q = line_stop - 1
-        while q > p:
+        while q > p and tries:
             gaps.n = 0
             gaps.full = False
-            if q[0] == c'<' and short_any(q, line_stop, s, &gaps) != NULL:
-                return q
+            if q[0] == c'<':
+                tries -= 1
+                if short_any(q, line_stop, s, &gaps) != NULL:
+                    return q
             q -= 1
     return line_stop
 

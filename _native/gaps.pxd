@@ -9,6 +9,7 @@ from cursor cimport CLASS, DIGIT, IN_NAME, Short, balanced, index, integer, name
 
 cdef enum:
     MOST_GAPS = 16
+    TRIES = 8                                     # places at which something is looked for that may run to the end
     NO_ROW = -1                                   # as the table of a gap: its line gave no row
 
 cdef struct Gaps:
@@ -296,9 +297,13 @@ cdef inline const char* shape_any(const char* p, const char* end, const char** s
     p = seek_text(b":", 1, p, end, gaps)
     if p == NULL or p + 1 >= end:
         return NULL
+    cdef int tries = TRIES
     q = p
-    while q + 1 < end:
-        e = shape_end(q + 1, end) if q[0] == c' ' else NULL
+    while q + 1 < end and tries:
+        e = NULL
+        if q[0] == c' ' and (q[1] == c'(' or c'a' <= q[1] <= c'z'):
+            tries -= 1
+            e = shape_end(q + 1, end)
         if e != NULL and (e == end or e[0] == c' ' or e[0] == c',' or e[0] == c';'):
             gap(gaps, p, q)
             shape[0] = q + 1

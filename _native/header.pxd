@@ -183,7 +183,7 @@ cdef inline const char* keyed_end(const char* p, const char* end) noexcept nogil
 
 
 cdef inline bint header(const char* p, const char* end, Head* out, Gaps* gaps) noexcept nogil:
-    # "allocation N: [ADDR, ]size SIZE{, field}:" with gaps, the fields in any order; end at the newline.
+    # "allocation N: [ADDR, ]size SIZE{, field}:" with gaps, the fields in any order; end at the newline. Adds to `gaps`.
     cdef const char* q
     cdef const char* at                           # where a field begins
     cdef const char* behind                       # where the one that was read last ends
@@ -191,8 +191,6 @@ cdef inline bint header(const char* p, const char* end, Head* out, Gaps* gaps) n
     cdef const char* word
     cdef int n
     memset(out, 0, sizeof(Head))
-    gaps.n = 0
-    gaps.full = False
     out.page = NO_INT
     out.parameter = NO_INT
     p = number_element(p + 11, end, &out.allocation)

@@ -456,6 +456,11 @@ class _Reader:
         for name, index, value_id in zip(values["instruction"], values["shape_index"], values["value_id"], strict=True):
             by_name.setdefault((name, index or "{}"), value_id)
         ranges["value_id"] = [by_name.get(k) for k in zip(ranges["instruction"], ranges["shape_index"], strict=True)]
+        both = zip(values["instruction"], values["shape_index"], strict=True)
+        arrays = {(name, "{}") for name, index in both if index is None}
+        for table in (ranges, self.tables["printed_peak"]):
+            named = zip(table["instruction"], table["shape_index"], strict=True)
+            table["shape_index"] = [None if k in arrays else k[1] for k in named]
         if platform is None and any("T(" in shape for shape in facts):
             platform = "tpu"
         names = SPACES.get(platform or "", {})

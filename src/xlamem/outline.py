@@ -18,9 +18,12 @@ PAGES = 256 << 20
 """Bytes of a file that are looked at before their pages are given back."""
 
 
+LONGEST = 200
+"""Bytes of a line that opens a section; a longer one is not understood."""
+
 _HUMAN = rb" \((?:-?\d+B|-?\d+\.\d+[KMGTPE]iB)"
 _TOTAL = re.compile(
-    rb"Total bytes used:(?: (?P<n>-?\d+)(?P<a>.*?)|(?P<b>.*?) (?P<m>-?\d+)(?P<c>.*?))"
+    rb"Total bytes used:(?: (?P<n>-?\d+)(?![\w.-])(?P<a>.*?)|(?P<b>.*?) (?P<m>-?\d+)(?![\w.-])(?P<c>.*?))"
     rb"(?:" + _HUMAN + rb"(?P<d>.*?)\)(?P<e>.*))?"
 )
 _STEPS = re.compile(
@@ -144,13 +147,13 @@ def _heads(data: Any, first_only: bool) -> list[tuple[int, int]]:
 
 def _gaps(file: File, kind: int, line: bytes, at: int, findings: Findings) -> None:
     """Keep what the line that opens a section says beyond what is known."""
-    found = _HEADS[kind].fullmatch(line.rstrip(b"\n")) if kind in _HEADS else None
+    found = _HEADS[kind].fullmatch(line.rstrip(b"\n")) if kind in _HEADS and len(line) <= LONGEST else None
     # Numbers are named n and m; every other group is a gap.
     numbers = {found.re.groupindex[name] for name in "nm" if name in found.re.groupindex} if found else set()
     spans = [found.span(i) for i in range(1, found.re.groups + 1) if i not in numbers] if found else []
     rows = [(-1, 0, at + begin, at + end) for begin, end in spans if begin < end]
     if rows:
-        findings.gaps(file, "file", np.array(rows, np.int64), (), ())
+        findings.gaps(file, "total" if kind == _sections.TOTAL else "file", np.array(rows, np.int64), (), ())
 
 
 def _unknown_lines(file: File, begin: int, end: int, findings: Findings) -> None:
@@ -183,9 +186,9 @@ def _line(data: Any, at: int) -> bytes:
 
 def _number(file: File, at: int, line: bytes, pattern: re.Pattern[bytes], findings: Findings) -> int | None:
     """The number in the head line at `at`; None, with a finding, if there is none of at most 64 bits."""
-    match = pattern.fullmatch(line.rstrip(b"\n"))
+    match = pattern.fullmatch(line.rstrip(b"\n")) if len(line) <= LONGEST else None
     digits = match and (match["n"] or match["m"])
-    if digits is not None and abs(int(digits)) < 1 << 63:
+    if digits and len(digits) <= 20 and abs(int(digits)) < 1 << 63:
         return int(digits)
     findings.find(file, at, "file", "unknown_line", "a number of at most 64 bits")
     return None

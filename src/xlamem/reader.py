@@ -642,7 +642,8 @@ def _live_span(section: Section, begin: int, end: int, kind: int) -> Span:
 def _joins(before: Any, behind: Any) -> bool:
     """Whether one span of live ranges ended in the state in which the next one began."""
     *_, open_at, state, _ = before
-    return open_at < 0 and behind[-1] in (_liveness.NONE, state[0])
+    # What follows an unfinished tree is its own.
+    return open_at < 0 and state[0] != _liveness.TREE and behind[-1] in (_liveness.NONE, state[0])
 
 
 def _read_live(self: Reading, spans: list[Span], results: list[Any]) -> dict[str, Maker]:
@@ -718,18 +719,23 @@ def _match(self: Reading, raw: Raw) -> Ints:
         index,
         self.pools["shape_index"].code("{}"),
     )
-    _unindex(self, raw, values, kind)
     # The first row of an id, as everywhere, where one is printed twice.
-    self.facts["owner"] = Rows(ids)(ints(found)).astype(np.int32) if known is None else codes(rows)
+    owner = self.facts["owner"] = Rows(ids)(ints(found)).astype(np.int32) if known is None else codes(rows)
+    _unindex(self, raw, values, kind, owner)
     return ints(found)
 
 
-def _unindex(self: Reading, raw: Raw, values: Raw, kind: str) -> None:
+def _unindex(self: Reading, raw: Raw, values: Raw, kind: str, owner: Codes) -> None:
     """An array has no index in any table, although live ranges and peak lists print {} for it."""
+    is_array = np.append(values.codes(kind, "shape_index") < 0, False)
     plain = np.zeros(len(self.pools["instruction"].names), bool)
-    plain[values.codes(kind, "instruction")[values.codes(kind, "shape_index") < 0]] = True
-    top = self.pools["shape_index"].code("{}")
-    for chunk in (*raw.chunks["live_ranges"], *raw.chunks["printed_peak"]):
+    plain[values.codes(kind, "instruction")[is_array[:-1]]] = True
+    top, first = self.pools["shape_index"].code("{}"), 0
+    for chunk in raw.chunks["live_ranges"]:
+        index = chunk["shape_index"]
+        arrays = is_array[owner[first : first + len(index)]]
+        chunk["shape_index"], first = np.where((index == top) & arrays, np.int32(-1), index), first + len(index)
+    for chunk in raw.chunks["printed_peak"]:
         index = chunk["shape_index"]
         chunk["shape_index"] = np.where((index == top) & plain[chunk["instruction"]], np.int32(-1), index)
 

@@ -864,7 +864,13 @@ def _report_spans(self: Streaming, section: Section) -> Scanned:
         data, last = section.file.text.data, end == section.end
         return _usage.scan(data, begin, end, self.pools["label"].names, state=state, last=last)
 
-    return spans(self, section, scan, _full_line, None)
+    # In the first layout an allocation and its table stay together.
+    layout_b = bytes(section.file.text.data[section.begin : section.begin + 13]) == b"Memory Space:"
+    return spans(self, section, scan, _full_line if layout_b else _allocation_line, None)
+
+
+def _allocation_line(data: Any, at: int, end: int) -> int:
+    return _sections.next_line(data, at - 1, end, b"allocation ")
 
 
 def _full_line(data: Any, at: int, end: int) -> int:

@@ -93,8 +93,11 @@ OTHER_COMPILE = "these files are of different compiles"
 
 
 def _printed(r: Reading) -> Section | None:
-    """The used values with the total that XLA prints above them."""
-    return next((s for s in r.sections("used values") if s.total is not None), None)
+    """The used values with the total that XLA prints above them; of several, one that the allocations contradict."""
+    printed = [s for s in r.sections("used values") if s.total is not None]
+    if len(printed) > 1:
+        printed.sort(key=lambda s: s.total == _sum(r))
+    return next(iter(printed), None)
 
 
 def _sum(r: Reading) -> int:

@@ -176,6 +176,11 @@ def _unproven(dump: Dump) -> str:
         if (wrong := _doubt(d)) and not (strange and d["code"] == "records_differ"):
             line = "" if d["line"] is None else f":{d['line']}"
             return f"{wrong} ({os.path.basename(d['file'] or '')}{line})"
+    for d in diagnostics:
+        if d["section"] == "total" or (d["section"] == "report" and d["code"] == "unknown_field"):
+            return f"the line of a printed total was not understood ({d['excerpt']})"
+        if d["code"] == "total_differs":
+            return f"the allocations do not add up to a printed total: {d['wanted']}"
     size = _sum(rows, np.ones(rows.num_rows, bool))
     (printed,) = dump.modules["total_bytes"].to_pylist()
     if printed is not None:

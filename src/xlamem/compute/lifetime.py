@@ -17,6 +17,7 @@ from .occupancy import moments, runs
 from .program import (
     DONATED,
     LIVE_OUT,
+    MOST,
     PARAMETER,
     THREAD_LOCAL,
     Ints,
@@ -219,7 +220,8 @@ def _forms(shapes: pa.DictionaryArray) -> tuple[Ints, Ints]:
     texts = [re.match(r"(\w+)\[([\d,<= ]*)\]", text or "") for text in shapes.dictionary.to_pylist()]
     plain = pa.array([m and m[0] for m in texts], pa.string()).dictionary_encode()
     form = plain.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    elements = [math.prod(map(int, re.findall(r"\d+", m[2]))) if m else -1 for m in texts]
+    counts = [math.prod(map(int, re.findall(r"\d+", m[2]))) if m else -1 for m in texts]
+    elements = [n if n < MOST else -1 for n in counts]
     code = shapes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return tuple(np.append(np.array(c, np.int64), -1)[code] for c in (form, elements))
 
