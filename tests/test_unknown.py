@@ -243,3 +243,55 @@ def test_computations_know_nothing_of_it(name: str) -> None:
     dump = xlamem.read(held("x", members | {"live-range": live}, "tpu"))
     assert pc.all(pc.equal(dump.live_ranges["attributes"], "zz=7")).as_py()
     assert REGISTRY[name](dump).to_pylist() == REGISTRY[name](xlamem.read(source)).to_pylist()
+
+
+HEAD = b"BufferAssignment:\n"
+ONE = HEAD + b"allocation 0: size 500:\n"
+TOTAL = b"\nTotal bytes used: 500\n\nUsed values:\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "verdict"),
+    [
+        (ONE + TOTAL, True),
+        (HEAD + b"x=1 allocation 0: size 500, color 5:\n" + TOTAL, None),
+        *((ONE + TOTAL.replace(b"500", total), None) for total in (b"500KiB", b"500.5", b"500 + 9", b"x=5 500")),
+        (ONE + TOTAL.replace(b"500", b"1" * 5000), None),
+        (ONE + TOTAL + b"\nTotal bytes used: 9000\n\nUsed values:\n", None),
+    ],
+)
+def test_a_verdict_needs_a_total_that_is_understood(data: bytes, verdict: bool | None) -> None:
+    assert xlamem.fits(xlamem.read(held("x", {"buffer-assignment": data})), capacity=600).fits is verdict
+
+
+N = 100_000
+RECORD = b"<5 a @0>\n positions:\n  a\n uses:\n from instruction: %a = f32[] add()"
+VALUE = HEAD + b"allocation 0: size 4, maybe-live-out:\n value: <5 a @0>"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        VALUE + b" (" * N,
+        VALUE + b" (s" * N + b")" * N,
+        VALUE + b" (size=4,offset=0):" + b" (" * N,
+        VALUE + b" (size=4,offset=0):" + b" a[]{" * N,
+        ONE + TOTAL + RECORD + b"<x " * N + b">\n positions:",
+        ONE + b"\nTotal bytes used: 4" + b" (1B" * N,
+        ONE + b"\nHloLiveRange (max 1" + b")" * N,
+    ],
+    ids=range(7),
+)
+def test_a_long_line_takes_no_quadratic_time(data: bytes) -> None:
+    """Each of these took minutes."""
+    dump = xlamem.read(held("x", {"buffer-assignment": data + b"\n"}))
+    assert dump.allocations.num_rows == 1
+
+
+def test_a_gap_in_the_header_of_a_record() -> None:
+    """The name is the same for the stream, too."""
+    value = b" value: <5 add.1 @0> (size=4,offset=0): f32[]\n"
+    record = b"<5 add.1 x=1 @0>\n positions:\n  add.1\n uses:\n  (none)\n from instruction: %add.1 = f32[] add()\n"
+    dump = xlamem.read(held("x", {"buffer-assignment": ONE + value + TOTAL + record}))
+    assert dump.modules["consistent"].to_pylist() == [True]
+    assert dump.batches("modules").read_all()["consistent"].to_pylist() == [True]
