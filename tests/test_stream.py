@@ -6,14 +6,11 @@ import gzip
 import mmap
 import random
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import forge
-import forge_bulk
 import fsspec
 import numpy as np
 import polars
@@ -213,38 +210,6 @@ def test_wrong_names(dump: xlamem.Dump) -> None:
 
 
 # -- bounded memory ------------------------------------------------------------------------------
-
-MEASURE = """
-import sys, xlamem
-from xlamem import stream
-
-def anonymous():
-    with open("/proc/self/status") as f:
-        return next(int(line.split()[1]) for line in f if line.startswith(("RssAnon", sys.argv[2]))) << 10
-
-stream.SPAN = 1 << 20
-source = xlamem.find(sys.argv[1])[0]
-for _ in stream.pieces(xlamem.find(sys.argv[3])[0]):
-    pass  # what is loaded and kept once
-before, most, rows = anonymous(), 0, 0
-for name, piece in stream.pieces(source):
-    most, rows = max(most, anonymous()), rows + piece.num_rows * (name == "values")
-print(rows, most - before)
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="measures by /proc")
-def test_memory_grows_by_little(tmp_path: Path) -> None:
-    """Not the tables, only about 100 bytes per value: of 64 MB of text, less than half."""
-    forge_bulk.forge_files(tmp_path, seed=1, megabytes=64)
-    command = [sys.executable, "-c", MEASURE, str(tmp_path), "RssAnon", str(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad")]
-    for attempt in range(3):  # Arrow's allocator gives memory back by the clock: on a busy machine late
-        shown = subprocess.run(command, capture_output=True, text=True, check=True)
-        rows, most = map(int, shown.stdout.split())
-        assert rows > 80_000
-        if most < 150 * rows + (16 << 20):
-            break
-        assert attempt < 2, most
 
 
 def test_pages_are_given_back(tmp_path: Path) -> None:
