@@ -295,3 +295,16 @@ def test_a_gap_in_the_header_of_a_record() -> None:
     dump = xlamem.read(held("x", {"buffer-assignment": ONE + value + TOTAL + record}))
     assert dump.modules["consistent"].to_pylist() == [True]
     assert dump.batches("modules").read_all()["consistent"].to_pylist() == [True]
+
+
+def test_the_first_diagnostics_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line at the head counts among the first, whatever pass finds it; the stream keeps the same ones."""
+    value = b" value: <5 a @0> (size=4,offset=0): f32[]\n"
+    record = b"<5 a @0>\n positions:\n  a\n uses:\n from instruction: %a wh\n"
+    data = ONE + value + TOTAL + record + b" positions:\n" * 1200
+    whole = xlamem.read(held("x", {"buffer-assignment": data}), threads=1).diagnostics
+    first = whole.filter(pc.equal(whole["code"], "unknown_line"))
+    assert first.num_rows == 1000
+    assert pc.min(first["offset"]).as_py() == data.index(b" from instruction")
+    monkeypatch.setattr(stream, "SPAN", 2000)
+    assert xlamem.read(held("x", {"buffer-assignment": data})).batches("diagnostics").read_all().equals(whole)

@@ -199,8 +199,8 @@ class Reading:
             name = _sections.CODES[code]
             if name == "not_utf8":
                 file.features.add("not_utf8")
-            own = faults[faults[:, 0] == code, 1:]
-            own = own[np.append(True, (own[1:] != own[:-1]).any(1))]  # a line can be at fault twice
+            # By offset, whatever the pass that found it: the first are kept. A line can be at fault twice.
+            own = np.unique(faults[faults[:, 0] == code, 1:], axis=0)
             for offset, wanted in own[:MOST].tolist():
                 self.find(file, offset, section.kind, name, _sections.WANTED[wanted])
             if len(own) > MOST:
