@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from xlamem import schema
-from xlamem.assemble import numbers_of
+from xlamem.parse.arrow import numbers_of
 
 PLACES = 64
 """Places that short-lived values share in turn: each lives for fewer steps."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import xlamem
-from xlamem.source import Source
+from xlamem.input.find import Source
 
 HERE = Path(__file__).parent
 DUMPS = HERE / "dumps"

@@ -19,7 +19,8 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import cli, schema
-from xlamem.cli import console, info
+from xlamem.cli import console
+from xlamem.cli.verbs import info
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
 CUT = DUMPS / "cpu-killed-at-buffer-assignment"
@@ -270,7 +271,7 @@ def test_convert_labels(run: Any, tmp_path: Path) -> None:
 def test_convert_tells_a_log_once_a_minute(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xlamem.cli.convert.MINUTE", 0.0)
+    monkeypatch.setattr("xlamem.cli.verbs.convert.MINUTE", 0.0)
     r = run("convert", SMALL, "--to", tmp_path, *HERE)
     assert "note: identify: 1 of 1 dumps" in r.err or "note: convert: 0 of 1 dumps" in r.err
     assert re.search(r"note: convert: 1 of 1 dumps, .* of .*/s, 0 min left", r.err)

@@ -21,7 +21,7 @@ from render import UNAVAILABLE, render
 
 import xlamem
 from xlamem import compute, schema
-from xlamem.source import Source
+from xlamem.input.find import Source
 
 Row = dict[str, Any]
 

@@ -16,10 +16,12 @@ import pytest
 from conftest import DUMPS
 
 import xlamem
-from xlamem import schema, stream, streams, warehouse
+from xlamem import schema, warehouse
+from xlamem.input import files as streams
+from xlamem.parse import stream
 from xlamem.warehouse import driver, ledger, parquet, plan, spill, worker
 from xlamem.warehouse.ledger import Ledger
-from xlamem.warehouse.place import Place
+from xlamem.warehouse.storage import Place
 
 SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
 CUT = DUMPS / "cpu-killed-at-buffer-assignment"

@@ -15,7 +15,7 @@ from render import render
 
 import xlamem
 from xlamem import schema
-from xlamem.source import Source
+from xlamem.input.find import Source
 
 LARGE = 32 << 20
 """Dumps above this are left to the bench: the slow readers need minutes for them."""

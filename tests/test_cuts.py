@@ -11,7 +11,7 @@ from compare import differences
 from conftest import DUMPS, label, texts
 
 import xlamem
-from xlamem.source import Member, Source
+from xlamem.input.find import Member, Source
 
 SMALL = 8 << 10
 GROWING = (

@@ -21,7 +21,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import schema
-from xlamem.source import Source
+from xlamem.input.find import Source
 
 LABELS = {"commit": "abc", "night": "2025-01-31"}
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
@@ -170,7 +170,7 @@ def test_sums_are_whole_numbers(dataset: xlamem.Dataset) -> None:
     found = dataset.sql("SELECT sum(bytes) AS total, sum(bytes) * 1000000000000000 AS huge, avg(bytes) AS a FROM files")
     assert found.schema.types == [pa.int64(), pa.decimal128(38, 0), pa.float64()]
     assert found["huge"][0].as_py() == Decimal(found["total"][0].as_py()) * 10**15
-    assert xlamem.read(SMALL).sql("SELECT sum(bytes) AS s FROM files").schema.types == [pa.int64()]
+    assert xlamem.sql(SMALL, "SELECT sum(bytes) AS s FROM files").schema.types == [pa.int64()]
 
 
 def test_times_are_utc(dataset: xlamem.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def test_a_dump_out_of_the_dataset_in_python(dataset: xlamem.Dataset, stored: di
     again = pickle.loads(pickle.dumps(dump))
     assert again == dump
     same(again, original)
-    assert dump.sql("SELECT sum(peak) AS p FROM peaks").to_pylist() == [{"p": 4262912 + 1441792 + 4}]
+    assert xlamem.sql(dump, "SELECT sum(peak) AS p FROM peaks").to_pylist() == [{"p": 4262912 + 1441792 + 4}]
     assert "<th" in dump._repr_html_()
     with pytest.raises(AttributeError, match="cannot be changed"):
         dump.source = None  # type: ignore[assignment]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xlamem.cli.console import size
-from xlamem.devices import DEVICES, GB, GIB, device, parse_bytes
+from xlamem.compute.devices import DEVICES, GB, GIB, device, parse_bytes
 from xlamem.errors import UsageError
 
 NUMBERS = Path(__file__).parent.parent / "docs" / "numbers.md"

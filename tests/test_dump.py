@@ -108,12 +108,12 @@ def test_hashes(path: str) -> None:
 def test_sql(path: str) -> None:
     pytest.importorskip("duckdb")
     dump = xlamem.read(path)
-    rows = dump.sql('select count(*) as n, sum(size) as bytes from "values"').to_pylist()
+    rows = xlamem.sql(dump, 'select count(*) as n, sum(size) as bytes from "values"').to_pylist()
     assert rows == [{"n": 63, "bytes": sum(dump.values["size"].to_pylist())}]
-    peaks = dump.sql("select memory_space, peak from peaks").to_pylist()
+    peaks = xlamem.sql(dump, "select memory_space, peak from peaks").to_pylist()
     assert peaks == [{k: r[k] for k in ("memory_space", "peak")} for r in xlamem.peak(dump).spaces.to_pylist()]
     with pytest.raises(xlamem.UsageError, match="DuckDB"):
-        dump.sql("select nothing from nowhere")
+        xlamem.sql(dump, "select nothing from nowhere")
 
 
 def test_strict(path: str) -> None:

@@ -24,7 +24,7 @@ import xlamem
 from xlamem import schema, warehouse
 from xlamem.warehouse import engines, ledger, plan, worker
 from xlamem.warehouse.ledger import Batch, Ledger
-from xlamem.warehouse.place import Place
+from xlamem.warehouse.storage import Place
 
 POISON = "cpu-jaxlib-0.5.3-tuple3"
 """In the path of the dump that kills its worker."""

@@ -14,7 +14,7 @@ from conftest import DUMPS, sources, texts
 import xlamem
 from xlamem import cli, compute, schema
 from xlamem.cli import console
-from xlamem.source import Member, Source
+from xlamem.input.find import Member, Source
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"

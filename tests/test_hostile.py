@@ -17,7 +17,7 @@ from fuzz.run import seeds
 import xlamem
 from xlamem import DumpError, UsageError, compute
 from xlamem.cli import main
-from xlamem.together import Whole, tables_of
+from xlamem.parse.join import Whole, tables_of
 from xlamem.warehouse import derived
 
 HOSTILE = Path(__file__).parent / "data" / "hostile"

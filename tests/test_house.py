@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,92 +18,90 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "xlamem"
 NATIVE = ROOT / "_native"
 
-ROOMS = {
-    # room: the rooms that it may import
-    "schema": set(),
-    "errors": set(),
-    "names": {"schema"},
-    "streams": {"errors", "names"},
-    "text": {"errors", "names", "streams"},
-    "source": {"errors", "names", "schema", "streams", "text"},
-    "assemble": {"native", "schema"},
-    "section": {"text"},
-    "findings": {"native", "assemble", "errors", "schema", "section"},
-    "outline": {"native", "findings", "names", "section", "source", "streams"},
-    "crew": set(),
-    "merge": {"native", "assemble", "crew"},
-    "repeats": {"native", "assemble", "section"},
-    "reader": {
-        "native", "assemble", "crew", "errors", "findings", "merge", "outline", "repeats", "schema", "section",
-        "source", "streams",
-    },
-    "verify": {"native", "assemble", "findings", "reader", "section"},
-    "dump": {"assemble", "errors", "reader", "schema", "source", "verify", "text"},
-    "stream": {
-        "native", "assemble", "dump", "errors", "reader", "repeats", "schema", "section", "source", "streams", "verify",
-    },
-    "together": {"assemble", "dump", "reader", "schema", "source"},
-    "warehouse": {
-        "native", "assemble", "compute", "dump", "errors", "names", "reader", "schema", "source", "stream", "streams",
-        "text", "together",
-    },
-    "oom": {"errors", "schema", "streams", "source"},
-    "cli": {"warehouse", "dump", "errors", "schema", "source", "oom", "compute", "devices"},
-    "devices": {"errors"},
-    "compute": {"native", "devices", "dump", "errors", "schema", "assemble", "reader"},
-}
-LATE = {("dump", "compute"), ("dump", "stream")}
-"""Imports allowed inside a function only."""
+ORDER = ("errors", "schema", "input", "parse", "dump", "compute", "warehouse", "cli")
+"""Each package imports only itself and those before it."""
+NATIVE_FOR = {"parse", "compute", "warehouse"}
+"""The packages that import native modules."""
 
 
-def room_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def modules(root: Path = PACKAGE) -> list[Path]:
+    return [p for p in sorted(root.rglob("*.py")) if p.name != "__init__.py" or p.parent != root]
 
 
-def imports(path: Path) -> list[tuple[str, bool]]:
-    """(room, whether inside a function) of every import of the package's own modules."""
-    tree = ast.parse(path.read_text())
-    inside = {n for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}
-    found = []
-    depth = len(path.relative_to(PACKAGE).parts)
-    for node in ast.walk(tree):
+def dotted(path: Path, root: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path, root: Path = PACKAGE) -> set[str]:
+    """Modules of the package that a file imports, wherever the import stands."""
+    known = {dotted(p, root) for p in modules(root)} | {p.stem for p in PACKAGE.glob("_*.pyi")}
+    package = list(path.relative_to(root).parts[:-1])
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
-            base = node.module.split(".")[0] if node.module else None
-            if node.level < depth and depth > 1:
-                continue  # within its own room
-            rooms = [base] if base else [a.name for a in node.names]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("xlamem."):
-            rooms = [str(node.module).split(".")[1]]
+            base = package[: len(package) - node.level + 1]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "xlamem":
+            base = []
         else:
             continue
-        found += [("native" if r.startswith("_") else r, node in inside) for r in rooms if r != "__version__"]
+        stem = [*base, *(node.module or "").removeprefix("xlamem").strip(".").split(".")]
+        target = ".".join(part for part in stem if part)
+        for alias in node.names:
+            full = f"{target}.{alias.name}".lstrip(".")
+            found.add(full if full in known else target)
+    return found - {""}
+
+
+def wrong_imports(root: Path) -> list[str]:
+    """Imports that climb, native ones where they do not belong, and circles of files."""
+    found, graph = [], {}
+    for path in modules(root):
+        name = dotted(path, root)
+        own, graph[name] = name.split(".")[0], imports(path, root)
+        assert own in ORDER, f"{own} is a new package: give it its place in ORDER"
+        for target in graph[name]:
+            package = target.split(".")[0]
+            if package.startswith("_"):
+                if own not in NATIVE_FOR:
+                    found.append(f"{name} imports the native module {target}")
+            elif ORDER.index(package) > ORDER.index(own):
+                found.append(f"{name} imports {target}")
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        if name in trail:
+            found.append(" -> ".join([*trail[trail.index(name) :], name]))
+        elif name not in done:
+            for target in sorted(graph.get(name, ())):
+                visit(target, (*trail, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
     return found
 
 
-def modules() -> list[Path]:
-    return [p for p in sorted(PACKAGE.rglob("*.py")) if p.name != "__init__.py" or p.parent != PACKAGE]
+def test_imports_go_one_way() -> None:
+    assert wrong_imports(PACKAGE) == []
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_imports_go_one_way(path: Path) -> None:
-    room = room_of(path)
-    assert room in ROOMS, f"{room} is a new room: say in tests/test_house.py what it may import"
-    for target, late in imports(path):
-        allowed = target == room or target in ROOMS[room] or (late and (room, target) in LATE)
-        assert allowed, f"{path.name} imports {target}"
-
-
-def test_the_import_check_sees_a_wrong_import(tmp_path: Path) -> None:
-    wrong = PACKAGE / "schema.py"
-    assert ("native", False) not in imports(wrong)
-    tree = ast.parse("from .reader import Reading\nfrom . import _values\ndef f():\n    from .compute import peak\n")
-    path = tmp_path / "x.py"
-    path.write_text(ast.unparse(tree))
-    rooms = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            rooms.append(node.module or node.names[0].name)
-    assert rooms == ["reader", "_values", "compute"]
+@pytest.mark.parametrize(
+    ("file", "line", "wanted"),
+    [
+        ("schema.py", "from .parse import arrow", "schema imports parse.arrow"),
+        ("input/names.py", "from ..dump import Dump", "input.names imports dump"),
+        ("input/names.py", "from .. import _values", "input.names imports the native module _values"),
+        ("parse/arrow.py", "def f():\n    from xlamem.compute import peak", "parse.arrow imports compute"),
+        ("input/names.py", "from . import find", "input.names -> input.find"),
+    ],
+)
+def test_the_import_check_sees_a_wrong_import(tmp_path: Path, file: str, line: str, wanted: str) -> None:
+    root = tmp_path / "xlamem"
+    shutil.copytree(PACKAGE, root, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    path = root / file
+    path.write_text(f"{path.read_text()}\n{line}\n")
+    assert any(wanted in fault for fault in wrong_imports(root))
 
 
 def test_import_brings_no_extra() -> None:

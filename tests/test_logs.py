@@ -12,7 +12,7 @@ from conftest import DUMPS, texts
 import xlamem
 from xlamem import schema
 from xlamem.errors import UsageError
-from xlamem.source import Source, find, resolve, split_modules
+from xlamem.input.find import Source, find, resolve, split_modules
 
 Prefix = Callable[[int, str, str], Iterator[str]]
 ROLES = ("buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report")

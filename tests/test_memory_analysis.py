@@ -13,7 +13,7 @@ from conftest import CORPUS, DUMPS, label, sources
 
 import xlamem
 from xlamem import compute
-from xlamem.source import Source
+from xlamem.input.find import Source
 
 PARTS = tuple(
     f"{host}{part}_size_in_bytes" for host in ("", "host_") for part in ("argument", "output", "alias", "temp")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from xlamem import names, schema
-from xlamem.names import DumpName, parse
+from xlamem import schema
+from xlamem.input import names
+from xlamem.input.names import DumpName, parse
 
 TPU = "module_0003.jit_step.cl_1004524046.after_optimizations"
 

@@ -17,21 +17,10 @@ import oracle
 import pyarrow as pa
 import pytest
 
-from xlamem import (
-    _allocations,
-    _checks,
-    _hlo,
-    _liveness,
-    _record,
-    _sections,
-    _shapes,
-    _sweep,
-    _usage,
-    _values,
-    assemble,
-)
+from xlamem import _allocations, _hlo, _lines, _liveness, _record, _rules, _shapes, _sweep, _usage, _values
 from xlamem._column import Names, Spare, in_order, recode, take
-from xlamem.assemble import NULL, Pool, codes, flags, ints
+from xlamem.parse import arrow as assemble
+from xlamem.parse.arrow import NULL, Pool, codes, flags, ints
 
 
 def shape_sizes(shapes: list[str]) -> list[tuple[str | None, int | None]]:
@@ -149,15 +138,15 @@ def test_a_span_must_be_whole_lines() -> None:
 def test_locate_finds_heads_at_any_place() -> None:
     for shift in (0, 1, 31, 32, 63, 1023, 1024, 1025, 4096):
         text = b"x" * shift + b"\nHloLiveRange (max 3):\n" + b" y\n" * 700 + b"BufferAssignment:\n"
-        assert [k for k, _ in _sections.locate(text, False)] == [_sections.LIVE, _sections.ASSIGNMENT]
-        assert _sections.locate(text, False)[0][1] == shift + 1
+        assert [k for k, _ in _lines.locate(text, False)] == [_lines.LIVE, _lines.ASSIGNMENT]
+        assert _lines.locate(text, False)[0][1] == shift + 1
 
 
 @pytest.mark.parametrize("place", [0, 30, 5000])
 def test_uses_unknown_is_found(place: int) -> None:
     text = b"\n positions:\n  a\n uses:\n" * place + b"\n uses are not initialized yet.\n"
-    assert _sections.uses_unknown(text, 0, len(text))
-    assert not _sections.uses_unknown(b"\n uses:\n  abcdef, operand 0\n" * 100, 0, 2600)
+    assert _lines.uses_unknown(text, 0, len(text))
+    assert not _lines.uses_unknown(b"\n uses:\n  abcdef, operand 0\n" * 100, 0, 2600)
 
 
 @pytest.mark.parametrize("text", [r"plain", r"p\303\244r \"q\" \\ \'x\' \n\t\101\x41g", r"\8 \x", "\\"])
@@ -303,8 +292,8 @@ def test_no_scan_looks_into_the_next_page(era: str, fence: mmap.mmap) -> None:
         ends = [i + 1 for i, c in enumerate(text) if c == 10]
         for end in [*ends[:80], *ends[-20:]]:
             data = fenced(fence, text[:end])
-            _sections.locate(data, False)
-            _sections.uses_unknown(data, 0, end)
+            _lines.locate(data, False)
+            _lines.uses_unknown(data, 0, end)
             _allocations.scan(data, 0, end, Names(), Names(), Names())
             _values.scan(data, 0, end, tuple(Names() for _ in _values.POOLS), True, True)
             for kind in range(5):
@@ -335,13 +324,13 @@ def test_a_repeated_instruction_is_one_row() -> None:
     assert not faults
     rows, faults = used(one, two, two, one)
     assert len(codes(rows["instruction"])) == 2
-    assert [_sections.CODES[f[0]] for f in faults] == ["instruction_differs"]
+    assert [_lines.CODES[f[0]] for f in faults] == ["instruction_differs"]
 
 
 def test_each_broken_instruction_is_reported() -> None:
     broken = "%a = f32[2]{0} add(%b, %c"
     rows, faults = used(broken, broken, "%a = f32[2]{0} add(%b), kind=k", broken)
-    assert [_sections.CODES[f[0]] for f in faults] == ["unknown_line"] * 3
+    assert [_lines.CODES[f[0]] for f in faults] == ["unknown_line"] * 3
     assert len({f[1] for f in faults}) == 3
     assert len(codes(rows["instruction"])) == 1
 
@@ -350,7 +339,7 @@ def test_plain_and_other_metadata_say_the_same() -> None:
     """Brackets within make the long way be taken; the columns are the same."""
     plain = '%a = f32[] add(%b), metadata={op_name="x {y" source_file="f.py" source_line=7 other=1}, kind=k'
     rows, faults = used(plain, plain.replace("other=1", "other=(1)"))
-    assert [_sections.CODES[f[0]] for f in faults] == ["instruction_differs"]
+    assert [_lines.CODES[f[0]] for f in faults] == ["instruction_differs"]
     for name in ("op_name", "source_file", "kind"):
         column = codes(rows["fusion_kind" if name == "kind" else name]).tolist()
         assert column == [0, 0]
@@ -520,7 +509,7 @@ def test_checks_of_columns() -> None:
     records = [names, indices, phis, colors, ids]
 
     def agree(*other: Any, before: int = 4) -> bool:
-        return _checks.agree(codes(rows), low, tuple(values), other, before)
+        return _rules.agree(codes(rows), low, tuple(values), other, before)
 
     assert agree(*records)
     assert agree(*(c[:0] for c in records))
@@ -537,14 +526,14 @@ def test_checks_of_columns() -> None:
 
     room, place = np.array([10, 20]), np.array([0, 1, -1, 0, 1, 2])
     offset, size = np.array([3, 3, 99, 4, 21, 99]), np.array([7, 18, 99, 7, 0, 99])
-    assert ints(_checks.beyond(room, place, offset, size)).tolist() == [1, 3, 4]
+    assert ints(_rules.beyond(room, place, offset, size)).tolist() == [1, 3, 4]
 
     owner, start, end = np.array([0, -1, 2, 2, 9], np.int32), np.array([0, 0, 3, 5, 0]), np.array([4, 9, 5, 9, 9])
     seen = np.zeros(4, np.uint8)
-    assert _checks.live_at(5, owner, start, end, np.array([1, 1, 1, 0], np.uint8), seen) == 2
+    assert _rules.live_at(5, owner, start, end, np.array([1, 1, 1, 0], np.uint8), seen) == 2
     assert seen.tolist() == [1, 0, 1, 0]
-    assert ints(_checks.unseen(np.array([0, 7], np.uint8), np.array([1, 1, 0, 0]), seen)).tolist() == [1]
-    assert [_checks.first_gap(np.array(v), 3) for v in ([3, 4, 5], [3, 5], [2])] == [-1, 1, 0]
+    assert ints(_rules.unseen(np.array([0, 7], np.uint8), np.array([1, 1, 0, 0]), seen)).tolist() == [1]
+    assert [_rules.first_gap(np.array(v), 3) for v in ([3, 4, 5], [3, 5], [2])] == [-1, 1, 0]
 
 
 def test_a_base_may_grow_while_names_are_looked_up() -> None:
@@ -593,9 +582,9 @@ def test_what_ends_beyond_its_room() -> None:
     room, place = np.array([16, top, -8]), np.array([0, 0, 0, 0, 0, 1, 1, 0, 2, -1])
     offset = np.array([0, 8, 9, top, top, top, 1, -8, 0, top])
     size = np.array([16, 8, 8, 1, top, 1, top, 8, 0, top])
-    assert ints(_checks.beyond(room, place, offset, size)).tolist() == [2, 3, 4, 5, 6, 7, 8]
+    assert ints(_rules.beyond(room, place, offset, size)).tolist() == [2, 3, 4, 5, 6, 7, 8]
     nulls = np.full(2, NULL)
-    assert ints(_checks.beyond(room, place[:2], nulls, nulls)).tolist() == []
+    assert ints(_rules.beyond(room, place[:2], nulls, nulls)).tolist() == []
 
 
 @pytest.mark.parametrize("n", [10, 40, 5000])

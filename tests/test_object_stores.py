@@ -17,7 +17,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem.errors import OutputError, UsageError
-from xlamem.warehouse.place import Place
+from xlamem.warehouse.storage import Place
 
 SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
 NOBODY = "endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"
@@ -160,7 +160,7 @@ def bucket() -> Iterator[tuple[str, dict[str, str]]]:
 
 CREATE = """
 import sys
-from xlamem.warehouse.place import Place
+from xlamem.warehouse.storage import Place
 place = Place(sys.argv[1])
 for name in sys.stdin:
     print(place.create(name.strip(), sys.argv[2].encode()), flush=True)

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from xlamem import oom, schema
-from xlamem.cli import oom as verb
+from xlamem import schema
+from xlamem.cli.verbs import oom as verb
 from xlamem.errors import DumpError, UsageError
-from xlamem.oom import OomReport, read_oom, size_of
+from xlamem.parse import oom
+from xlamem.parse.oom import OomReport, read_oom, size_of
 
 DATA = Path(__file__).parent / "data" / "oom"
 REAL = sorted(DATA.glob("*.txt"))

@@ -21,11 +21,11 @@ import pyarrow as pa
 import pytest
 
 import xlamem
-from xlamem import source as rooms
-from xlamem import streams
 from xlamem.errors import DumpError, UsageError
-from xlamem.names import EXTENSIONS
-from xlamem.source import Member, Source, Text, find, resolve
+from xlamem.input import files as streams
+from xlamem.input import find as rooms
+from xlamem.input.find import Member, Source, Text, find, resolve
+from xlamem.input.names import EXTENSIONS
 
 ALLOCATIONS = "BufferAssignment:\nallocation 0: size 4, thread-local:\n value: <0 p @0> (size=4,offset=0): f32[]\n"
 VALUES = "\nTotal bytes used: 4 (4B)\n\nUsed values:\n<0 p @0>\n positions:\n  p\n uses:\n  (none)\n"

@@ -14,8 +14,9 @@ from conftest import DUMPS, label, texts
 from test_cuts import held
 
 import xlamem
-from xlamem import reader, schema
-from xlamem.source import Source
+from xlamem import schema
+from xlamem.input.find import Source
+from xlamem.parse import reader
 
 SHIPPED = xlamem.find(DUMPS)
 
@@ -219,7 +220,7 @@ def test_interrupted_behind_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("xlamem.findings.Findings.diagnostics", interrupted)
+        patched.setattr("xlamem.parse.findings.Findings.diagnostics", interrupted)
         with pytest.raises(KeyboardInterrupt):
             _ = dump.diagnostics
     same(xlamem.read(SHIPPED[0]), dump)

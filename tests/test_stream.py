@@ -24,10 +24,12 @@ from test_spans import repeats
 from test_verify import PLANTED
 
 import xlamem
-from xlamem import UsageError, _stream, schema, stream, streams
+from xlamem import UsageError, _lookup, schema
 from xlamem._column import Names
-from xlamem.assemble import NULL, codes, flags, ints
-from xlamem.source import Source
+from xlamem.input import files as streams
+from xlamem.input.find import Source
+from xlamem.parse import stream
+from xlamem.parse.arrow import NULL, codes, flags, ints
 
 SHIPPED = xlamem.find(DUMPS)
 LARGE = 32 << 20
@@ -251,8 +253,8 @@ def test_texts() -> None:
     data = b"%a = x\n%a = x\n%a = y\n%ab = x\n%a.1 = x\n%a = x\n%a = y\n"
     ends = np.array([i for i, b in enumerate(data) if b == 10], np.int64)
     begins = np.concatenate([[0], ends[:-1] + 1])
-    seen = _stream.Texts(_stream.Files([data, b"%ab = x\n%b = x\n"]))
-    new, repeat, other = _stream.NEW, _stream.REPEAT, _stream.OTHER
+    seen = _lookup.Texts(_lookup.Files([data, b"%ab = x\n%b = x\n"]))
+    new, repeat, other = _lookup.NEW, _lookup.REPEAT, _lookup.OTHER
     assert flags(seen.add(begins, ends)).tolist() == [new, repeat, other, new, new, repeat, repeat]
     second = np.array([0, 8], np.int64) + (1 << 48)
     assert flags(seen.add(second, second + np.array([7, 6]))).tolist() == [repeat, new]
@@ -266,12 +268,12 @@ def test_texts() -> None:
 def test_texts_that_do_not_end_their_line() -> None:
     """As those whose line goes on with the head of the next record."""
     data = b"%a = x<7 b>\n%a = x\n%a = x<7\n%a = x<7 b>\n%b = x<8\n"
-    seen = _stream.Texts(_stream.Files([data]))
+    seen = _lookup.Texts(_lookup.Files([data]))
     first = [(12, 18), (0, 6), (28, 34), (19, 27), (0, 8), (28, 36), (40, 46), (40, 48)]
     told = flags(seen.add(*(np.array(c, np.int64) for c in zip(*first, strict=True)))).tolist()
-    new, repeat, other = _stream.NEW, _stream.REPEAT, _stream.OTHER
+    new, repeat, other = _lookup.NEW, _lookup.REPEAT, _lookup.OTHER
     assert told == [new, repeat, repeat, other, repeat, repeat, new, other]
-    again = _stream.Texts(_stream.Files([data]))
+    again = _lookup.Texts(_lookup.Files([data]))
     told = flags(again.add(np.array([28, 0, 12, 19]), np.array([34, 6, 18, 27]))).tolist()
     assert told == [new, repeat, repeat, other]
 
@@ -281,14 +283,14 @@ def test_many_texts() -> None:
     rng = random.Random(1)
     lines = [f"%n.{rng.randrange(3000)} = f32[{rng.randrange(3)}] x()\n".encode() for _ in range(9000)]
     ends = np.cumsum([len(x) for x in lines]).astype(np.int64)
-    seen = _stream.Texts(_stream.Files([b"".join(lines)]))
+    seen = _lookup.Texts(_lookup.Files([b"".join(lines)]))
     begins = np.concatenate([[0], ends[:-1]])
     said = [flags(seen.add(begins[i : i + 500], ends[i : i + 500] - 1)).tolist() for i in range(0, 9000, 500)]
     known: dict[bytes, set[bytes]] = {}
     expected = []
     for line in lines:
         texts_ = known.setdefault(line.split(b" ")[0], set())
-        expected.append(_stream.REPEAT if line in texts_ else _stream.OTHER if texts_ else _stream.NEW)
+        expected.append(_lookup.REPEAT if line in texts_ else _lookup.OTHER if texts_ else _lookup.NEW)
         texts_.add(line)
     assert [s for part in said for s in part] == expected
 
@@ -297,11 +299,11 @@ def test_values() -> None:
     text = b"".join(b"<%d n.%d{%d} @0>\n" % (i, i % 70, i // 70) for i in range(140))
     text += b"<140 m @0>\n<141 old[1,2](#141\n"
     places = np.array([i for i in range(len(text)) if text[i : i + 1] == b"<"], np.int64)
-    files = _stream.Files([text])
+    files = _lookup.Files([text])
     at = ints(files.names(places[:141])).tolist()
     assert [text[p : p + 1] for p in at] == [b"n"] * 140 + [b"m"]
     old = text.index(b"old")
-    values = _stream.Values(files, np.array([*at, old]))
+    values = _lookup.Values(files, np.array([*at, old]))
     names, indices = Names(), Names()
 
     def match(*wanted: tuple[bytes, bytes]) -> list[int]:
@@ -317,7 +319,7 @@ def test_values() -> None:
 def test_same_names() -> None:
     text = b"a{0} a[0] a{1} a ab a{} a{0"
     at = {w: text.index(w) for w in (b"a{0}", b"a[0]", b"a{1}", b"a ", b"ab", b"a{} ")}
-    files = _stream.Files([text])
+    files = _lookup.Files([text])
     pairs = [(x, y) for x in at.values() for y in at.values()]
     said = flags(files.same_names(*(np.array(c, np.int64) for c in zip(*pairs, strict=True)))).tolist()
     equal = {(at[b"a{0}"], at[b"a[0]"]), (at[b"a[0]"], at[b"a{0}"])}
@@ -326,9 +328,9 @@ def test_same_names() -> None:
 
 def test_find() -> None:
     data = b"abcabcabd"
-    assert [_stream.find(data, b, e, b"abd") for b, e in ((0, 9), (6, 9), (7, 9), (0, 8), (3, 3))] == [6, 6, -1, -1, -1]
+    assert [_lookup.find(data, b, e, b"abd") for b, e in ((0, 9), (6, 9), (7, 9), (0, 8), (3, 3))] == [6, 6, -1, -1, -1]
     with pytest.raises(ValueError, match="must lie"):
-        _stream.find(data, 0, 10, b"a")
+        _lookup.find(data, 0, 10, b"a")
 
 
 @pytest.mark.parametrize(
@@ -342,7 +344,7 @@ def test_narrow(column: list[int]) -> None:
 
 
 def test_codes_are_those_of_the_pool() -> None:
-    files = _stream.Files([b"a\n"])
-    values = _stream.Values(files, np.array([0]))
+    files = _lookup.Files([b"a\n"])
+    values = _lookup.Values(files, np.array([0]))
     with pytest.raises(ValueError, match="a code"):
         values.match(Names(), Names(), codes(b"\0" * 4), codes(b"\0" * 4))

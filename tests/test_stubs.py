@@ -15,7 +15,7 @@ PACKAGE = ROOT / "src" / "xlamem"
 
 def stubtest(stubs: Path) -> subprocess.CompletedProcess[str]:
     """Compare the smallest module with the stub in a folder of its own (`make lint` compares them all)."""
-    command = [sys.executable, "-m", "mypy.stubtest", "xlamem._sections"]
+    command = [sys.executable, "-m", "mypy.stubtest", "xlamem._lines"]
     command += ["--allowlist", str(ROOT / "tests" / "stubtest-allow.txt"), "--ignore-unused-allowlist"]
     environment = os.environ | {"MYPYPATH": str(stubs)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=stubs, check=False)
@@ -39,11 +39,11 @@ def test_every_native_module_has_a_stub() -> None:
 )
 def test_a_wrong_stub_is_seen(tmp_path: Path, right: str, wrong: str) -> None:
     pytest.importorskip("mypy")
-    text = (PACKAGE / "_sections.pyi").read_text()
+    text = (PACKAGE / "_lines.pyi").read_text()
     assert right in text
     (tmp_path / "xlamem").mkdir()
     (tmp_path / "xlamem" / "__init__.pyi").touch()
-    (tmp_path / "xlamem" / "_sections.pyi").write_text(text.replace(right, wrong) if right else text)
+    (tmp_path / "xlamem" / "_lines.pyi").write_text(text.replace(right, wrong) if right else text)
     shown = stubtest(tmp_path)
     assert shown.returncode == (1 if right else 0), shown.stdout + shown.stderr
-    assert not right or "xlamem._sections." in shown.stdout, shown.stdout + shown.stderr
+    assert not right or "xlamem._lines." in shown.stdout, shown.stdout + shown.stderr

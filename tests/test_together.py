@@ -9,8 +9,8 @@ import pytest
 
 import xlamem
 from xlamem import schema
-from xlamem.source import Source
-from xlamem.together import Whole, tables_of
+from xlamem.input.find import Source
+from xlamem.parse.join import Whole, tables_of
 
 DUMPS = Path(__file__).parent / "dumps"
 

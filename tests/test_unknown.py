@@ -15,9 +15,11 @@ from conftest import DUMPS, texts
 from test_spans import held
 
 import xlamem
-from xlamem import findings, reader, schema, stream, text
+from xlamem import schema
 from xlamem.compute import REGISTRY
-from xlamem.source import Source
+from xlamem.input import text
+from xlamem.input.find import Source
+from xlamem.parse import findings, reader, stream
 
 TABLES = [t.name for t in schema.SECTION_TABLES]
 ERAS = [

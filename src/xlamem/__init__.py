@@ -36,7 +36,7 @@ if sys.argv and os.path.splitext(os.path.basename(sys.argv[0]))[0] == "xlamem":
 from . import schema
 from .dump import Dump, read
 from .errors import DumpError, NativeError, OutputError, UsageError, XlaMemError
-from .source import Source, find
+from .input.find import Source, find
 
 if TYPE_CHECKING:
     from .compute.arenas import fragmentation, padding, savings
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from .compute.occupancy import live_set, occupancy, peak
     from .compute.published import explain, explain_causes, memory_analysis
     from .compute.scopes import attribution
-    from .warehouse import Converted, Dataset, convert
+    from .warehouse import Converted, Dataset, convert, sql
 
 _LATE = {
     **dict.fromkeys(
@@ -55,7 +55,7 @@ _LATE = {
         ),
         "compute",
     ),
-    **dict.fromkeys(("Converted", "Dataset", "convert"), "warehouse"),
+    **dict.fromkeys(("Converted", "Dataset", "convert", "sql"), "warehouse"),
 }  # fmt: skip
 """Names that are imported when first asked for, and the room where they live: reading alone stays quick to start."""
 
@@ -99,4 +99,5 @@ __all__ = [
     "read",
     "savings",
     "schema",
+    "sql",
 ]

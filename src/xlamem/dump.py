@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import io
 import os
-import re
-from collections.abc import Callable, Iterable, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
-from . import errors, schema, verify
-from .assemble import Row, rows
+from . import errors, schema
 from .errors import DumpError, UsageError
-from .reader import IN_TURN, PART_OF, SECTIONS, Reading
-from .source import Source, resolve
+from .input.find import Source, resolve
+from .parse.reader import PART_OF, Reading
+from .parse.stream import pieces
+from .parse.summary import content_hash, schedule_length, summaries
 
 if TYPE_CHECKING:
     Input = str | os.PathLike[str] | bytes | BinaryIO | Source
@@ -99,7 +98,7 @@ class Dump:
     @property
     def schedule_length(self) -> int | None:
         """Steps of the schedule as printed, None without live ranges. No table is read for it."""
-        return _schedule_length(self._reading)
+        return schedule_length(self._reading)
 
     @property
     def platform(self) -> str | None:
@@ -130,8 +129,6 @@ class Dump:
         Raises UsageError for a table that is not there; DumpError comes with the first batch.
         """
         self._known(table)
-        from .stream import pieces  # stream knows dump, dump knows stream only here
-
         names = frozenset([table]) if table in PART_OF else self._names
         found = pieces(self.source, names, hashes=self._hashes, text=self._options["text"])
         batches = (batch for name, piece in found if name == table for batch in piece.to_batches())
@@ -156,30 +153,6 @@ class Dump:
             return self["diagnostics"]
         everything = Dump(self.source, frozenset(schema.TABLES), threads=self._options["threads"])
         return everything["diagnostics"]
-
-    def sql(self, query: str) -> pa.Table:
-        """The result of an SQL query over this dump's tables, by DuckDB (the extra ``xlamem[duckdb]``).
-
-        Every table of the schema, computed ones included (``peaks``, ``live_set``, ``savings``, …), can be named;
-        only those that the query names are read. ``"values"`` must be quoted: it is a word of SQL.
-        """
-        try:
-            import duckdb
-        except ImportError as e:
-            raise UsageError("Dump.sql needs DuckDB: pip install 'xlamem[duckdb]'") from e
-        words = {word.lower() for word in re.findall(r"\w+", query)}
-        with duckdb.connect() as connection:
-            for name in words & set(self.tables):
-                connection.register(name, self[name])
-            if words & set(schema.COMPUTED):
-                from .compute import REGISTRY  # dump knows compute only here
-
-                for name in words & set(REGISTRY):
-                    connection.register(name, REGISTRY[name](self))
-            try:
-                return answer(connection, query)
-            except duckdb.Error as e:
-                raise UsageError(f"DuckDB does not understand the query: {e}") from e
 
     @property
     def complete(self) -> bool:
@@ -247,17 +220,6 @@ class Dump:
         return facts
 
 
-def answer(connection: Any, query: str) -> pa.Table:
-    """What DuckDB answers; a table without columns to a statement without result. Sums of bytes stay whole numbers."""
-    result = connection.sql(query)
-    table = pa.table({}) if result is None else result.to_arrow_table()
-    for i, field in enumerate(table.schema):
-        if field.type == pa.decimal128(38, 0):  # DuckDB's sum of int64
-            with suppress(pa.ArrowInvalid):  # one that is too large stays what it is
-                table = table.set_column(i, field.name, table.column(i).cast(pa.int64()))
-    return table
-
-
 def _again(source: Source, names: frozenset[str], options: dict[str, Any]) -> Dump:
     return Dump(source, names, **options)
 
@@ -317,86 +279,3 @@ def read(
             where = d["file"] or found.name
             raise DumpError(where, d["wanted"], d["section"], d["line"], None, d["offset"], d["excerpt"])
     return dump
-
-
-# -- modules, files, diagnostics -----------------------------------------------------------------
-
-
-def summaries(
-    r: Reading, parts: Set[str], names: frozenset[str], content: list[str | None]
-) -> dict[str, pa.Table]:
-    """The tables about the dump itself."""
-    found = {name: rows(name, items) for name, items in summary_rows(r, parts, names, content).items()}
-    return {**found, "unknown_text": r.findings.unknown_table(r.files)}
-
-
-def summary_rows(
-    r: Reading, parts: Set[str], names: frozenset[str], content: list[str | None]
-) -> dict[str, list[Row]]:
-    """Their rows, made when its parts have been read and checked; `content`: a hash per file, or None."""
-    files = r.files
-    r.scan_ahead(parts)
-    for part in IN_TURN:
-        if part in parts:
-            r.part(part)
-    if "checked" not in r.facts:  # else somebody was interrupted behind it
-        verify.check(r, {p for p in SECTIONS if p in r.facts.get("parts", {})})
-        r.facts["checked"] = True
-        r.forget_checked()
-    diagnostics = r.findings.diagnostics()
-    return {
-        "files": [
-            (f.ordinal, f.role, f.text.uri, f.text.size, h, ",".join(sorted(f.features)), not f.cut)
-            for f, h in zip(files, content, strict=True)
-        ],
-        "modules": [_module(r, parts, names, content, diagnostics)],
-        "diagnostics": diagnostics,
-    }
-
-
-def _schedule_length(r: Reading) -> int | None:
-    return next((s.steps for s in r.sections("live ranges") if not s.unavailable), None)
-
-
-def content_hash(data: Any) -> str:
-    """XXH3-128, as hexadecimal digits."""
-    import xxhash  # not needed by most readers
-
-    return xxhash.xxh3_128_hexdigest(data)
-
-
-def _module(
-    r: Reading, parts: Set[str], names: frozenset[str], content: list[str | None], diagnostics: list[Row]
-) -> Row:
-    source = r.source
-    name = r.facts.get("module_name")
-    live = [s for s in r.sections("live ranges") if not s.unavailable]
-    peak_time = peak_bytes = None
-    if "live ranges" in parts and live:
-        peak_time = r.facts["live"]["peak_time"]
-        if peak_time is not None:
-            peak_bytes = verify.total_of(r.raw["live ranges"].ints("printed_peak", "bytes"))
-            peak_bytes = peak_bytes if abs(peak_bytes) < 1 << 63 else None
-    features = sorted(set().union(*(f.features for f in r.files)))
-    codes = r.findings.codes
-    known = {
-        "module_name": source.module_name or (name.decode("utf-8", "backslashreplace") if name else None),
-        "module_id": source.module_id,
-        "platform": r.platform,
-        "target": source.target,
-        "changelist": source.changelist,
-        "timestamp_us": source.timestamp_us,
-        "features": ",".join(features),
-        "complete": not any(f.cut for f in r.files),
-        "total_bytes": verify.printed_total(r),
-        "schedule_length": _schedule_length(r),
-        "printed_peak_time": peak_time,
-        "printed_peak_bytes": peak_bytes,
-        "n_diagnostics": len(diagnostics),
-        "understood": codes.isdisjoint(schema.NOT_UNDERSTOOD),
-        "consistent": codes.isdisjoint(schema.NOT_CONSISTENT),
-        "content_hash": content_hash("\n".join(h for h in content if h).encode()) if any(content) else None,
-    }
-    for t in PART_OF:
-        known[f"n_{t}"] = r.count(t) if t in names else None
-    return [known[c.name] for c in schema.MODULES.columns]

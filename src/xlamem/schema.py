@@ -816,7 +816,7 @@ COMPUTED: dict[str, Table] = {t.name: t for t in COMPUTED_TABLES}
 """What `xlamem.compute` derives from it."""
 
 OOM: dict[str, Table] = {t.name: t for t in OOM_TABLES}
-"""What `xlamem.oom` reads from a log."""
+"""What `xlamem.parse.oom` reads from a log."""
 
 _DUMP_ID = _name("dump_id", "XXH3-128 of the members' content hashes, the name, the labels and the partition values")
 _LINEAGE = (

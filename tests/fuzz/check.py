@@ -11,10 +11,11 @@ import pyarrow as pa
 from fuzz.mutate import Members
 
 import xlamem
-from xlamem import reader, schema, stream
+from xlamem import schema
 from xlamem.compute import REGISTRY
-from xlamem.source import Member, Source
-from xlamem.together import Whole, tables_of
+from xlamem.input.find import Member, Source
+from xlamem.parse import reader, stream
+from xlamem.parse.join import Whole, tables_of
 
 SPAN = reader.SPAN, stream.SPAN
 

@@ -35,7 +35,7 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f".{cmd_name}", __name__).command
+        command: click.Command = import_module(f".verbs.{cmd_name}", __name__).command
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

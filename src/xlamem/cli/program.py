@@ -12,7 +12,7 @@ import click
 from .. import compute, schema
 from ..dump import Dump, read
 from ..errors import DumpError, UsageError
-from ..source import Source, find
+from ..input.find import Source, find
 from . import console
 from .console import counted
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..compute.fits import Available, Fits
-from ..source import Source
+from ..input.find import Source
 from . import console
 from .buffers import ROOMY, SIZES, one_line, two_lines
 from .console import counted

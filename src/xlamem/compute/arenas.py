@@ -6,23 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from .. import _sweep
-from ..assemble import ints as column_ints
 from ..dump import Dump
+from ..parse.arrow import ints as column_ints
 from .occupancy import Held, held_at, in_use, live_at, moments, most_covered, parts
-from .program import (
-    CATEGORIES,
-    MOST,
-    TEMP,
-    THREAD_LOCAL,
-    Ints,
-    Mask,
-    Program,
-    decoded,
-    ints,
-    nullable,
-    program,
-    table,
-)
+from .program import CATEGORIES, MOST, TEMP, THREAD_LOCAL, Ints, Mask, Program, decoded, ints, nullable, program, table
 
 
 def _union(p: Program, rows: Ints) -> tuple[Ints, Ints, Ints, Ints]:

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
-from ..devices import Device, parse_bytes
-from ..devices import device as device_named
 from ..dump import Dump
 from ..errors import UsageError
+from .devices import Device, parse_bytes
+from .devices import device as device_named
 from .program import Ints, Mask, bools, ints
 
 

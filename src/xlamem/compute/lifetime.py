@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
-from ..assemble import row_of
 from ..dump import Dump
 from ..errors import UsageError
+from ..parse.arrow import row_of
 from .occupancy import moments, runs
 from .program import (
     DONATED,

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from .. import _sweep, schema
-from ..assemble import Codes
-from ..assemble import ints as column_ints
 from ..dump import Dump
 from ..errors import UsageError
+from ..parse.arrow import Codes
+from ..parse.arrow import ints as column_ints
 from .fits import device_total
 from .program import (
     CATEGORIES,

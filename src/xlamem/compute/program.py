@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
-from ..assemble import NULL, Codes, Rows, row_of
 from ..dump import Dump
 from ..errors import DumpError, UsageError
+from ..parse.arrow import NULL, Codes, Rows, row_of
 
 Ints = npt.NDArray[np.int64]
 Kinds = npt.NDArray[np.int8]

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import _shapes, _sweep, schema
-from ..assemble import Pool, row_of
-from ..assemble import ints as column_ints
 from ..dump import Dump
 from ..errors import DumpError
+from ..parse.arrow import Pool, row_of
+from ..parse.arrow import ints as column_ints
 from .arenas import fragmentation
 from .occupancy import Part, covered, in_use, live_at, parts, peak, whole
 from .program import MOST, TEMP, THREAD_LOCAL, Ints, Mask, Program, bools, coded, ints, program, table

@@ -1,7 +1,8 @@
 """Many dumps to a Parquet dataset, and back.
 
 `driver` (find, plan, commit), `plan` (batches), `worker` (one job), `parquet` and `derived` (what it writes),
-`ledger` (what counts), `engines` (where jobs run), `place` (any filesystem), `dataset` (reading).
+`ledger` (what counts), `engines` (where jobs run), `storage` (any filesystem), `dataset` (reading),
+`query` (SQL).
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from ..errors import OutputError
 from .driver import Converted, Interrupted, Status, convert
 
 if TYPE_CHECKING:
-    from .dataset import Dataset
+    from .dataset import Dataset, sql
 
-__all__ = ["Converted", "Dataset", "Interrupted", "OutputError", "Status", "convert"]
+__all__ = ["Converted", "Dataset", "Interrupted", "OutputError", "Status", "convert", "sql"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Dataset":  # it brings pyarrow.dataset, which no converter needs
-        from .dataset import Dataset
+    if name in ("Dataset", "sql"):  # they import pyarrow.dataset, which no converter needs
+        from . import dataset
 
-        return Dataset
+        return getattr(dataset, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

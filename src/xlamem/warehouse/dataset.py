@@ -8,19 +8,24 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as arrow_dataset
 
-from .. import names, schema
-from ..assemble import Ints, numbers_of
-from ..dump import Dump, answer
+from .. import schema
+from ..dump import Dump, read
 from ..errors import DumpError, UsageError
-from ..source import Member, Source
+from ..input import names
+from ..input.find import Member, Source
+from ..parse.arrow import Ints, numbers_of
 from .ledger import Batch, File, Ledger
-from .place import Place
+from .query import answer, sql_over_dump
+from .storage import Place
+
+if TYPE_CHECKING:
+    from ..dump import Input
 
 SQL: dict[schema.Kind, str] = {
     "int": "BIGINT",
@@ -252,6 +257,22 @@ class Dataset:
             f"  dumps   {len(self.ids):,}, {len(self.state.quarantined):,} in quarantine\n"
             f"  files   {len(files):,} in {len(self.batches):,} batches, {rows:,} rows, {size:,} bytes"
         )
+
+
+def sql(source: Dump | Dataset | Input, query: str) -> pa.Table:
+    """Return the result of an SQL query over a dump or a dataset (the extra ``xlamem[duckdb]``).
+
+    Over a dump, every table of the schema can be named, computed ones included (``peaks``, ``live_set``,
+    ``savings``, …); only those that the query names are read. Over a dataset, every table that `convert` wrote.
+    Quote ``"values"``: it is a reserved word of SQL.
+
+    Raises UsageError if DuckDB is not installed or rejects the query.
+    """
+    if isinstance(source, Dataset):
+        return source.sql(query)
+    if isinstance(source, (str, os.PathLike)) and is_dataset(source):
+        return Dataset(source).sql(query)
+    return sql_over_dump(source if isinstance(source, Dump) else read(source), query)
 
 
 class StoredDump(Dump):

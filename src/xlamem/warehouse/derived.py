@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
-from ..assemble import Pool, Rows, joined, numbers_of, row_of
 from ..compute.fits import must_fit
 from ..compute.occupancy import Held, held_at, live_at, moments, rows_of, runs, whole
 from ..compute.occupancy import tables as peak_tables
@@ -35,7 +34,8 @@ from ..compute.program import (
 )
 from ..compute.published import DISAGREE, POINTERS, group_peaks, space_causes, total_causes, xla_causes
 from ..compute.scopes import scopes
-from ..stream import Compact
+from ..parse.arrow import Pool, Rows, joined, numbers_of, row_of
+from ..parse.stream import Compact
 from .parquet import release
 from .spill import Spill
 

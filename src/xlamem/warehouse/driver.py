@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 from .. import schema
 from ..errors import OutputError, UsageError, utf8
-from ..source import Source, find
+from ..input.find import Source, find
 from .engines import ENGINES, Pool, here
 from .ledger import Batch, File, Ledger, host
-from .place import Place, absolute
 from .plan import Plan, handfuls, job_of, plan
+from .storage import Place, absolute
 from .worker import Done, Fault, Item, Job, Options, fault, identify, keep, last_words, process
 
 ALONE = 2

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .. import schema
-from .place import TEMPORARY, Place
+from .storage import TEMPORARY, Place
 
 ENTRIES = "_ledger/entries"
 CHECKPOINTS = "_ledger/checkpoints"

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from .. import schema
 from .ledger import File
-from .place import Place
+from .storage import Place
 
 ROW_GROUP = 64 << 20
 """Bytes of a row group before compression, names counted as the text that they stand for."""

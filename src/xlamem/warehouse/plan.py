@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import xxhash
 
 from .. import schema
-from ..source import Source
+from ..input.find import Source
 from .ledger import State
 from .worker import HUGE, Fault, Item, Job, Options, label
 

@@ -19,19 +19,19 @@ import pyarrow as pa
 import xxhash
 
 from .. import schema
-from ..assemble import Codes, Pool, joined, row_of
 from ..compute.program import Ints, ints
 from ..errors import DumpError, OutputError, XlaMemError, utf8
-from ..reader import PART_OF
-from ..source import Source, split_modules
-from ..stream import pieces
-from ..text import is_one_module
-from ..together import Whole, tables_of
+from ..input.find import Source, split_modules
+from ..input.text import is_one_module
+from ..parse.arrow import Codes, Pool, joined, row_of
+from ..parse.join import Whole, tables_of
+from ..parse.reader import PART_OF
+from ..parse.stream import pieces
 from .derived import COUNTED, NEEDED, NUMBERS, Chunk, InUse, Numbers, derive, in_use
 from .ledger import Batch, File
 from .parquet import Sink, owned, release
-from .place import Place
 from .spill import Spill, mapped
+from .storage import Place
 
 CHUNK = 4 << 20
 """Bytes of text that are read, and written, together."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from . import schema
-from .assemble import NULL, POOL_OF, Codes, Ints, Labels, Made, Pool, Row, Value, assembled, rows
-from .dump import content_hash, summary_rows
+from .. import schema
+from ..input.find import Source
+from .arrow import NULL, POOL_OF, Codes, Ints, Labels, Made, Pool, Row, Value, assembled, rows
 from .reader import PART_OF, SECTIONS, Reading
-from .source import Source
+from .summary import content_hash, summary_rows
 
 
 class Whole:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from . import _checks, _liveness, _sections, _values
-from .assemble import NULL, Bools, Codes, Ints, Rows, distinct_of, flags, ints, row_of
+from .. import _lines, _liveness, _rules, _values
+from .arrow import NULL, Bools, Codes, Ints, Rows, distinct_of, flags, ints, row_of
 from .findings import MOST
 from .reader import ALLOCATION_FLAGS, Reading
 from .section import Section
@@ -41,7 +41,7 @@ def _line_with(section: Section, text: str, begin: int | None = None) -> int | N
     prefix = text.encode()
     at = section.begin if begin is None else begin
     if bytes(data[at : at + len(prefix)]) != prefix:
-        at = _sections.next_line(data, at, section.end, prefix)
+        at = _lines.next_line(data, at, section.end, prefix)
     if at < section.end:
         return at
     return None if begin in (None, section.begin) else _line_with(section, text)
@@ -142,7 +142,7 @@ def _bounds(r: Reading) -> None:
     def beyond() -> Iterator[tuple[int, str]]:
         for first, owner, offset, bytes_ in r.placed():
             place = rows(owner)
-            for row in ints(_checks.beyond(size, place, offset, bytes_)).tolist():
+            for row in ints(_rules.beyond(size, place, offset, bytes_)).tolist():
                 end = int(offset[row]) + int(bytes_[row])
                 yield first + row, f"a value that ends by byte {int(size[place[row]])} of its allocation, not {end}"
 
@@ -261,7 +261,7 @@ def _live(r: Reading) -> None:
         ranged = np.zeros(len(full), np.uint8)
         for first, start, stop in raw.parts("live_ranges", "start", "end"):
             mine = owner[first : first + len(start)]
-            needed += _checks.live_at(at, mine, start, stop, full, ranged)
+            needed += _rules.live_at(at, mine, start, stop, full, ranged)
         at_line: int | None = None
         lost = np.flatnonzero(owner < 0)
         for row in lost[:MOST].tolist():
@@ -294,7 +294,7 @@ def _steps(r: Reading) -> tuple[int, int | None]:
     n, gap = 0, None
     for first, time in r.raw["live ranges"].parts("schedule", "time"):
         n += len(time)
-        if gap is None and (wrong := _checks.first_gap(time, first)) >= 0:
+        if gap is None and (wrong := _rules.first_gap(time, first)) >= 0:
             gap = int(time[wrong])
     return n, gap
 
@@ -309,7 +309,7 @@ def _every_temp_is_live_sometime(r: Reading, ranged: Bools) -> None:
 
     def missing() -> Iterator[tuple[int, str]]:
         for first, owner in raw.parts("values", "allocation"):
-            for value in ints(_checks.unseen(temp, row(owner), ranged[first : first + len(owner)])).tolist():
+            for value in ints(_rules.unseen(temp, row(owner), ranged[first : first + len(owner)])).tolist():
                 yield first + value, "a live range"
 
     _note_values(r, section, "live_range_missing", missing())
@@ -392,7 +392,7 @@ def _report(r: Reading) -> None:
 
 def _total_line(report: Section, head: str) -> int | None:
     at = _line_with(report, head)
-    return None if at is None else _sections.next_line(report.file.text.data, at, report.end, b"Total")
+    return None if at is None else _lines.next_line(report.file.text.data, at, report.end, b"Total")
 
 
 def _label(r: Reading, chunk: Any, row: int) -> str:

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from .. import schema
-from ..dump import Dump, read
-from ..errors import DumpError, UsageError
-from ..source import Source, find
-from . import console
-from .console import bad, bold, counted, dim, out
-from .program import STATES, file_of, in_words, states, wrong
+from ... import schema
+from ...dump import Dump, read
+from ...errors import DumpError, UsageError
+from ...input.find import Source, find
+from .. import console
+from ..console import bad, bold, counted, dim, out
+from ..program import STATES, file_of, in_words, states, wrong
 
 SHOWN = 10
 """Diagnostics printed for people."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ..errors import UsageError
-from . import console
-from .console import out
+from ...errors import UsageError
+from .. import console
+from ..console import out
 
 
 @click.command("files", short_help="List the files of a dataset.")
@@ -21,7 +21,7 @@ def command(dest: str, tables: tuple[str, ...], long: bool, as_json: bool) -> No
     \b
       duckdb -c "SELECT count(*) FROM read_parquet([$(xlamem files DEST values | sed "s/.*/'&'/" | paste -sd,)])"
     """
-    from ..warehouse.dataset import Dataset  # brings pyarrow.dataset
+    from ...warehouse.dataset import Dataset  # brings pyarrow.dataset
 
     dataset = Dataset(dest)
     wanted = list(dict.fromkeys(tables))

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .. import compute, schema
-from ..errors import UsageError
-from . import console
-from .buffers import ROOMY, one_line, trace, two_lines
-from .console import counted
-from .program import NEEDED, Row, module_option, one, output_options, space_of, states, title
+from ... import compute, schema
+from ...errors import UsageError
+from .. import console
+from ..buffers import ROOMY, one_line, trace, two_lines
+from ..console import counted
+from ..program import NEEDED, Row, module_option, one, output_options, space_of, states, title
 
 if TYPE_CHECKING:
-    from ..dump import Dump
+    from ...dump import Dump
 
 LIMIT = 20
 

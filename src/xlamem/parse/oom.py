@@ -19,9 +19,9 @@ from typing import Any, BinaryIO, TypeAlias
 
 import pyarrow as pa
 
-from . import schema
-from .errors import DumpError, UsageError
-from .source import Member, Text
+from .. import schema
+from ..errors import DumpError, UsageError
+from ..input.find import Member, Text
 
 Buffer: TypeAlias = bytes | memoryview | mmap.mmap
 

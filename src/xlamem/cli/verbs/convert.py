@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from .. import warehouse
-from ..errors import UsageError
-from . import console
-from .console import counted
+from ... import warehouse
+from ...errors import UsageError
+from .. import console
+from ..console import counted
 
 SHOWN = 10
 """Unreadable dumps that are named; the table `quarantine` has them all."""

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import click
 
-from .. import oom
-from . import console
-from .console import bad, bold, counted, dim, out
+from ...parse import oom
+from .. import console
+from ..console import bad, bold, counted, dim, out
 
 Row: TypeAlias = dict[str, Any]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from .. import schema
-from ..errors import UsageError
-from . import console
-from .console import bold, dim, out
+from ... import schema
+from ...errors import UsageError
+from .. import console
+from ..console import bold, dim, out
 
 
 @click.command("schema", short_help="Describe the tables.")

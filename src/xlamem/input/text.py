@@ -17,9 +17,9 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import DumpError, utf8
 from . import names
-from .errors import DumpError, utf8
-from .streams import STEP, URI, Buffer, Stream, held, reading, undone
+from .files import STEP, URI, Buffer, Stream, held, reading, undone
 
 Form = Literal["plain", "log"]
 

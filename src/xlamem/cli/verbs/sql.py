@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import UsageError
-from . import console
-from .console import counted
-from .program import module_option, one
+from ...errors import UsageError
+from .. import console
+from ..console import counted
+from ..program import module_option, one
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,11 +55,11 @@ def command(path: str, query: str, limit: int | None, as_json: bool, as_csv: boo
 
 
 def _answer(path: str, query: str, module: str | None) -> pa.Table:
-    from ..warehouse.dataset import Dataset, is_dataset  # brings pyarrow.dataset
+    from ...warehouse.dataset import Dataset, is_dataset, sql  # imports pyarrow.dataset
 
     if is_dataset(path):
         return Dataset(path).sql(query)
-    return one(path, module).sql(query)
+    return sql(one(path, module), query)
 
 
 def _rows(table: pa.Table) -> list[tuple[Any, ...]]:

@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from pyarrow import fs as arrow_fs
 
-from .. import streams
 from ..errors import OutputError, UsageError, XlaMemError, utf8
+from ..input import files as streams
 
 EXCLUSIVE = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure"}
 """Libraries whose ``pipe_file(mode="create")`` is one conditional request, each with the extra that installs it.

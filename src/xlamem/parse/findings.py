@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from . import _gaps, _values, errors, schema
-from ._column import Names
-from .assemble import SPARE, Ints, Row, TextParts, codes, flags, ints, text_arrays, texts
+from .. import _gaps, _values, errors, schema
+from .._column import Names
+from .arrow import SPARE, Ints, Row, TextParts, codes, flags, ints, text_arrays, texts
 from .section import File
 
 MOST = 1000

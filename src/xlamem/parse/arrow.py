@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from . import _record as _record_
-from . import schema
-from ._column import Names, Spare, distinct, first_rows, rows_of
+from .. import _record as _record_
+from .. import schema
+from .._column import Names, Spare, distinct, first_rows, rows_of
 
 NULL = np.iinfo(np.int64).min
 """What native integer columns hold for null; codes hold -1."""

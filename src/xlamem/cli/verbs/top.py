@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import compute, schema
-from ..compute.scopes import KEYS
-from ..errors import UsageError
-from . import console
-from .buffers import KINDS
-from .program import MAIN, NEEDED, Row, module_option, one, output_options, space_of, states, title
+from ... import compute, schema
+from ...compute.scopes import KEYS
+from ...errors import UsageError
+from .. import console
+from ..buffers import KINDS
+from ..program import MAIN, NEEDED, Row, module_option, one, output_options, space_of, states, title
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ..dump import Dump
+    from ...dump import Dump
 
 LIMIT = 20
 BAR = 16

@@ -16,9 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from . import _allocations, _checks, _gaps, _hlo, _liveness, _sections, _shapes, _usage, _values, schema
-from ._column import Names, in_order, take
-from .assemble import (
+from .. import _allocations, _gaps, _hlo, _lines, _liveness, _rules, _shapes, _usage, _values, schema
+from .._column import Names, in_order, take
+from ..errors import DumpError, UsageError
+from ..input.files import give_back
+from ..input.find import Source
+from .arrow import (
     NULL,
     POOL_OF,
     SPARE,
@@ -38,17 +41,14 @@ from .assemble import (
     numbers_of,
     texts,
 )
-from .crew import Crew, Task
-from .errors import DumpError, UsageError
 from .findings import MOST, Findings
 from .merge import Found, merged
 from .outline import outline
 from .repeats import drop_repeats, without
 from .section import File, Section
-from .source import Source
-from .streams import give_back
+from .threads import Crew, Task
 
-UNKNOWN_LINE = _sections.CODES.index("unknown_line")
+UNKNOWN_LINE = _lines.CODES.index("unknown_line")
 
 SPAN = 8 << 20
 """Fewest bytes that are scanned as one piece; a section is cut only where a record begins."""
@@ -192,17 +192,17 @@ class Reading:
         faults, file = ints(column).reshape(-1, 3), section.file
         lines = faults[:, 0] == UNKNOWN_LINE
         if open_at >= 0 and section.last and len(at := np.flatnonzero(lines & (faults[:, 1] == open_at))):
-            self.cut(file, open_at, section.kind, _sections.WANTED[faults[at[0], 2]])
+            self.cut(file, open_at, section.kind, _lines.WANTED[faults[at[0], 2]])
             faults, lines = np.delete(faults, at, 0), np.delete(lines, at)
         self.findings.lines(file, section.kind, np.ascontiguousarray(faults[lines, 1]))
         for code in distinct_of(np.ascontiguousarray(faults[:, 0])):
-            name = _sections.CODES[code]
+            name = _lines.CODES[code]
             if name == "not_utf8":
                 file.features.add("not_utf8")
             # By offset, whatever the pass that found it: the first are kept. A line can be at fault twice.
             own = np.unique(faults[faults[:, 0] == code, 1:], axis=0)
             for offset, wanted in own[:MOST].tolist():
-                self.find(file, offset, section.kind, name, _sections.WANTED[wanted])
+                self.find(file, offset, section.kind, name, _lines.WANTED[wanted])
             if len(own) > MOST:
                 self.findings.count(file, section.kind, name, len(own) - MOST)
 
@@ -243,7 +243,7 @@ class Reading:
         size = (end - begin) // max(1, round((end - begin) / size)) + 1  # of even length
         spans = []
         while begin < end:
-            stop = _sections.next_line(section.file.text.data, min(begin + size, end) - 1, end, prefix)
+            stop = _lines.next_line(section.file.text.data, min(begin + size, end) - 1, end, prefix)
             spans.append((begin, stop))
             begin = stop
         return spans or [(section.begin, section.begin)]
@@ -398,7 +398,7 @@ class Reading:
         before = NULL
         for c in b:
             records = c["instruction"], c["shape_index"], c["is_phi"], c["color"], c["value_id"]
-            if not _checks.agree(rows.rows, rows.low, values, records, before):
+            if not _rules.agree(rows.rows, rows.low, values, records, before):
                 return False
             before = int(c["value_id"][-1]) if len(c["value_id"]) else before
         return True
@@ -554,7 +554,7 @@ def _uses_known(r: Reading, chunk: Chunk) -> Value:
     if not used and not older:
         return None, None
     if not older and "uses_unknown" not in r.facts:
-        if USED in r.planned or any(_sections.uses_unknown(s.file.text.data, max(0, s.begin - 1), s.end) for s in used):
+        if USED in r.planned or any(_lines.uses_unknown(s.file.text.data, max(0, s.begin - 1), s.end) for s in used):
             r.part(USED)
         else:
             r.facts["uses_unknown"] = np.empty(0, np.int64)
@@ -679,8 +679,8 @@ def _live_lists(self: Reading, section: Section) -> list[tuple[int, int, int]]:
     data = section.file.text.data
     if self.threads == 1 or section.end - section.begin <= max(SPAN, self._piece):
         return [(section.begin, section.end, _liveness.NONE)]
-    ranges = _sections.next_line(data, max(section.begin - 1, 0), section.end, b"  BufferLiveRange:\n")
-    peak = _sections.next_line(data, ranges, section.end, b"  Live ranges at ")
+    ranges = _lines.next_line(data, max(section.begin - 1, 0), section.end, b"  BufferLiveRange:\n")
+    peak = _lines.next_line(data, ranges, section.end, b"  Live ranges at ")
     spans = []
     for begin, end, kind in (
         (section.begin, ranges, _liveness.SCHEDULE),

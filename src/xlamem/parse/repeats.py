@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from . import _sections, _values
-from .assemble import CHUNK, Codes, Ints, TextParts, ends_of, flags, texts
+from .. import _lines, _values
+from .arrow import CHUNK, Codes, Ints, TextParts, ends_of, flags, texts
 from .section import Section
 
 SAME_TEXT = "the text printed for that instruction before"
-INSTRUCTION_DIFFERS = _sections.CODES.index("instruction_differs")
-NOT_UTF8 = _sections.CODES.index("not_utf8")
+INSTRUCTION_DIFFERS = _lines.CODES.index("instruction_differs")
+NOT_UTF8 = _lines.CODES.index("not_utf8")
 
 
 def line_of(data: Any, begin: Ints) -> Ints:

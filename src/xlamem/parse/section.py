@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, field
 
-from .text import Text
+from ..input.text import Text
 
 
 @dataclass(eq=False)

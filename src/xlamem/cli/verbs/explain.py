@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .. import compute, schema
-from ..errors import UsageError
-from . import console
-from .program import MAIN, NEEDED, Row, module_option, one, only, output_options, states, title
+from ... import compute, schema
+from ...errors import UsageError
+from .. import console
+from ..program import MAIN, NEEDED, Row, module_option, one, only, output_options, states, title
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ..dump import Dump
+    from ...dump import Dump
 
 NAME = 34
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ._column import Names, recode
-from .assemble import POOL_OF, Codes, Pool
-from .crew import Crew, Task
+from .._column import Names, recode
+from .arrow import POOL_OF, Codes, Pool
+from .threads import Crew, Task
 
 LOOK_UP = 1 << 14
 """Fewest names that are looked up by one thread."""

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from . import _sections, names
+from .. import _lines
+from ..input import names
+from ..input.files import give_back
+from ..input.find import Member
 from .findings import Findings
 from .section import File, Section
-from .source import Member
-from .streams import give_back
 
 PAGES = 256 << 20
 """Bytes of a file that are looked at before their pages are given back."""
@@ -30,10 +31,10 @@ _STEPS = re.compile(
     rb"HloLiveRange \((?:(?P<a>)max (?P<n>\d+)|(?P<b>.*?[ ,])max (?P<m>\d+))(?P<c>.*?)\)(?P<d>.*?):(?P<e>.*)"
 )
 _HEADS = {
-    _sections.ASSIGNMENT: re.compile(rb"BufferAssignment(.*?):(.*)"),
-    _sections.TOTAL: _TOTAL,
-    _sections.USED: re.compile(rb"Used values(.*?):(.*)"),
-    _sections.LIVE: _STEPS,
+    _lines.ASSIGNMENT: re.compile(rb"BufferAssignment(.*?):(.*)"),
+    _lines.TOTAL: _TOTAL,
+    _lines.USED: re.compile(rb"Used values(.*?):(.*)"),
+    _lines.LIVE: _STEPS,
 }
 """Lines that open a section; the groups are what is not known there."""
 _PLAIN = (b"BufferAssignment:\n", b"Used values:\n")
@@ -70,13 +71,13 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
     name = names.split(file_name)
     alone = name is not None and name[1] not in ("buffer-assignment", "hlo")
     found = _heads(data, alone)
-    if alone and found and found[0][0] == _sections.TOTAL:
+    if alone and found and found[0][0] == _lines.TOTAL:
         # The head of the used values has a second line; what stands between is looked at below.
-        found += [(_sections.USED, at) for at in [_after(data, found[0][1], b"Used values")] if at]
-        found += [(_sections.REPORT_LIST, at) for at in [_after(data, found[0][1], b"Allocations sorted")] if at]
+        found += [(_lines.USED, at) for at in [_after(data, found[0][1], b"Used values")] if at]
+        found += [(_lines.REPORT_LIST, at) for at in [_after(data, found[0][1], b"Allocations sorted")] if at]
         if len(found) == 1:
             found = _heads(data, False)
-    heads = [(k, at) for k, at in found if at < whole or k == _sections.LIVE_UNAVAILABLE]
+    heads = [(k, at) for k, at in found if at < whole or k == _lines.LIVE_UNAVAILABLE]
     first = heads[0][1] if heads else whole
     _unknown_lines(file, 0, first, findings)
     total: tuple[int, int | None] | None = None
@@ -87,37 +88,37 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
         line = _line(data, at)
         begin = min(at + len(line), stop)
         section: Section | None = None
-        if kind == _sections.ASSIGNMENT:
+        if kind == _lines.ASSIGNMENT:
             section = Section("allocations", owner, begin, stop, at)
-        elif kind == _sections.TOTAL:
+        elif kind == _lines.TOTAL:
             total = at, _number(file, at, line, _TOTAL, findings)
             follower = heads[i + 1] if i + 1 < len(heads) else (None, stop)
-            if b"(" in line and follower[0] != _sections.REPORT_LIST:
+            if b"(" in line and follower[0] != _lines.REPORT_LIST:
                 file.features.add("human_total")
-            if follower[0] == _sections.USED:
+            if follower[0] == _lines.USED:
                 _unknown_lines(file, begin, stop, findings)
-            if follower[0] not in (_sections.USED, _sections.REPORT_LIST):
+            if follower[0] not in (_lines.USED, _lines.REPORT_LIST):
                 section = Section("used values", owner, at, at, at, total[1])
                 _unknown_lines(file, begin, stop, findings)
                 if stop == whole:
                     findings.cut(file, whole, "used values", "'Used values:' below the total")
-        elif kind == _sections.USED:
+        elif kind == _lines.USED:
             section = Section("used values", owner, begin, stop, total[0] if total else at, total and total[1])
-        elif kind == _sections.REPORT_LIST:
+        elif kind == _lines.REPORT_LIST:
             head = total[0] if total else at
             section = Section("report", owner, head, stop, head, total and total[1])
-        elif kind == _sections.SPACE:
+        elif kind == _lines.SPACE:
             if file.sections and file.sections[-1].kind == "report":
                 file.sections[-1].end = stop
             else:
                 section = Section("report", owner, at, stop, at)
-        elif kind == _sections.LIVE:
+        elif kind == _lines.LIVE:
             steps = _number(file, at, line, _STEPS, findings)
             section = Section("live ranges", owner, begin, stop, at, steps=steps)
         else:
             file.features.add("live_unavailable")
             section = Section("live ranges", owner, begin, stop, at, unavailable=True)
-        if line not in _PLAIN and (kind != _sections.TOTAL or follower[0] != _sections.REPORT_LIST):
+        if line not in _PLAIN and (kind != _lines.TOTAL or follower[0] != _lines.REPORT_LIST):
             _gaps(file, kind, line, at, findings)
         if section is not None:
             if section.kind != "report":
@@ -135,11 +136,11 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
 def _heads(data: Any, first_only: bool) -> list[tuple[int, int]]:
     """(kind, offset) of the lines that open a section; the pages of a large file are given back as it goes."""
     if first_only or len(data) <= PAGES:
-        return _sections.locate(data, first_only)
+        return _lines.locate(data, first_only)
     found, begin = [], 0
     while begin < len(data):
-        end = _sections.next_line(data, min(begin + PAGES, len(data)) - 1, len(data), b"")
-        found += [(kind, begin + at) for kind, at in _sections.locate(memoryview(data)[begin:end], False)]
+        end = _lines.next_line(data, min(begin + PAGES, len(data)) - 1, len(data), b"")
+        found += [(kind, begin + at) for kind, at in _lines.locate(memoryview(data)[begin:end], False)]
         give_back(data, begin, end)
         begin = end
     return found
@@ -153,7 +154,7 @@ def _gaps(file: File, kind: int, line: bytes, at: int, findings: Findings) -> No
     spans = [found.span(i) for i in range(1, found.re.groups + 1) if i not in numbers] if found else []
     rows = [(-1, 0, at + begin, at + end) for begin, end in spans if begin < end]
     if rows:
-        findings.gaps(file, "total" if kind == _sections.TOTAL else "file", np.array(rows, np.int64), (), ())
+        findings.gaps(file, "total" if kind == _lines.TOTAL else "file", np.array(rows, np.int64), (), ())
 
 
 def _unknown_lines(file: File, begin: int, end: int, findings: Findings) -> None:
@@ -181,7 +182,7 @@ def _last_newline(data: Any) -> int:
 
 def _line(data: Any, at: int) -> bytes:
     """The line at `at`, its newline included."""
-    return bytes(data[at : _sections.next_line(data, at, len(data), b"")])
+    return bytes(data[at : _lines.next_line(data, at, len(data), b"")])
 
 
 def _number(file: File, at: int, line: bytes, pattern: re.Pattern[bytes], findings: Findings) -> int | None:

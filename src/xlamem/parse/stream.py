@@ -1,7 +1,7 @@
 """One dump, piece by piece: the tables of `reader`, in memory that does not grow with the text.
 
 The text is read span by span, on one thread. A span has pools of its own for its names; what must be known
-across spans is kept as narrow integers and as places in the (mapped) files, see `_stream`.
+across spans is kept as narrow integers and as places in the (mapped) files, see `_lookup`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from . import _allocations, _liveness, _sections, _stream, _usage, _values, schema, verify
-from .assemble import (
+from .. import _allocations, _lines, _liveness, _lookup, _usage, _values, schema
+from ..errors import UsageError
+from ..input.files import STEP, give_back
+from ..input.find import Source
+from . import checks
+from .arrow import (
     NULL,
     POOL_OF,
     Bools,
@@ -36,22 +40,10 @@ from .assemble import (
     text_arrays,
     texts,
 )
-from .dump import summaries
-from .errors import UsageError
-from .reader import (
-    ALLOCATION_FLAGS,
-    PART_OF,
-    SECTIONS,
-    Chunk,
-    Raw,
-    Reading,
-    _arrays,
-    _read_hlo,
-)
+from .reader import ALLOCATION_FLAGS, PART_OF, SECTIONS, Chunk, Raw, Reading, _arrays, _read_hlo
 from .repeats import SAME_TEXT, line_of, take, without
 from .section import File, Section
-from .source import Source
-from .streams import STEP, give_back
+from .summary import summaries
 
 SPAN = 16 << 20
 """Bytes of text that are scanned as one piece (more where one record has more)."""
@@ -275,13 +267,13 @@ class Streaming(Reading):
         self.wanted = wanted
         self.counts: dict[str, int] = {}
         self.checks = checks and bool(wanted - PART_OF.keys())
-        """Whether the checks of verify.py are to be made."""
+        """Whether the checks of checks.py are to be made."""
         self.kept = {part: Compact() for part in SECTIONS}
         self.raw = dict(self.kept)
         self.labels: dict[int, tuple[str, str]] = {}
         self.matched = matched
         self.beyond = _Beyond()
-        self._places: _stream.Files | None = None
+        self._places: _lookup.Files | None = None
         self._parts: list[str] | None = None
         self._platform: list[str | None] = []
 
@@ -317,7 +309,7 @@ class Streaming(Reading):
         """Whether the used values may say that the uses of some value are not known, and nobody knows better."""
         if "unknown_uses" not in self.facts:
             self.facts["unknown_uses"] = not self.older and any(
-                _sections.uses_unknown(s.file.text.data, max(0, begin - 64), end)
+                _lines.uses_unknown(s.file.text.data, max(0, begin - 64), end)
                 for s in self.sections("used values")
                 for begin, end in steps(s)
             )
@@ -361,10 +353,10 @@ class Streaming(Reading):
         return False
 
     @property
-    def places(self) -> _stream.Files:
+    def places(self) -> _lookup.Files:
         """The texts of all files; a place is `(file.ordinal << 48) + offset`."""
         if self._places is None:
-            self._places = _stream.Files([f.text.data for f in self.files])
+            self._places = _lookup.Files([f.text.data for f in self.files])
         return self._places
 
     def let_go(self) -> None:
@@ -467,7 +459,7 @@ def steps(section: Section) -> Iterator[tuple[int, int]]:
 def holds(section: Section, text: bytes) -> bool:
     """Whether a text (shorter than 64 bytes) stands in a section."""
     data = section.file.text.data
-    return any(_stream.find(data, max(section.begin, b - 64), e, text) >= 0 for b, e in steps(section))
+    return any(_lookup.find(data, max(section.begin, b - 64), e, text) >= 0 for b, e in steps(section))
 
 
 Scan = Callable[[int, int, Any], Any]
@@ -503,7 +495,7 @@ def spans(
 
 
 def any_line(data: Any, at: int, end: int) -> int:
-    return _sections.next_line(data, at - 1, end, b"")
+    return _lines.next_line(data, at - 1, end, b"")
 
 
 # -- allocations and values ----------------------------------------------------------------------
@@ -612,15 +604,15 @@ def _record(data: Any, at: int, end: int) -> int:
     """Where the next record begins; where headers are glued to the line before (E4), behind that line."""
     while at < end:
         stop = min(at + SPAN, end)
-        begin = _sections.next_line(data, at - 1, stop, b"<")
+        begin = _lines.next_line(data, at - 1, stop, b"<")
         if begin < stop:
             return begin
-        line = _sections.next_line(data, at - 1, stop, b" from instruction:")
+        line = _lines.next_line(data, at - 1, stop, b" from instruction:")
         while line < stop:
             behind = any_line(data, line + 1, end)
             if GLUED.search(bytes(data[max(line, behind - 4096) : behind])):
                 return behind
-            line = _sections.next_line(data, behind - 1, stop, b" from instruction:")
+            line = _lines.next_line(data, behind - 1, stop, b" from instruction:")
         at = stop
     return end
 
@@ -631,7 +623,7 @@ PLACED = ("allocation", "offset", "size", "shape", "element_type", "unpadded_siz
 
 def _used_part(self: Streaming) -> Pieces:
     alone, raw = not self.sections("allocations"), self.kept["used values"]
-    seen = _stream.Texts(self.places)
+    seen = _lookup.Texts(self.places)
     for section in self.sections("used values"):
         for result, faults, open_at in _used_spans(self, section):
             chunks = {name: _arrays(columns) for name, columns in result[0].items()}
@@ -660,16 +652,16 @@ def _used_part(self: Streaming) -> Pieces:
                 self.facts["tree_demanded"] = True
 
 
-def _drop_repeats(section: Section, chunk: Chunk, faults: Ints, seen: _stream.Texts) -> tuple[Ints, Ints]:
+def _drop_repeats(section: Section, chunk: Chunk, faults: Ints, seen: _lookup.Texts) -> tuple[Ints, Ints]:
     """Drop the instructions that an earlier span holds with the same text.
 
     Returns the faults of those left, and the lines of those that differ from an earlier text of their name.
     """
     data, shift = section.file.text.data, section.file.ordinal << 48
     said = flags(seen.add(chunk["text_begin"] + shift, chunk["text_end"] + shift))
-    other = line_of(data, chunk["text_begin"][said == _stream.OTHER])
-    faults = without(faults, line_of(data, chunk["text_begin"][said == _stream.REPEAT]))
-    keep = np.flatnonzero(said != _stream.REPEAT)
+    other = line_of(data, chunk["text_begin"][said == _lookup.OTHER])
+    faults = without(faults, line_of(data, chunk["text_begin"][said == _lookup.REPEAT]))
+    keep = np.flatnonzero(said != _lookup.REPEAT)
     take(chunk, keep)
     return faults, other
 
@@ -742,7 +734,7 @@ class _Match:
 
     def __init__(self, reading: Streaming) -> None:
         self.reading = reading
-        self.values: _stream.Values | None = None
+        self.values: _lookup.Values | None = None
         self.ids: npt.NDArray[np.signedinteger[Any]] = np.empty(0, np.int64)
         """Of the values, ascending."""
         self.rows = 0
@@ -791,7 +783,7 @@ class _Match:
         found[there] = self.ids[row[there]]
         return found
 
-    def _values(self) -> _stream.Values:
+    def _values(self) -> _lookup.Values:
         ids = self.reading.value_ids()
         order: Any = ascending(ids)
         if len(order) < len(ids):  # an id twice: only in a broken text, but both values are there
@@ -799,7 +791,7 @@ class _Match:
         ids = ids[order]
         self.ids = ids.astype(np.int32) if len(ids) and ids[0] >= 0 and ids[-1] < 1 << 31 else ids
         del ids
-        return _stream.Values(self.reading.places, self.reading.value_places()[order])
+        return _lookup.Values(self.reading.places, self.reading.value_places()[order])
 
 
 # -- report and HLO head -------------------------------------------------------------------------
@@ -842,7 +834,7 @@ def _report_part(self: Streaming) -> Pieces:
                 raw.keep(key, chunk | {c: chunk[c].astype(np.int64) for c in ("part", "label")}, REPORT_KEPT)
                 if "allocations" in self.parts:
                     size = pa.chunked_array(text_arrays(chunk["size"]), pa.string()).combine_chunks()
-                    found += verify.wrong_rows(self, section, chunk, size)
+                    found += checks.wrong_rows(self, section, chunk, size)
             if self.wants("printed_report"):
                 extra = {
                     "ordinal": [pa.array(np.arange(rows, rows + n))],
@@ -870,7 +862,7 @@ def _report_spans(self: Streaming, section: Section) -> Scanned:
 
 
 def _allocation_line(data: Any, at: int, end: int) -> int:
-    return _sections.next_line(data, at - 1, end, b"allocation ")
+    return _lines.next_line(data, at - 1, end, b"allocation ")
 
 
 def _full_line(data: Any, at: int, end: int) -> int:

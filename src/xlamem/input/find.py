@@ -17,10 +17,11 @@ from urllib.request import url2pathname
 
 from pyarrow import fs as arrow_fs
 
-from . import names, streams
-from .errors import DumpError, UsageError, utf8
-from .schema import ROLES
-from .streams import URI, Stream, reading
+from ..errors import DumpError, UsageError, utf8
+from ..schema import ROLES
+from . import files as streams
+from . import names
+from .files import URI, Stream, reading
 from .text import Member, Text, is_one_module, may_hold, pieces, promising, role_of
 
 __all__ = ["Member", "Source", "Text", "find", "resolve", "split_modules"]

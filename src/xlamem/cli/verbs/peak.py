@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .. import compute, schema
-from ..compute.fits import Available, available
-from ..dump import Dump, read
-from ..errors import DumpError, UsageError
-from ..source import find
-from . import console
-from .buffers import trace
-from .console import counted
-from .program import MAIN, NEEDED, Row, in_words, only, output_options, states, wrong
-from .screen import CATEGORIES, View, draw
+from ... import compute, schema
+from ...compute.fits import Available, available
+from ...dump import Dump, read
+from ...errors import DumpError, UsageError
+from ...input.find import find
+from .. import console
+from ..buffers import trace
+from ..console import counted
+from ..program import MAIN, NEEDED, Row, in_words, only, output_options, states, wrong
+from ..screen import CATEGORIES, View, draw
 
 if TYPE_CHECKING:
     from rich.text import Text

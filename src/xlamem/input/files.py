@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
-from .errors import DumpError, UsageError, XlaMemError
+from ..errors import DumpError, UsageError, XlaMemError
 
 Buffer = bytes | memoryview | mmap.mmap
 

@@ -1,0 +1,1 @@
+"""Bytes to tables: sections of a dump, scanned natively and assembled as Arrow tables."""
