@@ -18,7 +18,7 @@ from conftest import DUMPS
 import xlamem
 from xlamem import schema, warehouse
 from xlamem.input import files as streams
-from xlamem.parse import stream
+from xlamem.parse import pieces as streaming
 from xlamem.warehouse import driver, ledger, parquet, plan, spill, worker
 from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.storage import Place
@@ -552,7 +552,7 @@ def test_a_dump_that_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
     convert(*sources, to=tmp_path / "whole")
     monkeypatch.setattr(worker, "HUGE", 0)
     monkeypatch.setattr(plan, "HUGE", 0)
-    monkeypatch.setattr(stream, "SPAN", 3000)
+    monkeypatch.setattr(streaming, "SPAN_BYTES", 3000)
     monkeypatch.setattr(spill, "LARGE", 4096)
     monkeypatch.setattr(spill, "MOST", 0)
     made = convert(*sources, to=tmp_path / "pieces")
@@ -569,7 +569,7 @@ def test_what_fails_midway_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(plan, "HUGE", 0)
 
     def fail(source: Any, *tables: Any, **options: Any) -> Any:
-        for i, piece in enumerate(stream.pieces(source, *tables, **options)):
+        for i, piece in enumerate(streaming.pieces(source, *tables, **options)):
             if options and i == 5:
                 raise xlamem.DumpError("x", "more")
             yield piece

@@ -17,7 +17,7 @@ from fuzz.run import seeds
 import xlamem
 from xlamem import DumpError, UsageError, compute
 from xlamem.cli import main
-from xlamem.parse.join import Whole, tables_of
+from xlamem.parse.join import ReadDump, tables_of
 from xlamem.warehouse import derived
 
 HOSTILE = Path(__file__).parent / "data" / "hostile"
@@ -185,7 +185,7 @@ def test_far_numbers_are_converted() -> None:
         f"allocation {top}: size 64, color {top}, page {top}, preallocated-temp:\n"
         f" value: <{top} a.0 @{top}> (size=64,offset=0): f32[2]{{0}}\n"
     )
-    dumps = [Whole(source_of(dump_of(allocations, 2, ranges(1, "0-1")))), Whole(SMALL)]
+    dumps = [ReadDump(source_of(dump_of(allocations, 2, ranges(1, "0-1")))), ReadDump(SMALL)]
     tables, counts = tables_of(dumps)
     found = derived.derive(derived.Chunk(["far", "near"], tables, counts), 20)
     far = [r for r in found["peaks"].to_pylist() if r["dump_id"] == "far" and r["definition"] == "peak"]

@@ -16,7 +16,7 @@ from test_cuts import held
 import xlamem
 from xlamem import schema
 from xlamem.input.find import Source
-from xlamem.parse import reader
+from xlamem.parse import sections, whole
 
 SHIPPED = xlamem.find(DUMPS)
 
@@ -34,7 +34,7 @@ def test_tiny_spans(span: int, threads: int, monkeypatch: pytest.MonkeyPatch) ->
     for source in small:
         expected = xlamem.read(source, text=True, threads=1)
         expected.diagnostics  # noqa: B018  (reads everything before SPAN shrinks)
-        monkeypatch.setattr(reader, "SPAN", span)
+        monkeypatch.setattr(whole, "SPAN_BYTES", span)
         same(expected, xlamem.read(source, text=True, threads=threads))
         monkeypatch.undo()
 
@@ -44,7 +44,7 @@ def test_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for source in SHIPPED[::3]:
         expected = xlamem.read(source, text=True, threads=1)
         expected.diagnostics  # noqa: B018
-        monkeypatch.setattr(reader, "SPAN", 500)
+        monkeypatch.setattr(whole, "SPAN_BYTES", 500)
         same(expected, xlamem.read(source, text=True, threads=threads))
         monkeypatch.undo()
 
@@ -53,7 +53,7 @@ def test_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_spans_of_every_dump(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = xlamem.read(source, text=True, threads=1)
     expected.diagnostics  # noqa: B018
-    monkeypatch.setattr(reader, "SPAN", 300)
+    monkeypatch.setattr(whole, "SPAN_BYTES", 300)
     same(expected, xlamem.read(source, text=True, threads=2))
 
 
@@ -81,7 +81,7 @@ def test_a_repeat_is_compared_over_its_whole_length(
     change: int | None, span: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = xlamem.read(held("x", repeats(None)), text=True)
-    monkeypatch.setattr(reader, "SPAN", span)
+    monkeypatch.setattr(whole, "SPAN_BYTES", span)
     dump = xlamem.read(held("x", repeats(change)), text=True, threads=2)
     names = dump.instructions["instruction"].to_pylist()
     found = [d["code"] for d in dump.diagnostics.to_pylist()]
@@ -119,7 +119,7 @@ def test_eight_threads_read_one_dump_and_others(monkeypatch: pytest.MonkeyPatch)
     """Threads that share a Dump, each beginning with another table, beside threads with dumps of their own."""
     sources = [s for s in SHIPPED if len(s.members) > 2][:8]
     expected = [{name: xlamem.read(s, threads=1)[name].to_pylist() for name in schema.TABLES} for s in sources]
-    monkeypatch.setattr(reader, "SPAN", 700)
+    monkeypatch.setattr(whole, "SPAN_BYTES", 700)
     names = list(schema.TABLES)
     for shared in (0, 1):
         dump = xlamem.read(sources[shared], threads=3)
@@ -142,7 +142,7 @@ def test_eight_threads_read_one_dump_and_others(monkeypatch: pytest.MonkeyPatch)
 
 def test_codes_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Down to the dictionaries, whichever table is asked for first."""
-    monkeypatch.setattr(reader, "SPAN", 400)
+    monkeypatch.setattr(whole, "SPAN_BYTES", 400)
     for source in SHIPPED[::4]:
         for first in ("values", "live_ranges", "instructions", "modules"):
             one, many = (xlamem.read(source, threads=n) for n in (1, 5))
@@ -183,7 +183,7 @@ def test_forged(era: str, hostile: bool, tmp_path: Path) -> None:
 
 
 def test_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "SPAN", 700)
+    monkeypatch.setattr(whole, "SPAN_BYTES", 700)
     before = set(threading.enumerate())
     dump = xlamem.read(next(s for s in SHIPPED if len(s.members) > 2), threads=3)
     assert all(dump[name] is not None for name in schema.TABLES)
@@ -194,7 +194,7 @@ def test_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("part", ["allocations", "live ranges", "used values"])
 def test_interrupted_and_asked_again(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "SPAN", 700)
+    monkeypatch.setattr(whole, "SPAN_BYTES", 700)
     source = next(s for s in SHIPPED if len(s.members) > 2)
     before = set(threading.enumerate())
     dump = xlamem.read(source, threads=3)
@@ -203,11 +203,11 @@ def test_interrupted_and_asked_again(part: str, monkeypatch: pytest.MonkeyPatch)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setitem(reader.SECTIONS, part, reader.SECTIONS[part]._replace(read=interrupted))
+        patched.setattr(type(sections.SECTIONS[part]), "complete", interrupted)
         with pytest.raises(KeyboardInterrupt):
             _ = dump.diagnostics
     same(xlamem.read(source, threads=1), dump)
-    assert not dump._reading.ahead
+    assert not dump._reading._queued
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
     assert set(threading.enumerate()) <= before
@@ -220,7 +220,7 @@ def test_interrupted_behind_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("xlamem.parse.findings.Findings.diagnostics", interrupted)
+        patched.setattr("xlamem.parse.diagnostics.Diagnostics.rows", interrupted)
         with pytest.raises(KeyboardInterrupt):
             _ = dump.diagnostics
     same(xlamem.read(SHIPPED[0]), dump)
@@ -240,5 +240,5 @@ def test_lists_in_a_wrong_order(span: int, threads: int, monkeypatch: pytest.Mon
         expected = xlamem.read(held("x", broken), threads=1)
         assert expected.diagnostics.num_rows
         with monkeypatch.context() as patched:
-            patched.setattr(reader, "SPAN", span)
+            patched.setattr(whole, "SPAN_BYTES", span)
             same(expected, xlamem.read(held("x", broken), threads=threads))

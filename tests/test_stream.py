@@ -28,8 +28,9 @@ from xlamem import UsageError, _lookup, schema
 from xlamem._column import Names
 from xlamem.input import files as streams
 from xlamem.input.find import Source
-from xlamem.parse import stream
-from xlamem.parse.arrow import NULL, codes, flags, ints
+from xlamem.parse import pieces as streaming
+from xlamem.parse import stores
+from xlamem.parse.arrays import NULL, codes, flags, ints
 
 SHIPPED = xlamem.find(DUMPS)
 LARGE = 32 << 20
@@ -44,7 +45,7 @@ def plain(table: pa.Table) -> pa.Table:
 def joined(source: Source, tables: Any = None, **options: bool) -> dict[str, pa.Table]:
     """The pieces of each table, joined."""
     found: dict[str, list[pa.Table]] = {}
-    for name, piece in stream.pieces(source, tables, **options):
+    for name, piece in streaming.pieces(source, tables, **options):
         assert piece.num_rows
         assert piece.schema.equals(schema.TABLES[name].arrow)
         piece.validate(full=True)
@@ -79,7 +80,7 @@ def test_every_dump(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     if size > LARGE:
         pytest.skip("too large to compare")
     same(source, text=True, hashes=True)
-    monkeypatch.setattr(stream, "SPAN", max(300, size // 100))
+    monkeypatch.setattr(streaming, "SPAN_BYTES", max(300, size // 100))
     same(source, text=True)
 
 
@@ -87,7 +88,7 @@ def test_every_dump(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tiny_spans(span: int, monkeypatch: pytest.MonkeyPatch) -> None:
     small = [s for s in SHIPPED if sum(m.size or 0 for m in s.members) < 60_000][:: 1 if span > 5 else 3]
     assert len(small) > 4
-    monkeypatch.setattr(stream, "SPAN", span)
+    monkeypatch.setattr(streaming, "SPAN_BYTES", span)
     for source in small:
         same(source, text=True)
 
@@ -97,7 +98,7 @@ def test_cut(source: Source, role: str, monkeypatch: pytest.MonkeyPatch) -> None
     """Files that end anywhere, alone and among their siblings."""
     members = texts(source)
     rng = random.Random(source.name + role)
-    monkeypatch.setattr(stream, "SPAN", 200)
+    monkeypatch.setattr(streaming, "SPAN_BYTES", 200)
     for _ in range(8 if sum(map(len, members.values())) < 8 * SMALL else 2):
         cut = members[role][: rng.randrange(len(members[role]))]
         same(held("x", {role: cut}, source.platform))
@@ -108,7 +109,7 @@ def test_cut(source: Source, role: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_missing_siblings_and_broken_lines(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     members = texts(source)
     rng = random.Random(source.name)
-    monkeypatch.setattr(stream, "SPAN", 500)
+    monkeypatch.setattr(streaming, "SPAN_BYTES", 500)
     for role in members:
         if len(members) > 1:
             same(held("x", {r: d for r, d in members.items() if r != role}))
@@ -131,7 +132,7 @@ def test_planted(
     source = xlamem.find(DUMPS / name)[0]
     members = texts(source)
     members[role] = members[role].replace(old, new, 1)
-    monkeypatch.setattr(stream, "SPAN", span)
+    monkeypatch.setattr(streaming, "SPAN_BYTES", span)
     found = same(held(source.name, members, source.platform), text=True)
     assert code in found["diagnostics"]["code"].to_pylist()
 
@@ -140,7 +141,7 @@ def test_planted(
 @pytest.mark.parametrize("hostile", [False, True])
 def test_forged(era: str, hostile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made = forge.forge(5, era=era, values=150, hostile=hostile)
-    monkeypatch.setattr(stream, "SPAN", 400)
+    monkeypatch.setattr(streaming, "SPAN_BYTES", 400)
     for platform in (None, "tpu"):
         same(held("x", made.files, platform), text=True)
 
@@ -149,21 +150,21 @@ def test_forged(era: str, hostile: bool, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("change", [None, 0, 1, 20, 39])
 def test_a_repeated_instruction(change: int | None, span: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same text is one row over all spans; one byte makes it another."""
-    monkeypatch.setattr(stream, "SPAN", span)
+    monkeypatch.setattr(streaming, "SPAN_BYTES", span)
     found = same(held("x", repeats(change)), text=True)
     assert (found["diagnostics"]["code"].to_pylist() == ["instruction_differs"]) == (change is not None)
 
 
 @pytest.mark.parametrize("name", schema.TABLES)
 def test_one_table_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "SPAN", 900)
+    monkeypatch.setattr(streaming, "SPAN_BYTES", 900)
     for source in SHIPPED[::4]:
         same(source, {name})
 
 
 def test_only_the_sections_needed_are_tokenised() -> None:
     def parts(*tables: str) -> list[str]:
-        return stream.Streaming(source, frozenset(tables), text=False).parts
+        return streaming.PieceReader(source, frozenset(tables), text=False).kinds
 
     source = next(s for s in SHIPPED if s.member("buffer-assignment-values") and s.member("live-range"))
     assert parts("values") == parts("cross_color") == ["allocations"]
@@ -178,7 +179,7 @@ def test_only_the_sections_needed_are_tokenised() -> None:
 
 @pytest.fixture
 def dump(monkeypatch: pytest.MonkeyPatch) -> xlamem.Dump:
-    monkeypatch.setattr(stream, "SPAN", 1000)
+    monkeypatch.setattr(streaming, "SPAN_BYTES", 1000)
     return xlamem.read(next(s for s in SHIPPED if "scan_while" in s.place), text=True)
 
 
@@ -208,7 +209,7 @@ def test_wrong_names(dump: xlamem.Dump) -> None:
     with pytest.raises(UsageError, match="left out"):
         xlamem.read(dump.source, tables=["uses"]).batches("values")
     with pytest.raises(UsageError, match="no table valves"):
-        stream.pieces(dump.source, ["valves"])
+        streaming.pieces(dump.source, ["valves"])
 
 
 # -- bounded memory ------------------------------------------------------------------------------
@@ -228,7 +229,7 @@ def test_pages_are_given_back(tmp_path: Path) -> None:
 def test_undone_and_remote_texts_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is large lies in a temporary file without a name, not in memory."""
     monkeypatch.setattr(streams, "HELD", 1000)
-    monkeypatch.setattr(stream, "SPAN", 500)
+    monkeypatch.setattr(streaming, "SPAN_BYTES", 500)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     source = next(s for s in SHIPPED if "scan_while" in s.place)
@@ -339,7 +340,7 @@ def test_find() -> None:
 def test_narrow(column: list[int]) -> None:
     values = np.array(column, np.int64)
     out = np.empty(len(values), np.int64)
-    stream.widen(stream.narrow(values), out)
+    stores.widen(stores.narrow(values), out)
     assert out.tolist() == column
 
 

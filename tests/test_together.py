@@ -10,7 +10,7 @@ import pytest
 import xlamem
 from xlamem import schema
 from xlamem.input.find import Source
-from xlamem.parse.join import Whole, tables_of
+from xlamem.parse.join import ReadDump, tables_of
 
 DUMPS = Path(__file__).parent / "dumps"
 
@@ -25,7 +25,7 @@ def sources() -> list[Source]:
 @pytest.mark.parametrize("name", schema.TABLES)
 def test_tables_are_those_of_each_dump(sources: list[Source], name: str) -> None:
     several = [*sources, sources[0], *sources[::-1]]
-    tables, counts = tables_of([Whole(s) for s in several])
+    tables, counts = tables_of([ReadDump(s) for s in several])
     alone = [xlamem.read(s, hashes=True)[name] for s in several]
     assert tables[name].schema.equals(schema.TABLES[name].arrow)
     assert counts[name].tolist() == [t.num_rows for t in alone]
@@ -33,7 +33,7 @@ def test_tables_are_those_of_each_dump(sources: list[Source], name: str) -> None
 
 
 def test_one_dump_and_none(sources: list[Source]) -> None:
-    tables, _ = tables_of([Whole(sources[0])])
+    tables, _ = tables_of([ReadDump(sources[0])])
     dump = xlamem.read(sources[0], hashes=True)
     assert all(tables[name].equals(dump[name]) for name in schema.TABLES)
     tables, counts = tables_of([])
@@ -43,8 +43,8 @@ def test_one_dump_and_none(sources: list[Source]) -> None:
 def test_facts_are_those_of_modules(sources: list[Source]) -> None:
     for source in sources:
         module = xlamem.read(source, hashes=True)["modules"].to_pylist()[0]
-        whole = Whole(source)
-        assert {c: whole.fact(c) for c in module} == module
+        whole = ReadDump(source)
+        assert {c: whole.module(c) for c in module} == module
 
 
 def test_a_repeat_in_a_second_section(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_repeat_in_a_second_section(tmp_path: Path) -> None:
         text = "".join([first, "\n", used, *records, "\n", *again])
         (place / f"module_000{k}.jit_m.cpu_after_optimizations-buffer-assignment.txt").write_text(text)
     found = xlamem.find(tmp_path)
-    tables, _ = tables_of([Whole(s) for s in found])
+    tables, _ = tables_of([ReadDump(s) for s in found])
     operands = [f"%a.{i}, %b.{i}" for i in range(4)]
     assert tables["instructions"]["operands"].to_pylist() == operands * 2
     assert xlamem.read(found[0], threads=3).instructions["operands"].to_pylist() == operands

@@ -19,7 +19,8 @@ from xlamem import schema
 from xlamem.compute import REGISTRY
 from xlamem.input import text
 from xlamem.input.find import Source
-from xlamem.parse import findings, reader, stream
+from xlamem.parse import checks, diagnostics, whole
+from xlamem.parse import pieces as streaming
 
 TABLES = [t.name for t in schema.SECTION_TABLES]
 ERAS = [
@@ -197,8 +198,8 @@ def test_attributes_and_diagnostics(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "alignment" in result.reason
     # By spans on several threads, and piece by piece.
     rows = {name: dump[name].to_pylist() for name in schema.TABLES}
-    monkeypatch.setattr(reader, "SPAN", 300)
-    monkeypatch.setattr(stream, "SPAN", 300)
+    monkeypatch.setattr(whole, "SPAN_BYTES", 300)
+    monkeypatch.setattr(streaming, "SPAN_BYTES", 300)
     again = xlamem.read(changed, threads=3)
     for name in schema.TABLES:
         assert again[name].to_pylist() == rows[name], name
@@ -219,9 +220,9 @@ def test_what_is_of_an_unknown_list() -> None:
 
 
 def test_diagnostics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most MOST rows of a code in a file, and one that says how many more; lines are counted in one pass."""
-    monkeypatch.setattr(findings, "MOST", 5)
-    monkeypatch.setattr(reader, "MOST", 5)
+    """At most MAX_ROWS rows of a code in a file, and one that says how many more; lines are counted in one pass."""
+    monkeypatch.setattr(diagnostics, "MAX_ROWS", 5)
+    monkeypatch.setattr(checks, "MAX_ROWS", 5)
     source = dump_of("tpu-libtpu-0.0.50.1-v5e-mlp_grad")
     members = texts(source)
     data = members["buffer-assignment-values"]
@@ -308,5 +309,5 @@ def test_the_first_diagnostics_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
     first = whole.filter(pc.equal(whole["code"], "unknown_line"))
     assert first.num_rows == 1000
     assert pc.min(first["offset"]).as_py() == data.index(b" from instruction")
-    monkeypatch.setattr(stream, "SPAN", 2000)
+    monkeypatch.setattr(streaming, "SPAN_BYTES", 2000)
     assert xlamem.read(held("x", {"buffer-assignment": data})).batches("diagnostics").read_all().equals(whole)

@@ -12,9 +12,11 @@ import pyarrow as pa
 from . import errors, schema
 from .errors import DumpError, UsageError
 from .input.find import Source, resolve
-from .parse.reader import PART_OF, Reading
-from .parse.stream import pieces
-from .parse.summary import content_hash, schedule_length, summaries
+from .parse.hashes import content_hash
+from .parse.pieces import pieces
+from .parse.sections import SECTION_OF
+from .parse.summary import summaries
+from .parse.whole import WholeReader
 
 if TYPE_CHECKING:
     Input = str | os.PathLike[str] | bytes | BinaryIO | Source
@@ -65,7 +67,7 @@ class Dump:
         put(self, "source", source)
         put(self, "_names", tables)
         put(self, "_options", {"text": text, "threads": threads, "hashes": hashes})
-        put(self, "_reading", Reading(source, text=text, threads=threads))
+        put(self, "_reading", WholeReader(source, text=text, threads=threads))
         put(self, "_own", {})
         put(self, "_cache", {})  # what xlamem.compute has derived
         put(self, "_hashes", hashes)
@@ -85,7 +87,7 @@ class Dump:
 
     def __getitem__(self, name: str) -> pa.Table:
         self._known(name)
-        return self._reading.table(name) if name in PART_OF else self._summary(name)
+        return self._reading.table(name) if name in SECTION_OF else self._summary(name)
 
     def __getattr__(self, name: str) -> Any:
         if name in schema.TABLES:
@@ -98,7 +100,8 @@ class Dump:
     @property
     def schedule_length(self) -> int | None:
         """Steps of the schedule as printed, None without live ranges. No table is read for it."""
-        return schedule_length(self._reading)
+        length: int | None = self._reading.schedule_length
+        return length
 
     @property
     def platform(self) -> str | None:
@@ -114,8 +117,7 @@ class Dump:
 
     def _rows(self, name: str) -> int:
         """Rows of a table, which need not be asked for."""
-        self._reading.part(PART_OF[name])
-        return self._reading.count(name) or 0
+        return int(self._reading.rows(name))
 
     def batches(self, table: str) -> pa.RecordBatchReader:
         """One table in bounded memory: read anew, span by span, as a stream of record batches.
@@ -129,7 +131,7 @@ class Dump:
         Raises UsageError for a table that is not there; DumpError comes with the first batch.
         """
         self._known(table)
-        names = frozenset([table]) if table in PART_OF else self._names
+        names = frozenset([table]) if table in SECTION_OF else self._names
         found = pieces(self.source, names, hashes=self._hashes, text=self._options["text"])
         batches = (batch for name, piece in found if name == table for batch in piece.to_batches())
         return pa.RecordBatchReader.from_batches(schema.TABLES[table].arrow, batches)
@@ -138,9 +140,9 @@ class Dump:
         """modules, files or diagnostics: made of the tables asked for, all at once."""
         with self._reading.lock:
             if not self._own:
-                wanted = {PART_OF[t] for t in self._names if t in PART_OF}
                 hashes = [content_hash(f.text.raw) if self._hashes else None for f in self._reading.files]
-                self._own.update(summaries(self._reading, wanted, self._names, hashes))
+                self._reading.read_and_check(self._names)
+                self._own.update(summaries(self._reading, self._names, hashes))
             return self._own[name]
 
     def verify(self) -> pa.Table:

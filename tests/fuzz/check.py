@@ -14,10 +14,12 @@ import xlamem
 from xlamem import schema
 from xlamem.compute import REGISTRY
 from xlamem.input.find import Member, Source
-from xlamem.parse import reader, stream
-from xlamem.parse.join import Whole, tables_of
+from xlamem.parse import pieces as streaming
+from xlamem.parse import whole
+from xlamem.parse.join import ReadDump, tables_of
+from xlamem.parse.sections import SECTION_OF
 
-SPAN = reader.SPAN, stream.SPAN
+SPAN = whole.SPAN_BYTES, streaming.SPAN_BYTES
 
 
 class CheckError(AssertionError):
@@ -68,14 +70,14 @@ def all_tables(dump: xlamem.Dump) -> dict[str, pa.Table]:
 
 def streamed(source: Source) -> dict[str, pa.Table]:
     pieces: dict[str, list[pa.Table]] = {name: [] for name in schema.TABLES}
-    for name, piece in stream.pieces(source, text=True, hashes=True):
+    for name, piece in streaming.pieces(source, text=True, hashes=True):
         pieces[name].append(plain(piece))
     return {n: pa.concat_tables([plain(schema.TABLES[n].empty), *found]) for n, found in pieces.items()}
 
 
 def joined(source: Source, clean: Source) -> dict[str, pa.Table]:
     """Of both dumps together the rows of the first one."""
-    made, counts = tables_of([Whole(source), Whole(clean)])
+    made, counts = tables_of([ReadDump(source), ReadDump(clean)])
     return {name: table.slice(0, int(counts[name][0])) for name, table in made.items()}
 
 
@@ -129,17 +131,17 @@ def check(rng: random.Random, members: Members, clean: Members, place: Path | No
         dump = xlamem.read(source, text=True, threads=1, hashes=True)
         expected = tables_or_error(lambda: all_tables(dump))
         large = sum(map(len, members.values())) > 8000
-        reader.SPAN = stream.SPAN = rng.choice((300, 2000) if large else (1, 7, 64, 300))
+        whole.SPAN_BYTES = streaming.SPAN_BYTES = rng.choice((300, 2000) if large else (1, 7, 64, 300))
         several = tables_or_error(
             lambda: all_tables(xlamem.read(source, text=True, threads=rng.randint(2, 4), hashes=True))
         )
-        same(f"threads, SPAN {reader.SPAN}", expected, several)
-        same(f"streamed, SPAN {stream.SPAN}", expected, tables_or_error(lambda: streamed(source)))
+        same(f"threads, SPAN {whole.SPAN_BYTES}", expected, several)
+        same(f"streamed, SPAN {streaming.SPAN_BYTES}", expected, tables_or_error(lambda: streamed(source)))
         name = rng.choice(list(schema.TABLES))
         alone = tables_or_error(lambda: {name: xlamem.read(source, hashes=True, text=True).batches(name).read_all()})
-        if not isinstance(expected, str) and name in reader.PART_OF:  # the others are about the tables asked for
+        if not isinstance(expected, str) and name in SECTION_OF:  # the others are about the tables asked for
             same(f"batches of {name}", {name: expected[name]}, alone)
-        reader.SPAN, stream.SPAN = SPAN
+        whole.SPAN_BYTES, streaming.SPAN_BYTES = SPAN
         untexted = expected
         if not isinstance(expected, str):
             empty = pa.nulls(expected["instructions"].num_rows, pa.string())
@@ -147,7 +149,7 @@ def check(rng: random.Random, members: Members, clean: Members, place: Path | No
             untexted = expected | {"instructions": expected["instructions"].set_column(at, "text", empty)}
         same("together", untexted, tables_or_error(lambda: joined(source, source_of(clean))))
     finally:
-        reader.SPAN, stream.SPAN = SPAN
+        whole.SPAN_BYTES, streaming.SPAN_BYTES = SPAN
     computed(dump)
     if place is not None:
         converted(members, clean, place)

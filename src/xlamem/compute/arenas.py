@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from .. import _sweep
 from ..dump import Dump
-from ..parse.arrow import ints as column_ints
+from ..parse.arrays import ints as column_ints
 from .occupancy import Held, held_at, in_use, live_at, moments, most_covered, parts
 from .program import CATEGORIES, MOST, TEMP, THREAD_LOCAL, Ints, Mask, Program, decoded, ints, nullable, program, table
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from .. import schema
 from ..dump import Dump
 from ..errors import UsageError
-from ..parse.arrow import row_of
+from ..parse.arrays import row_of
 from .occupancy import moments, runs
 from .program import (
     DONATED,

@@ -13,8 +13,8 @@ import pyarrow as pa
 from .. import _sweep, schema
 from ..dump import Dump
 from ..errors import UsageError
-from ..parse.arrow import Codes
-from ..parse.arrow import ints as column_ints
+from ..parse.arrays import Codes
+from ..parse.arrays import ints as column_ints
 from .fits import device_total
 from .program import (
     CATEGORIES,

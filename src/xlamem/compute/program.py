@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from .. import schema
 from ..dump import Dump
 from ..errors import DumpError, UsageError
-from ..parse.arrow import NULL, Codes, Rows, row_of
+from ..parse.arrays import NULL, Codes, Rows, row_of
 
 Ints = npt.NDArray[np.int64]
 Kinds = npt.NDArray[np.int8]

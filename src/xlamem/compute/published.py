@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from .. import _shapes, _sweep, schema
 from ..dump import Dump
 from ..errors import DumpError
-from ..parse.arrow import Pool, row_of
-from ..parse.arrow import ints as column_ints
+from ..parse.arrays import ints as column_ints
+from ..parse.arrays import row_of
+from ..parse.interners import Interner
 from .arenas import fragmentation
 from .occupancy import Part, covered, in_use, live_at, parts, peak, whole
 from .program import MOST, TEMP, THREAD_LOCAL, Ints, Mask, Program, bools, coded, ints, program, table
@@ -124,7 +125,7 @@ def _instruction_bytes(p: Program) -> Ints:
         data = shapes.cast(pa.string())
         lengths = np.cumsum([len(s.encode()) for s in data.to_pylist()]).astype(np.int64)
         text = "".join(data.to_pylist()).encode()
-        sizes = column_ints(_shapes.sizes(text, lengths, Pool().names)[1])
+        sizes = column_ints(_shapes.sizes(text, lengths, Interner().names)[1])
         row = p.instruction_row
         known = row >= 0
         found = np.where(known, sizes[shape[row]], found)

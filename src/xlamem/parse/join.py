@@ -1,4 +1,4 @@
-"""Several dumps read into common tables: of many small ones, making each one's tables costs more than reading it."""
+"""Reads many small dumps into common tables: making each one's own tables costs more than reading it."""
 
 from __future__ import annotations
 
@@ -11,134 +11,136 @@ import pyarrow as pa
 
 from .. import schema
 from ..input.find import Source
-from .arrow import NULL, POOL_OF, Codes, Ints, Labels, Made, Pool, Row, Value, assembled, rows
-from .reader import PART_OF, SECTIONS, Reading
-from .summary import content_hash, summary_rows
-
-
-class Whole:
-    """One dump, read and checked, of which no table has been made yet; DumpError if it cannot be read at all."""
-
-    def __init__(self, source: Source) -> None:
-        self.reading = Reading(source, text=False, threads=1)
-        content: list[str | None] = [content_hash(f.text.raw) for f in self.reading.files]
-        self.rows: dict[str, list[Row]] = summary_rows(
-            self.reading, SECTIONS.keys(), frozenset(schema.TABLES), content
-        )
-        self.unknown = self.reading.findings.unknown_table(self.reading.files)
-
-    def fact(self, column: str) -> Any:
-        """What `modules` says of it."""
-        return self.rows["modules"][0][_MODULES[column]]
-
-    def count(self, table: str) -> int:
-        if table == "unknown_text":
-            return int(self.unknown.num_rows)
-        return self.reading.makers[table].rows if table in PART_OF else len(self.rows[table])
-
-    def made(self, table: str) -> Sequence[Made]:
-        """What a table of its sections is made of."""
-        return self.reading.makers[table].made(self.reading) if self.count(table) else ()
-
+from .arrays import INTERNER_OF, NULL, Codes, Ints
+from .hashes import content_hash
+from .interners import FixedDictionary, Interner
+from .sections import SECTION_OF
+from .summary import summary_rows
+from .tables import Chunk, Column, Row, table_of, table_of_rows
+from .whole import WholeReader
 
 _MODULES = {c.name: i for i, c in enumerate(schema.MODULES.columns)}
 
+_NULL_CODE = np.full(1, -1, np.int32)
 
-def tables_of(dumps: Sequence[Whole]) -> tuple[dict[str, pa.Table], dict[str, Ints]]:
-    """All their tables, the rows of one dump after those of another, and how many rows each dump has in each."""
-    found: dict[str, pa.Table] = {}
+
+class ReadDump:
+    """One dump, read and checked, whose tables have not been made; DumpError if it cannot be read at all."""
+
+    def __init__(self, source: Source) -> None:
+        self.reader = WholeReader(source, text=False, threads=1)
+        hashes = [content_hash(f.text.raw) for f in self.reader.files]
+        self.reader.read_and_check(schema.TABLES)
+        self.rows: dict[str, list[Row]] = summary_rows(self.reader, schema.TABLES.keys(), hashes)
+        self.unknown = self.reader.diagnostics.unknown_table(self.reader.files)
+
+    def module(self, column: str) -> Any:
+        """A value of its row in `modules`."""
+        return self.rows["modules"][0][_MODULES[column]]
+
+    def count(self, table: str) -> int:
+        """Rows of a table."""
+        if table == "unknown_text":
+            return int(self.unknown.num_rows)
+        return self.reader.rows(table) if table in SECTION_OF else len(self.rows[table])
+
+
+def tables_of(dumps: Sequence[ReadDump]) -> tuple[dict[str, pa.Table], dict[str, Ints]]:
+    """The tables of several dumps, the rows of one after those of another, and the rows per table and dump."""
+    tables: dict[str, pa.Table] = {}
     counts: dict[str, Ints] = {}
     join = _Join()
     for name in schema.TABLES:
         counts[name] = np.array([d.count(name) for d in dumps], np.int64)
-        if name in PART_OF:
-            found[name] = join.table(name, [m for d in dumps for m in d.made(name)])
+        if name in SECTION_OF:
+            tables[name] = join.table(name, [chunk for d in dumps for chunk in d.reader.chunks(name)])
         elif name == "unknown_text":
             unknown = [schema.UNKNOWN.empty, *(d.unknown for d in dumps)]
-            found[name] = pa.concat_tables(unknown).unify_dictionaries().combine_chunks()
+            tables[name] = pa.concat_tables(unknown).unify_dictionaries().combine_chunks()
         else:
-            found[name] = rows(name, [row for d in dumps for row in d.rows[name]])
-    return found, counts
-
-
-NOBODY = np.full(1, -1, np.int32)
-"""The code of a null, at the beginning of each map."""
+            tables[name] = table_of_rows(name, [row for d in dumps for row in d.rows[name]])
+    return tables, counts
 
 
 class _Join:
-    """Puts the columns of several dumps together; the codes of each dump become those of pools for all of them."""
+    """Concatenates the columns of several dumps; codes become those of common interners."""
 
     def __init__(self) -> None:
-        self.pools: dict[str, Pool] = {}
-        self.maps: dict[str, list[Codes]] = {}
-        """By meaning: for each pool that was absorbed our codes of its texts, and before them NOBODY."""
-        self.sizes: dict[str, int] = {}
-        """How long they are together."""
-        self.places: dict[tuple[str, int], tuple[int, Pool | Labels]] = {}
-        """Where the map of a pool begins."""
+        self._interners: dict[str, Interner] = {}
+        self._maps: dict[str, list[Codes]] = {}
+        """By meaning: for each dictionary that was absorbed _NULL_CODE, then our codes of its texts."""
+        self._lengths: dict[str, int] = {}
+        """The length of these maps together."""
+        self._starts: dict[tuple[str, int], tuple[int, Interner | FixedDictionary]] = {}
+        """Where the map of a dictionary begins, by its id; the dictionary itself keeps the id in use."""
 
-    def table(self, name: str, made: Sequence[Made]) -> pa.Table:
+    def table(self, name: str, chunks: Sequence[Chunk]) -> pa.Table:
         columns = schema.TABLES[name].columns
 
-        def known(one: Made) -> list[bool]:
-            """Flags and texts have no null among their items: rows without them stay apart."""
-            return [v is not None for c, (v, _) in zip(columns, one[1], strict=True) if c.kind in ("bool", "text")]
+        def has_values(chunk: Chunk) -> list[bool]:
+            """Flags and texts cannot express null: chunks without them stay apart."""
+            pairs = zip(columns, chunk.columns, strict=True)
+            return [column.items is not None for c, column in pairs if c.kind in ("bool", "text")]
 
-        if len(made) > 1:
-            made = [self.rows(columns, list(run)) for _, run in groupby(made, known)]
-        return assembled(name, made).combine_chunks() if made else schema.TABLES[name].empty
+        if len(chunks) > 1:
+            chunks = [self._chunk(columns, list(run)) for _, run in groupby(chunks, has_values)]
+        return table_of(name, chunks).combine_chunks() if chunks else schema.TABLES[name].empty
 
-    def rows(self, columns: Sequence[schema.Column], made: Sequence[Made]) -> Made:
-        if len(made) == 1:
-            return made[0]
-        lengths = [n for n, _ in made]
-        parts = zip(*(values for _, values in made), strict=True)
-        return sum(lengths), [_JOIN[c.kind](self, c.name, lengths, p) for c, p in zip(columns, parts, strict=True)]
+    def _chunk(self, specs: Sequence[schema.Column], chunks: Sequence[Chunk]) -> Chunk:
+        if len(chunks) == 1:
+            return chunks[0]
+        lengths = [c.rows for c in chunks]
+        columns = zip(*(c.columns for c in chunks), strict=True)
+        return Chunk(
+            sum(lengths),
+            [_JOIN[spec.kind](self, spec.name, lengths, own) for spec, own in zip(specs, columns, strict=True)],
+        )
 
-    def ints(self, _: str, lengths: Sequence[int], parts: Sequence[Value]) -> Value:
-        return _filled(parts, lengths, NULL, np.int64), None
+    def ints(self, _: str, lengths: Sequence[int], columns: Sequence[Column]) -> Column:
+        return Column(_filled(columns, lengths, NULL, np.int64))
 
-    def flags(self, _: str, __: Sequence[int], parts: Sequence[Value]) -> Value:
-        first = parts[0][0]
+    def flags(self, _: str, __: Sequence[int], columns: Sequence[Column]) -> Column:
+        first = columns[0].items
         if first is None:
-            return None, None
+            return Column(None)
         if isinstance(first, tuple):  # one bit of each byte
-            return (np.concatenate([v[0] for v, _ in parts]), first[1]), None
-        return np.concatenate([v for v, _ in parts]), None
+            return Column((np.concatenate([c.items[0] for c in columns]), first[1]))
+        return Column(np.concatenate([c.items for c in columns]))
 
-    def texts(self, _: str, __: Sequence[int], parts: Sequence[Value]) -> Value:
-        if parts[0][0] is None:
-            return None, None
-        data, offsets, valid = zip(*(v for v, _ in parts), strict=True)
+    def texts(self, _: str, __: Sequence[int], columns: Sequence[Column]) -> Column:
+        if columns[0].items is None:
+            return Column(None)
+        data, offsets, valid = zip(*(c.items for c in columns), strict=True)
         lengths = [np.diff(o.view(np.uint32)) for o in offsets]
         joined = np.cumsum(np.concatenate([np.zeros(1, np.uint32), *lengths]), dtype=np.uint32).view(np.int32)
-        return (b"".join(data), joined, np.concatenate(valid)), None
+        return Column((b"".join(data), joined, np.concatenate(valid)))
 
-    def names(self, column: str, lengths: Sequence[int], parts: Sequence[Value]) -> Value:
-        codes, pool = _filled(parts, lengths, -1, np.int32), parts[0][1]
-        if all(other is pool for _, other in parts):
-            return codes, pool
-        meaning = POOL_OF.get(column, column)
-        begins = [0 if other is None else self.place(meaning, other) for _, other in parts]
-        maps = self.maps[meaning]
+    def names(self, name: str, lengths: Sequence[int], columns: Sequence[Column]) -> Column:
+        codes, dictionary = _filled(columns, lengths, -1, np.int32), columns[0].dictionary
+        if all(c.dictionary is dictionary for c in columns):
+            return Column(codes, dictionary)
+        meaning = INTERNER_OF.get(name, name)
+        starts = [0 if c.dictionary is None else self._start(meaning, c.dictionary) for c in columns]
+        maps = self._maps[meaning]
         if len(maps) > 1:
             maps[:] = [np.concatenate(maps)]
-        return maps[0][codes + np.repeat(np.array(begins, np.int32) + 1, lengths)], self.pools[meaning]
+        return Column(maps[0][codes + np.repeat(np.array(starts, np.int32) + 1, lengths)], self._interners[meaning])
 
-    def place(self, meaning: str, pool: Pool | Labels) -> int:
-        """Where the map of this pool begins; makes it."""
-        known = self.places.get((meaning, id(pool)))
-        if known is None:
-            if meaning not in self.pools:
-                self.pools[meaning], self.maps[meaning], self.sizes[meaning] = Pool(), [NOBODY], 1
-            found = self.pools[meaning].absorb(pool)
-            known = self.places[meaning, id(pool)] = self.sizes[meaning], pool
-            self.maps[meaning] += NOBODY, found
-            self.sizes[meaning] += 1 + len(found)
-        return known[0]
+    def _start(self, meaning: str, dictionary: Interner | FixedDictionary) -> int:
+        """Where the map of this dictionary begins; absorbs one that is new."""
+        start = self._starts.get((meaning, id(dictionary)))
+        if start is None:
+            if meaning not in self._interners:
+                self._interners[meaning], self._maps[meaning] = Interner(), [_NULL_CODE]
+                self._lengths[meaning] = 1
+            codes = self._interners[meaning].absorb(dictionary)
+            start = self._starts[meaning, id(dictionary)] = self._lengths[meaning], dictionary
+            self._maps[meaning] += _NULL_CODE, codes
+            self._lengths[meaning] += 1 + len(codes)
+        return start[0]
 
 
-_JOIN: dict[schema.Kind, Callable[[_Join, str, Sequence[int], Sequence[Value]], Value]] = {
+_JOIN: dict[schema.Kind, Callable[[_Join, str, Sequence[int], Sequence[Column]], Column]] = {
     "int": _Join.ints,
     "bool": _Join.flags,
     "text": _Join.texts,
@@ -146,9 +148,9 @@ _JOIN: dict[schema.Kind, Callable[[_Join, str, Sequence[int], Sequence[Value]], 
 }
 
 
-def _filled(parts: Sequence[Value], lengths: Sequence[int], null: int, dtype: type[Any]) -> Any:
-    """One array of several, with `null` where one is missing; None if all are."""
-    if all(v is None for v, _ in parts):
+def _filled(columns: Sequence[Column], lengths: Sequence[int], null: int, dtype: type[Any]) -> Any:
+    """Concatenate columns, `null` where one has no items; None if none has."""
+    if all(c.items is None for c in columns):
         return None
-    columns = ((v, n) for (v, _), n in zip(parts, lengths, strict=True))
-    return np.concatenate([np.full(n, null, dtype) if v is None else v for v, n in columns])
+    items = zip((c.items for c in columns), lengths, strict=True)
+    return np.concatenate([np.full(n, null, dtype) if values is None else values for values, n in items])

@@ -12,8 +12,8 @@ from .. import _lines
 from ..input import names
 from ..input.files import give_back
 from ..input.find import Member
-from .findings import Findings
-from .section import File, Section
+from .batch import File, Section
+from .diagnostics import Diagnostics
 
 PAGES = 256 << 20
 """Bytes of a file that are looked at before their pages are given back."""
@@ -40,7 +40,7 @@ _HEADS = {
 _PLAIN = (b"BufferAssignment:\n", b"Used values:\n")
 
 
-def outline(member: Member, ordinal: int, findings: Findings) -> File:
+def outline(member: Member, ordinal: int, diagnostics: Diagnostics) -> File:
     """Load a member and find its sections; what belongs to none is a finding."""
     text = member.load()
     data = text.data
@@ -52,20 +52,22 @@ def outline(member: Member, ordinal: int, findings: Findings) -> File:
     if text.crlf:
         file.features.add("crlf")
     if text.mixed_at is not None:
-        findings.find(file, text.mixed_at, "file", "mixed_newlines", "CR LF at the end of every line")
+        diagnostics.add(file, text.mixed_at, "file", "mixed_newlines", "CR LF at the end of every line")
     if size == 0:
-        findings.cut(file, 0, "file", "text")
-    elif member.role != "hlo":
-        _locate(file, member.file_name, findings)
+        diagnostics.truncated(file, 0, "file", "text")
+    elif member.role == "hlo":
+        file.sections.append(Section("hlo", weakref.ref(file), 0, whole, 0))
+    else:
+        _locate(file, member.file_name, diagnostics)
     if whole < size:
         head = bytes(data[whole : whole + 26])
         if not (head == b"HloLiveRange not available" and file.sections and file.sections[-1].unavailable):
             section = next((s.kind for s in reversed(file.sections) if s.begin <= whole), "file")
-            findings.cut(file, whole, "hlo" if file.role == "hlo" else section, "a newline")
+            diagnostics.truncated(file, whole, "hlo" if file.role == "hlo" else section, "a newline")
     return file
 
 
-def _locate(file: File, file_name: str, findings: Findings) -> None:
+def _locate(file: File, file_name: str, diagnostics: Diagnostics) -> None:
     """Fill file.sections from the lines that open one."""
     data, whole = file.text.data, file.whole
     name = names.split(file_name)
@@ -79,7 +81,7 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
             found = _heads(data, False)
     heads = [(k, at) for k, at in found if at < whole or k == _lines.LIVE_UNAVAILABLE]
     first = heads[0][1] if heads else whole
-    _unknown_lines(file, 0, first, findings)
+    _unknown_lines(file, 0, first, diagnostics)
     total: tuple[int, int | None] | None = None
     follower: tuple[int | None, int] = None, whole
     owner = weakref.ref(file)
@@ -91,17 +93,17 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
         if kind == _lines.ASSIGNMENT:
             section = Section("allocations", owner, begin, stop, at)
         elif kind == _lines.TOTAL:
-            total = at, _number(file, at, line, _TOTAL, findings)
+            total = at, _number(file, at, line, _TOTAL, diagnostics)
             follower = heads[i + 1] if i + 1 < len(heads) else (None, stop)
             if b"(" in line and follower[0] != _lines.REPORT_LIST:
                 file.features.add("human_total")
             if follower[0] == _lines.USED:
-                _unknown_lines(file, begin, stop, findings)
+                _unknown_lines(file, begin, stop, diagnostics)
             if follower[0] not in (_lines.USED, _lines.REPORT_LIST):
                 section = Section("used values", owner, at, at, at, total[1])
-                _unknown_lines(file, begin, stop, findings)
+                _unknown_lines(file, begin, stop, diagnostics)
                 if stop == whole:
-                    findings.cut(file, whole, "used values", "'Used values:' below the total")
+                    diagnostics.truncated(file, whole, "used values", "'Used values:' below the total")
         elif kind == _lines.USED:
             section = Section("used values", owner, begin, stop, total[0] if total else at, total and total[1])
         elif kind == _lines.REPORT_LIST:
@@ -113,13 +115,13 @@ def _locate(file: File, file_name: str, findings: Findings) -> None:
             else:
                 section = Section("report", owner, at, stop, at)
         elif kind == _lines.LIVE:
-            steps = _number(file, at, line, _STEPS, findings)
+            steps = _number(file, at, line, _STEPS, diagnostics)
             section = Section("live ranges", owner, begin, stop, at, steps=steps)
         else:
             file.features.add("live_unavailable")
             section = Section("live ranges", owner, begin, stop, at, unavailable=True)
         if line not in _PLAIN and (kind != _lines.TOTAL or follower[0] != _lines.REPORT_LIST):
-            _gaps(file, kind, line, at, findings)
+            _gaps(file, kind, line, at, diagnostics)
         if section is not None:
             if section.kind != "report":
                 section.end = max(section.begin, _trimmed(data, section.begin, section.end))
@@ -146,7 +148,7 @@ def _heads(data: Any, first_only: bool) -> list[tuple[int, int]]:
     return found
 
 
-def _gaps(file: File, kind: int, line: bytes, at: int, findings: Findings) -> None:
+def _gaps(file: File, kind: int, line: bytes, at: int, diagnostics: Diagnostics) -> None:
     """Keep what the line that opens a section says beyond what is known."""
     found = _HEADS[kind].fullmatch(line.rstrip(b"\n")) if kind in _HEADS and len(line) <= LONGEST else None
     # Numbers are named n and m; every other group is a gap.
@@ -154,18 +156,18 @@ def _gaps(file: File, kind: int, line: bytes, at: int, findings: Findings) -> No
     spans = [found.span(i) for i in range(1, found.re.groups + 1) if i not in numbers] if found else []
     rows = [(-1, 0, at + begin, at + end) for begin, end in spans if begin < end]
     if rows:
-        findings.gaps(file, "total" if kind == _lines.TOTAL else "file", np.array(rows, np.int64), (), ())
+        diagnostics.unknown_fields(file, "total" if kind == _lines.TOTAL else "file", np.array(rows, np.int64), (), ())
 
 
-def _unknown_lines(file: File, begin: int, end: int, findings: Findings) -> None:
+def _unknown_lines(file: File, begin: int, end: int, diagnostics: Diagnostics) -> None:
     """One diagnostic for each line there that is not empty."""
     at, lines = begin, []
     for line in bytes(file.text.data[begin:end]).split(b"\n"):
         if line:
-            findings.find(file, at, "file", "unknown_line", "the head of a section")
+            diagnostics.add(file, at, "file", "unknown_line", "the head of a section")
             lines.append(at)
         at += len(line) + 1
-    findings.lines(file, "file", np.array(lines, np.int64))
+    diagnostics.unknown_lines(file, "file", np.array(lines, np.int64))
 
 
 def _last_newline(data: Any) -> int:
@@ -185,13 +187,13 @@ def _line(data: Any, at: int) -> bytes:
     return bytes(data[at : _lines.next_line(data, at, len(data), b"")])
 
 
-def _number(file: File, at: int, line: bytes, pattern: re.Pattern[bytes], findings: Findings) -> int | None:
+def _number(file: File, at: int, line: bytes, pattern: re.Pattern[bytes], diagnostics: Diagnostics) -> int | None:
     """The number in the head line at `at`; None, with a finding, if there is none of at most 64 bits."""
     match = pattern.fullmatch(line.rstrip(b"\n")) if len(line) <= LONGEST else None
     digits = match and (match["n"] or match["m"])
     if digits and len(digits) <= 20 and abs(int(digits)) < 1 << 63:
         return int(digits)
-    findings.find(file, at, "file", "unknown_line", "a number of at most 64 bits")
+    diagnostics.add(file, at, "file", "unknown_line", "a number of at most 64 bits")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Threads that work on one dump together; whoever waits for them is one of them."""
+"""A thread pool whose caller works too while it waits."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ T = TypeVar("T")
 
 
 class Task(Generic[T]):
-    """A job that a thread of the crew does, or whoever wants its result first."""
+    """A job that a worker runs, or the thread that needs its result first."""
 
     def __init__(self, workers: Executor, job: Callable[[], T]) -> None:
         self._job = job
         self._future: Future[T] = workers.submit(job)
-        self._own: list[T] = []
+        self._results: list[T] = []
 
-    def help(self) -> None:
-        """Do it here and now unless somebody has begun."""
-        if not self._own and self._future.cancel():
-            self._own.append(self._job())
+    def run(self) -> None:
+        """Run the job in this thread unless a worker has started it."""
+        if not self._results and self._future.cancel():
+            self._results.append(self._job())
 
     def result(self) -> T:
-        self.help()
-        return self._own[0] if self._own else self._future.result()
+        self.run()
+        return self._results[0] if self._results else self._future.result()
 
 
-class Crew:
-    """As many threads as are allowed, the caller's included."""
+class ThreadPool:
+    """A pool of `threads` threads, the caller included."""
 
     def __init__(self, threads: int) -> None:
-        from concurrent.futures import ThreadPoolExecutor  # seldom needed: only large texts have several spans
+        from concurrent.futures import ThreadPoolExecutor  # slow to import, and needed for large texts only
 
         self.threads = threads
         self._workers = ThreadPoolExecutor(max(1, threads - 1))
 
-    def begin(self, job: Callable[[], T]) -> Task[T]:
-        """What is begun first is done first."""
+    def submit(self, job: Callable[[], T]) -> Task[T]:
+        """Queue a job; jobs start in the order of submission."""
         return Task(self._workers, job)
 
     def results(self, tasks: Sequence[Task[T]]) -> list[T]:
-        """What the tasks give, in their order."""
+        """Run the tasks to their end and return their results in order."""
         for task in tasks:
-            task.help()
+            task.run()
         return [task.result() for task in tasks]
 
-    def leave(self) -> None:
-        """Let the threads go when they have done what was begun."""
+    def shutdown(self) -> None:
+        """Let the workers exit once the queue is empty."""
         self._workers.shutdown(wait=False)

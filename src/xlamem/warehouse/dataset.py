@@ -19,7 +19,7 @@ from ..dump import Dump, read
 from ..errors import DumpError, UsageError
 from ..input import names
 from ..input.find import Member, Source
-from ..parse.arrow import Ints, numbers_of
+from ..parse.arrays import Ints, numbers_of
 from .ledger import Batch, File, Ledger
 from .query import answer, sql_over_dump
 from .storage import Place

@@ -34,8 +34,9 @@ from ..compute.program import (
 )
 from ..compute.published import DISAGREE, POINTERS, group_peaks, space_causes, total_causes, xla_causes
 from ..compute.scopes import scopes
-from ..parse.arrow import Pool, Rows, joined, numbers_of, row_of
-from ..parse.stream import Compact
+from ..parse.arrays import Rows, joined, numbers_of, row_of
+from ..parse.interners import Interner
+from ..parse.stores import CompactStore
 from .parquet import release
 from .spill import Spill
 
@@ -251,7 +252,7 @@ class Numbers:
     """These columns of one dump, taken from it piece by piece."""
 
     def __init__(self) -> None:
-        self.narrow = Compact()
+        self.narrow = CompactStore()
         empty = {name: schema.TABLES[name].empty.select(NUMBERS[name]) for name in ("allocations", "modules")}
         self.whole = Spill({name: table.schema for name, table in empty.items()})
         """To be closed by who made this."""
@@ -267,7 +268,7 @@ class Numbers:
 class _Alone(Program):
     """The program of one large dump, of its numbers alone, which it takes over."""
 
-    def __init__(self, name: str, tables: dict[str, pa.Table], narrow: Compact) -> None:
+    def __init__(self, name: str, tables: dict[str, pa.Table], narrow: CompactStore) -> None:
         self.name, self.narrow = name, narrow
         self.dump = self  # type: ignore[assignment]  # what is asked of it is known here
         self.program = self
@@ -279,7 +280,7 @@ class _Alone(Program):
         self.width: dict[str, int] = {}
         self.unpadded = np.maximum(self._taken("values", "unpadded_size"), 0)
         rows = Rows(self.index)
-        owner = [rows(allocation).astype(np.int32) for _, allocation in self.narrow.parts("values", "allocation")]
+        owner = [rows(allocation).astype(np.int32) for _, allocation in self.narrow.batches("values", "allocation")]
         self._take_values(joined(owner, np.int32), self._taken("values", "offset"), self._taken("values", "size"))
         self._check()
         release()
@@ -305,10 +306,10 @@ class _Alone(Program):
         kind = np.int32 if top < 1 << 31 else np.int64
         found = np.empty((2, len(self.owner)), kind)
         for out, name, low in zip(found, ("start", "end"), (0, -1), strict=True):
-            parts = self.narrow.parts("live_ranges", name)
+            parts = self.narrow.batches("live_ranges", name)
             column = np.concatenate([np.clip(c, low, top).astype(kind) for _, c in parts])
             self.narrow.drop("live_ranges", name)
-            for first, ids in self.narrow.parts("values", "value_id"):
+            for first, ids in self.narrow.batches("values", "value_id"):
                 row = rows(ids)
                 out[first : first + len(ids)] = np.where(row >= 0, column[row], -1)
         del rows, column
@@ -326,7 +327,7 @@ class InUse:
     """The step of the peak of each space; None without live ranges."""
     values: Ints
     """Ids of the values that are live then, or in an allocation that is held whole."""
-    matched: Compact | None = None
+    matched: CompactStore | None = None
     """The column `value_id` of `live_ranges`."""
     instruction_row: Ints | None = None
     """The row in `instructions` of each of the values, or -1, once they were read."""
@@ -580,7 +581,7 @@ def _largest(fleet: Fleet, held: Held, top: int) -> pa.Table:
 def _scopes(fleet: Fleet, held: Held) -> pa.Table:
     p = fleet.program
     names, texts, _ = p.named(held.value)
-    there, used = Pool(), np.unique(names[names >= 0])
+    there, used = Interner(), np.unique(names[names >= 0])
     scope = np.full(len(texts) + 1, -1)  # of each op_name; the last: of none
     for at in range(0, len(used), NAMES):
         some = used[at : at + NAMES]

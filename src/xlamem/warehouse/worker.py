@@ -23,10 +23,11 @@ from ..compute.program import Ints, ints
 from ..errors import DumpError, OutputError, XlaMemError, utf8
 from ..input.find import Source, split_modules
 from ..input.text import is_one_module
-from ..parse.arrow import Codes, Pool, joined, row_of
-from ..parse.join import Whole, tables_of
-from ..parse.reader import PART_OF
-from ..parse.stream import pieces
+from ..parse.arrays import Codes, joined, row_of
+from ..parse.interners import Interner
+from ..parse.join import ReadDump, tables_of
+from ..parse.pieces import pieces
+from ..parse.sections import SECTION_OF
 from .derived import COUNTED, NEEDED, NUMBERS, Chunk, InUse, Numbers, derive, in_use
 from .ledger import Batch, File
 from .parquet import Sink, owned, release
@@ -257,24 +258,24 @@ class _Work:
             if read:
                 self.write(read)
 
-    def read(self, items: list[Item]) -> dict[str, Whole]:
+    def read(self, items: list[Item]) -> dict[str, ReadDump]:
         """What can be read, by dump_id."""
-        found: dict[str, Whole] = {}
+        found: dict[str, ReadDump] = {}
         for item in items:
             self.say(item.dump_id)
             try:
-                dump = Whole(item.source)
+                dump = ReadDump(item.source)
             except MemoryError:
                 raise
             except Exception as error:  # one bad dump, or a bug that shows in it, stops nothing
                 self.faults.append(fault(error, item.source, item.dump_id, item.attempts + 1))
                 continue
-            if not self.same(item, dump.fact("content_hash")):
+            if not self.same(item, dump.module("content_hash")):
                 continue
             found[item.dump_id] = dump
             self.dumps.append(item.dump_id)
             self.bytes += item.bytes
-            if not dump.fact("complete"):
+            if not dump.module("complete"):
                 self.cut.append(label(item.source))
         return found
 
@@ -285,7 +286,7 @@ class _Work:
         self.changed.append(label(item.source))
         return False
 
-    def write(self, read: dict[str, Whole]) -> None:
+    def write(self, read: dict[str, ReadDump]) -> None:
         ids = list(read)
         together, counts = tables_of(list(read.values()))
         read.clear()
@@ -387,9 +388,9 @@ class _Work:
                     which = pa.array(np.zeros(len(piece), np.int32))
                     identity = pa.DictionaryArray.from_arrays(which, pa.array([item.dump_id]))
                     self.put(name, self.stored(name, piece, identity))
-                if PART_OF.get(name) != PART_OF.get(before):  # a part is over: nothing more comes of its tables
+                if SECTION_OF.get(name) != SECTION_OF.get(before):  # a part is over: nothing more comes of its tables
                     for done in schema.TABLES:
-                        if PART_OF.get(done) == PART_OF.get(before):
+                        if SECTION_OF.get(done) == SECTION_OF.get(before):
                             self.sink.flush(done)
                 before = name
                 if name in NEEDED:
@@ -426,7 +427,7 @@ class Needs:
 
     def __init__(self, values: Ints) -> None:
         self.values = np.append(np.unique(values), LAST)
-        self.names = Pool()
+        self.names = Interner()
         self.codes: dict[str, list[Codes]] = {"values": [], "instructions": []}
         self.live = False
 
@@ -439,7 +440,7 @@ class Needs:
         """These rows of a piece, in the columns that are needed."""
         piece = piece.select(NEEDED[name])
         if name == "live_ranges":
-            self.names = Pool()  # all instructions were there
+            self.names = Interner()  # all instructions were there
         if name in ("values", "live_ranges"):
             ids = ints(piece, "value_id")  # of a range that no value has: -1
             rows = np.flatnonzero(self.values[np.searchsorted(self.values, ids)] == ids)

@@ -1,0 +1,131 @@
+"""Native columns as NumPy arrays, and lookups over integer keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from .. import _values
+from .._column import Spare, distinct, first_rows, rows_of
+
+NULL = np.iinfo(np.int64).min
+"""Null in native integer columns; null codes are -1."""
+
+BLOCK_ROWS = 1 << 20
+"""Rows processed at a time where a copy of the whole column would take much memory."""
+
+SPARE = Spare(96 << 20)
+"""Memory of released tables, reused for the next dump."""
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.uint8]
+Scalar = TypeVar("Scalar", bound=np.generic)
+TextParts = tuple[Any, Codes, Bools]
+"""Text as Arrow lays it out: bytes, offsets modulo 2^32, validity."""
+
+INTERNER_OF = {
+    "operand_shape_index": "shape_index",
+    "parameter_shape_index": "shape_index",
+    "parameter_shape": "shape",
+    "output_shape": "shape",
+    "output_index": "shape_index",
+    "parameter_index": "shape_index",
+    "space_label": "label",
+}
+"""The interner of a dictionary column, where its name differs from the column's."""
+
+_DTYPES: dict[str, type[np.generic]] = {
+    **dict.fromkeys((*_values.POOLS, "label", "kind", *INTERNER_OF, "before", "part"), np.int32),
+    **dict.fromkeys(("flags", "is_phi", "uses_known"), np.uint8),
+}
+"""Types of native columns that hold neither text nor int64."""
+
+
+def to_array(name: str, column: Any) -> Any:
+    """View a native column as an array; text becomes `TextParts`."""
+    return texts(column) if isinstance(column, tuple) else np.frombuffer(column, _DTYPES.get(name, np.int64))
+
+
+def ints(column: Any) -> Ints:
+    return np.frombuffer(column, np.int64)
+
+
+def codes(column: Any) -> Codes:
+    return np.frombuffer(column, np.int32)
+
+
+def flags(column: Any) -> Bools:
+    return np.frombuffer(column, np.uint8)
+
+
+def texts(parts: tuple[Any, Any, Any]) -> TextParts:
+    return parts[0], codes(parts[1]), flags(parts[2])
+
+
+def text_ends(parts: TextParts) -> Ints:
+    """Return the end of each text as a 64-bit offset."""
+    ends: Ints = np.cumsum(np.diff(parts[1].view(np.uint32)), dtype=np.int64)
+    return ends
+
+
+def joined(arrays: Sequence[npt.NDArray[Scalar]], dtype: type[Scalar]) -> npt.NDArray[Scalar]:
+    """Concatenate arrays; a single array is returned as it is."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate([*arrays, np.empty(0, dtype)])
+
+
+def numbers_of(column: pa.ChunkedArray) -> Ints:
+    """An integer column of Arrow as int64, nulls as `NULL`."""
+    values = column.fill_null(NULL) if column.null_count else column
+    return np.ascontiguousarray(values.to_numpy(), np.int64)
+
+
+def distinct_of(values: Ints) -> list[int]:
+    """The distinct values in ascending order; fast if there are few."""
+    few = distinct(values)
+    return np.unique(values).tolist() if few is None else few
+
+
+class Rows:
+    """An index over `keys`: calling it with other keys returns the first row of each, or -1."""
+
+    def __init__(self, keys: npt.NDArray[np.signedinteger[Any]]) -> None:
+        self.n = len(keys)
+        self.low, rows = first_rows(np.ascontiguousarray(keys, np.int64), SPARE)
+        self.rows = None if rows is None else codes(rows)
+        """Rows by key - low; None if the keys are too sparse for that."""
+        if self.rows is None:
+            order = np.argsort(keys, kind="stable")
+            self.keys = keys[order]
+            self.order = order.astype(np.int32) if self.n < 1 << 31 else order
+
+    def __call__(self, wanted: Ints) -> Ints:
+        if not self.n or not len(wanted):
+            return np.full(len(wanted), -1, np.int64)
+        if self.rows is not None:
+            return ints(rows_of(self.rows, self.low, np.ascontiguousarray(wanted, np.int64), SPARE))
+        position = np.minimum(np.searchsorted(self.keys, wanted), self.n - 1)
+        return np.where(self.keys[position] == wanted, self.order[position], -1).astype(np.int64)
+
+
+def row_of(keys: Ints, wanted: Ints) -> Ints:
+    """Return the first row of each wanted key in `keys`, or -1."""
+    return Rows(keys)(wanted)
+
+
+def ascending(keys: Ints) -> npt.NDArray[np.signedinteger[Any]]:
+    """Return the rows in ascending order of nearly dense keys, of equal keys the first row only."""
+    if not len(keys):
+        return np.empty(0, np.int64)
+    low, high = int(np.minimum.reduce(keys)), int(np.maximum.reduce(keys))
+    if high - low > 8 * len(keys) + 1024 or len(keys) >= 1 << 31:
+        return np.unique(keys, return_index=True)[1]
+    row = np.full(high - low + 1, -1, np.int32)
+    for end in range(len(keys), 0, -BLOCK_ROWS):  # backwards: the first row of a key is written last
+        begin = max(0, end - BLOCK_ROWS)
+        row[keys[begin:end][::-1] - low] = np.arange(end - 1, begin - 1, -1, dtype=np.int32)
+    return row[row >= 0]

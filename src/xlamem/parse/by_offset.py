@@ -1,0 +1,330 @@
+"""Connects rows by offsets of their names in the files: for dumps whose batches are released one after another.
+
+A position is ``(file ordinal << 48) + offset``; the text there is looked at again when names are compared.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _lookup
+from ..input.files import give_back
+from .arrays import NULL, Bools, Codes, Ints, Rows, ascending, codes, flags, ints
+from .batch import Batch, Columns, Section
+from .matcher import SAME_TEXT, Matcher
+from .reader import Reader
+from .repeats import keep_instructions, line_of
+from .report_checks import differing_rows
+from .sections import ASSIGNMENT, LIVE, REPORT, USED
+from .stores import CompactStore
+
+FILE_SHIFT = 48
+"""Bits of a position that hold the offset."""
+
+LIVE_COLUMNS = {
+    "schedule": ("time",),
+    "printed_peak": ("ordinal", "bytes"),
+    "printed_stack": ("total", "depth", "remaining"),
+    "live_ranges": ("value_id", "start", "end"),
+}
+"""What the cross-checks need of the live ranges."""
+
+REPORT_COLUMNS = ("part", "color", "space_label", "total_bytes", "allocation", "n_values")
+"""What they need of a report."""
+
+
+class OffsetMatcher(Matcher):
+    """Keeps of each batch what cross-checks and later batches need, in narrow columns."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        stores: Mapping[str, CompactStore],
+        wanted: Collection[str],
+        *,
+        checks: bool,
+        matched: CompactStore | None,
+    ) -> None:
+        """`matched` has the `value_id` of the live ranges (negative for none) from an earlier reading."""
+        self._reader: Reader = weakref.proxy(reader)  # a cycle would wait for the garbage collector
+        self._stores, self._wanted, self._checks, self._matched = stores, wanted, checks, matched
+        self._matches = not {"live_ranges", "printed_peak"}.isdisjoint(wanted)
+        self._overflow = _Overflow()
+        self._differing: dict[int, list[tuple[int, bool]]] = {}
+        self._labels: dict[int, tuple[str, str]] = {}
+        """Instruction and index of the live ranges without a value, by row."""
+        self._ranges = 0
+        self._texts: _lookup.Files | None = None
+        self._instructions: _lookup.Texts | None = None
+        self._values: _lookup.Values | None = None
+        self._ids: npt.NDArray[np.signedinteger[Any]] = np.empty(0, np.int64)
+        """Ids of `_values`, ascending."""
+        self._arrays: tuple[Rows, Bools] | None = None
+        """The values by id, and which of them are arrays."""
+
+    @property
+    def files(self) -> _lookup.Files:
+        """The texts of all files, by ordinal."""
+        if self._texts is None:
+            self._texts = _lookup.Files([f.text.data for f in self._reader.files])
+        return self._texts
+
+    def evict(self) -> None:
+        """Evict the pages of all files; they come back from the page cache."""
+        for file in self._reader.files:
+            give_back(file.text.data, 0, len(file.text.data))
+
+    # -- what is kept ----------------------------------------------------------------------------
+
+    def keep(self, batch: Batch) -> None:
+        """Keep the columns of a completed batch that are needed later."""
+        kind = batch.span.section.kind
+        if kind == ASSIGNMENT:
+            self._keep_values(batch)
+        elif kind == USED:
+            self._keep_records(batch)
+        elif kind == LIVE and self._checks:
+            for table, columns in LIVE_COLUMNS.items():
+                self._stores[LIVE].keep(table, batch.tables[table], columns)
+        elif kind == REPORT and self._checks:
+            self._keep_report(batch)
+
+    def _keep_values(self, batch: Batch) -> None:
+        store, allocations, values = self._stores[ASSIGNMENT], batch.tables["allocations"], batch.tables["values"]
+        if self._checks:
+            store.keep("allocations", allocations, ("allocation", "size", "color", "fields", "flags"))
+            self._overflow.add(allocations, values)
+        if self._checks or self._matches:
+            sizes, shape = batch.interners.shape_sizes()[1], values["shape"]
+            has_bytes = (sizes[shape] > 0).view(np.uint8) if len(sizes) else np.empty(0, np.uint8)
+            columns = values | {
+                "position": values["place"] + (batch.span.section.file.ordinal << FILE_SHIFT),
+                "has_bytes": has_bytes,
+                "is_array": (values["shape_index"] < 0).astype(np.uint8),
+            }
+            more = ("allocation", "color", "is_phi", "has_bytes") if self._checks else ()
+            store.keep("values", columns, ("value_id", "position", "is_array", *more))
+
+    def _keep_records(self, batch: Batch) -> None:
+        alone = self._reader.assignment is None
+        if self._checks or (alone and self._matches):
+            store, records = self._stores[USED], batch.tables["records"]
+            columns = records | {"is_array": (records["shape_index"] < 0).astype(np.uint8)}
+            store.keep("records", columns, ("value_id", "offset", "color", "is_phi", "is_array"))
+            kept = store.chunks["records"][-1]
+            kept["position"] = kept["offset"].plus(batch.span.section.file.ordinal << FILE_SHIFT)
+
+    def _keep_report(self, batch: Batch) -> None:
+        section, columns = batch.span.section, batch.tables["printed_report"]
+        wide = {c: columns[c].astype(np.int64) for c in ("part", "space_label")}
+        self._stores[REPORT].keep(_report_name(section), columns | wide, REPORT_COLUMNS)
+        if self._reader.was_read(ASSIGNMENT):
+            rows = self._differing.setdefault(section.begin, [])
+            rows += differing_rows(self._reader, section, columns)
+
+    # -- instructions ----------------------------------------------------------------------------
+
+    def drop_repeats(self, batches: Sequence[Batch]) -> None:
+        if not self._checks and "instructions" not in self._wanted:
+            return
+        if self._instructions is None:
+            self._instructions = _lookup.Texts(self.files)
+        for batch in batches:
+            section, columns = batch.span.section, batch.tables["instructions"]
+            shift, begin = section.file.ordinal << FILE_SHIFT, columns["text_begin"]
+            kinds = flags(self._instructions.add(begin + shift, columns["text_end"] + shift))
+            differing = line_of(section.data, begin[kinds == _lookup.OTHER])
+            keep_instructions(batch, begin[kinds == _lookup.REPEAT], np.flatnonzero(kinds != _lookup.REPEAT))
+            for line in differing.tolist() if self._checks else ():
+                self._reader.diagnostics.add(section.file, line, section.kind, "instruction_differs", SAME_TEXT)
+
+    # -- live ranges -----------------------------------------------------------------------------
+
+    def match_ranges(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            ranges, peak = batch.tables["live_ranges"], batch.tables["printed_peak"]
+            if self._checks or "live_ranges" in self._wanted:
+                ranges["value_id"] = self._match(batch)
+            if "live_ranges" in self._wanted:
+                self._null_indices(batch, ranges, ranges["value_id"])
+            if "printed_peak" in self._wanted and len(peak["ordinal"]):
+                self._null_indices(batch, peak, None)
+
+    def _match(self, batch: Batch) -> Ints:
+        """The value_id of each live range."""
+        name, index = (batch.tables["live_ranges"][c] for c in ("instruction", "shape_index"))
+        n = len(name)
+        if not n:
+            return np.empty(0, np.int64)
+        ids = self._find(batch, name, index) if self._matched is None else self._matched_before(n)
+        if self._checks:
+            lost = np.flatnonzero(ids == NULL)
+            names, indices = (
+                batch.interners[meaning].arrays(column[lost])[0].to_pylist()
+                for meaning, column in (("instruction", name), ("shape_index", index))
+            )
+            self._labels.update(zip((lost + self._ranges).tolist(), zip(names, indices, strict=True), strict=True))
+        self._ranges += n
+        return ids
+
+    def _matched_before(self, n: int) -> Ints:
+        """The ids of an earlier reading; there are fewer if the file has grown since."""
+        assert self._matched is not None
+        ids = np.full(n, NULL)
+        before = self._matched.ints("live_ranges", "value_id", self._ranges, self._ranges + n)
+        ids[: len(before)] = np.where(before < 0, NULL, before)
+        return ids
+
+    def _null_indices(self, batch: Batch, columns: Columns, ids: Ints | None) -> None:
+        """Give arrays a null index: live ranges and peak lists print {} for them."""
+        index = columns["shape_index"]
+        rows = np.flatnonzero(index == batch.interners["shape_index"].code("{}"))
+        found = self._find(batch, columns["instruction"][rows], index[rows]) if ids is None else ids[rows]
+        if self._arrays is None:
+            store, table = self._value_store()
+            self._arrays = Rows(self._value_ids()), np.append(store.flags(table, "is_array"), np.uint8(0))
+        value = self._arrays[0](found)
+        index = index.copy()
+        index[rows[(value >= 0) & self._arrays[1][value].astype(bool)]] = -1
+        columns["shape_index"] = index
+
+    def _find(self, batch: Batch, name: Codes, index: Codes) -> Ints:
+        """The ids of the values with these names and indices, NULL for none."""
+        if self._values is None:
+            self._values = self._make_values()
+        interners = batch.interners["instruction"].names, batch.interners["shape_index"].names
+        row = codes(self._values.match(*interners, name, index))
+        ids = np.full(len(row), NULL)
+        known = np.flatnonzero(row >= 0)
+        ids[known] = self._ids[row[known]]
+        return ids
+
+    def _make_values(self) -> _lookup.Values:
+        ids = self._value_ids()
+        order: Any = ascending(ids)
+        if len(order) < len(ids):  # an id occurs twice only in a broken text, where both values count
+            order = np.argsort(ids, kind="stable")
+        ids = ids[order]
+        self._ids = ids.astype(np.int32) if len(ids) and ids[0] >= 0 and ids[-1] < 1 << 31 else ids
+        del ids
+        return _lookup.Values(self.files, self._value_positions()[order])
+
+    def _value_store(self) -> tuple[CompactStore, str]:
+        if self._reader.assignment is not None:
+            return self._stores[ASSIGNMENT], "values"
+        return self._stores[USED], "records"
+
+    def _value_ids(self) -> Ints:
+        store, table = self._value_store()
+        return store.ints(table, "value_id")
+
+    def _value_positions(self) -> Ints:
+        """The positions of the names of all values."""
+        store, table = self._value_store()
+        positions = store.ints(table, "position")
+        return positions if table == "values" else ints(self.files.names(positions))
+
+    # -- for the cross-checks --------------------------------------------------------------------
+
+    def overflowing(self) -> Iterator[tuple[int, Ints, Ints, Ints]]:
+        return self._overflow.rows()
+
+    def records_agree(self) -> bool:
+        return False
+
+    def same_names(self, rows: Codes) -> Any:
+        assert self._reader.assignment is not None
+        base = self._reader.assignment.file.ordinal << FILE_SHIFT
+        values = self._stores[ASSIGNMENT].packed("values", "position", base)
+        same = np.empty(len(rows), bool)
+        for first, records in self._stores[USED].batches("records", "position"):
+            own = slice(first, first + len(records))
+            names = ints(self.files.names(records))
+            same[own] = flags(self.files.same_names(values[rows[own]] + np.int64(base), names))
+            self.evict()
+        return same
+
+    def range_rows(self) -> Codes | None:
+        if self._reader.assignment is None:
+            return None
+        rows = Rows(self._stores[ASSIGNMENT].packed("values", "value_id"))
+        ranges = self._stores[LIVE].batches("live_ranges", "value_id")
+        return np.concatenate([np.empty(0, np.int32), *(rows(ids).astype(np.int32) for _, ids in ranges)])
+
+    def has_bytes(self) -> Bools:
+        return self._stores[ASSIGNMENT].flags("values", "has_bytes")
+
+    def label(self, table: str, row: int) -> tuple[str, str]:
+        if table == "live_ranges":
+            return self._labels[row]
+        position = int(self._value_positions()[row])
+        file, offset = self._reader.files[position >> FILE_SHIFT], position & ((1 << FILE_SHIFT) - 1)
+        match = re.compile(rb"([\w.-]+)(?:[{[]([\d,-]*)[]}])?").match(file.text.data, offset)
+        assert match is not None
+        return match[1].decode(), f"{{{(match[2] or b'').decode()}}}"
+
+    def report_columns(self, section: Section) -> Mapping[str, Any]:
+        return _ReportColumns(self._stores[REPORT], _report_name(section))
+
+    def differing_rows(self, section: Section) -> list[tuple[int, bool]]:
+        return self._differing.get(section.begin, [])
+
+
+def _report_name(section: Section) -> str:
+    """The name of a report's columns in their store."""
+    return f"report {section.file.ordinal} {section.begin}"
+
+
+class _ReportColumns(Mapping[str, Ints]):
+    """Columns of one report, widened on access."""
+
+    def __init__(self, store: CompactStore, name: str) -> None:
+        self._store, self._name = store, name
+
+    def __getitem__(self, column: str) -> Ints:
+        return self._store.ints(self._name, column)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(REPORT_COLUMNS)
+
+    def __len__(self) -> int:
+        return len(REPORT_COLUMNS)
+
+
+class _Overflow:
+    """The values that may end beyond their allocation, which is nearly always the one printed above them."""
+
+    def __init__(self) -> None:
+        self._last = np.empty(0, np.int64), np.empty(0, np.int64)
+        """Number and size of the allocation printed last."""
+        self._ascending = True
+        self._n = 0
+        self._rows: list[tuple[Ints, ...]] = []
+
+    def add(self, allocations: Columns, values: Columns) -> None:
+        columns = allocations["allocation"], allocations["size"]
+        index, size = (np.concatenate(both) for both in zip(self._last, columns, strict=True))
+        owner, offset, extent = (values[c] for c in ("allocation", "offset", "size"))
+        self._ascending &= bool((index[1:] > index[:-1]).all())
+        rows = np.arange(len(owner))
+        if self._ascending and len(index):  # else an allocation may be printed twice: all values are candidates
+            row = Rows(index)(owner)
+            room = size[row]  # a sum of two numbers may not fit into 64 bits, this difference always does
+            odd = (row < 0) | (offset < 0) | (extent < 0) | (room < 0)
+            rows = np.flatnonzero(odd | (extent > np.maximum(room, 0) - np.maximum(offset, 0)))
+        if len(rows):
+            self._rows.append((rows + self._n, owner[rows], offset[rows], extent[rows]))
+        self._n += len(owner)
+        self._last = index[-1:], size[-1:]
+
+    def rows(self) -> Iterator[tuple[int, Ints, Ints, Ints]]:
+        for rows, *columns in self._rows:
+            for i, row in enumerate(rows.tolist()):
+                owner, offset, size = (c[i : i + 1] for c in columns)
+                yield row, owner, offset, size

@@ -1,0 +1,237 @@
+"""What reading a dump reports about its text: diagnostics, and the text that no field of a table holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from .. import _gaps, _lines, _values, errors, schema
+from .._column import Names
+from .arrays import SPARE, Ints, TextParts, codes, distinct_of, flags, ints, texts
+from .arrow import text_arrays
+from .batch import File, Section
+from .tables import Row
+
+MAX_ROWS = 1000
+"""Diagnostics of one code and file that become rows; one more row counts the rest."""
+
+UNKNOWN_LINE = _lines.CODES.index("unknown_line")
+
+
+class Diagnostic(NamedTuple):
+    """A diagnostic whose line has not been counted yet."""
+
+    file: File
+    offset: int | None
+    section: str
+    code: str
+    wanted: str
+    severity: str = "warning"
+
+
+@dataclass
+class _UnknownField:
+    """One kind of unknown field in a file."""
+
+    word: str
+    section: str
+    first_offset: int
+    count: int = 0
+
+
+class _UnknownText(NamedTuple):
+    """Text of one section that no field explains."""
+
+    ordinal: int
+    section: str
+    tables: tuple[str, ...]
+    rows: Ints
+    """(index in `tables` or -1, row, begin, end)."""
+
+
+class Diagnostics:
+    """Collects diagnostics and unknown text while a dump is read."""
+
+    def __init__(self) -> None:
+        self._items: dict[tuple[int, str, str], dict[Diagnostic, None]] = {}
+        """By file, section and code; at most MAX_ROWS of each."""
+        self._overflow: dict[tuple[int, str, str], int] = {}
+        self._files: dict[int, File] = {}
+        self._unknown_fields: dict[tuple[int, str, str], _UnknownField] = {}
+        self._unknown: list[_UnknownText] = []
+
+    def clear(self) -> None:
+        for collection in (self._items, self._overflow, self._files, self._unknown_fields, self._unknown):
+            collection.clear()
+
+    # -- collecting ------------------------------------------------------------------------------
+
+    def add(
+        self, file: File, offset: int | None, section: str, code: str, wanted: str, severity: str = "warning"
+    ) -> None:
+        """Add a diagnostic, or count it if there are MAX_ROWS of its kind."""
+        items = self._items.setdefault((file.ordinal, section, code), {})
+        self._files[file.ordinal] = file
+        if len(items) < MAX_ROWS:
+            items[Diagnostic(file, offset, section, code, wanted, severity)] = None
+        else:
+            self.count(file, section, code, 1)
+
+    def is_full(self, file: File, section: str, code: str) -> bool:
+        """Whether a further diagnostic of this kind would only be counted."""
+        return len(self._items.get((file.ordinal, section, code), ())) >= MAX_ROWS
+
+    def count(self, file: File, section: str, code: str, n: int) -> None:
+        """Count diagnostics that do not become rows."""
+        key = file.ordinal, section, code
+        self._overflow[key] = self._overflow.get(key, 0) + n
+
+    def truncated(self, file: File, offset: int, section: str, wanted: str) -> None:
+        """Mark a file as truncated; only the first rule that detects it adds a diagnostic."""
+        if not file.truncated:
+            self.add(file, offset, section, "truncated", wanted, "error")
+        file.truncated = True
+
+    def faults(self, section: Section, faults: Ints, unfinished: int = -1) -> None:
+        """Add the faults of a scan; an unfinished record at the end of the file is a truncation."""
+        if not len(faults):
+            return
+        file, unknown = section.file, faults[:, 0] == UNKNOWN_LINE
+        if unfinished >= 0 and section.last and len(rows := np.flatnonzero(unknown & (faults[:, 1] == unfinished))):
+            self.truncated(file, unfinished, section.kind, _lines.WANTED[faults[rows[0], 2]])
+            faults, unknown = np.delete(faults, rows, 0), np.delete(unknown, rows)
+        self.unknown_lines(file, section.kind, np.ascontiguousarray(faults[unknown, 1]))
+        for code in distinct_of(np.ascontiguousarray(faults[:, 0])):
+            self._faults_of_code(section, code, faults[faults[:, 0] == code, 1:])
+
+    def _faults_of_code(self, section: Section, code: int, faults: Ints) -> None:
+        file, name = section.file, _lines.CODES[code]
+        if name == "not_utf8":
+            file.features.add("not_utf8")
+        # By offset, whatever the order of the scans. A line can have the same fault twice.
+        distinct = np.unique(faults, axis=0)
+        for offset, wanted in distinct[:MAX_ROWS].tolist():
+            self.add(file, offset, section.kind, name, _lines.WANTED[wanted])
+        if len(distinct) > MAX_ROWS:
+            self.count(file, section.kind, name, len(distinct) - MAX_ROWS)
+
+    def unknown_lines(self, file: File, section: str, offsets: Ints) -> None:
+        """Keep whole lines that no rule explains."""
+        if len(offsets):
+            ends = ints(_gaps.line_ends(file.text.data, offsets))
+            rows = np.column_stack([np.full_like(offsets, -1), np.zeros_like(offsets), offsets, ends])
+            self._unknown.append(_UnknownText(file.ordinal, section, (), rows))
+
+    def unknown_fields(
+        self, file: File, section: str, gaps: Ints, tables: tuple[str, ...], first_rows: Iterable[int]
+    ) -> None:
+        """Keep unknown fields of lines that were read: (table, row, begin, end), rows counted from `first_rows` on."""
+        self._files[file.ordinal] = file
+        self._count_unknown_fields(file, section, gaps)
+        shift = np.append(np.fromiter(first_rows, np.int64, len(tables)), 0)  # the last one: of no table
+        rows = gaps.copy()
+        rows[:, 1] += shift[gaps[:, 0]]
+        self._unknown.append(_UnknownText(file.ordinal, section, tables, rows))
+
+    def _count_unknown_fields(self, file: File, section: str, gaps: Ints) -> None:
+        words = Names(SPARE)
+        kind = codes(_gaps.kinds(file.text.data, gaps, words))
+        data, ends = words.export()
+        names = np.split(flags(data), ints(ends)[:-1])
+        distinct, first, counts = np.unique(kind, return_index=True, return_counts=True)
+        for code, row, n in zip(distinct.tolist(), first.tolist(), counts.tolist(), strict=True):
+            word, offset = bytes(names[code]).decode("utf-8", "backslashreplace"), int(gaps[row, 2])
+            field = self._unknown_fields.setdefault(
+                (file.ordinal, section, word), _UnknownField(word, section, offset)
+            )
+            field.first_offset, field.count = min(field.first_offset, offset), field.count + n
+
+    # -- queries ---------------------------------------------------------------------------------
+
+    @property
+    def codes(self) -> set[str]:
+        """The codes of all diagnostics."""
+        return {code for _, _, code in self._items} | ({"unknown_field"} if self._unknown_fields else set())
+
+    def has_unknown_lines(self, file: File, section: str) -> bool:
+        """Whether the section has lines that were not understood: what seems missing may be in them."""
+        return (file.ordinal, section, "unknown_line") in self._items
+
+    def rows(self) -> list[Row]:
+        """The rows of `diagnostics`, by file; lines are counted here."""
+        diagnostics = [d for items in self._items.values() for d in items]
+        diagnostics += [
+            Diagnostic(self._files[ordinal], field.first_offset, section, "unknown_field", _wanted(field))
+            for (ordinal, section, _), field in self._unknown_fields.items()
+        ]
+        rows: list[Row] = []
+        for ordinal in sorted({d.file.ordinal for d in diagnostics}):
+            rows += self._rows_of_file(ordinal, [d for d in diagnostics if d.file.ordinal == ordinal])
+        return rows
+
+    def _rows_of_file(self, ordinal: int, diagnostics: list[Diagnostic]) -> list[Row]:
+        """The first MAX_ROWS of each code, then a row that counts the rest."""
+        # An order that does not depend on which diagnostic was found first.
+        diagnostics.sort(key=lambda d: (d.offset is None, d.offset or 0, d.section, d.code, d.wanted))
+        shown: list[Diagnostic] = []
+        counts: dict[str, int] = {}
+        overflow = {(section, code): n for (o, section, code), n in self._overflow.items() if o == ordinal}
+        for d in diagnostics:
+            counts[d.code] = counts.get(d.code, 0) + 1
+            if counts[d.code] <= MAX_ROWS:
+                shown.append(d)
+            else:
+                overflow[d.section, d.code] = overflow.get((d.section, d.code), 0) + 1
+        uri = diagnostics[0].file.text.uri
+        rows = _with_positions(shown)
+        for (section, code), n in sorted(overflow.items()):
+            rows.append((uri, None, None, section, "more_diagnostics", "warning", f"{n:,} more of {code}", ""))
+        return rows
+
+    def unknown_table(self, files: Sequence[File]) -> pa.Table:
+        """The table `unknown_text`."""
+        of_files = [(file, [u for u in self._unknown if u.ordinal == file.ordinal]) for file in files]
+        tables = [_unknown_of_file(file, unknown) for file, unknown in of_files if unknown]
+        return pa.concat_tables(tables).unify_dictionaries() if tables else schema.UNKNOWN.empty
+
+
+def _with_positions(diagnostics: list[Diagnostic]) -> list[Row]:
+    """Rows of the diagnostics of one file, in ascending order of their offsets."""
+    text = diagnostics[0].file.text
+    positions = iter(text.positions([d.offset for d in diagnostics if d.offset is not None]))
+    rows: list[Row] = []
+    for d in diagnostics:
+        line, offset, excerpt = None, None, ""
+        if d.offset is not None:
+            line, offset = next(positions)
+            excerpt = errors.excerpt(bytes(text.data[d.offset : d.offset + errors.EXCERPT + 4]))
+        rows.append((text.uri, line, offset, d.section, d.code, d.severity, d.wanted, excerpt))
+    return rows
+
+
+def _unknown_of_file(file: File, unknown: list[_UnknownText]) -> pa.Table:
+    rows = np.concatenate([u.rows for u in unknown])
+    section = np.concatenate([np.full(len(u.rows), u.section) for u in unknown])
+    table = np.concatenate([np.array([*u.tables, None], object)[u.rows[:, 0]] for u in unknown])
+    order = np.argsort(rows[:, 2], kind="stable")
+    rows, section, table = rows[order], section[order], table[order]
+    begins, ends = (np.ascontiguousarray(rows[:, i]) for i in (2, 3))
+    text: TextParts = texts(_values.texts(file.text.data, begins, ends))
+    columns: dict[str, Any] = {
+        "file": pa.array([file.text.uri] * len(rows), pa.string()),
+        "offset": pa.array(file.text.in_file(begins)),
+        "section": pa.array(section.tolist(), pa.string()),
+        "table": pa.array(table.tolist(), pa.string()),
+        "row": pa.array(rows[:, 1], mask=rows[:, 0] < 0),
+        "text": pa.chunked_array(text_arrays(text), pa.string()),
+    }
+    return pa.table(columns).cast(schema.UNKNOWN.arrow)
+
+
+def _wanted(field: _UnknownField) -> str:
+    times = "once" if field.count == 1 else f"{field.count:,} times"
+    return f"the fields that this version knows, not {field.word!r} ({times})"

@@ -1,0 +1,146 @@
+"""Interned text: names as codes, and the dictionaries that the codes index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from .. import _shapes, _values
+from .._column import Names
+from . import arrow
+from .arrays import SPARE, Codes, Ints, TextParts, codes, ints
+from .arrow import TEXT, Dictionary, dictionary_array, offsets_of, split_by_bytes, text_chunks
+
+
+class Interner:
+    """Distinct texts with one meaning and their codes; columns that share one are compared by code."""
+
+    def __init__(self) -> None:
+        self.names = Names(SPARE)
+        self._arrays: tuple[int, list[pa.Array]] | None = None
+        self._dictionary: Dictionary | None = None
+
+    def dictionary(self) -> Dictionary | None:
+        """All texts; None if they exceed `CHUNK_BYTES`."""
+        if self._dictionary is None or self._dictionary[2] != len(self.names):
+            data, ends = self.export()
+            if len(data) > arrow.CHUNK_BYTES:
+                return None
+            self._dictionary = data, offsets_of(ends, 0), len(ends)
+        return self._dictionary
+
+    def export(self) -> tuple[Any, Ints]:
+        """The bytes of all texts, and the end of each."""
+        data, ends = self.names.export()
+        return data, ints(ends)
+
+    def text(self, code: int) -> str | None:
+        """The text of a code; None for -1."""
+        if code < 0:
+            return None
+        data, ends = self.export()
+        return bytes(memoryview(data)[int(ends[code - 1]) if code else 0 : int(ends[code])]).decode()
+
+    def arrays(self, values: Codes, *, nullable: bool = True) -> list[pa.Array]:
+        """The dictionary column of these codes, in several chunks if its texts exceed `CHUNK_BYTES`."""
+        chunks = self._text_arrays()
+        if len(chunks) == 1:
+            return [dictionary_array(values, chunks[0], nullable=nullable)]
+        return list(split_by_bytes(values, pa.chunked_array(chunks), np.diff(self.export()[1], prepend=0)))
+
+    def _text_arrays(self) -> list[pa.Array]:
+        n = len(self.names)
+        if self._arrays is None or self._arrays[0] != n:
+            data, ends = self.export()
+            self._arrays = n, text_chunks(pa.py_buffer(data), ends, None)
+        return self._arrays[1]
+
+    def add(self, parts: TextParts) -> Codes:
+        """Add a few texts and return their codes."""
+        data = bytes(parts[0])
+        return np.array([self.names.code(data[begin:end]) for begin, end in pairwise(parts[1].tolist())], np.int32)
+
+    def find(self, texts: pa.StringArray, *, add: bool = False) -> Codes:
+        """Return the code of each text, or -1; with `add`, new texts are added."""
+        out = np.empty(len(texts), np.int32)
+        if len(texts):
+            _, ends, data = texts.buffers()
+            offsets = codes(ends)[texts.offset : texts.offset + len(texts) + 1]
+            self.names.codes(memoryview(data or b"").cast("B"), offsets, out, add)
+        return out
+
+    def absorb(self, other: Interner | FixedDictionary) -> Codes:
+        """Add the texts of another dictionary; return the code here of each."""
+        if isinstance(other, FixedDictionary):
+            data, offsets, n = other.texts
+            out = np.empty(n, np.int32)
+            self.names.codes(memoryview(data), offsets, out, True)
+        else:
+            n = len(other.names)
+            out = np.empty(n, np.int32)
+            self.names.look_up(other.names, out, 0, n)
+            self.names.add(other.names, out)
+        return out
+
+    def code(self, text: str) -> int:
+        """The code of one text, which is added if it is new."""
+        return int(self.names.code(text.encode()))
+
+
+class FixedDictionary:
+    """A closed list of texts as the dictionary of a column; None is null."""
+
+    def __init__(self, *texts: str | None) -> None:
+        distinct = list(dict.fromkeys(t for t in texts if t is not None))
+        code: dict[str | None, int] = {t: i for i, t in enumerate(distinct)} | {None: -1}
+        self._code = code
+        self._codes = np.array([code[t] for t in texts], np.int32)
+        data = [t.encode() for t in distinct]
+        ends = np.cumsum([len(t) for t in data], dtype=np.int64)
+        self.texts: Dictionary = b"".join(data), offsets_of(ends, 0), len(data)
+        self._array = pa.array(distinct, TEXT)
+
+    def dictionary(self) -> Dictionary | None:
+        return self.texts
+
+    def arrays(self, values: Codes, *, nullable: bool = True) -> list[pa.Array]:
+        return [dictionary_array(values, self._array, nullable=nullable)]
+
+    def codes(self, items: npt.NDArray[Any]) -> Codes:
+        """Return the code of texts[i] for each item i."""
+        return self._codes[items] if len(self._codes) else np.empty(0, np.int32)
+
+    def codes_of(self, texts: Sequence[str | None]) -> Codes:
+        """Return the code of each text."""
+        return np.array([self._code[t] for t in texts], np.int32)
+
+
+fixed_dictionary = lru_cache(maxsize=64)(FixedDictionary)
+
+
+class Interners(dict[str, Interner]):
+    """The interners of a dump, by the meaning of their texts."""
+
+    def __init__(self, shared: Interners | None = None) -> None:
+        """`shared` lends its interners of the report and of the HLO header, whose scans carry codes over."""
+        super().__init__({name: Interner() for name in (*_values.POOLS, "element_type")})
+        for name in ("label", "kind"):
+            self[name] = Interner() if shared is None else shared[name]
+        self._sizes: tuple[Codes, Ints] | None = None
+
+    def names(self, meanings: Sequence[str]) -> list[Names]:
+        """The native interners of these meanings."""
+        return [self[m].names for m in meanings]
+
+    def shape_sizes(self) -> tuple[Codes, Ints]:
+        """Element type (code) and unpadded bytes of each shape, by its code."""
+        if self._sizes is None or len(self._sizes[1]) != len(self["shape"].names):
+            types, sizes = _shapes.sizes(*self["shape"].export(), self["element_type"].names)
+            self._sizes = codes(types), ints(sizes)
+        return self._sizes

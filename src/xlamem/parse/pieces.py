@@ -1,0 +1,231 @@
+"""Reads a dump span by span, in memory that does not grow with the text.
+
+Each span has interners of its own. What later spans and the cross-checks need is kept by `OffsetMatcher`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from .. import _lines, _lookup, schema
+from ..errors import UsageError
+from ..input.files import give_back
+from ..input.find import Source
+from .arrays import Ints
+from .batch import Batch, File, Section, Span
+from .by_offset import OffsetMatcher
+from .checks import check
+from .hashes import content_hash
+from .interners import Interners
+from .reader import Reader, any_tiled
+from .sections import ASSIGNMENT, SECTION_OF, SECTIONS, USED, SectionReader, make_table, needed_sections, source_section
+from .stores import CompactStore
+from .summary import summaries
+
+SPAN_BYTES = 16 << 20
+"""Bytes of text that are scanned at a time (more where one record has more)."""
+
+Pieces = Iterator[tuple[str, pa.Table]]
+
+_E1_HEAD = b", positions:\n"
+"""The end of a value's header where the allocations print uses (E1)."""
+
+
+def pieces(
+    source: Source,
+    tables: Iterable[str] | None = None,
+    *,
+    hashes: bool = False,
+    text: bool = False,
+    checks: bool = True,
+    matched: CompactStore | None = None,
+) -> Pieces:
+    """Yield the tables of one dump as (name, rows), in memory that does not grow with the text.
+
+    The tables of one name, concatenated, are what `xlamem.read` gives. They come in the order of the text and have the
+    schema's Arrow types; each has dictionaries of its own. `files`, `diagnostics`, `modules` and `unknown_text` come
+    last.
+
+    Parameters
+    ----------
+    tables, hashes, text
+        As in `xlamem.read`. Sections that fill none of the tables are not tokenised.
+    checks
+        Whether to cross-check the dump, for `files`, `diagnostics` and `modules`.
+    matched
+        Columns of `live_ranges` from an earlier reading, whose `value_id` (negative for none) is used again.
+
+    Raises
+    ------
+    UsageError
+        An unknown table; raised at once. What `xlamem.read` raises comes with the first rows.
+    """
+    names = frozenset(schema.TABLES if tables is None else tables)
+    if unknown := sorted(names - schema.TABLES.keys()):
+        raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.TABLES)}")
+    reader = PieceReader(source, names, text=text, checks=checks, matched=matched)
+    return _pieces(reader, hashes=hashes)
+
+
+def _pieces(reader: PieceReader, *, hashes: bool) -> Pieces:
+    for kind in reader.kinds:
+        yield from reader.tables(kind)
+    reader.finish()
+    if reader.checks:
+        check(reader)
+    if wanted := reader.wanted - SECTION_OF.keys():
+        content = [_content_hash(f) if hashes else None for f in reader.files]
+        made = summaries(reader, reader.wanted, content)
+        for name in ("files", "diagnostics", "modules", "unknown_text"):
+            if name in wanted and made[name].num_rows:
+                yield name, made[name]
+
+
+def _content_hash(file: File) -> str:
+    def evict(begin: int, end: int) -> None:
+        give_back(file.text.raw, begin, end)
+
+    return content_hash(file.text.raw, evict)
+
+
+class PieceReader(Reader):
+    """Keeps no batch; reads the kinds of sections in the order of `SECTIONS`."""
+
+    def __init__(
+        self,
+        source: Source,
+        wanted: frozenset[str],
+        *,
+        text: bool,
+        checks: bool = True,
+        matched: CompactStore | None = None,
+    ) -> None:
+        super().__init__(source, text=text)
+        self.wanted = wanted
+        self.checks = checks and bool(wanted - SECTION_OF.keys())
+        self._stores = {kind: CompactStore() for kind in SECTIONS}
+        self._matched = matched
+        self._matcher = OffsetMatcher(self, self._stores, wanted, checks=self.checks, matched=matched)
+        self._labels = Interners()
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    @cached_property
+    def kinds(self) -> list[str]:
+        """The kinds of sections to be read."""
+        kinds = needed_sections(self, self.wanted)
+        if ASSIGNMENT in kinds and self._prints_unknown_uses:
+            kinds = [k for k in SECTIONS if k in {*kinds, USED}]
+        return kinds
+
+    def tables(self, kind: str) -> Pieces:
+        """The tables wanted of one kind of section, span by span."""
+        reader = SECTIONS[kind]
+        names = [t for t in schema.TABLES if t in self.wanted and t in SECTION_OF and source_section(self, t) == kind]
+        for section in reader.sections(self):
+            for batch in self._batches(reader, section):
+                reader.complete(self, [batch])
+                self.note(batch)
+                self._matcher.keep(batch)
+                for name in names:
+                    if batch.rows(name):
+                        yield name, make_table(self, name, [batch])
+
+    def finish(self) -> None:
+        """Release the columns of an earlier reading."""
+        if self._matched is not None:
+            self._matched.chunks.clear()
+
+    def _batches(self, reader: SectionReader, section: Section) -> Iterator[Batch]:
+        """Scan a section span by span, each in the state in which the one before it ended."""
+        begin, size, state = section.begin, SPAN_BYTES, reader.first_state
+        while True:
+            end = reader.next_split(section, begin + size) if begin + size < section.end else section.end
+            interners = Interners(self._labels)
+            span = Span(section, begin, end, state)
+            batch = reader.scan(span, interners.names(reader.interners)).load(interners)
+            if batch.unfinished >= 0 and not span.ends_section:
+                if batch.unfinished == begin:
+                    size *= 2
+                    continue
+                # The next span begins with the unfinished record.
+                end = batch.unfinished
+                batch.faults = np.ascontiguousarray(batch.faults[batch.faults[:, 1] < end])
+            yield batch
+            self._matcher.evict()
+            begin, size, state = end, SPAN_BYTES, batch.state
+            if begin >= section.end:
+                return
+
+    # -- what sections and checks ask for ---------------------------------------------------------
+
+    @property
+    def stores(self) -> Mapping[str, CompactStore]:
+        return self._stores
+
+    @property
+    def matcher(self) -> OffsetMatcher:
+        return self._matcher
+
+    @property
+    def labels(self) -> Interners:
+        return self._labels
+
+    def was_read(self, kind: str) -> bool:
+        return kind in self.kinds
+
+    @cached_property
+    def has_tiles(self) -> bool:
+        kind, table = (ASSIGNMENT, "values") if self.sections(ASSIGNMENT) else (USED, "instructions")
+        return self._any_batch(kind, b"T(", lambda batch: any_tiled([batch], table))
+
+    @cached_property
+    def _uses_in_allocations(self) -> bool:
+        """Whether the allocations print the uses of their values (E1)."""
+        known = any("e1_values" in s.file.features for s in self.sections(ASSIGNMENT))
+        return known or self._any_batch(ASSIGNMENT, _E1_HEAD, lambda batch: "e1_values" in batch.features)
+
+    def _any_batch(self, kind: str, text: bytes, test: Callable[[Batch], bool]) -> bool:
+        """Whether a batch passes the test; only sections that contain the text are scanned."""
+        found = [s for s in self.sections(kind) if _contains(s, text)]
+        return any(test(batch) for section in found for batch in self._batches(SECTIONS[kind], section))
+
+    @cached_property
+    def _prints_unknown_uses(self) -> bool:
+        """Whether the used values may say of some value that its uses are not known."""
+        return not self._uses_in_allocations and any(
+            _lines.uses_unknown(section.data, max(0, begin - 64), end)
+            for section in self.sections(USED)
+            for begin, end in _steps(section)
+        )
+
+    @cached_property
+    def _unknown_uses(self) -> Ints | None:
+        if self._uses_in_allocations or not self.sections(USED):
+            return np.empty(0, np.int64) if self._uses_in_allocations else None
+        ids = [np.empty(0, np.int64)]
+        for section in self.sections(USED) if self._prints_unknown_uses else ():
+            for batch in self._batches(SECTIONS[USED], section):
+                records = batch.tables["records"]
+                ids.append(records["value_id"][records["uses_known"] == 0])
+        return np.unique(np.concatenate(ids))
+
+    def unknown_uses(self) -> Ints | None:
+        return self._unknown_uses
+
+
+def _steps(section: Section) -> Iterator[tuple[int, int]]:
+    """Ranges of SPAN_BYTES that cover a section; their pages are evicted."""
+    for begin in range(section.begin, section.end, SPAN_BYTES):
+        end = min(begin + SPAN_BYTES, section.end)
+        yield begin, end
+        give_back(section.data, begin, end)
+
+
+def _contains(section: Section, text: bytes) -> bool:
+    """Whether a section contains a text (shorter than 64 bytes)."""
+    return any(_lookup.find(section.data, max(section.begin, b - 64), e, text) >= 0 for b, e in _steps(section))

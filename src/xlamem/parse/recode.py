@@ -1,0 +1,51 @@
+"""Merge the interners of spans that threads scanned independently, and recode their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .._column import Names, recode
+from .arrays import INTERNER_OF, Codes
+from .batch import Batch
+from .interners import Interners
+from .threads import Task, ThreadPool
+
+LOOK_UP_NAMES = 1 << 14
+"""Fewest names that one thread looks up."""
+
+Scanned = tuple[Batch, list[Names]]
+"""A batch, and the native interners whose codes it holds."""
+
+
+def merge(pool: ThreadPool, interners: Interners, meanings: Sequence[str], scanned: Sequence[Scanned]) -> list[Batch]:
+    """Recode batches to `interners`. Names are added span by span, so codes do not depend on the threads."""
+    tasks: list[Task[None]] = []
+    for batch, own in scanned:
+        maps: dict[str, tuple[Codes, int]] = {}
+        for meaning, theirs in zip(meanings, own, strict=True):
+            ours = interners[meaning].names
+            if ours.adopt(theirs):
+                continue
+            n = len(theirs) - theirs.known
+            map_ = np.empty(n, np.int32)
+            step = max(LOOK_UP_NAMES, n // pool.threads + 1)
+            ranges = [(begin, min(begin + step, n)) for begin in range(0, n, step)]
+            pool.results([pool.submit(partial(ours.look_up, theirs, map_, *r)) for r in ranges])
+            if not ours.add(theirs, map_):
+                maps[meaning] = map_, theirs.known
+        if maps:
+            tasks.append(pool.submit(partial(_recode, batch.tables, maps)))
+    pool.results(tasks)
+    return [batch for batch, _ in scanned]
+
+
+def _recode(tables: Mapping[str, Mapping[str, Any]], maps: Mapping[str, tuple[Codes, int]]) -> None:
+    for columns in tables.values():
+        for name, column in columns.items():
+            meaning = INTERNER_OF.get(name, name)
+            if meaning in maps and not isinstance(column, tuple):
+                recode(column, *maps[meaning])

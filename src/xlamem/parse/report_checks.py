@@ -1,0 +1,199 @@
+"""Cross-checks of the memory-usage report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from .. import _lines, _values
+from .arrays import NULL, Ints, distinct_of, flags, row_of
+from .arrow import text_arrays
+from .batch import Section
+from .diagnostics import MAX_ROWS
+from .reader import Reader
+from .sections import ASSIGNMENT
+
+OTHER_COMPILE = "these files are of different compiles"
+
+LINE_BYTES = 1 << 20
+"""Most bytes before an offset in which the beginning of its line is searched."""
+
+Total = tuple[int | None, int, int | None]
+"""As printed, the sum of the allocations, and the offset of the line."""
+
+
+def total_of(values: Ints) -> int:
+    """The sum, however large the numbers are."""
+    small = np.abs(values.astype(np.float64)).sum() < 1 << 62
+    return int(values.sum()) if small else sum(values.tolist())
+
+
+def find_line(section: Section, text: str, begin: int | None = None) -> int | None:
+    """The offset of the first line of a section that starts with a text; None if there is none.
+
+    The search starts at the line `begin`, and goes on at the head of the section.
+    """
+    prefix = text.encode()
+    offset = section.begin if begin is None else begin
+    if bytes(section.data[offset : offset + len(prefix)]) != prefix:
+        offset = _lines.next_line(section.data, offset, section.end, prefix)
+    if offset < section.end:
+        return offset
+    return None if begin in (None, section.begin) else find_line(section, text)
+
+
+def human_size(n: int) -> str:
+    """A size as XLA prints it for people: divided, rounding down, to below 1024 * 1024."""
+    sign, n = ("-", -n) if n < 0 else ("", n)
+    if n < 1024:
+        return f"{sign}{n}B"
+    units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]
+    while n >= 1024 * 1024 and len(units) > 1:
+        n //= 1024
+        units.pop(0)
+    return f"{sign}{n / 1024:.{1 if units[0] == 'KiB' else 2}f}{units[0]}"
+
+
+def check_reports(reader: Reader, adds_up: Callable[[Reader], bool | None]) -> Iterator[bool]:
+    """Check each report; yields whether its totals are those of the allocations.
+
+    `adds_up` tells whether the allocations add up to the total above the used values, or None.
+    """
+    for report, summary in reader.reports.items():
+        columns = reader.matcher.report_columns(report)
+        _check_complete(reader, report, summary)
+        section = reader.assignment
+        if section is None:
+            continue
+        yield _check_totals(reader, section, report, _totals(reader, report, columns, summary), adds_up)
+        if not summary["layout_b"]:
+            _check_rows(reader, section, report, columns)
+
+
+def _check_complete(reader: Reader, report: Section, summary: Mapping[str, Any]) -> None:
+    """The report has all of its lists."""
+    wanted = None
+    if reader.diagnostics.has_unknown_lines(report.file, report.kind):
+        pass  # what seems missing may be in a line that was not understood
+    elif summary["layout_a"] and not summary["second"]:
+        wanted = "Allocations sorted by size with their values:"
+    elif summary["layout_a"] and summary["heads"] != summary["announced"]:
+        wanted = f"{summary['announced']} allocations with their values"
+    elif summary["open"]:
+        wanted = "an empty line"
+    if wanted is not None:
+        reader.diagnostics.truncated(report.file, report.end, report.kind, wanted)
+
+
+# -- totals --------------------------------------------------------------------------------------
+
+
+def _totals(
+    reader: Reader, report: Section, columns: Mapping[str, Any], summary: Mapping[str, Any]
+) -> list[Total]:
+    """The totals of a report: one in layout A, one per memory space in layout B."""
+    store = reader.stores[ASSIGNMENT]
+    color, size = store.ints("allocations", "color"), store.ints("allocations", "size")
+    if not summary["layout_b"]:
+        return [(report.total, total_of(size), report.head)]
+    shown = distinct_of(columns["color"])
+    absent = sorted({*distinct_of(color)} - {*shown})
+    if absent and not reader.diagnostics.has_unknown_lines(report.file, report.kind):
+        wanted = f"Memory Space: … (color={absent[0]})"
+        reader.diagnostics.truncated(report.file, report.end, report.kind, wanted)
+    totals: list[Total] = []
+    for c in shown:
+        row = int(np.argmax(columns["color"] == c))
+        label = reader.labels["label"].text(int(columns["space_label"][row])) or ""
+        line = _total_line(report, f"Memory Space: {label} (color={c})")
+        totals.append((int(columns["total_bytes"][row]), total_of(size[color == c]), line))
+    return totals
+
+
+def _total_line(report: Section, head: str) -> int | None:
+    line = find_line(report, head)
+    return None if line is None else _lines.next_line(report.data, line, report.end, b"Total")
+
+
+def _check_totals(
+    reader: Reader,
+    section: Section,
+    report: Section,
+    totals: list[Total],
+    adds_up: Callable[[Reader], bool | None],
+) -> bool:
+    """Compare totals as printed with the allocations' sizes; returns whether they agree and the report is complete.
+
+    Allocations that add up to the total printed with the used values are right; others are truncated if the report
+    is complete and they lack bytes of some space and exceed those of none.
+    """
+    known = [total for total in totals if total[0] not in (None, NULL)]
+    differing = [(printed, size, line) for printed, size, line in known if printed != size]
+    agrees = bool(known) and not differing and not report.file.truncated
+    if not differing:
+        return agrees
+    own, fewer = adds_up(reader), all(printed is not None and size < printed for printed, size, _ in differing)
+    remark = "" if own is False else f": {OTHER_COMPILE}"
+    odd = any(reader.diagnostics.has_unknown_lines(s.file, s.kind) for s in (section, report))
+    if own is None and fewer and not report.file.truncated and not odd:
+        section.file.truncated, remark = True, ""
+    for _, size, line in differing:
+        wanted = f"{size} bytes, the sum of the allocations' sizes{remark}"
+        reader.diagnostics.add(report.file, line, report.kind, "report_differs", wanted, "error")
+    return agrees
+
+
+# -- rows of layout A ----------------------------------------------------------------------------
+
+
+def _check_rows(reader: Reader, section: Section, report: Section, columns: Mapping[str, Any]) -> None:
+    """The rows are those of the allocations, and only an allocation of a single value has no table."""
+    store = reader.stores[ASSIGNMENT]
+    index = store.ints("allocations", "allocation")
+    if not len(index) or not ((columns["allocation"] != NULL) & (columns["part"] <= 1)).any():
+        return
+    for offset, known in reader.matcher.differing_rows(report)[:MAX_ROWS]:
+        if known or not section.file.truncated:  # an allocation that was truncated away contradicts nothing
+            begin = max(0, offset - LINE_BYTES)
+            line = begin + bytes(report.data[begin:offset]).rfind(b"\n") + 1
+            wanted = "this allocation as in the allocations"
+            reader.diagnostics.add(report.file, line, report.kind, "report_differs", wanted)
+    # The last head: a table that should follow it was truncated away.
+    heads = np.flatnonzero(columns["part"] == 1)
+    if "e1_values" not in section.file.features and len(heads) and columns["n_values"][heads[-1]] == 1:
+        last = int(columns["allocation"][heads[-1]])
+        if (store.ints("values", "allocation") == last).sum() != 1 and last in index:
+            wanted = f"a table of the values of allocation {last}"
+            reader.diagnostics.truncated(report.file, report.end, report.kind, wanted)
+
+
+def differing_rows(reader: Reader, report: Section, columns: Mapping[str, Any]) -> list[tuple[int, bool]]:
+    """Layout A: the rows whose size, or the text behind it, is not the allocation's.
+
+    Returns for each the offset of that text, and whether there is such an allocation.
+    """
+    import pyarrow.compute as pc  # 30 ms to import, for few reports
+
+    store, section = reader.stores[ASSIGNMENT], reader.assignment
+    index, sizes = store.ints("allocations", "allocation"), store.ints("allocations", "size")
+    rows = np.flatnonzero((columns["allocation"] != NULL) & (columns["part"] <= 1))
+    if section is None or not len(rows) or not len(index):
+        return []
+    allocation = row_of(index, columns["allocation"][rows])
+    printed, fields = (
+        table.reshape(-1, 2)[selected]
+        for table, selected in ((columns["fields"], rows), (store.ints("allocations", "fields"), allocation))
+    )
+    begins, ends, own_begins, own_ends = (
+        np.ascontiguousarray(spans[:, i]) for spans in (printed, fields) for i in (0, 1)
+    )
+    differs = flags(_values.same(report.data, begins, ends, section.data, own_begins, own_ends)) == 0
+    distinct, code = np.unique(sizes[allocation], return_inverse=True)
+    expected = pa.array([human_size(int(n)) for n in distinct]).take(pa.array(code))
+    size = pa.chunked_array(text_arrays(columns["size"]), pa.string()).combine_chunks()
+    differs |= ~pc.equal(size.take(pa.array(rows)), expected).fill_null(False).to_numpy(zero_copy_only=False)
+    differs |= allocation < 0
+    return list(zip(begins[differs].tolist(), (allocation[differs] >= 0).tolist(), strict=True))

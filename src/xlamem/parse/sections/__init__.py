@@ -1,0 +1,101 @@
+"""The sections of a dump, one file each; `SECTIONS` lists them in the order in which they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+import pyarrow as pa
+
+from ... import schema
+from ..arrays import INTERNER_OF
+from ..batch import Batch, Columns
+from ..tables import Chunk, Column, table_of
+from .assignment import AssignmentReader
+from .base import ASSIGNMENT, HLO, LIVE, REPORT, USED, Context, Derived, SectionReader
+from .hlo_header import HloHeaderReader
+from .live_ranges import LiveRangesReader
+from .report import ReportReader
+from .used_values import UsedValuesReader
+
+SECTIONS: dict[str, SectionReader] = {
+    reader.kind: reader
+    for reader in (AssignmentReader(), UsedValuesReader(), LiveRangesReader(), ReportReader(), HloHeaderReader())
+}
+SECTION_OF = {table: kind for kind, reader in SECTIONS.items() for table in reader.tables}
+"""The section that usually fills a table (see `source_section`)."""
+
+_DERIVED: dict[str, dict[str, Derived]] = {
+    table: dict(columns) for reader in SECTIONS.values() for table, columns in reader.derived.items()
+}
+
+
+def source_section(context: Context, table: str) -> str:
+    """The kind of section that fills a table of this dump.
+
+    Without allocations the used values still name the values; without used values old allocations have their uses.
+    """
+    if table == "values" and not context.sections(ASSIGNMENT):
+        return USED
+    if table in ("positions", "uses") and not context.sections(USED):
+        return ASSIGNMENT if context.sections(ASSIGNMENT) else USED
+    return SECTION_OF[table]
+
+
+def needed_sections(context: Context, tables: Iterable[str]) -> list[str]:
+    """The kinds of sections to be read for these tables, in the order of `SECTIONS`."""
+    kinds = {kind for t in tables if t in SECTION_OF for kind in (SECTION_OF[t], source_section(context, t))}
+    if LIVE in kinds and any(s.begin < s.end for s in context.sections(LIVE)):
+        kinds.add(ASSIGNMENT)  # live ranges are matched with values
+    if ASSIGNMENT in kinds and not context.sections(ASSIGNMENT):
+        kinds.add(USED)
+    return [kind for kind in SECTIONS if kind in kinds]
+
+
+def make_table(context: Context, name: str, batches: Iterable[Batch]) -> pa.Table:
+    """The table with the rows of these batches, derived columns included."""
+    return table_of(name, make_chunks(context, name, batches))
+
+
+def make_chunks(context: Context, name: str, batches: Iterable[Batch]) -> Sequence[Chunk]:
+    """The columns of a table, batch by batch."""
+    return [_chunk(context, name, batch) for batch in batches if batch.rows(name)]
+
+
+def _chunk(context: Context, name: str, batch: Batch) -> Chunk:
+    columns, derived = batch.tables[name], _DERIVED.get(name, {})
+    return Chunk(
+        batch.rows(name),
+        [
+            derived[column](context, batch, columns) if column in derived else _plain(batch, columns, column, meaning)
+            for column, meaning in _columns(name)
+        ],
+    )
+
+
+def _plain(batch: Batch, columns: Columns, column: str, meaning: str | None) -> Column:
+    return Column(columns.get(column), batch.interners[meaning] if meaning else None)
+
+
+@cache
+def _columns(name: str) -> list[tuple[str, str | None]]:
+    """The columns of a table; of dictionary columns also the interner's meaning."""
+    columns = schema.TABLES[name].columns
+    return [(c.name, INTERNER_OF.get(c.name, c.name) if c.kind == "name" else None) for c in columns]
+
+
+__all__ = [
+    "ASSIGNMENT",
+    "HLO",
+    "LIVE",
+    "REPORT",
+    "SECTIONS",
+    "SECTION_OF",
+    "USED",
+    "Context",
+    "SectionReader",
+    "make_chunks",
+    "make_table",
+    "needed_sections",
+    "source_section",
+]

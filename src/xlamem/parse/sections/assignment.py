@@ -1,0 +1,88 @@
+"""BufferAssignment: allocations, values, and values of another color; in old releases positions and uses too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from ... import _allocations, schema
+from ..._column import Names, take
+from ..arrays import SPARE, codes, distinct_of, ints
+from ..batch import Batch, Columns, Section, Span
+from ..interners import fixed_dictionary
+from ..tables import Column
+from .base import ASSIGNMENT, Context, Derived, SectionReader, even_spans, feature_names, next_line
+
+FLAGS = ("is_parameter", "is_entry_root", "is_constant", "is_thread_local", "is_live_out", "is_temp")
+"""Of an allocation: bit i of the column `flags`."""
+
+
+def _flag(bit: int, _: Context, __: Batch, columns: Columns) -> Column:
+    return Column((columns["flags"], bit))
+
+
+def _memory_space(context: Context, _: Batch, columns: Columns) -> Column:
+    platform, colors = context.platform, sorted(context.colors)
+    spaces = fixed_dictionary(*(schema.memory_space(platform, c) for c in colors))
+    return Column(spaces.codes(np.asarray(np.searchsorted(colors, columns["color"]))), spaces)
+
+
+def _element_type(_: Context, batch: Batch, columns: Columns) -> Column:
+    if "shape" not in columns:
+        return Column(None)
+    types, _sizes = batch.interners.shape_sizes()
+    return Column(codes(take(types, columns["shape"], SPARE)), batch.interners["element_type"])
+
+
+def _unpadded_size(_: Context, batch: Batch, columns: Columns) -> Column:
+    if "shape" not in columns:
+        return Column(None)
+    return Column(ints(take(batch.interners.shape_sizes()[1], columns["shape"], SPARE)))
+
+
+def _uses_known(context: Context, _: Batch, columns: Columns) -> Column:
+    if "uses_known" in columns:
+        return Column(columns["uses_known"])
+    unknown = context.unknown_uses()
+    if unknown is None:
+        return Column(None)
+    if not len(unknown):
+        return Column(np.ones(len(columns["value_id"]), np.uint8))
+    return Column(np.isin(columns["value_id"], unknown, invert=True).view(np.uint8))
+
+
+class AssignmentReader(SectionReader):
+    kind = ASSIGNMENT
+    tables = ("allocations", "values", "cross_color")
+    interners = ("instruction", "shape_index", "shape")
+    derived = {  # noqa: RUF012
+        "allocations": {
+            **{name: partial(_flag, bit) for bit, name in enumerate(FLAGS)},
+            "memory_space": _memory_space,
+        },
+        "values": {"element_type": _element_type, "unpadded_size": _unpadded_size, "uses_known": _uses_known},
+    }
+    first_state = ()
+
+    def scan(self, span: Span, names: Sequence[Names]) -> Batch:
+        tables, faults, bits, unfinished, state = _allocations.scan(
+            span.section.data, span.begin, span.end, *names, state=span.state
+        )
+        gaps = tables.pop("gaps")["gap"]
+        features = feature_names(bits, _allocations.FEATURES)
+        return Batch(span, tables, faults, features, gaps, _allocations.GAP_TABLES, unfinished, state)
+
+    def next_split(self, section: Section, offset: int) -> int:
+        return next_line(section, offset)
+
+    def spans(self, section: Section, size: int) -> Iterator[Span]:
+        return even_spans(section, section.begin, section.end, size, b"allocation ")
+
+    def complete(self, context: Context, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            context.colors.update(distinct_of(batch.tables["allocations"]["color"]))
+
+
+__all__ = ["FLAGS", "AssignmentReader", "Derived"]

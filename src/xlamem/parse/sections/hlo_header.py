@@ -1,0 +1,83 @@
+"""The header of the HLO text: module name, input/output aliases, stack frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import _hlo
+from ..._column import Names
+from ..arrays import NULL, Ints, ints, texts
+from ..batch import Batch, Columns, Section, Span
+from ..interners import Interner
+from ..tables import Column
+from .base import HLO, Context, SectionReader
+
+
+def _file(_: Context, batch: Batch, columns: Columns) -> Column:
+    return Column(columns["file"], batch.summary["file"])
+
+
+def _function(_: Context, batch: Batch, columns: Columns) -> Column:
+    return Column(columns["function"], batch.summary["function"])
+
+
+class HloHeaderReader(SectionReader):
+    kind = HLO
+    tables = ("frames", "aliases")
+    interners = ("shape_index", "kind")
+    derived = {"frames": {"file": _file, "function": _function}}  # noqa: RUF012
+
+    def scan(self, span: Span, names: Sequence[Names]) -> Batch:
+        header = _hlo.scan(span.section.data, span.end, *names)
+        features = {"frames"} if header["tables"] else set()
+        return Batch(
+            span, {"aliases": header["aliases"]}, header["faults"], features, header["gap"], _hlo.GAP_TABLES,
+            summary=header,
+        )  # fmt: skip
+
+    def next_split(self, section: Section, offset: int) -> int:
+        return section.end  # the scan stops behind the header by itself
+
+    def complete(self, context: Context, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            header, file = batch.summary, batch.span.section.file
+            batch.tables["frames"], batch.summary = _frames(header)
+            context.module_name = header["name"]
+            if not header["complete"]:
+                context.diagnostics.truncated(file, file.whole, HLO, "the first computation")
+
+
+def _frames(header: Mapping[str, Any]) -> tuple[Columns, dict[str, Interner]]:
+    """Stack frames with their locations, and the interners of their texts.
+
+    The printed parent is one too high; 1 means none.
+    """
+    frames = ints(header["frames"]).reshape(-1, 3)
+    locations = ints(header["locations"]).reshape(-1, 7)
+    row, found = _look_up(locations[:, 0], frames[:, 1])
+    location = np.where(found[:, None], locations[row] if len(locations) else np.full((len(frames), 7), NULL), NULL)
+    columns: Columns = {
+        "id": np.ascontiguousarray(frames[:, 0]),
+        "parent": np.where(frames[:, 2] > 1, frames[:, 2] - 1, NULL),
+    }
+    interners = {"file": Interner(), "function": Interner()}
+    for name, key, i in (("file", "files", 1), ("function", "functions", 2)):
+        ids, parts = header[key]
+        codes = interners[name].add(texts(parts))
+        row, found = _look_up(ints(ids), location[:, i])
+        columns[name] = np.where(found, np.append(codes, np.int32(0))[row], np.int32(-1))
+    for name, i in (("line", 3), ("column", 4), ("end_line", 5), ("end_column", 6)):
+        columns[name] = np.ascontiguousarray(location[:, i])
+    return columns, interners
+
+
+def _look_up(keys: Ints, wanted: Ints) -> tuple[Ints, Any]:
+    """The row of each wanted key, and whether there is one."""
+    if not len(keys):
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), bool)
+    order = np.argsort(keys, kind="stable")
+    position = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+    return order[position], keys[order][position] == wanted

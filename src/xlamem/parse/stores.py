@@ -1,0 +1,177 @@
+"""The columns of batches, kept for cross-checks and lookups: as they are, or narrowed to few bytes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .arrays import NULL, Bools, Codes, Ints, Scalar, joined
+from .batch import Batch, Columns
+
+BLOCK_BYTES = 4 << 20
+"""Size of the blocks that hold the narrow columns of many spans."""
+
+
+class Store(ABC):
+    """Columns by table; each table in one chunk per batch."""
+
+    @abstractmethod
+    def of(self, table: str) -> Sequence[Columns]:
+        """The chunks of a table."""
+
+    def codes(self, table: str, column: str) -> Codes:
+        return joined([c[column] for c in self.of(table)], np.int32)
+
+    def flags(self, table: str, column: str) -> Bools:
+        return joined([c[column] for c in self.of(table)], np.uint8)
+
+    @abstractmethod
+    def ints(self, table: str, column: str) -> Ints:
+        """A column of int64."""
+
+    @abstractmethod
+    def packed(self, table: str, column: str, base: int = 0) -> npt.NDArray[np.signedinteger[Any]]:
+        """A column of integers less `base`, in as few bytes as it is kept in; null stays the least int64."""
+
+    @abstractmethod
+    def batches(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """Columns of int64 chunk by chunk, after the number of the chunk's first row."""
+
+
+class FullStore(Store):
+    """All columns of batches, as they were scanned."""
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self._batches = batches
+
+    def of(self, table: str) -> Sequence[Columns]:
+        return [b.tables[table] for b in self._batches if table in b.tables]
+
+    def ints(self, table: str, column: str) -> Ints:
+        return joined([c[column] for c in self.of(table)], np.int64)
+
+    def packed(self, table: str, column: str, base: int = 0) -> npt.NDArray[np.signedinteger[Any]]:
+        values = self.ints(table, column)
+        return np.where(values == NULL, NULL, values - base) if base else values
+
+    def batches(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        first = 0
+        for chunk in self.of(table):
+            yield first, *(chunk[c] for c in columns)
+            first += len(chunk[columns[0]])
+
+
+class Narrow(NamedTuple):
+    """A column of int64 in as few bytes as its range allows: base + item, -1 for null."""
+
+    base: int
+    items: npt.NDArray[np.signedinteger[Any]]
+
+    def plus(self, number: int) -> Narrow:
+        """Add a number to each item, none of which is null."""
+        return Narrow(NULL, self.items + number) if self.base == NULL else Narrow(self.base + number, self.items)
+
+
+def narrow(column: Ints) -> Narrow:
+    """Narrow a column; one whose range needs 64 bits keeps them, with the base `NULL`."""
+    null = column == NULL
+    values = column[~null] if null.any() else column
+    if not len(values):
+        return Narrow(0, np.full(len(column), -1, np.int8))
+    low = int(values.min())
+    extent = int(values.max()) - low
+    width = next((t for t in (np.int8, np.int16, np.int32) if extent <= np.iinfo(t).max), None)
+    if width is None:
+        return Narrow(NULL, column)
+    return Narrow(low, np.where(null, -1, column - low).astype(width))
+
+
+def widen(column: Narrow, out: Ints) -> None:
+    """Write a narrow column to an int64 array."""
+    if column.base == NULL:
+        out[:] = column.items
+    else:
+        np.add(column.items, np.int64(column.base), out=out)
+        out[column.items < 0] = NULL
+
+
+class CompactStore(Store):
+    """Some columns, int64 ones narrowed; for dumps that do not fit into memory."""
+
+    def __init__(self) -> None:
+        self.chunks: dict[str, list[Columns]] = {}
+        self._blocks: dict[tuple[str, str], _Blocks] = {}
+
+    def of(self, table: str) -> Sequence[Columns]:
+        return self.chunks.get(table, ())
+
+    def keep(self, table: str, columns: Columns, names: Iterable[str]) -> None:
+        """Add a chunk with these columns; int64 ones are narrowed."""
+        chunk: Columns = {}
+        for name in names:
+            blocks = self._blocks.setdefault((table, name), _Blocks())
+            values = columns[name]
+            if values.dtype == np.int64:
+                base, items = narrow(values)
+                chunk[name] = Narrow(base, blocks.copy(items))
+            else:
+                chunk[name] = blocks.copy(values)
+        self.chunks.setdefault(table, []).append(chunk)
+
+    def drop(self, table: str, column: str) -> None:
+        """Release a column."""
+        self._blocks.pop((table, column), None)
+        for chunk in self.of(table):
+            del chunk[column]
+
+    def ints(self, table: str, column: str, begin: int = 0, end: int = 1 << 62) -> Ints:
+        """A column, or some rows of it."""
+        kept, first = [], 0
+        for chunk in self.of(table):
+            base, items = chunk[column]
+            kept.append(Narrow(base, items[max(begin - first, 0) : max(end - first, 0)]))
+            first += len(items)
+        values = np.empty(sum(len(k.items) for k in kept), np.int64)
+        first = 0
+        for k in kept:
+            widen(k, values[first : first + len(k.items)])
+            first += len(k.items)
+        return values
+
+    def packed(self, table: str, column: str, base: int = 0) -> npt.NDArray[np.signedinteger[Any]]:
+        kept = [c[column] for c in self.of(table) if len(c[column].items)]
+        if any(k.base == NULL or k.items.min() < 0 for k in kept):
+            values = self.ints(table, column)
+            return np.where(values == NULL, NULL, values - base) if base else values
+        low = min((k.base - base for k in kept), default=0)
+        high = max((k.base - base + int(k.items.max()) for k in kept), default=0)
+        dtype = next((t for t in (np.int8, np.int32) if low >= 0 and high <= np.iinfo(t).max), np.int64)
+        return joined([k.items.astype(dtype) + dtype(k.base - base) for k in kept], dtype)
+
+    def batches(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        first = 0
+        for chunk in self.of(table):
+            out = [np.empty(len(chunk[c].items), np.int64) for c in columns]
+            for column, values in zip(columns, out, strict=True):
+                widen(chunk[column], values)
+            yield first, *out
+            first += len(out[0])
+
+
+class _Blocks:
+    """Copies of many short arrays in few long blocks."""
+
+    def __init__(self) -> None:
+        self._block, self._used = np.empty(0, np.uint8), 0
+
+    def copy(self, array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        if self._used + array.nbytes > len(self._block):
+            self._block, self._used = np.empty(max(BLOCK_BYTES, array.nbytes), np.uint8), 0
+        out = self._block[self._used : self._used + array.nbytes].view(array.dtype)
+        out[:] = array
+        self._used += -(-array.nbytes // 8) * 8
+        return out

@@ -1,0 +1,285 @@
+"""Reads a dump as a whole: each section at once, large ones in spans on several threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from .. import _lines
+from .._column import Names
+from ..input.files import give_back
+from ..input.find import Source
+from .arrays import SPARE, Ints, joined, numbers_of
+from .batch import Batch, Span
+from .by_code import CodeMatcher
+from .checks import check
+from .interners import Interners
+from .reader import Reader, any_tiled
+from .recode import Scanned, merge
+from .sections import (
+    ASSIGNMENT,
+    HLO,
+    SECTION_OF,
+    SECTIONS,
+    USED,
+    SectionReader,
+    make_chunks,
+    make_table,
+    needed_sections,
+    source_section,
+)
+from .stores import FullStore, Store
+from .tables import Chunk
+from .threads import Task, ThreadPool
+
+SPAN_BYTES = 8 << 20
+"""Fewest bytes that one thread scans."""
+
+LARGE_BYTES, SPARE_BYTES_WHEN_LARGE = 1 << 28, 16 << 20
+"""Beside a dump of so many bytes, no more memory is kept for the next one."""
+
+READING_ORDER = sorted(SECTIONS, key=USED.__eq__)
+"""The used values come last: they take longest, and know nearly all of their names from the other sections."""
+
+
+class WholeReader(Reader):
+    """Keeps all batches; a table is assembled when it is asked for."""
+
+    def __init__(self, source: Source, *, text: bool, threads: int | None) -> None:
+        super().__init__(source, text=text)
+        self.threads = max(1, min(os.cpu_count() or 1, 4) if threads is None else threads)
+        self.interners = Interners()
+        self.tables: dict[str, pa.Table] = {}
+        self.batches: dict[str, list[Batch]] = {}
+        """By kind of section, of the sections that were read."""
+        self._matcher = CodeMatcher(self, self.interners)
+        self._reading: set[str] = set()
+        self._planned: set[str] = set()
+        self._pool: ThreadPool | None = None
+        """The threads at work, if there are any."""
+        self._queued: dict[str, tuple[list[Span], list[Task[Scanned]]]] = {}
+        """Sections that are being scanned."""
+        self._scanned: dict[str, list[Batch]] = {}
+        """Sections that were scanned ahead of their reading."""
+        self._span_bytes = 0
+        self._unknown_uses: Ints | None = None
+        self._tiled: bool | None = None
+        self._checked = False
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def table(self, name: str) -> pa.Table:
+        """A table of the sections; tokenises its section when first asked for."""
+        with self.lock:
+            if name not in self.tables:
+                self.tables[name] = make_table(self, name, self._batches_of(name))
+            return self.tables[name]
+
+    def chunks(self, name: str) -> Sequence[Chunk]:
+        """The columns of a table, batch by batch."""
+        return make_chunks(self, name, self._batches_of(name))
+
+    def numbers(self, name: str, *columns: str) -> list[Ints]:
+        """Integer columns of a table, null as the least int64; the table itself is not assembled."""
+        with self.lock:
+            batches = [b for b in self._batches_of(name) if b.rows(name)]
+            if any(column not in b.tables[name] for b in batches for column in columns):
+                return [numbers_of(self.table(name)[c]) for c in columns]
+            return [joined([b.tables[name][c] for b in batches], np.int64) for c in columns]
+
+    def rows(self, name: str) -> int:
+        """Rows of a table, whose section is read."""
+        return sum(b.rows(name) for b in self._batches_of(name))
+
+    def _batches_of(self, table: str) -> list[Batch]:
+        kind = source_section(self, table)
+        self.read(kind)
+        return self.batches[kind]
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def read_and_check(self, tables: Iterable[str]) -> None:
+        """Read the sections of these tables, and cross-check what was read."""
+        kinds = {SECTION_OF[t] for t in tables if t in SECTION_OF}
+        self.scan_ahead(kinds)
+        for kind in READING_ORDER:
+            if kind in kinds:
+                self.read(kind)
+        if not self._checked:  # it is if an earlier call was interrupted behind the checks
+            check(self)
+            self._checked = True
+            self.release_checked()
+
+    def read(self, kind: str) -> None:
+        """Read the sections of one kind, and those that they need."""
+        with self.lock:
+            if kind in self.batches or kind in self._reading:
+                return
+            self._reading.add(kind)
+            try:
+                for needed in needed_sections(self, SECTIONS[kind].tables):
+                    self.read(needed)
+                self._complete(kind, self._scan(kind))
+            finally:
+                self._reading.discard(kind)
+                if self._pool is not None and not self._queued:
+                    self._pool.shutdown()
+                    self._pool = None
+
+    def _complete(self, kind: str, batches: list[Batch]) -> None:
+        reader = SECTIONS[kind]
+        if any(a.span.section is b.span.section and not reader.continues(a, b) for a, b in pairwise(batches)):
+            # In a broken text the lists are not where they were looked for: scan each section as one span.
+            sections = dict.fromkeys(b.span.section for b in batches)
+            batches = self._scan_here(reader, [Span(s, s.begin, s.end) for s in sections])
+        self.forget(kind)  # what an interrupted attempt noted
+        self.batches[kind] = batches
+        try:
+            reader.complete(self, batches)
+            for batch in batches:
+                self.note(batch)
+        except BaseException:
+            del self.batches[kind]
+            raise
+        if kind == USED:
+            ids = [b.tables["records"] for b in batches]
+            self._unknown_uses = joined([r["value_id"][r["uses_known"] == 0] for r in ids], np.int64)
+
+    def _scan(self, kind: str) -> list[Batch]:
+        """The batches of a kind of section, with the codes of the dump's interners."""
+        if kind in self._scanned:
+            return self._scanned.pop(kind)
+        reader = SECTIONS[kind]
+        if kind not in self._queued:
+            spans = self._spans(reader)
+            if self.threads == 1 or len(spans) < 2:
+                return self._scan_here(reader, spans)
+            self._queue(kind, spans)
+        assert self._pool is not None
+        _, tasks = self._queued.pop(kind)
+        batches = merge(self._pool, self.interners, reader.interners, self._pool.results(tasks))
+        return [batch.load(self.interners) for batch in batches]
+
+    def _scan_here(self, reader: SectionReader, spans: Sequence[Span]) -> list[Batch]:
+        names = self.interners.names(reader.interners)
+        if names:
+            names[0].expect(sum(s.end - s.begin for s in spans) // reader.bytes_per_name)
+        return [reader.scan(span, names).load(self.interners) for span in spans]
+
+    def _spans(self, reader: SectionReader) -> list[Span]:
+        """One span per section for one thread, as spans learn of each other's repeats only afterwards."""
+        spans: list[Span] = []
+        for section in reader.sections(self):
+            begin, end = section.begin, section.end
+            size = max(SPAN_BYTES, self._span_bytes or (end - begin) // (2 * self.threads) + 1)
+            several = list(reader.spans(section, size)) if self.threads > 1 and begin < end else []
+            spans += several or [Span(section, begin, end)]
+        return spans
+
+    # -- threads ---------------------------------------------------------------------------------
+
+    def scan_ahead(self, kinds: Collection[str]) -> None:
+        """Queue these sections, all of which will be read, if there is text enough for several threads."""
+        with self.lock:
+            tables = [t for kind in kinds for t in SECTIONS[kind].tables]
+            wanted = {*needed_sections(self, tables)} & {*kinds, ASSIGNMENT}
+            self._planned |= wanted
+            todo = [k for k in READING_ORDER if k in wanted - {HLO, *self.batches, *self._queued, *self._scanned}]
+            if self.threads == 1 or self._bytes(todo) <= SPAN_BYTES:
+                return
+            self._pool = self._pool or ThreadPool(self.threads)
+            first = [k for k in todo if k != USED]
+            self._span_bytes = self._bytes(first) // self.threads + 1
+            try:
+                for kind in first:
+                    self._queue(kind, self._spans(SECTIONS[kind]))
+            finally:
+                self._span_bytes = 0
+            self._scan_ahead_of_used(self._pool, first)
+            if USED in todo:
+                self._queue(USED, self._spans(SECTIONS[USED]))
+
+    def _scan_ahead_of_used(self, pool: ThreadPool, kinds: Sequence[str]) -> None:
+        """Finish the sections that share names with the used values, so that these find them in the interners."""
+        shared = set(SECTIONS[USED].interners)
+        naming = [k for k in kinds if k in self._queued and not shared.isdisjoint(SECTIONS[k].interners)]
+        pool.results([task for kind in naming for task in self._queued[kind][1]])
+        for kind in naming:
+            self._scanned[kind] = self._scan(kind)
+
+    def _bytes(self, kinds: Collection[str]) -> int:
+        return sum(s.end - s.begin for kind in kinds for s in self.sections(kind))
+
+    def _queue(self, kind: str, spans: list[Span]) -> None:
+        """Queue the scans of spans, each with native interners of its own on top of the dump's."""
+        self._pool = self._pool or ThreadPool(self.threads)
+        reader = SECTIONS[kind]
+        snapshots = [names.snapshot() for names in self.interners.names(reader.interners)]
+
+        def scan(span: Span) -> Scanned:
+            own = [Names(SPARE, snapshot) for snapshot in snapshots]
+            if own and not own[0].known:
+                own[0].expect((span.end - span.begin) // reader.bytes_per_name)
+            batch = reader.scan(span, own)
+            if not self.with_text:  # unmapping takes a while: let each thread do its share
+                give_back(span.section.data, span.begin, span.end)
+            return batch, own
+
+        if spans:
+            self._queued[kind] = spans, [self._pool.submit(partial(scan, span)) for span in spans]
+
+    # -- what sections and checks ask for ---------------------------------------------------------
+
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        return {kind: FullStore(self.batches.get(kind, ())) for kind in SECTIONS}
+
+    @property
+    def matcher(self) -> CodeMatcher:
+        return self._matcher
+
+    @property
+    def labels(self) -> Interners:
+        return self.interners
+
+    def was_read(self, kind: str) -> bool:
+        return kind in self.batches
+
+    @property
+    def has_tiles(self) -> bool:
+        if self._tiled is None:
+            with self.lock:
+                kind, table = (ASSIGNMENT, "values") if self.sections(ASSIGNMENT) else (USED, "instructions")
+                self.read(kind)
+                self._tiled = any_tiled(self.batches[kind], table)
+        return self._tiled
+
+    def unknown_uses(self) -> Ints | None:
+        used = self.sections(USED)
+        if any("e1_values" in s.file.features for s in self.sections(ASSIGNMENT)):
+            return np.empty(0, np.int64)
+        if not used:
+            return None
+        # Look for the rare line that says so before tokenising a section that nobody may ask for.
+        if USED in {*self.batches, *self._planned} or any(
+            _lines.uses_unknown(s.data, max(0, s.begin - 1), s.end) for s in used
+        ):
+            self.read(USED)
+            return self._unknown_uses
+        return np.empty(0, np.int64)
+
+    def release_checked(self) -> None:
+        """Release what only the cross-checks need."""
+        self._matcher.release()
+        for batch in self.batches.get(USED, ()) if self.assignment is not None else ():
+            batch.tables.pop("records", None)
+            for column in ("before",) if self.with_text else ("before", "text_begin", "text_end"):
+                batch.tables["instructions"].pop(column, None)
+        if sum(f.size for f in self.files) > LARGE_BYTES:
+            SPARE.trim(SPARE_BYTES_WHEN_LARGE)
+
