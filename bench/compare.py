@@ -95,7 +95,7 @@ def measure_ratios() -> tuple[dict[str, tuple[list[float], list[float]]], dict[s
     import readers
 
     found = {}
-    works = {"every table": readers.xlamem_tables, "three tables": readers.for_a_peak}
+    works = {"all tables": readers.xlamem_tables, "peak tables": readers.for_a_peak}
     with tempfile.TemporaryDirectory() as place:
         for shape in (inputs.shape(name, SIZE) for name in ("dense", "wide", "small")):
             # Copied: `wc -l` takes up to twice as long where the page cache has read a file back piece by piece.

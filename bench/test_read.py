@@ -22,16 +22,16 @@ class Work:
 
 
 WORKS = {
-    "all": Work("xlamem, every table"),
-    "peak": Work("xlamem, three tables for a peak"),
+    "all": Work("xlamem, all tables"),
+    "peak": Work("xlamem, peak tables"),
     "wc": Work("LC_ALL=C wc -l", fresh=False),
     "copy": Work("memory copy", fresh=False),
     "arrow": Work("lines: pyarrow.csv", 3),
-    "arrow_lean": Work("lines: pyarrow.csv, leanest", 3),
+    "arrow_lean": Work("lines: pyarrow.csv, tuned", 3),
     "polars": Work("lines: Polars", 3),
-    "polars_lean": Work("lines: Polars, leanest", 3),
+    "polars_lean": Work("lines: Polars, tuned", 3),
     "duckdb": Work("lines: DuckDB", 3),
-    "duckdb_lean": Work("lines: DuckDB, only counted", 3),
+    "duckdb_lean": Work("lines: DuckDB, count only", 3),
     "re": Work("Python re, into lists", 1),
     "re_arrow": Work("Python re, into Arrow", 1),
 }
@@ -102,13 +102,13 @@ def test_read(name: str, shape: Shape, benchmark: Any, rows: list[Row]) -> None:
         cells["MB memory"] = f"{fresh['peak_bytes'] / 1e6:.1f}"
         if len(shape.folders) == 1 and name in ("all", "peak"):
             cells["MB tables"] = f"{fresh['tables_bytes'] / 1e6:.1f}"
-            cells["MB beyond"] = f"{(fresh['peak_bytes'] - 1.1 * fresh['tables_bytes']) / 1e6:.1f}"
+            cells["MB excess"] = f"{(fresh['peak_bytes'] - 1.1 * fresh['tables_bytes']) / 1e6:.1f}"
         cells["MB RSS"] = f"{fresh['rss_bytes'] / 1e6:.0f}"
     benchmark.extra_info.update(info)
     rows.append(Row(shape.title, work.label, cells))
     if shape.name == "small" and ("dense", name) in CPU and name in ("all", "re"):
         ratio = CPU["small", name] / CPU["dense", name]
-        label = f"{work.label}: a byte in small dumps against one in a large dump"
+        label = f"{work.label}: CPU per byte, small dumps / one large dump"
         rows.append(Row("many small dumps", label, {"x": f"{ratio:.2f}", "ms a dump": f"{1e3 / info['dumps_s']:.2f}"}))
 
 
@@ -130,4 +130,4 @@ def test_threads(shape: Shape, benchmark: Any, rows: list[Row]) -> None:
     wall, before = benchmark.stats.stats.median, statistics.median(one[1:])
     benchmark.extra_info.update({"wall_s": wall, "one_thread_s": before, "speedup": before / wall})
     cells = {"wall s, 1": f"{before:.4f}", "wall s, 2": f"{wall:.4f}", "times faster": f"{before / wall:.2f}"}
-    rows.append(Row("two threads against one", shape.title, cells))
+    rows.append(Row("two threads", shape.title, cells))
