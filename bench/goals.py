@@ -1,4 +1,4 @@
-"""What the project set itself, beside what a run found: read off the rows of its tables."""
+"""Performance goals, compared with the rows of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TITLE = "goals"
 
 @dataclass(frozen=True)
 class Goal:
-    """A cell of a row: the title's beginning, the label, the head; and how it must compare."""
+    """The cell to look up (beginning of the title, label, column), and the condition that it must meet."""
 
     what: str
     goal: str
@@ -56,7 +56,7 @@ GOALS = [
 
 
 def judged(rows: Iterable[Row]) -> list[Row]:
-    """A row for each goal that this run says something about."""
+    """Return a row for each goal that this run measured."""
     rows = list(rows)
     found = []
     for goal in GOALS:

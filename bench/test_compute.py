@@ -1,4 +1,4 @@
-"""Occupancy, peak, savings and attribution of programs of a million values; `--values 1000000,10000000` for ten."""
+"""Occupancy, peak, savings and attribution of a program with a million values, or as many as `--values` says."""
 
 from __future__ import annotations
 

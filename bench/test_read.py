@@ -1,4 +1,4 @@
-"""How fast dumps are read, against `wc -l` and what one could use instead."""
+"""Speed of reading, compared with `wc -l` and alternative readers."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ WORKS = {
     "re_arrow": Work("Python re, into Arrow", 1),
 }
 CPU: dict[tuple[str, str], float] = {}
-"""CPU seconds of each (shape, work) a byte, for ratios between rows."""
+"""CPU seconds per byte of each (shape, reader), for ratios between rows."""
 FIRST: dict[tuple[str, str], float] = {}
-"""CPU seconds of the first reading in a fresh process."""
+"""CPU seconds of the first read of a new process."""
 
 
 @pytest.mark.parametrize("name", WORKS)
 @pytest.mark.benchmark(timer=cpu_seconds, warmup=False)
 def test_read(name: str, shape: Shape, benchmark: Any, rows: list[Row]) -> None:
-    """CPU seconds of one thread; `wc -l` runs before each round, for the pace of a machine drifts."""
+    """Measure CPU seconds on one thread. `wc -l` runs before each round, because the speed of a machine drifts."""
     work = WORKS[name]
     read = {"wc": lambda _: (wc(shape.files), []), "copy": readers.Copy(shape.folders) if name == "copy" else None}.get(
         name
@@ -66,7 +66,7 @@ def test_read(name: str, shape: Shape, benchmark: Any, rows: list[Row]) -> None:
     if benchmark.stats is None:  # --benchmark-disable
         return
     cpu, wall, wc_s = benchmark.stats.stats.median, statistics.median(walls[-work.rounds :]), statistics.median(beside)
-    if name == "wc":  # each file is read several times in a call
+    if name == "wc":  # counts each file several times per call
         wall *= made / cpu
         cpu, made = made, 0
     fresh = in_fresh_process("readers", name, shape.folders) if work.fresh else {}
@@ -114,7 +114,7 @@ def test_read(name: str, shape: Shape, benchmark: Any, rows: list[Row]) -> None:
 
 @pytest.mark.benchmark(timer=time.perf_counter, warmup=False)
 def test_threads(shape: Shape, benchmark: Any, rows: list[Row]) -> None:
-    """Wall seconds of two threads against one, turn by turn."""
+    """Measure wall seconds with one and two threads, in alternation."""
     if shape.name == "small":
         pytest.skip("a small dump is read by one thread")
     one: list[float] = []
