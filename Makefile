@@ -15,8 +15,8 @@ SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -pat
 CYTHON = $(BIN)/python -m cython -3 -Wextra -X freethreading_compatible=True -X boundscheck=False \
 	-X initializedcheck=False -X wraparound=False -X cdivision=True -I _native
 
-# Tests of memory handling and of the native modules, for the sanitized and checked builds.
-QUICK = $(patsubst %,tests/test_%.py,native spans dump compute cuts verify stream together hostile)
+# Quick tests of the native modules, for the sanitized and checked builds. For all tests: make test-sanitized QUICK=tests
+QUICK = $(patsubst %,tests/test_%.py,native spans dump verify unknown seeds hostile)
 # The sanitizer libraries must be loaded first. Python's own allocator would hide its blocks from them.
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
