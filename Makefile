@@ -1,61 +1,80 @@
-# Needs Python 3.11 or later with venv, and a C compiler; everything else comes from PyPI.
+# Requires Python 3.11 or later with venv, a C compiler, make and bash. Everything else comes from PyPI.
+SHELL := bash
+
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 MINUTES ?= 10
 BUILD ?=
 BIN = $(VENV)/bin
+PYTEST = $(BIN)/python -m pytest
 NATIVE = $(patsubst _native/%.pyx,%,$(wildcard _native/*.pyx))
-# As a release is built; a C function that could raise, and so would have to take the GIL, is a hint then.
+SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -path '*/.*') CMakeLists.txt pyproject.toml README.md
+
+# The release flags. With -Wextra, Cython reports C functions that acquire the GIL to check for exceptions.
 CYTHON = $(BIN)/python -m cython -3 -Wextra -X freethreading_compatible=True -X boundscheck=False \
 	-X initializedcheck=False -X wraparound=False -X cdivision=True -I _native
-SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -path '*/.*') CMakeLists.txt pyproject.toml README.md
 
-# What looks at memory, and at what the native modules make of it.
-QUICK = $(patsubst %,tests/test_%.py,native spans dump compute cuts verify stream together hostile)
-# The sanitizers' libraries must be there first; Python's own allocator would hide from them what it hands out.
+# Quick tests of the native modules, for the sanitized and checked builds. For all tests: make test-sanitized QUICK=tests
+QUICK = $(patsubst %,tests/test_%.py,native spans dump verify unknown seeds hostile)
+# The sanitizer libraries must be loaded first. Python's own allocator would hide its blocks from them.
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
-.PHONY: demo test test-sanitized test-checked fuzz lint bench bench-check clean
+.PHONY: demo test test-all test-wheel test-sanitized test-checked fuzz lint bench bench-check clean
 
 demo: $(VENV)/.duckdb
 	rm -rf demo-out
 	$(BIN)/xlamem convert tests/dumps --to demo-out
 	@echo
-	@echo "What one of them must fit, and what is in use at its peak:"
+	@echo "What must fit for one of the dumps, and what is in use at its peak:"
 	@echo
 	$(BIN)/xlamem peak tests/dumps/tpu-libtpu-0.0.50.1-v5e-host_offload --device v5e
 	@echo
-	@echo "All of them, by SQL: where XLA's printed peak is not ours (query 7 of docs/warehouse.md):"
+	@echo "Where XLA's printed peak differs from xlamem's, in SQL over all dumps (query 7 of docs/warehouse.md):"
 	@echo
 	$(BIN)/xlamem sql demo-out "\
 	SELECT platform, module_name, max(bytes) FILTER (definition = 'xla_printed') AS xla, \
-	  max(bytes) FILTER (definition = 'peak_together') AS ours, ours - xla AS difference \
+	  max(bytes) FILTER (definition = 'peak_together') AS xlamem, xlamem - xla AS difference \
 	FROM peaks JOIN modules USING (dump_id) \
 	GROUP BY dump_id, platform, module_name \
 	HAVING difference <> 0 \
 	ORDER BY abs(difference) DESC, dump_id LIMIT 10"
+	@echo
+	@echo "xlamem is installed in $(VENV). Run it as $(BIN)/xlamem, or add it to your PATH:"
+	@echo
+	@echo "    source $(BIN)/activate"
+	@echo "    xlamem --help"
 
+# All tests but those marked as slow.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(PYTEST) -v -n auto -m "not slow" $(ARGS)
 
-# The native modules with address and undefined-behaviour sanitizers, and with checked bounds, each in a venv of its own.
+# All tests, including those that need the S3 test server.
+test-all: $(VENV)/.test $(VENV)/.test-s3
+	$(PYTEST) -v -n auto $(ARGS)
+
+# The wheel, built from the source distribution and tested in a new environment.
+test-wheel: $(VENV)/.build
+	.ci/test-wheel $(BIN)/python
+
+# The quick tests on native modules with address and undefined-behaviour sanitizers.
 test-sanitized:
 	$(MAKE) VENV=$(VENV)-sanitized BUILD=SANITIZE $(VENV)-sanitized/.test
-	$(SANITIZERS) $(VENV)-sanitized/bin/python -m pytest $(QUICK) $(ARGS)
+	$(SANITIZERS) $(VENV)-sanitized/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
 
+# The quick tests on native modules with bounds checks.
 test-checked:
 	$(MAKE) VENV=$(VENV)-checked BUILD=CHECKED $(VENV)-checked/.test
-	$(VENV)-checked/bin/python -m pytest $(QUICK) $(ARGS)
+	$(VENV)-checked/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
 
-# Changed dumps, for so many minutes; what fails is kept in build/fuzz.
+# Read, check, compute and convert mutated dumps for MINUTES. build/fuzz keeps the inputs that fail.
 fuzz: $(VENV)/.test
 	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) --keep build/fuzz $(ARGS)
 
 lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check src tests bench
-	PATH="$(abspath $(BIN)):$$PATH" cython-lint _native  # it looks for pycodestyle there
+	PATH="$(abspath $(BIN)):$$PATH" cython-lint _native  # runs pycodestyle from PATH
 	mkdir -p build/lint
 	! for m in $(NATIVE); do \
 	  $(CYTHON) --module-name xlamem.$$m _native/$$m.pyx -o build/lint/$$m.c || echo "performance hint: $$m fails"; \
@@ -67,7 +86,7 @@ lint: $(VENV)/.test $(VENV)/.lint
 bench: $(VENV)/.bench
 	$(BIN)/python -m pytest bench $(ARGS)
 
-# Fails if reading is slower than the stored baseline.
+# The regression gate: fails if reading is slower than the stored baseline.
 bench-check: $(VENV)/.bench
 	$(BIN)/python bench/compare.py $(ARGS)
 
@@ -75,15 +94,26 @@ clean:
 	rm -rf $(VENV) $(VENV)-sanitized $(VENV)-checked demo-out build dist .pytest_cache .ruff_cache .mypy_cache .benchmarks
 
 $(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xlamem needs Python 3.11 or later: make PYTHON=…")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xlamem requires Python 3.11 or later: make PYTHON=…")'
+	@echo "Creating a virtual environment in $(VENV)"
 	$(PYTHON) -m venv $(VENV)
 
-# Compiled anew whenever a source changes.
-$(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(BUILD),-C cmake.define.XLAMEM_$(BUILD)=ON) .
-	touch $@
+# Runs pip with one line per package and per few compiled files. The full output goes to a log.
+define install
+	@echo "Installing $(1) into $(VENV) (log: $(VENV)/install.log)"
+	@set -o pipefail; $(BIN)/python -m pip install -v --disable-pip-version-check --progress-bar off $(2) 2>&1 \
+	  | tee $(VENV)/install.log | awk -f .ci/progress.awk \
+	  || { tail -n 40 $(VENV)/install.log; exit 1; }
+	@touch $@
+endef
 
-# The package is there already: its name brings only what the extra adds.
-$(VENV)/.test $(VENV)/.lint $(VENV)/.bench $(VENV)/.duckdb: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'xlamem[$(patsubst .%,%,$(notdir $@))]'
-	touch $@
+# The package, rebuilt whenever a source file changes.
+$(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
+	$(call install,xlamem,$(if $(BUILD),-C cmake.define.XLAMEM_$(BUILD)=ON) .)
+
+# The extra of the same name. The package is installed already, so pip adds only the extra's dependencies.
+$(VENV)/.test $(VENV)/.test-s3 $(VENV)/.lint $(VENV)/.bench $(VENV)/.duckdb: $(VENV)/.installed
+	$(call install,xlamem[$(patsubst .%,%,$(notdir $@))],'xlamem[$(patsubst .%,%,$(notdir $@))]')
+
+$(VENV)/.build: $(VENV)/bin/python
+	$(call install,build,build)

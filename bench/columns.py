@@ -1,7 +1,7 @@
-"""The tables of a program of millions of values, as columns: the computations need no text.
+"""Tables of a program with millions of values, without text, for the computations.
 
-A training step: values are made at the rate of one a step; two fifths of the first half are kept for the
-second half, last in first out; the rest lives a few steps, in places used over and over again.
+A training step: each step creates one value. Two fifths of the values of the first half are kept for the second half,
+last in first out. The others live for a few steps, in slots that are reused.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pyarrow as pa
 from xlamem import schema
 from xlamem.parse.arrow import numbers_of
 
-PLACES = 64
-"""Places that short-lived values share in turn: each lives for fewer steps."""
+SLOTS = 64
+"""Slots that short-lived values use in turn; each value lives for fewer steps."""
 LARGEST = 1 << 22
 PARAMETERS = 1000
 SCOPES = 2000
@@ -52,7 +52,7 @@ class Columns:
 
 
 def _table(name: str, rows: int, **given: Any) -> pa.Table:
-    """A table of the schema; columns that are not given are null (false for flags)."""
+    """Make a table of the schema; missing columns are null, and flags are false."""
     arrays = []
     for field in schema.TABLES[name].arrow:
         column = given.get(field.name)
@@ -72,11 +72,11 @@ def _tables(n: int, rng: np.random.Generator) -> dict[str, pa.Table]:
     size = np.exp2(rng.uniform(9, 22, n)).astype(np.int64) // 512 * 512
     start = np.arange(n)
     kept = (start < n // 2) & (rng.random(n) < 0.4)
-    end = np.where(kept, n - 1 - start, np.minimum(start + rng.integers(1, PLACES, n), n - 1))
-    # Kept ones pile up above the shared places.
-    bottom = PLACES * LARGEST
+    end = np.where(kept, n - 1 - start, np.minimum(start + rng.integers(1, SLOTS, n), n - 1))
+    # Values that are kept are stacked above the shared slots.
+    bottom = SLOTS * LARGEST
     above = np.cumsum(np.where(kept, size, 0))
-    offset = np.where(kept, bottom + above - size, start % PLACES * LARGEST)
+    offset = np.where(kept, bottom + above - size, start % SLOTS * LARGEST)
     own = np.arange(PARAMETERS)
     every = n + PARAMETERS
     names = pa.array([f"p.{i}" for i in range(PARAMETERS)] + [f"fusion.{i}" for i in range(n)], pa.string())

@@ -1,12 +1,12 @@
-"""The gate: is reading slower than the stored baseline? Exit code 1 if it is.
+"""The regression gate: exit with 1 if reading is slower than the stored baseline.
 
-Two measures. *Ratios*: CPU seconds over those of `wc -l` of the same files in the same run, medians; the same
-code is measured twice, A and B, turn by turn, and how far the two differ is the noise that is allowed for.
-*Instructions*: counted by callgrind where valgrind is installed, and nearly free of noise.
+Two measures. *Ratios*: median CPU seconds over those of `wc -l` on the same files in the same run. The same code is
+measured twice in alternation, as A and B; the difference of the two is the noise, which is added to the tolerance.
+*Instructions*: counted by callgrind if valgrind is installed, nearly free of noise.
 
     python bench/compare.py                 # both
     python bench/compare.py --only counts
-    python bench/compare.py --store         # what is found becomes the baseline: with the change that explains it
+    python bench/compare.py --store         # store the results as the new baseline
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from typing import Any
 HERE = Path(__file__).parent
 BASELINE = HERE / "baseline"
 SIZE = 20
-"""MB of the inputs for ratios, of the small dumps a fifth."""
+"""MB of the inputs for ratios; the small dumps have a fifth."""
 ROUNDS = 15
 RATIO_TOLERANCE = 0.2
-"""A ratio may grow so far, and by the noise of the run on top."""
+"""How far a ratio may grow, in addition to the noise of the run."""
 LEAST_NOISE = 0.02
 COUNT_TOLERANCE = 0.03
-ELSEWHERE = {"ratios": 0.5, "counts": 0.25}
-"""Tolerance where the baseline comes from another machine, compiler or version."""
+TOLERANCE_ELSEWHERE = {"ratios": 0.5, "counts": 0.25}
+"""Tolerance if the baseline comes from another machine, compiler or version."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One number against its baseline (None: it has none yet)."""
+    """One number and its baseline, which is None for a new number."""
 
     name: str
     baseline: float | None
@@ -60,7 +60,7 @@ class Verdict:
 
 
 def noise(a: Sequence[float], b: Sequence[float]) -> float:
-    """By how much, as a share, two medians of the same code differ: what was seen, and what its spread lets expect."""
+    """Return the relative difference of two medians of the same code, measured or predicted from the spread."""
     both = [*a, *b]
     middle = statistics.median(both)
     spread = statistics.median(abs(x - middle) for x in both) / middle
@@ -70,7 +70,7 @@ def noise(a: Sequence[float], b: Sequence[float]) -> float:
 def judge_ratios(
     runs: Mapping[str, tuple[Sequence[float], Sequence[float]]], baseline: Mapping[str, float], tolerance: float
 ) -> list[Verdict]:
-    """`runs`: by name the ratios of A and of B."""
+    """Compare ratios with the baseline. `runs` has the ratios of A and B by name."""
     return [
         Verdict(name, baseline.get(name), statistics.median([*a, *b]), tolerance + noise(a, b))
         for name, (a, b) in runs.items()
@@ -82,7 +82,7 @@ def judge_counts(counts: Mapping[str, int], baseline: Mapping[str, int], toleran
 
 
 def missing(found: Mapping[str, Any], baseline: Mapping[str, Any]) -> list[str]:
-    """Names of the baseline that were not measured: a gate that looks at less is no gate."""
+    """Return the names in the baseline that were not measured, which fail the gate."""
     return [name for name in baseline if name not in found]
 
 
@@ -95,11 +95,11 @@ def measure_ratios() -> tuple[dict[str, tuple[list[float], list[float]]], dict[s
     import readers
 
     found = {}
-    works = {"every table": readers.xlamem_tables, "three tables": readers.for_a_peak}
-    with tempfile.TemporaryDirectory() as place:
+    works = {"all tables": readers.xlamem_tables, "peak tables": readers.for_a_peak}
+    with tempfile.TemporaryDirectory() as folder:
         for shape in (inputs.shape(name, SIZE) for name in ("dense", "wide", "small")):
-            # Copied: `wc -l` takes up to twice as long where the page cache has read a file back piece by piece.
-            copies = {f: shutil.copytree(f, Path(place, shape.name, str(i))) for i, f in enumerate(shape.folders)}
+            # Copied, because `wc -l` takes up to twice as long if the page cache read the file back in small pieces.
+            copies = {f: shutil.copytree(f, Path(folder, shape.name, str(i))) for i, f in enumerate(shape.folders)}
             files = [copies[path.parent] / path.name for path in shape.files]
             for label, read in works.items():
                 read(list(copies.values()))
@@ -126,22 +126,22 @@ def measure_counts() -> tuple[dict[str, int], dict[str, str]]:
 
 
 def gate(kind: str, baseline: Mapping[str, Any] | None) -> tuple[bool, list[str], dict[str, Any]]:
-    """Measure and judge; (good, table, what would be stored)."""
+    """Measure, and return whether the gate passes, the table, and the baseline to store."""
     import tabular
 
     numbers, environment = measure_ratios() if kind == "ratios" else measure_counts()
     stored = baseline or {"environment": environment, kind: {}}
     same = stored["environment"] == environment
-    tolerance = (RATIO_TOLERANCE if kind == "ratios" else COUNT_TOLERANCE) if same else ELSEWHERE[kind]
+    tolerance = (RATIO_TOLERANCE if kind == "ratios" else COUNT_TOLERANCE) if same else TOLERANCE_ELSEWHERE[kind]
     verdicts = (judge_ratios if kind == "ratios" else judge_counts)(numbers, stored[kind], tolerance)
     title = {"ratios": "CPU over that of `wc -l`", "counts": "millions of instructions"}[kind]
     if not same:
         title += "; the baseline comes from elsewhere: " + "; ".join(stored["environment"].values())
     rows = [tabular.Row(title, v.name, cells(v, 1e6 if kind == "counts" else 1)) for v in verdicts]
     lines = tabular.render(rows)
-    lost = missing(numbers, stored[kind])
-    lines += [f"{name}: in the baseline, but not measured" for name in lost]
-    good = not lost and not any(v.worse for v in verdicts)
+    unmeasured = missing(numbers, stored[kind])
+    lines += [f"{name}: in the baseline, but not measured" for name in unmeasured]
+    good = not unmeasured and not any(v.worse for v in verdicts)
     values = {v.name: round(v.found, 3) for v in verdicts}
     return good, lines, {"environment": environment, kind: values}
 
@@ -159,8 +159,8 @@ def cells(v: Verdict, unit: float) -> dict[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=("ratios", "counts"), help="one of the two measures")
-    parser.add_argument("--store", action="store_true", help="keep what is found as the new baseline")
+    parser.add_argument("--only", choices=("ratios", "counts"), help="measure only one of the two")
+    parser.add_argument("--store", action="store_true", help="store the results as the new baseline")
     options = parser.parse_args(arguments)
     sys.path += [str(HERE), str(HERE.parent / "tests")]
     import counts
@@ -168,18 +168,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = False
     for kind in [options.only] if options.only else ["ratios", "counts"]:
         if kind == "counts" and not counts.available():
-            print("instructions: valgrind is not installed, not counted")
+            print("instructions: not counted, because valgrind is not installed")
             continue
-        place = BASELINE / f"{kind}.json"
-        good, lines, found = gate(kind, json.loads(place.read_text()) if place.exists() else None)
+        path = BASELINE / f"{kind}.json"
+        good, lines, found = gate(kind, json.loads(path.read_text()) if path.exists() else None)
         print(*lines, "", sep="\n")
         if options.store:
-            place.parent.mkdir(exist_ok=True)
-            place.write_text(json.dumps(found, indent=2) + "\n")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(found, indent=2) + "\n")
         elif not good:
             failed = True
     if failed:
-        print("Slower than the baseline. If that is meant: python bench/compare.py --store, and say why.")
+        print("Slower than the baseline. If intended, run bench/compare.py --store and commit the new baseline.")
     return int(failed)
 
 

@@ -1,4 +1,4 @@
-"""Options of the benchmarks, their inputs, and the tables at the end."""
+"""Options and inputs of the benchmarks, and the tables at the end."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def numbers(text: str) -> list[int]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("xlamem")
     group.addoption("--size", type=float, default=100, metavar="MB", help="size of the forged dumps (default: 100)")
-    group.addoption("--sizes", type=numbers, default=[], metavar="MB,MB,…", help="cost against size, in these steps")
+    group.addoption("--sizes", type=numbers, default=[], metavar="MB,MB,…", help="sizes for the cost against size")
     group.addoption("--values", type=numbers, default=[1_000_000], metavar="N,N,…", help="values of the computations")
-    group.addoption("--xprof", default=sys.executable, metavar="PYTHON", help="an interpreter that has xprof (and jax)")
+    group.addoption("--xprof", default=sys.executable, metavar="PYTHON", help="an interpreter with xprof and jax")
     group.addoption("--program", type=Path, metavar="DIR", help="a dump with its .hlo.pb, to compare with XProf on it")
-    group.addoption("--dump", type=Path, metavar="DIR", help="read a real dump, too")
+    group.addoption("--dump", type=Path, metavar="DIR", help="also read a real dump")
     group.addoption("--keep", type=Path, metavar="FILE", help="write the tables into this Markdown file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[ROWS] = []
-    config.option.benchmark_quiet = True  # its table mixes wall and CPU seconds; ours comes at the end
+    config.option.benchmark_quiet = True  # its table mixes wall and CPU seconds
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -49,7 +49,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def rows(request: pytest.FixtureRequest) -> list[tabular.Row]:
-    """What the tables at the end are made of."""
+    """The rows of the tables at the end."""
     return request.config.stash[ROWS]
 
 
@@ -68,16 +68,17 @@ def shape(request: pytest.FixtureRequest, size: float) -> inputs.Shape:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if not (rows := config.stash[ROWS]):
         return
-    lines = [measure.machine(), f"python -m pytest {_told(config)}", "", *tabular.render([*goals.judged(rows), *rows])]
+    command = f"python -m pytest {_arguments(config)}"
+    lines = [measure.machine(), command, "", *tabular.render([*goals.judged(rows), *rows])]
     terminalreporter.section("xlamem")
     for line in lines:
         terminalreporter.write_line(line)
-    if place := config.getoption("--keep"):
-        tabular.keep(lines, place)
+    if path := config.getoption("--keep"):
+        tabular.keep(lines, path)
 
 
-def _told(config: pytest.Config) -> str:
-    """The command's arguments without this machine's places."""
+def _arguments(config: pytest.Config) -> str:
+    """Return the command's arguments without paths of this machine."""
     words = [word for word in config.invocation_params.args if "--keep" not in word]
     words = [word for word in words if word != str(config.getoption("--keep"))]
     return shlex.join(Path(word).name if Path(word).is_absolute() else word for word in words)

@@ -1,7 +1,7 @@
-"""Instructions that reading takes, counted by valgrind's callgrind: the same on every run of a busy machine, too.
+"""Count the instructions of reading with valgrind's callgrind, which does not depend on the load of the machine.
 
-`python counts.py FOLDERS…` is what runs under valgrind: it reads each list of folders (joined by `:`) once
-unmeasured and once between two calls of getppid, before which callgrind writes a part of its counts.
+`python counts.py FOLDERS…` runs under valgrind. It reads each list of folders (joined by `:`) twice, the second time
+between two calls of getppid, before which callgrind writes its counts so far.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ def available() -> bool:
 
 
 def count(folders: Mapping[str, list[Path]]) -> dict[str, int]:
-    """Instructions of reading every table of these dumps with one thread, by name."""
-    with tempfile.TemporaryDirectory() as place:
-        out = Path(place) / "callgrind"
+    """Return the instructions of reading all tables of these dumps with one thread, by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "callgrind"
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--dump-before=getppid"]
         lists = [":".join(map(os.fspath, some)) for some in folders.values()]
         environment = os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         done = subprocess.run([*command, sys.executable, __file__, *lists], env=environment, capture_output=True)
         if done.returncode:
             raise RuntimeError(done.stderr.decode(errors="replace")[-2000:])
-        # Part 2 k + 2 is what happened between the two calls around list k.
+        # Part 2 k + 2 has the counts between the two calls around list k.
         return {name: _total(Path(f"{out}.{2 * k + 2}")) for k, name in enumerate(folders)}
 
 
@@ -44,7 +44,7 @@ def _total(path: Path) -> int:
 
 
 def environment() -> dict[str, str]:
-    """What the counts depend on, besides the code."""
+    """What the counts depend on besides the code."""
     import numpy
     import pyarrow
 

@@ -1,4 +1,4 @@
-"""The inputs: forged once, kept in bench/data, and refused if they do not look like real dumps."""
+"""Inputs: forged once, stored in bench/data, and refused if they do not resemble real dumps."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from forge_large import forge_large
 DATA = Path(__file__).parent / "data"
 SEED = 1
 SMALL = 0.0275
-"""MB asked of `forge_files` for a dump of about 30 KB."""
-UNIT = 17.2
+"""MB to request from `forge_files` for a dump of about 30 KB."""
+COPY = 17.2
 """MB of a copy in `forge_large`."""
-ONE_PIECE = 40
-"""MB up to which a dump is grown as one program."""
+ONE_PROGRAM = 40
+"""MB up to which a dump is forged as one program."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One shape of input: folders, each with the four memory files of one dump."""
+    """An input: folders, each with the four memory files of one dump."""
 
     name: str
     folders: list[Path]
@@ -41,15 +41,15 @@ class Shape:
 
 
 def dense(root: Path, size: float) -> dict[str, float]:
-    if size <= ONE_PIECE:
+    if size <= ONE_PROGRAM:
         return statistics(forge_files(root, seed=SEED, megabytes=size))
-    forge_large(root, seed=SEED, copies=round(size / UNIT))
-    with tempfile.TemporaryDirectory() as place:  # the same, short enough to look at
-        return statistics(forge_large(Path(place), seed=SEED, copies=2))
+    forge_large(root, seed=SEED, copies=round(size / COPY))
+    with tempfile.TemporaryDirectory() as folder:  # the same in small, because statistics are slow
+        return statistics(forge_large(Path(folder), seed=SEED, copies=2))
 
 
 def wide(root: Path, size: float) -> dict[str, float]:
-    """A tuple parameter whose text, repeated for each leaf, is nine tenths of the bytes."""
+    """Forge a tuple parameter whose text, repeated for each leaf, is nine tenths of the bytes."""
 
     def leaves(megabytes: float) -> int:
         return round((megabytes * 1e6 / leaf_bytes(forge_bulk.ERAS["E7"], "tpu")) ** 0.5)
@@ -57,11 +57,11 @@ def wide(root: Path, size: float) -> dict[str, float]:
     copies = round(size / 170)
     if copies < 2:
         return wide_statistics(forge_files(root, seed=SEED, megabytes=size, wide=leaves(0.9 * size)))
-    return wide_statistics(forge_large(root, seed=SEED, copies=copies, wide=leaves(size / copies - UNIT)))
+    return wide_statistics(forge_large(root, seed=SEED, copies=copies, wide=leaves(size / copies - COPY)))
 
 
 def small(root: Path, size: float) -> dict[str, float]:
-    """A fifth of the bytes in dumps of 30 KB."""
+    """Forge dumps of 30 KB with a fifth of the bytes."""
     found: list[dict[str, float]] = []
     made = 0
     while made < size * 2e5:
@@ -74,7 +74,7 @@ def small(root: Path, size: float) -> dict[str, float]:
 
 
 def several(root: Path, size: float) -> dict[str, float]:
-    """Four dense dumps, for what works dump by dump."""
+    """Forge four dense dumps."""
     for i in range(4):
         (folder := root / str(i)).mkdir()
         paths = forge_files(folder, seed=SEED + i, megabytes=size / 4)
@@ -87,13 +87,13 @@ SHAPES: dict[str, tuple[Callable[[Path, float], dict[str, float]], str]] = {
     "small": (small, "small"),
     "several": (several, "tpu"),
 }
-"""How each is made, and which real dumps it must look like."""
+"""By name: the function that forges it, and the real dumps that it must resemble."""
 
 
 def shape(name: str, size: float) -> Shape:
-    """One shape of input, forged if it is not there yet; its pages are warm.
+    """Return an input with a warm page cache, and forge it first if necessary.
 
-    ValueError if its statistics are not those of real dumps: numbers measured on it would mean nothing.
+    Raises ValueError if its statistics differ from those of real dumps, because results would mean nothing.
     """
     root = DATA / f"{name}-{size:g}"
     stamp = root / "statistics.json"
@@ -109,7 +109,7 @@ def shape(name: str, size: float) -> Shape:
 
 
 def real(folder: Path) -> Shape:
-    """A real dump: the memory files of a folder."""
+    """Return the memory files of a folder, a real dump."""
     return _shape("real", rivals.memory_files(folder))
 
 
@@ -126,7 +126,7 @@ def _warm(path: Path) -> int:
 
 
 def _digest() -> str:
-    """Of the code that forges."""
+    """Return a hash of the code that forges."""
     folder = Path(forge_bulk.__file__).parent
     sources = [folder / f"{name}.py" for name in ("forge", "forge_bulk", "forge_large", "forge_program", "render")]
     return hashlib.sha256(b"".join(path.read_bytes() for path in [*sources, Path(__file__)])).hexdigest()[:16]

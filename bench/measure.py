@@ -1,6 +1,6 @@
-"""CPU seconds, yardsticks, and what a fresh process needs. Nothing here asserts a time.
+"""CPU seconds, `wc -l`, and the memory of a new process.
 
-CPU seconds are user and system time of this process and of its children that have ended.
+CPU seconds are user and system time of this process and of its terminated children.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 REPEAT_WC = 5
-"""`wc -l` gets each file so often in one call: its start would weigh on so short a run."""
+"""How often `wc -l` counts each file per call, so that its start does not dominate."""
 
 
 def cpu_seconds() -> float:
@@ -26,18 +26,18 @@ def cpu_seconds() -> float:
 
 
 def wc(files: Iterable[Path]) -> float:
-    """CPU seconds of counting the lines of these files once."""
+    """Return the CPU seconds of counting the lines of these files once."""
     command = ["wc", "-l", *map(os.fspath, files)]
     repeat = REPEAT_WC if len(command) < 2000 else 1
     start = cpu_seconds()
-    # Without close_fds the child starts by vfork, which costs next to nothing.
+    # Without close_fds, the child starts by vfork, which is cheap.
     arguments = command[:2] + command[2:] * repeat
     subprocess.run(arguments, env=os.environ | {"LC_ALL": "C"}, stdout=subprocess.DEVNULL, check=True, close_fds=False)
     return (cpu_seconds() - start) / repeat
 
 
 def tables_bytes(tables: Iterable[Any]) -> int:
-    """Bytes of the buffers of Arrow tables, each buffer once: tables share the texts of their names."""
+    """Return the bytes of the buffers of Arrow tables, counting shared dictionaries once."""
     seen: dict[int, int] = {}
     for table in tables:
         for column in table.columns:
@@ -49,7 +49,7 @@ def tables_bytes(tables: Iterable[Any]) -> int:
 
 
 def machine() -> str:
-    """The machine and the versions that a number depends on."""
+    """Return the machine and the versions on which results depend."""
     import duckdb
     import numpy
     import polars
@@ -65,21 +65,21 @@ def machine() -> str:
     )
 
 
-# ------------------------------------------------------------------------------- in a fresh process
+# ------------------------------------------------------------------------------- in a new process
 
 
 def memory_bytes(pid: int, what: bytes = b"RssAnon:") -> int:
-    """Anonymous resident memory of a process; with `VmHWM:` the most that was ever resident, files included."""
+    """Return a process's anonymous resident memory; with `VmHWM:` its maximum resident set, files included."""
     with open(f"/proc/{pid}/status", "rb") as file:
         return next((int(line.split()[1]) * 1024 for line in file if line.startswith(what)), 0)
 
 
 def in_fresh_process(module: str, name: str, *arguments: Any, python: str = sys.executable) -> dict[str, Any]:
-    """Run `module.WORKS[name](*arguments)` in a new process, once all is imported.
+    """Run `module.WORKS[name](*arguments)` in a new process after its imports.
 
-    Gives `cpu_s`, and by how much anonymous memory grew at most (`peak_bytes`) and at the end (`held_bytes`);
-    and what the work says of itself if it returns a dict. The child waits after its imports and at its end;
-    in between its memory is looked at from here, every millisecond, which costs it nothing. Linux only.
+    Returns `cpu_s`, the maximum growth of anonymous memory (`peak_bytes`) and the growth at the end (`held_bytes`), and
+    the items of the result if it is a dict. The child waits after its imports and at its end. In between, this process
+    reads the child's memory every millisecond, which does not slow it down. Linux only.
     """
     if not os.path.exists("/proc/self/status"):
         return {}
@@ -106,7 +106,7 @@ def in_fresh_process(module: str, name: str, *arguments: Any, python: str = sys.
 
 
 def child(works: dict[str, Any]) -> None:
-    """The other side of `in_fresh_process`."""
+    """Run a task for `in_fresh_process`, in the child."""
     print("ready", flush=True)
     name, arguments = json.loads(sys.stdin.readline())
     work = works[name]
@@ -114,5 +114,5 @@ def child(works: dict[str, Any]) -> None:
     kept = work(*arguments)
     used = {"cpu_s": cpu_seconds() - start}
     print(json.dumps(used | (kept if isinstance(kept, dict) else {})), flush=True)
-    sys.stdin.readline()  # what was made is still held
+    sys.stdin.readline()  # the result is still alive
     del kept

@@ -1,6 +1,6 @@
-"""Compile a training step for the CPU with JAX, and have XLA dump it as text and as proto.
+"""Compile a training step for the CPU with JAX, and dump it as text and as proto.
 
-`program.py DIR [LAYERS]`: 48 layers by default (a proto of 3 MB); 920 are 61 MB, and take some minutes.
+`program.py DIR [LAYERS]`: 48 layers by default (a proto of 3 MB); 920 layers make 61 MB and take some minutes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def step(state: list[list[dict[str, jax.Array]]], x: jax.Array) -> list[list[dic
     return [p, m, v]
 
 
-def main(place: str, layers: int = LAYERS) -> None:
+def main(folder: str, layers: int = LAYERS) -> None:
     wide = {"up": (WIDTH, 4 * WIDTH), "down": (4 * WIDTH, WIDTH)}
     shapes = dict.fromkeys("qkvo", (WIDTH, WIDTH)) | wide
     layer = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in shapes.items()}
     state = [[layer] * layers] * 3
-    options = {"xla_dump_to": os.path.abspath(place), "xla_dump_hlo_as_text": True, "xla_dump_hlo_as_proto": True}
+    options = {"xla_dump_to": os.path.abspath(folder), "xla_dump_hlo_as_text": True, "xla_dump_hlo_as_proto": True}
     lowered = jax.jit(step, donate_argnums=0).lower(state, jax.ShapeDtypeStruct((BATCH, WIDTH), jnp.float32))
     lowered.compile(compiler_options=options)
 

@@ -1,6 +1,6 @@
-"""What can be done with the memory files of dumps: read them with xlamem, or what one could use instead.
+"""The readers to compare: xlamem and its alternatives.
 
-Each function takes folders, one a dump, and gives the number of its rows and what it holds at the end.
+Each function reads folders, one per dump, and returns the number of rows and the objects that it keeps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-os.environ["POLARS_MAX_THREADS"] = "1"  # before the import: one thread, as everybody here
+os.environ["POLARS_MAX_THREADS"] = "1"  # read at import; all readers use one thread
 
 import duckdb
 import numpy as np
@@ -27,7 +27,7 @@ Result = tuple[int, list[Any]]
 Reader = Callable[[Iterable[str | Path]], Result]
 
 PEAK_TABLES = ["allocations", "values", "live_ranges"]
-"""What a peak needs."""
+"""The tables from which a peak is computed."""
 BATCHED = ["values", "uses", "live_ranges", "printed_report"]
 """The longest table of each section."""
 LINE = {"line": pa.string()}
@@ -58,7 +58,7 @@ def for_a_peak(folders: Iterable[str | Path]) -> Result:
 
 
 def batches(folders: Iterable[str | Path]) -> Result:
-    """A table of each section by batches, so that all of the text is read once and no table is whole in memory."""
+    """Read one table of each section in batches, so that all text is read once and no table is complete in memory."""
     rows = 0
     for folder in folders:
         dump = xlamem.read(folder, threads=1)
@@ -84,11 +84,11 @@ def regex_arrow(folders: Iterable[str | Path]) -> Result:
     return rows, list(kept[0].values())
 
 
-# ------------------------------------------------------------------------------- merely the lines, one thread
+# ------------------------------------------------------------------------------- lines only, one thread
 
 
 def _each(read: Callable[[Path], tuple[int, Any]]) -> Reader:
-    """A reader of folders from one of a file."""
+    """Make a reader of folders from a reader of one file."""
 
     def reader(folders: Iterable[str | Path]) -> Result:
         rows, kept = 0, None
@@ -112,7 +112,7 @@ def arrow_plain(path: Path) -> tuple[int, Any]:
 
 @_each
 def arrow_lean(path: Path) -> tuple[int, Any]:
-    """Larger blocks, the type given, texts not checked for UTF-8."""
+    """Read with larger blocks, given types and no UTF-8 check."""
     table = pyarrow.csv.read_csv(
         path,
         pyarrow.csv.ReadOptions(use_threads=False, column_names=["line"], block_size=4 << 20),
@@ -130,7 +130,7 @@ def polars_plain(path: Path) -> tuple[int, Any]:
 
 @_each
 def polars_lean(path: Path) -> tuple[int, Any]:
-    """Its reader of lines."""
+    """Read with `polars.read_lines`."""
     frame = polars.read_lines(path)
     return frame.height, frame
 
@@ -156,15 +156,15 @@ def duckdb_plain(path: Path) -> tuple[int, Any]:
 
 @_each
 def duckdb_lean(path: Path) -> tuple[int, Any]:
-    """Only counted, nothing kept."""
+    """Count only, keep nothing."""
     return _duckdb(path, "SELECT count(line) FROM {}").column(0)[0].as_py(), None
 
 
-# ------------------------------------------------------------------------------- yardsticks
+# ------------------------------------------------------------------------------- references
 
 
 class Copy:
-    """The bytes from one piece of memory to another, both touched before."""
+    """Copy the bytes between two arrays that are already mapped."""
 
     def __init__(self, folders: Iterable[str | Path]):
         self.source = np.frombuffer(b"".join(path.read_bytes() for path in _files(folders)), np.uint8)
@@ -176,7 +176,7 @@ class Copy:
 
 
 def _measured(read: Reader) -> Callable[[list[str]], dict[str, Any]]:
-    """For a process of its own: says how many bytes of tables it holds."""
+    """Make a task for a new process, which reports the bytes of its tables."""
 
     def work(folders: list[str]) -> dict[str, Any]:
         import measure

@@ -1,8 +1,7 @@
-"""What a good engineer writes in an afternoon: the memory files of one dump, line by line, with `re`.
+"""A reader in pure Python: the memory files of one dump, line by line, with `re`.
 
-The yardstick for the native reader. It gives the same columns for dumps of 2020 (E2) to today (E7),
-whole ones: it checks nothing, and a line that it does not understand is counted and skipped. It imports
-nothing of xlamem.
+The native reader is compared with it. It reads the same columns from complete dumps of 2020 (E2) to today (E7), without
+checks. It counts and skips lines that it does not understand, and imports nothing from xlamem.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ INTEGERS = (
     " operand source_line stack_frame_id time start end bytes cumulative depth total current remaining total_bytes"
     " n_values n_rest"
 )
-"""Columns of numbers, but for those of the report that are printed for people."""
+"""Columns of numbers. Those in HUMAN are text in the report."""
 HUMAN = {"cumulative", "size", "remaining"}
 
 SPACES = {

@@ -1,4 +1,4 @@
-"""Occupancy, peak, savings and attribution of programs of a million values; `--values 1000000,10000000` for ten."""
+"""Occupancy, peak, savings and attribution of a program with a million values, or as many as `--values` says."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_compute(name: str, values: int, benchmark: Any, rows: list[Row]) -> Non
     cells = {
         "CPU s": f"{cpu:.3f}",
         "values/s": f"{values / cpu:,.0f}",
-        "ns a value": f"{1e9 * cpu / values:.0f}",
-        "MB RSS so far": f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:,.0f}",
+        "ns/value": f"{1e9 * cpu / values:.0f}",
+        "max RSS MB": f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:,.0f}",
     }
-    rows.append(Row(f"computations from columns, {values:,} values", name, cells))
+    rows.append(Row(f"computations on columns, {values:,} values", name, cells))

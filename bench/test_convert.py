@@ -1,4 +1,4 @@
-"""Dumps to Parquet on two processes: `xlamem convert` against `re` and pyarrow's writer."""
+"""Dumps to Parquet on two processes: `xlamem convert` compared with `re` and pyarrow's writer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ import xlamem
 
 PROCESSES = 2
 JOB = 8_000_000
-"""Bytes of text of a job of the rival: one of it is one file a table."""
+"""Bytes of text per job of the rival, which writes one file per table and job."""
 
 
 def ours(folders: list[Path], to: Path) -> None:
@@ -48,7 +48,7 @@ def rival(folders: list[Path], to: Path) -> None:
 
 
 def write(folders: list[Path], to: Path, number: int) -> None:
-    """What a good engineer writes in an afternoon: the tables of these dumps, one file each."""
+    """Write the tables of these dumps, one file per table."""
     made: dict[str, list[pa.Table]] = defaultdict(list)
     for folder in folders:
         for name, table in rivals.to_arrow(rivals.read(rivals.memory_files(folder))).items():

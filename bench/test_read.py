@@ -1,4 +1,4 @@
-"""How fast dumps are read, against `wc -l` and what one could use instead."""
+"""Speed of reading, compared with `wc -l` and alternative readers."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ class Work:
 
 
 WORKS = {
-    "all": Work("xlamem, every table"),
-    "peak": Work("xlamem, three tables for a peak"),
+    "all": Work("xlamem, all tables"),
+    "peak": Work("xlamem, peak tables"),
     "wc": Work("LC_ALL=C wc -l", fresh=False),
     "copy": Work("memory copy", fresh=False),
     "arrow": Work("lines: pyarrow.csv", 3),
-    "arrow_lean": Work("lines: pyarrow.csv, leanest", 3),
+    "arrow_lean": Work("lines: pyarrow.csv, tuned", 3),
     "polars": Work("lines: Polars", 3),
-    "polars_lean": Work("lines: Polars, leanest", 3),
+    "polars_lean": Work("lines: Polars, tuned", 3),
     "duckdb": Work("lines: DuckDB", 3),
-    "duckdb_lean": Work("lines: DuckDB, only counted", 3),
+    "duckdb_lean": Work("lines: DuckDB, count only", 3),
     "re": Work("Python re, into lists", 1),
     "re_arrow": Work("Python re, into Arrow", 1),
 }
 CPU: dict[tuple[str, str], float] = {}
-"""CPU seconds of each (shape, work) a byte, for ratios between rows."""
+"""CPU seconds per byte of each (shape, reader), for ratios between rows."""
 FIRST: dict[tuple[str, str], float] = {}
-"""CPU seconds of the first reading in a fresh process."""
+"""CPU seconds of the first read of a new process."""
 
 
 @pytest.mark.parametrize("name", WORKS)
 @pytest.mark.benchmark(timer=cpu_seconds, warmup=False)
 def test_read(name: str, shape: Shape, benchmark: Any, rows: list[Row]) -> None:
-    """CPU seconds of one thread; `wc -l` runs before each round, for the pace of a machine drifts."""
+    """Measure CPU seconds on one thread. `wc -l` runs before each round, because the speed of a machine drifts."""
     work = WORKS[name]
     read = {"wc": lambda _: (wc(shape.files), []), "copy": readers.Copy(shape.folders) if name == "copy" else None}.get(
         name
@@ -66,7 +66,7 @@ def test_read(name: str, shape: Shape, benchmark: Any, rows: list[Row]) -> None:
     if benchmark.stats is None:  # --benchmark-disable
         return
     cpu, wall, wc_s = benchmark.stats.stats.median, statistics.median(walls[-work.rounds :]), statistics.median(beside)
-    if name == "wc":  # each file is read several times in a call
+    if name == "wc":  # counts each file several times per call
         wall *= made / cpu
         cpu, made = made, 0
     fresh = in_fresh_process("readers", name, shape.folders) if work.fresh else {}
@@ -102,19 +102,19 @@ def test_read(name: str, shape: Shape, benchmark: Any, rows: list[Row]) -> None:
         cells["MB memory"] = f"{fresh['peak_bytes'] / 1e6:.1f}"
         if len(shape.folders) == 1 and name in ("all", "peak"):
             cells["MB tables"] = f"{fresh['tables_bytes'] / 1e6:.1f}"
-            cells["MB beyond"] = f"{(fresh['peak_bytes'] - 1.1 * fresh['tables_bytes']) / 1e6:.1f}"
+            cells["MB excess"] = f"{(fresh['peak_bytes'] - 1.1 * fresh['tables_bytes']) / 1e6:.1f}"
         cells["MB RSS"] = f"{fresh['rss_bytes'] / 1e6:.0f}"
     benchmark.extra_info.update(info)
     rows.append(Row(shape.title, work.label, cells))
     if shape.name == "small" and ("dense", name) in CPU and name in ("all", "re"):
         ratio = CPU["small", name] / CPU["dense", name]
-        label = f"{work.label}: a byte in small dumps against one in a large dump"
+        label = f"{work.label}: CPU per byte, small dumps / one large dump"
         rows.append(Row("many small dumps", label, {"x": f"{ratio:.2f}", "ms a dump": f"{1e3 / info['dumps_s']:.2f}"}))
 
 
 @pytest.mark.benchmark(timer=time.perf_counter, warmup=False)
 def test_threads(shape: Shape, benchmark: Any, rows: list[Row]) -> None:
-    """Wall seconds of two threads against one, turn by turn."""
+    """Measure wall seconds with one and two threads, in alternation."""
     if shape.name == "small":
         pytest.skip("a small dump is read by one thread")
     one: list[float] = []
@@ -130,4 +130,4 @@ def test_threads(shape: Shape, benchmark: Any, rows: list[Row]) -> None:
     wall, before = benchmark.stats.stats.median, statistics.median(one[1:])
     benchmark.extra_info.update({"wall_s": wall, "one_thread_s": before, "speedup": before / wall})
     cells = {"wall s, 1": f"{before:.4f}", "wall s, 2": f"{wall:.4f}", "times faster": f"{before / wall:.2f}"}
-    rows.append(Row("two threads against one", shape.title, cells))
+    rows.append(Row("two threads", shape.title, cells))

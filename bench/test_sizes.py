@@ -1,6 +1,6 @@
-"""Cost against size: CPU a byte must not grow. Opt-in: `--sizes 100,500,2000,10000`.
+"""Cost against size, which should be linear. Opt-in: `--sizes 100,500,2000,10000`.
 
-Tables are read up to 2 GB of text, batches at every size. Each reading has a process of its own.
+Tables are read up to 2 GB of text, batches at every size, each in a new process.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import xlamem
 
 TABLES_UP_TO = 2000
 """MB."""
-TITLE = "cost against size (record-dense, one thread, a fresh process each)"
+TITLE = "cost against size (dense, one thread, a new process each)"
 FIRST: dict[str, float] = {}
-"""CPU nanoseconds a byte at the smallest size."""
+"""CPU nanoseconds per byte at the smallest size."""
 
 
 @pytest.mark.parametrize("work", ["all", "batches"])
@@ -53,6 +53,6 @@ def test_size(work: str, megabytes: int, benchmark: Any, rows: list[Row]) -> Non
         "MB tables": f"{found[0]['tables_bytes'] / 1e6:,.0f}" if work == "all" else "",
     }
     benchmark.extra_info.update({"bytes": shape.bytes, "cpu_s": cpu, "ns_per_byte": each, "peak_bytes": memory})
-    rows.append(Row(TITLE, {"all": "every table", "batches": "batches, a table a section"}[work], cells))
+    rows.append(Row(TITLE, {"all": "all tables", "batches": "batches, one table per section"}[work], cells))
     if megabytes > TABLES_UP_TO:
-        shutil.rmtree(shape.folders[0])  # gigabytes that come back in a minute
+        shutil.rmtree(shape.folders[0])  # forged again within a minute

@@ -1,4 +1,4 @@
-"""Peak and timeline of one program: XProf's converter against xlamem. Skipped where XProf is not installed."""
+"""Peak and timeline of one program with XProf and with xlamem. Skipped if XProf is not installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def has(python: str, module: str) -> bool:
 
 @pytest.fixture
 def program(request: pytest.FixtureRequest) -> Path:
-    """A dump with its proto: the one asked for, else a large one made with JAX, else the largest of the tests."""
+    """A dump with its proto: from --program, else a large one made with JAX, else the largest one of the tests."""
     if folder := request.config.getoption("--program"):
         return Path(folder)
     made = DATA / "program"

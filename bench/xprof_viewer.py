@@ -1,9 +1,9 @@
-"""XProf's memory viewer on one program, and the same asked of xlamem: each in a process of its own.
+"""XProf's memory viewer and the same computations in xlamem, each in its own process.
 
-XProf's server calls `xspace_to_tool_data` with a profile; it finds the program in `MODULE.hlo_proto.pb` beside
-it, the HloProto with buffer assignment that XLA also dumps (`--xla_dump_hlo_as_proto`). The profile
-itself may be empty. The answer is JSON with the heap over time, its peak and what it is made of, for one memory space.
-This module must be importable where only XProf is installed, or only xlamem.
+XProf's server calls `xspace_to_tool_data` with a profile, which may be empty. It finds the program beside the
+profile in `MODULE.hlo_proto.pb`, the HloProto with buffer assignment that XLA dumps with `--xla_dump_hlo_as_proto`.
+The result is JSON with the heap over time of one memory space, its peak and the buffers at the peak. This module can
+be imported with only one of XProf and xlamem installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from measure import cpu_seconds
 
 AGAIN = 5
 
-if importlib.util.find_spec("xprof"):  # imports are no part of what is measured
+if importlib.util.find_spec("xprof"):  # imports are not measured
     from xprof.convert import raw_to_tool_data
 if importlib.util.find_spec("xlamem"):
     import xlamem
@@ -25,7 +25,7 @@ if importlib.util.find_spec("xlamem"):
 
 
 def _again(once: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """CPU seconds of the first call and the median of some more."""
+    """Return the CPU seconds of the first call, and the median of further calls."""
     times = []
     for _ in range(1 + AGAIN):
         start = cpu_seconds()

@@ -1,9 +1,11 @@
-"""What the tests share: the real dumps, as files and as bytes."""
+"""Real dumps as sources and bytes, shared by the tests."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,12 +14,24 @@ from xlamem.input.find import Source
 
 HERE = Path(__file__).parent
 DUMPS = HERE / "dumps"
-CORPUS = HERE.parent.parent / "shared" / "corpus"
-"""A larger collection of real dumps, used where it is present."""
+CORPUS = Path(os.environ.get("XLAMEM_CORPUS") or HERE.parent.parent / "shared" / "corpus")
+"""A larger collection of real dumps, optional."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests on dumps of the corpus as slow: the stored dumps cover the same formats."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        if callspec and any(in_corpus(value) for value in callspec.params.values()):
+            item.add_marker("slow")
+
+
+def in_corpus(value: Any) -> bool:
+    return isinstance(value, Source) and Path(value.members[0].uri).is_relative_to(CORPUS)
 
 
 def sources() -> list[Source]:
-    """Real dumps; without those that hold nothing because their writer was killed at once."""
+    """The real dumps, without the empty ones of a writer that was killed immediately."""
     roots = [p for p in (DUMPS, CORPUS) if p.is_dir() and any(p.iterdir())]
     return [s for s in (xlamem.find(*roots) if roots else []) if s.bytes_on_disk() != 0]
 
@@ -31,7 +45,7 @@ def label(source: Source) -> str:
 
 
 def texts(source: Source) -> dict[str, bytes]:
-    """Role -> bytes of each member, containers undone."""
+    """The bytes of each member by role, after decompression."""
     found = {}
     for member in source.members:
         text = member.load()
@@ -42,7 +56,7 @@ def texts(source: Source) -> dict[str, bytes]:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., Path]:
-    """Write members {role: bytes} as a dump of its own folder; returns the folder."""
+    """Write members {role: bytes} as a dump in a new folder, and return the folder."""
     made = 0
 
     def write(members: dict[str, bytes], suffix: str = "cpu_after_optimizations") -> Path:

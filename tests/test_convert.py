@@ -520,6 +520,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # -- row groups ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP", 4000)
     monkeypatch.setattr(parquet, "LEAST", 1000)
@@ -540,7 +541,7 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 assert all(s <= 5000 or r == 1 for s, r in zip(sizes, rows, strict=True))
 
 
-@pytest.mark.parametrize("name", ["seeds", "gpu", "cpu", "tpu"])
+@pytest.mark.parametrize("name", ["seeds", "gpu", "tpu", pytest.param("cpu", marks=pytest.mark.slow)])
 def test_a_dump_that_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """However large a dump is, and whichever files are there: the rows are the same."""
     sources = [p for p in DUMPS.iterdir() if p.name.startswith(name)]

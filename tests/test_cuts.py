@@ -31,15 +31,22 @@ def held(name: str, members: dict[str, bytes], platform: Any = None) -> Source:
     return Source(name, made, platform=platform)
 
 
+MANY_CUTS = ("cpu-jaxlib-0.12.0-multiheap", "cpu-tf-2.9.3-mlp", "seeds/000_", "seeds/001_", "seeds/003_")
+"""Dumps with many places to cut, of formats that smaller dumps have too."""
+
+
 def shipped() -> list[Source]:
     return [s for s in xlamem.find(DUMPS) if "killed" not in s.place]
 
 
 def targets() -> list[Any]:
     """(source, role) of every memory file that the repository ships."""
-    return [
-        pytest.param(s, m.role, id=f"{label(s)}-{m.role}") for s in shipped() for m in s.members if m.role != "hlo"
-    ]
+    found = []
+    for source in shipped():
+        marks = [pytest.mark.slow] if any(name in label(source) for name in MANY_CUTS) else []
+        roles = [m.role for m in source.members if m.role != "hlo"]
+        found += [pytest.param(source, role, id=f"{label(source)}-{role}", marks=marks) for role in roles]
+    return found
 
 
 def tables(dump: xlamem.Dump) -> dict[str, list[Any]]:

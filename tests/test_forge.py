@@ -27,12 +27,14 @@ def test_forged_files_look_like_real_ones(platform: Any, tmp_path: Path) -> None
     check(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
 def test_large_ones_look_like_real_ones(platform: Any, tmp_path: Path) -> None:
     assert misfits(statistics(forge_large(tmp_path, seed=5, copies=2, platform=platform)), platform) == {}
     check(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_large_one_is_one_program(tmp_path: Path) -> None:
     forge_large(tmp_path, seed=6, copies=3)
     dump = xlamem.read(tmp_path)

@@ -167,6 +167,7 @@ for name in sys.stdin:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_of_two_simultaneous_creates_one_wins(bucket: tuple[str, dict[str, str]]) -> None:
     runs = [
@@ -197,6 +198,7 @@ sys.exit(main(["convert", *sys.argv[1:], "--engine", "here", "--json", "--quiet"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_two_converters_to_s3(bucket: tuple[str, dict[str, str]], tmp_path: Path) -> None:
     dest = f"{bucket[0]}/night?region=us-east-1"

@@ -27,6 +27,7 @@ def test_every_native_module_has_a_stub() -> None:
     assert (PACKAGE / "py.typed").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,11 +23,20 @@ def sources() -> list[Source]:
     return found
 
 
+@pytest.fixture(scope="module")
+def several(sources: list[Source]) -> list[xlamem.Dump]:
+    return [xlamem.read(s, hashes=True) for s in (*sources, sources[0], *sources[::-1])]
+
+
+@pytest.fixture(scope="module")
+def joined(several: list[xlamem.Dump]) -> tuple[dict[str, pa.Table], dict[str, Any]]:
+    return tables_of([ReadDump(dump.source) for dump in several])
+
+
 @pytest.mark.parametrize("name", schema.TABLES)
-def test_tables_are_those_of_each_dump(sources: list[Source], name: str) -> None:
-    several = [*sources, sources[0], *sources[::-1]]
-    tables, counts = tables_of([ReadDump(s) for s in several])
-    alone = [xlamem.read(s, hashes=True)[name] for s in several]
+def test_tables_are_those_of_each_dump(several: list[xlamem.Dump], joined: Any, name: str) -> None:
+    tables, counts = joined
+    alone = [dump[name] for dump in several]
     assert tables[name].schema.equals(schema.TABLES[name].arrow)
     assert counts[name].tolist() == [t.num_rows for t in alone]
     assert tables[name].to_pylist() == pa.concat_tables(alone).to_pylist()

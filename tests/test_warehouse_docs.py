@@ -1,4 +1,4 @@
-"""docs/warehouse.md: every query runs, gives the columns that it names, and the right numbers."""
+"""The queries and examples of docs/warehouse.md run and return the right numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GIB16 = 16 << 30
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Holds `warehouse`: two nights, two commits."""
+    """A folder with the dataset `warehouse`: two nights, two commits."""
     folder = tmp_path_factory.mktemp("docs")
     bad = folder / "bad" / "module_0001.jit_g.cpu_after_optimizations-buffer-assignment.txt.gz"
     bad.parent.mkdir()
@@ -62,7 +62,7 @@ def spaces(name: str) -> list[dict[str, Any]]:
     return xlamem.peak(dump(name)).spaces.to_pylist() if dump(name).allocations.num_rows else []
 
 
-def test_there_are_ten_and_more() -> None:
+def test_there_are_twelve_queries() -> None:
     assert list(QUERIES) == list(range(1, 13))
     assert "Twelve queries" in DOC
     assert len(re.findall(r"```sql", DOC)) == len(QUERIES)
@@ -72,20 +72,20 @@ COLUMNS = {
     1: "platform module_name memory_space before after growth",
     2: "platform module_name instruction shape size padding",
     3: "platform module_name device_total headroom percent",
-    4: "platform module_name what",
+    4: "platform module_name change",
     5: "scope bytes buffers programs",
     6: "module_name layer bytes layers",
-    7: "platform module_name xla ours difference",
-    8: "what said dumps example",
+    7: "platform module_name xla xlamem difference",
+    8: "kind detail dumps example",
     9: "night dumps programs fresh allocated",
     10: "content_hash module_name dumps labels",
     11: "module_name memory_space size parameters outputs shareable",
-    12: "platform target dumps largest middle",
+    12: "platform target dumps largest median",
 }
 
 
 @pytest.mark.parametrize("number", COLUMNS)
-def test_every_query_answers(number: int, folder: Path) -> None:
+def test_every_query_returns_rows(number: int, folder: Path) -> None:
     found = xlamem.Dataset(folder / "warehouse").sql(QUERIES[number])
     assert found.column_names == COLUMNS[number].split()
     assert found.num_rows
@@ -126,11 +126,11 @@ def test_headroom(answers: dict[int, Any]) -> None:
 
 
 def test_changes(answers: dict[int, Any]) -> None:
-    found = {r["module_name"]: r["what"] for r in answers[4]}
+    found = {r["module_name"]: r["change"] for r in answers[4]}
     assert found == {
         "jit_m_cond_switch": "changed",
         "jit_m_scan_while": "changed",
-        "jit_m_tuple3": "gone",
+        "jit_m_tuple3": "removed",
         "jit_train_step_unrolled": "new",
         "jit_train_step_cpu_single_l24_d128_t64": "new",
         "jit_f": "new",
@@ -164,17 +164,17 @@ def test_two_peaks(answers: dict[int, Any]) -> None:
         if (printed := module["printed_peak_bytes"]) is not None and ours != printed:
             wanted.append((module["module_name"], printed, ours))
     wanted.sort(key=lambda w: -abs(w[2] - w[1]))
-    found = [(r["module_name"], r["xla"], r["ours"]) for r in answers[7]]
+    found = [(r["module_name"], r["xla"], r["xlamem"]) for r in answers[7]]
     assert sorted(found) == sorted(wanted[:10])
     assert answers[7][0]["difference"] == abs(wanted[0][2] - wanted[0][1])
 
 
 def test_failures(answers: dict[int, Any]) -> None:
     one, other = answers[8]
-    assert (one["what"], one["dumps"]) == ("unreadable", 1)
-    assert "gzip" in one["said"]
+    assert (one["kind"], one["dumps"]) == ("unreadable", 1)
+    assert "gzip" in one["detail"]
     assert one["example"].endswith("module_0001.jit_g.cpu_after_optimizations-buffer-assignment.txt.gz")
-    assert (other["what"], other["said"], other["dumps"]) == ("error", "truncated", 1)
+    assert (other["kind"], other["detail"], other["dumps"]) == ("error", "truncated", 1)
 
 
 def test_nights(answers: dict[int, Any]) -> None:
@@ -226,13 +226,13 @@ def test_the_python_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert ran == 2
 
 
-def test_the_text_names_what_there_is() -> None:
+def test_every_derived_table_is_listed() -> None:
     for table in schema.DERIVED:
         assert f"| `{table}` |" in DOC
     assert "| `quarantine` |" in DOC
 
 
-def test_the_demo_ends_with_one_of_them() -> None:
+def test_the_demo_runs_a_query_of_this_page() -> None:
     text = (HERE.parent / "Makefile").read_text().replace("\\\n", " ")
     (query,) = re.findall(r'xlamem sql demo-out "([^"]*)"', text)
     assert " ".join(query.split()) == " ".join(QUERIES[7].split())

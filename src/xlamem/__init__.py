@@ -12,7 +12,7 @@ The rooms, in the order of the data: `source` (bytes), the native modules (colum
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 try:
     from ._column import STAMP as _STAMP
