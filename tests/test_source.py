@@ -22,8 +22,9 @@ import pytest
 
 import xlamem
 from xlamem.errors import DumpError, UsageError
-from xlamem.input import files as streams
-from xlamem.input import find as rooms
+from xlamem.input import contents as input_contents
+from xlamem.input import files, filesystems
+from xlamem.input.containers.tar import TarEntry
 from xlamem.input.find import Member, Source, Text, find, resolve
 from xlamem.input.names import EXTENSIONS
 
@@ -307,7 +308,7 @@ def test_a_directory_is_sniffed(tmp_path: Path) -> None:
     (tmp_path / "c").write_text("hello\n" + frames())
     (tmp_path / "d.dat").write_text(ALLOCATIONS)
     (tmp_path / "e.txt").write_text(VALUES)
-    (tmp_path / "late.txt").write_text("x\n" * rooms.SNIFF + ALLOCATIONS)
+    (tmp_path / "late.txt").write_text("x\n" * input_contents.MAX_SEARCHED + ALLOCATIONS)
     assert [s.name for s in find(tmp_path)] == ["a.txt", "b.log.gz", STEM]
     assert [s.name for s in find(tmp_path / "late.txt", tmp_path / "d.dat")] == ["d.dat", "late.txt"]
 
@@ -473,10 +474,10 @@ def test_a_compressed_tar_is_undone_once(tmp_path: Path, monkeypatch: pytest.Mon
     for number in range(50):
         write(tmp_path / "d", f"module_{number:04d}.jit_f.cpu_after_optimizations")
     path = tar_of(tmp_path / "d", tmp_path / "d.tgz", "w:gz")
-    streams._KEPT.clear()
+    files._CACHE.clear()
     undone = []
-    undo = streams._decompressed
-    monkeypatch.setattr(streams, "_decompressed", lambda *a: undone.append(a) or undo(*a))
+    decompress = files.decompress
+    monkeypatch.setattr(files, "decompress", lambda *a: undone.append(a) or decompress(*a))
     assert all(contents(s) == TEXTS for s in find(path))
     assert len(undone) == 1
     os.utime(path, ns=(1, 1))
@@ -485,8 +486,8 @@ def test_a_compressed_tar_is_undone_once(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_long_streams_go_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "HELD", 1000)
-    streams._KEPT.clear()
+    monkeypatch.setattr(files, "MAX_IN_MEMORY", 1000)
+    files._CACHE.clear()
     write(tmp_path / "d")
     path = tar_of(tmp_path / "d", tmp_path / "d.tgz", "w:gz")
     dump = resolve(path)
@@ -506,7 +507,7 @@ def test_a_tar_that_was_cut(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[: last + 3])
     found = find(path)
     assert sum(len(s.members) for s in found[1:]) >= 14
-    with pytest.raises(DumpError, match="a whole tar"):
+    with pytest.raises(DumpError, match="a complete tar archive"):
         found[0].members[0].load()
 
 
@@ -542,7 +543,7 @@ def test_mapped_spans_begin_anywhere(tmp_path: Path) -> None:
     path = tmp_path / "x"
     data = bytes(range(33, 127)) * 6000
     path.write_bytes(data)
-    for begin, end in ((1, len(data) - 1), (5000, 300_000), (4096, 4096 + streams.SMALL), (9, 10), (7, 7)):
+    for begin, end in ((1, len(data) - 1), (5000, 300_000), (4096, 4096 + files.MIN_MAPPED), (9, 10), (7, 7)):
         with Member("hlo", str(path), begin=begin, end=end).load() as text:
             assert bytes(text.data) == data[begin:end]
             assert text.base == begin
@@ -557,7 +558,7 @@ def test_cr_lf(tmp_path: Path, copies: int) -> None:
     path.write_bytes(raw := plain.replace(b"\n", b"\r\n"))
     with find(path)[0].members[0].load() as text:
         assert text.crlf
-        assert text.mixed_at is None
+        assert text.first_bare_lf is None
         assert text.data == plain
         for offset in (0, 1, 18, 25, 60, len(plain) - 1, len(plain)):
             line, at = text.position(offset)
@@ -571,7 +572,7 @@ def test_mixed_newlines() -> None:
     text = Text(raw)
     assert text.data == b"one\ntwo\nthree\nfour\r\nfive\n"
     assert text.crlf
-    assert text.mixed_at == text.data.index(b"three")
+    assert text.first_bare_lf == text.data.index(b"three")
     assert (text.size, text.raw) == (len(raw), raw)
     for word in (b"one", b"two", b"three", b"four", b"five"):
         line, at = text.position(text.data.index(word))
@@ -582,7 +583,7 @@ def test_mixed_newlines() -> None:
 @pytest.mark.parametrize("raw", [b"", b"\n", b"a", b"a\r", b"\na\r\n", b"a\nb\r\n"])
 def test_lf_stays(raw: bytes) -> None:
     text = Text(raw)
-    assert (text.data, text.crlf, text.mixed_at) == (raw, False, None)
+    assert (text.data, text.crlf, text.first_bare_lf) == (raw, False, None)
 
 
 def test_an_empty_member(tmp_path: Path) -> None:
@@ -777,7 +778,7 @@ def test_errors_of_the_system_are_told_from_those_of_the_content(
         assert caught.value.system
     memory.rm(f"/{tmp_path.name}", recursive=True)
 
-    monkeypatch.setattr(streams, "open", lambda *a, **k: (_ for _ in ()).throw(OSError(5, "EIO")), raising=False)
+    monkeypatch.setattr(files, "open", lambda *a, **k: (_ for _ in ()).throw(OSError(5, "EIO")), raising=False)
     with pytest.raises(DumpError, match="EIO") as caught:
         Member("buffer-assignment", f"{stem}{end}").load()
     assert caught.value.system
@@ -855,7 +856,7 @@ def test_pyarrow_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     write(tmp_path / "a b")
     away = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    monkeypatch.setattr(streams, "_arrow_filesystem", lambda root: (away, "") if root == "away://?r=1" else None)
+    monkeypatch.setattr(filesystems, "_arrow_filesystem", lambda root: (away, "") if root == "away://?r=1" else None)
     (dump,) = find("away:///a%20b?r=1")
     assert contents(dump) == TEXTS
     assert dump.members[0].uri == f"away:///a%20b/{STEM}-buffer-assignment.txt?r=1"
@@ -917,11 +918,11 @@ def test_corpus_protos_only() -> None:
 
 
 def test_every_field_is_pickled() -> None:
-    fault = DumpError("a.tar", "a whole tar")
-    member = Member("hlo", "a.tar", "x/b.txt", "log", 3, 9, 6, ("x/b.txt", 512, 700), fault)
+    fault = DumpError("a.tar", "a complete tar archive")
+    member = Member("hlo", "a.tar", "x/b.txt", "log", 3, 9, 6, TarEntry("x/b.txt", 512, 700), fault)
     source = Source("b", (member,), 7, "jit_f", "tpu", "v5e", 12, 34)
     again = pickle.loads(pickle.dumps(source))
     assert again == source
     assert str(again.members[0].fault) == str(fault)
     assert None not in (getattr(source, f.name) for f in fields(source))
-    assert [f.name for f in fields(member) if getattr(member, f.name) is None] == ["held"]
+    assert [f.name for f in fields(member) if getattr(member, f.name) is None] == ["content"]

@@ -21,6 +21,8 @@ import pyarrow as pa
 
 from .. import schema
 from ..errors import DumpError, UsageError
+from ..input.files import FileView
+from ..input.filesystems import system_errors
 from ..input.find import Member, Text
 
 Buffer: TypeAlias = bytes | memoryview | mmap.mmap
@@ -112,8 +114,8 @@ def _file(path: str) -> Text:
 
 
 def _held(data: bytes, name: str) -> Text:
-    # An entry that spans everything has its compression undone like a file.
-    return Member("", name, entry=(name, 0, len(data)), held=data).load()
+    with system_errors(name):
+        return Text(FileView.from_bytes(name, data).decompressed().read(), name)
 
 
 # -- sizes, percentages, quoted text -------------------------------------------------------------

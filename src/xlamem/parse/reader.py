@@ -19,7 +19,7 @@ import pyarrow as pa
 from .. import _allocations, _gaps, _hlo, _lines, _liveness, _rules, _shapes, _usage, _values, schema
 from .._column import Names, in_order, take
 from ..errors import DumpError, UsageError
-from ..input.files import give_back
+from ..input.files import evict_pages
 from ..input.find import Source
 from .arrow import (
     NULL,
@@ -288,7 +288,7 @@ class Reading:
                 own[0].expect((span.end - span.begin) // part.bytes_per_name)
             found = span.scan(own)
             if not self.want_text:  # unmapping takes a while: let each thread do its part of it
-                give_back(span.section.file.text.data, span.begin, span.end)
+                evict_pages(span.section.file.text.data, span.begin, span.end)
             return found, own
 
         if spans:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from .. import _allocations, _lines, _liveness, _lookup, _usage, _values, schema
 from ..errors import UsageError
-from ..input.files import STEP, give_back
+from ..input.files import BLOCK_SIZE, evict_pages
 from ..input.find import Source
 from . import checks
 from .arrow import (
@@ -98,9 +98,9 @@ def _content_hash(file: File) -> str:
     import xxhash  # not needed by most readers
 
     data, done = file.text.raw, xxhash.xxh3_128()
-    for at in range(0, len(data), STEP):
-        done.update(memoryview(data)[at : at + STEP])
-        give_back(data, at, at + STEP)
+    for at in range(0, len(data), BLOCK_SIZE):
+        done.update(memoryview(data)[at : at + BLOCK_SIZE])
+        evict_pages(data, at, at + BLOCK_SIZE)
     return str(done.hexdigest())
 
 
@@ -362,7 +362,7 @@ class Streaming(Reading):
     def let_go(self) -> None:
         """Give back the pages of all files: what is looked at again comes back from the page cache."""
         for file in self.files:
-            give_back(file.text.data, 0, len(file.text.data))
+            evict_pages(file.text.data, 0, len(file.text.data))
 
     def fresh(self) -> None:
         """New pools for a span."""
@@ -453,7 +453,7 @@ def steps(section: Section) -> Iterator[tuple[int, int]]:
     for begin in range(section.begin, section.end, SPAN):
         end = min(begin + SPAN, section.end)
         yield begin, end
-        give_back(section.file.text.data, begin, end)
+        evict_pages(section.file.text.data, begin, end)
 
 
 def holds(section: Section, text: bytes) -> bool:
