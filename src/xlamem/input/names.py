@@ -99,7 +99,8 @@ def without_compression(file_name: str) -> str:
 
 def compression_rank(file_name: str) -> int:
     """Rank of a file among those of one role: 0 for a plain one, then in the order of COMPRESSED."""
-    return next((i for i, extension in enumerate(COMPRESSED, 1) if file_name.endswith(extension)), 0)
+    extension = os.path.splitext(file_name)[1]
+    return 1 + COMPRESSED.index(extension) if extension in COMPRESSED else 0
 
 
 def variants(stem: str, role: Role) -> list[str]:

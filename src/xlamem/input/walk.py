@@ -138,7 +138,7 @@ class Walker:
             for entry in sorted(self._entries(directory), key=lambda e: e.name, reverse=True):
                 path = entry.path
                 if _is_plain_file(entry):
-                    self._add_listed(path, real, below + entry.name)
+                    self._add_listed(path, entry.name, real, below + entry.name)
                 elif self._add_linked(path) and not entry.name.startswith("."):
                     stack.append((path, os.path.realpath(path)))
 
@@ -163,7 +163,7 @@ class Walker:
                 self._add_fault(path, error)
             return False
         if stat.S_ISREG(mode):
-            self._add_listed(path, *_real_paths(path))
+            self._add_listed(path, file_name, *_real_paths(path))
         elif not stat.S_ISDIR(mode) and (is_member or containers.by_name(file_name)):
             self._add_fault(path, "a pipe, a socket or a device")
         return stat.S_ISDIR(mode)
@@ -188,8 +188,8 @@ class Walker:
             if info.type == arrow_fs.FileType.Directory:
                 for path in files_below(base, system, root):
                     if pattern is None or pattern.match(path):
-                        self._add_listed(path, path.partition("?")[0].rpartition("/")[0], path)
-            elif info.type == arrow_fs.FileType.File and not names.split(Member("", base).file_name):
+                        self._add_listed(path, _file_name(path), path.partition("?")[0].rpartition("/")[0], path)
+            elif info.type == arrow_fs.FileType.File and not names.split(_file_name(base)):
                 self._contents.add_file(base, base)
             elif pattern:
                 raise _does_not_exist(uri)
@@ -200,21 +200,20 @@ class Walker:
         bare, mark, query = uri.partition("?")
         directory, _, last = bare.rpartition("/")
         folder = root.rpartition("/")[0]
-        name = names.split(Member("", uri).file_name)
+        name = names.split(_file_name(uri))
         stem = name[0] if name else unquote(last)
         choice = [variant for role in names.EXTENSIONS for variant in names.variants(stem, role)]
         infos = system.get_file_info([f"{folder}/{variant}" if folder else variant for variant in choice])
         present = [v for v, i in zip(choice, infos, strict=True) if i.type == arrow_fs.FileType.File]
         for variant in present:
-            self._add_listed(f"{directory}/{variant}{mark}{query}", directory, "", requested=True)
+            self._add_listed(f"{directory}/{variant}{mark}{query}", variant, directory, "", requested=True)
         if not present:
             raise _does_not_exist(uri)
 
     # -- listed files
 
-    def _add_listed(self, uri: str, folder: str, path: str, *, requested: bool = False) -> None:
+    def _add_listed(self, uri: str, file_name: str, folder: str, path: str, *, requested: bool = False) -> None:
         """Add a file of a listing, if its name is that of a member or says that it may hold dumps."""
-        file_name = Member("", uri).file_name
         if name := names.split(file_name):
             stem, role = name
             rank = names.compression_rank(file_name)
@@ -230,6 +229,10 @@ class Walker:
 def _is_other_dump_file(path: str) -> bool:
     """Whether XLA wrote the file, but no memory text: a shell expands `dir/*` to many of these."""
     return not os.path.isdir(path) and names.is_dumped(os.path.basename(path))
+
+
+def _file_name(uri: str) -> str:
+    return Member("", uri).file_name
 
 
 def _does_not_exist(path: str) -> UsageError:
