@@ -148,7 +148,7 @@ def _messages(log: Text) -> Iterator[re.Match[bytes]]:
     opening = _OPENING_RE.match(log.data)
     head = _head(log, opening) if opening else None
     if opening is None or head is None:
-        raise DumpError(log.uri, "the logged allocations that were there before (the file has changed)", offset=log.base)
+        raise DumpError(log.uri, "logged allocations (the file has changed)", offset=log.base)
     yield opening
     begin = opening.end() if head is opening else head.start()
     # What the statement of the head printed, and live ranges that the same file prints, all in one thread.

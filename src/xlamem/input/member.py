@@ -55,10 +55,7 @@ class Member:
 
     def open(self) -> FileView:
         """The decompressed file of which the text is a span."""
-        if self.content is None:
-            file = open_decompressed(self.uri)
-        else:
-            file = FileView.from_bytes(self.uri, self.content)
+        file = FileView.from_bytes(self.uri, self.content) if self.content is not None else open_decompressed(self.uri)
         return self.entry.open(file).decompressed() if self.entry else file
 
     def load(self) -> Text:
