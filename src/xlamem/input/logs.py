@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
-from typing import NamedTuple
+from itertools import accumulate, chain
 
 import numpy as np
 import numpy.typing as npt
@@ -27,14 +26,14 @@ _TIME = (
 _ORIGIN = r"(?P<file>\S+):(?P<line>[0-9]+)\] ?"
 _LOGGER = _TIME + r"(?:(?P<thread>[0-9]+) )?" + _ORIGIN
 
-# Launchers and containers put the rank, the process or the pod before what the logger wrote.
-_LABEL = r"""
-    \[(?P<named>(?=[^\]\s]*\d)[\w.@:/-]*(?:rank|default|worker|proc|task|host|node|pod/)[\w.@:/-]*)\]:?\ ?
-  | \[(?P<mpi>(?:[^\]\s@]*@)?\d+,\d+)\]<std(?:out|err|diag)>:\ ?
-  | \((?P<ray>(?:[\w.:-]+\ )?pid=\d*(?:,\ ip=[\d.:a-f]+)?)\)(?:\ |$)
-  | \ *(?P<srun>\d+):(?:\ |$)
-  | (?P<compose>[\w.-]*\d[\w.-]*)\ +\|(?:\ |$)
-"""
+# Launchers (torchrun, MPI, Ray, srun, docker compose, Kubernetes) put the rank, the process or the pod before that.
+_LABEL = (
+    r"\[(?P<named>(?=[^\]\s]*\d)[\w.@:/-]*(?:rank|default|worker|proc|task|host|node|pod/)[\w.@:/-]*)\]:? ?"
+    r"|\[(?P<mpi>(?:[^\]\s@]*@)?\d+,\d+)\]<std(?:out|err|diag)>: ?"
+    r"|\((?P<ray>(?:[\w.:-]+ )?pid=\d*(?:, ip=[\d.:a-f]+)?)\)(?: |$)"
+    r"| *(?P<srun>\d+):(?: |$)"
+    r"|(?P<compose>[\w.-]*\d[\w.-]*) +\|(?: |$)"
+)
 _CONTAINER_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) "
 _COLOR = r"(?:\x1b\[[\d;]*m|\[\d{1,2}m)+"  # the second where a copy has lost the escape itself
 
@@ -43,37 +42,28 @@ _COLOR = r"(?:\x1b\[[\d;]*m|\[\d{1,2}m)+"  # the second where a copy has lost th
 
 _MAX_LABELS = 3
 
-_LOGGER_RE = re.compile(_LOGGER, re.ASCII)
-_LABEL_RE = re.compile(_LABEL, re.VERBOSE)
-_CONTAINER_TIME_RE = re.compile(_CONTAINER_TIME)
+_LOGGER_RE = re.compile(_LOGGER)
+_LAUNCHER_RE = re.compile(rf"(?P<time>{_CONTAINER_TIME})|{_LABEL}")
 _COLOR_RE = re.compile(_COLOR)
 
 
-class LogLine(NamedTuple):
-    """A line and the prefixes that stood before it."""
+def split_line(line: str) -> tuple[str | None, str | None, str]:
+    """Split a line into its labels, the thread that logged it, and its text.
 
-    label: str | None
-    thread: str | None
-    """None without a logger's prefix; empty if the prefix names no thread."""
-    text: str
-
-
-def split_line(line: str) -> LogLine:
-    """Split a line into its prefixes and its text."""
+    The thread is None if there is no logger's prefix, and empty if the prefix has no thread.
+    """
     if "\x1b" in line or "m(" in line:
         line = _COLOR_RE.sub("", line)
     labels: list[str] = []
     offset = 0
-    while True:
-        if match := _LOGGER_RE.match(line, offset):
-            return LogLine(" ".join(labels) or None, match["thread"] or "", line[match.end() :])
-        if match := _CONTAINER_TIME_RE.match(line, offset):
-            offset = match.end()
-        elif len(labels) < _MAX_LABELS and (match := _LABEL_RE.match(line, offset)):
-            labels.append(match[match.lastgroup or 0])
-            offset = match.end()
-        else:
-            return LogLine(" ".join(labels) or None, None, line[offset:])
+    while not (logger := _LOGGER_RE.match(line, offset)):
+        launcher = _LAUNCHER_RE.match(line, offset)
+        if launcher is None or (launcher.lastgroup != "time" and len(labels) == _MAX_LABELS):
+            return " ".join(labels) or None, None, line[offset:]
+        if launcher.lastgroup != "time":
+            labels.append(launcher[launcher.lastgroup or 0])
+        offset = launcher.end()
+    return " ".join(labels) or None, logger["thread"] or "", line[logger.end() :]
 
 
 # -- a logged module -----------------------------------------------------------------------------
@@ -144,16 +134,15 @@ class LogText(Text):
 
 
 def _messages(log: Text) -> Iterator[re.Match[bytes]]:
-    """Yield the messages of the module with which a log begins."""
+    """The messages of the module with which a log begins."""
     opening = _OPENING_RE.match(log.data)
     head = _head(log, opening) if opening else None
     if opening is None or head is None:
         raise DumpError(log.uri, "logged allocations (the file has changed)", offset=log.base)
-    yield opening
     begin = opening.end() if head is opening else head.start()
     # What the statement of the head printed, and live ranges that the same file prints, all in one thread.
     origin = re.escape(head["file"]) + rb":(?:%s\] ?(?!%s)|[0-9]+\] ?(?=%s))" % (head["line"], _STATISTICS, LIVE_RANGE)
-    yield from re.compile(_thread(opening) + origin + _MESSAGE).finditer(log.data, begin)
+    return chain([opening], re.compile(_thread(opening) + origin + _MESSAGE).finditer(log.data, begin))
 
 
 def _head(log: Text, opening: re.Match[bytes]) -> re.Match[bytes] | None:

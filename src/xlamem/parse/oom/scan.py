@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ...input.files import Buffer
-from ...input.logs import LogLine, split_line
+from ...input.logs import split_line
 from .grammar import begin_message, feed
 from .message import Message
 
@@ -73,9 +73,9 @@ class _Scanner:
         while anchor is not None or (self._open and offset < size):
             if not self._open and anchor is not None:
                 offset, number = self._skip_to_line(offset, number, anchor)
-            end = self._line_end(offset)
+            text, end = self._read_line(offset)
             is_anchored = anchor is not None and anchor < end
-            self._take_line(number, self._line(offset, end), is_anchored)
+            self._take_line(number, text, is_anchored)
             offset, number = end + 1, number + 1
             if is_anchored:
                 anchor = self._find_anchor(offset)
@@ -108,65 +108,66 @@ class _Scanner:
                 line_begin = begin + block.rfind(b"\n") + 1
         return line_begin, number
 
-    def _line_end(self, offset: int) -> int:
+    def _read_line(self, offset: int) -> tuple[str, int]:
+        """The line at an offset, and where it ends."""
         newline = _NEWLINE.search(self._data, offset)
-        return newline.start() if newline else len(self._data)
-
-    def _line(self, begin: int, end: int) -> str:
-        return bytes(self._data[begin:end]).rstrip(b"\r").decode("utf-8", "backslashreplace")
+        end = newline.start() if newline else len(self._data)
+        return bytes(self._data[offset:end]).rstrip(b"\r").decode("utf-8", "backslashreplace"), end
 
     # -- lines
 
-    def _take_line(self, number: int, text: str, is_anchored: bool) -> None:
-        line = split_line(text)
-        owner = self._owner(line)
+    def _take_line(self, number: int, line: str, is_anchored: bool) -> None:
+        label, thread, text = split_line(line)
+        owner = self._owner(label, thread)
         if is_anchored:
-            self._take_anchored(number, line, owner)
+            self._take_anchored(number, label, thread, text, owner)
         elif owner:
-            self._offer(owner, number, line)
+            self._offer(owner, number, label, thread, text)
 
-    def _take_anchored(self, number: int, line: LogLine, owner: Message | None) -> None:
+    def _take_anchored(
+        self, number: int, label: str | None, thread: str | None, text: str, owner: Message | None
+    ) -> None:
         """Add a line with an anchor to its message, or begin one."""
-        if owner and _CONTINUES.search(line.text) and self._offer(owner, number, line):
+        if owner and _CONTINUES.search(text) and self._offer(owner, number, label, thread, text):
             return
-        m = _ANCHOR.search(line.text.encode("utf-8", "replace"))
+        m = _ANCHOR.search(text.encode("utf-8", "replace"))
         offset = m.start() if m else 0
-        is_folded = _FOLDED.search(line.text, offset) is not None
-        first, *rest = _unfold(line.text) if is_folded else [line.text]
-        message = begin_message(line.label, line.thread, number, first, offset)
+        is_folded = _FOLDED.search(text, offset) is not None
+        first, *rest = _unfold(text) if is_folded else [text]
+        message = begin_message(label, thread, number, first, offset)
         if message is None:
             return
-        if owner and (owner.label, owner.thread) == (line.label, line.thread):
+        if owner and (owner.label, owner.thread) == (label, thread):
             self._finish(owner)
         self._open.append(message)
-        for text in rest:
-            feed(message, number, text)
+        for line in rest:
+            feed(message, number, line)
         if is_folded:
             self._finish(message)
 
-    def _owner(self, line: LogLine) -> Message | None:
+    def _owner(self, label: str | None, thread: str | None) -> Message | None:
         """The open message to which a line belongs: that of the same label and thread; else the latest that
         is not known to repeat what this line lacks (often only the first line of a message has a prefix).
         """
         for message in reversed(self._open):
-            if (message.label, message.thread) == (line.label, line.thread):
+            if message.label == label and message.thread == thread:
                 return message
-        if line.thread is not None:
+        if thread is not None:
             return None
         for message in reversed(self._open):
-            if message.label == line.label and not message.threaded:
+            if message.label == label and not message.threaded:
                 return message
-            if line.label is None and not message.labelled and not message.threaded:
+            if label is None and not message.labelled and not message.threaded:
                 return message
         return None
 
-    def _offer(self, owner: Message, number: int, line: LogLine) -> bool:
+    def _offer(self, owner: Message, number: int, label: str | None, thread: str | None, text: str) -> bool:
         """Add a line to a message if it belongs to it, and end a message to which too many do not."""
-        if feed(owner, number, line.text):
-            owner.threaded = owner.threaded or line.thread is not None
-            owner.labelled = owner.labelled or line.label is not None
+        if feed(owner, number, text):
+            owner.threaded = owner.threaded or thread is not None
+            owner.labelled = owner.labelled or label is not None
             return True
-        if line.thread is not None and not owner.threaded:
+        if thread is not None and not owner.threaded:
             owner.misses += 3  # another message of the same thread: this one has probably ended
         if owner.misses >= MAX_MISSES:
             self._finish(owner)
