@@ -127,31 +127,34 @@ def open_file(uri: str) -> FileView:
     if URI.match(uri):
         return _open_remote(uri)
     status = os.stat(uri)
-    key = uri, status.st_size, status.st_mtime_ns
+    key = _local_key(uri, status)
     return FileView(uri, lambda begin, end: _read_local(uri, begin, end), 0, status.st_size, key)
 
 
 def open_decompressed(uri: str) -> FileView:
     """Open a file by path or URI, decompressed."""
-    small = None if URI.match(uri) else _read_small(uri)
-    if small is not None and not detect_codec(small[:16], uri):
-        return FileView.from_bytes(uri, small)
-    return open_file(uri).decompressed()
+    file = None if URI.match(uri) else _read_small(uri)
+    return (file or open_file(uri)).decompressed()
 
 
 # -- local files ---------------------------------------------------------------------------------
 
 
-def _read_small(path: str) -> bytes | None:
-    """Read a small file with one open and one read, as most are small and plain; None if it is large."""
+def _read_small(path: str) -> FileView | None:
+    """Read a small file, as most are, with one open and one read; None if it is large."""
     with open(path, "rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
+        status = os.fstat(file.fileno())
+        size = status.st_size
         if size >= MIN_MAPPED:
             return None
         data = file.read(size) or b""
         if not size or len(data) < size:  # not a regular file, or a short read
             data += file.read()
-        return data
+        return FileView.from_bytes(path, data, _local_key(path, status))
+
+
+def _local_key(path: str, status: os.stat_result) -> Key:
+    return path, status.st_size, status.st_mtime_ns
 
 
 def _read_local(path: str, begin: int, end: int) -> Buffer:

@@ -75,6 +75,8 @@ class Member:
             return self.end - self.begin
         if self.size is not None:
             return self.size
+        if self.entry is not None:
+            return self.entry.size
         with suppress(OSError):
             return os.stat(self.uri).st_size
         return None

@@ -112,7 +112,10 @@ def _directory(file: FileView) -> list[zipfile.ZipInfo]:
 def _limits(infos: list[zipfile.ZipInfo], size: int) -> dict[int, int]:
     """Where each entry has to end, by the offset of its header. An offset that occurs twice ends where it begins."""
     offsets = sorted(info.header_offset for info in infos)
-    return dict(zip(reversed(offsets), reversed([*offsets[1:], size]), strict=True))
+    limits: dict[int, int] = {}
+    for offset, following in zip(offsets, [*offsets[1:], size], strict=False):
+        limits.setdefault(offset, following)
+    return limits
 
 
 def _is_regular(info: zipfile.ZipInfo) -> bool:
