@@ -152,3 +152,14 @@ def test_the_later_entry_of_a_name_counts(tmp_path: Path) -> None:
             info.size = len(text)
             tar.addfile(info, io.BytesIO(text.encode()))
     assert contents(resolve(path)) == {"buffer-assignment": ALLOCATIONS}
+
+
+def test_a_tar_with_a_header_of_terabytes(tmp_path: Path) -> None:
+    """An extended header is read into memory: of this size it cannot be."""
+    path = tmp_path / "x.tar"
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 1 << 45
+    path.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    (found,) = find(path)
+    assert found.fault is not None
+    assert "a complete tar archive" in str(found.fault)
