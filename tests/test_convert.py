@@ -17,7 +17,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import schema, warehouse
-from xlamem.input import files as streams
+from xlamem.input import files as input_files
 from xlamem.parse import pieces as streaming
 from xlamem.warehouse import driver, ledger, parquet, plan, spill, worker
 from xlamem.warehouse.ledger import Ledger
@@ -652,7 +652,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, calls:
                 raise error
         return open(path, *args, **kwargs)
 
-    monkeypatch.setattr(streams, "open", opened, raising=False)
+    monkeypatch.setattr(input_files, "open", opened, raising=False)
 
 
 EIO = OSError(5, "Input/output error")

@@ -27,7 +27,7 @@ HEAD = re.compile(
 
 def held(name: str, members: dict[str, bytes], platform: Any = None) -> Source:
     """A dump in memory."""
-    made = tuple(Member(role, role, size=len(data), held=data) for role, data in members.items())
+    made = tuple(Member(role, role, size=len(data), content=data) for role, data in members.items())
     return Source(name, made, platform=platform)
 
 

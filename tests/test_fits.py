@@ -27,7 +27,7 @@ HUGE = 1 << 60
 
 def held(members: dict[str, bytes], source: Source | None = None) -> Source:
     """A dump in memory."""
-    made = tuple(Member(role, role, size=len(data), held=data) for role, data in members.items())
+    made = tuple(Member(role, role, size=len(data), content=data) for role, data in members.items())
     return Source("x", made, platform=source and source.platform)
 
 

@@ -15,7 +15,7 @@ from xlamem import schema
 from xlamem.cli.verbs import oom as verb
 from xlamem.errors import DumpError, UsageError
 from xlamem.parse import oom
-from xlamem.parse.oom import OomReport, read_oom, size_of
+from xlamem.parse.oom import OomReport, read_oom, scan, size_of
 
 DATA = Path(__file__).parent / "data" / "oom"
 REAL = sorted(DATA.glob("*.txt"))
@@ -500,8 +500,8 @@ def test_deep_in_a_log() -> None:
 
 
 def test_anchor_at_the_edge_of_a_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oom, "_NEAR", 1024)
-    monkeypatch.setattr(oom, "_STEP", 2048)
+    monkeypatch.setattr(scan, "_FIRST_BLOCK", 1024)
+    monkeypatch.setattr(scan, "_BLOCK", 2048)
     message = (DATA / "tpu-v5e-oom_args.txt").read_bytes()
     for shift in range(0, 2100, 13):
         log = b"x" * shift + b"\n" + b"y" * 3000 + b"\n" + message
@@ -509,7 +509,7 @@ def test_anchor_at_the_edge_of_a_stretch(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_silent_streams_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oom, "REACH", 300)
+    monkeypatch.setattr(scan, "MAX_SILENT_LINES", 300)
     lines = TEMPS.read_text().splitlines()
     log = [f"[rank1]: {x}" for x in lines[:27]] + ["[rank2]: step"] * 1000 + [f"[rank1]: {x}" for x in lines[27:]]
     assert read_oom("\n".join(log)).reports["complete"].to_pylist() == [False]

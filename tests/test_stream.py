@@ -26,7 +26,7 @@ from test_verify import PLANTED
 import xlamem
 from xlamem import UsageError, _lookup, schema
 from xlamem._column import Names
-from xlamem.input import files as streams
+from xlamem.input import files
 from xlamem.input.find import Source
 from xlamem.parse import pieces as streaming
 from xlamem.parse import stores
@@ -218,17 +218,17 @@ def test_wrong_names(dump: xlamem.Dump) -> None:
 def test_pages_are_given_back(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(bytes(range(256)) * 4096)
-    data = streams.raw(str(path)).span(5000, 900_000)
+    data = files.open_file(str(path)).read(5000, 900_000)
     before = bytes(data)
     for begin, end in ((0, len(data)), (1, 2), (4096, 70_001), (7, 7)):
-        streams.give_back(data, begin, end)
+        files.evict_pages(data, begin, end)
         assert bytes(data) == before
-    streams.give_back(b"not mapped", 0, 10)
+    files.evict_pages(b"not mapped", 0, 10)
 
 
 def test_undone_and_remote_texts_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is large lies in a temporary file without a name, not in memory."""
-    monkeypatch.setattr(streams, "HELD", 1000)
+    monkeypatch.setattr(files, "MAX_IN_MEMORY", 1000)
     monkeypatch.setattr(streaming, "SPAN_BYTES", 500)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()

@@ -1,7 +1,7 @@
 """xlamem: where device memory goes in programs compiled by XLA, and which number to trust.
 
     import xlamem
-    dump = xlamem.read("dumps/")      # a directory, a file, a stem, a tar, a stream, a URI, bytes
+    dump = xlamem.read("dumps/")      # a directory, a file, a stem, an archive, a stream, a URI, bytes
     dump.allocations                  # pyarrow tables, tokenised when first asked for
     dump.verify()                     # what was not understood or does not add up: empty if all is well
 

@@ -242,7 +242,7 @@ def read(
     ----------
     source
         A `Source` from `find`; any member file of a dump (its siblings are joined), a stem, a directory,
-        a tar, a captured stream, a URI, ``"-"`` for standard input, bytes or a binary file object. Gzip,
+        a tar or zip, a captured stream, a URI, ``"-"`` for standard input, bytes or a binary file object. Gzip,
         zstd, xz and bz2 are undone.
     module
         Which module, by number or name, where there are several.

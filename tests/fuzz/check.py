@@ -28,7 +28,7 @@ class CheckError(AssertionError):
 
 def source_of(members: Members, platform: Any = None) -> Source:
     """The dump in memory."""
-    made = tuple(Member(role, role, size=len(data), held=data) for role, data in members.items())
+    made = tuple(Member(role, role, size=len(data), content=data) for role, data in members.items())
     return Source("m", made, platform=platform)
 
 

@@ -1,7 +1,8 @@
-"""File names: what XLA says about a dump before a single byte is read."""
+"""File names: what XLA's name for a file says about its dump."""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -10,7 +11,7 @@ Role = Literal["buffer-assignment", "buffer-assignment-values", "live-range", "m
 Platform = Literal["tpu", "gpu", "cpu"]
 
 COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
-"""Extensions that a member may carry behind its own; also the order of preference, after none at all."""
+"""Extensions that may follow a member's own, in the order of preference; a file without one is preferred to all."""
 
 EXTENSIONS: dict[Role, str] = {
     "buffer-assignment": "-buffer-assignment.txt",
@@ -20,7 +21,7 @@ EXTENSIONS: dict[Role, str] = {
     "hlo": ".txt",
 }
 
-# Module names may hold dots, so every name is matched from its right end.
+# Module names may contain dots, so every name is matched from its right end.
 _ROLE = re.compile(
     r"(?:-(buffer-assignment(?:-values)?|live-range|memory-usage-report)|(?<=after_optimizations))"
     r"\.txt(?:\.(?:gz|zst|xz|bz2))?\Z"
@@ -35,7 +36,7 @@ _DUMPED = re.compile(r"(?:[0-9]+\.)?module_[0-9]{4,}\.")
 
 @dataclass(frozen=True)
 class DumpName:
-    """The name of a member file, taken apart; what it does not say is None."""
+    """The parts of a member's file name. Parts that it does not have are None."""
 
     stem: str
     role: Role
@@ -48,28 +49,24 @@ class DumpName:
 
 
 def split(file_name: str) -> tuple[str, Role] | None:
-    """Stem and role of a member's name; None for any other file."""
-    found = _ROLE.search(file_name)
-    # "._NAME" is what macOS keeps beside NAME in archives.
-    if found is None or found.start() == 0 or file_name.startswith("._"):
+    """Return the stem and the role of a member's file name; None for any other file."""
+    match = _ROLE.search(file_name)
+    # macOS stores "._NAME" beside NAME in archives.
+    if match is None or match.start() == 0 or file_name.startswith("._"):
         return None
-    return file_name[: found.start()], cast(Role, found[1] or "hlo")
+    return file_name[: match.start()], cast(Role, match[1] or "hlo")
 
 
 def parse(file_name: str) -> DumpName | None:
-    """Take the name of a member file (no directory) apart; None for any other file."""
-    found = split(file_name)
-    return describe(*found) if found else None
+    """Parse the file name (without directory) of a member; None for any other file."""
+    stem_and_role = split(file_name)
+    return describe(*stem_and_role) if stem_and_role else None
 
 
 def describe(stem: str, role: Role) -> DumpName:
-    """What a stem says. Stems that users made up are fine: they say little."""
+    """Parse the stem of a dump. Stems chosen by users are valid and have few parts."""
     backend = _BACKEND.search(stem)
     module = _MODULE.fullmatch(stem[: backend.start()] if backend else stem)
-    platform: Platform | None = None
-    if backend:
-        # TPU dumps and very old ones of other platforms share the bare suffix.
-        platform = "cpu" if backend["cpu"] else "gpu" if backend["gpu"] else "tpu" if backend["changelist"] else None
     return DumpName(
         stem=stem,
         role=role,
@@ -77,14 +74,47 @@ def describe(stem: str, role: Role) -> DumpName:
         module_id=_int(module["id"]) if module else None,
         module_name=module["name"] if module else None,
         changelist=_int(backend["changelist"]) if backend else None,
-        platform=platform,
+        platform=_platform(backend) if backend else None,
         target=backend["target"] if backend else None,
     )
 
 
 def is_dumped(file_name: str) -> bool:
-    """XLA names its files like this: one that is no member (a pass, a proto) holds no memory text."""
+    """Whether XLA wrote a file of this name. One that is no member (an HLO pass, a proto) holds no memory text."""
     return _DUMPED.match(file_name) is not None
+
+
+def is_text(file_name: str) -> bool:
+    """Whether a file that is no member looks like a text by its name, so that it may hold dumps."""
+    if is_dumped(file_name) or file_name.startswith("."):
+        return False
+    return os.path.splitext(without_compression(file_name))[1] in ("", ".txt", ".log")
+
+
+def without_compression(file_name: str) -> str:
+    """Return the name without the extension of a compression."""
+    base, extension = os.path.splitext(file_name)
+    return base if extension in COMPRESSED else file_name
+
+
+def compression_rank(file_name: str) -> int:
+    """Rank of a file among those of one role: 0 for a plain one, then in the order of COMPRESSED."""
+    extension = os.path.splitext(file_name)[1]
+    return 1 + COMPRESSED.index(extension) if extension in COMPRESSED else 0
+
+
+def variants(stem: str, role: Role) -> list[str]:
+    """The file names of a member, in the order of preference."""
+    return [stem + EXTENSIONS[role] + extension for extension in ("", *COMPRESSED)]
+
+
+def _platform(backend: re.Match[str]) -> Platform | None:
+    if backend["cpu"]:
+        return "cpu"
+    if backend["gpu"]:
+        return "gpu"
+    # TPU dumps and very old ones of other platforms share the bare suffix.
+    return "tpu" if backend["changelist"] else None
 
 
 def _int(digits: str | None) -> int | None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _lookup
-from ..input.files import give_back
+from ..input.files import evict_pages
 from .arrays import NULL, Bools, Codes, Ints, Rows, ascending, codes, flags, ints
 from .batch import Batch, Columns, Section
 from .matcher import SAME_TEXT, Matcher
@@ -78,7 +78,7 @@ class OffsetMatcher(Matcher):
     def evict(self) -> None:
         """Evict the pages of all files; they come back from the page cache."""
         for file in self._reader.files:
-            give_back(file.text.data, 0, len(file.text.data))
+            evict_pages(file.text.data, 0, len(file.text.data))
 
     # -- what is kept ----------------------------------------------------------------------------
 

@@ -223,7 +223,7 @@ def _unknown_of_file(file: File, unknown: list[_UnknownText]) -> pa.Table:
     text: TextParts = texts(_values.texts(file.text.data, begins, ends))
     columns: dict[str, Any] = {
         "file": pa.array([file.text.uri] * len(rows), pa.string()),
-        "offset": pa.array(file.text.in_file(begins)),
+        "offset": pa.array(file.text.file_offsets(begins)),
         "section": pa.array(section.tolist(), pa.string()),
         "table": pa.array(table.tolist(), pa.string()),
         "row": pa.array(rows[:, 1], mask=rows[:, 0] < 0),

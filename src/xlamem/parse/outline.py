@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _lines
 from ..input import names
-from ..input.files import give_back
+from ..input.files import evict_pages
 from ..input.find import Member
 from .batch import File, Section
 from .diagnostics import Diagnostics
@@ -51,8 +51,8 @@ def outline(member: Member, ordinal: int, diagnostics: Diagnostics) -> File:
     file.features |= text.features
     if text.crlf:
         file.features.add("crlf")
-    if text.mixed_at is not None:
-        diagnostics.add(file, text.mixed_at, "file", "mixed_newlines", "CR LF at the end of every line")
+    if text.first_bare_lf is not None:
+        diagnostics.add(file, text.first_bare_lf, "file", "mixed_newlines", "CR LF at the end of every line")
     if size == 0:
         diagnostics.truncated(file, 0, "file", "text")
     elif member.role == "hlo":
@@ -143,7 +143,7 @@ def _heads(data: Any, first_only: bool) -> list[tuple[int, int]]:
     while begin < len(data):
         end = _lines.next_line(data, min(begin + PAGES, len(data)) - 1, len(data), b"")
         found += [(kind, begin + at) for kind, at in _lines.locate(memoryview(data)[begin:end], False)]
-        give_back(data, begin, end)
+        evict_pages(data, begin, end)
         begin = end
     return found
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from .. import _lines, _lookup, schema
 from ..errors import UsageError
-from ..input.files import give_back
+from ..input.files import evict_pages
 from ..input.find import Source
 from .arrays import Ints
 from .batch import Batch, File, Section, Span
@@ -87,7 +87,7 @@ def _pieces(reader: PieceReader, *, hashes: bool) -> Pieces:
 
 def _content_hash(file: File) -> str:
     def evict(begin: int, end: int) -> None:
-        give_back(file.text.raw, begin, end)
+        evict_pages(file.text.raw, begin, end)
 
     return content_hash(file.text.raw, evict)
 
@@ -223,7 +223,7 @@ def _steps(section: Section) -> Iterator[tuple[int, int]]:
     for begin in range(section.begin, section.end, SPAN_BYTES):
         end = min(begin + SPAN_BYTES, section.end)
         yield begin, end
-        give_back(section.data, begin, end)
+        evict_pages(section.data, begin, end)
 
 
 def _contains(section: Section, text: bytes) -> bool:

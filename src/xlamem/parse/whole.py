@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from .. import _lines
 from .._column import Names
-from ..input.files import give_back
+from ..input.files import evict_pages
 from ..input.find import Source
 from .arrays import SPARE, Ints, joined, numbers_of
 from .batch import Batch, Span
@@ -227,7 +227,7 @@ class WholeReader(Reader):
                 own[0].expect((span.end - span.begin) // reader.bytes_per_name)
             batch = reader.scan(span, own)
             if not self.with_text:  # unmapping takes a while: let each thread do its share
-                give_back(span.section.data, span.begin, span.end)
+                evict_pages(span.section.data, span.begin, span.end)
             return batch, own
 
         if spans:

@@ -494,7 +494,7 @@ class _Run:
 
 
 def _held(source: Source) -> bool:
-    return any(m.held is not None for m in source.members)
+    return any(m.content is not None for m in source.members)
 
 
 def _died(error: BaseException) -> Exception:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from pyarrow import fs as arrow_fs
 
 from ..errors import OutputError, UsageError, XlaMemError, utf8
-from ..input import files as streams
+from ..input import filesystems
 
 EXCLUSIVE = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure"}
 """Libraries whose ``pipe_file(mode="create")`` is one conditional request, each with the extra that installs it.
@@ -33,7 +33,7 @@ TEMPORARY = ".tmp"
 def absolute(path: str | os.PathLike[str]) -> str:
     """The path as every process can open it; a URI stays as it is."""
     text = os.fsdecode(os.fspath(path))
-    return text if streams.URI.match(text) or text == "-" else os.path.abspath(text)
+    return text if filesystems.URI.match(text) or text == "-" else os.path.abspath(text)
 
 
 class Place:
@@ -49,11 +49,11 @@ class Place:
             self.uri = arrow_fs.FileSystem.from_uri(self.uri)[1]
         if self.uri != utf8(self.uri):  # the ledger and every reader name files in UTF-8
             raise UsageError(f"the path of a dataset must be UTF-8: {utf8(self.uri)}")
-        self.local = not streams.URI.match(self.uri)
+        self.local = not filesystems.URI.match(self.uri)
         if self.local:
             self.system, self.root = arrow_fs.LocalFileSystem(), self.uri
         else:
-            self.system, self.root = streams.filesystem(self.uri)
+            self.system, self.root = filesystems.filesystem(self.uri)
 
     def path(self, name: str) -> str:
         """The path of a file within `system`."""

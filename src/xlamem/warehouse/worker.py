@@ -22,7 +22,7 @@ from .. import schema
 from ..compute.program import Ints, ints
 from ..errors import DumpError, OutputError, XlaMemError, utf8
 from ..input.find import Source, split_modules
-from ..input.text import is_one_module
+from ..input.spans import is_one_module
 from ..parse.arrays import Codes, joined, row_of
 from ..parse.interners import Interner
 from ..parse.join import ReadDump, tables_of

@@ -54,7 +54,7 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> int:
-    """Find the dumps under SRC (files, directories, tars, URIs, - for standard input) and write their tables to
+    """Find the dumps under SRC (files, directories, archives, URIs, - for standard input) and write their tables to
     the dataset DEST, each distinct dump once. Stopped or killed at any point, the same command goes on.
 
     What cannot be read goes to the table `quarantine`, and the run goes on. `xlamem sql DEST` reads the dataset.

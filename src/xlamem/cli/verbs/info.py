@@ -74,7 +74,7 @@ class Facts:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--strict", is_flag=True, help="Exit with 3 if a dump is truncated or not understood.")
 def command(paths: tuple[str, ...], as_json: bool, strict: bool) -> int:
-    """Read the dumps under PATHs (files, directories, tars, URIs, - for standard input) wholly, and say what they
+    """Read the dumps under PATHs (files, directories, archives, URIs, - for standard input) wholly, and say what they
     hold and whether their numbers agree with each other.
     """
     known: list[Facts] = []

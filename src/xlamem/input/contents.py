@@ -1,0 +1,107 @@
+"""Files of unknown names: containers, captured outputs, logs, and texts that are told by their content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..errors import DumpError
+from . import names
+from .containers import Container, Entry, recognize
+from .files import FileView, open_file
+from .filesystems import system_errors
+from .groups import Groups
+from .member import Member
+from .spans import MemberSpan, contains_dump, detect_role, member_spans
+
+MAX_SEARCHED = 16 << 20
+"""Bytes of a file of unknown name that are searched for a dump in a directory: in a log the first one can come late.
+A file that the user names is searched whole."""
+
+MAX_HEAD = 64 * 1024
+"""Bytes of a text without a module in which its first section is looked for."""
+
+
+class Contents:
+    """Examines files of unknown names, each once, and adds the members in them to the groups.
+
+    The ``path`` of a file is its real path: what tells whether two files are the same.
+    """
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._hits: dict[str, int] = {}
+
+    def add_file(self, uri: str, path: str, *, search: bool = False) -> None:
+        """Add the dumps in a file; with ``search``, only if one begins near the beginning of the file."""
+        self._add(Member("", uri), lambda: open_file(uri), path, search)
+
+    def add_content(self, origin: Member, file: FileView, path: str) -> None:
+        """Add the dumps in a decompressed file."""
+        container = recognize(origin.file_name, file) if origin.entry is None else None
+        if container is not None:
+            return self._add_entries(container, origin, file, path)
+        data = file.read()
+        spans = member_spans(data)
+        for number, span in enumerate(spans):
+            if not span.frame:
+                self._groups.add_single(_span_member(origin, span, file, "buffer-assignment"), path, number)
+        self._add_frames(origin, [span for span in spans if span.frame], file, path)
+        if not spans and (role := detect_role(bytes(data[:MAX_HEAD]))):
+            self._groups.add_single(replace(origin, role=role, size=file.size), path, 0)
+
+    def _add(self, origin: Member, opener: Callable[[], FileView], path: str, search: bool) -> None:
+        if path in self._hits:
+            self._groups.hits += self._hits[path]
+            return
+        hits = self._groups.hits
+        try:
+            with system_errors(origin.place):
+                if not search or contains_dump(opener().head(MAX_SEARCHED)):
+                    self.add_content(origin, opener().decompressed(), path)
+        except DumpError as fault:
+            self._groups.add_fault(origin, path, fault)
+        self._hits[path] = self._groups.hits - hits
+
+    def _add_frames(self, origin: Member, frames: list[MemberSpan], file: FileView, path: str) -> None:
+        """Add the frames that are members. A stem whose role comes again is another process's."""
+        seen: dict[str, tuple[int, set[str]]] = {}
+        for span in frames:
+            if name := names.split(span.frame):
+                stem, role = name
+                number, roles = seen.get(stem, (0, set()))
+                if role in roles:
+                    number, roles = number + 1, set()
+                seen[stem] = number, roles | {role}
+                member = replace(_span_member(origin, span, file, role), inner_name=span.frame)
+                self._groups.add(member, path, stem, 0, number=number)
+
+    def _add_entries(self, container: Container, origin: Member, file: FileView, path: str) -> None:
+        try:
+            for number, entry in enumerate(container.entries(file)):
+                self._add_entry(origin, file, path, entry, number)
+        except DumpError as fault:
+            self._groups.add_fault(origin, path, fault)
+
+    def _add_entry(self, origin: Member, file: FileView, path: str, entry: Entry, number: int) -> None:
+        folder, _, file_name = entry.name.rpartition("/")
+        name = names.split(file_name)
+        if name is None and not names.is_text(file_name):
+            return
+        member = replace(origin, entry=entry, inner_name=entry.name)
+        fault = DumpError(member.place, entry.expected) if entry.expected else None
+        if name:
+            stem, role = name
+            rank = names.compression_rank(file_name)
+            member = replace(member, role=role, size=None if rank else entry.size, fault=fault)
+            # Of two entries with one name, the later one is what unpacking would leave.
+            self._groups.add(member, f"{path}::{folder}", stem, (rank << 32) - number)
+        elif fault:
+            self._groups.add_fault(member, f"{path}::{entry.name}", fault)
+        else:
+            self._add(member, lambda: entry.open(file), f"{path}::{entry.name}", search=True)
+
+
+def _span_member(origin: Member, span: MemberSpan, file: FileView, role: names.Role) -> Member:
+    size = (file.size if span.end is None else span.end) - span.begin
+    return replace(origin, role=role, form=span.form, begin=span.begin, end=span.end, size=size)

@@ -1,0 +1,91 @@
+"""URIs: the filesystem behind a URI, the files below it, and glob patterns over URIs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from urllib.parse import quote, unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs as arrow_fs
+
+from ..errors import DumpError, UsageError, XlaMemError
+
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
+
+_GLOB_TOKEN = re.compile(r"(\*\*/|\*\*|\*|\[!?[^]]+\])")
+_GLOB_REGEX = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+
+
+@contextmanager
+def system_errors(name: str, expected: str = "a readable file") -> Iterator[None]:
+    """Raise errors of the system, of pyarrow, and of the library behind a URI as a DumpError about `name`."""
+    try:
+        yield
+    except (XlaMemError, MemoryError):
+        raise
+    except Exception as error:  # the libraries behind URIs have exceptions of their own
+        if not isinstance(error, (OSError, pa.ArrowException)) and not URI.match(name):
+            raise
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
+        raise DumpError(name, f"{expected} ({reason})", system=True) from error
+
+
+def filesystem(uri: str) -> tuple[arrow_fs.FileSystem, str]:
+    """Return the filesystem of a URI and the path in it. pyarrow's is preferred to fsspec's."""
+    parts = urlsplit(uri)
+    if root := _arrow_root(uri):
+        system, path = root
+        return system, (path.rstrip("/") + unquote(parts.path)).rstrip("/") or "/"
+    try:
+        import fsspec
+    except ImportError:
+        raise UsageError(f"{parts.scheme}:// is unknown to pyarrow and needs fsspec: pip install fsspec") from None
+    try:
+        system, path = fsspec.core.url_to_fs(uri)
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"cannot open {uri}: {error}") from error
+    return arrow_fs.PyFileSystem(arrow_fs.FSSpecHandler(system)), path.rstrip("/")
+
+
+def files_below(base: str, system: arrow_fs.FileSystem, root: str) -> Iterator[str]:
+    """Yield the URI of each file below `base`, whose path in the filesystem is `root`."""
+    uri, mark, query = base.partition("?")
+    slash = "" if uri.endswith("/") else "/"
+    quoted = _arrow_root(base) is not None
+    for info in sorted(system.get_file_info(arrow_fs.FileSelector(root, recursive=True)), key=lambda i: i.path):
+        if info.type == arrow_fs.FileType.File:
+            relative = info.path.lstrip("/").removeprefix(root.strip("/")).lstrip("/")
+            yield f"{uri}{slash}{quote(relative) if quoted else relative}{mark}{query}"
+
+
+def glob_pattern(uri: str) -> re.Pattern[str]:
+    """Compile a glob over URIs. `*` does not match "/", `**` does."""
+    return re.compile("".join(map(_glob_regex, _GLOB_TOKEN.split(uri))) + r"\Z")
+
+
+def _glob_regex(token: str) -> str:
+    if token.startswith("["):
+        return token.replace("[!", "[^")
+    return _GLOB_REGEX.get(token) or re.escape(token)
+
+
+def _arrow_root(uri: str) -> tuple[arrow_fs.FileSystem, str] | None:
+    if "::" in uri:  # chained URIs are fsspec's
+        return None
+    parts = urlsplit(uri)
+    query = f"?{parts.query}" if parts.query else ""
+    with system_errors(uri, "a server that answers"):
+        return _arrow_filesystem(f"{parts.scheme}://{parts.netloc}{query}")
+
+
+@lru_cache(maxsize=64)
+def _arrow_filesystem(root: str) -> tuple[arrow_fs.FileSystem, str] | None:
+    """Return pyarrow's filesystem at the root of a URI, or None. Cached because some of them ask the network."""
+    try:
+        system, path = arrow_fs.FileSystem.from_uri(root)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    return system, path

@@ -1,0 +1,64 @@
+"""Members, grouped into dumps while they are being found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ..errors import DumpError
+from .member import Member
+from .source import Source, sort_key, source_of
+
+
+@dataclass(slots=True)
+class _Group:
+    """The members of one dump, by role. Of two members with one role the smaller rank is kept."""
+
+    name: str
+    by_name: bool = True
+    requested: bool = False
+    """The user named a member of it."""
+    members: dict[str, tuple[int, Member]] = field(default_factory=dict)
+
+    def is_dump(self) -> bool:
+        """HLO text alone says nothing about memory; it is a dump only if the user named it."""
+        return self.requested or self.members.keys() != {"hlo"}
+
+
+class Groups:
+    """Groups members into dumps. A member that is reached twice is there once.
+
+    The ``folder`` of a member is the real path of its directory, or the path of its container or file.
+    """
+
+    def __init__(self) -> None:
+        self.hits = 0
+        """Counts what has been added: a path under which nothing is added holds no dump."""
+        self._groups: dict[tuple[str, str, int], _Group] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def add(
+        self, member: Member, folder: str, stem: str, rank: int, *, number: int = 0, requested: bool = False
+    ) -> None:
+        """Add a member whose role and stem are known. ``number`` tells dumps of one stem in one file apart."""
+        group = self._groups.setdefault((folder, stem, number), _Group(stem))
+        group.requested |= requested
+        self.hits += requested or member.role != "hlo"
+        if member.role not in group.members or rank < group.members[member.role][0]:
+            group.members[member.role] = rank, member
+
+    def add_single(self, member: Member, path: str, number: int) -> None:
+        """Add a member whose role is known from its content: a dump of its own."""
+        self.hits += 1
+        self._groups[path, "", number] = _Group(member.file_name, by_name=False, members={member.role: (0, member)})
+
+    def add_fault(self, origin: Member, path: str, fault: DumpError) -> None:
+        """Add a file that cannot be examined as a dump that raises the fault when it is read."""
+        self.add_single(replace(origin, role="buffer-assignment", fault=fault), path, -1)
+
+    def sources(self) -> list[Source]:
+        """The dumps in the order in which they are listed."""
+        dumps = [group for group in self._groups.values() if group.is_dump()]
+        sources = [source_of(g.name, (m for _, m in g.members.values()), by_name=g.by_name) for g in dumps]
+        return sorted(sources, key=sort_key)

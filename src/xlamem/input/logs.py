@@ -1,0 +1,157 @@
+"""Logs: what the loggers of XLA, TensorFlow and absl, launchers and containers put before a line.
+
+`split_line` takes one line apart; `LogText` is the text of one module, logged line by line, without the prefixes.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DumpError
+from .files import Buffer
+from .text import Text
+
+# "I1120 12:03:29.928370   18058 client.cc:2664] " (glog, absl); "2023-11-20 12:03:29.928370: I client.cc:99] "
+# (TensorFlow). The thread may be missing.
+_TIME = (
+    r"(?:[IWEF][0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6} "
+    r"|[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]+: [IWEF] )[ \t]*"
+)
+_ORIGIN = r"(?P<file>\S+):(?P<line>[0-9]+)\] ?"
+_LOGGER = _TIME + r"(?:(?P<thread>[0-9]+) )?" + _ORIGIN
+
+# Launchers (torchrun, MPI, Ray, srun, docker compose, Kubernetes) put the rank, the process or the pod before that.
+_LABEL = (
+    r"\[(?P<named>(?=[^\]\s]*\d)[\w.@:/-]*(?:rank|default|worker|proc|task|host|node|pod/)[\w.@:/-]*)\]:? ?"
+    r"|\[(?P<mpi>(?:[^\]\s@]*@)?\d+,\d+)\]<std(?:out|err|diag)>: ?"
+    r"|\((?P<ray>(?:[\w.:-]+ )?pid=\d*(?:, ip=[\d.:a-f]+)?)\)(?: |$)"
+    r"| *(?P<srun>\d+):(?: |$)"
+    r"|(?P<compose>[\w.-]*\d[\w.-]*) +\|(?: |$)"
+)
+_CONTAINER_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) "
+_COLOR = r"(?:\x1b\[[\d;]*m|\[\d{1,2}m)+"  # the second where a copy has lost the escape itself
+
+
+# -- one line ------------------------------------------------------------------------------------
+
+_MAX_LABELS = 3
+
+_LOGGER_RE = re.compile(_LOGGER)
+_LAUNCHER_RE = re.compile(rf"(?P<time>{_CONTAINER_TIME})|{_LABEL}")
+_COLOR_RE = re.compile(_COLOR)
+
+
+def split_line(line: str) -> tuple[str | None, str | None, str]:
+    """Split a line into its labels, the thread that logged it, and its text.
+
+    The thread is None if there is no logger's prefix, and empty if the prefix has no thread.
+    """
+    if "\x1b" in line or "m(" in line:
+        line = _COLOR_RE.sub("", line)
+    labels: list[str] = []
+    offset = 0
+    while not (logger := _LOGGER_RE.match(line, offset)):
+        launcher = _LAUNCHER_RE.match(line, offset)
+        if launcher is None or (launcher.lastgroup != "time" and len(labels) == _MAX_LABELS):
+            return " ".join(labels) or None, None, line[offset:]
+        if launcher.lastgroup != "time":
+            labels.append(launcher[launcher.lastgroup or 0])
+        offset = launcher.end()
+    return " ".join(labels) or None, logger["thread"] or "", line[logger.end() :]
+
+
+# -- a logged module -----------------------------------------------------------------------------
+
+MODULE = b"BufferAssignment:"
+LIVE_RANGE = rb"HloLiveRange \((?:[^\n]*[ ,])?max "
+"""Regex for the first words of a live range."""
+
+_MAX_PREFIX = 1024
+"""Bytes before a head line in which its prefix is looked for."""
+
+_TIME_BYTES, _ORIGIN_BYTES = _TIME.encode(), _ORIGIN.encode()
+_LOGGER_BYTES_RE = re.compile(_LOGGER.encode())
+
+# A live range is one message of many lines, of which only the first has a prefix; elsewhere every line has one.
+_MESSAGE = rb"(?P<message>" + LIVE_RANGE + rb".*(?:\n(?!" + _TIME_BYTES + rb"|\Z).*)*|.*)"
+_OPENING_RE = re.compile(_LOGGER_BYTES_RE.pattern + _MESSAGE)
+_STATISTICS = (
+    rb"BufferAssignment stats:"
+    rb"| *(?:parameter|constant|maybe_live_out|preallocated temp|total) (?:allocation|fragmentation): "
+)
+
+
+def find_prefix(data: Buffer, offset: int) -> tuple[int, re.Match[bytes] | None]:
+    """Return where the line of an offset begins, and the logger's prefix between there and the offset."""
+    before = bytes(data[max(0, offset - _MAX_PREFIX) : offset])
+    before = before[before.rfind(b"\n") + 1 :]
+    return offset - len(before), _LOGGER_BYTES_RE.fullmatch(before)
+
+
+class LogText(Text):
+    """One module of a log: what one statement printed in one thread, without the prefixes.
+
+    The log begins with the head of the allocations, or with the live range that belongs to them.
+    """
+
+    features = frozenset({"log"})
+
+    def __init__(self, log: Text) -> None:
+        texts, log_offsets, end = [], array("q"), 0
+        for message in _messages(log):
+            texts.append(message["message"])
+            log_offsets.append(message.start("message"))
+            end = message.end()
+        if end < len(log.data):
+            texts.append(b"")  # another line follows, so the last one is complete
+        super().__init__(b"\n".join(texts), log.uri, base=log.base, count_lines_before=lambda: log.first_line - 1)
+        self.crlf = log.crlf
+        self._log, self._log_offsets = log, log_offsets
+        self._offsets = array("q", accumulate((len(text) + 1 for text in texts), initial=0))
+
+    def positions(self, offsets: Sequence[int]) -> list[tuple[int, int]]:
+        return self._log.positions(self._in_log(np.array(offsets, np.int64)).tolist())
+
+    def file_offsets(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self._log.file_offsets(self._in_log(offsets))
+
+    def _in_log(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Offsets in the data of the log."""
+        begins, log_begins = np.array(self._offsets, np.int64), np.array(self._log_offsets, np.int64)
+        message = np.searchsorted(begins[: len(log_begins)], offsets, "right") - 1
+        result: npt.NDArray[np.int64] = log_begins[message] + offsets - begins[message]
+        return result
+
+    def close(self) -> None:
+        super().close()
+        self._log.close()
+
+
+def _messages(log: Text) -> Iterator[re.Match[bytes]]:
+    """The messages of the module with which a log begins."""
+    opening = _OPENING_RE.match(log.data)
+    head = _head(log, opening) if opening else None
+    if opening is None or head is None:
+        raise DumpError(log.uri, "logged allocations (the file has changed)", offset=log.base)
+    begin = opening.end() if head is opening else head.start()
+    # What the statement of the head printed, and live ranges that the same file prints, all in one thread.
+    origin = re.escape(head["file"]) + rb":(?:%s\] ?(?!%s)|[0-9]+\] ?(?=%s))" % (head["line"], _STATISTICS, LIVE_RANGE)
+    return chain([opening], re.compile(_thread(opening) + origin + _MESSAGE).finditer(log.data, begin))
+
+
+def _head(log: Text, opening: re.Match[bytes]) -> re.Match[bytes] | None:
+    """The head of the allocations: the first message, or after a live range the next one of its thread."""
+    if opening["message"] == MODULE:
+        return opening
+    return re.compile(_thread(opening) + _ORIGIN_BYTES + MODULE).search(log.data, opening.end())
+
+
+def _thread(opening: re.Match[bytes]) -> bytes:
+    """Regex for the beginning of a later line of the same thread."""
+    return rb"\n" + _TIME_BYTES + (opening["thread"] + b" " if opening["thread"] else b"")

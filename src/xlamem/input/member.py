@@ -1,0 +1,90 @@
+"""One text of a dump, and how to read it."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from ..errors import DumpError, utf8
+from .containers import Entry
+from .files import Buffer, FileView, open_decompressed
+from .filesystems import URI, system_errors
+from .logs import LogText
+from .spans import Form
+from .text import Text
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One text of a dump, and how to read it.
+
+    ``begin`` and ``end`` are a span of the decompressed file ``uri`` or, if that is a container, of its decompressed
+    ``entry``.
+    """
+
+    role: str
+    uri: str
+    inner_name: str = ""
+    """The name in a container or of a frame."""
+    form: Form = "plain"
+    begin: int = 0
+    end: int | None = None
+    size: int | None = None
+    """Bytes of the text, where they are known without reading it."""
+    entry: Entry | None = None
+    fault: DumpError | None = field(default=None, compare=False)
+    """Why it cannot be read, if that is known already."""
+    content: Buffer | None = field(default=None, compare=False, repr=False)
+    """The decompressed file, if it can be read only once or is in memory."""
+
+    @property
+    def file_name(self) -> str:
+        """The name that XLA gave to this text (or the user to the file), for `names.parse`."""
+        path = self.inner_name or self.uri
+        if URI.match(path):
+            path = unquote(path.partition("?")[0])
+        return re.split(r"[/\\]", path)[-1]
+
+    @property
+    def place(self) -> str:
+        """The file in which lines and offsets are counted: what errors and tables name."""
+        return utf8(f"{self.uri}::{self.entry.name}" if self.entry else self.uri)
+
+    def open(self) -> FileView:
+        """The decompressed file of which the text is a span."""
+        file = FileView.from_bytes(self.uri, self.content) if self.content is not None else open_decompressed(self.uri)
+        return self.entry.open(file).decompressed() if self.entry else file
+
+    def load(self) -> Text:
+        """The text, mapped into memory where possible."""
+        if self.fault is not None:
+            raise self.fault.with_traceback(None)
+        with system_errors(self.place):
+            file = self.open()
+            begin = min(self.begin, file.size)
+            data = file.read(begin, self.end)
+            text = Text(data, self.place, base=begin, count_lines_before=lambda: file.count_newlines(begin))
+            return LogText(text) if self.form == "log" else text
+
+    def bytes_on_disk(self) -> int | None:
+        """Bytes of the text, or of its compressed file; None if that cannot be told without reading it."""
+        if self.end is not None:
+            return self.end - self.begin
+        if self.size is not None:
+            return self.size
+        if self.entry is not None:
+            return self.entry.size
+        with suppress(OSError):
+            return os.stat(self.uri).st_size
+        return None
+
+    def __reduce__(self) -> tuple[type[Member], tuple[object, ...]]:
+        if self.content is not None:
+            raise TypeError("a dump from bytes or standard input cannot be pickled")
+        # Written out, because a loop over the fields of ten thousand members takes as long as opening the files.
+        return Member, (
+            self.role, self.uri, self.inner_name, self.form, self.begin, self.end, self.size, self.entry, self.fault,
+        )  # fmt: skip

@@ -1,0 +1,97 @@
+"""One dump: its members, and what their name says."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..errors import DumpError, utf8
+from ..schema import ROLES
+from . import names
+from .member import Member
+
+_ORDER = {role: i for i, role in enumerate(ROLES)}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Source:
+    """One dump: its members in the order of `schema.ROLES`, and what their name says."""
+
+    name: str
+    members: tuple[Member, ...]
+    module_id: int | None = None
+    module_name: str | None = None
+    platform: names.Platform | None = None
+    target: str | None = None
+    changelist: int | None = None
+    timestamp_us: int | None = None
+
+    def member(self, role: str) -> Member | None:
+        """The member of a role, or None."""
+        return next((m for m in self.members if m.role == role), None)
+
+    @property
+    def place(self) -> str:
+        """The directory, container or file that holds the dump."""
+        first = self.members[0]
+        inner_path = first.entry.name if first.entry else first.inner_name
+        if not inner_path:
+            return utf8(os.path.dirname(first.uri)) or "."
+        folder = os.path.dirname(inner_path)
+        return utf8(f"{first.uri}::{folder}" if folder else first.uri)
+
+    @property
+    def fault(self) -> DumpError | None:
+        """Why the dump cannot be read, if `find` knows it already; reading it raises this error."""
+        return next((m.fault for m in self.members if m.fault), None)
+
+    def bytes_on_disk(self) -> int | None:
+        """Bytes of the members; None if that cannot be told without reading them."""
+        sizes = [m.bytes_on_disk() for m in self.members]
+        return None if None in sizes else sum(s for s in sizes if s is not None)
+
+    def __reduce__(self) -> tuple[type[Source], tuple[object, ...]]:
+        return Source, (
+            self.name, self.members, self.module_id, self.module_name, self.platform, self.target, self.changelist,
+            self.timestamp_us,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        roles = ", ".join(m.role for m in self.members)
+        return f"<Source {self.name} in {self.place}: {roles}>"
+
+
+def source_of(name: str, members: Iterable[Member], *, by_name: bool) -> Source:
+    """Make a source of members, and of what their name says if XLA gave it."""
+    ordered = tuple(sorted(members, key=lambda m: _ORDER[m.role]))
+    name = utf8(name)
+    if not by_name:
+        return Source(name, ordered)
+    parts = names.describe(name, "hlo")
+    return Source(
+        name, ordered, parts.module_id, parts.module_name, parts.platform, parts.target, parts.changelist,
+        parts.timestamp_us,
+    )  # fmt: skip
+
+
+def sort_key(source: Source) -> tuple[list[_NaturalKey], _NaturalKey, int]:
+    """Sources are listed by folder, name and position; numbers in names are compared as numbers."""
+    return _folders_key(source.place), _natural_key(source.name), source.members[0].begin
+
+
+_NaturalKey = list[tuple[int, str]]
+
+
+def _natural_key(text: str) -> _NaturalKey:
+    """Sort key with which 2 comes before 10, and numbers before letters."""
+    runs = re.findall("[0-9]+|[^0-9]+", text)
+    return [(len(r.lstrip("0")), r.lstrip("0")) if r[0] in "0123456789" else (sys.maxsize, r) for r in runs]
+
+
+@lru_cache(maxsize=1024)
+def _folders_key(path: str) -> list[_NaturalKey]:
+    return [_natural_key(folder) for folder in path.replace("::", "/").replace(os.sep, "/").split("/")]

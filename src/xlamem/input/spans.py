@@ -1,0 +1,170 @@
+"""Which spans of a text belong to which member: frames of a captured output, and modules, logged or not."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import islice
+from typing import Literal, NamedTuple
+
+from . import names
+from .files import Buffer
+from .logs import LIVE_RANGE, find_prefix
+
+Form = Literal["plain", "log"]
+
+# Text that a later release adds after the word does not hide the line.
+_MODULE = re.compile(rb"BufferAssignment(?: \([^\n]*\))?:[^\n]*")
+_TOTAL = re.compile(rb"\nTotal bytes used: ")
+_LIVE_RANGE = re.compile(LIVE_RANGE)
+_BEGIN = re.compile(rb"\*\*\* Begin ([^\n]*) \*\*\*(\r?)\n")
+_END = re.compile(rb"\n\*\*\* (?:Begin |End ([^\n]*) \*\*\*)")
+
+
+class MemberSpan(NamedTuple):
+    """A span that belongs to one member: a frame (which has a name) or one module."""
+
+    begin: int
+    end: int | None
+    form: Form = "plain"
+    frame: str = ""
+
+
+class _Frame(NamedTuple):
+    """A frame with the lines around it."""
+
+    begin: int
+    end: int
+    content: MemberSpan
+
+
+class _LogHead(NamedTuple):
+    """A head line in a log: where its line begins, and what the logger put before it."""
+
+    begin: int
+    prefix: re.Match[bytes]
+
+
+def is_one_module(data: Buffer) -> bool:
+    """Whether there is exactly one module, without a prefix. Faster than `member_spans`."""
+    heads = [head.start() for head in islice(_MODULE.finditer(data), 2)]
+    return len(heads) == 1 and (heads[0] == 0 or data[heads[0] - 1] == 10)
+
+
+def member_spans(data: Buffer) -> list[MemberSpan]:
+    """List all frames, and all modules outside of them, in the order of the text."""
+    frames = list(_frames(data))
+    plain, logged = _module_heads(data, frames)
+    if len(plain) > 1:
+        _include_values(data, plain)
+    bounds = sorted([*(f.begin for f in frames), *plain, *(head.begin for head in logged)])
+    if plain and plain[0] == bounds[0] and not frames:
+        # Text before the first module belongs to it: the reader reports text before a section.
+        plain[0] = bounds[0] = 0
+    ends: list[int | None] = [*bounds[1:], None]
+    modules = [MemberSpan(begin, ends[bisect_right(bounds, begin) - 1]) for begin in plain]
+    return sorted([frame.content for frame in frames] + modules + _logged_modules(data, logged))
+
+
+def contains_dump(head: bytes) -> bool:
+    """Whether the beginning of a text holds a frame or a module."""
+    return (b"BufferAssignment" in head or b"*** Begin " in head) and bool(member_spans(head))
+
+
+def detect_role(head: bytes) -> names.Role | None:
+    """The role of a text without allocations, by its first section."""
+    text = head.replace(b"\r\n", b"\n").lstrip(b"\n")
+    if text.startswith(b"HloLiveRange "):
+        return "live-range"
+    if text.startswith(b"Memory Space: "):
+        return "memory-usage-report"
+    if text.startswith(b"Total bytes used: "):
+        return "memory-usage-report" if b"\nAllocations sorted by size" in text[:1024] else "buffer-assignment-values"
+    return None
+
+
+# -- frames --------------------------------------------------------------------------------------
+
+
+def _frames(data: Buffer) -> Iterator[_Frame]:
+    """Yield the frames of a captured standard output."""
+    after = 0
+    for head in _BEGIN.finditer(data):
+        begin = head.start()
+        if begin < after or (begin and data[begin - 1] != 10):
+            continue
+        end, after = _frame_end(data, head)
+        yield _Frame(begin, after, MemberSpan(head.end(), end, "plain", head[1].decode("utf-8", "surrogateescape")))
+
+
+def _frame_end(data: Buffer, head: re.Match[bytes]) -> tuple[int, int]:
+    """Where the content of a frame ends, and where its end line does."""
+    begin = head.end()
+    for mark in _END.finditer(data, begin - 1):
+        if mark[1] == head[1]:
+            end = max(begin, mark.start())
+            is_cr = head[2] and end > begin and data[end - 1] == 13
+            return end - 1 if is_cr else end, mark.end()
+        if mark[1] is None:  # a frame without its end line (the writer was killed) ends where the next one begins
+            return mark.start() + 1, mark.start() + 1
+    return len(data), len(data)
+
+
+# -- modules -------------------------------------------------------------------------------------
+
+
+def _module_heads(data: Buffer, frames: list[_Frame]) -> tuple[list[int], list[_LogHead]]:
+    """Find the head lines of modules outside of the frames: where plain ones begin, and the logged ones."""
+    begins = [frame.begin for frame in frames]
+    plain: list[int] = []
+    logged: list[_LogHead] = []
+    for head in _MODULE.finditer(data):
+        i = bisect_right(begins, head.start()) - 1
+        if i >= 0 and head.start() < frames[i].end:
+            continue
+        begin, prefix = find_prefix(data, head.start())
+        if begin == head.start():
+            plain.append(begin)
+        elif prefix:
+            logged.append(_LogHead(begin, prefix))
+    return plain, logged
+
+
+def _include_values(data: Buffer, heads: list[int]) -> None:
+    """Let each module begin with its used values if these precede the allocations, as after `cat *`."""
+    totals = [m.start() for m in _TOTAL.finditer(data)]
+    if totals and totals[0] < heads[0] and b"\nUsed values:" in bytes(data[totals[0] : totals[0] + 256]):
+        for i in range(len(heads) - 1, 0, -1):
+            total = totals[bisect_right(totals, heads[i]) - 1]
+            if total > heads[i - 1]:
+                heads[i] = total - (data[total - 1] == 13)
+
+
+def _logged_modules(data: Buffer, heads: list[_LogHead]) -> list[MemberSpan]:
+    """The modules in a log, each up to the next one of its thread.
+
+    The simulation of the heap prints the live range before the allocations are printed, perhaps many times;
+    the last of these belongs to them.
+    """
+    lives: dict[bytes, _LogHead] = {}
+    latest: dict[bytes, int] = {}
+    modules: list[MemberSpan] = []
+    allocations = {head.begin for head in heads}
+    for head in sorted(heads + _live_ranges(data) if heads else [], key=lambda head: head.begin):
+        thread = head.prefix["thread"]
+        if head.begin not in allocations:
+            lives[thread] = head
+            continue
+        if thread in latest:
+            modules[latest[thread]] = modules[latest[thread]]._replace(end=head.begin)
+        live = lives.pop(thread, head)
+        first = live if live.prefix["file"] != head.prefix["file"] else head
+        latest[thread] = len(modules)
+        modules.append(MemberSpan(first.begin, None, "log"))
+    return modules
+
+
+def _live_ranges(data: Buffer) -> list[_LogHead]:
+    prefixes = (find_prefix(data, match.start()) for match in _LIVE_RANGE.finditer(data))
+    return [_LogHead(begin, prefix) for begin, prefix in prefixes if prefix]

@@ -1,0 +1,263 @@
+"""From paths to members: files, directories, globs and URIs."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+import sys
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
+
+from pyarrow import fs as arrow_fs
+
+from ..errors import DumpError, UsageError, utf8
+from . import containers, names
+from .contents import Contents
+from .files import FileView
+from .filesystems import URI, files_below, filesystem, glob_pattern, system_errors
+from .groups import Groups
+from .member import Member
+
+SEARCHED_FOR = (
+    "files named "
+    + ", ".join("*" + names.EXTENSIONS[role] for role in names.EXTENSIONS if role != "hlo")
+    + f" (also {' '.join(names.COMPRESSED)}), tar and zip archives of them, and other texts with a line "
+    + "'BufferAssignment:' or '*** Begin NAME ***' (in a directory: within their first 16 MiB)"
+)
+
+_WILDCARD = re.compile(r"[*?[]")
+
+
+class Walker:
+    """Adds the dumps under paths to its groups, each once, even if several paths lead to it."""
+
+    def __init__(self) -> None:
+        self.groups = Groups()
+        self._contents = Contents(self.groups)
+        self._walked: set[str] = set()
+        self._has_read_stdin = False
+        self._has_protos = False
+
+    def add(self, path: str) -> None:
+        """Add everything under a path. Raises UsageError if there is nothing."""
+        if path == "-":
+            return self._add_stdin()
+        if path[:7].lower() == "file://":
+            path = url2pathname(urlsplit(path).path)
+        hits, self._has_protos = self.groups.hits, False
+        if URI.match(path):
+            self._add_uri(path)
+        else:
+            self._add_local(path)
+        if self.groups.hits == hits and not _is_other_dump_file(path):
+            hint = "; there are only protos: add xla_dump_hlo_as_text to the flags" if self._has_protos else ""
+            raise UsageError(f"no dump in {utf8(path)}: searched for {SEARCHED_FOR}{hint}")
+
+    def add_bytes(self, data: bytes, name: str) -> None:
+        """Add the dumps in bytes. Raises UsageError if there are none."""
+        hits = self.groups.hits
+        with system_errors(name):
+            file = FileView.from_bytes(name, data).decompressed()
+        content = file.read()
+        self._contents.add_content(Member("", name, content=content), file, f"{name}#{id(content)}")
+        if self.groups.hits == hits:
+            raise UsageError(f"no dump in {name}: searched for {SEARCHED_FOR}")
+
+    def _add_stdin(self) -> None:
+        if not self._has_read_stdin:
+            self._has_read_stdin = True
+            self.add_bytes(sys.stdin.buffer.read(), "<stdin>")
+
+    # -- local paths
+
+    def _add_local(self, path: str) -> None:
+        try:
+            mode = os.stat(path).st_mode
+        except (OSError, ValueError) as error:
+            self._add_missing(path, error)
+        else:
+            self._add_existing(path, mode)
+
+    def _add_existing(self, path: str, mode: int) -> None:
+        directory, file_name = os.path.split(path)
+        if stat.S_ISDIR(mode):
+            self._walk(path)
+        elif not stat.S_ISREG(mode):  # a pipe, as in <(zcat …), can be read only once
+            with system_errors(path), open(path, "rb") as file:
+                self.add_bytes(file.read(), path)
+        elif name := names.split(file_name):
+            self._add_siblings(directory, name[0], file_name)
+        else:
+            self._contents.add_file(path, os.path.realpath(path))
+
+    def _add_missing(self, path: str, error: OSError | ValueError) -> None:
+        """Add what a path means that is no file: a broken link, a glob or a stem."""
+        directory, stem = os.path.split(path)
+        if isinstance(error, OSError) and os.path.lexists(path):  # a link to nothing, or to itself
+            self._add_fault(path, error)
+        elif not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            raise UsageError(f"cannot look at {path!r}: {getattr(error, 'strerror', None) or error}") from error
+        elif _WILDCARD.search(path):
+            self._add_glob(path)
+        elif not (stem and self._add_siblings(directory, stem)):
+            raise _does_not_exist(path)
+
+    def _add_glob(self, pattern: str) -> None:
+        for path in sorted(glob.glob(pattern, recursive=True)):
+            if self._add_linked(path):
+                self._walk(path)
+
+    def _add_siblings(self, directory: str, stem: str, given: str = "") -> bool:
+        """Add the members of a stem and return whether there are any. The directory, which may be huge, is not listed.
+
+        The file ``given`` is preferred to others of its role.
+        """
+        hits = self.groups.hits
+        folder, _ = _real_paths(os.path.join(directory, given or stem))
+        for role in names.EXTENSIONS:
+            choice = names.variants(stem, role)
+            for name in [given] if given in choice else choice:
+                path = os.path.join(directory, name)
+                if os.path.isfile(path):
+                    self.groups.add(Member(role, path), folder, stem, names.compression_rank(name), requested=True)
+                    break
+        return self.groups.hits > hits
+
+    def _walk(self, top: str) -> None:
+        """Add the files of a directory and of all below it but hidden ones."""
+        stack = [(top, os.path.realpath(top))]
+        while stack:
+            directory, real = stack.pop()
+            if real in self._walked:
+                self.groups.hits += bool(self.groups)  # reached before: its dumps count for this path too
+                continue
+            self._walked.add(real)
+            below = os.path.join(real, "")
+            for entry in sorted(self._entries(directory), key=lambda e: e.name, reverse=True):
+                path = entry.path
+                if _is_plain_file(entry):
+                    self._add_listed(path, entry.name, real, below + entry.name)
+                elif self._add_linked(path) and not entry.name.startswith("."):
+                    stack.append((path, os.path.realpath(path)))
+
+    def _entries(self, directory: str) -> list[os.DirEntry[str]]:
+        """List a directory. If that fails half-way, the entries before the error are kept."""
+        entries: list[os.DirEntry[str]] = []
+        try:
+            with os.scandir(directory) as listing:
+                entries.extend(listing)
+        except OSError as error:
+            self._add_fault(directory, error, "a directory that can be listed")
+        return entries
+
+    def _add_linked(self, path: str) -> bool:
+        """Add a path of a directory or a glob, following links, and return whether it is a directory."""
+        file_name = os.path.basename(path)
+        is_member = names.split(file_name) is not None
+        try:
+            mode = os.stat(path).st_mode
+        except OSError as error:
+            if is_member or not (file_name.startswith(".") or names.is_dumped(file_name)):
+                self._add_fault(path, error)
+            return False
+        if stat.S_ISREG(mode):
+            self._add_listed(path, file_name, *_real_paths(path))
+        elif not stat.S_ISDIR(mode) and (is_member or containers.by_name(file_name)):
+            self._add_fault(path, "a pipe, a socket or a device")
+        return stat.S_ISDIR(mode)
+
+    def _add_fault(self, path: str, reason: OSError | str, expected: str = "a readable file") -> None:
+        """Add a path that cannot be examined as a dump, or as a member of one, that fails when it is read."""
+        path = path.rstrip(os.sep) or path
+        text = reason if isinstance(reason, str) else reason.strerror or reason
+        fault = DumpError(path, f"{expected} ({text})", system=True)
+        if name := names.split(os.path.basename(path)):
+            self.groups.add(Member(name[1], path, fault=fault), _real_paths(path)[0], name[0], sys.maxsize)
+        else:
+            self.groups.add_fault(Member("", path), os.path.abspath(path), fault)
+
+    # -- URIs
+
+    def _add_uri(self, uri: str) -> None:
+        base, pattern = _split_glob(uri)
+        system, root = filesystem(base)
+        with system_errors(base, "a server that answers"):
+            info = system.get_file_info(root)
+            if info.type == arrow_fs.FileType.Directory:
+                for path in files_below(base, system, root):
+                    if pattern is None or pattern.match(path):
+                        self._add_listed(path, _file_name(path), path.partition("?")[0].rpartition("/")[0], path)
+            elif info.type == arrow_fs.FileType.File and not names.split(_file_name(base)):
+                self._contents.add_file(base, base)
+            elif pattern:
+                raise _does_not_exist(uri)
+            else:
+                self._add_remote_siblings(base, system, root)
+
+    def _add_remote_siblings(self, uri: str, system: arrow_fs.FileSystem, root: str) -> None:
+        bare, mark, query = uri.partition("?")
+        directory, _, last = bare.rpartition("/")
+        folder = root.rpartition("/")[0]
+        name = names.split(_file_name(uri))
+        stem = name[0] if name else unquote(last)
+        choice = [variant for role in names.EXTENSIONS for variant in names.variants(stem, role)]
+        infos = system.get_file_info([f"{folder}/{variant}" if folder else variant for variant in choice])
+        present = [v for v, i in zip(choice, infos, strict=True) if i.type == arrow_fs.FileType.File]
+        for variant in present:
+            self._add_listed(f"{directory}/{variant}{mark}{query}", variant, directory, "", requested=True)
+        if not present:
+            raise _does_not_exist(uri)
+
+    # -- listed files
+
+    def _add_listed(self, uri: str, file_name: str, folder: str, path: str, *, requested: bool = False) -> None:
+        """Add a file of a listing, if its name is that of a member or says that it may hold dumps."""
+        if name := names.split(file_name):
+            stem, role = name
+            rank = names.compression_rank(file_name)
+            self.groups.add(Member(role, uri), folder, stem, rank, requested=requested)
+        elif containers.by_name(file_name):
+            self._contents.add_file(uri, path)
+        elif names.is_text(file_name):
+            self._contents.add_file(uri, path, search=True)
+        elif file_name.endswith((".hlo.pb", ".hlo.pb.gz")):
+            self._has_protos = True
+
+
+def _is_other_dump_file(path: str) -> bool:
+    """Whether XLA wrote the file, but no memory text: a shell expands `dir/*` to many of these."""
+    return not os.path.isdir(path) and names.is_dumped(os.path.basename(path))
+
+
+def _file_name(uri: str) -> str:
+    return Member("", uri).file_name
+
+
+def _does_not_exist(path: str) -> UsageError:
+    return UsageError(f"{utf8(path)} does not exist: neither a file, a directory nor the stem of a dump")
+
+
+def _split_glob(uri: str) -> tuple[str, re.Pattern[str] | None]:
+    """The directory above the first wildcard of a URI, and the glob; the URI itself if it has none."""
+    bare, mark, query = uri.partition("?")  # in a URI, "?" begins a query
+    wildcard = _WILDCARD.search(bare)
+    if wildcard is None:
+        return uri, None
+    return bare[: bare.rfind("/", 0, wildcard.start()) + 1] + mark + query, glob_pattern(uri)
+
+
+def _is_plain_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file(follow_symlinks=False)  # mostly known without a system call
+    except OSError:
+        return False
+
+
+def _real_paths(path: str) -> tuple[str, str]:
+    """The real directory of a file (under its own name), and its real path."""
+    real = os.path.realpath(path)
+    directory, name = os.path.split(real)
+    is_same_name = name == os.path.basename(path)
+    return (directory if is_same_name else os.path.realpath(os.path.dirname(path) or ".")), real

@@ -1,0 +1,199 @@
+"""Find the messages in a log: go from anchor to anchor, and line by line while messages are open."""
+
+from __future__ import annotations
+
+import re
+
+from ...input.files import Buffer
+from ...input.logs import split_line
+from .grammar import begin_message, feed
+from .message import Message
+
+MAX_MISSES = 16
+"""Unknown lines of a message's own stream after which it counts as ended."""
+
+MAX_SILENT_LINES = 20_000
+"""Lines of any stream without a line of a message, after which it counts as ended."""
+
+_ANCHOR = re.compile(
+    rb"Ran out of memory (?:in memory space|on) \w"
+    rb"|Allocation \(size=\d+\) would exceed memory"
+    rb"|Out of memory while trying to allocate \d"
+    rb"|Failed to allocate request for \d"
+    rb"|Attempting to (?:allocate|reserve) \d"
+    rb"|BufferAssignment (?:OOM Debugging|stats:)"
+    rb"|Peak buffers:"
+    rb"|Largest program [a-z]"
+    rb"|Total \w+ usage >= "
+    rb"|Program \w+ requirement "
+    rb"|XLA::TPU program \w"
+)
+"""Words with which a message can begin."""
+
+_ANCHOR_WORDS = (
+    b"of memory", b"exceed memory", b"Failed to allocate request", b"Attempting to ",
+    b"BufferAssignment ", b"Peak buffers:", b"Largest program ", b" usage >= ", b" requirement ", b"XLA::TPU program ",
+)  # fmt: skip
+"""Each anchor contains one of these. Searching a block for them first is several times faster."""
+
+_MAX_ANCHOR = 256
+"""Bytes of the longest anchor: blocks overlap by so much."""
+_FIRST_BLOCK, _BLOCK = 1 << 16, 1 << 20
+"""Bytes that are searched for an anchor at once: few at first, because the next one is often near."""
+
+_NEWLINE = re.compile(rb"\n")
+_CONTINUES = re.compile(
+    r"Total \w+ usage|Program \w+ requirement|Largest program|Peak buffers|BufferAssignment |XLA::TPU program"
+)
+_FOLDED = re.compile(r"\\n(?:\\n|\s|Total |BufferAssignment |Peak |Largest |Program |Scoped )")
+_FOLDED_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_FOLDED_ESCAPES = {"n": "\n", "t": "\t", "r": ""}
+
+
+def has_anchor(text: str) -> bool:
+    """Whether a text contains the beginning of a message."""
+    return _ANCHOR.search(text.encode("utf-8", "replace")) is not None
+
+
+def find_messages(data: Buffer) -> list[Message]:
+    """The messages of a log in the order in which they begin."""
+    return _Scanner(data).run()
+
+
+class _Scanner:
+    def __init__(self, data: Buffer) -> None:
+        self._data = data
+        self._open: list[Message] = []
+        self._finished: list[Message] = []
+
+    def run(self) -> list[Message]:
+        size = len(self._data)
+        offset, number = 0, 1
+        anchor = self._find_anchor(0)
+        while anchor is not None or (self._open and offset < size):
+            if not self._open and anchor is not None:
+                offset, number = self._skip_to_line(offset, number, anchor)
+            text, end = self._read_line(offset)
+            is_anchored = anchor is not None and anchor < end
+            self._take_line(number, text, is_anchored)
+            offset, number = end + 1, number + 1
+            if is_anchored:
+                anchor = self._find_anchor(offset)
+            if number % 256 == 0:
+                self._finish_silent(number)
+        self._finish_all(number - 1)
+        return sorted(self._finished, key=lambda m: m.line)
+
+    # -- bytes
+
+    def _find_anchor(self, offset: int) -> int | None:
+        """The offset of the next anchor."""
+        data, size = self._data, len(self._data)
+        if m := _ANCHOR.search(data, min(offset, size), min(offset + _FIRST_BLOCK, size)):
+            return m.start()
+        for begin in range(offset + _FIRST_BLOCK - _MAX_ANCHOR, size, _BLOCK):
+            end = min(begin + _BLOCK + _MAX_ANCHOR, size)
+            block = bytes(data[begin:end])
+            if any(word in block for word in _ANCHOR_WORDS) and (m := _ANCHOR.search(data, begin, end)):
+                return m.start()
+        return None
+
+    def _skip_to_line(self, offset: int, number: int, target: int) -> tuple[int, int]:
+        """Offset and number of the line that holds the target offset."""
+        line_begin = offset
+        for begin in range(offset, target, _BLOCK):
+            block = bytes(self._data[begin : min(begin + _BLOCK, target)])
+            if lines := block.count(b"\n"):
+                number += lines
+                line_begin = begin + block.rfind(b"\n") + 1
+        return line_begin, number
+
+    def _read_line(self, offset: int) -> tuple[str, int]:
+        """The line at an offset, and where it ends."""
+        newline = _NEWLINE.search(self._data, offset)
+        end = newline.start() if newline else len(self._data)
+        return bytes(self._data[offset:end]).rstrip(b"\r").decode("utf-8", "backslashreplace"), end
+
+    # -- lines
+
+    def _take_line(self, number: int, line: str, is_anchored: bool) -> None:
+        label, thread, text = split_line(line)
+        owner = self._owner(label, thread)
+        if is_anchored:
+            self._take_anchored(number, label, thread, text, owner)
+        elif owner:
+            self._offer(owner, number, label, thread, text)
+
+    def _take_anchored(
+        self, number: int, label: str | None, thread: str | None, text: str, owner: Message | None
+    ) -> None:
+        """Add a line with an anchor to its message, or begin one."""
+        if owner and _CONTINUES.search(text) and self._offer(owner, number, label, thread, text):
+            return
+        m = _ANCHOR.search(text.encode("utf-8", "replace"))
+        offset = m.start() if m else 0
+        is_folded = _FOLDED.search(text, offset) is not None
+        first, *rest = _unfold(text) if is_folded else [text]
+        message = begin_message(label, thread, number, first, offset)
+        if message is None:
+            return
+        if owner and (owner.label, owner.thread) == (label, thread):
+            self._finish(owner)
+        self._open.append(message)
+        for line in rest:
+            feed(message, number, line)
+        if is_folded:
+            self._finish(message)
+
+    def _owner(self, label: str | None, thread: str | None) -> Message | None:
+        """The open message to which a line belongs: that of the same label and thread; else the latest that
+        is not known to repeat what this line lacks (often only the first line of a message has a prefix).
+        """
+        for message in reversed(self._open):
+            if message.label == label and message.thread == thread:
+                return message
+        if thread is not None:
+            return None
+        for message in reversed(self._open):
+            if message.label == label and not message.threaded:
+                return message
+            if label is None and not message.labelled and not message.threaded:
+                return message
+        return None
+
+    def _offer(self, owner: Message, number: int, label: str | None, thread: str | None, text: str) -> bool:
+        """Add a line to a message if it belongs to it, and end a message to which too many do not."""
+        if feed(owner, number, text):
+            owner.threaded = owner.threaded or thread is not None
+            owner.labelled = owner.labelled or label is not None
+            return True
+        if thread is not None and not owner.threaded:
+            owner.misses += 3  # another message of the same thread: this one has probably ended
+        if owner.misses >= MAX_MISSES:
+            self._finish(owner)
+        return False
+
+    # -- ends
+
+    def _finish_silent(self, number: int) -> None:
+        for message in [m for m in self._open if number - m.last_line > MAX_SILENT_LINES]:
+            self._finish(message)
+
+    def _finish_all(self, last_line: int) -> None:
+        for message in list(self._open):
+            message.truncated = message.is_truncated_at(last_line) and self._data[len(self._data) - 1] != ord("\n")
+            self._finish(message)
+
+    def _finish(self, message: Message) -> None:
+        message.finish()
+        self._open.remove(message)
+        self._finished.append(message)
+
+
+def _unfold(text: str) -> list[str]:
+    """The lines of a message that a log has written as one, with escapes (JSON, repr)."""
+    return _FOLDED_ESCAPE.sub(_unfold_one, text).split("\n")
+
+
+def _unfold_one(m: re.Match[str]) -> str:
+    return chr(int(m[1], 16)) if m[1] else _FOLDED_ESCAPES.get(m[2], m[2])

@@ -1,0 +1,165 @@
+"""Compressed files and tar archives."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import os
+import pickle
+import tarfile
+from pathlib import Path
+
+import pytest
+from small_dumps import ALLOCATIONS, LIVE, PACK, STEM, TEXTS, contents, tar_of, write
+
+from xlamem.errors import DumpError
+from xlamem.input import files
+from xlamem.input.find import find, resolve
+from xlamem.input.names import EXTENSIONS
+
+
+@pytest.mark.parametrize("packed", PACK)
+def test_compressed_members(tmp_path: Path, packed: str) -> None:
+    write(tmp_path, texts={"buffer-assignment": ALLOCATIONS})
+    write(tmp_path, texts={r: t for r, t in TEXTS.items() if r != "buffer-assignment"}, packed=packed)
+    assert [contents(s) for s in find(tmp_path)] == [TEXTS]
+    assert contents(resolve(f"{tmp_path / STEM}-live-range.txt.{packed}")) == TEXTS
+
+
+def test_plain_is_preferred_but_the_named_file_wins(tmp_path: Path) -> None:
+    stem = write(tmp_path, packed="gz")
+    write(tmp_path)
+    live = tmp_path / f"{STEM}-live-range.txt.gz"
+    assert all(m.uri.endswith(".txt") for m in resolve(tmp_path).members)
+    assert [m.uri for m in resolve(live).members if m.role == "live-range"] == [f"{stem}-live-range.txt.gz"]
+
+
+def test_compression_by_content_and_misleading_names(tmp_path: Path) -> None:
+    name = f"{STEM}-buffer-assignment.txt"
+    (tmp_path / name).write_bytes(bz2.compress(ALLOCATIONS.encode()))
+    (tmp_path / f"{STEM}-live-range.txt.gz").write_text(LIVE)
+    assert contents(resolve(tmp_path)) == {"buffer-assignment": ALLOCATIONS, "live-range": LIVE}
+
+
+@pytest.mark.parametrize("packed", PACK)
+def test_streams_one_after_the_other(tmp_path: Path, packed: str) -> None:
+    half = len(ALLOCATIONS) // 2
+    data = PACK[packed](ALLOCATIONS[:half].encode()) + PACK[packed](ALLOCATIONS[half:].encode())
+    if packed != "zst":
+        data += bytes(64)
+    assert contents(resolve(data)) == {"buffer-assignment": ALLOCATIONS}
+
+
+@pytest.mark.parametrize("packed", PACK)
+def test_broken_compression(tmp_path: Path, packed: str) -> None:
+    path = tmp_path / f"{STEM}-buffer-assignment.txt.{packed}"
+    noise = b"".join(os.urandom(50).hex().encode() + b"\n" for _ in range(6_000))
+    whole = PACK[packed](b"BufferAssignment:\n" + noise)
+    for data in (whole[:-30], whole[: len(whole) // 2], whole[:200_000] + bytes(40) + whole[200_040:], b"\x01"):
+        path.write_bytes(data)
+        member = resolve(path).members[0]
+        with pytest.raises(DumpError, match=STEM) as caught:
+            member.load()
+        assert caught.value.path == str(path)
+        assert caught.value.offset is not None or data == b"\x01"
+
+
+@pytest.mark.parametrize("packed", PACK)
+def test_broken_files_of_unknown_name_stop_nothing(tmp_path: Path, packed: str) -> None:
+    write(tmp_path)
+    noise = b"".join(os.urandom(50).hex().encode() + b"\n" for _ in range(6_000))
+    (tmp_path / f"log.txt.{packed}").write_bytes(PACK[packed](ALLOCATIONS.encode() + noise)[:-30])
+    (tmp_path / f"more.tar.{packed}").write_bytes(b"\x02" * 40)
+    broken, whole, more = find(tmp_path)
+    assert contents(whole) == TEXTS
+    for dump in (broken, more, pickle.loads(pickle.dumps(broken))):
+        with pytest.raises(DumpError):
+            dump.members[0].load()
+
+
+@pytest.mark.parametrize("mode", ["", "gz", "xz", "bz2", "zst"])
+def test_tars(tmp_path: Path, mode: str) -> None:
+    for number in range(20):
+        write(tmp_path / "d", f"module_{number:04d}.jit_f.cpu_after_optimizations", packed="gz" if number % 2 else "")
+    (tmp_path / "d" / "more.txt").write_text("hello\n" + ALLOCATIONS + ALLOCATIONS)
+    (tmp_path / "d" / "oracle.json").write_text("{}")
+    path = tar_of(tmp_path / "d", tmp_path / "plain.tar")
+    if mode:
+        path = tmp_path / f"d.tar.{mode}"
+        path.write_bytes(PACK[mode]((tmp_path / "plain.tar").read_bytes()))
+    found = find(path)
+    assert [s.module_id for s in found] == [*range(20), None, None]
+    assert all(contents(s) == TEXTS for s in found[:20])
+    assert found[0].place == f"{path}::d"
+    assert (
+        found[0]
+        .members[0]
+        .file_name.startswith(f"module_0000.jit_f.cpu_after_optimizations{EXTENSIONS['buffer-assignment']}")
+    )
+    with found[21].members[0].load() as text:
+        assert bytes(text.data).decode() == ALLOCATIONS
+        assert text.position(0) == (5, len("hello\n" + ALLOCATIONS))
+        assert text.uri == f"{path}::d/more.txt"
+
+
+def test_a_compressed_tar_is_undone_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(50):
+        write(tmp_path / "d", f"module_{number:04d}.jit_f.cpu_after_optimizations")
+    path = tar_of(tmp_path / "d", tmp_path / "d.tgz", "w:gz")
+    files._CACHE.clear()
+    undone = []
+    decompress = files.decompress
+    monkeypatch.setattr(files, "decompress", lambda *a: undone.append(a) or decompress(*a))
+    assert all(contents(s) == TEXTS for s in find(path))
+    assert len(undone) == 1
+    os.utime(path, ns=(1, 1))
+    find(path)
+    assert len(undone) == 2
+
+
+def test_long_streams_go_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_IN_MEMORY", 1000)
+    files._CACHE.clear()
+    write(tmp_path / "d")
+    path = tar_of(tmp_path / "d", tmp_path / "d.tgz", "w:gz")
+    dump = resolve(path)
+    assert contents(dump) == TEXTS
+    assert contents(dump) == TEXTS
+    path = tmp_path / f"{STEM}-buffer-assignment.txt.gz"
+    path.write_bytes(gzip.compress(ALLOCATIONS.encode() * 50))
+    assert [contents(s) for s in find(path)] == [{"buffer-assignment": ALLOCATIONS * 50}]
+
+
+def test_a_tar_that_was_cut(tmp_path: Path) -> None:
+    for number in range(3):
+        write(tmp_path / "d", f"module_{number:04d}.jit_f.cpu_after_optimizations")
+    path = tar_of(tmp_path / "d", tmp_path / "d.tar")
+    with tarfile.open(path) as tar:
+        last = sorted(info.offset_data for info in tar)[-1]
+    path.write_bytes(path.read_bytes()[: last + 3])
+    found = find(path)
+    assert sum(len(s.members) for s in found[1:]) >= 14
+    with pytest.raises(DumpError, match="a complete tar archive"):
+        found[0].members[0].load()
+
+
+def test_the_later_entry_of_a_name_counts(tmp_path: Path) -> None:
+    path = tmp_path / "d.tar"
+    with tarfile.open(path, "w") as tar:
+        for text in ("BufferAssignment:\nold\n", ALLOCATIONS):
+            info = tarfile.TarInfo(f"{STEM}-buffer-assignment.txt")
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text.encode()))
+    assert contents(resolve(path)) == {"buffer-assignment": ALLOCATIONS}
+
+
+def test_a_tar_with_a_header_of_terabytes(tmp_path: Path) -> None:
+    """An extended header is read into memory: of this size it cannot be."""
+    path = tmp_path / "x.tar"
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 1 << 45
+    path.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    (found,) = find(path)
+    assert found.fault is not None
+    assert "a complete tar archive" in str(found.fault)

@@ -1,0 +1,302 @@
+"""Paths that cannot be read, and URIs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import socket
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from small_dumps import ALLOCATIONS, HLO, LIVE, PACK, STEM, TEXTS, contents, frames, tar_of, write
+
+import xlamem
+from xlamem.errors import DumpError, UsageError
+from xlamem.input import files, filesystems
+from xlamem.input.find import Member, find, resolve
+from xlamem.input.names import EXTENSIONS
+
+# ---- what is not there
+
+
+def test_missing_paths(tmp_path: Path) -> None:
+    for path in (tmp_path / "nothing", tmp_path / "nothing" / "x", tmp_path / f"{STEM}.txt"):
+        with pytest.raises(UsageError, match="does not exist"):
+            find(path)
+    with pytest.raises(UsageError, match="no path"):
+        find()
+    with pytest.raises(UsageError, match="not a path"):
+        find(7)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="cannot look at"):
+        find("a\0b")
+
+
+def test_nothing_in_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no dump in .*-buffer-assignment\.txt"):
+        find(tmp_path)
+    write(tmp_path / "other")
+    (tmp_path / "x.json").write_text("{}")
+    for path in (tmp_path / "x.json", tmp_path / "*.json"):
+        with pytest.raises(UsageError, match="no dump in"):
+            find(tmp_path / "other", path)
+    with pytest.raises(UsageError, match="no dump in <bytes>"):
+        resolve(b"")
+
+
+def test_only_protos(tmp_path: Path) -> None:
+    (tmp_path / f"{STEM}.hlo.pb").write_bytes(b"\x0a\x00")
+    with pytest.raises(UsageError, match="xla_dump_hlo_as_text"):
+        find(tmp_path)
+
+
+def bad_entries(folder: Path) -> dict[str, str]:
+    """Entries of a directory that cannot be read, and the message for each, by name."""
+    (folder / "loop").symlink_to("loop")
+    (folder / f"{STEM}_loop-live-range.txt").symlink_to(f"{STEM}_loop-live-range.txt")
+    (folder / "latest").symlink_to("gone")
+    (folder / f"{STEM}_link-buffer-assignment.txt").symlink_to("gone.txt")
+    (folder / "module_0001.jit_g.before_optimizations.txt").symlink_to("gone.txt")  # never a dump
+    (folder / ".#notes.txt").symlink_to("somebody@somewhere")  # nor is what is hidden
+    os.mkfifo(folder / f"{STEM}_fifo-buffer-assignment.txt")
+    os.mkfifo(folder / "fifo")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(os.path.relpath(folder / f"{STEM}_socket-buffer-assignment.txt"))  # its length is limited
+    return {
+        "loop": "Too many levels of symbolic links",
+        f"{STEM}_loop": "Too many levels of symbolic links",
+        "latest": "No such file or directory",
+        f"{STEM}_link": "No such file or directory",
+        f"{STEM}_fifo": "a pipe, a socket or a device",
+        f"{STEM}_socket": "a pipe, a socket or a device",
+    }
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such entries there")
+@pytest.mark.parametrize("way", ["directory", "pattern", "paths"])
+def test_bad_entries_stop_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "in"
+    write(folder / "deep")
+    write(folder)
+    wanted = bad_entries(folder)
+    given = sorted(p for p in folder.iterdir() if p.name in {"deep", "loop", "latest"} or "after" in p.name)
+    if way == "paths":  # a pipe that is named is read
+        given = [p for p in given if "fifo" not in p.name and "socket" not in p.name]
+        wanted = {k: v for k, v in wanted.items() if "fifo" not in k and "socket" not in k}
+    found = find(*{"directory": [folder], "pattern": [folder / "*"], "paths": given}[way])
+    assert [contents(s) for s in found if not s.fault] == [TEXTS] * 2
+    assert {s.name: s.fault.wanted for s in found if s.fault} == {
+        name: f"a readable file ({why})" for name, why in wanted.items()
+    }
+    for source in found:
+        if source.fault:
+            assert source.fault.system
+            with pytest.raises(DumpError, match="a readable file"):
+                source.members[0].load()
+            again = pickle.loads(pickle.dumps(source))
+            assert str(again.fault) == str(source.fault)
+            assert again.fault.system
+    with pytest.raises(UsageError, match=r"latest  unreadable: .*No such file"):
+        resolve(folder)
+
+
+def test_a_good_sibling_of_a_broken_link_is_taken(tmp_path: Path) -> None:
+    stem = write(tmp_path, packed="gz")
+    Path(f"{stem}-live-range.txt").symlink_to("gone")
+    assert contents(resolve(tmp_path)) == TEXTS
+    os.remove(f"{stem}-live-range.txt.gz")
+    (found,) = find(tmp_path)  # not a dump without live ranges: there are some, out of reach
+    assert found.fault is not None
+    assert found.fault.path == f"{stem}-live-range.txt"
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), FileNotFoundError(2, "No such file")])
+def test_directories_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+    write(tmp_path)
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if path.rstrip("/").endswith("closed"):
+            raise error
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    dump, closed = sorted(find(tmp_path), key=lambda s: s.fault is not None)
+    assert contents(dump) == TEXTS
+    assert str(closed.fault) == f"{tmp_path}/closed: expected a directory that can be listed ({error.strerror})"
+    (alone,) = find(f"{tmp_path}/closed/")
+    assert (alone.name, alone.place) == ("closed", str(tmp_path))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="becomes another user")
+def test_a_directory_of_another_user(tmp_path: Path) -> None:
+    """As the system refuses it: root can read everything, so another uid looks."""
+    write(tmp_path)
+    (tmp_path / "closed").mkdir(mode=0o700)
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(folder.stat().st_mode | 0o755)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.seteuid(65534)
+            closed, dump = find(tmp_path)
+            code = 0 if "Permission denied" in str(closed.fault or dump.fault) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(folder)
+    for role, text in TEXTS.items():
+        name = b"module_0007.jit_\xff\xfe.cpu_after_optimizations" + EXTENSIONS[role].encode()  # type: ignore[index]
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(text.encode())
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        tar.add(os.fsdecode(folder), arcname=os.fsdecode(b"caf\xe9"))
+    found = find(tmp_path)
+    assert [contents(s) for s in found] == [TEXTS] * 2
+    assert [s.place for s in found] == [rf"{tmp_path}/caf\xe9", rf"{tmp_path}/x.tar::caf\xe9"]
+    for source in found:
+        assert (source.module_name, source.module_id, source.platform) == (r"jit_\xff\xfe", 7, "cpu")
+        dump = xlamem.read(source)
+        assert dump.modules["module_name"].to_pylist() == [r"jit_\xff\xfe"]
+        assert all(r"caf\xe9" in uri for uri in dump.files["uri"].to_pylist())
+        json.dumps(dump.files.to_pylist(), ensure_ascii=False).encode()
+    assert contents(resolve(os.fsdecode(folder))) == TEXTS
+    with pytest.raises(UsageError, match=r"no\\xff does not exist"):
+        find(os.fsencode(tmp_path) + b"/no\xff")
+
+
+@pytest.mark.parametrize("packed", ["", *PACK])
+def test_errors_of_the_system_are_told_from_those_of_the_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: str
+) -> None:
+    """Also in the midst of a decompression, and where a library has exceptions of its own."""
+    fsspec = pytest.importorskip("fsspec")
+    stem = write(tmp_path, packed=packed)
+    end = f"-buffer-assignment.txt{'.' + packed if packed else ''}"
+    data = Path(f"{stem}{end}").read_bytes()
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file(f"/{tmp_path.name}/{STEM}{end}", data)
+    memory.pipe_file(f"/{tmp_path.name}/cut{end}", data[: len(data) // 2])
+    good, cut = (Member("buffer-assignment", f"memory:///{tmp_path.name}/{n}{end}") for n in (STEM, "cut"))
+    with good.load() as text:
+        assert bytes(text.data).decode() == ALLOCATIONS
+    if packed:
+        with pytest.raises(DumpError, match=r"the end of|data \(") as caught:
+            cut.load()
+        assert not caught.value.system
+    from fsspec.implementations.memory import MemoryFile
+
+    for error in (OSError(5, "Input/output error"), OSError("reset by peer"), LookupError("throttled")):
+
+        def fail(self: object, *_: object, error: Exception = error) -> bytes:
+            raise error
+
+        monkeypatch.setattr(MemoryFile, "read", fail)
+        with pytest.raises(DumpError, match=r"error|peer|throttled") as caught:
+            good.load()
+        assert caught.value.system
+    memory.rm(f"/{tmp_path.name}", recursive=True)
+
+    monkeypatch.setattr(files, "open", lambda *a, **k: (_ for _ in ()).throw(OSError(5, "EIO")), raising=False)
+    with pytest.raises(DumpError, match="EIO") as caught:
+        Member("buffer-assignment", f"{stem}{end}").load()
+    assert caught.value.system
+
+
+def test_a_tar_with_an_absurd_header(tmp_path: Path) -> None:
+    write(tmp_path / "d")
+    info = tarfile.TarInfo("x")
+    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "x"}
+    info.size = 6
+    with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        tar.add(tmp_path / "d", arcname="d")
+        tar.addfile(info, io.BytesIO(b"a\nb\nc\n"))
+    found = find(tmp_path / "x.tar")
+    assert [contents(s) for s in found if not s.fault] == [TEXTS]
+    assert [s.fault.system for s in found if s.fault] == [False]
+
+
+def test_a_file_that_vanished(tmp_path: Path) -> None:
+    stem = write(tmp_path)
+    dump = resolve(tmp_path)
+    os.remove(f"{stem}-live-range.txt")
+    member = dump.member("live-range")
+    assert member is not None
+    with pytest.raises(DumpError, match="a readable file"):
+        member.load()
+
+
+# ---- URIs
+
+
+def test_file_uris(tmp_path: Path) -> None:
+    stem = write(tmp_path / "a b")
+    assert contents(resolve((tmp_path / "a b").as_uri())) == TEXTS
+    assert contents(resolve(f"{stem.parent.as_uri()}/{STEM}-live-range.txt")) == TEXTS
+
+
+def test_fsspec_uris(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    root = f"/{tmp_path.name}"
+    write(tmp_path / "d", texts={r: t for r, t in TEXTS.items() if r != "hlo"})
+    write(tmp_path / "d", texts={"hlo": HLO}, packed="gz")
+    write(tmp_path / "d" / "vm_2", packed="zst")
+    (tmp_path / "d" / "stdout.txt").write_text("hello\n" + frames())
+    tar_of(tmp_path / "d", tmp_path / "d.tar")
+    tar_of(tmp_path / "d", tmp_path / "d.tgz", "w:gz")
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            memory.pipe_file(f"{root}/{path.relative_to(tmp_path)}", path.read_bytes())
+    try:
+        base = f"memory:/{root}"
+        found = find(base + "/d")
+        assert [contents(s) for s in found] == [TEXTS] * 3
+        assert [s.place for s in found] == [f"{base}/d", f"{base}/d/stdout.txt", f"{base}/d/vm_2"]
+        assert contents(pickle.loads(pickle.dumps(found[0]))) == TEXTS
+        assert contents(resolve(f"{base}/d/{STEM}-live-range.txt")) == TEXTS
+        assert contents(resolve(f"{base}/d/{STEM}")) == TEXTS
+        assert len(find(f"{base}/*/*-live-range.txt")) == 1
+        assert len(find(f"{base}/**/*-live-range.txt*")) == 2
+        for tar in ("d.tar", "d.tgz"):
+            assert [contents(s) for s in find(f"{base}/{tar}")] == [TEXTS] * 3
+        assert len(find(base)) == 9
+        with resolve(f"{base}/d/stdout.txt").members[1].load() as text:
+            assert text.position(0)[0] == (frames().encode()[: text.base - 6].count(b"\n") + 2)
+        for missing in ("/d/nothing", "/e*"):
+            with pytest.raises(UsageError, match=r"does not exist|no dump in"):
+                find(base + missing)
+    finally:
+        memory.rm(root, recursive=True)
+
+
+def test_pyarrow_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyarrow import fs
+
+    write(tmp_path / "a b")
+    away = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(filesystems, "_arrow_filesystem", lambda root: (away, "") if root == "away://?r=1" else None)
+    (dump,) = find("away:///a%20b?r=1")
+    assert contents(dump) == TEXTS
+    assert dump.members[0].uri == f"away:///a%20b/{STEM}-buffer-assignment.txt?r=1"
+    assert len(find("away:///?r=1")) == 1
+    assert contents(resolve(f"away:///a%20b/{STEM}?r=1")) == TEXTS
+    assert contents(resolve("away:///*/*-live-range.txt?r=1")) == {"live-range": LIVE}
+
+
+def test_unknown_schemes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="cannot open nowhere://x"):
+        find("nowhere://x")
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    with pytest.raises(UsageError, match="pip install fsspec"):
+        find("memory://x")
