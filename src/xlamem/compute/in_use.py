@@ -244,7 +244,7 @@ def occupancy(dump: DumpLike, *, space: str | int | None = None, interval: Inter
     selected, steps = np.array(p.select_spaces(space), np.int64), p.steps or 0
     selected = selected if steps else selected[:0]
     if len(selected) > MAX_SPACES and len(selected) * steps > MAX_CELLS:
-        raise UsageError(f"{p.name} has {len(selected)} memory spaces of {steps} steps: select one with space=…")
+        raise UsageError(f"{p.name} has {len(selected)} memory spaces of {steps} steps: choose one with space=…")
     columns = p.space_columns(np.repeat(selected, steps))
     columns["time"] = np.tile(np.arange(steps), len(selected))
     fixed = _fixed_by_category(p)
