@@ -13,10 +13,16 @@ import pyarrow as pa
 from ..dump import Dump
 from .arenas import fragmentation, padding, savings, space_padding
 from .fits import Fits, device_total, fits
+from .inspection import CROSS_CHECKS, Inspection, duplicates, inspect
 from .lifetime import donation, idle
 from .occupancy import Peak, live_set, occupancy, peak
+from .oom_causes import OomCauses, excess_bytes, is_padded, oom_causes
+from .origin import add_origins
+from .overview import OCCUPYING, Overview, overview, spaces_in_use
 from .published import MemoryAnalysis, explain, explain_causes, memory_analysis, xla_rule
+from .scope_tree import ScopeNode, scope_tree
 from .scopes import attribution, scopes
+from .selection import largest_program, main_first, select_space
 
 REGISTRY: dict[str, Callable[[Dump], pa.Table]] = {
     "peaks": lambda dump: peak(dump).spaces,
@@ -34,25 +40,43 @@ REGISTRY: dict[str, Callable[[Dump], pa.Table]] = {
 }
 
 __all__ = [
+    "CROSS_CHECKS",
+    "OCCUPYING",
     "REGISTRY",
     "Fits",
+    "Inspection",
     "MemoryAnalysis",
+    "OomCauses",
+    "Overview",
     "Peak",
+    "ScopeNode",
+    "add_origins",
     "attribution",
     "device_total",
     "donation",
+    "duplicates",
+    "excess_bytes",
     "explain",
     "explain_causes",
     "fits",
     "fragmentation",
     "idle",
+    "inspect",
+    "is_padded",
+    "largest_program",
     "live_set",
+    "main_first",
     "memory_analysis",
     "occupancy",
+    "oom_causes",
+    "overview",
     "padding",
     "peak",
     "savings",
+    "scope_tree",
     "scopes",
+    "select_space",
     "space_padding",
+    "spaces_in_use",
     "xla_rule",
 ]
