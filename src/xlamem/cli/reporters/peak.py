@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ...compute import Fits, Overview
 from ...compute.devices import device
-from ..formatting import align, count, number, percent, size, wrap
+from ..formatting import NO_BREAK, align, count, number, percent, size, wrap
 from ..inputs import Program
 from .buffers import SIZE_WIDTH, buffer_lines, more_line
 from .chart import bar, usage_chart
@@ -128,8 +128,8 @@ def _device_total(overview: Overview, fits: Fits | None, layout: Layout) -> list
 def _must_fit(total: int, reserved: dict[str, int], width: int | None) -> list[Text]:
     """The sum and its terms, beside each other if there is room."""
     amount = f"{size(total)}  ({total:,} bytes)"
-    terms = " + ".join(f"{name} {size(n)}" if len(reserved) > 1 else name for name, n in reserved.items())
-    lines = wrap(terms.replace(" B", "\N{NO-BREAK SPACE}B"), INDENT + len(amount) + 2, width)
+    terms = [f"{name}{NO_BREAK}{size(n)}" if len(reserved) > 1 else name for name, n in reserved.items()]
+    lines = wrap(" + ".join(terms), INDENT + len(amount) + 2, width)
     if width and INDENT + len(amount) + 2 + len(lines[0]) > width:
         return [_field("must fit", (amount, "bold")), *(_field("", line) for line in lines)]
     first = _field("must fit", (amount, "bold"), f"  {lines[0]}")

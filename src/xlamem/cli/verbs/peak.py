@@ -53,7 +53,7 @@ def _memory(command: Callable[..., int]) -> Callable[..., int]:
     """Pass --capacity, --device, --resident and --fraction as one argument ``memory``."""
     declared = [
         click.option("--fraction", type=float, default=1.0, metavar="X", help="Part that the runtime may use (0.92)."),
-        click.option("--resident", metavar="SIZE", help="Memory that other data occupy at the same time, such as other arrays."),
+        click.option("--resident", metavar="SIZE", help="Memory that other data occupy, such as other arrays."),
         click.option("--device", metavar="NAME", help="Compare with the memory of a device (v5e, h100, …)."),
         click.option(
             "--capacity",
