@@ -1,4 +1,4 @@
-"""Open what a command is given: dumps, one of several modules, or a dataset."""
+"""Open the inputs of a command: dumps, one of several modules, or a dataset."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Failure(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """What was opened, and how many inputs beside it were skipped because they cannot be read."""
+    """An open dump or dataset, and the number of inputs that were skipped because they cannot be read."""
 
     source: Dump | Dataset
     n_skipped: int
 
 
 class Program(NamedTuple):
-    """The numbers of a program, whether it fits (if that was asked), and what is wrong with its dump."""
+    """A program: its numbers, its verdict if a capacity was given, and the problems of its dump."""
 
     overview: compute.Overview
     fits: compute.Fits | None
@@ -45,7 +45,7 @@ class Program(NamedTuple):
 
 
 def path_of(source: Source) -> str:
-    """The path of a dump without what its member files add."""
+    """Return the directory of a dump and the common stem of its files."""
     return join(source.place, source.name).removeprefix("./")
 
 

@@ -78,7 +78,7 @@ def source() -> Callable[[Command], Command]:
 
 
 def _opened(name: str, opener: Callable[[str, str | None], inputs.Opened]) -> Callable[[Command], Command]:
-    """Pass what `opener` opens; the exit code tells if other inputs at PATH were skipped."""
+    """Pass the result of `opener`; exit with 3 if it skipped unreadable inputs at PATH."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)

@@ -12,17 +12,17 @@ import pyarrow as pa
 
 from ..dump import Dump
 from .arenas import fragmentation, padding, savings, space_padding
-from .fits import Fits, device_total, fits
+from .fits import Available, Fits, available, device_total, fits
 from .inspection import CROSS_CHECKS, Inspection, duplicates, inspect
 from .lifetime import donation, idle
 from .occupancy import Peak, live_set, occupancy, peak
-from .oom_causes import OomCauses, excess_bytes, is_padded, oom_causes
 from .origin import add_origins
-from .overview import OCCUPYING, Overview, overview, spaces_in_use
+from .out_of_memory import OomCauses, excess_bytes, is_padded, oom_causes
+from .overview import OCCUPYING, Overview, spaces_in_use, summarize
 from .published import MemoryAnalysis, explain, explain_causes, memory_analysis, xla_rule
-from .scope_tree import ScopeNode, scope_tree
-from .scopes import attribution, scopes
+from .scopes import KEYS, attribution, scopes
 from .selection import largest_program, main_first, select_space
+from .tree import ScopeNode, scope_tree
 
 REGISTRY: dict[str, Callable[[Dump], pa.Table]] = {
     "peaks": lambda dump: peak(dump).spaces,
@@ -41,8 +41,10 @@ REGISTRY: dict[str, Callable[[Dump], pa.Table]] = {
 
 __all__ = [
     "CROSS_CHECKS",
+    "KEYS",
     "OCCUPYING",
     "REGISTRY",
+    "Available",
     "Fits",
     "Inspection",
     "MemoryAnalysis",
@@ -52,6 +54,7 @@ __all__ = [
     "ScopeNode",
     "add_origins",
     "attribution",
+    "available",
     "device_total",
     "donation",
     "duplicates",
@@ -69,7 +72,6 @@ __all__ = [
     "memory_analysis",
     "occupancy",
     "oom_causes",
-    "overview",
     "padding",
     "peak",
     "savings",
@@ -78,5 +80,6 @@ __all__ = [
     "select_space",
     "space_padding",
     "spaces_in_use",
+    "summarize",
     "xla_rule",
 ]

@@ -59,7 +59,7 @@ class Overview:
         return int(total[step]), step
 
 
-def overview(
+def summarize(
     dump: Dump,
     *,
     space: str | int | None = None,
@@ -67,7 +67,7 @@ def overview(
     details: bool = True,
     required: bool = True,
 ) -> Overview:
-    """Return the peaks of a program and what makes them up.
+    """Summarize a program: its peaks, and the categories and buffers that make them up.
 
     Parameters
     ----------

@@ -32,11 +32,11 @@ def buffer_lines(rows: list[Row], width: int | None, *, wide: bool) -> list[Text
 
 
 def more_line(left: int, text: str) -> Text:
-    """Return the line that sums up what is not listed."""
+    """Return the line that sums up the rows that are not listed."""
     return Text(f"  {size(left).rjust(SIZE_WIDTH)}  {text}", "dim")
 
 
-# -- what a buffer is ----------------------------------------------------------------------------
+# -- fields of a buffer --------------------------------------------------------------------------
 
 
 def source_line(row: Row, width: int | None = None) -> str:
@@ -124,7 +124,7 @@ def _value_line(row: Row, value: str, room: int, indent: int) -> Text:
     return Text.assemble(" " * indent, (f"{names}  ", "dim"), (notes, "yellow" if "padding" in notes else "dim"))
 
 
-HEADINGS = ("bytes", "padding", "scope", "source", "shape", "value", "what")
+HEADINGS = ("bytes", "padding", "scope", "source", "shape", "value", "category")
 STYLES = ("bold", "yellow", "", "green", "dim", "dim", "dim")
 N_NUMBERS = 2
 """The first columns, aligned to the right."""
@@ -149,8 +149,8 @@ def _cells(row: Row, width: int | None, *, wide: bool) -> list[str]:
         shape, value = shorten(shape, TEXT_WIDTH), shorten(value, TEXT_WIDTH)
     source = source_line(row, None if wide or width is None else SOURCE_WIDTH)
     padding = padding_bytes(row)
-    what = category_name(row["category"]) + (", reserved" if row["role"] == "reserved" else "")
-    return [size(row["bytes"]), size(padding) if padding else "", scope_name(row), source, shape, value, what]
+    category = category_name(row["category"]) + (", reserved" if row["role"] == "reserved" else "")
+    return [size(row["bytes"]), size(padding) if padding else "", scope_name(row), source, shape, value, category]
 
 
 def _columns(cells: list[str], widths: list[int], styles: tuple[str, ...]) -> Text:

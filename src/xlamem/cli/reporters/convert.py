@@ -47,7 +47,7 @@ def _describe(fault: Any) -> str:
 def report_notes(result: Converted) -> None:
     """Write to stderr what the summary leaves out."""
     if result.cut:
-        console.note(f"truncated, converted up to where they end: {_first(result.cut)}")
+        console.note(f"truncated, converted up to the point of truncation: {_first(result.cut)}")
     if result.changed:
         changed = count(len(result.changed), "dump")
         console.note(f"{changed} changed while being read, left for the next run: {_first(result.changed)}")

@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from ... import compute, schema
-from ...compute import Fits
-from ...compute.fits import Available, available
+from ...compute import Available, Fits, available
 from ...dump import Dump, read
 from ...errors import UsageError
 from ...input.find import Source, find
@@ -97,7 +96,7 @@ def command(
 
     def read_one(source: Source, *, details: bool = output.json or not several) -> Program:
         dump = read(source, tables=inputs.ALL_SECTIONS)
-        overview = compute.overview(dump, space=space, limit=limit, details=details, required=not several)
+        overview = compute.summarize(dump, space=space, limit=limit, details=details, required=not several)
         return Program(overview, memory.fits(dump) if memory else None, describe_problems(dump))
 
     programs, failures = inputs.read_each(sources, read_one)

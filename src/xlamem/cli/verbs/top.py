@@ -9,7 +9,7 @@ import click
 import pyarrow as pa
 
 from ... import compute
-from ...compute.scopes import KEYS
+from ...compute import KEYS
 from ...dump import Dump
 from ...errors import UsageError
 from .. import console, options
