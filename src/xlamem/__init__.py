@@ -39,12 +39,21 @@ from .errors import DumpError, NativeError, OutputError, UsageError, XlaMemError
 from .input.find import Source, find
 
 if TYPE_CHECKING:
-    from .compute.arenas import fragmentation, padding, savings
-    from .compute.fits import fits
-    from .compute.lifetime import donation, idle
-    from .compute.occupancy import live_set, occupancy, peak
-    from .compute.published import explain, explain_causes, memory_analysis
-    from .compute.scopes import attribution
+    from .compute import (
+        attribution,
+        donation,
+        explain,
+        explain_causes,
+        fits,
+        fragmentation,
+        idle,
+        live_set,
+        memory_analysis,
+        occupancy,
+        padding,
+        peak,
+        savings,
+    )
     from .warehouse import Converted, Dataset, convert, sql
 
 _LATE = {

@@ -910,24 +910,25 @@ WAREHOUSE: dict[str, Table] = {
 """What a dataset of `xlamem convert` holds; see `Table.warehouse` for the types in Parquet."""
 
 DEFINITIONS = {
-    "device_total": "reserved, summed over the spaces in the device's main memory: what must fit into the device",
-    "reserved": "all allocations of the space but thread-local: what must fit into this space; of TPU programs the "
-    "compiler's own figure in out-of-memory texts",
-    "peak": "most bytes in use at one step",
-    "peak_together": "most bytes in use at one step in all memory spaces together",
-    "live": "most bytes that live values cover at one step: what the program itself needs",
-    "half_open": "the peak with half-open live ranges",
-    "fixed": "parameters, constants and outputs, whole: in use at every step",
-    "indefinite": "the name of `fixed` in datasets of earlier versions",
-    "slack": "temp sizes minus the most bytes that live values cover in them together",
-    "allocated": "all allocations of the space",
-    "xprof": "XProf's peak heap (memory viewer): `fixed` and most bytes of live temporaries but for tables of tuples",
+    "device_total": "sum of `reserved` over the spaces in the device's main memory: what must fit into the device",
+    "reserved": "sum of all allocations of the space except thread-local ones: what must fit into the space. For TPU "
+    "programs this is the figure in the compiler's out-of-memory messages",
+    "peak": "maximum bytes in use at any step",
+    "peak_together": "maximum bytes in use at any step, all memory spaces added up",
+    "live": "maximum bytes covered by live values at any step: what the program itself needs",
+    "half_open": "the peak, computed with half-open live ranges",
+    "fixed": "parameters, constants and outputs, in use in full at every step",
+    "indefinite": "the name of `fixed` in datasets written by earlier versions",
+    "slack": "total size of the temp allocations minus the maximum bytes covered in them by live values",
+    "allocated": "sum of all allocations of the space",
+    "xprof": "XProf's peak heap (memory viewer): `fixed` plus the maximum bytes of live temporaries, without "
+    "tuple tables",
     "xla_total": "XLA's 'Total bytes used' as printed: all allocations of all spaces",
-    "xla_rule": "XLA's 'Live ranges at N (peak)' recomputed: unpadded, all spaces together, aliases counted each",
-    "xla_printed": "XLA's 'Live ranges at N (peak)' as printed: unpadded, all spaces together, aliases counted each",
+    "xla_rule": "XLA's 'Live ranges at N (peak)', recomputed: unpadded, all spaces together, every alias counted",
+    "xla_printed": "XLA's 'Live ranges at N (peak)' as printed: unpadded, all spaces together, every alias counted",
     "jax": "JAX's memory_analysis()",
 }
-"""Every number that xlamem gives a program: what `explain` and the dataset's `peaks` call it."""
+"""The definition of every number that `explain` and the dataset's `peaks` report, by name."""
 
 ROLES = {
     "buffer-assignment": "allocations; up to 2025 everything else too",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..dump import Dump
-from .program import coded
+from .columns import encoded
 
 Row = dict[str, Any]
 
@@ -41,7 +41,7 @@ class _Instructions:
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
-        codes, self.names = coded(table["instruction"])
+        codes, self.names = encoded(table["instruction"])
         self.first = np.full(len(self.names), -1, np.int64)
         self.first[codes[::-1]] = np.arange(len(codes))[::-1]
 

@@ -13,9 +13,13 @@ import pyarrow.compute as pc
 from .. import schema
 from ..dump import Dump
 from ..input.find import Source
-from .occupancy import live_set, occupancy, peak
+from .charges import live_set
+from .columns import Ints
+from .in_use import occupancy
+from .layout import CATEGORIES, THREAD_LOCAL
 from .origin import add_origins
-from .program import CATEGORIES, THREAD_LOCAL, Ints, program
+from .peaks import peak
+from .program import program
 from .selection import main_first, select_space
 
 Row = dict[str, Any]
@@ -150,7 +154,7 @@ def _buffers(dump: Dump, values: Ints) -> list[Row]:
     """Rows of `values` with the columns that `live_set` adds and that do not depend on time."""
     p = program(dump)
     table = dump.values.take(pa.array(values))
-    places = pa.table(p.place(values)).to_pylist()
+    places = pa.table(p.source_columns(values)).to_pylist()
     categories = [CATEGORIES[c] for c in p.value_category[values]]
     return [
         {**row, "role": "value", "bytes": row["size"], "category": category, **place}
