@@ -10,12 +10,10 @@ from typing import Any
 from ... import schema
 from ...dump import Dump
 from ...input.find import Source
+from ...schema import PROBLEMS
 from ..formatting import count, visible
 
 Row = dict[str, Any]
-
-PROBLEMS = {"complete": "truncated", "understood": "not understood", "consistent": "not consistent"}
-"""What a dump is if a column of `modules` is false."""
 
 CAUSES: dict[str, set[str]] = {
     "complete": {"truncated"},
