@@ -24,7 +24,7 @@ from xlamem.cli.reporters import info as info_reporter
 from xlamem.cli.verbs import info
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
-CUT = DUMPS / "cpu-killed-at-buffer-assignment"
+TRUNCATED = DUMPS / "cpu-killed-at-buffer-assignment"
 DATA = DUMPS.parent / "data"
 FOLDER = str(DUMPS)
 
@@ -111,12 +111,12 @@ def test_info_on_every_real_dump(run: Any) -> None:
     assert all("failed" not in d["checks"].values() for d in data["dumps"])
 
 
-def test_cut_dump_is_a_note_and_strict_makes_it_3(run: Any) -> None:
-    r = run("info", CUT)
+def test_a_truncated_dump_is_a_note_and_3_with_strict(run: Any) -> None:
+    r = run("info", TRUNCATED)
     assert r.code == 0
     assert r.out.startswith("truncated: …-buffer-assignment.txt:1 (byte 0) and 1 more: ")
     assert "truncated, understood, consistent; 2 diagnostics" in r.out
-    assert run("info", "--strict", CUT).code == 3
+    assert run("info", "--strict", TRUNCATED).code == 3
     assert run("info", "--strict", SMALL).code == 0
 
 
@@ -181,7 +181,7 @@ def test_a_file_without_sections_is_unreadable(run: Any, make: Any, tmp_path: Pa
     assert run("info", make({"buffer-assignment": data, "live-range": live})).code == 0
 
 
-def test_a_dump_of_which_nothing_was_written_is_unreadable(run: Any) -> None:
+def test_an_empty_dump_is_unreadable(run: Any) -> None:
     assert run("info", DATA / "killed").code == 3
 
 
@@ -260,12 +260,12 @@ def test_convert(run: Any, tmp_path: Path) -> None:
     assert re.match(r"1 dump to \S+/out: [0-9,]+ rows in [0-9]+ files, .* bytes\); [0-9.]+ s \(", r.out)
     r = run("convert", SMALL, "--to", tmp_path / "out", *HERE)
     assert r.out.endswith("0 bytes; 1 already stored\n")
-    r = run("convert", SMALL, CUT, "--to", tmp_path / "out2", "--tables", "values, uses", "--json", *HERE)
+    r = run("convert", SMALL, TRUNCATED, "--to", tmp_path / "out2", "--tables", "values, uses", "--json", *HERE)
     assert r.code == 0
     assert r.err.startswith("note: truncated,")
     assert (r.json["dumps"], r.json["files"], len(r.json["cut"])) == (2, 2, 1)
-    assert run("convert", CUT, "--to", tmp_path / "out3", "--strict", *HERE).code == 3
-    r = run("convert", CUT, "--to", tmp_path / "out3", "--quiet", *HERE)
+    assert run("convert", TRUNCATED, "--to", tmp_path / "out3", "--strict", *HERE).code == 3
+    r = run("convert", TRUNCATED, "--to", tmp_path / "out3", "--quiet", *HERE)
     assert (r.code, r.out, r.err) == (0, "", "")
 
 
@@ -273,8 +273,8 @@ def test_convert_labels(run: Any, tmp_path: Path) -> None:
     labels = ["--label", "night=monday", "--label", "note=a=b"]
     assert run("convert", SMALL, "--to", tmp_path, *labels, "--partition-by", "night", *HERE).code == 0
     assert [p.name for p in (tmp_path / "labels" / "schema=v1").iterdir()] == ["night=monday"]
-    for wrong in (["--label", "night"], ["--label", "=x"], ["--label", "a=1", "--label", "a=2"]):
-        assert run("convert", SMALL, "--to", tmp_path, *wrong, *HERE).code == 2
+    for bad in (["--label", "night"], ["--label", "=x"], ["--label", "a=1", "--label", "a=2"]):
+        assert run("convert", SMALL, "--to", tmp_path, *bad, *HERE).code == 2
     assert run("convert", SMALL, "--to", tmp_path, "--partition-by", "night", *HERE).code == 2
 
 
@@ -299,7 +299,7 @@ def test_convert_interrupted_is_130(run: Any, tmp_path: Path, monkeypatch: pytes
     assert "repeat the command to resume" in r.err
 
 
-def test_convert_names_what_failed_and_goes_on(run: Any, tmp_path: Path) -> None:
+def test_convert_reports_failures_and_continues(run: Any, tmp_path: Path) -> None:
     bad = tmp_path / "module_0000.jit_f.cpu_after_optimizations-buffer-assignment.txt.gz"
     bad.write_bytes(b"\x1f\x8b\x08 nope")
     r = run("convert", tmp_path, SMALL, "--to", tmp_path / "out", "--quiet", *HERE)
@@ -419,7 +419,7 @@ def test_colors_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"\x1b[" not in shown(NO_COLOR="1")
 
 
-def test_what_import_brings() -> None:
+def test_import_does_not_load_the_command_line() -> None:
     code = (
         "import sys, xlamem;print([m for m in ('click', 'rich', 'pyarrow.parquet', 'xlamem.cli') if m in sys.modules])"
     )
@@ -477,9 +477,9 @@ def test_the_command_has_no_threads_for_linear_algebra(program: str, threads: st
 
 def test_a_value_that_borrows_the_bytes_of_an_output(run: Any) -> None:
     """It is a temporary, for `top` and in the list of buffers; the parts add up to what is in use."""
-    said = "temporary in an output's space"
-    assert said in run("top", SMALL, "--by", "category").out
-    assert said in run("top", SMALL, "--by", "buffer", "--limit", "50").out
+    name = "temporary in an output's space"
+    assert name in run("top", SMALL, "--by", "category").out
+    assert name in run("top", SMALL, "--by", "buffer", "--limit", "50").out
     rows = run("top", SMALL, "--by", "category", "--json").json["rows"]
     assert "temp_in_output" in {r["category"] for r in rows}
     assert sum(r["bytes"] for r in rows) == sum(r["peak"] for r in xlamem.peak(xlamem.read(SMALL)).spaces.to_pylist())

@@ -26,7 +26,7 @@ TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
 LAYERS = DUMPS / "cpu-jaxlib-0.12.0-multiheap"
 GPU = DUMPS / "gpu-jax-0.10.2-offload_params"
 TIMELESS = DUMPS / "cpu-tf-1.15.0-loop"
-CUT = DUMPS / "cpu-killed-at-buffer-assignment"
+TRUNCATED = DUMPS / "cpu-killed-at-buffer-assignment"
 ALL = sorted(p for p in DUMPS.iterdir() if p.is_dir())
 
 
@@ -77,12 +77,12 @@ def test_the_first_screen_names_buffer_layer_line_and_bytes(run: Any) -> None:
 def test_the_screen_in_the_readme_is_real(run: Any) -> None:
     text = (ROOT / "README.md").read_text()
     shown = text[text.index("    $ xlamem peak ") :].split("\n\n*Reserved*")[0].splitlines()
-    monkey = Path.cwd()
+    previous = Path.cwd()
     os.chdir(ROOT)
     try:
         r = run(*shown[0].split()[2:])
     finally:
-        os.chdir(monkey)
+        os.chdir(previous)
     assert [line[4:] for line in shown[1:]] == r.out.splitlines()
 
 
@@ -194,7 +194,7 @@ def test_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "said"),
+    ("args", "code", "text"),
     [
         (["--capacity", "3737088B"], 0, "fits, 0 B to spare, 100.0 % used"),
         (["--capacity", "3737087B"], 1, "DOES NOT FIT, 1 B over"),
@@ -209,10 +209,10 @@ def test_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--capacity", "4MiB", "--resident", "1MiB"], 1, "3.00 MiB = 4.00 MiB minus 1.00 MiB resident"),
     ],
 )
-def test_capacity(run: Any, args: list[str], code: int, said: str) -> None:
+def test_capacity(run: Any, args: list[str], code: int, text: str) -> None:
     r = run("peak", TPU, *args)
     assert r.code == code
-    assert said in re.sub(r"\s+", " ", r.out)
+    assert text in re.sub(r"\s+", " ", r.out)
 
 
 def test_capacity_compares_what_is_reserved_in_device_memory(run: Any) -> None:
@@ -248,7 +248,7 @@ def test_wrong_usage(run: Any, args: list[str]) -> None:
     assert r.err
 
 
-# ---- peak: several, cut, without live ranges
+# ---- peak: several, truncated, without live ranges
 
 
 def test_a_directory_has_the_largest_first(run: Any) -> None:
@@ -299,11 +299,11 @@ def test_without_live_ranges(run: Any) -> None:
     assert run("explain", TIMELESS).code == 0
 
 
-def test_a_cut_dump(run: Any) -> None:
-    r = run("peak", CUT)
+def test_a_truncated_dump(run: Any) -> None:
+    r = run("peak", TRUNCATED)
     assert r.code == 0
     assert r.out.startswith("truncated: …-buffer-assignment.txt:1 (byte 0) and 1 more: ")
-    assert run("peak", CUT, "--strict").code == 3
+    assert run("peak", TRUNCATED, "--strict").code == 3
     assert run("peak", DUMPS, "--strict").code == 3
     assert run("peak", TPU, "--strict").code == 0
 
@@ -317,7 +317,7 @@ def test_an_unreadable_dump_beside_a_good_one(run: Any, tmp_path: Path) -> None:
     assert "module_0001.bad" in r.err
 
 
-def test_nothing_there(run: Any, tmp_path: Path) -> None:
+def test_a_directory_without_dumps(run: Any, tmp_path: Path) -> None:
     for verb in (["peak"], ["top"], ["explain"], ["show", "values"]):
         assert run(*verb, tmp_path).code == 2
         assert run(*verb, tmp_path / "none").code == 2
@@ -433,7 +433,7 @@ def test_one_of_several(run: Any) -> None:
     assert run("explain", several, "--module", "none").code == 2
 
 
-# ---- house keeping
+# ---- help and imports
 
 
 def process(*args: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -73,7 +73,7 @@ def test_it_fits_the_terminal(run: Any, dest: str, monkeypatch: pytest.MonkeyPat
     assert lists.count("\n\n") == 1
 
 
-def test_as_many_rows_as_wanted(run: Any, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit(run: Any, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
     query = "SELECT range AS i FROM range(250)"
     assert len(run("sql", dest, query).out.splitlines()) == 251
     assert len(json.loads(run("sql", dest, query, "--json").out)) == 250
@@ -197,7 +197,7 @@ def test_show_fits_the_terminal(run: Any, dest: str, monkeypatch: pytest.MonkeyP
             assert not any(line.endswith(" ") for line in r.out.splitlines())
 
 
-def test_show_what_is_not_there(run: Any, dest: str, tmp_path: Path) -> None:
+def test_show_an_unknown_table(run: Any, dest: str, tmp_path: Path) -> None:
     for path in (TPU, dest):
         r = run("show", "nonsense", path)
         assert (r.code, r.out) == (2, "")
@@ -235,7 +235,7 @@ def test_files(run: Any, dest: str) -> None:
     assert run("dataset", "files", dest, "quarantine").out == ""
 
 
-def test_files_of_what_is_no_dataset(run: Any, dest: str, tmp_path: Path) -> None:
+def test_files_of_a_directory_without_ledger(run: Any, dest: str, tmp_path: Path) -> None:
     r = run("dataset", "files", tmp_path)
     assert (r.code, r.out) == (2, "")
     assert "is no dataset: it has no ledger" in r.err
@@ -245,7 +245,7 @@ def test_files_of_what_is_no_dataset(run: Any, dest: str, tmp_path: Path) -> Non
 # ---- schema
 
 
-def test_schema_tells_the_stored_from_the_computed(run: Any) -> None:
+def test_schema_describes_stored_and_computed_tables(run: Any) -> None:
     out = run("schema", "peaks").out
     assert out.index("peaks  one row per memory space;") < out.index("peaks  in a dataset: one row per number")
     for word in schema.DEFINITIONS:
