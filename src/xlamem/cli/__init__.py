@@ -74,6 +74,8 @@ def cli(ctx: click.Context) -> None:
 
 def main(args: list[str] | None = None) -> int:
     """Run one command line and return its exit code."""
+    # The command does no linear algebra: NumPy, imported by the verbs, need not start a thread per core for it.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # names that the terminal's encoding lacks must not fail
