@@ -53,8 +53,8 @@ def _reach(owner: Ints, end: Ints, n: int) -> Ints:
     if stride <= MAX_TOTAL_BYTES // n:
         return np.maximum.accumulate(end + owner * stride) - owner * stride
     ends, rank = np.unique(end, return_inverse=True)
-    found: Ints = ends[np.maximum.accumulate(rank + owner * len(ends)) - owner * len(ends)]
-    return found
+    reach: Ints = ends[np.maximum.accumulate(rank + owner * len(ends)) - owner * len(ends)]
+    return reach
 
 
 def fragmentation(dump: DumpLike, *, time: int | None = None) -> pa.Table:

@@ -71,7 +71,7 @@ class Layout(ABC):
 
     def _set_values(self, owner: Codes, offset: Ints, size: Ints) -> None:
         self.owner, self.offset, self.size = owner, offset, size
-        """The row in `allocations` of each value, and its slot there."""
+        """The row in `allocations` of each value, and its offset and size in that allocation."""
         available = self.allocation_size[owner] if len(owner) else size
         available = np.maximum(available, 0) - np.clip(offset, 0, MAX_TOTAL_BYTES)
         self.extent = size if (size <= available).all() else np.clip(available, 0, size)

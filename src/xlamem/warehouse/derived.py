@@ -1,4 +1,4 @@
-"""The tables that a dataset adds to those of its dumps: peaks, their causes, what is in use there, and scopes."""
+"""The tables that a dataset adds to those of its dumps: peaks, their causes, and what is in use at the peaks."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ MAX_ID = 1 << 31
 
 def derive(dumps: DumpSet, top: int) -> dict[str, pa.Table]:
     """Return `peaks`, `explain_causes`, `peak_members` (the `top` largest of each space) and `scopes`, by dump."""
-    found: dict[str, list[pa.Table]] = {name: [] for name in ("peaks", "explain_causes", "peak_members", "scopes")}
-    found["peaks"].append(module_numbers(dumps.tables["modules"], _device_totals(dumps)))
+    parts: dict[str, list[pa.Table]] = {name: [] for name in ("peaks", "explain_causes", "peak_members", "scopes")}
+    parts["peaks"].append(module_numbers(dumps.tables["modules"], _device_totals(dumps)))
     for group in _groups(dumps):
         for name, table in _derive_merged(dumps.select(group), top):
             number = table["dump"].to_numpy()
-            found[name].append(table.set_column(0, "dump", pa.array(group[number])))
-    return {name: _stored(name, tables, dumps.ids) for name, tables in found.items() if tables}
+            parts[name].append(table.set_column(0, "dump", pa.array(group[number])))
+    return {name: _stored(name, tables, dumps.ids) for name, tables in parts.items() if tables}
 
 
 def _stored(name: str, tables: list[pa.Table], ids: list[str]) -> pa.Table:

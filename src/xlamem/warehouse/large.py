@@ -105,13 +105,13 @@ class LargeLayout(Layout):
 
 @dataclass(frozen=True)
 class LargePeaks:
-    """The peaks of a large dump, and which of its rows are needed to name what is in use there."""
+    """The peaks of a large dump, and which of its rows are needed to name what is in use at them."""
 
     numbers: PeakNumbers
     peak_steps: Ints | None
     """The step of the peak of each space; None without live ranges."""
     values: Ints
-    """Ids of the values that are live there, or in a fixed allocation."""
+    """Ids of the values that are live at the peaks or in a fixed allocation."""
     matched: Compact | None = None
     """The column `value_id` of `live_ranges`."""
     instruction_row: Ints | None = None
