@@ -18,12 +18,13 @@ import pytest
 from conftest import DUMPS
 
 import xlamem
-from xlamem import cli, schema
-from xlamem.cli import console
+from xlamem import cli, compute, schema
+from xlamem.cli import formatting
+from xlamem.cli.reporters import info as info_reporter
 from xlamem.cli.verbs import info
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
-CUT = DUMPS / "cpu-killed-at-buffer-assignment"
+TRUNCATED = DUMPS / "cpu-killed-at-buffer-assignment"
 DATA = DUMPS.parent / "data"
 FOLDER = str(DUMPS)
 
@@ -64,8 +65,8 @@ def test_info_of_one_dump(run: Any) -> None:
         "15,635",
         "values_split",
         "live_ranges 51",
-        "472.34 KiB (483,680 bytes), as XLA printed it",
-        "XLA's own peak  408.04 KiB (417,832 bytes), as printed",
+        "472.34 KiB (483,680 bytes), as printed by XLA",
+        "XLA's peak      408.04 KiB (417,832 bytes), as printed",
         "11 passed",
         "complete, understood, consistent; no diagnostics",
     ):
@@ -79,7 +80,7 @@ def test_info_json(run: Any) -> None:
     assert dump["module"] == xlamem.read(SMALL, hashes=True).modules.to_pylist()[0]
     assert dump["files"] == xlamem.read(SMALL, hashes=True).files.to_pylist()
     assert dump["allocated_bytes"] == 483680
-    assert set(dump["checks"]) == set(info.CHECKS)
+    assert set(dump["checks"]) == set(compute.CROSS_CHECKS)
     assert set(dump["checks"].values()) == {"passed"}
     assert dump["diagnostics"] == []
 
@@ -90,7 +91,7 @@ def test_info_of_several(run: Any, tmp_path: Path) -> None:
     assert r.code == 0
     first = r.out.splitlines()[1]
     assert "286.05 MiB" in first
-    assert first.endswith("4_a3085531593bac68.txt")  # the place may be cut for width
+    assert first.endswith("4_a3085531593bac68.txt")  # the path may be shortened
     assert "7 dumps," in r.out
     same = r.out[r.out.index("same content:") :].splitlines()
     assert {line.rpartition("/")[0].strip() for line in same[1:]} == {str(SMALL), str(tmp_path / "again")}
@@ -100,7 +101,7 @@ def test_info_of_several(run: Any, tmp_path: Path) -> None:
 def test_every_cross_check_is_listed() -> None:
     lines = {"truncated", "unknown_line", "unknown_field", "more_diagnostics", "not_utf8", "mixed_newlines"}
     lines |= {"instruction_differs"}
-    assert set(info.CHECKS) | lines == set(schema.CODES)
+    assert set(compute.CROSS_CHECKS) | lines == set(schema.CODES)
 
 
 def test_info_on_every_real_dump(run: Any) -> None:
@@ -110,12 +111,12 @@ def test_info_on_every_real_dump(run: Any) -> None:
     assert all("failed" not in d["checks"].values() for d in data["dumps"])
 
 
-def test_cut_dump_is_a_note_and_strict_makes_it_3(run: Any) -> None:
-    r = run("info", CUT)
+def test_a_truncated_dump_is_a_note_and_3_with_strict(run: Any) -> None:
+    r = run("info", TRUNCATED)
     assert r.code == 0
-    assert r.out.startswith("truncated: …-buffer-assignment.txt:1 (byte 0), and 1 more: ")
+    assert r.out.startswith("truncated: …-buffer-assignment.txt:1 (byte 0) and 1 more: ")
     assert "truncated, understood, consistent; 2 diagnostics" in r.out
-    assert run("info", "--strict", CUT).code == 3
+    assert run("info", "--strict", TRUNCATED).code == 3
     assert run("info", "--strict", SMALL).code == 0
 
 
@@ -146,7 +147,7 @@ def test_many_diagnostics_are_not_all_shown(run: Any, make: Any) -> None:
     text = next(SMALL.glob("*-buffer-assignment.txt")).read_bytes()
     folder = make({"buffer-assignment": text + b"what is this\n" * 30})
     r = run("info", folder)
-    assert r.out.count("unknown_line") == info.SHOWN
+    assert r.out.count("unknown_line") == info_reporter.MAX_DIAGNOSTICS
     assert "20 more" in r.out
     assert len(run("info", "--json", folder).json["dumps"][0]["diagnostics"]) == 30
 
@@ -166,8 +167,8 @@ def test_unreadable_dump_is_3_and_the_others_are_shown(run: Any, tmp_path: Path)
 @pytest.mark.parametrize("data", [b"", b"\n", random.Random(1).randbytes(5000), b"not a dump\n" * 9])
 def test_a_file_without_sections_is_unreadable(run: Any, make: Any, tmp_path: Path, data: bytes) -> None:
     folder = make({"buffer-assignment": data})
-    for verb in ("info", "peak", "live", "top", "explain"):
-        r = run(verb, folder)
+    for verb in (["info"], ["peak"], ["top"], ["top", "--by", "buffer"], ["explain"], ["show", "values"]):
+        r = run(*verb, folder)
         assert (r.code, r.out) == (3, "")
         assert "expected a section of a memory dump" in r.err
     assert run("peak", folder, "--capacity", "1TiB").code == 3
@@ -180,7 +181,7 @@ def test_a_file_without_sections_is_unreadable(run: Any, make: Any, tmp_path: Pa
     assert run("info", make({"buffer-assignment": data, "live-range": live})).code == 0
 
 
-def test_a_dump_of_which_nothing_was_written_is_unreadable(run: Any) -> None:
+def test_an_empty_dump_is_unreadable(run: Any) -> None:
     assert run("info", DATA / "killed").code == 3
 
 
@@ -191,6 +192,10 @@ def test_a_dump_of_which_nothing_was_written_is_unreadable(run: Any) -> None:
         ["info", "/nowhere/at/all"],
         ["info", "--nope", FOLDER],
         ["nope"],
+        ["live", FOLDER],
+        ["files", FOLDER],
+        ["dataset", "nope", FOLDER],
+        ["show", "nope", str(SMALL)],
         ["schema", "nope"],
         ["convert", FOLDER],
         ["convert", FOLDER, "--to", "never-made", "--tables", "nope"],
@@ -201,6 +206,11 @@ def test_wrong_usage_is_2(run: Any, args: list[str]) -> None:
     assert (r.code, r.out) == (2, "")
     assert "rror: " in r.err
     assert "Traceback" not in r.err
+
+
+def test_a_replaced_command_names_its_successor(run: Any) -> None:
+    assert "No such command 'live'. Did you mean 'top --by buffer'?" in run("live", FOLDER).err
+    assert "No such command 'files'. Did you mean 'dataset files'?" in run("files", FOLDER).err
 
 
 def test_empty_directory(run: Any, tmp_path: Path) -> None:
@@ -249,13 +259,13 @@ def test_convert(run: Any, tmp_path: Path) -> None:
     assert (r.code, r.err) == (0, "")
     assert re.match(r"1 dump to \S+/out: [0-9,]+ rows in [0-9]+ files, .* bytes\); [0-9.]+ s \(", r.out)
     r = run("convert", SMALL, "--to", tmp_path / "out", *HERE)
-    assert r.out.endswith("0 bytes; 1 stored before\n")
-    r = run("convert", SMALL, CUT, "--to", tmp_path / "out2", "--tables", "values, uses", "--json", *HERE)
+    assert r.out.endswith("0 bytes; 1 already stored\n")
+    r = run("convert", SMALL, TRUNCATED, "--to", tmp_path / "out2", "--tables", "values, uses", "--json", *HERE)
     assert r.code == 0
     assert r.err.startswith("note: truncated,")
     assert (r.json["dumps"], r.json["files"], len(r.json["cut"])) == (2, 2, 1)
-    assert run("convert", CUT, "--to", tmp_path / "out3", "--strict", *HERE).code == 3
-    r = run("convert", CUT, "--to", tmp_path / "out3", "--quiet", *HERE)
+    assert run("convert", TRUNCATED, "--to", tmp_path / "out3", "--strict", *HERE).code == 3
+    r = run("convert", TRUNCATED, "--to", tmp_path / "out3", "--quiet", *HERE)
     assert (r.code, r.out, r.err) == (0, "", "")
 
 
@@ -263,15 +273,15 @@ def test_convert_labels(run: Any, tmp_path: Path) -> None:
     labels = ["--label", "night=monday", "--label", "note=a=b"]
     assert run("convert", SMALL, "--to", tmp_path, *labels, "--partition-by", "night", *HERE).code == 0
     assert [p.name for p in (tmp_path / "labels" / "schema=v1").iterdir()] == ["night=monday"]
-    for wrong in (["--label", "night"], ["--label", "=x"], ["--label", "a=1", "--label", "a=2"]):
-        assert run("convert", SMALL, "--to", tmp_path, *wrong, *HERE).code == 2
+    for bad in (["--label", "night"], ["--label", "=x"], ["--label", "a=1", "--label", "a=2"]):
+        assert run("convert", SMALL, "--to", tmp_path, *bad, *HERE).code == 2
     assert run("convert", SMALL, "--to", tmp_path, "--partition-by", "night", *HERE).code == 2
 
 
-def test_convert_tells_a_log_once_a_minute(
+def test_convert_logs_its_progress(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xlamem.cli.verbs.convert.MINUTE", 0.0)
+    monkeypatch.setattr("xlamem.cli.reporters.convert.LOG_INTERVAL", 0.0)
     r = run("convert", SMALL, "--to", tmp_path, *HERE)
     assert "note: identify: 1 of 1 dumps" in r.err or "note: convert: 0 of 1 dumps" in r.err
     assert re.search(r"note: convert: 1 of 1 dumps, .* of .*/s, 0 min left", r.err)
@@ -286,10 +296,10 @@ def test_convert_interrupted_is_130(run: Any, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(driver._Run, "finish", interrupt)
     r = run("convert", SMALL, "--to", tmp_path, *HERE)
     assert r.code == 130
-    assert "the same command goes on" in r.err
+    assert "repeat the command to resume" in r.err
 
 
-def test_convert_names_what_failed_and_goes_on(run: Any, tmp_path: Path) -> None:
+def test_convert_reports_failures_and_continues(run: Any, tmp_path: Path) -> None:
     bad = tmp_path / "module_0000.jit_f.cpu_after_optimizations-buffer-assignment.txt.gz"
     bad.write_bytes(b"\x1f\x8b\x08 nope")
     r = run("convert", tmp_path, SMALL, "--to", tmp_path / "out", "--quiet", *HERE)
@@ -322,7 +332,7 @@ def test_our_bug_is_70(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XLAMEM_DEBUG", raising=False)
     r = run("info", SMALL)
     assert r.code == 70
-    assert "bug of xlamem" in r.err
+    assert "bug in xlamem" in r.err
     assert "ZeroDivisionError: oh" in r.err
     assert "Traceback" not in r.err
     monkeypatch.setenv("XLAMEM_DEBUG", "1")
@@ -409,7 +419,7 @@ def test_colors_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"\x1b[" not in shown(NO_COLOR="1")
 
 
-def test_what_import_brings() -> None:
+def test_import_does_not_load_the_command_line() -> None:
     code = (
         "import sys, xlamem;print([m for m in ('click', 'rich', 'pyarrow.parquet', 'xlamem.cli') if m in sys.modules])"
     )
@@ -444,14 +454,17 @@ def test_version(run: Any) -> None:
     ],
 )
 def test_sizes_for_people(n: int | None, text: str) -> None:
-    assert console.size(n) == text
+    assert formatting.size(n) == text
 
 
 def test_text_for_terminals() -> None:
-    assert console.visible("a\x1b[31m\u202eb\ud800") == "a\\x1b[31m\\u202eb\\ud800"
-    assert console.shortened("abcdefghijkl", 9) == "abcd…ijkl"
-    assert console.shortened("abc", 9) == "abc"
-    assert console.wrapped(["aa", "bb", "cc"], 0, 7) == ["aa, bb,", "cc"]
+    assert formatting.visible("a\x1b[31m\u202eb\ud800") == "a\\x1b[31m\\u202eb\\ud800"
+    assert formatting.shorten("abcdefghijkl", 9) == "abcd…ijkl"
+    assert formatting.shorten("abc", 9) == "abc"
+    assert formatting.wrap_items(["aa", "bb", "cc"], 0, 7) == ["aa, bb,", "cc"]
+    assert formatting.wrap_items(["values 12", "uses 3"], 0, 12) == ["values 12,", "uses 3"]
+    assert formatting.wrap("needs more than 1.50 GiB of memory", 0, 20) == ["needs more than", "1.50 GiB of memory"]
+    assert formatting.align([["a", "1", "x"], ["bcd", "234", ""]], {0, 2}) == ["a      1  x", "bcd  234"]
 
 
 def test_the_command_starts_no_threads_for_linear_algebra() -> None:
@@ -466,9 +479,9 @@ def test_the_command_starts_no_threads_for_linear_algebra() -> None:
 
 def test_a_value_that_borrows_the_bytes_of_an_output(run: Any) -> None:
     """It is a temporary, for `top` and in the list of buffers; the parts add up to what is in use."""
-    said = "temporary in an output's space"
-    assert said in run("top", SMALL, "--by", "category").out
-    assert said in run("live", SMALL, "--limit", "50").out
+    name = "temporary in an output's space"
+    assert name in run("top", SMALL, "--by", "category").out
+    assert name in run("top", SMALL, "--by", "buffer", "--limit", "50").out
     rows = run("top", SMALL, "--by", "category", "--json").json["rows"]
     assert "temp_in_output" in {r["category"] for r in rows}
     assert sum(r["bytes"] for r in rows) == sum(r["peak"] for r in xlamem.peak(xlamem.read(SMALL)).spaces.to_pylist())

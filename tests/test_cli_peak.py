@@ -1,4 +1,4 @@
-"""`xlamem peak`, `live`, `top` and `explain`: the screens, their width, JSON and CSV, exit codes."""
+"""`xlamem peak`, `top` and `explain`: the screens, their width, JSON and CSV, exit codes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import cli, compute, schema
-from xlamem.cli import buffers, console
+from xlamem.cli import formatting
+from xlamem.cli.reporters import buffers
 
 ROOT = Path(__file__).parent.parent
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
 LAYERS = DUMPS / "cpu-jaxlib-0.12.0-multiheap"
 GPU = DUMPS / "gpu-jax-0.10.2-offload_params"
 TIMELESS = DUMPS / "cpu-tf-1.15.0-loop"
-CUT = DUMPS / "cpu-killed-at-buffer-assignment"
+TRUNCATED = DUMPS / "cpu-killed-at-buffer-assignment"
 ALL = sorted(p for p in DUMPS.iterdir() if p.is_dir())
 MOST_IMPORTS = 450
 """Modules that `xlamem peak` may import, dependencies included."""
@@ -70,31 +71,31 @@ def test_the_first_screen_names_buffer_layer_line_and_bytes(run: Any) -> None:
     assert re.fullmatch(r" +1\.00 MiB  jit\(m_host_offload\)/dot_general +…/scripts/models\.py:369", lines[first + 1])
     assert lines[first + 2].split() == ["f32[512,512]", "convolution_tanh_fusion", "temp"]
     assert lines[-2:] == [
-        "XLA's own dump prints 4.50 MiB at step 7 as the peak of all memory spaces",
-        "together, not 5.00 MiB at step 8: xlamem explain says why.",
+        "For all memory spaces together, XLA prints a peak of 4.50 MiB at step 7; xlamem",
+        "computes 5.00 MiB at step 8 (see xlamem explain).",
     ]
 
 
 def test_the_screen_in_the_readme_is_real(run: Any) -> None:
     text = (ROOT / "README.md").read_text()
     shown = text[text.index("    $ xlamem peak ") :].split("\n\n*Reserved*")[0].splitlines()
-    monkey = Path.cwd()
+    previous = Path.cwd()
     os.chdir(ROOT)
     try:
         r = run(*shown[0].split()[2:])
     finally:
-        os.chdir(monkey)
+        os.chdir(previous)
     assert [line[4:] for line in shown[1:]] == r.out.splitlines()
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
-@pytest.mark.parametrize("verb", ["peak", "live", "top", "explain"])
+@pytest.mark.parametrize("verb", ["peak", "top", "top --by buffer", "explain", "show idle"])
 def test_lines_fit(run: Any, verb: str, columns: int) -> None:
     for path in ALL:
         sources = xlamem.find(path)
         for source in sources[:3]:
-            r = run(verb, source.members[0].uri, columns=columns)
-            if verb in ("live", "top") and r.code == 2:
+            r = run(*verb.split(), source.members[0].uri, columns=columns)
+            if verb.startswith("top") and r.code == 2:
                 assert "no live ranges" in r.err
                 continue
             assert r.code == 0, (path, r.err)
@@ -116,7 +117,7 @@ def test_numbers_of_the_screen_are_those_of_compute(run: Any) -> None:
             r = run("peak", source.members[0].uri)
             for s in compute.peak(dump).spaces.to_pylist():
                 if s["peak"]:
-                    assert console.size(s["peak"]) in r.out
+                    assert formatting.size(s["peak"]) in r.out
                     assert s["memory_space"] in r.out
 
 
@@ -176,9 +177,10 @@ def test_limit_space_and_wide(run: Any) -> None:
 
 
 def test_names_cannot_reach_the_terminal(run: Any) -> None:
-    for verb in ("peak", "live", "top", "explain"):
+    for verb in ("peak", "top", "top --by buffer", "top --tree", "explain", "show instructions"):
         for name in ("tpu-libtpu-0.0.50.1-v5e-odd_tree", "cpu-jaxlib-0.12.0-odd_tree"):
-            r = run(verb, DUMPS / name, "--wide")
+            r = run(*verb.split(), DUMPS / name, "--wide")
+            assert r.code == 0
             assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", r.out)
 
 
@@ -194,25 +196,25 @@ def test_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "said"),
+    ("args", "code", "text"),
     [
-        (["--capacity", "3737088B"], 0, "fits, 0 B to spare, 100.0 % needed"),
-        (["--capacity", "3737087B"], 1, "DOES NOT FIT, 1 B too much"),
+        (["--capacity", "3737088B"], 0, "fits, 0 B to spare, 100.0 % used"),
+        (["--capacity", "3737087B"], 1, "DOES NOT FIT, 1 B over"),
         (["--capacity", "3.6MiB", "--space", "vmem"], 0, ""),
         (["--capacity", "1MiB", "--space", "vmem"], 1, ""),
         (["--device", "v5e"], 0, "15.75 GiB: fits"),
         (["--device", "TPU v4"], 0, "30.75 GiB: fits"),
         (["--device", "v5p"], 0, "less is usable"),
-        (["--device", "v5p"], 0, "program code needs memory too and is not in the dump"),
-        (["--capacity", "4MiB", "--fraction", "0.9"], 0, "3.60 MiB are 90 % of 4.00 MiB"),
+        (["--device", "v5p"], 0, "program code also takes device memory but is not in the dump"),
+        (["--capacity", "4MiB", "--fraction", "0.9"], 0, "3.60 MiB = 90 % of 4.00 MiB"),
         (["--capacity", "4MiB", "--fraction", "0.8"], 1, "3.20 MiB: DOES NOT FIT"),
-        (["--capacity", "4MiB", "--resident", "1MiB"], 1, "3.00 MiB are 4.00 MiB less 1.00 MiB resident"),
+        (["--capacity", "4MiB", "--resident", "1MiB"], 1, "3.00 MiB = 4.00 MiB minus 1.00 MiB resident"),
     ],
 )
-def test_capacity(run: Any, args: list[str], code: int, said: str) -> None:
+def test_capacity(run: Any, args: list[str], code: int, text: str) -> None:
     r = run("peak", TPU, *args)
     assert r.code == code
-    assert said in re.sub(r"\s+", " ", r.out)
+    assert text in re.sub(r"\s+", " ", r.out)
 
 
 def test_capacity_compares_what_is_reserved_in_device_memory(run: Any) -> None:
@@ -248,17 +250,17 @@ def test_wrong_usage(run: Any, args: list[str]) -> None:
     assert r.err
 
 
-# ---- peak: several, cut, without live ranges
+# ---- peak: several, truncated, without live ranges
 
 
-def test_a_directory_has_the_biggest_first(run: Any) -> None:
+def test_a_directory_has_the_largest_first(run: Any) -> None:
     r = run("peak", DUMPS, "--limit", 5)
     lines = r.out.splitlines()
     assert r.code == 0
     assert lines[0].split() == ["device_total", "peak", "step", "space", "program"]
     assert lines[1].split()[:2] == ["200.05", "MiB"]
-    assert re.fullmatch(r"… and \d+ smaller programs; --limit shows more of them", lines[6])
-    assert lines[7].endswith("1 truncated; the biggest:")
+    assert re.fullmatch(r"… and \d+ smaller programs: --limit shows more", lines[6])
+    assert lines[7].endswith("1 truncated; the largest:")
     assert lines[9].startswith("004_")
     data = run("peak", DUMPS, "--json").json["dumps"]
     assert len(data) == len(xlamem.find(DUMPS))
@@ -271,8 +273,8 @@ def test_a_directory_against_a_capacity(run: Any) -> None:
     assert r.code == 3
     assert r.out.splitlines()[1].endswith("  does not fit")
     assert not r.out.splitlines()[3].endswith("  does not fit")
-    assert "2 do not fit in capacity (30.00 MiB), of 2 it is not known" in r.out
-    assert "each fits in v5e (15.75 GiB); the biggest" in run("peak", DUMPS / "seeds", "--device", "v5e").out
+    assert "2 do not fit in 30.00 MiB, fit unknown for 2" in r.out
+    assert "all fit in v5e (15.75 GiB); the largest" in run("peak", DUMPS / "seeds", "--device", "v5e").out
     assert run("peak", DUMPS / "seeds", "--capacity", "30MiB").code == 1
 
 
@@ -284,25 +286,26 @@ def test_a_directory_and_a_space(run: Any) -> None:
 def test_without_live_ranges(run: Any) -> None:
     r = run("peak", TIMELESS)
     assert r.code == 0
-    assert "no live ranges in this dump" in r.out
+    assert "this dump has no live ranges" in r.out
     assert "  reserved  7.06 KiB  (7,232 bytes)  must fit" in r.out
     assert "  peak " not in r.out
     assert "arg1.2" in r.out
     for capacity in ("7KiB", "1TiB"):
         r = run("peak", TIMELESS, "--capacity", capacity)
         assert r.code == 3
-        assert "NOT KNOWN whether it fits: the dump prints no total" in r.out
+        assert "CANNOT TELL whether it fits: the dump prints no total" in r.out
     (s,) = run("peak", TIMELESS, "--json").json["dumps"][0]["spaces"]
     assert (s["reserved"], s["peak"]) == (7232, None)
-    assert run("live", TIMELESS).code == 2
+    assert run("top", TIMELESS).code == 2
+    assert run("top", TIMELESS, "--by", "buffer").code == 2
     assert run("explain", TIMELESS).code == 0
 
 
-def test_a_cut_dump(run: Any) -> None:
-    r = run("peak", CUT)
+def test_a_truncated_dump(run: Any) -> None:
+    r = run("peak", TRUNCATED)
     assert r.code == 0
-    assert r.out.startswith("truncated: …-buffer-assignment.txt:1 (byte 0), and 1 more: ")
-    assert run("peak", CUT, "--strict").code == 3
+    assert r.out.startswith("truncated: …-buffer-assignment.txt:1 (byte 0) and 1 more: ")
+    assert run("peak", TRUNCATED, "--strict").code == 3
     assert run("peak", DUMPS, "--strict").code == 3
     assert run("peak", TPU, "--strict").code == 0
 
@@ -316,38 +319,61 @@ def test_an_unreadable_dump_beside_a_good_one(run: Any, tmp_path: Path) -> None:
     assert "module_0001.bad" in r.err
 
 
-def test_nothing_there(run: Any, tmp_path: Path) -> None:
-    for verb in ("peak", "live", "top", "explain"):
-        assert run(verb, tmp_path).code == 2
-        assert run(verb, tmp_path / "none").code == 2
+def test_a_directory_without_dumps(run: Any, tmp_path: Path) -> None:
+    for verb in (["peak"], ["top"], ["explain"], ["show", "values"]):
+        assert run(*verb, tmp_path).code == 2
+        assert run(*verb, tmp_path / "none").code == 2
 
 
-# ---- live, top, explain
+# ---- top, explain
 
 
-def test_live(run: Any) -> None:
-    r = run("live", TPU, "--at", 5)
+@pytest.mark.parametrize("verb", ["top", "top --by buffer", "explain", "show peaks", "sql"])
+def test_skipped_modules_are_3(run: Any, tmp_path: Path, verb: str) -> None:
+    query = ["SELECT 1 AS one"] if verb == "sql" else []
+    shutil.copytree(TPU, tmp_path / "good")
+    assert run(*verb.split(), tmp_path, *query).code == 0
+    bad = tmp_path / "module_0001.bad.after_optimizations-buffer-assignment.txt.gz"
+    bad.write_bytes(b"\x1f\x8bnothing")
+    r = run(*verb.split(), tmp_path, *query)
+    assert r.code == 3
+    assert r.out
+    assert "module_0001.bad" in r.err
+    assert run(*verb.split(), tmp_path, *query, "--module", "jit_m_host_offload").code == 0
+    shutil.rmtree(tmp_path / "good")
+    shutil.copy(bad, tmp_path / "module_0002.bad.after_optimizations-buffer-assignment.txt.gz")
+    r = run(*verb.split(), tmp_path, *query)
+    assert (r.code, r.out) == (3, "")
+
+
+def test_buffers_at_a_step(run: Any) -> None:
+    r = run("top", TPU, "--by", "buffer", "--at", 5)
     assert r.code == 0
-    assert "hbm  2.50 MiB (2,622,976 bytes) at step 5 of 15 (peak 3.50 MiB)" in r.out
+    assert "hbm  2.50 MiB (2,622,976 bytes) in use at step 5 of 15 (peak 3.50 MiB)" in r.out
     assert "step 5 runs copy-start" in r.out
-    assert "after the last instruction" in run("live", TPU, "--at", 15).out
-    bad = run("live", TPU, "--at", 16)
-    assert bad.code == 2
-    assert "0 to 15" in bad.err
+    assert "after the last instruction" in run("top", TPU, "--by", "buffer", "--at", 15).out
+    for by in ("buffer", "scope"):
+        bad = run("top", TPU, "--by", by, "--at", 16)
+        assert bad.code == 2
+        assert "0 to 15" in bad.err
 
 
-def test_live_as_data(run: Any) -> None:
+def test_buffers_as_data(run: Any) -> None:
     names = [c.name for c in schema.COMPUTED["live_set"].columns]
-    rows = run("live", TPU, "--at", 8, "--csv").csv
+    rows = run("top", TPU, "--by", "buffer", "--at", 8, "--csv").csv
     assert list(rows[0]) == names
     assert sum(int(r["bytes"]) for r in rows if r["memory_space"] == "hbm") == 3_672_576
     assert {r["role"] for r in rows} == {"value", "reserved"}
-    spaces = run("live", TPU, "--json").json["spaces"]
-    assert {s["memory_space"]: (s["time"], s["bytes"]) for s in spaces} == {
+    data = run("top", TPU, "--by", "buffer", "--json").json
+    assert {s["memory_space"]: (s["time"], s["bytes"]) for s in data["spaces"]} == {
         "hbm": (8, 3_672_576), "vmem": (1, 524_288), "sflag": (1, 4), "host": (5, 1_048_576),
     }  # fmt: skip
-    assert all(sum(r["bytes"] for r in s["rows"]) == s["bytes"] for s in spaces)
-    assert len(run("live", TPU, "--csv", "--limit", 1).csv) == 4
+    assert [(s["color"], s["page"]) for s in data["spaces"]] == [(0, 0), (1, 0), (2, 0), (5, 0)]
+    for s in data["spaces"]:
+        assert sum(r["bytes"] for r in data["rows"] if r["color"] == s["color"]) == s["bytes"]
+    assert data["rows"] == compute.live_set(xlamem.read(TPU)).to_pylist()
+    assert data["n_rows"] == len(data["rows"])
+    assert len(run("top", TPU, "--by", "buffer", "--csv", "--limit", 1).csv) == 4
 
 
 def test_top(run: Any) -> None:
@@ -362,7 +388,10 @@ def test_top(run: Any) -> None:
     folded = run("top", LAYERS, "--fold").out
     assert "layer_*/mlp" in folded
     assert "layer_1/mlp" not in folded
+    assert [(s["memory_space"], s["bytes"]) for s in data["spaces"]] == [("memory", 12_733_224)]
+    assert len(run("top", TPU, "--json", "--limit", 1).json["rows"]) == 4  # one of each memory space
     assert run("top", LAYERS, "--by", "color").code == 2
+    assert run("top", LAYERS, "--by", "buffer,scope").code == 2
     assert run("top", LAYERS, "--depth", 0).code == 2
 
 
@@ -392,7 +421,7 @@ def test_explain(run: Any) -> None:
 
 
 def test_one_of_several(run: Any) -> None:
-    r = run("live", DUMPS / "seeds")
+    r = run("top", DUMPS / "seeds", "--by", "buffer")
     assert "5 modules in" in r.err
     assert r.out.splitlines()[0].startswith("004_")
     several = DUMPS / "cpu-jaxlib-0.12.0-several_modules"
@@ -406,7 +435,7 @@ def test_one_of_several(run: Any) -> None:
     assert run("explain", several, "--module", "none").code == 2
 
 
-# ---- house keeping
+# ---- help and imports
 
 
 def process(*args: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -416,9 +445,11 @@ def process(*args: str | Path, **options: Any) -> subprocess.CompletedProcess[st
 
 def test_verbs_are_listed(run: Any) -> None:
     out = run("--help").out
-    for verb in ("peak", "live", "top", "explain"):
+    for verb in cli.VERBS:
         assert re.search(rf"\n  {verb} ", out)
-        assert run(verb, "--help").code == 0
+        shown = run(verb, "--help")
+        assert shown.code == 0
+        assert max(map(len, shown.out.splitlines())) <= 82  # examples are not wrapped
 
 
 def test_a_cold_start_imports_only_what_it_needs() -> None:
@@ -434,13 +465,13 @@ def test_a_cold_start_imports_only_what_it_needs() -> None:
 
 
 def test_shortening() -> None:
-    assert console.tail("jit(f)/layers_3/mlp/dot", 16) == "…/mlp/dot"
-    assert console.tail("jit(f)/layers_3/mlp/dot", 20) == "…/layers_3/mlp/dot"
-    assert console.tail("abc", 3) == "abc"
-    assert console.tail("a" * 30, 10) == "…" + "a" * 9
+    assert formatting.shorten_path("jit(f)/layers_3/mlp/dot", 16) == "…/mlp/dot"
+    assert formatting.shorten_path("jit(f)/layers_3/mlp/dot", 20) == "…/layers_3/mlp/dot"
+    assert formatting.shorten_path("abc", 3) == "abc"
+    assert formatting.shorten_path("a" * 30, 10) == "…" + "a" * 9
     assert buffers.plain_shape("(f32[4,8]{1,0:T(8,128)S(1)}, u32[]{:S(2)})") == "(f32[4,8], u32[])"
     row = {"source_file": "/home/user/model/layers.py", "source_line": 17}
-    assert buffers.source_of(row, wide=True) == "/home/user/model/layers.py:17"
-    assert buffers.source_of(row, 24) == "…/model/layers.py:17"
-    assert buffers.source_of(row, 14) == "layers.py:17"
-    assert buffers.source_of({"source_file": None, "source_line": None}, 9) == ""
+    assert buffers.source_line(row) == "/home/user/model/layers.py:17"
+    assert buffers.source_line(row, 24) == "…/model/layers.py:17"
+    assert buffers.source_line(row, 14) == "layers.py:17"
+    assert buffers.source_line({"source_file": None, "source_line": None}, 9) == ""

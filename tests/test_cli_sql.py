@@ -1,4 +1,4 @@
-"""`xlamem sql`, `xlamem files`, and what `xlamem schema` says of a dataset."""
+"""`xlamem sql`, `show` and `dataset files`, and what `xlamem schema` prints about a dataset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from conftest import DUMPS
 
 import xlamem
-from xlamem import cli, schema
+from xlamem import cli, compute, schema
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
@@ -39,9 +39,9 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(scope="module")
 def dest(tmp_path_factory: pytest.TempPathFactory) -> str:
-    place = tmp_path_factory.mktemp("sql") / "out"
-    xlamem.convert(SMALL, TPU, to=place, labels={"commit": "abc"}, engine="here")
-    return str(place)
+    path = tmp_path_factory.mktemp("sql") / "out"
+    xlamem.convert(SMALL, TPU, to=path, labels={"commit": "abc"}, engine="here")
+    return str(path)
 
 
 # ---- sql
@@ -73,7 +73,7 @@ def test_it_fits_the_terminal(run: Any, dest: str, monkeypatch: pytest.MonkeyPat
     assert lists.count("\n\n") == 1
 
 
-def test_as_many_rows_as_wanted(run: Any, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit(run: Any, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
     query = "SELECT range AS i FROM range(250)"
     assert len(run("sql", dest, query).out.splitlines()) == 251
     assert len(json.loads(run("sql", dest, query, "--json").out)) == 250
@@ -112,7 +112,7 @@ def test_one_dump(run: Any) -> None:
     assert run("sql", several, "SELECT module_name FROM modules").err.startswith("note: 4 modules in")
 
 
-def test_what_is_wrong_is_said(run: Any, dest: str, tmp_path: Path) -> None:
+def test_errors_are_reported(run: Any, dest: str, tmp_path: Path) -> None:
     for query in ("SELEC", "FROM nonsense"):
         r = run("sql", dest, query)
         assert (r.code, r.out) == (2, "")
@@ -133,7 +133,7 @@ def test_damage_is_3(run: Any, tmp_path: Path) -> None:
     assert run("sql", tmp_path, "SELECT count(*) FROM uses").code == 0
 
 
-def test_what_a_terminal_would_obey_is_shown(run: Any, dest: str) -> None:
+def test_control_characters_are_escaped(run: Any, dest: str) -> None:
     r = run("sql", dest, "SELECT 'a' || chr(27) || '[31m' || chr(10) || 'b' AS t")
     assert r.out.splitlines() == ["t", r"a\x1b[31m\nb"]
 
@@ -153,36 +153,99 @@ def test_a_closed_pipe_is_quiet(dest: str) -> None:
     assert (shown.stdout, shown.stderr) == ("range\n", "")
 
 
-# ---- files
+# ---- show
+
+
+@pytest.mark.parametrize("table", ["values", "donation", "peaks", "diagnostics", "savings"])
+def test_show_a_table_of_a_dump(run: Any, table: str) -> None:
+    dump = xlamem.read(TPU)
+    rows = (dump[table] if table in schema.TABLES else compute.REGISTRY[table](dump)).to_pylist()
+    assert json.loads(run("show", table, TPU, "--json").out) == rows
+    shown = list(csv.DictReader(io.StringIO(run("show", table, TPU, "--csv").out)))
+    assert len(shown) == len(rows)
+    text = run("show", table, TPU).out.splitlines()
+    assert text[0].split() == [c.name for c in (schema.TABLES | schema.COMPUTED)[table].columns]
+    assert len(text) == 1 + (len(rows) or 1)
+    assert text[1:] != ["no rows"] or not rows
+    assert len(json.loads(run("show", table, TPU, "--json", "--limit", "1").out)) == min(len(rows), 1)
+
+
+def test_every_computed_table_can_be_shown(run: Any) -> None:
+    for table in compute.REGISTRY:
+        assert run("show", table, TPU).code == 0
+
+
+@pytest.mark.parametrize("table", schema.WAREHOUSE)
+def test_show_a_table_of_a_dataset(run: Any, dest: str, table: str) -> None:
+    rows = xlamem.Dataset(dest)[table].to_table()
+    r = run("show", table, dest, "--json")
+    assert len(json.loads(r.out)) == rows.num_rows
+    assert len(json.loads(run("show", table, dest, "--json", "--limit", "2").out)) == min(2, rows.num_rows)
+    if rows.num_rows > 2:
+        last = run("show", table, dest, "--limit", "2").out.splitlines()[-1]
+        more = rows.num_rows - 2
+        assert last == f"and {more:,} more row{'s' if more > 1 else ''}: --limit shows more"
+
+
+def test_show_fits_the_terminal(run: Any, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for path in (dest, TPU):
+        for table in ("modules", "values", "live_ranges", "instructions"):
+            r = run("show", table, path)
+            assert r.code == 0
+            assert max(map(len, r.out.splitlines())) <= 80
+            assert not any(line.endswith(" ") for line in r.out.splitlines())
+
+
+def test_show_an_unknown_table(run: Any, dest: str, tmp_path: Path) -> None:
+    for path in (TPU, dest):
+        r = run("show", "nonsense", path)
+        assert (r.code, r.out) == (2, "")
+        assert "no table 'nonsense'" in r.err
+    assert run("show", "labels", TPU).code == 2  # a table of datasets only
+    assert run("show", "values", dest, "--module", "x").code == 2
+    assert run("show", "values", TPU, "--csv", "--json").code == 2
+
+
+def test_show_a_damaged_dataset_is_3(run: Any, tmp_path: Path) -> None:
+    xlamem.convert(SMALL, to=tmp_path, engine="here")
+    (path,) = xlamem.Dataset(tmp_path).files("values")["path"].to_pylist()
+    os.unlink(path)
+    r = run("show", "values", tmp_path)
+    assert (r.code, r.out) == (3, "")
+    assert path in r.err
+
+
+# ---- dataset files
 
 
 def test_files(run: Any, dest: str) -> None:
     files = xlamem.Dataset(dest).files()
-    r = run("files", dest)
+    r = run("dataset", "files", dest)
     assert (r.code, r.err) == (0, "")
     assert r.out.splitlines() == files["path"].to_pylist()
-    some = run("files", dest, "values", "uses").out.splitlines()
+    some = run("dataset", "files", dest, "values", "uses").out.splitlines()
     assert some == [f["path"] for f in files.to_pylist() if f["table"] in ("values", "uses")]
     assert all(os.path.isfile(p) for p in some)
-    assert json.loads(run("files", dest, "--json").out) == files.to_pylist()
-    long = run("files", dest, "values", "--long").out.splitlines()
+    assert json.loads(run("dataset", "files", dest, "--json").out) == files.to_pylist()
+    long = run("dataset", "files", dest, "values", "--long").out.splitlines()
     assert long[0].split() == ["table", "rows", "bytes", "version", "path"]
     assert long[1].split()[:2] == ["values", "84"]
     assert long[-1].startswith("1 file, 84 rows, ")
-    assert run("files", dest, "quarantine").out == ""
+    assert run("dataset", "files", dest, "quarantine").out == ""
 
 
-def test_files_of_what_is_no_dataset(run: Any, dest: str, tmp_path: Path) -> None:
-    r = run("files", tmp_path)
+def test_files_of_a_directory_without_ledger(run: Any, dest: str, tmp_path: Path) -> None:
+    r = run("dataset", "files", tmp_path)
     assert (r.code, r.out) == (2, "")
     assert "is no dataset: it has no ledger" in r.err
-    assert run("files", dest, "nonsense").code == 2
+    assert run("dataset", "files", dest, "nonsense").code == 2
 
 
 # ---- schema
 
 
-def test_schema_tells_the_stored_from_the_computed(run: Any) -> None:
+def test_schema_describes_stored_and_computed_tables(run: Any) -> None:
     out = run("schema", "peaks").out
     assert out.index("peaks  one row per memory space;") < out.index("peaks  in a dataset: one row per number")
     for word in schema.DEFINITIONS:

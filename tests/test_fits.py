@@ -13,7 +13,7 @@ from conftest import DUMPS, sources, texts
 
 import xlamem
 from xlamem import cli, compute, schema
-from xlamem.cli import console
+from xlamem.cli.reporters import chart
 from xlamem.input.find import Member, Source
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
@@ -94,7 +94,7 @@ def test_device_total_comes_first_on_the_screen(
     assert lines[at + 2] == " " * 37 + "temp 30 B"
     assert at < lines.index("device")
     assert cli.main(["peak", str(three), "--capacity", "1229B"]) == 1
-    assert "DOES NOT FIT, 1 B too much" in capsys.readouterr().out
+    assert "DOES NOT FIT, 1 B over" in capsys.readouterr().out
 
 
 def test_the_list_of_a_directory_shows_what_it_compares(
@@ -306,11 +306,11 @@ def test_columns_and_marker_are_one_mapping() -> None:
     rng = random.Random(3)
     for _ in range(300):
         steps, room = rng.randrange(1, 400), rng.randrange(40, 100)
-        edges = console.timeline(steps, room)
+        edges = chart.column_starts(steps, room)
         assert len(edges) <= room
         assert edges[0] == 0
         for step in {0, steps - 1, rng.randrange(steps)}:
-            c = console.column(edges, step)
+            c = chart.column_of(edges, step)
             behind = [int(e) for e in edges[c:] if e > edges[c]]
             assert edges[c] <= step < (behind[0] if behind else steps)
             assert c == 0 or edges[c - 1] < edges[c]

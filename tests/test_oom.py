@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from xlamem import schema
+from xlamem.cli import console
 from xlamem.cli.verbs import oom as verb
 from xlamem.errors import DumpError, UsageError
 from xlamem.parse import oom
@@ -555,7 +556,7 @@ def shown(capsys: pytest.CaptureFixture[str], *args: str) -> str:
 
 @pytest.mark.parametrize("path", REAL, ids=lambda p: p.stem)
 def test_screen(path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verb.console, "width", lambda: 80)
+    monkeypatch.setattr(console, "width", lambda: 80)
     lines = shown(capsys, str(path)).splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert len(lines) <= 40
@@ -563,10 +564,10 @@ def test_screen(path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 def test_screen_says_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, str(TEMPS))
-    assert "20.62 GiB of 15.75 GiB: 4.87 GiB too much" in text
+    assert "20.62 GiB of 15.75 GiB: 4.87 GiB over" in text
     assert "1.35 GiB padding (1.2x)" in text
     assert "/home/user/model/scripts/oom.py:24" in text
-    assert "padding makes up 2.70 GiB" in text
+    assert "padding takes 2.70 GiB" in text
     assert text.count("f32[40000,313,128]") == 3
     assert shown(capsys, str(TEMPS), "--limit", "1").count("f32[40000,313,128]") == 2
 
@@ -574,17 +575,17 @@ def test_screen_says_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
 def test_screen_of_other_forms(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verb.console, "width", lambda: 80)
+    monkeypatch.setattr(console, "width", lambda: 80)
     log = tmp_path / "log"
     for text, wanted in (
         (GPU, "entry parameter f16[2048,257152]"),
-        (OLD, "32 times its own size"),
-        (VMEM, "18.00 MiB of 16.00 MiB: 2.00 MiB too much"),
+        (OLD, "32 times its unpadded size"),
+        (VMEM, "18.00 MiB of 16.00 MiB: 2.00 MiB over"),
         (FITS, "a program that fits"),
-        (FITS + FITS, "no failure, but 2 blocks"),
-        (TEMPS.read_text() + FITS, "also 1 block"),
-        (TEMPS.read_text() + "\n" + TEMPS.read_text(), "1 time, word for word"),
-        (OLD[:700], "CUT"),
+        (FITS + FITS, "no failure, but 2 reports"),
+        (TEMPS.read_text() + FITS, "also 1 report"),
+        (TEMPS.read_text() + "\n" + TEMPS.read_text(), "1 time with the same text"),
+        (OLD[:700], "TRUNCATED"),
     ):
         log.write_text(text)
         said = shown(capsys, str(log))

@@ -13,7 +13,7 @@ The packages, in the order of the data: `input` (bytes), the native modules (col
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 try:
     from ._column import STAMP as _STAMP

@@ -322,8 +322,7 @@ def _overview(tables: DumpTables) -> list[tuple[str, str]]:
     counts = [f"{name} {module[f'n_{name}']:,}" for name in tables.tables if module.get(f"n_{name}")]
     for i in range(0, len(counts), 3):
         lines.append(("rows" if i == 0 else "", ", ".join(counts[i : i + 3])))
-    negations = {"complete": "truncated", "understood": "not understood", "consistent": "not consistent"}
-    states = ", ".join(state if module[state] else negation for state, negation in negations.items())
+    states = ", ".join(state if module[state] else negation for state, negation in schema.PROBLEMS.items())
     return [*lines, ("state", f"{states}; {module['n_diagnostics']} diagnostics")]
 
 

@@ -367,6 +367,27 @@ _CATEGORY = (
     "value that is neither the output (live after the last instruction) nor the donated parameter (live from step 0)"
 )
 
+DEFINITIONS = {
+    "device_total": "sum of `reserved` over the spaces in the device's main memory: what must fit into the device",
+    "reserved": "sum of all allocations of the space except thread-local ones: what must fit into the space. For TPU "
+    "programs this is the figure in the compiler's out-of-memory messages",
+    "peak": "maximum bytes in use at any step",
+    "peak_together": "maximum bytes in use at any step, all memory spaces added up",
+    "live": "maximum bytes covered by live values at any step: what the program itself needs",
+    "half_open": "the peak, computed with half-open live ranges",
+    "fixed": "parameters, constants and outputs, in use in full at every step",
+    "indefinite": "the name of `fixed` in datasets written by earlier versions",
+    "slack": "total size of the temp allocations minus the maximum bytes covered in them by live values",
+    "allocated": "sum of all allocations of the space",
+    "xprof": "XProf's peak heap (memory viewer): `fixed` plus the maximum bytes of live temporaries, without "
+    "tuple tables",
+    "xla_total": "XLA's 'Total bytes used' as printed: all allocations of all spaces",
+    "xla_rule": "XLA's 'Live ranges at N (peak)', recomputed: unpadded, all spaces together, every alias counted",
+    "xla_printed": "XLA's 'Live ranges at N (peak)' as printed: unpadded, all spaces together, every alias counted",
+    "jax": "JAX's memory_analysis()",
+}
+"""The definition of every number that `explain` and the dataset's `peaks` report, by name."""
+
 COMPUTED_TABLES = (
     Table(
         "occupancy",
@@ -390,18 +411,16 @@ COMPUTED_TABLES = (
         "compute",
         (
             *_SPACE,
-            _int("allocated", "sum of the sizes of all allocations", "bytes"),
-            _int("reserved", "allocated without thread-local allocations: what must fit into this space", "bytes"),
-            _int("peak", "maximum bytes in use at any step (closed live ranges)", "bytes", null=True),
+            _int("allocated", DEFINITIONS["allocated"], "bytes"),
+            _int("reserved", DEFINITIONS["reserved"], "bytes"),
+            _int("peak", DEFINITIONS["peak"], "bytes", null=True),
             _int("first_step", "first step of its first plateau", "schedule steps", null=True),
             _int("last_step", "last step of its first plateau", "schedule steps", null=True),
             _int("plateaus", "number of plateaus of this height", null=True),
-            _int("live_peak", "maximum bytes that live values cover at any step", "bytes", null=True),
+            _int("live_peak", DEFINITIONS["live"], "bytes", null=True),
             _int("live_step", "first step of live_peak", "schedule steps", null=True),
-            _int("half_open_peak", "peak with half-open live ranges", "bytes", null=True),
-            _int(
-                "slack", "size of temp allocations minus the maximum that live values cover in them", "bytes", null=True
-            ),
+            _int("half_open_peak", DEFINITIONS["half_open"], "bytes", null=True),
+            _int("slack", DEFINITIONS["slack"], "bytes", null=True),
         ),
     ),
     Table(
@@ -914,27 +933,6 @@ WAREHOUSE: dict[str, Table] = {
 }
 """The tables of a dataset of `xlamem convert`; `Table.warehouse` has their types in Parquet."""
 
-DEFINITIONS = {
-    "device_total": "sum of `reserved` over the spaces in the device's main memory: what must fit into the device",
-    "reserved": "sum of all allocations of the space except thread-local ones: what must fit into the space. For TPU "
-    "programs this is the figure in the compiler's out-of-memory messages",
-    "peak": "maximum bytes in use at any step",
-    "peak_together": "maximum bytes in use at any step, all memory spaces added up",
-    "live": "maximum bytes covered by live values at any step: what the program itself needs",
-    "half_open": "the peak, computed with half-open live ranges",
-    "fixed": "parameters, constants and outputs, in use in full at every step",
-    "indefinite": "the name of `fixed` in datasets written by earlier versions",
-    "slack": "total size of the temp allocations minus the maximum bytes covered in them by live values",
-    "allocated": "sum of all allocations of the space",
-    "xprof": "XProf's peak heap (memory viewer): `fixed` plus the maximum bytes of live temporaries, without "
-    "tuple tables",
-    "xla_total": "XLA's 'Total bytes used' as printed: all allocations of all spaces",
-    "xla_rule": "XLA's 'Live ranges at N (peak)', recomputed: unpadded, all spaces together, every alias counted",
-    "xla_printed": "XLA's 'Live ranges at N (peak)' as printed: unpadded, all spaces together, every alias counted",
-    "jax": "JAX's memory_analysis()",
-}
-"""The definition of every number that `explain` and the dataset's `peaks` report, by name."""
-
 ROLES = {
     "buffer-assignment": "allocations; in releases until 2025 also every other section",
     "buffer-assignment-values": "printed total and used values",
@@ -998,6 +996,9 @@ CODES = {
 NOT_UNDERSTOOD = {"unknown_line", "unknown_field"}
 NOT_CONSISTENT = CODES.keys() - NOT_UNDERSTOOD - {"truncated", "more_diagnostics", "not_utf8", "mixed_newlines"}
 """Codes for which a dump is not `understood`, and not `consistent`."""
+
+PROBLEMS = {"complete": "truncated", "understood": "not understood", "consistent": "not consistent"}
+"""What a dump is if one of these columns of `modules` is false."""
 
 SPACES: dict[str, dict[int, str]] = {
     "tpu": {0: "hbm", 1: "vmem", 2: "sflag", 3: "cmem", 4: "smem", 5: "host"},

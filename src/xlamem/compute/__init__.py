@@ -22,10 +22,16 @@ from .charges import live_set
 from .explanation import explain, explain_causes
 from .grouping import KEYS, attribution, scopes
 from .in_use import occupancy
+from .inspection import CROSS_CHECKS, Inspection, duplicates, inspect
 from .memory_stats import MemoryAnalysis, memory_analysis
+from .origin import add_origins
+from .out_of_memory import OomCauses, excess_bytes, is_padded, oom_causes
+from .overview import OCCUPYING, Overview, spaces_in_use, summarize
 from .peaks import Peak, peak
 from .removal import savings
+from .selection import largest_program, main_first, select_space
 from .slots import padding, space_padding
+from .tree import ScopeNode, scope_tree
 from .uses import idle
 from .xla_peak import xla_rule
 
@@ -45,28 +51,46 @@ REGISTRY: dict[str, Callable[[DumpLike], pa.Table]] = {
 }
 
 __all__ = [
+    "CROSS_CHECKS",
     "KEYS",
+    "OCCUPYING",
     "REGISTRY",
     "Available",
     "Fits",
+    "Inspection",
     "MemoryAnalysis",
+    "OomCauses",
+    "Overview",
     "Peak",
+    "ScopeNode",
+    "add_origins",
     "attribution",
     "available",
     "device_total",
     "donation",
+    "duplicates",
+    "excess_bytes",
     "explain",
     "explain_causes",
     "fits",
     "fragmentation",
     "idle",
+    "inspect",
+    "is_padded",
+    "largest_program",
     "live_set",
+    "main_first",
     "memory_analysis",
     "occupancy",
+    "oom_causes",
     "padding",
     "peak",
     "savings",
+    "scope_tree",
     "scopes",
+    "select_space",
     "space_padding",
+    "spaces_in_use",
+    "summarize",
     "xla_rule",
 ]

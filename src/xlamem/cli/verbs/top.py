@@ -1,180 +1,98 @@
-"""`xlamem top`: where the bytes are, flat or as a tree."""
+"""`xlamem top`: where the bytes in use are, at the peak or at any step."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import Any
 
 import click
+import pyarrow as pa
 
-from ... import compute, schema
+from ... import compute
 from ...compute import KEYS
+from ...dump import Dump
 from ...errors import UsageError
-from .. import console
-from ..buffers import KINDS
-from ..program import MAIN, NEEDED, Row, module_option, one, output_options, space_of, states, title
+from .. import console, options
 
-if TYPE_CHECKING:
-    from rich.text import Text
+BUFFER = "buffer"
+"""The key that lists buffers instead of adding them up."""
 
-    from ...dump import Dump
-
-LIMIT = 20
-BAR = 16
-LEAST = 0.005
-"""Nodes of the tree below this part of their memory space are summed up."""
+Row = dict[str, Any]
 
 
-@dataclass
-class Node:
-    """A scope: its own bytes and those of all below it."""
-
-    bytes: int = 0
-    n: int = 0
-    below: dict[str, Node] = field(default_factory=dict)
-
-
-@click.command("top", short_help="Say where the bytes are: by scope, source line, opcode, …")
-@click.argument("path", metavar="PATH")
-@click.option("--by", default="scope", show_default=True, metavar="A,B", help="What to add up by; see below.")
-@click.option("--at", type=int, metavar="N", help="Step of the schedule; by default each memory space's own peak.")
-@click.option("--depth", type=click.IntRange(min=1), help="Only the first parts of a scope.")
-@click.option("--fold", is_flag=True, help="Take layers together: layers_17 becomes layers_*.")
-@click.option("--tree", is_flag=True, help="Scopes as a tree, each with all that is below it.")
-@output_options(LIMIT, "Rows shown per memory space.")
-@module_option
+@click.command("top")
+@options.dump()
+@click.option("--by", default="scope", show_default=True, metavar="KEY,KEY", help="Keys to group by.")
+@options.at
+@click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Group by the first N names of a scope.")
+@click.option("--fold", is_flag=True, help="Group layers together: layers_17 becomes layers_*.")
+@click.option("--tree", is_flag=True, help="Show scopes as a tree, each with the bytes of all scopes below it.")
+@options.space
+@options.output(csv=True, limit="Rows shown per memory space.  [default: 20; all in JSON and CSV]", wide=True)
 def command(
-    path: str,
+    dump: Dump,
     by: str,
-    at: int | None,
+    step: int | None,
     depth: int | None,
     fold: bool,
     tree: bool,
-    space: str | None,
-    limit: int | None,
-    wide: bool,
-    as_json: bool,
-    as_csv: bool,
-    module: str | None,
-) -> int:
-    """Add up the bytes in use at a step of the program in PATH by scope, source (file:line), op_name, opcode,
-    element_type, shape, category, instruction, role or memory_space, or by several of them. The rows of a memory
-    space add up to what is in use of it.
-    """
-    if as_json and as_csv:
-        raise UsageError("--json or --csv, not both")
-    keys = [k.strip() for k in by.split(",") if k.strip() and k.strip() != "memory_space"]
-    if unknown := [k for k in keys if k not in KEYS]:
-        raise UsageError(f"cannot add up by {', '.join(unknown)}: there are {', '.join(KEYS)}")
-    if tree and keys != ["scope"]:
-        raise UsageError("--tree goes with --by scope")
-    dump = one(path, module, NEEDED)
-    wanted: Any = ("memory_space", *keys)
-    found = compute.attribution(dump, wanted, time=at, space=space_of(space), depth=depth, fold=fold)
-    head = dump.modules.to_pylist()[0]
-    rows = found.to_pylist()
-    if as_json:
-        kept = rows if limit is None else rows[:limit]
-        said = {"by": ["memory_space", *keys], "time": at, "rows": kept, "n_rows": len(rows)}
-        console.out_json({"schema_version": schema.VERSION, "name": dump.name, "module": head, **said})
-    elif as_csv:
-        names = found.column_names
-        console.out_csv(names, ([row[n] for n in names] for row in (rows if limit is None else rows[:limit])))
-    else:
-        _print(
-            dump, head, rows, keys, at, LIMIT if limit is None else limit, None if wide else console.width(), tree=tree
-        )
-    return console.FINE
-
-
-def _print(
-    dump: Dump,
-    head: Row,
-    rows: list[Row],
-    keys: list[str],
-    at: int | None,
-    limit: int,
-    width: int | None,
-    *,
-    tree: bool,
+    space: str | int | None,
+    output: options.Output,
 ) -> None:
-    from rich.text import Text
+    """Show what uses the memory of the program in PATH, at the peak of each memory space or at any step.
 
-    texts = title(dump.source, head, width, states(dump))
-    steps = {s["memory_space"]: s["first_step"] for s in compute.peak(dump).spaces.to_pylist()}
-    totals: dict[str, int] = {}
-    for row in rows:
-        totals[row["memory_space"]] = totals.get(row["memory_space"], 0) + row["bytes"]
-    for name in sorted(totals, key=lambda s: (s not in MAIN, -totals[s])):
-        total = totals[name]
-        if not total:
-            continue
-        step = steps[name] if at is None else at
-        texts += [Text(), Text.assemble((name, "bold"), f"  {console.exact(total)} in use at step {step:,}")]
-        own = [r for r in rows if r["memory_space"] == name]
-        texts += _tree(own, total, limit, width) if tree else _flat(own, keys, total, limit, width)
-    console.rich_out(*texts, width=width)
+    The keys are scope, source (file:line), op_name, opcode, element_type, shape, category, instruction, role and
+    memory_space. --by buffer lists the live buffers, and the memory that is reserved but not live. Either way, the
+    rows of a memory space add up to its bytes in use.
+    """
+    keys = _keys(by)
+    if tree and keys != ["scope"]:
+        raise UsageError("--tree requires --by scope")
+    table = _table(dump, keys, step, space, depth=depth, fold=fold)
+    spaces = compute.spaces_in_use(dump, table, step)
+    if output.json:
+        data = {"by": ["memory_space", *keys], "time": step, "spaces": spaces}
+        rows = _first_rows(table, output)
+        console.write_json(options.program_json(dump, **data, rows=rows, n_rows=table.num_rows))
+    elif output.csv:
+        console.write_csv(table.column_names, (row.values() for row in _first_rows(table, output)))
+    else:
+        from ..reporters.top import Screen  # imports rich
 
-
-def _flat(rows: list[Row], keys: list[str], total: int, limit: int, width: int | None) -> list[Text]:
-    from rich.text import Text
-
-    texts = []
-    shown = [r for r in rows if r["bytes"]][:limit]
-    counts = max((len(f"{r['n']:,}") for r in shown), default=1)
-    for r in shown:
-        start = f"  {console.size(r['bytes']).rjust(11)}  {console.percent(r['bytes'], total).rjust(7)}  "
-        bar = console.bar(r["bytes"], total, BAR).ljust(BAR)
-        number = f"{r['n']:,}"
-        n = f"  {number.rjust(counts)}×  "
-        room = width and width - len(start) - len(bar) - len(n)
-        said = {k: KINDS.get(r[k], r[k]) if k == "category" else r[k] for k in keys}
-        what = "  ".join(
-            console.visible(str(v)).replace("\n", "\\n") if v is not None else f"(no {k})" for k, v in said.items()
-        )
-        texts.append(Text.assemble(start, (bar, "cyan"), (n, "dim"), console.tail(what, room)))
-    left = [r for r in rows if r["bytes"]][limit:]
-    if left:
-        size = sum(r["bytes"] for r in left)
-        start = f"  {console.size(size).rjust(11)}  {console.percent(size, total).rjust(7)}  "
-        texts.append(Text(f"{start}in {len(left):,} more; --limit shows more", "dim"))
-    return texts
+        screen = Screen(dump, output.width, output.limit, wide=output.wide, step=step)
+        rows = table.to_pylist()
+        lines = screen.buffers(spaces, rows) if keys == [BUFFER] else screen.groups(spaces, rows, keys, tree=tree)
+        console.write_lines(lines, output.width)
 
 
-def _tree(rows: list[Row], total: int, limit: int, width: int | None) -> list[Text]:
-    root = Node()
-    for r in rows:
-        path = (
-            ("(no scope)",)
-            if r["scope"] is None
-            else tuple(console.visible(r["scope"]).replace("\n", "\\n").split("/"))
-        )
-        at = root
-        for part in path:
-            at = at.below.setdefault(part, Node())
-            at.bytes += r["bytes"]
-            at.n += r["n"]
-    texts: list[Text] = []
-    _branch(root, total, limit, width, "", texts)
-    return texts
+def _keys(by: str) -> list[str]:
+    keys = [key.strip() for key in by.split(",")]
+    keys = [key for key in keys if key and key != "memory_space"]
+    if unknown := [key for key in keys if key not in (*KEYS, BUFFER)]:
+        raise UsageError(f"cannot group by {', '.join(unknown)}: the keys are {', '.join((BUFFER, *KEYS))}")
+    if BUFFER in keys and len(keys) > 1:
+        raise UsageError("--by buffer cannot be combined with other keys")
+    return keys
 
 
-def _branch(node: Node, total: int, limit: int, width: int | None, indent: str, texts: list[Text]) -> None:
-    from rich.text import Text
+def _table(
+    dump: Dump, keys: list[str], step: int | None, space: str | int | None, *, depth: int | None, fold: bool
+) -> pa.Table:
+    if keys == [BUFFER]:
+        return compute.live_set(dump, step, space=space)
+    by: Any = ("memory_space", *keys)
+    return compute.attribution(dump, by, time=step, space=space, depth=depth, fold=fold)
 
-    ordered = sorted(((n, p) for p, n in node.below.items() if n.bytes), key=lambda p: -p[0].bytes)
-    kept = [p for i, p in enumerate(ordered) if i < limit and p[0].bytes >= LEAST * total]
-    for i, (below, part) in enumerate(kept):
-        while len(below.below) == 1 and next(iter(below.below.values())).bytes == below.bytes:
-            (name, below), *_ = below.below.items()
-            part = f"{part}/{name}"
-        last = i == len(kept) - 1 and len(kept) == len(ordered)
-        start = f"  {console.size(below.bytes).rjust(11)}  {console.percent(below.bytes, total).rjust(7)}  "
-        twig = f"{indent}{'└─ ' if last else '├─ '}"
-        room = width and width - len(start) - len(twig)
-        texts.append(Text.assemble(start, (twig, "dim"), console.tail(part, room)))
-        _branch(below, total, limit, width, indent + ("   " if last else "│  "), texts)
-    if left := ordered[len(kept) :]:
-        size = sum(n.bytes for n, _ in left)
-        start = f"  {console.size(size).rjust(11)}  {console.percent(size, total).rjust(7)}  "
-        texts.append(Text(f"{start}{indent}└─ … {len(left):,} more", "dim"))
+
+def _first_rows(table: pa.Table, output: options.Output) -> list[Row]:
+    """Return the first rows of each memory space."""
+    if output.limit is None:
+        return table.to_pylist()  # type: ignore[no-any-return]
+    counts: Counter[Any] = Counter()
+    rows = []
+    for row in table.to_pylist():
+        space = row["memory_space"], row.get("page")
+        counts[space] += 1
+        if counts[space] <= output.limit:
+            rows.append(row)
+    return rows

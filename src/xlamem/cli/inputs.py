@@ -1,0 +1,104 @@
+"""Open the inputs of a command: dumps, one of several modules, or a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from os.path import join
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from .. import compute, schema
+from ..dump import Dump, read
+from ..errors import DumpError, UsageError
+from ..input.find import Source, find
+from . import console
+from .formatting import count
+
+if TYPE_CHECKING:
+    from ..warehouse import Dataset
+
+T = TypeVar("T")
+
+ALL_SECTIONS = [t for t in schema.TABLES if t not in ("uses", "positions", "printed_stack")]
+"""Tables from which the numbers and the state of a dump are computed: every section is read."""
+
+
+class Failure(NamedTuple):
+    """An input that could not be read."""
+
+    name: str
+    error: str
+
+
+class Opened(NamedTuple):
+    """An open dump or dataset, and the number of inputs that were skipped because they cannot be read."""
+
+    source: Dump | Dataset
+    n_skipped: int
+
+
+class Program(NamedTuple):
+    """A program: its numbers, its verdict if a capacity was given, and the problems of its dump."""
+
+    overview: compute.Overview
+    fits: compute.Fits | None
+    problems: list[str]
+
+
+def path_of(source: Source) -> str:
+    """Return the directory of a dump and the common stem of its files."""
+    return join(source.place, source.name).removeprefix("./")
+
+
+def read_each(sources: Iterable[Source], read_one: Callable[[Source], T]) -> tuple[list[T], list[Failure]]:
+    """Read each dump; return the results, and the failures of dumps that cannot be read."""
+    results, failures = [], []
+    for source in sources:
+        try:
+            results.append(read_one(source))
+        except (DumpError, OSError) as error:
+            failures.append(Failure(path_of(source), str(error)))
+    return results, failures
+
+
+def report(failures: Iterable[Failure]) -> None:
+    """Write each failure to stderr."""
+    for failure in failures:
+        console.error_about(failure.name, failure.error, console.UNREADABLE)
+
+
+def open_dump(path: str, module: str | None, tables: Iterable[str] | None = None) -> Opened:
+    """Open the dump at a path: the chosen module, else the one with the largest device_total."""
+    sources = find(path)
+    if module is not None:
+        return Opened(_module(path, sources, module, tables), 0)
+    if len(sources) == 1:
+        return Opened(read(sources[0], tables=tables), 0)
+    largest, errors = compute.largest_program(sources)
+    for error in errors:
+        console.error(str(error), console.UNREADABLE)
+    if largest is None:
+        raise DumpError(path, "a readable dump")
+    console.note(
+        f"{count(len(sources), 'module')} in {path}: this is the largest, {largest.name}; "
+        "--module selects another"
+    )
+    return Opened(read(largest, tables=tables), len(errors))
+
+
+def _module(path: str, sources: list[Source], module: str, tables: Iterable[str] | None) -> Dump:
+    """Open a module by number, if that is unique, else by name."""
+    matches = [s for s in sources if module.isdecimal() and s.module_id == int(module)]
+    if len(matches) == 1:
+        return read(matches[0], tables=tables)
+    return read(path, module=module, tables=tables)
+
+
+def open_source(path: str, module: str | None) -> Opened:
+    """Open the dataset or the dump at a path."""
+    from ..warehouse.dataset import Dataset, is_dataset  # imports pyarrow.dataset
+
+    if not is_dataset(path):
+        return open_dump(path, module)
+    if module is not None:
+        raise UsageError("--module selects a module of a dump, not of a dataset")
+    return Opened(Dataset(path), 0)

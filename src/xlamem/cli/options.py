@@ -1,0 +1,121 @@
+"""Arguments and options that commands share, declared once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from .. import schema
+from ..dump import Dump
+from ..errors import UsageError
+from . import console, inputs
+
+Command = Callable[..., Any]
+Rows = TypeVar("Rows", bound=Sequence[Any])
+
+
+@dataclass(frozen=True)
+class Output:
+    """Format and extent of the output, from --json, --csv, --limit and --wide."""
+
+    json: bool = False
+    csv: bool = False
+    limit: int | None = None
+    wide: bool = False
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the output; None if lines may have any length."""
+        return None if self.wide else console.width()
+
+    def head(self, rows: Rows, default: int | None = None) -> Rows:
+        """Return the first rows: --limit of them, else all in JSON and CSV, else `default`."""
+        limit = self.limit
+        if limit is None and not self.json and not self.csv:
+            limit = default
+        return rows if limit is None else rows[:limit]  # type: ignore[return-value]
+
+
+def output(*, csv: bool = False, limit: str = "", wide: bool = False) -> Callable[[Command], Command]:
+    """Pass --json, and where wanted --csv, --limit and --wide, as one argument ``output``.
+
+    `limit` is the help text of --limit.
+    """
+    options = [click.option("--json", "as_json", is_flag=True, help="Print JSON.")]
+    if csv:
+        options.insert(0, click.option("--csv", "as_csv", is_flag=True, help="Print CSV."))
+    if wide:
+        options.append(click.option("--wide", is_flag=True, help="Do not shorten lines."))
+    if limit:
+        options.append(click.option("--limit", "-n", type=click.IntRange(min=0), metavar="N", help=limit))
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(
+            as_json: bool, as_csv: bool = False, limit: int | None = None, wide: bool = False, **arguments: Any
+        ) -> Any:
+            if as_json and as_csv:
+                raise UsageError("--json and --csv exclude each other")
+            return command(output=Output(as_json, as_csv, limit, wide), **arguments)
+
+        return functools.reduce(lambda wrapped, option: option(wrapped), options, run)
+
+    return decorate
+
+
+def dump(tables: Iterable[str] = inputs.ALL_SECTIONS) -> Callable[[Command], Command]:
+    """Pass the dump at PATH, chosen by --module, as ``dump``."""
+    return _opened("dump", lambda path, module: inputs.open_dump(path, module, tables))
+
+
+def source() -> Callable[[Command], Command]:
+    """Pass the dataset or the dump at PATH as ``source``."""
+    return _opened("source", inputs.open_source)
+
+
+def _opened(name: str, opener: Callable[[str, str | None], inputs.Opened]) -> Callable[[Command], Command]:
+    """Pass the result of `opener`; exit with 3 if it skipped unreadable inputs at PATH."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(path: str, module: str | None, **arguments: Any) -> int:
+            opened = opener(path, module)
+            command(**{name: opened.source}, **arguments)
+            return console.UNREADABLE if opened.n_skipped else console.FINE
+
+        help_text = "Module to read if PATH has several; by default the largest."
+        with_module = click.option("--module", metavar="N|NAME", help=help_text)(run)
+        return click.argument("path", metavar="PATH")(with_module)
+
+    return decorate
+
+
+paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+
+at = click.option(
+    "--at", "step", type=int, metavar="STEP", help="Step of the schedule; by default each memory space's peak."
+)
+
+
+def _space(_: click.Context, __: click.Parameter, text: str | None) -> str | int | None:
+    return int(text) if text is not None and text.isdecimal() else text
+
+
+space = click.option(
+    "--space", metavar="NAME", callback=_space, help="Only this memory space, by name (hbm) or color (0)."
+)
+
+
+def strict(effect: str) -> Callable[[Command], Command]:
+    """Declare --strict, which has this effect."""
+    return click.option("--strict", is_flag=True, help=effect)
+
+
+def program_json(dump: Dump, **data: Any) -> dict[str, Any]:
+    """Return data about a program as JSON, with the schema version, the name and the row of `modules`."""
+    (module,) = dump.modules.to_pylist()
+    return {"schema_version": schema.VERSION, "name": dump.name, "module": module, **data}

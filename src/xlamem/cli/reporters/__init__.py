@@ -1,0 +1,1 @@
+"""One file per screen: plain data in, lines of text out."""

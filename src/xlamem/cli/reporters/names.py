@@ -1,0 +1,25 @@
+"""Short names of programs in a list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os.path import commonpath, join, relpath
+
+from ...input.find import Source
+from ..formatting import visible
+
+
+def short_names(sources: Sequence[Source]) -> list[str]:
+    """Names without the directories that all sources share, and without what XLA adds to the module's name."""
+    directories = [s.place for s in sources]
+    try:
+        shared = commonpath(directories)
+    except ValueError:  # both absolute and relative paths
+        shared = ""
+    return [_short_name(s, relpath(d, shared) if shared else d) for s, d in zip(sources, directories, strict=True)]
+
+
+def _short_name(source: Source, directory: str) -> str:
+    numbered = source.module_id is not None and source.module_name
+    name = f"{source.module_id:04d}.{source.module_name}" if numbered else source.name
+    return visible(join(directory, name).removeprefix("./"))

@@ -1,0 +1,67 @@
+"""Several programs, a line each."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from ...compute import Fits, Overview
+from ..formatting import align, count, shorten_path, size, wrap
+from ..inputs import Program
+from .names import short_names
+from .problems import count_problems, problems
+
+HEADINGS = ["device_total", "peak", "step", "space", "program"]
+
+
+def list_programs(programs: list[Program], n_failed: int, limit: int, width: int | None) -> list[Text]:
+    """Return a line for each of the first programs, and a summary of all."""
+    shown = programs[:limit]
+    head, *rows = align([HEADINGS, *(_cells(p.overview) for p in shown)], {3, 4})
+    indent = head.rindex("program")
+    names = short_names([p.overview.source for p in programs])
+    lines = [Text(head, "bold")]
+    for program, row, name in zip(shown, rows, names, strict=False):
+        lines.append(_line(program, row.ljust(indent), name, width))
+    if (more := len(programs) - limit) > 0:
+        lines.append(Text(f"… and {count(more, 'smaller program')}: --limit shows more", "dim"))
+    summary = f"{', '.join(_summary(programs, n_failed))}; the largest:"
+    return lines + [Text(line) for line in wrap(summary, 0, width)]
+
+
+def _cells(overview: Overview) -> list[str]:
+    total = "-" if overview.device_total is None else size(overview.device_total)
+    if not overview.spaces:
+        return [total, "-", "-", "-", ""]
+    space = overview.spaces[0]
+    step = "-" if space["first_step"] is None else f"{space['first_step']:,}"
+    return [total, "-" if space["peak"] is None else size(space["peak"]), step, space["memory_space"], ""]
+
+
+def _line(program: Program, row: str, name: str, width: int | None) -> Text:
+    states = problems(program.overview.module)
+    doubtful = program.fits is not None and not program.fits
+    if program.fits is not None and doubtful:
+        states.append("does not fit" if program.fits.fits is False else "fit unknown")
+    state = "".join(f"  {s}" for s in states)
+    line = Text.assemble(row, shorten_path(name, width and width - len(row) - len(state)), (state, "bold red"))
+    if doubtful:
+        line.stylize("red")
+    return line
+
+
+def _summary(programs: list[Program], n_failed: int) -> list[str]:
+    parts = [count(len(programs), "program")]
+    parts += _count_verdicts([p.fits for p in programs if p.fits is not None])
+    parts += count_problems(p.overview.module for p in programs)
+    return [*parts, f"{n_failed} unreadable"] if n_failed else parts
+
+
+def _count_verdicts(verdicts: list[Fits]) -> list[str]:
+    if not verdicts:
+        return []
+    device, available = verdicts[0].device, size(verdicts[0].available)
+    memory = f"{device} ({available})" if device else available
+    n_over, n_unknown = (sum(v.fits is verdict for v in verdicts) for verdict in (False, None))
+    parts = [f"{n_over:,} {'does' if n_over == 1 else 'do'} not fit in {memory}"] if n_over else []
+    parts += [f"fit unknown for {n_unknown:,}"] if n_unknown else []
+    return parts or [f"all fit in {memory}"]

@@ -1,0 +1,158 @@
+"""Any Arrow table: for a terminal, in columns for a pipe, as JSON or as CSV."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from .. import console
+from ..formatting import GAP, align, count, one_line, shorten
+from ..options import Output
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.measure import Measurement
+    from rich.text import Text
+
+N_ROWS = 100
+"""Rows shown where the width is limited, without --limit."""
+MAX_WIDTH = 1 << 20
+"""Columns that no table has."""
+MIN_COLUMN_WIDTH = 8
+"""Columns of text shrink to this width; if that is not enough, each row becomes a list."""
+
+
+def write_table(table: pa.Table, output: Output, n_rows: int | None = None) -> None:
+    """Write the first rows of a table.
+
+    `n_rows` is the number of rows there are, if `table` holds only the first of them.
+    """
+    names = table.column_names
+    if output.json:
+        console.write_json([dict(zip(names, row, strict=True)) for row in _rows(output.head(table))])
+    elif output.csv:
+        console.write_csv(names, _rows(output.head(table)))
+    elif names:
+        _write_text(table, output, table.num_rows if n_rows is None else n_rows)
+
+
+def default_limit(output: Output) -> int | None:
+    """Return the number of rows that are written."""
+    if output.limit is not None or output.json or output.csv:
+        return output.limit
+    return None if output.width is None else N_ROWS
+
+
+def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    columns = ([_plain(v) for v in column.to_pylist()] for column in table.columns)
+    return list(zip(*columns, strict=True))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: numbers, text, lists and objects."""
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+# -- text ----------------------------------------------------------------------------------------
+
+
+def _write_text(table: pa.Table, output: Output, n_rows: int) -> None:
+    from rich.text import Text
+
+    width, shown = output.width, table.slice(0, default_limit(output))
+    names = [one_line(name) for name in table.column_names]
+    cells = [[_cell(v) for v in row] for row in zip(*(c.to_pylist() for c in shown.columns), strict=True)]
+    numeric = [_is_numeric(field.type) for field in table.schema]
+    if width is None:
+        left = {i for i, is_number in enumerate(numeric) if not is_number}
+        head, *rows = align([names, *cells], left)
+        lines = [Text(head, "bold"), *map(Text, rows)]
+    else:
+        lines = _fitted(names, cells, numeric, width)
+    if n_rows > shown.num_rows:
+        lines.append(Text(f"and {count(n_rows - shown.num_rows, 'more row')}: --limit shows more", "dim"))
+    elif not n_rows:
+        lines.append(Text("no rows", "dim"))
+    console.write_lines(lines, width)
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.1f}"
+    return one_line(str(_plain(value)))
+
+
+class _Cell:
+    """Text that is shortened in its middle to the width of its column."""
+
+    def __init__(self, text: str, style: str, *, fixed: bool) -> None:
+        self.text, self.style, self.fixed = text, style, fixed
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        from rich.measure import Measurement
+
+        width = len(self.text)
+        return Measurement(width if self.fixed else min(width, MIN_COLUMN_WIDTH), width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        yield Text(shorten(self.text, options.max_width), self.style, no_wrap=True, overflow="ellipsis")
+
+
+def _fitted(names: list[str], rows: list[list[str]], numeric: list[bool], width: int) -> list[Text]:
+    """Columns that fit the width, else lists."""
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), show_header=False)
+    for is_number in numeric:
+        table.add_column(justify="right" if is_number else "left")
+    for i, row in enumerate([names, *rows]):
+        style = "bold" if i == 0 else ""
+        table.add_row(*(_Cell(c, style, fixed=f) for c, f in zip(row, numeric, strict=True)))
+    screen = Console(width=width)
+    if Measurement.get(screen, screen.options.update(max_width=MAX_WIDTH), table).minimum > width:
+        return _lists(names, rows, width)
+    lines = screen.render_lines(table, pad=False)
+    return [Text.assemble(*((segment.text, segment.style or "") for segment in line)) for line in lines]
+
+
+def _lists(names: list[str], rows: list[list[str]], width: int) -> list[Text]:
+    """Each row as a list of its cells, with a blank line between rows."""
+    from rich.text import Text
+
+    indent = max(map(len, names))
+    room = max(10, width - indent - len(GAP))
+    lines: list[Text] = []
+    for row in rows:
+        lines += [Text()] if lines else []
+        lines += [
+            Text.assemble((name.ljust(indent), "bold"), GAP, shorten(cell, room))
+            for name, cell in zip(names, row, strict=True)
+        ]
+    return lines

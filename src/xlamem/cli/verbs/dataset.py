@@ -1,0 +1,53 @@
+"""`xlamem dataset`: inspect a Parquet dataset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ...errors import UsageError
+from .. import console, options
+from ..formatting import align, count, exact_size
+
+
+@click.group("dataset")
+def command() -> None:
+    """Inspect a dataset written by `xlamem convert`."""
+
+
+@command.command("files")
+@click.argument("dest", metavar="DEST")
+@click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.option("--long", "-l", is_flag=True, help="Show rows, bytes and version of each file, and a sum.")
+@options.output()
+def files(dest: str, tables: tuple[str, ...], long: bool, output: options.Output) -> None:
+    """List the files of a dataset.
+
+    These are the committed files of the dataset DEST, of all tables or of each TABLE: the files that other tools
+    should read. Files that a converter has not committed yet, or has replaced, are left out.
+
+    \b
+      duckdb -c "SELECT count(*) FROM read_parquet([
+          $(xlamem dataset files DEST values | sed "s/.*/'&'/" | paste -sd,)])"
+    """
+    from ...warehouse.dataset import Dataset  # imports pyarrow.dataset
+
+    dataset = Dataset(dest)
+    if unknown := [t for t in tables if t not in dataset.tables]:
+        raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(dataset.tables)}")
+    rows = [f for f in dataset.files().to_pylist() if not tables or f["table"] in tables]
+    if output.json:
+        console.write_json(rows)
+    elif long:
+        _write_long(rows)
+    elif rows:
+        console.write("\n".join(row["path"] for row in rows))
+
+
+def _write_long(files: list[dict[str, Any]]) -> None:
+    cells = [[f["table"], f"{f['rows']:,}", f"{f['bytes']:,}", f["tool_version"], f["path"]] for f in files]
+    for line in align([["table", "rows", "bytes", "version", "path"], *cells], {0, 3, 4}):
+        console.write(line)
+    n_rows, n_bytes = sum(f["rows"] for f in files), sum(f["bytes"] for f in files)
+    console.write(f"{count(len(files), 'file')}, {count(n_rows, 'row')}, {exact_size(n_bytes)}")

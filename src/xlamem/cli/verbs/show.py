@@ -1,0 +1,47 @@
+"""`xlamem show`: a table of a dump or a dataset."""
+
+from __future__ import annotations
+
+import click
+import pyarrow as pa
+
+from ... import compute
+from ...dump import Dump
+from ...errors import UsageError
+from ...warehouse import Dataset
+from .. import options
+from ..reporters.tables import default_limit, write_table
+
+
+@click.command("show")
+@click.argument("table")
+@options.source()
+@options.output(csv=True, limit="Rows shown.  [default: 100 on a terminal, else all]", wide=True)
+def command(table: str, source: Dump | Dataset, output: options.Output) -> None:
+    """Print a TABLE of PATH: a dump, or a dataset written by `xlamem convert`.
+
+    `xlamem schema` describes the tables. Those of a dump include the ones that are computed from it: donation,
+    fragmentation, idle, padding, savings and others.
+    """
+    rows, n_rows = _rows_of_dump(source, table) if isinstance(source, Dump) else _rows_of(source, table, output)
+    write_table(rows, output, n_rows)
+
+
+def _rows_of_dump(dump: Dump, table: str) -> tuple[pa.Table, int]:
+    if table in dump.tables:
+        rows = dump[table]
+    elif table in compute.REGISTRY:
+        rows = compute.REGISTRY[table](dump)
+    else:
+        raise UsageError(f"no table {table!r}; a dump has {', '.join((*dump.tables, *compute.REGISTRY))}")
+    return rows, rows.num_rows
+
+
+def _rows_of(dataset: Dataset, table: str, output: options.Output) -> tuple[pa.Table, int]:
+    """Return the first rows of a table of a dataset, and the number of its rows."""
+    if table not in dataset.tables:
+        raise UsageError(f"no table {table!r}; a dataset has {', '.join(dataset.tables)}")
+    limit = default_limit(output)
+    with dataset.whole(table):
+        stored = dataset[table]
+        return (stored.to_table() if limit is None else stored.head(limit)), stored.count_rows()

@@ -1,0 +1,81 @@
+"""Where the bytes of a buffer without a name of its own come from."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..dump import Dump
+from .columns import encoded
+
+Row = dict[str, Any]
+
+MAX_HOPS = 6
+"""Instructions followed back from one buffer."""
+
+_MOVES = re.compile("copy|bitcast|reshape|transpose|get-tuple-element|async-|slice|tuple$")
+"""Opcodes that pass on the bytes of their first operand."""
+_OPERAND = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.-]*)\s*(?:[,#]|$)")
+
+
+def add_origins(dump: Dump, rows: list[Row]) -> None:
+    """Add ``origin`` to rows of `live_set` that have no op_name: what a copy copies, or whose memory it uses."""
+    unnamed = [row for row in rows if not row["op_name"] and row["instruction"]]
+    if not unnamed:
+        return
+    instructions = _Instructions(dump.instructions)
+    for row in unnamed:
+        moved, name = _trace(instructions, row["instruction"])
+        if not name and (parameter := _parameter_name(dump, instructions, row)):
+            row["origin"] = f"in the allocation of {parameter}"
+        elif moved:
+            row["origin"] = f"{row['instruction']} of {name or moved}"
+
+
+class _Instructions:
+    """The instructions of a dump by name."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        codes, self.names = encoded(table["instruction"])
+        self.first = np.full(len(self.names), -1, np.int64)
+        self.first[codes[::-1]] = np.arange(len(codes))[::-1]
+
+    def row(self, name: str) -> int | None:
+        """Return the first row of an instruction, or None."""
+        code = self.names.index(name).as_py()
+        return int(self.first[code]) if code >= 0 and self.first[code] >= 0 else None
+
+    def get(self, column: str, row: int) -> Any:
+        return self.table[column][row].as_py()
+
+
+def _trace(instructions: _Instructions, instruction: str) -> tuple[str | None, str | None]:
+    """Follow copies back to (the instruction that made the bytes, its op_name); None if there is none."""
+    row, moved, name = instructions.row(instruction), None, None
+    for _ in range(MAX_HOPS):
+        if row is None or name or not _MOVES.match(instructions.get("opcode", row)):
+            break
+        operand = _OPERAND.search(instructions.get("operands", row))
+        if operand is None:
+            break
+        moved = operand[1]
+        row = instructions.row(moved)
+        if row is None:  # only the start of an asynchronous pair defines a value
+            row = instructions.row(moved.replace("-done", "-start"))
+        name = None if row is None else instructions.get("op_name", row)
+    return moved, name
+
+
+def _parameter_name(dump: Dump, instructions: _Instructions, row: Row) -> str | None:
+    """Return the op_name of the parameter in the allocation of a buffer, or None."""
+    if row["category"] not in ("parameter", "donated", "temp_in_output"):
+        return None
+    neighbors = dump.values.filter(pc.equal(dump.values["allocation"], row["allocation"]))
+    rows = [instructions.row(i) for i in neighbors["instruction"].to_pylist() if i != row["instruction"]]
+    parameters = [i for i in rows if i is not None and instructions.get("opcode", i) == "parameter"]
+    return instructions.get("op_name", parameters[0]) if parameters else None

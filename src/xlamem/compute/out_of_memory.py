@@ -1,0 +1,109 @@
+"""What the printed numbers of an out-of-memory report point to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+
+MIN_PADDING = 0.01
+"""Share of the listed bytes from which padding is reported."""
+MIN_FRAGMENTATION = 0.05
+"""Share of a total from which its fragmentation is reported."""
+MIN_ARGUMENTS = 0.5
+"""Share of the capacity from which the arguments are reported."""
+MIN_REPEATED = 0.25
+"""Share of the listed bytes from which buffers of one shape are reported."""
+
+
+@dataclass(frozen=True)
+class OomCauses:
+    """Likely causes, from the rows of one report; None or empty where its numbers do not suggest them."""
+
+    excess: int | None
+    """Bytes above the capacity."""
+    listed: int
+    """Bytes of all listed buffers."""
+    padding: int = 0
+    """Their padding, if it is worth reporting."""
+    most_padded: Row | None = None
+    """The buffer with most padding, if that at least doubles it."""
+    repeated: tuple[str, int, int] | None = None
+    """Shape, number and bytes of buffers that share a shape."""
+    fragmented: list[Row] = field(default_factory=list)
+    """Rows of `usage` that lose much to fragmentation."""
+    arguments: Row | None = None
+    """The row of `usage` about the arguments, if they take much of the capacity."""
+    oversized: Row | None = None
+    """A buffer that is larger than the memory."""
+
+
+def oom_causes(report: Row, usage: list[Row], buffers: list[Row]) -> OomCauses:
+    """Return what the numbers of a report suggest: padding, repeated shapes, fragmentation, large arguments."""
+    excess, capacity = excess_bytes(report), report["capacity_bytes"]
+    listed = sum(b["size_bytes"] or 0 for b in buffers)
+    padded = [b for b in buffers if is_padded(b)]
+    padding = sum(b["padding_bytes"] for b in padded)
+    reported = padding >= MIN_PADDING * listed
+    return OomCauses(
+        excess=excess,
+        listed=listed,
+        padding=padding if reported else 0,
+        most_padded=_most_padded(padded) if reported else None,
+        repeated=_repeated_shape(buffers),
+        fragmented=_fragmented(usage) if report["form"] != "usage" else [],
+        arguments=_large_arguments(usage, capacity) if capacity else None,
+        oversized=_oversized(buffers, capacity) if capacity and excess else None,
+    )
+
+
+def excess_bytes(report: Row) -> int | None:
+    """Return the bytes above the capacity: as printed, else used minus capacity, else None."""
+    exceeded, used, capacity = report["exceeded_bytes"], report["used_bytes"], report["capacity_bytes"]
+    if exceeded is None and used is not None and capacity is not None:
+        exceeded = used - capacity
+    return None if exceeded is None else int(exceeded)
+
+
+def is_padded(buffer: Row) -> bool:
+    return bool(buffer["padding_bytes"]) and (buffer["expansion"] or 0) > 1
+
+
+def _most_padded(padded: list[Row]) -> Row | None:
+    worst = max(padded, key=lambda b: b["padding_bytes"], default=None)
+    return worst if worst is not None and worst["expansion"] >= 2 else None
+
+
+def _repeated_shape(buffers: list[Row]) -> tuple[str, int, int] | None:
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for b in buffers:
+        if b["shape"] and b["size_bytes"]:
+            counts[b["shape"]] += 1
+            sizes[b["shape"]] += b["size_bytes"]
+    for shape, size in sizes.most_common(1):
+        if counts[shape] > 1 and size >= MIN_REPEATED * sizes.total():
+            return shape, counts[shape], size
+    return None
+
+
+def _fragmented(usage: list[Row]) -> list[Row]:
+    return [
+        u
+        for u in usage
+        if u["part"] == "program"
+        and u["fragmentation_bytes"]
+        and u["fragmentation_bytes"] >= MIN_FRAGMENTATION * (u["bytes"] or 0)
+    ]
+
+
+def _large_arguments(usage: list[Row], capacity: int) -> Row | None:
+    arguments = (u for u in usage if u["part"] == "total" and u["label"] == "arguments" and u["bytes"])
+    first = next(arguments, None)
+    return first if first is not None and first["bytes"] >= MIN_ARGUMENTS * capacity else None
+
+
+def _oversized(buffers: list[Row], capacity: int) -> Row | None:
+    return next((b for b in buffers if (b["size_bytes"] or 0) > capacity and b["list"] != "failed allocation"), None)

@@ -1,0 +1,181 @@
+"""The numbers of one program at a glance: what must fit, what is in use at the peak, and by what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import schema
+from ..dump import Dump
+from ..input.find import Source
+from .charges import live_set
+from .columns import Ints
+from .in_use import occupancy
+from .layout import CATEGORIES, THREAD_LOCAL
+from .origin import add_origins
+from .peaks import peak
+from .program import program
+from .selection import main_first, select_space
+
+Row = dict[str, Any]
+
+OCCUPYING = ("parameter", "donated", "live_out", "constant", "temp")
+"""Categories whose bytes add up to the bytes in use: all but thread-local."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The numbers of one program as plain data."""
+
+    source: Source
+    module: Row
+    spaces: list[Row]
+    """Rows of ``peaks``, main memory first. With details also ``categories``, ``plateau_list``, ``buffers`` and
+    ``n_buffers``."""
+    device_total: int | None = None
+    """Bytes that must fit into the device's memory, whichever spaces were selected."""
+    reserved: dict[str, int] = field(default_factory=dict)
+    """The bytes of `device_total`, by memory space."""
+    usage: dict[tuple[str, int], Ints] = field(default_factory=dict)
+    """Bytes in use at each step, by memory space and page."""
+
+    @property
+    def has_live_ranges(self) -> bool:
+        return any(s["peak"] is not None for s in self.spaces)
+
+    def in_use(self, step: int) -> int | None:
+        """Return the bytes in use at a step in all memory spaces together, or None if unknown."""
+        levels = [int(series[step]) for series in self.usage.values() if step < len(series)]
+        return sum(levels) if levels else None
+
+    @property
+    def peak_together(self) -> tuple[int, int] | None:
+        """Maximum bytes in use in all memory spaces together, and its first step; None if unknown."""
+        if not self.usage:
+            return None
+        total = np.sum(list(self.usage.values()), axis=0)
+        step = int(total.argmax())
+        return int(total[step]), step
+
+
+def summarize(
+    dump: Dump,
+    *,
+    space: str | int | None = None,
+    limit: int | None = None,
+    details: bool = True,
+    required: bool = True,
+) -> Overview:
+    """Summarize a program: its peaks, and the categories and buffers that make them up.
+
+    Parameters
+    ----------
+    space
+        Name or color of one memory space; all by default.
+    limit
+        Buffers listed per memory space; all by default. With a limit, buffers without op_name get an ``origin``.
+    details
+        False leaves out categories, plateaus, buffers and usage over time.
+    required
+        False returns no spaces if the program does not have `space`, instead of raising UsageError.
+    """
+    (module,) = dump.modules.to_pylist()
+    if not dump.allocations.num_rows:
+        return Overview(dump.source, module, select_space([], space, required=required))
+    peaks = peak(dump)
+    rows = peaks.spaces.to_pylist()
+    for row in rows:
+        row["in_device_memory"] = schema.in_device_memory(dump.platform, row["color"])
+    spaces = sorted(
+        select_space(rows, space, required=required),
+        key=lambda s: (main_first(s["memory_space"]), -(s["peak"] or 0), -s["reserved"]),
+    )
+    result = Overview(dump.source, module, spaces, peaks.device_total, _reserved(rows))
+    if details:
+        _add_plateaus(spaces, peaks.plateaus.to_pylist())
+        if result.has_live_ranges:
+            _add_usage(dump, result, limit)
+        else:
+            _add_sizes(dump, spaces, limit)
+        if limit is not None:
+            add_origins(dump, [b for s in spaces for b in s["buffers"]])
+    return result
+
+
+def _reserved(spaces: list[Row]) -> dict[str, int]:
+    sizes: Counter[str] = Counter()
+    for s in spaces:
+        sizes[s["memory_space"]] += s["reserved"] * s["in_device_memory"]
+    return +sizes
+
+
+def _add_plateaus(spaces: list[Row], plateaus: list[Row]) -> None:
+    for s in spaces:
+        s["plateau_list"] = [p for p in plateaus if (p["color"], p["page"]) == (s["color"], s["page"])]
+
+
+def _add_usage(dump: Dump, result: Overview, limit: int | None) -> None:
+    """Add categories and buffers at the peak, and usage over time."""
+    levels, members = occupancy(dump), live_set(dump)
+    for s in result.spaces:
+        own = _rows_of_space(levels, s)
+        result.usage[s["memory_space"], s["page"]] = own["occupied"].to_numpy()
+        s["categories"] = {c: own[c][s["first_step"] or 0].as_py() for c in OCCUPYING}
+        buffers = _rows_of_space(members, s)
+        s["n_buffers"] = buffers.num_rows
+        s["buffers"] = (buffers if limit is None else buffers.slice(0, limit)).to_pylist()
+
+
+def _rows_of_space(table: pa.Table, space: Row) -> pa.Table:
+    return table.filter(pc.and_(pc.equal(table["color"], space["color"]), pc.equal(table["page"], space["page"])))
+
+
+def _add_sizes(dump: Dump, spaces: list[Row], limit: int | None) -> None:
+    """Add allocation sizes by category and the largest values: all that is known without live ranges."""
+    p = program(dump)
+    numbers = {(s.color, s.page): i for i, s in enumerate(p.spaces)}
+    for s in spaces:
+        in_space = p.space_of_allocation == numbers[s["color"], s["page"]]
+        s["categories"] = {
+            c: int(p.allocation_size[in_space & (p.category == CATEGORIES.index(c))].sum()) for c in OCCUPYING
+        }
+        values = np.flatnonzero(in_space[p.owner] & (p.value_category != THREAD_LOCAL))
+        values = values[np.argsort(-p.size[values], kind="stable")]
+        s["n_buffers"] = len(values)
+        s["buffers"] = _buffers(dump, values[:limit])
+
+
+def _buffers(dump: Dump, values: Ints) -> list[Row]:
+    """Rows of `values` with the columns that `live_set` adds and that do not depend on time."""
+    p = program(dump)
+    table = dump.values.take(pa.array(values))
+    places = pa.table(p.source_columns(values)).to_pylist()
+    categories = [CATEGORIES[c] for c in p.value_category[values]]
+    return [
+        {**row, "role": "value", "bytes": row["size"], "category": category, **place}
+        for row, category, place in zip(table.to_pylist(), categories, places, strict=True)
+    ]
+
+
+def spaces_in_use(dump: Dump, rows: pa.Table, time: int | None) -> list[Row]:
+    """Return the bytes in use by memory space: the sums of the rows of `live_set` or `attribution` at a step.
+
+    Each row has ``memory_space`` (for rows of `live_set` also ``color`` and ``page``), the step ``time``, ``bytes``
+    and the ``peak`` of the space.
+    """
+    keys = [c for c in ("memory_space", "color", "page") if c in rows.column_names]
+    sums = rows.group_by(keys, use_threads=False).aggregate([("bytes", "sum")]).to_pylist()
+    result = []
+    for s in peak(dump, k=0).spaces.to_pylist():
+        step = s["first_step"] if time is None else time
+        result += [
+            {**{k: s[k] for k in keys}, "time": step, "bytes": r["bytes_sum"], "peak": s["peak"]}
+            for r in sums
+            if all(r[k] == s[k] for k in keys)
+        ]
+    return list({tuple(r[k] for k in keys): r for r in result}.values())

@@ -1,0 +1,47 @@
+"""Choose a program among several, and a memory space among those of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..dump import read
+from ..errors import DumpError, UsageError
+from ..input.find import Source
+from .capacity import device_total
+
+Row = dict[str, Any]
+
+MAIN_SPACES = ("hbm", "device", "memory", "color_0")
+"""The device's main memory on each platform, and where the platform is unknown."""
+
+
+def main_first(space: str | None) -> bool:
+    """Sort key that puts the main memory before other memory spaces."""
+    return space not in MAIN_SPACES
+
+
+def select_space(rows: list[Row], space: str | int | None, *, required: bool = True) -> list[Row]:
+    """Return the rows of one memory space, given by name or color; all rows for None.
+
+    Raises UsageError if no row matches and `required` is true.
+    """
+    if space is None:
+        return rows
+    matches = [row for row in rows if space in (row["memory_space"], row["color"])]
+    if not matches and required:
+        names = dict.fromkeys(f"{r['memory_space']} (color {r['color']})" for r in rows if r["color"] is not None)
+        raise UsageError(f"no memory space {space!r}; this dump has {', '.join(names) or 'none'}")
+    return matches
+
+
+def largest_program(sources: Iterable[Source]) -> tuple[Source | None, list[DumpError | OSError]]:
+    """Return the source with the largest `device_total`, and the errors of sources that cannot be read."""
+    sizes: list[tuple[int, Source]] = []
+    errors: list[DumpError | OSError] = []
+    for source in sources:
+        try:
+            sizes.append((device_total(read(source, tables=["allocations"])) or 0, source))
+        except (DumpError, OSError) as error:
+            errors.append(error)
+    return (max(sizes, key=lambda s: s[0])[1] if sizes else None), errors
