@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,11 @@ from ..input.find import Member
 from .batch import File, Section
 from .diagnostics import Diagnostics
 
-PAGES = 256 << 20
-"""Bytes of a file that are looked at before their pages are given back."""
+EVICT_BYTES = 256 << 20
+"""Bytes that are searched before their pages are evicted."""
 
-
-LONGEST = 200
-"""Bytes of a line that opens a section; a longer one is not understood."""
+MAX_HEAD_BYTES = 200
+"""A longer line is not understood as the head of a section."""
 
 _HUMAN = rb" \((?:-?\d+B|-?\d+\.\d+[KMGTPE]iB)"
 _TOTAL = re.compile(
@@ -36,18 +35,16 @@ _HEADS = {
     _lines.USED: re.compile(rb"Used values(.*?):(.*)"),
     _lines.LIVE: _STEPS,
 }
-"""Lines that open a section; the groups are what is not known there."""
-_PLAIN = (b"BufferAssignment:\n", b"Used values:\n")
+"""Lines that open a section. Groups named n and m are numbers, all others are unknown text."""
+_PLAIN_HEADS = (b"BufferAssignment:\n", b"Used values:\n")
 
 
 def outline(member: Member, ordinal: int, diagnostics: Diagnostics) -> File:
-    """Load a member and find its sections; what belongs to none is a finding."""
+    """Load a member and find its sections; lines outside of them become diagnostics."""
     text = member.load()
-    data = text.data
-    size = len(data)
-    tail = bytes(data[max(0, size - 1) :])
-    whole = size if tail == b"\n" else _last_newline(data)
-    file = File(ordinal, member.role, text, size, whole)
+    data, size = text.data, len(text.data)
+    ends_in_newline = bytes(data[max(0, size - 1) :]) == b"\n"
+    file = File(ordinal, member.role, text, size, size if ends_in_newline else _end_of_lines(data))
     file.features |= text.features
     if text.crlf:
         file.features.add("crlf")
@@ -56,156 +53,209 @@ def outline(member: Member, ordinal: int, diagnostics: Diagnostics) -> File:
     if size == 0:
         diagnostics.truncated(file, 0, "file", "text")
     elif member.role == "hlo":
-        file.sections.append(Section("hlo", weakref.ref(file), 0, whole, 0))
+        file.sections.append(Section("hlo", weakref.ref(file), 0, file.whole, 0))
     else:
-        _locate(file, member.file_name, diagnostics)
-    if whole < size:
-        head = bytes(data[whole : whole + 26])
-        if not (head == b"HloLiveRange not available" and file.sections and file.sections[-1].unavailable):
-            section = next((s.kind for s in reversed(file.sections) if s.begin <= whole), "file")
-            diagnostics.truncated(file, whole, "hlo" if file.role == "hlo" else section, "a newline")
+        _Outliner(file, diagnostics).add_sections(member.file_name)
+    if not ends_in_newline and size:
+        _check_last_line(file, diagnostics)
     return file
 
 
-def _locate(file: File, file_name: str, diagnostics: Diagnostics) -> None:
-    """Fill file.sections from the lines that open one."""
-    data, whole = file.text.data, file.whole
-    name = names.split(file_name)
-    alone = name is not None and name[1] not in ("buffer-assignment", "hlo")
-    found = _heads(data, alone)
-    if alone and found and found[0][0] == _lines.TOTAL:
-        # The head of the used values has a second line; what stands between is looked at below.
-        found += [(_lines.USED, at) for at in [_after(data, found[0][1], b"Used values")] if at]
-        found += [(_lines.REPORT_LIST, at) for at in [_after(data, found[0][1], b"Allocations sorted")] if at]
-        if len(found) == 1:
-            found = _heads(data, False)
-    heads = [(k, at) for k, at in found if at < whole or k == _lines.LIVE_UNAVAILABLE]
-    first = heads[0][1] if heads else whole
-    _unknown_lines(file, 0, first, diagnostics)
-    total: tuple[int, int | None] | None = None
-    follower: tuple[int | None, int] = None, whole
-    owner = weakref.ref(file)
-    for i, (kind, at) in enumerate(heads):
-        stop = heads[i + 1][1] if i + 1 < len(heads) else whole
-        line = _line(data, at)
-        begin = min(at + len(line), stop)
-        section: Section | None = None
-        if kind == _lines.ASSIGNMENT:
-            section = Section("allocations", owner, begin, stop, at)
-        elif kind == _lines.TOTAL:
-            total = at, _number(file, at, line, _TOTAL, diagnostics)
-            follower = heads[i + 1] if i + 1 < len(heads) else (None, stop)
-            if b"(" in line and follower[0] != _lines.REPORT_LIST:
-                file.features.add("human_total")
-            if follower[0] == _lines.USED:
-                _unknown_lines(file, begin, stop, diagnostics)
-            if follower[0] not in (_lines.USED, _lines.REPORT_LIST):
-                section = Section("used values", owner, at, at, at, total[1])
-                _unknown_lines(file, begin, stop, diagnostics)
-                if stop == whole:
-                    diagnostics.truncated(file, whole, "used values", "'Used values:' below the total")
-        elif kind == _lines.USED:
-            section = Section("used values", owner, begin, stop, total[0] if total else at, total and total[1])
-        elif kind == _lines.REPORT_LIST:
-            head = total[0] if total else at
-            section = Section("report", owner, head, stop, head, total and total[1])
-        elif kind == _lines.SPACE:
-            if file.sections and file.sections[-1].kind == "report":
-                file.sections[-1].end = stop
-            else:
-                section = Section("report", owner, at, stop, at)
-        elif kind == _lines.LIVE:
-            steps = _number(file, at, line, _STEPS, diagnostics)
-            section = Section("live ranges", owner, begin, stop, at, steps=steps)
-        else:
-            file.features.add("live_unavailable")
-            section = Section("live ranges", owner, begin, stop, at, unavailable=True)
-        if line not in _PLAIN and (kind != _lines.TOTAL or follower[0] != _lines.REPORT_LIST):
-            _gaps(file, kind, line, at, diagnostics)
+def _check_last_line(file: File, diagnostics: Diagnostics) -> None:
+    """A last line without a newline is a truncation, unless the text may end there."""
+    unavailable = bool(file.sections) and file.sections[-1].unavailable
+    if unavailable and bytes(file.text.data[file.whole : file.whole + 26]) == b"HloLiveRange not available":
+        return
+    kind = next((s.kind for s in reversed(file.sections) if s.begin <= file.whole), "file")
+    diagnostics.truncated(file, file.whole, "hlo" if file.role == "hlo" else kind, "a newline")
+
+
+class _Head(NamedTuple):
+    """A line that opens a section, up to the next one."""
+
+    kind: int
+    offset: int
+    line: bytes
+    stop: int
+    """Offset of the next head, or the end of the last whole line."""
+    next_kind: int | None
+
+    @property
+    def body(self) -> int:
+        """Offset behind the line."""
+        return min(self.offset + len(self.line), self.stop)
+
+
+class _Outliner:
+    """Turns the heads of one file into sections."""
+
+    def __init__(self, file: File, diagnostics: Diagnostics) -> None:
+        self._file, self._diagnostics = file, diagnostics
+        self._owner = weakref.ref(file)
+        self._total: tuple[int, int | None] | None = None
+        """Offset and number of the last "Total bytes used", until a section takes it."""
+
+    def add_sections(self, file_name: str) -> None:
+        file = self._file
+        heads = self._heads(file_name)
+        self._add_unknown_lines(0, heads[0].offset if heads else file.whole)
+        for head in heads:
+            self._add_section(head)
+        kinds = {s.kind for s in file.sections if s.begin > s.head}
+        inline = "allocations" in kinds
+        if "used values" in kinds:
+            file.features.add("values_inline" if inline else "values_split")
+        if "live ranges" in kinds and "live_unavailable" not in file.features:
+            file.features.add("live_inline" if inline or "used values" in kinds else "live_split")
+
+    def _heads(self, file_name: str) -> list[_Head]:
+        data, whole = self._file.text.data, self._file.whole
+        lines = [(k, at) for k, at in _head_lines(data, file_name) if at < whole or k == _lines.LIVE_UNAVAILABLE]
+        following = [*lines[1:], (None, whole)]
+        return [
+            _Head(kind, offset, _line(data, offset), stop, next_kind)
+            for (kind, offset), (next_kind, stop) in zip(lines, following, strict=True)
+        ]
+
+    def _add_section(self, head: _Head) -> None:
+        section = self._section(head)
+        if head.line not in _PLAIN_HEADS and (head.kind, head.next_kind) != (_lines.TOTAL, _lines.REPORT_LIST):
+            self._keep_unknown_text(head)
         if section is not None:
             if section.kind != "report":
-                section.end = max(section.begin, _trimmed(data, section.begin, section.end))
-            file.sections.append(section)
-            total = None
-    kinds = {s.kind for s in file.sections if s.begin > s.head}
-    inline = "allocations" in kinds
-    if "used values" in kinds:
-        file.features.add("values_inline" if inline else "values_split")
-    if "live ranges" in kinds and "live_unavailable" not in file.features:
-        file.features.add("live_inline" if inline or "used values" in kinds else "live_split")
+                section.end = max(section.begin, _without_empty_lines(section.data, section.begin, section.end))
+            self._file.sections.append(section)
+            self._total = None
+
+    def _section(self, head: _Head) -> Section | None:
+        """The section that a head opens; None if it belongs to another one."""
+        file, owner, (kind, offset, _, stop, _) = self._file, self._owner, head
+        if kind == _lines.ASSIGNMENT:
+            return Section("allocations", owner, head.body, stop, offset)
+        if kind == _lines.TOTAL:
+            return self._total_line(head)
+        if kind in (_lines.USED, _lines.REPORT_LIST):
+            first, total = self._total or (offset, None)
+            if kind == _lines.USED:
+                return Section("used values", owner, head.body, stop, first, total)
+            return Section("report", owner, first, stop, first, total)
+        if kind == _lines.SPACE:
+            if not file.sections or file.sections[-1].kind != "report":
+                return Section("report", owner, offset, stop, offset)
+            file.sections[-1].end = stop
+            return None
+        if kind == _lines.LIVE:
+            return Section("live ranges", owner, head.body, stop, offset, steps=self._number(head, _STEPS))
+        file.features.add("live_unavailable")
+        return Section("live ranges", owner, head.body, stop, offset, unavailable=True)
+
+    def _total_line(self, head: _Head) -> Section | None:
+        """A total belongs to the used values or the report below it; alone it is used values without records."""
+        file, follower = self._file, head.next_kind
+        self._total = head.offset, self._number(head, _TOTAL)
+        if b"(" in head.line and follower != _lines.REPORT_LIST:
+            file.features.add("human_total")
+        if follower == _lines.REPORT_LIST:
+            return None
+        self._add_unknown_lines(head.body, head.stop)
+        if follower == _lines.USED:
+            return None
+        if head.stop == file.whole:
+            wanted = "'Used values:' below the total"
+            self._diagnostics.truncated(file, file.whole, "used values", wanted)
+        return Section("used values", self._owner, head.offset, head.offset, head.offset, self._total[1])
+
+    def _number(self, head: _Head, pattern: re.Pattern[bytes]) -> int | None:
+        """The number in a head; None, with a diagnostic, if there is none of at most 64 bits."""
+        match = pattern.fullmatch(head.line.rstrip(b"\n")) if len(head.line) <= MAX_HEAD_BYTES else None
+        digits = match and (match["n"] or match["m"])
+        if digits and len(digits) <= 20 and abs(int(digits)) < 1 << 63:
+            return int(digits)
+        wanted = "a number of at most 64 bits"
+        self._diagnostics.add(self._file, head.offset, "file", "unknown_line", wanted)
+        return None
+
+    def _keep_unknown_text(self, head: _Head) -> None:
+        """Keep what a head says beyond the known text."""
+        if head.kind not in _HEADS or len(head.line) > MAX_HEAD_BYTES:
+            return
+        match = _HEADS[head.kind].fullmatch(head.line.rstrip(b"\n"))
+        if match is None:
+            return
+        numbers = {match.re.groupindex.get(name) for name in "nm"}
+        spans = [match.span(i) for i in range(1, match.re.groups + 1) if i not in numbers]
+        rows = [(-1, 0, head.offset + begin, head.offset + end) for begin, end in spans if begin < end]
+        if rows:
+            section = "total" if head.kind == _lines.TOTAL else "file"
+            self._diagnostics.unknown_fields(self._file, section, np.array(rows, np.int64), (), ())
+
+    def _add_unknown_lines(self, begin: int, end: int) -> None:
+        """Add a diagnostic for each line that is not empty."""
+        offset, unknown = begin, []
+        for line in bytes(self._file.text.data[begin:end]).split(b"\n"):
+            if line:
+                self._diagnostics.add(self._file, offset, "file", "unknown_line", "the head of a section")
+                unknown.append(offset)
+            offset += len(line) + 1
+        self._diagnostics.unknown_lines(self._file, "file", np.array(unknown, np.int64))
 
 
-def _heads(data: Any, first_only: bool) -> list[tuple[int, int]]:
-    """(kind, offset) of the lines that open a section; the pages of a large file are given back as it goes."""
-    if first_only or len(data) <= PAGES:
+def _head_lines(data: Any, file_name: str) -> list[tuple[int, int]]:
+    """(kind, offset) of the lines that open a section.
+
+    By its name, a file may have a single section: then the search ends at its head.
+    """
+    name = names.split(file_name)
+    single = name is not None and name[1] not in ("buffer-assignment", "hlo")
+    heads = _locate(data, single)
+    if single and heads and heads[0][0] == _lines.TOTAL:
+        # The head of used values has a second line.
+        for kind, prefix in ((_lines.USED, b"Used values"), (_lines.REPORT_LIST, b"Allocations sorted")):
+            if offset := _line_after_empty(data, heads[0][1], prefix):
+                heads.append((kind, offset))
+        if len(heads) == 1:
+            heads = _locate(data, False)
+    return heads
+
+
+def _locate(data: Any, first_only: bool) -> list[tuple[int, int]]:
+    if first_only or len(data) <= EVICT_BYTES:
         return _lines.locate(data, first_only)
-    found, begin = [], 0
+    heads, begin = [], 0
     while begin < len(data):
-        end = _lines.next_line(data, min(begin + PAGES, len(data)) - 1, len(data), b"")
-        found += [(kind, begin + at) for kind, at in _lines.locate(memoryview(data)[begin:end], False)]
+        end = _lines.next_line(data, min(begin + EVICT_BYTES, len(data)) - 1, len(data), b"")
+        heads += [(kind, begin + at) for kind, at in _lines.locate(memoryview(data)[begin:end], False)]
         evict_pages(data, begin, end)
         begin = end
-    return found
+    return heads
 
 
-def _gaps(file: File, kind: int, line: bytes, at: int, diagnostics: Diagnostics) -> None:
-    """Keep what the line that opens a section says beyond what is known."""
-    found = _HEADS[kind].fullmatch(line.rstrip(b"\n")) if kind in _HEADS and len(line) <= LONGEST else None
-    # Numbers are named n and m; every other group is a gap.
-    numbers = {found.re.groupindex[name] for name in "nm" if name in found.re.groupindex} if found else set()
-    spans = [found.span(i) for i in range(1, found.re.groups + 1) if i not in numbers] if found else []
-    rows = [(-1, 0, at + begin, at + end) for begin, end in spans if begin < end]
-    if rows:
-        diagnostics.unknown_fields(file, "total" if kind == _lines.TOTAL else "file", np.array(rows, np.int64), (), ())
-
-
-def _unknown_lines(file: File, begin: int, end: int, diagnostics: Diagnostics) -> None:
-    """One diagnostic for each line there that is not empty."""
-    at, lines = begin, []
-    for line in bytes(file.text.data[begin:end]).split(b"\n"):
-        if line:
-            diagnostics.add(file, at, "file", "unknown_line", "the head of a section")
-            lines.append(at)
-        at += len(line) + 1
-    diagnostics.unknown_lines(file, "file", np.array(lines, np.int64))
-
-
-def _last_newline(data: Any) -> int:
-    """Where the last whole line ends; 0 if there is none."""
+def _end_of_lines(data: Any) -> int:
+    """The end of the last whole line; 0 if there is none."""
     end = len(data)
     while end > 0:
         begin = max(0, end - (1 << 16))
-        at = bytes(data[begin:end]).rfind(b"\n")
-        if at >= 0:
-            return begin + at + 1
+        newline = bytes(data[begin:end]).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
         end = begin
     return 0
 
 
-def _line(data: Any, at: int) -> bytes:
-    """The line at `at`, its newline included."""
-    return bytes(data[at : _lines.next_line(data, at, len(data), b"")])
+def _line(data: Any, offset: int) -> bytes:
+    """The line at an offset, with its newline."""
+    return bytes(data[offset : _lines.next_line(data, offset, len(data), b"")])
 
 
-def _number(file: File, at: int, line: bytes, pattern: re.Pattern[bytes], diagnostics: Diagnostics) -> int | None:
-    """The number in the head line at `at`; None, with a finding, if there is none of at most 64 bits."""
-    match = pattern.fullmatch(line.rstrip(b"\n")) if len(line) <= LONGEST else None
-    digits = match and (match["n"] or match["m"])
-    if digits and len(digits) <= 20 and abs(int(digits)) < 1 << 63:
-        return int(digits)
-    diagnostics.add(file, at, "file", "unknown_line", "a number of at most 64 bits")
-    return None
-
-
-def _after(data: Any, at: int, prefix: bytes) -> int | None:
-    """Offset of the line behind the next empty one, if it starts with prefix."""
-    below = at + len(_line(data, at))
+def _line_after_empty(data: Any, offset: int, prefix: bytes) -> int | None:
+    """The offset of the line behind the next, empty one, if it starts with a prefix."""
+    below = offset + len(_line(data, offset))
     if bytes(data[below : below + 1]) == b"\n" and bytes(data[below + 1 : below + 1 + len(prefix)]) == prefix:
         return below + 1
     return None
 
 
-def _trimmed(data: Any, begin: int, end: int) -> int:
+def _without_empty_lines(data: Any, begin: int, end: int) -> int:
     """`end` without the empty lines before it."""
     while end - begin >= 2 and bytes(data[end - 2 : end]) == b"\n\n":
         end -= 1
