@@ -112,7 +112,7 @@ def test_the_same_dump_twice_is_there_once(tmp_path: Path) -> None:
     assert len(found[1].members) == 5
 
 
-def test_hidden_directories_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_directories_are_skipped(tmp_path: Path) -> None:
     write(tmp_path / ".cache")
     with pytest.raises(UsageError, match="no dump in"):
         find(tmp_path)
@@ -217,7 +217,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
 # ---- pickling
 
 
-def test_sources_travel(tmp_path: Path) -> None:
+def test_sources_are_pickled(tmp_path: Path) -> None:
     write(tmp_path / "d")
     tar_of(tmp_path / "d", tmp_path / "d.tar")
     for dump in find(tmp_path):
@@ -315,15 +315,15 @@ def test_frames(tmp_path: Path, end: str) -> None:
     assert member.file_name == f"{STEM}-live-range.txt"
 
 
-def test_frames_that_were_cut(tmp_path: Path) -> None:
+def test_truncated_frames(tmp_path: Path) -> None:
     first = frames(texts={"hlo": HLO}) + f"*** Begin {STEM}-buffer-assignment.txt ***\nBufferAssignment:\nalloc"
     path = tmp_path / "stdout.txt"
     path.write_text(first)
     assert contents(resolve(path)) == {"hlo": HLO, "buffer-assignment": "BufferAssignment:\nalloc"}
     path.write_text(first + "\n" + frames())
-    cut, whole = find(path)
-    assert contents(cut) == {"hlo": HLO, "buffer-assignment": "BufferAssignment:\nalloc\n"}
-    assert contents(whole) == TEXTS
+    truncated, complete = find(path)
+    assert contents(truncated) == {"hlo": HLO, "buffer-assignment": "BufferAssignment:\nalloc\n"}
+    assert contents(complete) == TEXTS
 
 
 def test_an_empty_frame(tmp_path: Path) -> None:

@@ -176,10 +176,10 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", ["", *PACK])
-def test_errors_of_the_system_are_told_from_those_of_the_content(
+def test_errors_of_the_system_and_of_the_content_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: str
 ) -> None:
-    """Also in the midst of a decompression, and where a library has exceptions of its own."""
+    """Also during decompression, and if a library has exceptions of its own."""
     fsspec = pytest.importorskip("fsspec")
     stem = write(tmp_path, packed=packed)
     end = f"-buffer-assignment.txt{'.' + packed if packed else ''}"
@@ -187,12 +187,12 @@ def test_errors_of_the_system_are_told_from_those_of_the_content(
     memory = fsspec.filesystem("memory")
     memory.pipe_file(f"/{tmp_path.name}/{STEM}{end}", data)
     memory.pipe_file(f"/{tmp_path.name}/cut{end}", data[: len(data) // 2])
-    good, cut = (Member("buffer-assignment", f"memory:///{tmp_path.name}/{n}{end}") for n in (STEM, "cut"))
+    good, truncated = (Member("buffer-assignment", f"memory:///{tmp_path.name}/{n}{end}") for n in (STEM, "cut"))
     with good.load() as text:
         assert bytes(text.data).decode() == ALLOCATIONS
     if packed:
         with pytest.raises(DumpError, match=r"the end of|data \(") as caught:
-            cut.load()
+            truncated.load()
         assert not caught.value.system
     from fsspec.implementations.memory import MemoryFile
 

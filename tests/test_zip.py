@@ -82,7 +82,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return log
 
 
-# ---- what tars can, too
+# ---- as for tars
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -161,7 +161,7 @@ def test_the_later_entry_of_a_name_counts(tmp_path: Path) -> None:
     assert contents(resolve(path)) == {"buffer-assignment": ALLOCATIONS}
 
 
-def test_links_are_passed_over(tmp_path: Path) -> None:
+def test_links_are_skipped(tmp_path: Path) -> None:
     info = zipfile.ZipInfo(f"{STEM}-live-range.txt")
     info.external_attr = (stat.S_IFLNK | 0o777) << 16
     path = zip_with(tmp_path / "x.zip", {ASSIGNMENT: ALLOCATIONS})
@@ -227,11 +227,11 @@ def test_large_entries_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert contents(find(path)[0]) == {"buffer-assignment": text}
 
 
-# ---- pickling and other rooms
+# ---- pickling, reading, converting
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_members_travel(tmp_path: Path, method: str) -> None:
+def test_members_are_pickled(tmp_path: Path, method: str) -> None:
     write(tmp_path / "d")
     dump = resolve(zip_of(tmp_path / "d", tmp_path / "d.zip", METHODS[method]))
     copy = pickle.loads(pickle.dumps(dump))
@@ -334,7 +334,7 @@ def test_found_texts_are_decompressed_once(tmp_path: Path, reads: list[tuple[str
 
 
 def faults(path: Path) -> dict[str, DumpError]:
-    """The sources that cannot be read, by name; each raises its error when it is read, also after a journey."""
+    """The sources that cannot be read, by name; each raises its error when it is read, also after pickling."""
     faulty = {s.name: s for s in find(path) if s.fault}
     for source in faulty.values():
         copy = pickle.loads(pickle.dumps(source))
@@ -444,7 +444,7 @@ def test_entries_that_share_their_bytes(tmp_path: Path) -> None:
     assert len(faults(path)) == 50
 
 
-def test_a_zip_that_was_cut(tmp_path: Path) -> None:
+def test_truncated_zips(tmp_path: Path) -> None:
     write(tmp_path / "in")
     whole = two_dumps(tmp_path / "x.zip").read_bytes()
     for end in (0, 3, 4, 100, len(whole) // 2, len(whole) - 23, len(whole) - 1):

@@ -1,4 +1,4 @@
-"""Files of unknown names: containers, captured outputs, logs, and texts that are told by their content."""
+"""Files that are not named like members: containers, captured outputs, logs, and texts recognised by their content."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .member import Member
 from .spans import MemberSpan, contains_dump, detect_role, member_spans
 
 MAX_SEARCHED = 16 << 20
-"""Bytes of a file of unknown name that are searched for a dump in a directory: in a log the first one can come late.
-A file that the user names is searched whole."""
+"""Bytes of a file of unknown name that are searched for a dump in a directory: in a log the first one may come late.
+A file that the user names is searched to its end."""
 
 MAX_HEAD = 64 * 1024
 """Bytes of a text without a module in which its first section is looked for."""

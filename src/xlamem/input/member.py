@@ -33,10 +33,10 @@ class Member:
     begin: int = 0
     end: int | None = None
     size: int | None = None
-    """Bytes of the text, where they are known without reading it."""
+    """Bytes of the text, if known without reading it."""
     entry: Entry | None = None
     fault: DumpError | None = field(default=None, compare=False)
-    """Why it cannot be read, if that is known already."""
+    """Why the text cannot be read, if `find` has found out."""
     content: Buffer | None = field(default=None, compare=False, repr=False)
     """The decompressed file, if it can be read only once or is in memory."""
 
@@ -70,7 +70,7 @@ class Member:
             return LogText(text) if self.form == "log" else text
 
     def bytes_on_disk(self) -> int | None:
-        """Bytes of the text, or of its compressed file; None if that cannot be told without reading it."""
+        """Bytes of the text, or of its compressed file; None if unknown without reading it."""
         if self.end is not None:
             return self.end - self.begin
         if self.size is not None:

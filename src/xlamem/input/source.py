@@ -1,4 +1,4 @@
-"""One dump: its members, and what their name says."""
+"""A dump as its files: the members, and the parts of their name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ORDER = {role: i for i, role in enumerate(ROLES)}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Source:
-    """One dump: its members in the order of `schema.ROLES`, and what their name says."""
+    """One dump: its members in the order of `schema.ROLES`, and the parts of their name."""
 
     name: str
     members: tuple[Member, ...]
@@ -46,11 +46,11 @@ class Source:
 
     @property
     def fault(self) -> DumpError | None:
-        """Why the dump cannot be read, if `find` knows it already; reading it raises this error."""
+        """Why the dump cannot be read, if `find` has found out. Reading it raises this error."""
         return next((m.fault for m in self.members if m.fault), None)
 
     def bytes_on_disk(self) -> int | None:
-        """Bytes of the members; None if that cannot be told without reading them."""
+        """Bytes of the members; None if unknown without reading them."""
         sizes = [m.bytes_on_disk() for m in self.members]
         return None if None in sizes else sum(s for s in sizes if s is not None)
 
@@ -66,7 +66,7 @@ class Source:
 
 
 def source_of(name: str, members: Iterable[Member], *, by_name: bool) -> Source:
-    """Make a source of members, and of what their name says if XLA gave it."""
+    """Make a source of members; if XLA named them, with the parts of that name."""
     ordered = tuple(sorted(members, key=lambda m: _ORDER[m.role]))
     name = utf8(name)
     if not by_name:
