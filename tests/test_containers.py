@@ -91,7 +91,7 @@ def test_tars(tmp_path: Path, mode: str) -> None:
     found = find(path)
     assert [s.module_id for s in found] == [*range(20), None, None]
     assert all(contents(s) == TEXTS for s in found[:20])
-    assert found[0].place == f"{path}::d"
+    assert found[0].location == f"{path}::d"
     assert (
         found[0]
         .members[0]

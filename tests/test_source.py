@@ -67,7 +67,7 @@ def test_subfolders_and_processes_with_the_same_names(tmp_path: Path) -> None:
     for folder in ("jit_f/vm_10", "jit_f/vm_9", "jit_f/vm_9/more"):
         write(tmp_path / folder)
     found = find(tmp_path)
-    assert [os.path.relpath(s.place, tmp_path) for s in found] == ["jit_f/vm_9", "jit_f/vm_9/more", "jit_f/vm_10"]
+    assert [os.path.relpath(s.location, tmp_path) for s in found] == ["jit_f/vm_9", "jit_f/vm_9/more", "jit_f/vm_10"]
     assert {s.name for s in found} == {STEM}
 
 
@@ -123,7 +123,7 @@ def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     write(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert contents(resolve(f"{STEM}.txt")) == contents(resolve(".")) == contents(resolve(STEM)) == TEXTS
-    assert resolve(f"{STEM}.txt").place == "."
+    assert resolve(f"{STEM}.txt").location == "."
 
 
 def test_patterns(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_frames(tmp_path: Path, end: str) -> None:
     found = find(path)
     assert [s.module_name for s in found] == ["jit_f", "jit_f", "jit_g"]
     assert [contents(s) for s in found] == [TEXTS, TEXTS, unavailable]
-    assert found[0].place == str(path)
+    assert found[0].location == str(path)
     member = found[0].member("live-range")
     assert member is not None
     with member.load() as text:

@@ -99,7 +99,7 @@ def test_zips(tmp_path: Path, method: str, packed: str) -> None:
     found = find(path)
     assert [s.module_id for s in found] == [*range(20), None, None]
     assert all(contents(s) == TEXTS for s in found[:20])
-    assert found[0].place == f"{path}::d"
+    assert found[0].location == f"{path}::d"
     assert found[0].members[0].file_name == "module_0000.jit_f.cpu_after_optimizations-buffer-assignment.txt"
     assert found[0].bytes_on_disk() == sum(map(len, TEXTS.values()))
     assert found[1].bytes_on_disk() == sum(len(PACK["gz"](text.encode())) for text in TEXTS.values())
@@ -117,7 +117,7 @@ def test_nested_folders_and_directories(tmp_path: Path) -> None:
         archive.writestr(f"d/{ASSIGNMENT}/", b"")
         archive.writestr(f"__MACOSX/d/._{ASSIGNMENT}", b"\0\1")
     found = find(path)
-    assert [s.place for s in found] == [f"{path}::d/{folder}" for folder in ("vm_9", "vm_9/more", "vm_10")]
+    assert [s.location for s in found] == [f"{path}::d/{folder}" for folder in ("vm_9", "vm_9/more", "vm_10")]
     assert [contents(s) for s in found] == [TEXTS] * 3
 
 
@@ -136,7 +136,7 @@ def test_frames_and_logs_in_entries(tmp_path: Path) -> None:
     path = zip_with(tmp_path / "x.zip", {"a/stdout.txt": "hello\n" + frames(), "a/train.log": "hello\n" + logged})
     framed, log = find(path)
     assert contents(framed) == TEXTS
-    assert (framed.name, framed.place) == (STEM, f"{path}::a")
+    assert (framed.name, framed.location) == (STEM, f"{path}::a")
     assert contents(log) == {"buffer-assignment": ALLOCATIONS}
     with log.members[0].load() as text:
         assert text.position(0) == (2, len("hello\n" + LOG))
@@ -175,7 +175,7 @@ def test_names(tmp_path: Path) -> None:
     path = zip_with(tmp_path / "x.zip", {f"café/{ASSIGNMENT}": ALLOCATIONS, f"zzz/{ASSIGNMENT}": ALLOCATIONS})
     path.write_bytes(path.read_bytes().replace(b"zzz/module", b"zzz\\module"))
     found = find(path)
-    assert [s.place for s in found] == [f"{path}::café", f"{path}::zzz"]
+    assert [s.location for s in found] == [f"{path}::café", f"{path}::zzz"]
     assert [contents(s) for s in found] == [{"buffer-assignment": ALLOCATIONS}] * 2
 
 
@@ -270,7 +270,7 @@ def test_remote_zips(tmp_path: Path) -> None:
         for method in METHODS:
             found = find(f"{base}/{method}.zip")
             assert [contents(s) for s in found] == [TEXTS] * 2
-            assert found[0].place == f"{base}/{method}.zip::d"
+            assert found[0].location == f"{base}/{method}.zip::d"
             assert contents(pickle.loads(pickle.dumps(found[1]))) == TEXTS
         assert len(find(base)) == 4
         memory.pipe_file(f"/{tmp_path.name}/cut.zip", (tmp_path / "stored.zip").read_bytes()[:-9])
@@ -357,7 +357,7 @@ def check_damage(path: Path, message: str) -> None:
     """The damaged entry gives a clear error; the others are read."""
     bad, good = find(path)
     assert contents(good) == TEXTS
-    assert bad.place == f"{path}::bad"
+    assert bad.location == f"{path}::bad"
     with pytest.raises(DumpError, match=message) as caught:
         bad.members[0].load()
     assert caught.value.path == f"{path}::bad/{ASSIGNMENT}"
@@ -415,7 +415,7 @@ def test_damaged_content(tmp_path: Path) -> None:
 )
 def test_absurd_headers(tmp_path: Path, field: tuple[int, str, int], message: str) -> None:
     path = patched(two_dumps(tmp_path / "x.zip"), f"bad/{ASSIGNMENT}", field)
-    bad = next(s for s in find(path) if s.place.endswith("::bad"))
+    bad = next(s for s in find(path) if s.location.endswith("::bad"))
     with pytest.raises(DumpError, match=message):
         bad.members[0].load()
 

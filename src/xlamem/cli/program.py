@@ -144,7 +144,7 @@ def title(dump_source: Source, module: Row, width: int | None, wrong: list[str])
     name = console.visible(module["module_name"] or dump_source.name)
     room = width and width - len(what) - 2
     number = f"module {module['module_id']:04d} " if module["module_id"] is not None else ""
-    place = console.tail(console.visible(dump_source.place), width and width - len(number) - 3)
+    place = console.tail(console.visible(dump_source.location), width and width - len(number) - 3)
     lines = [Text(line, "bold red") for sentence in wrong for line in console.fill(sentence, 0, width)]
     lines.append(Text.assemble((console.shortened(name, room), "bold"), f"  {what}" if what else ""))
     lines.append(Text.assemble((f"{number}in {place}", "dim")))

@@ -56,7 +56,7 @@ class Contents:
             return
         hits = self._groups.hits
         try:
-            with system_errors(origin.place):
+            with system_errors(origin.location):
                 if not search or contains_dump(opener().head(MAX_SEARCHED)):
                     self.add_content(origin, opener().decompressed(), path)
         except DumpError as fault:
@@ -89,7 +89,7 @@ class Contents:
         if name is None and not names.is_text(file_name):
             return
         member = replace(origin, entry=entry, inner_name=entry.name)
-        fault = DumpError(member.place, entry.expected) if entry.expected else None
+        fault = DumpError(member.location, entry.expected) if entry.expected else None
         if name:
             stem, role = name
             rank = names.compression_rank(file_name)

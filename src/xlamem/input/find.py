@@ -76,7 +76,7 @@ def split_modules(source: Source) -> list[Source]:
     if member is None or member.form == "log" or member.begin or member.end is not None:
         return [source]
     try:
-        with system_errors(member.place):
+        with system_errors(member.location):
             data = member.open().read()
             spans = [] if is_one_module(data) else member_spans(data)
     except DumpError:

@@ -49,7 +49,7 @@ class Member:
         return re.split(r"[/\\]", path)[-1]
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The file in which lines and offsets are counted: what errors and tables name."""
         return utf8(f"{self.uri}::{self.entry.name}" if self.entry else self.uri)
 
@@ -62,11 +62,11 @@ class Member:
         """The text, mapped into memory where possible."""
         if self.fault is not None:
             raise self.fault.with_traceback(None)
-        with system_errors(self.place):
+        with system_errors(self.location):
             file = self.open()
             begin = min(self.begin, file.size)
             data = file.read(begin, self.end)
-            text = Text(data, self.place, base=begin, count_lines_before=lambda: file.count_newlines(begin))
+            text = Text(data, self.location, base=begin, count_lines_before=lambda: file.count_newlines(begin))
             return LogText(text) if self.form == "log" else text
 
     def bytes_on_disk(self) -> int | None:

@@ -35,7 +35,7 @@ class Source:
         return next((m for m in self.members if m.role == role), None)
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The directory, container or file that holds the dump."""
         first = self.members[0]
         inner_path = first.entry.name if first.entry else first.inner_name
@@ -62,7 +62,7 @@ class Source:
 
     def __repr__(self) -> str:
         roles = ", ".join(m.role for m in self.members)
-        return f"<Source {self.name} in {self.place}: {roles}>"
+        return f"<Source {self.name} in {self.location}: {roles}>"
 
 
 def source_of(name: str, members: Iterable[Member], *, by_name: bool) -> Source:
@@ -80,7 +80,7 @@ def source_of(name: str, members: Iterable[Member], *, by_name: bool) -> Source:
 
 def sort_key(source: Source) -> tuple[list[_NaturalKey], _NaturalKey, int]:
     """Sources are listed by folder, name and position; numbers in names are compared as numbers."""
-    return _folders_key(source.place), _natural_key(source.name), source.members[0].begin
+    return _folders_key(source.location), _natural_key(source.name), source.members[0].begin
 
 
 _NaturalKey = list[tuple[int, str]]

@@ -55,7 +55,7 @@ class Facts:
 
     @property
     def label(self) -> str:
-        return console.visible(os.path.join(self.source.place, self.source.name).removeprefix("./"))
+        return console.visible(os.path.join(self.source.location, self.source.name).removeprefix("./"))
 
     @property
     def failed(self) -> list[str]:
@@ -83,7 +83,7 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool) -> int:
         try:
             known.append(_facts(read(source, hashes=True)))
         except (DumpError, UsageError, OSError) as error:
-            failed.append((os.path.join(source.place, source.name).removeprefix("./"), str(error)))
+            failed.append((os.path.join(source.location, source.name).removeprefix("./"), str(error)))
     same = _duplicates(known)
     if as_json:
         console.out_json(_as_json(known, failed, same))
@@ -150,7 +150,7 @@ def _as_json(known: list[Facts], failed: list[tuple[str, str]], same: list[list[
         "dumps": [
             {
                 "name": k.source.name,
-                "place": k.source.place,
+                "place": k.source.location,
                 "module": k.module,
                 "files": k.files,
                 "allocated_bytes": k.allocated,
@@ -173,7 +173,7 @@ def _print_one(facts: Facts) -> None:
         for line in console.fill(sentence, 0, width):
             out(bad(line))
     out(bold(console.shortened(console.visible(facts.source.name), width)))
-    _line("in", console.shortened(console.visible(facts.source.place), width and width - LABEL - 2))
+    _line("in", console.shortened(console.visible(facts.source.location), width and width - LABEL - 2))
     _line("module", _module(module))
     _line("platform", " ".join(filter(None, [module["platform"] or "not said by the dump", module["target"]])))
     if module["changelist"] is not None:
@@ -278,7 +278,7 @@ def _print_many(known: list[Facts], n_failed: int, same: list[list[Facts]]) -> N
 
 def _names(known: list[Facts]) -> list[str]:
     """Short names: without the folders that all share, without what XLA puts around the module's name."""
-    places = [k.source.place for k in known]
+    places = [k.source.location for k in known]
     try:
         shared = os.path.commonpath(places)
     except ValueError:  # absolute and relative ones

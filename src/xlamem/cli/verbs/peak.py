@@ -77,7 +77,7 @@ def command(
             if limits is not None:
                 views[-1].verdict = compute.fits(dump, **given)
         except (DumpError, OSError) as error:
-            failed.append((os.path.join(source.place, source.name).removeprefix("./"), str(error)))
+            failed.append((os.path.join(source.location, source.name).removeprefix("./"), str(error)))
     known = [v.verdict.fits for v in views if v.verdict is not None]
     if space is not None and len(sources) > 1:
         views = [v for v in views if v.spaces]
@@ -89,7 +89,7 @@ def command(
     elif as_csv:
         names = [c.name for c in schema.COMPUTED["peaks"].columns]
         rows = [
-            [v.source.place, v.source.name, *(s[n] for n in names), v.device_total, v.fits]
+            [v.source.location, v.source.name, *(s[n] for n in names), v.device_total, v.fits]
             for v in views
             for s in v.spaces
         ]
@@ -210,7 +210,7 @@ def _as_json(views: list[View], failed: list[tuple[str, str]], limits: Available
         "dumps": [
             {
                 "name": v.source.name,
-                "place": v.source.place,
+                "place": v.source.location,
                 "module": v.module,
                 "device_total": v.device_total,
                 "fits": v.fits,
