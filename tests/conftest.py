@@ -37,7 +37,7 @@ def sources() -> list[Source]:
 
 
 def label(source: Source) -> str:
-    place = Path(source.place.split("::")[0])
+    place = Path(source.location.split("::")[0])
     for root in (DUMPS, CORPUS):
         if place.is_relative_to(root):
             place = Path(root.name) / place.relative_to(root)

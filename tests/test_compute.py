@@ -58,7 +58,7 @@ def sizes(dump: xlamem.Dump) -> tuple[int, int]:
 @pytest.fixture(params=sources(), ids=label)
 def real(request: pytest.FixtureRequest) -> xlamem.Dump:
     source: Source = request.param
-    if "tuple_args_2500.tar" in source.place:
+    if "tuple_args_2500.tar" in source.location:
         pytest.skip("hundreds of megabytes")
     return xlamem.read(source)
 

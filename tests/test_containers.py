@@ -91,7 +91,7 @@ def test_tars(tmp_path: Path, mode: str) -> None:
     found = find(path)
     assert [s.module_id for s in found] == [*range(20), None, None]
     assert all(contents(s) == TEXTS for s in found[:20])
-    assert found[0].place == f"{path}::d"
+    assert found[0].location == f"{path}::d"
     assert (
         found[0]
         .members[0]
@@ -103,19 +103,19 @@ def test_tars(tmp_path: Path, mode: str) -> None:
         assert text.uri == f"{path}::d/more.txt"
 
 
-def test_a_compressed_tar_is_undone_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compressed_tar_is_decompressed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(50):
         write(tmp_path / "d", f"module_{number:04d}.jit_f.cpu_after_optimizations")
     path = tar_of(tmp_path / "d", tmp_path / "d.tgz", "w:gz")
     files._CACHE.clear()
-    undone = []
+    calls = []
     decompress = files.decompress
-    monkeypatch.setattr(files, "decompress", lambda *a: undone.append(a) or decompress(*a))
+    monkeypatch.setattr(files, "decompress", lambda *a: calls.append(a) or decompress(*a))
     assert all(contents(s) == TEXTS for s in find(path))
-    assert len(undone) == 1
+    assert len(calls) == 1
     os.utime(path, ns=(1, 1))
     find(path)
-    assert len(undone) == 2
+    assert len(calls) == 2
 
 
 def test_long_streams_go_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_long_streams_go_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [contents(s) for s in find(path)] == [{"buffer-assignment": ALLOCATIONS * 50}]
 
 
-def test_a_tar_that_was_cut(tmp_path: Path) -> None:
+def test_a_truncated_tar(tmp_path: Path) -> None:
     for number in range(3):
         write(tmp_path / "d", f"module_{number:04d}.jit_f.cpu_after_optimizations")
     path = tar_of(tmp_path / "d", tmp_path / "d.tar")

@@ -89,7 +89,7 @@ def test_every_table_is_that_of_the_dump(everything: Path) -> None:
     seen = set()
     for source in xlamem.find(DUMPS):
         dump = xlamem.read(source, hashes=True)
-        i = identity.get(source.members[0].place) or identity[source.members[0].uri]
+        i = identity.get(source.members[0].location) or identity[source.members[0].uri]
         if i in seen:
             continue
         seen.add(i)
@@ -109,7 +109,7 @@ def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
         (i,) = {
             r["dump_id"]
             for r in stored(everything, "files").to_pylist()
-            if r["uri"] in {m.place for m in source.members}
+            if r["uri"] in {m.location for m in source.members}
         } or {None}
         if i is None or not dump.allocations.num_rows:
             continue

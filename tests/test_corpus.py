@@ -29,14 +29,14 @@ def source(request: pytest.FixtureRequest) -> Source:
 
 @pytest.fixture
 def dump(source: Source) -> xlamem.Dump:
-    if sum(m.size or 0 for m in source.members) > LARGE or "tuple_args_2500.tar" in source.place:
+    if sum(m.size or 0 for m in source.members) > LARGE or "tuple_args_2500.tar" in source.location:
         pytest.skip("too large for the slow reader")
     return xlamem.read(source, text=True)
 
 
 def is_cut(source: Source) -> bool:
     """Whether the dump lies in a folder of dumps whose writer was killed."""
-    return "truncated" in source.place or "killed-at" in source.place
+    return "truncated" in source.location or "killed-at" in source.location
 
 
 def test_no_diagnostics(source: Source, dump: xlamem.Dump) -> None:
@@ -67,7 +67,7 @@ def test_slow_reader(source: Source, dump: xlamem.Dump) -> None:
 
 def _proto_of(source: Source) -> bytes | None:
     for suffix, opened in ((".hlo.pb", open), (".hlo.pb.gz", gzip.open)):
-        path = Path(source.place.split("::")[0]) / (source.name + suffix)
+        path = Path(source.location.split("::")[0]) / (source.name + suffix)
         if path.is_file():
             with opened(path, "rb") as f:
                 return bytes(f.read())

@@ -36,7 +36,7 @@ MANY_CUTS = ("cpu-jaxlib-0.12.0-multiheap", "cpu-tf-2.9.3-mlp", "seeds/000_", "s
 
 
 def shipped() -> list[Source]:
-    return [s for s in xlamem.find(DUMPS) if "killed" not in s.place]
+    return [s for s in xlamem.find(DUMPS) if "killed" not in s.location]
 
 
 def targets() -> list[Any]:
@@ -95,7 +95,7 @@ def test_cut(source: Source, role: str) -> None:
 
 
 def test_a_cut_tells_where() -> None:
-    source = next(s for s in shipped() if "jaxlib-0.12.0-scan_while" in s.place)
+    source = next(s for s in shipped() if "jaxlib-0.12.0-scan_while" in s.location)
     members = texts(source)
     data = members["buffer-assignment-values"]
     at = data.index(b" uses:") + 3
@@ -110,7 +110,7 @@ def test_a_cut_tells_where() -> None:
 
 def test_every_undetectable_cut_is_one_that_the_text_cannot_tell() -> None:
     """At line ends of the newest format nearly every cut is found; the exceptions are known."""
-    source = next(s for s in shipped() if "jaxlib-0.12.0-scan_while" in s.place)
+    source = next(s for s in shipped() if "jaxlib-0.12.0-scan_while" in s.location)
     members = texts(source)
     missed: dict[str, int] = {}
     for role, data in members.items():

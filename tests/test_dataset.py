@@ -209,7 +209,7 @@ def test_odd_names(tmp_path: Path) -> None:
 # ---- one dump
 
 
-@pytest.mark.parametrize("source", xlamem.find(DUMPS), ids=lambda s: f"{Path(s.place).name}-{s.name[:12]}")
+@pytest.mark.parametrize("source", xlamem.find(DUMPS), ids=lambda s: f"{Path(s.location).name}-{s.name[:12]}")
 def test_a_dump_out_of_the_dataset(source: Source, dataset: xlamem.Dataset, stored: dict[str, str]) -> None:
     original = xlamem.read(source, hashes=True)
     dump = dataset.read(stored[original.modules["content_hash"][0].as_py()])
@@ -243,7 +243,7 @@ def test_a_dump_out_of_the_dataset_in_python(dataset: xlamem.Dataset, stored: di
     identity = stored[original.modules["content_hash"][0].as_py()]
     dump = dataset.read(identity[:10])
     assert dump.name == original.name
-    assert dump.source.place == original.source.place
+    assert dump.source.location == original.source.location
     assert dump.source.platform == "tpu"
     assert dump["values"] is dump.values
     assert dump == dataset.read(identity)

@@ -126,7 +126,7 @@ def test_every_shipped_dump_that_prints_a_total_is_known() -> None:
         if dump.allocations.num_rows:
             total = compute.device_total(dump)
             assert total is not None
-            known = "tf-1.15" not in source.place
+            known = "tf-1.15" not in source.location
             assert xlamem.fits(dump, capacity=total).fits is (True if known else None), source
             assert xlamem.fits(dump, capacity=total - 1).fits is (False if known else None), source
 
@@ -255,7 +255,9 @@ def places(data: bytes, rng: random.Random) -> list[int]:
     return sorted(some | {rng.randrange(len(data)) for _ in range(6)})
 
 
-@pytest.mark.parametrize("source", [s for s in sources() if "/dumps/" in s.place], ids=lambda s: Path(s.place).name)
+@pytest.mark.parametrize(
+    "source", [s for s in sources() if "/dumps/" in s.location], ids=lambda s: Path(s.location).name
+)
 def test_never_true_with_less_than_the_need(source: Source) -> None:
     """However a file is cut, a capacity just below the true need is never enough; just above it is a verdict or not."""
     members = {role: data for role, data in texts(source).items() if data}

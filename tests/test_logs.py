@@ -28,7 +28,7 @@ STATS = """BufferAssignment stats:
 """
 
 
-def parts(folder: str) -> dict[str, str]:
+def memory_texts(folder: str) -> dict[str, str]:
     """The memory texts of a dump whose live range, if it is in the same file, is apart."""
     found = {role: data.decode() for role, data in texts(find(DUMPS / folder)[0]).items() if role in ROLES}
     assignment, mark, live = found["buffer-assignment"].partition("\n\nHloLiveRange ")
@@ -94,7 +94,7 @@ def shuffled(*threads: Iterable[str]) -> str:
 @pytest.mark.parametrize("folders", [SINGLE[:2], SINGLE[2:], SPLIT, (SINGLE[0], SPLIT[0])])
 def test_two_threads_in_one_log(folders: tuple[str, str], live_first: bool, tmp_path: Path) -> None:
     path = tmp_path / "train.log"
-    threads = [logged(parts(f), 900 + i, live_first=live_first) for i, f in enumerate(folders)]
+    threads = [logged(memory_texts(f), 900 + i, live_first=live_first) for i, f in enumerate(folders)]
     path.write_text(shuffled(*threads))
     with pytest.raises(UsageError, match="holds 2 modules"):
         xlamem.read(path)
@@ -113,44 +113,44 @@ def test_two_threads_in_one_log(folders: tuple[str, str], live_first: bool, tmp_
 @pytest.mark.parametrize("prefix", [glog, tensorflow])
 def test_positions_in_a_log(prefix: Prefix, newline: str, tmp_path: Path) -> None:
     path = tmp_path / "train.log"
-    text = "".join(logged(parts(SPLIT[0]), 18058, prefix)) + "".join(prefix(7, "x.cc:1", "the end"))
+    text = "".join(logged(memory_texts(SPLIT[0]), 18058, prefix)) + "".join(prefix(7, "x.cc:1", "the end"))
     path.write_bytes(text.replace("\n", newline).encode())
     raw = path.read_bytes()
-    with resolve(path).members[0].load() as undone:
-        assert undone.features == {"log"}
-        assert undone.crlf == (newline == "\r\n")
-        data = bytes(undone.data)
-        assert undone.raw == data
+    with resolve(path).members[0].load() as log_text:
+        assert log_text.features == {"log"}
+        assert log_text.crlf == (newline == "\r\n")
+        data = bytes(log_text.data)
+        assert log_text.raw == data
         assert data.startswith(b"HloLiveRange (max ")
         assert data.endswith(b"\n")
         for at in range(0, len(data), 97):
-            line, offset = undone.position(at)
+            line, offset = log_text.position(at)
             assert data[at : at + 40].split(b"\n")[0] == raw[offset : offset + 40].split(b"\n")[0].rstrip(b"\r")
             assert line == raw.count(b"\n", 0, offset) + 1
-        assert undone.position(0) == (undone.first_line, raw.rindex(b"HloLiveRange"))
+        assert log_text.position(0) == (log_text.first_line, raw.rindex(b"HloLiveRange"))
 
 
-def test_a_log_that_was_cut(tmp_path: Path) -> None:
+def test_a_truncated_log(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
-    lines = list(glog(5, "buffer_assignment.cc:1", parts(SPLIT[0])["buffer-assignment"]))
+    lines = list(glog(5, "buffer_assignment.cc:1", memory_texts(SPLIT[0])["buffer-assignment"]))
     path.write_text("".join(lines)[:-9])
     dump = xlamem.read(path)
     assert not dump.complete
     (last,) = (d for d in dump.diagnostics.to_pylist() if d["code"] == "truncated")
     assert last["line"] == len(lines)
     path.write_text(lines[0].removesuffix("\n"))
-    with resolve(path).members[0].load() as undone:
-        assert undone.data == b"BufferAssignment:"
+    with resolve(path).members[0].load() as log_text:
+        assert log_text.data == b"BufferAssignment:"
 
 
 def test_one_thread_compiles_again_and_again(tmp_path: Path) -> None:
     path = tmp_path / "x-buffer-assignment.txt"
-    path.write_text("".join("".join(logged(parts(f), 5)) for f in SPLIT))
+    path.write_text("".join("".join(logged(memory_texts(f), 5)) for f in SPLIT))
     for i, folder in enumerate(SPLIT):
         assert tables(xlamem.read(path, module=i, text=True)) == plain(folder)
 
 
-# ---- files put together
+# ---- concatenated files
 
 
 @pytest.mark.parametrize("order", [ROLES, (ROLES[1], ROLES[0], *ROLES[2:])])

@@ -34,7 +34,7 @@ ZEROS = ("0.4.13", "0.4.20", "0.4.26")
 
 
 def oracle(source: Source) -> dict[str, Any] | None:
-    place = Path(source.place.split("::")[0])
+    place = Path(source.location.split("::")[0])
     path = (place if place.is_dir() else place.parent) / "oracle.json"
     return json.loads(path.read_text()) if path.is_file() else None
 

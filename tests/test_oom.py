@@ -359,7 +359,7 @@ PREFIXES = {
 
 @pytest.mark.parametrize("name", PREFIXES)
 @pytest.mark.parametrize("message", [TEMPS.read_text(), GPU, OLD], ids=["hbm", "gpu", "old"])
-def test_ranks_are_taken_apart(name: str, message: str) -> None:
+def test_ranks_are_separated(name: str, message: str) -> None:
     prefix, label = PREFIXES[name]
     alone = content(read_oom(message))
     log = []
@@ -430,7 +430,7 @@ def test_unknown_lines_are_kept() -> None:
     assert found.buffers.num_rows == 13
 
 
-def test_cut_messages() -> None:
+def test_truncated_messages() -> None:
     data = TEMPS.read_bytes()
     whole = read_oom(data).buffers.to_pylist()
     for end in range(data.index(b"Ran out") + 40, len(data) - 60, 37):
@@ -454,7 +454,7 @@ def test_cut_messages() -> None:
         ("    HLO temp         20.62G (86.8% util", False),
     ],
 )
-def test_cut_in_a_line(end: str, understood: bool) -> None:
+def test_truncated_lines(end: str, understood: bool) -> None:
     text = TEMPS.read_text()
     found = read_oom(text[: text.index(end)] + end)
     assert not one(found)["complete"]
@@ -500,7 +500,7 @@ def test_deep_in_a_log() -> None:
     assert found.buffers.num_rows == 13
 
 
-def test_anchor_at_the_edge_of_a_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anchor_at_the_edge_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "_FIRST_BLOCK", 1024)
     monkeypatch.setattr(scan, "_BLOCK", 2048)
     message = (DATA / "tpu-v5e-oom_args.txt").read_bytes()

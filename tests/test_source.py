@@ -67,7 +67,7 @@ def test_subfolders_and_processes_with_the_same_names(tmp_path: Path) -> None:
     for folder in ("jit_f/vm_10", "jit_f/vm_9", "jit_f/vm_9/more"):
         write(tmp_path / folder)
     found = find(tmp_path)
-    assert [os.path.relpath(s.place, tmp_path) for s in found] == ["jit_f/vm_9", "jit_f/vm_9/more", "jit_f/vm_10"]
+    assert [os.path.relpath(s.location, tmp_path) for s in found] == ["jit_f/vm_9", "jit_f/vm_9/more", "jit_f/vm_10"]
     assert {s.name for s in found} == {STEM}
 
 
@@ -112,7 +112,7 @@ def test_the_same_dump_twice_is_there_once(tmp_path: Path) -> None:
     assert len(found[1].members) == 5
 
 
-def test_hidden_directories_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_directories_are_skipped(tmp_path: Path) -> None:
     write(tmp_path / ".cache")
     with pytest.raises(UsageError, match="no dump in"):
         find(tmp_path)
@@ -123,7 +123,7 @@ def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     write(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert contents(resolve(f"{STEM}.txt")) == contents(resolve(".")) == contents(resolve(STEM)) == TEXTS
-    assert resolve(f"{STEM}.txt").place == "."
+    assert resolve(f"{STEM}.txt").location == "."
 
 
 def test_patterns(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
 # ---- pickling
 
 
-def test_sources_travel(tmp_path: Path) -> None:
+def test_sources_are_pickled(tmp_path: Path) -> None:
     write(tmp_path / "d")
     tar_of(tmp_path / "d", tmp_path / "d.tar")
     for dump in find(tmp_path):
@@ -303,7 +303,7 @@ def test_frames(tmp_path: Path, end: str) -> None:
     found = find(path)
     assert [s.module_name for s in found] == ["jit_f", "jit_f", "jit_g"]
     assert [contents(s) for s in found] == [TEXTS, TEXTS, unavailable]
-    assert found[0].place == str(path)
+    assert found[0].location == str(path)
     member = found[0].member("live-range")
     assert member is not None
     with member.load() as text:
@@ -315,15 +315,15 @@ def test_frames(tmp_path: Path, end: str) -> None:
     assert member.file_name == f"{STEM}-live-range.txt"
 
 
-def test_frames_that_were_cut(tmp_path: Path) -> None:
+def test_truncated_frames(tmp_path: Path) -> None:
     first = frames(texts={"hlo": HLO}) + f"*** Begin {STEM}-buffer-assignment.txt ***\nBufferAssignment:\nalloc"
     path = tmp_path / "stdout.txt"
     path.write_text(first)
     assert contents(resolve(path)) == {"hlo": HLO, "buffer-assignment": "BufferAssignment:\nalloc"}
     path.write_text(first + "\n" + frames())
-    cut, whole = find(path)
-    assert contents(cut) == {"hlo": HLO, "buffer-assignment": "BufferAssignment:\nalloc\n"}
-    assert contents(whole) == TEXTS
+    truncated, complete = find(path)
+    assert contents(truncated) == {"hlo": HLO, "buffer-assignment": "BufferAssignment:\nalloc\n"}
+    assert contents(complete) == TEXTS
 
 
 def test_an_empty_frame(tmp_path: Path) -> None:

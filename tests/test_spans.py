@@ -97,7 +97,7 @@ def test_a_repeat_is_compared_over_its_whole_length(
 
 
 def test_many_python_threads_on_one_dump() -> None:
-    source = next(s for s in SHIPPED if "scan_while" in s.place)
+    source = next(s for s in SHIPPED if "scan_while" in s.location)
     expected, shared = xlamem.read(source), xlamem.read(source)
     seen: list[bool] = []
 

@@ -180,7 +180,7 @@ def test_only_the_sections_needed_are_tokenised() -> None:
 @pytest.fixture
 def dump(monkeypatch: pytest.MonkeyPatch) -> xlamem.Dump:
     monkeypatch.setattr(streaming, "SPAN_BYTES", 1000)
-    return xlamem.read(next(s for s in SHIPPED if "scan_while" in s.place), text=True)
+    return xlamem.read(next(s for s in SHIPPED if "scan_while" in s.location), text=True)
 
 
 @pytest.mark.parametrize("name", schema.TABLES)
@@ -232,7 +232,7 @@ def test_undone_and_remote_texts_are_mapped(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(streaming, "SPAN_BYTES", 500)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    source = next(s for s in SHIPPED if "scan_while" in s.place)
+    source = next(s for s in SHIPPED if "scan_while" in s.location)
     members = texts(source)
     for role, data in members.items():
         (tmp_path / f"x.cpu_after_optimizations-{role}.txt.gz").write_bytes(gzip.compress(data))

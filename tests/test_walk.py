@@ -130,7 +130,7 @@ def test_directories_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.M
     assert contents(dump) == TEXTS
     assert str(closed.fault) == f"{tmp_path}/closed: expected a directory that can be listed ({error.strerror})"
     (alone,) = find(f"{tmp_path}/closed/")
-    assert (alone.name, alone.place) == ("closed", str(tmp_path))
+    assert (alone.name, alone.location) == ("closed", str(tmp_path))
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="becomes another user")
@@ -163,7 +163,7 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
         tar.add(os.fsdecode(folder), arcname=os.fsdecode(b"caf\xe9"))
     found = find(tmp_path)
     assert [contents(s) for s in found] == [TEXTS] * 2
-    assert [s.place for s in found] == [rf"{tmp_path}/caf\xe9", rf"{tmp_path}/x.tar::caf\xe9"]
+    assert [s.location for s in found] == [rf"{tmp_path}/caf\xe9", rf"{tmp_path}/x.tar::caf\xe9"]
     for source in found:
         assert (source.module_name, source.module_id, source.platform) == (r"jit_\xff\xfe", 7, "cpu")
         dump = xlamem.read(source)
@@ -176,10 +176,10 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", ["", *PACK])
-def test_errors_of_the_system_are_told_from_those_of_the_content(
+def test_errors_of_the_system_and_of_the_content_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: str
 ) -> None:
-    """Also in the midst of a decompression, and where a library has exceptions of its own."""
+    """Also during decompression, and if a library has exceptions of its own."""
     fsspec = pytest.importorskip("fsspec")
     stem = write(tmp_path, packed=packed)
     end = f"-buffer-assignment.txt{'.' + packed if packed else ''}"
@@ -187,12 +187,12 @@ def test_errors_of_the_system_are_told_from_those_of_the_content(
     memory = fsspec.filesystem("memory")
     memory.pipe_file(f"/{tmp_path.name}/{STEM}{end}", data)
     memory.pipe_file(f"/{tmp_path.name}/cut{end}", data[: len(data) // 2])
-    good, cut = (Member("buffer-assignment", f"memory:///{tmp_path.name}/{n}{end}") for n in (STEM, "cut"))
+    good, truncated = (Member("buffer-assignment", f"memory:///{tmp_path.name}/{n}{end}") for n in (STEM, "cut"))
     with good.load() as text:
         assert bytes(text.data).decode() == ALLOCATIONS
     if packed:
         with pytest.raises(DumpError, match=r"the end of|data \(") as caught:
-            cut.load()
+            truncated.load()
         assert not caught.value.system
     from fsspec.implementations.memory import MemoryFile
 
@@ -262,7 +262,7 @@ def test_fsspec_uris(tmp_path: Path) -> None:
         base = f"memory:/{root}"
         found = find(base + "/d")
         assert [contents(s) for s in found] == [TEXTS] * 3
-        assert [s.place for s in found] == [f"{base}/d", f"{base}/d/stdout.txt", f"{base}/d/vm_2"]
+        assert [s.location for s in found] == [f"{base}/d", f"{base}/d/stdout.txt", f"{base}/d/vm_2"]
         assert contents(pickle.loads(pickle.dumps(found[0]))) == TEXTS
         assert contents(resolve(f"{base}/d/{STEM}-live-range.txt")) == TEXTS
         assert contents(resolve(f"{base}/d/{STEM}")) == TEXTS

@@ -82,7 +82,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return log
 
 
-# ---- what tars can, too
+# ---- as for tars
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -99,7 +99,7 @@ def test_zips(tmp_path: Path, method: str, packed: str) -> None:
     found = find(path)
     assert [s.module_id for s in found] == [*range(20), None, None]
     assert all(contents(s) == TEXTS for s in found[:20])
-    assert found[0].place == f"{path}::d"
+    assert found[0].location == f"{path}::d"
     assert found[0].members[0].file_name == "module_0000.jit_f.cpu_after_optimizations-buffer-assignment.txt"
     assert found[0].bytes_on_disk() == sum(map(len, TEXTS.values()))
     assert found[1].bytes_on_disk() == sum(len(PACK["gz"](text.encode())) for text in TEXTS.values())
@@ -117,7 +117,7 @@ def test_nested_folders_and_directories(tmp_path: Path) -> None:
         archive.writestr(f"d/{ASSIGNMENT}/", b"")
         archive.writestr(f"__MACOSX/d/._{ASSIGNMENT}", b"\0\1")
     found = find(path)
-    assert [s.place for s in found] == [f"{path}::d/{folder}" for folder in ("vm_9", "vm_9/more", "vm_10")]
+    assert [s.location for s in found] == [f"{path}::d/{folder}" for folder in ("vm_9", "vm_9/more", "vm_10")]
     assert [contents(s) for s in found] == [TEXTS] * 3
 
 
@@ -136,7 +136,7 @@ def test_frames_and_logs_in_entries(tmp_path: Path) -> None:
     path = zip_with(tmp_path / "x.zip", {"a/stdout.txt": "hello\n" + frames(), "a/train.log": "hello\n" + logged})
     framed, log = find(path)
     assert contents(framed) == TEXTS
-    assert (framed.name, framed.place) == (STEM, f"{path}::a")
+    assert (framed.name, framed.location) == (STEM, f"{path}::a")
     assert contents(log) == {"buffer-assignment": ALLOCATIONS}
     with log.members[0].load() as text:
         assert text.position(0) == (2, len("hello\n" + LOG))
@@ -161,7 +161,7 @@ def test_the_later_entry_of_a_name_counts(tmp_path: Path) -> None:
     assert contents(resolve(path)) == {"buffer-assignment": ALLOCATIONS}
 
 
-def test_links_are_passed_over(tmp_path: Path) -> None:
+def test_links_are_skipped(tmp_path: Path) -> None:
     info = zipfile.ZipInfo(f"{STEM}-live-range.txt")
     info.external_attr = (stat.S_IFLNK | 0o777) << 16
     path = zip_with(tmp_path / "x.zip", {ASSIGNMENT: ALLOCATIONS})
@@ -175,7 +175,7 @@ def test_names(tmp_path: Path) -> None:
     path = zip_with(tmp_path / "x.zip", {f"café/{ASSIGNMENT}": ALLOCATIONS, f"zzz/{ASSIGNMENT}": ALLOCATIONS})
     path.write_bytes(path.read_bytes().replace(b"zzz/module", b"zzz\\module"))
     found = find(path)
-    assert [s.place for s in found] == [f"{path}::café", f"{path}::zzz"]
+    assert [s.location for s in found] == [f"{path}::café", f"{path}::zzz"]
     assert [contents(s) for s in found] == [{"buffer-assignment": ALLOCATIONS}] * 2
 
 
@@ -227,11 +227,11 @@ def test_large_entries_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert contents(find(path)[0]) == {"buffer-assignment": text}
 
 
-# ---- pickling and other rooms
+# ---- pickling, reading, converting
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_members_travel(tmp_path: Path, method: str) -> None:
+def test_members_are_pickled(tmp_path: Path, method: str) -> None:
     write(tmp_path / "d")
     dump = resolve(zip_of(tmp_path / "d", tmp_path / "d.zip", METHODS[method]))
     copy = pickle.loads(pickle.dumps(dump))
@@ -270,7 +270,7 @@ def test_remote_zips(tmp_path: Path) -> None:
         for method in METHODS:
             found = find(f"{base}/{method}.zip")
             assert [contents(s) for s in found] == [TEXTS] * 2
-            assert found[0].place == f"{base}/{method}.zip::d"
+            assert found[0].location == f"{base}/{method}.zip::d"
             assert contents(pickle.loads(pickle.dumps(found[1]))) == TEXTS
         assert len(find(base)) == 4
         memory.pipe_file(f"/{tmp_path.name}/cut.zip", (tmp_path / "stored.zip").read_bytes()[:-9])
@@ -334,7 +334,7 @@ def test_found_texts_are_decompressed_once(tmp_path: Path, reads: list[tuple[str
 
 
 def faults(path: Path) -> dict[str, DumpError]:
-    """The sources that cannot be read, by name; each raises its error when it is read, also after a journey."""
+    """The sources that cannot be read, by name; each raises its error when it is read, also after pickling."""
     faulty = {s.name: s for s in find(path) if s.fault}
     for source in faulty.values():
         copy = pickle.loads(pickle.dumps(source))
@@ -357,7 +357,7 @@ def check_damage(path: Path, message: str) -> None:
     """The damaged entry gives a clear error; the others are read."""
     bad, good = find(path)
     assert contents(good) == TEXTS
-    assert bad.place == f"{path}::bad"
+    assert bad.location == f"{path}::bad"
     with pytest.raises(DumpError, match=message) as caught:
         bad.members[0].load()
     assert caught.value.path == f"{path}::bad/{ASSIGNMENT}"
@@ -415,7 +415,7 @@ def test_damaged_content(tmp_path: Path) -> None:
 )
 def test_absurd_headers(tmp_path: Path, field: tuple[int, str, int], message: str) -> None:
     path = patched(two_dumps(tmp_path / "x.zip"), f"bad/{ASSIGNMENT}", field)
-    bad = next(s for s in find(path) if s.place.endswith("::bad"))
+    bad = next(s for s in find(path) if s.location.endswith("::bad"))
     with pytest.raises(DumpError, match=message):
         bad.members[0].load()
 
@@ -444,7 +444,7 @@ def test_entries_that_share_their_bytes(tmp_path: Path) -> None:
     assert len(faults(path)) == 50
 
 
-def test_a_zip_that_was_cut(tmp_path: Path) -> None:
+def test_truncated_zips(tmp_path: Path) -> None:
     write(tmp_path / "in")
     whole = two_dumps(tmp_path / "x.zip").read_bytes()
     for end in (0, 3, 4, 100, len(whole) // 2, len(whole) - 23, len(whole) - 1):

@@ -46,7 +46,7 @@ class Program(NamedTuple):
 
 def path_of(source: Source) -> str:
     """Return the directory of a dump and the common stem of its files."""
-    return join(source.place, source.name).removeprefix("./")
+    return join(source.location, source.name).removeprefix("./")
 
 
 def read_each(sources: Iterable[Source], read_one: Callable[[Source], T]) -> tuple[list[T], list[Failure]]:

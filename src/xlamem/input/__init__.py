@@ -1,1 +1,1 @@
-"""Paths to bytes: which files make up a dump, and what they hold once containers are undone. Nothing here parses."""
+"""From paths to texts: which files make up a dump, without containers, compression and log prefixes."""

@@ -8,7 +8,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal, Protocol, cast
 
 import pyarrow as pa
 
@@ -25,11 +25,11 @@ EXTENSIONS: dict[str, Codec] = {
     "bz2": "bzip2", "tbz2": "bzip2", "tbz": "bzip2",
 }  # fmt: skip
 
-_MAGIC: tuple[tuple[re.Pattern[bytes], Codec], ...] = (
-    (re.compile(rb"\x1f\x8b"), "gzip"),
-    (re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), "zstd"),
-    (re.compile(rb"\xfd7zXZ\0"), "xz"),
-    (re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), "bzip2"),
+_MAGIC = re.compile(
+    rb"(?P<gzip>\x1f\x8b)"
+    rb"|(?P<zstd>\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18)"
+    rb"|(?P<xz>\xfd7zXZ\0)"
+    rb"|(?P<bzip2>BZh[1-9](?:1AY&SY|\x17rE8P\x90))"
 )
 _NOT_TEXT = re.compile(rb"[\0-\x08\x0e-\x1f]")
 
@@ -54,9 +54,8 @@ def detect_codec(head: bytes, name: str) -> Codec | None:
 
     Servers decompress gzip without being asked, so a file named `.gz` may hold plain text.
     """
-    for magic, codec in _MAGIC:
-        if magic.match(head):
-            return codec
+    if magic := _MAGIC.match(head):
+        return cast(Codec, magic.lastgroup)
     return EXTENSIONS.get(name.rpartition(".")[2].lower()) if _NOT_TEXT.search(head) else None
 
 

@@ -1,4 +1,4 @@
-"""Files of unknown names: containers, captured outputs, logs, and texts that are told by their content."""
+"""Files that are not named like members: containers, captured outputs, logs, and texts recognised by their content."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .member import Member
 from .spans import MemberSpan, contains_dump, detect_role, member_spans
 
 MAX_SEARCHED = 16 << 20
-"""Bytes of a file of unknown name that are searched for a dump in a directory: in a log the first one can come late.
-A file that the user names is searched whole."""
+"""Bytes of a file of unknown name that are searched for a dump in a directory: in a log the first one may come late.
+A file that the user names is searched to its end."""
 
 MAX_HEAD = 64 * 1024
 """Bytes of a text without a module in which its first section is looked for."""
@@ -56,7 +56,7 @@ class Contents:
             return
         hits = self._groups.hits
         try:
-            with system_errors(origin.place):
+            with system_errors(origin.location):
                 if not search or contains_dump(opener().head(MAX_SEARCHED)):
                     self.add_content(origin, opener().decompressed(), path)
         except DumpError as fault:
@@ -89,7 +89,7 @@ class Contents:
         if name is None and not names.is_text(file_name):
             return
         member = replace(origin, entry=entry, inner_name=entry.name)
-        fault = DumpError(member.place, entry.expected) if entry.expected else None
+        fault = DumpError(member.location, entry.expected) if entry.expected else None
         if name:
             stem, role = name
             rank = names.compression_rank(file_name)

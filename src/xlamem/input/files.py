@@ -1,7 +1,4 @@
-"""Bytes by path or URI: read, mapped into memory, or spooled to a temporary file, with compression undone.
-
-Nothing here knows what the bytes mean.
-"""
+"""Bytes by path or URI: read, mapped into memory, or decompressed into memory or a temporary file."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ MAX_CACHED_FILES = 8
 """Bounds of the cache of decompressed content. Content in temporary files does not count as bytes."""
 
 BLOCK_SIZE = 16 * 1024 * 1024
-"""Bytes that are read or scanned at once where a whole file would take too much memory."""
+"""Bytes of a large file that are read or scanned at once."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class FileView:
 
     name: str
     fetch: Callable[[int, int], Buffer]
-    """Read a span of the whole file."""
+    """Read a span of the file."""
     begin: int
     end: int
     key: Key | None = None
@@ -62,7 +59,7 @@ class FileView:
 
     @classmethod
     def from_stream(cls, name: str, size: int, key: Key | None, opener: Callable[[], BinaryIO]) -> FileView:
-        """A view of bytes that can only be read from the beginning; the first span that is asked for reads them all."""
+        """A view of bytes that can only be read from the beginning: the first `read` reads all of them."""
 
         @cache
         def content() -> Buffer:
@@ -241,7 +238,7 @@ def _first_bytes(chunks: Iterator[bytes], size: int) -> bytes:
 
 
 class _ContentCache:
-    """The content that was decompressed last: reading a thousand members of one archive decompresses it once."""
+    """The latest decompressed content: reading a thousand members of one archive decompresses it once."""
 
     def __init__(self) -> None:
         self._contents: OrderedDict[Key, Buffer] = OrderedDict()
@@ -267,3 +264,4 @@ class _ContentCache:
 
 
 _CACHE = _ContentCache()
+"""Shared by all threads of the process, and empty until something is decompressed."""

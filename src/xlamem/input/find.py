@@ -1,4 +1,4 @@
-"""From paths to dumps: `find` lists them, `resolve` chooses one."""
+"""`find` lists the dumps under paths, `resolve` chooses one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find(*paths: str | os.PathLike[str]) -> list[Source]:
     Raises
     ------
     UsageError
-        A path does not exist, or there is neither a dump nor a fault under it.
+        A path does not exist, or nothing under it is a dump or a fault.
     """
     if not paths:
         raise UsageError("no path given")
@@ -59,7 +59,7 @@ def find(*paths: str | os.PathLike[str]) -> list[Source]:
 
 
 def resolve(source: SourceLike, *, module: int | str | None = None) -> Source:
-    """Return one dump: of a Source, a path (any member, a stem, a directory, "-"), bytes or a binary file.
+    """Return the dump of a Source, a path (any member, a stem, a directory, "-"), bytes or a binary file.
 
     If there are several, ``module`` chooses one by its number in the order of `find`, or by its name. Raises
     UsageError if it does not choose exactly one.
@@ -76,7 +76,7 @@ def split_modules(source: Source) -> list[Source]:
     if member is None or member.form == "log" or member.begin or member.end is not None:
         return [source]
     try:
-        with system_errors(member.place):
+        with system_errors(member.location):
             data = member.open().read()
             spans = [] if is_one_module(data) else member_spans(data)
     except DumpError:

@@ -1,4 +1,4 @@
-"""Members, grouped into dumps while they are being found."""
+"""Groups members into dumps while paths are searched."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class _Group:
     members: dict[str, tuple[int, Member]] = field(default_factory=dict)
 
     def is_dump(self) -> bool:
-        """HLO text alone says nothing about memory; it is a dump only if the user named it."""
+        """HLO text alone has no memory tables; it is a dump only if the user named it."""
         return self.requested or self.members.keys() != {"hlo"}
 
 
 class Groups:
-    """Groups members into dumps. A member that is reached twice is there once.
+    """Groups members into dumps. A member that is added twice counts once.
 
     The ``folder`` of a member is the real path of its directory, or the path of its container or file.
     """
 
     def __init__(self) -> None:
         self.hits = 0
-        """Counts what has been added: a path under which nothing is added holds no dump."""
+        """Members added so far. A path that adds none has no dump."""
         self._groups: dict[tuple[str, str, int], _Group] = {}
 
     def __bool__(self) -> bool:
@@ -41,7 +41,7 @@ class Groups:
     def add(
         self, member: Member, folder: str, stem: str, rank: int, *, number: int = 0, requested: bool = False
     ) -> None:
-        """Add a member whose role and stem are known. ``number`` tells dumps of one stem in one file apart."""
+        """Add a member whose role and stem are known. ``number`` distinguishes dumps of one stem in one file."""
         group = self._groups.setdefault((folder, stem, number), _Group(stem))
         group.requested |= requested
         self.hits += requested or member.role != "hlo"
@@ -49,7 +49,7 @@ class Groups:
             group.members[member.role] = rank, member
 
     def add_single(self, member: Member, path: str, number: int) -> None:
-        """Add a member whose role is known from its content: a dump of its own."""
+        """Add a member, whose role comes from its content, as a dump of its own."""
         self.hits += 1
         self._groups[path, "", number] = _Group(member.file_name, by_name=False, members={member.role: (0, member)})
 

@@ -88,7 +88,7 @@ _STATISTICS = (
 
 
 def find_prefix(data: Buffer, offset: int) -> tuple[int, re.Match[bytes] | None]:
-    """Return where the line of an offset begins, and the logger's prefix between there and the offset."""
+    """Return the beginning of the line of an offset, and the logger's prefix from there to the offset."""
     before = bytes(data[max(0, offset - _MAX_PREFIX) : offset])
     before = before[before.rfind(b"\n") + 1 :]
     return offset - len(before), _LOGGER_BYTES_RE.fullmatch(before)

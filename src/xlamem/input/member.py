@@ -33,10 +33,10 @@ class Member:
     begin: int = 0
     end: int | None = None
     size: int | None = None
-    """Bytes of the text, where they are known without reading it."""
+    """Bytes of the text, if known without reading it."""
     entry: Entry | None = None
     fault: DumpError | None = field(default=None, compare=False)
-    """Why it cannot be read, if that is known already."""
+    """Why the text cannot be read, if `find` has found out."""
     content: Buffer | None = field(default=None, compare=False, repr=False)
     """The decompressed file, if it can be read only once or is in memory."""
 
@@ -49,7 +49,7 @@ class Member:
         return re.split(r"[/\\]", path)[-1]
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The file in which lines and offsets are counted: what errors and tables name."""
         return utf8(f"{self.uri}::{self.entry.name}" if self.entry else self.uri)
 
@@ -62,15 +62,15 @@ class Member:
         """The text, mapped into memory where possible."""
         if self.fault is not None:
             raise self.fault.with_traceback(None)
-        with system_errors(self.place):
+        with system_errors(self.location):
             file = self.open()
             begin = min(self.begin, file.size)
             data = file.read(begin, self.end)
-            text = Text(data, self.place, base=begin, count_lines_before=lambda: file.count_newlines(begin))
+            text = Text(data, self.location, base=begin, count_lines_before=lambda: file.count_newlines(begin))
             return LogText(text) if self.form == "log" else text
 
     def bytes_on_disk(self) -> int | None:
-        """Bytes of the text, or of its compressed file; None if that cannot be told without reading it."""
+        """Bytes of the text, or of its compressed file; None if unknown without reading it."""
         if self.end is not None:
             return self.end - self.begin
         if self.size is not None:

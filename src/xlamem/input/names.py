@@ -1,4 +1,4 @@
-"""File names: what XLA's name for a file says about its dump."""
+"""File names: the parts of the names that XLA gives to its dumps."""
 
 from __future__ import annotations
 

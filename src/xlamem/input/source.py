@@ -1,4 +1,4 @@
-"""One dump: its members, and what their name says."""
+"""A dump as its files: the members, and the parts of their name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ORDER = {role: i for i, role in enumerate(ROLES)}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Source:
-    """One dump: its members in the order of `schema.ROLES`, and what their name says."""
+    """One dump: its members in the order of `schema.ROLES`, and the parts of their name."""
 
     name: str
     members: tuple[Member, ...]
@@ -35,7 +35,7 @@ class Source:
         return next((m for m in self.members if m.role == role), None)
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The directory, container or file that holds the dump."""
         first = self.members[0]
         inner_path = first.entry.name if first.entry else first.inner_name
@@ -46,11 +46,11 @@ class Source:
 
     @property
     def fault(self) -> DumpError | None:
-        """Why the dump cannot be read, if `find` knows it already; reading it raises this error."""
+        """Why the dump cannot be read, if `find` has found out. Reading it raises this error."""
         return next((m.fault for m in self.members if m.fault), None)
 
     def bytes_on_disk(self) -> int | None:
-        """Bytes of the members; None if that cannot be told without reading them."""
+        """Bytes of the members; None if unknown without reading them."""
         sizes = [m.bytes_on_disk() for m in self.members]
         return None if None in sizes else sum(s for s in sizes if s is not None)
 
@@ -62,11 +62,11 @@ class Source:
 
     def __repr__(self) -> str:
         roles = ", ".join(m.role for m in self.members)
-        return f"<Source {self.name} in {self.place}: {roles}>"
+        return f"<Source {self.name} in {self.location}: {roles}>"
 
 
 def source_of(name: str, members: Iterable[Member], *, by_name: bool) -> Source:
-    """Make a source of members, and of what their name says if XLA gave it."""
+    """Make a source of members; if XLA named them, with the parts of that name."""
     ordered = tuple(sorted(members, key=lambda m: _ORDER[m.role]))
     name = utf8(name)
     if not by_name:
@@ -80,7 +80,7 @@ def source_of(name: str, members: Iterable[Member], *, by_name: bool) -> Source:
 
 def sort_key(source: Source) -> tuple[list[_NaturalKey], _NaturalKey, int]:
     """Sources are listed by folder, name and position; numbers in names are compared as numbers."""
-    return _folders_key(source.place), _natural_key(source.name), source.members[0].begin
+    return _folders_key(source.location), _natural_key(source.name), source.members[0].begin
 
 
 _NaturalKey = list[tuple[int, str]]

@@ -14,7 +14,7 @@ from .logs import LIVE_RANGE, find_prefix
 
 Form = Literal["plain", "log"]
 
-# Text that a later release adds after the word does not hide the line.
+# A later release may add text before the colon.
 _MODULE = re.compile(rb"BufferAssignment(?: \([^\n]*\))?:[^\n]*")
 _TOTAL = re.compile(rb"\nTotal bytes used: ")
 _LIVE_RANGE = re.compile(LIVE_RANGE)

@@ -41,7 +41,7 @@ class Walker:
         self._has_protos = False
 
     def add(self, path: str) -> None:
-        """Add everything under a path. Raises UsageError if there is nothing."""
+        """Add everything under a path. Raises UsageError if that is nothing."""
         if path == "-":
             return self._add_stdin()
         if path[:7].lower() == "file://":
@@ -93,7 +93,7 @@ class Walker:
             self._contents.add_file(path, os.path.realpath(path))
 
     def _add_missing(self, path: str, error: OSError | ValueError) -> None:
-        """Add what a path means that is no file: a broken link, a glob or a stem."""
+        """Add a path that is not a file: a broken link, a glob or a stem."""
         directory, stem = os.path.split(path)
         if isinstance(error, OSError) and os.path.lexists(path):  # a link to nothing, or to itself
             self._add_fault(path, error)
@@ -110,7 +110,7 @@ class Walker:
                 self._walk(path)
 
     def _add_siblings(self, directory: str, stem: str, given: str = "") -> bool:
-        """Add the members of a stem and return whether there are any. The directory, which may be huge, is not listed.
+        """Add the members of a stem, without listing the directory, and return whether any exist.
 
         The file ``given`` is preferred to others of its role.
         """
@@ -213,7 +213,7 @@ class Walker:
     # -- listed files
 
     def _add_listed(self, uri: str, file_name: str, folder: str, path: str, *, requested: bool = False) -> None:
-        """Add a file of a listing, if its name is that of a member or says that it may hold dumps."""
+        """Add a listed file if its name is that of a member, a container or a text."""
         if name := names.split(file_name):
             stem, role = name
             rank = names.compression_rank(file_name)

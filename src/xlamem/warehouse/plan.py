@@ -123,7 +123,7 @@ def _healed(found: Sequence[Item | Fault], state: State, given: Sequence[str]) -
 
 
 def _place(item: Item) -> tuple[str, ...]:
-    return tuple(m.place for m in item.source.members)
+    return tuple(m.location for m in item.source.members)
 
 
 def _batches(items: list[Item]) -> list[tuple[Item, ...]]:

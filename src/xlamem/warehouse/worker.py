@@ -178,7 +178,7 @@ def _identify(source: Source, options: Options) -> list[Item | Fault]:
 
 def label(source: Source) -> str:
     """The name by which people know a dump."""
-    return source.name if source.place == "." else os.path.join(source.place, source.name)
+    return source.name if source.location == "." else os.path.join(source.location, source.name)
 
 
 def fault(error: BaseException, source: Source, identity: str = "", attempts: int = 1) -> Fault:
@@ -190,7 +190,7 @@ def fault(error: BaseException, source: Source, identity: str = "", attempts: in
     else:
         known = isinstance(error, (XlaMemError, OSError, RuntimeError))
         said = str(error) if known else f"{type(error).__name__}: {error} (a bug of xlamem: please report it)"
-        row = Fault("", label(source), source.members[0].place, utf8(said))
+        row = Fault("", label(source), source.members[0].location, utf8(said))
     row = replace(row, kind="system" if system else "content", attempts=attempts, identified=bool(identity))
     if not identity:
         parts = ("place", row.name) if system else (row.name, row.uri, row.error, str(row.offset))

@@ -18,7 +18,7 @@ def header(source: Source, module: dict[str, Any], problems: list[str], width: i
     name = shorten(name, width and width - len(about) - 2)
     lines.append(Text.assemble((name, "bold"), f"  {about}" if about else ""))
     number = "" if module["module_id"] is None else f"module {module['module_id']:04d} "
-    path = shorten_path(visible(source.place), width and width - len(number) - 3)
+    path = shorten_path(visible(source.location), width and width - len(number) - 3)
     lines.append(Text(f"{number}in {path}", "dim"))
     return lines
 

@@ -48,7 +48,7 @@ def _fields(dump: Inspection, columns: int | None) -> dict[str, list[str]]:
     features = filter(None, module["features"].split(","))
     counts = [f"{t} {module[f'n_{t}']:,}" for t in schema.TABLES if module.get(f"n_{t}") and t != "diagnostics"]
     return {
-        "path": [shorten(visible(dump.source.place), columns and columns - INDENT)],
+        "path": [shorten(visible(dump.source.location), columns and columns - INDENT)],
         "module": [_module(module)],
         "platform": [" ".join(filter(None, [module["platform"] or "unknown", module["target"]]))],
         "changelist": [] if module["changelist"] is None else [str(module["changelist"])],

@@ -11,7 +11,7 @@ from ..formatting import visible
 
 def short_names(sources: Sequence[Source]) -> list[str]:
     """Names without the directories that all sources share, and without what XLA adds to the module's name."""
-    directories = [s.place for s in sources]
+    directories = [s.location for s in sources]
     try:
         shared = commonpath(directories)
     except ValueError:  # both absolute and relative paths

@@ -43,7 +43,7 @@ def _as_json(dumps: list[Inspection], failures: list[Failure]) -> dict[str, Any]
         "dumps": [
             {
                 "name": d.source.name,
-                "place": d.source.place,
+                "place": d.source.location,
                 "module": d.module,
                 "files": d.files,
                 "allocated_bytes": d.allocated,

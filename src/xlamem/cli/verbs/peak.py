@@ -150,7 +150,7 @@ def _write_screen(program: Program, output: options.Output, *, all_spaces: bool)
 def _write_csv(programs: list[Program]) -> None:
     names = schema.COMPUTED["peaks"].names
     rows = [
-        [o.source.place, o.source.name, *(s[n] for n in names), o.device_total, None if fits is None else fits.fits]
+        [o.source.location, o.source.name, *(s[n] for n in names), o.device_total, None if fits is None else fits.fits]
         for o, fits, _ in programs
         for s in o.spaces
     ]
@@ -164,7 +164,7 @@ def _as_json(programs: list[Program], failures: list[Failure], memory: Memory | 
         "dumps": [
             {
                 "name": overview.source.name,
-                "place": overview.source.place,
+                "place": overview.source.location,
                 "module": overview.module,
                 "device_total": overview.device_total,
                 "fits": None if fits is None else fits.fits,

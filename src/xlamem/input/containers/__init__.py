@@ -17,11 +17,11 @@ CONTAINERS: tuple[Container, ...] = (
 
 
 def by_name(file_name: str) -> Container | None:
-    """The kind of container that a file name says, or None."""
+    """Return the kind of container by a file name, or None."""
     name = names.without_compression(file_name.lower())
     return next((container for container in CONTAINERS if name.endswith(container.extensions)), None)
 
 
 def recognize(file_name: str, file: FileView) -> Container | None:
-    """The kind of container that a decompressed file is by its first bytes, else by its name; or None."""
+    """Return the kind of container by the first bytes of a decompressed file, else by its name; or None."""
     return next((container for container in CONTAINERS if container.matches(file)), None) or by_name(file_name)

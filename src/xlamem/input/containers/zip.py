@@ -21,7 +21,7 @@ _HEADER_MAGIC = b"PK\3\4"
 _EMPTY_MAGIC = b"PK\5\6"
 
 _MAX_DEFLATE_RATIO = 1032
-"""A deflated byte stands for at most this many."""
+"""Bytes that one deflated byte decompresses to, at most."""
 
 _ENCRYPTED = 1
 _CORRUPT = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
@@ -46,7 +46,7 @@ class ZipEntry(NamedTuple):
         return FileView.from_stream(stored.name, self.size, key, lambda: cast(BinaryIO, _EntryFile(stored, self)))
 
     def _stored(self, container: FileView) -> FileView:
-        """The bytes as they are stored. The local header before them is as long as it says itself."""
+        """The bytes as they are stored, behind the local header of the entry."""
         header = bytes(container.read(self.header_offset, self.header_offset + _LOCAL_HEADER.size))
         if len(header) < _LOCAL_HEADER.size or not header.startswith(_HEADER_MAGIC):
             name = f"{container.name}::{self.name}"
@@ -57,7 +57,7 @@ class ZipEntry(NamedTuple):
 
 
 class _EntryFile(zipfile.ZipExtFile):
-    """A deflated entry as a file that never gives more bytes than its directory says; corrupt data is a DumpError."""
+    """A deflated entry as a file. It yields at most `entry.size` bytes, and raises DumpError if they are corrupt."""
 
     def __init__(self, stored: FileView, entry: ZipEntry) -> None:
         info = zipfile.ZipInfo(entry.name)
@@ -110,7 +110,7 @@ def _directory(file: FileView) -> list[zipfile.ZipInfo]:
 
 
 def _limits(infos: list[zipfile.ZipInfo], size: int) -> dict[int, int]:
-    """Where each entry has to end, by the offset of its header. An offset that occurs twice ends where it begins."""
+    """Where each entry has to end, by the offset of its header. Entries with the same offset cannot be valid."""
     offsets = sorted(info.header_offset for info in infos)
     limits: dict[int, int] = {}
     for offset, following in zip(offsets, [*offsets[1:], size], strict=False):

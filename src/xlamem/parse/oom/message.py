@@ -59,7 +59,7 @@ class Message:
     misses: int = 0
     last_line: int = 0
     labelled: bool = False
-    """A later line has the label of the first one, so lines without it belong to other messages."""
+    """A later line repeats the label, so lines without it belong to other messages."""
     threaded: bool = False
     """The same for the thread: every line of the message is logged on its own."""
     truncated: bool = False

@@ -146,8 +146,8 @@ class _Scanner:
             self._finish(message)
 
     def _owner(self, label: str | None, thread: str | None) -> Message | None:
-        """The open message to which a line belongs: that of the same label and thread; else the latest that
-        is not known to repeat what this line lacks (often only the first line of a message has a prefix).
+        """The open message that a line belongs to: the one with its label and thread. If there is none, the latest
+        message whose lines need not repeat what this line lacks, as often only the first one has a prefix.
         """
         for message in reversed(self._open):
             if message.label == label and message.thread == thread:

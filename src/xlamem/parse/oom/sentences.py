@@ -43,7 +43,7 @@ _DEBUGGING = "BufferAssignment OOM Debugging"
 
 
 def read_sentence(message: Message, text: str) -> bool:
-    """Fill the report from its first sentence; False if none is known there."""
+    """Fill the report from its first sentence; False if the text has none."""
     if m := _CODE.search(text):
         message.row["code"] = m[1]
     if m := _MODULE.search(text):
