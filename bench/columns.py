@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from xlamem import schema
-from xlamem.parse.arrow import numbers_of
+from xlamem.parse.arrays import numbers_of
 
 SLOTS = 64
 """Slots that short-lived values use in turn; each value lives for fewer steps."""

@@ -72,7 +72,7 @@ def small(real: xlamem.Dump) -> xlamem.Dump:
 
 
 def rows(table: pa.Table, name: str | None = None) -> list[Row]:
-    """The rows, after a check that the table is what the schema says."""
+    """Return the rows after comparing the table with the schema."""
     table.validate(full=True)
     if name is not None:
         wanted = schema.COMPUTED[name]
@@ -109,7 +109,7 @@ def occupied(table: list[Row], time: int) -> dict[tuple[Any, ...], int]:
 
 
 def moments(dump: xlamem.Dump, n: int) -> list[int | None]:
-    """None (each space's own peak), both ends and some steps between; nothing without live ranges."""
+    """Return None (the peak of each space), the first and last step and some others; nothing without live ranges."""
     length = dump.modules["schedule_length"][0].as_py()
     if length is None or not dump.live_ranges.num_rows:
         return []
@@ -149,15 +149,15 @@ def test_reference(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", HOSTILE[::10])
-def test_the_hostile_dump_is_read_as_it_was_made(seed: int) -> None:
+def test_hostile_dumps_are_read_back(seed: int) -> None:
     tables, dump = hostile(seed), hostile_dump(seed)
     for name in ("allocations", "values", "live_ranges", "schedule", "printed_peak"):
         same(dump[name].to_pylist(), tables[name], ordered=name != "values")
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_parts_add_up(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many values of one allocation, and long schedules, are swept part by part: to the same numbers."""
+def test_windows_do_not_change_numbers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeping values and schedules in several windows gives the same numbers as sweeping them at once."""
     whole = hostile_dump(seed, size=16)
     steps, top = compute.occupancy(whole), compute.peak(whole)
     monkeypatch.setattr(in_use, "MAX_SWEPT_VALUES", 3)
@@ -170,8 +170,8 @@ def test_parts_add_up(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert compute.fragmentation(parts).equals(compute.fragmentation(whole))
 
 
-def test_the_hostile_dumps_are_hostile() -> None:
-    """Each of the cases that they are made for occurs, often."""
+def test_hostile_dumps_cover_each_case() -> None:
+    """Each case that the generator is meant to produce occurs several times."""
     seen: dict[str, int] = defaultdict(int)
     for seed in HOSTILE:
         brute = Brute({**hostile(seed), "allocations": _named(seed)})
@@ -349,7 +349,7 @@ def test_real_sums(real: xlamem.Dump) -> None:
 
 
 def test_real_xla_rule(real: xlamem.Dump) -> None:
-    """XLA's own moment and bytes follow from its rule on every dump that prints them."""
+    """Step and bytes of XLA's peak follow from its rule on every dump that prints them."""
     module = real.modules.to_pylist()[0]
     if module["printed_peak_time"] is None:
         pytest.skip("no printed peak")
@@ -424,7 +424,7 @@ def test_scopes(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", HOSTILE[:60])
 def test_space(seed: int) -> None:
-    """`space` picks rows by name or color and changes nothing in them."""
+    """`space` selects rows by name or color without changing them."""
     dump = timed(hostile_dump(seed))
     spaces = rows(compute.peak(dump).spaces)
     for chosen in {s["memory_space"] for s in spaces} | {s["color"] for s in spaces}:
@@ -463,7 +463,7 @@ def test_wrong_arguments() -> None:
 
 @pytest.mark.parametrize("seed", HOSTILE[:20])
 def test_without_live_ranges(seed: int) -> None:
-    """What needs time is null or empty, what needs none is there."""
+    """Columns that depend on time are null or empty, the others are filled."""
     tables = hostile(seed)
     features = "from_instruction,from_instruction_blank,human_total,live_inline,live_unavailable,values_inline"
     for row in (tables["modules"][0], tables["files"][0]):
@@ -487,7 +487,7 @@ def test_without_live_ranges(seed: int) -> None:
 
 
 def test_empty() -> None:
-    """A dump without any allocation: every table is there and empty."""
+    """Without allocations every table is empty."""
     tables = hostile(0, arenas=0)
     dump = xlamem.read(render(tables)["buffer-assignment"])
     assert dump.allocations.num_rows == 0
@@ -733,8 +733,8 @@ def test_explain(small: xlamem.Dump) -> None:
         assert {(p["memory_space"], p["peak"], p["first_step"]) for p in peaks if p["allocated"]} <= listed
 
 
-def test_a_printed_step_sizes_nothing(make: Callable[..., Path]) -> None:
-    """A printed step sizes nothing."""
+def test_memory_does_not_depend_on_a_printed_step(make: Callable[..., Path]) -> None:
+    """A huge printed step must not allocate memory."""
     far = 2**63 - 1
     text = (
         "BufferAssignment:\nallocation 0: size 96, preallocated-temp:\n"

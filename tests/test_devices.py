@@ -50,7 +50,7 @@ def test_sizes(text: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "GiB", "-1", "16 gigs", "1..2G", "16GiBx", "1e9"])
-def test_what_is_no_size(text: str) -> None:
+def test_invalid_sizes(text: str) -> None:
     with pytest.raises(UsageError, match="is not a size"):
         parse_bytes(text)
 
@@ -75,7 +75,7 @@ def test_ambiguous_and_unknown_names() -> None:
             device(name)
 
 
-def test_the_table_holds_together() -> None:
+def test_the_device_table_is_consistent() -> None:
     keys = [key for d in DEVICES for key in {d.name.replace("-", ""), *d.aliases}]
     assert len(keys) == len(set(keys))
     for d in DEVICES:
@@ -87,7 +87,7 @@ def test_the_table_holds_together() -> None:
         assert d.stated
 
 
-def test_the_documentation_lists_them() -> None:
+def test_devices_are_documented() -> None:
     text = NUMBERS.read_text()
     for d in DEVICES:
         by = f" ({d.reporter})" if d.reporter else ""

@@ -19,7 +19,7 @@ def path() -> str:
     return str(DUMPS / "cpu-jaxlib-0.12.0-scan_while")
 
 
-def test_tables_are_read_when_asked_for(path: str) -> None:
+def test_tables_are_read_on_first_use(path: str) -> None:
     dump = xlamem.read(path)
     assert not dump._tables.reader.tables
     assert dump.schedule.num_rows == 51
@@ -28,7 +28,7 @@ def test_tables_are_read_when_asked_for(path: str) -> None:
     assert dump["schedule"] is dump.schedule
 
 
-def test_only_what_was_asked_for(path: str) -> None:
+def test_only_requested_tables_are_read(path: str) -> None:
     dump = xlamem.read(path, tables=["allocations", "modules"])
     assert dump.tables == ("modules", "allocations")
     module = dump.modules.to_pylist()[0]
@@ -44,7 +44,7 @@ def test_only_what_was_asked_for(path: str) -> None:
     assert dump.verify().num_rows == 0
 
 
-def test_it_never_changes(path: str) -> None:
+def test_a_dump_is_immutable(path: str) -> None:
     dump = xlamem.read(path)
     with pytest.raises(AttributeError, match="cannot be changed"):
         dump.source = None  # type: ignore[assignment]
@@ -54,7 +54,7 @@ def test_it_never_changes(path: str) -> None:
         dump.nothing  # noqa: B018
 
 
-def test_it_is_pickled_as_its_source(path: str) -> None:
+def test_pickle(path: str) -> None:
     dump = xlamem.read(path, tables=["values", "modules"], text=True)
     again = pickle.loads(pickle.dumps(dump))
     assert again == dump
@@ -68,7 +68,7 @@ def test_it_is_pickled_as_its_source(path: str) -> None:
         pickle.dumps(from_bytes)
 
 
-def test_every_way_in(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     dump = xlamem.read(path)
     member = next(m for m in dump.source.members if m.role == "live-range")
     for source in (member.uri, dump.source, member.uri.removesuffix("-live-range.txt")):
@@ -85,7 +85,7 @@ def test_every_way_in(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
         xlamem.read(path, threads=0)
 
 
-def test_it_shows_itself(path: str) -> None:
+def test_repr(path: str) -> None:
     dump = xlamem.read(path)
     text = repr(dump)
     assert "jit_m_scan_while" in text
@@ -137,7 +137,7 @@ def test_the_schema_is_plain_data() -> None:
     }  # fmt: skip
 
 
-def test_an_error_is_the_same_when_asked_again(tmp_path: Path) -> None:
+def test_an_error_is_raised_again(tmp_path: Path) -> None:
     one = next(DUMPS.glob("*/*-buffer-assignment.txt")).read_bytes()
     path = tmp_path / "module_0000.jit_f.cpu_after_optimizations-buffer-assignment.txt"
     path.write_bytes(one + one)

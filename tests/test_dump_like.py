@@ -15,7 +15,7 @@ from conftest import DUMPS
 import xlamem
 from xlamem import compute, schema
 from xlamem.dump import Dump, Tables, as_tables
-from xlamem.parse.arrow import numbers_of
+from xlamem.parse.arrays import numbers_of
 
 FOLDER = DUMPS / "cpu-jaxlib-0.4.26-scan_while"
 FILE = next(FOLDER.glob("*-buffer-assignment.txt"))

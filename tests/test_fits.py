@@ -108,7 +108,7 @@ def test_the_list_of_a_directory_shows_what_it_compares(
     assert cli.main(["peak", str(three), str(TPU), "--capacity", "1229B", "--space", "vmem"]) == 1
 
 
-def test_the_warehouse_gives_the_same(tmp_path: Path) -> None:
+def test_the_dataset_has_the_same_total(tmp_path: Path) -> None:
     found = [s for s in xlamem.find(DUMPS) if xlamem.read(s).allocations.num_rows]
     wanted = sorted(compute.device_total(xlamem.read(s)) or 0 for s in found)
     xlamem.convert(DUMPS, to=tmp_path, engine="here")
@@ -131,7 +131,7 @@ def test_every_shipped_dump_that_prints_a_total_is_known() -> None:
             assert xlamem.fits(dump, capacity=total - 1).fits is (False if known else None), source
 
 
-def test_what_is_given() -> None:
+def test_arguments() -> None:
     dump = xlamem.read(TPU)
     found = xlamem.fits(dump, capacity="16GiB", resident="1GiB", fraction=0.92)
     assert (found.capacity, found.resident, found.fraction, found.device) == (16 << 30, 1 << 30, 0.92, None)
@@ -155,7 +155,7 @@ def test_what_is_given() -> None:
         {"capacity": 1, "fraction": 1.01}, {"capacity": 1, "fraction": float("nan")}, {"device": "abacus"},
     ],
 )  # fmt: skip
-def test_wrong_usage(given: dict[str, Any]) -> None:
+def test_invalid_arguments(given: dict[str, Any]) -> None:
     with pytest.raises(xlamem.UsageError):
         xlamem.fits(xlamem.read(SMALL), **given)
 
@@ -185,7 +185,7 @@ def test_the_report_alone_is_proof() -> None:
 
 
 @pytest.mark.parametrize("path", [SMALL, TPU, GPU, OLD, LAYOUT_A], ids=lambda p: p.name)
-def test_what_is_not_known_of_an_allocation(path: Path) -> None:
+def test_unknown_field_of_an_allocation(path: Path) -> None:
     new = rb"\g<0>, alignment 64"
     source, members = of(path)
     data = members["buffer-assignment"]
@@ -202,7 +202,7 @@ def test_what_is_not_known_of_an_allocation(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [SMALL, TPU, GPU], ids=lambda p: p.name)
-def test_what_is_not_known_elsewhere_does_not_matter(path: Path) -> None:
+def test_unknown_fields_elsewhere_do_not_matter(path: Path) -> None:
     source, members = of(path)
     for role, old, new in (
         ("buffer-assignment", rb"(?m)^( value: <.*)\(size=", rb"\g<1>(align=8,size="),
