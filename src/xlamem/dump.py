@@ -137,7 +137,8 @@ class TextTables:
         return self.reader.platform
 
     def __getitem__(self, name: str) -> pa.Table:
-        check_table(name, self.tables)
+        if name not in self.requested:
+            check_table(name, self.tables)
         return self.reader.table(name) if name in SECTION_OF else self.summary(name)
 
     def integers(self, name: str, *columns: str) -> list[Ints]:

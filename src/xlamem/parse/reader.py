@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ class Reader(ABC):
         self.expects_tree = False
         self.module_name: bytes | None = None
         self._files: list[File] | None = None
+        self._sections: dict[str, list[Section]] = {}
 
     # -- files and sections ----------------------------------------------------------------------
 
@@ -60,8 +61,11 @@ class Reader(ABC):
             raise DumpError(files[0].text.uri, "a section of a memory dump, or HLO text; there is none")
         return files
 
-    def sections(self, kind: str) -> list[Section]:
-        return [s for f in self.files for s in f.sections if s.kind == kind]
+    def sections(self, kind: str) -> Sequence[Section]:
+        """The sections of one kind, in the order of the files."""
+        if kind not in self._sections:
+            self._sections[kind] = [s for f in self.files for s in f.sections if s.kind == kind]
+        return self._sections[kind]
 
     @property
     def assignment(self) -> Section | None:

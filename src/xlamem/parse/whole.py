@@ -57,6 +57,7 @@ class WholeReader(Reader):
         self.tables: dict[str, pa.Table] = {}
         self.batches: dict[str, list[Batch]] = {}
         """By kind of section, of the sections that were read."""
+        self._stores: dict[str, Store] = {kind: FullStore(()) for kind in SECTIONS}
         self._matcher = CodeMatcher(self, self.interners)
         self._reading: set[str] = set()
         self._planned: set[str] = set()
@@ -138,7 +139,7 @@ class WholeReader(Reader):
             sections = dict.fromkeys(b.span.section for b in batches)
             batches = self._scan_here(reader, [Span(s, s.begin, s.end) for s in sections])
         self.forget(kind)  # what an interrupted attempt noted
-        self.batches[kind] = batches
+        self.batches[kind], self._stores[kind] = batches, FullStore(batches)
         try:
             reader.complete(self, batches)
             for batch in batches:
@@ -237,7 +238,7 @@ class WholeReader(Reader):
 
     @property
     def stores(self) -> Mapping[str, Store]:
-        return {kind: FullStore(self.batches.get(kind, ())) for kind in SECTIONS}
+        return self._stores
 
     @property
     def matcher(self) -> CodeMatcher:

@@ -54,7 +54,7 @@ class Context(Protocol):
     def platform(self) -> str | None: ...
     @property
     def matcher(self) -> Matcher: ...
-    def sections(self, kind: str) -> list[Section]: ...
+    def sections(self, kind: str) -> Sequence[Section]: ...
     def unknown_uses(self) -> Ints | None:
         """Ids of the values whose uses the dump does not print; None if it prints no uses at all."""
 
@@ -81,7 +81,7 @@ class SectionReader(ABC):
     def scan(self, span: Span, names: Sequence[Names]) -> Batch:
         """Tokenise a span; codes refer to `names`, which the caller's interners hold."""
 
-    def sections(self, context: Context) -> list[Section]:
+    def sections(self, context: Context) -> Sequence[Section]:
         return context.sections(self.kind)
 
     @abstractmethod

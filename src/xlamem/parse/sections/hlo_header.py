@@ -44,7 +44,8 @@ class HloHeaderReader(SectionReader):
     def complete(self, context: Context, batches: Sequence[Batch]) -> None:
         for batch in batches:
             header, file = batch.summary, batch.span.section.file
-            batch.tables["frames"], batch.summary = _frames(header)
+            if len(header["frames"]):
+                batch.tables["frames"], batch.summary = _frames(header)
             context.module_name = header["name"]
             if not header["complete"]:
                 context.diagnostics.truncated(file, file.whole, HLO, "the first computation")

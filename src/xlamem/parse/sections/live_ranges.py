@@ -19,7 +19,7 @@ class LiveRangesReader(SectionReader):
     first_state = (_liveness.NONE, 0, 0)
     """(list that the text belongs to, ordinal in the peak list, node of the tree)."""
 
-    def sections(self, context: Context) -> list[Section]:
+    def sections(self, context: Context) -> Sequence[Section]:
         return [s for s in context.sections(LIVE) if not s.unavailable]
 
     def scan(self, span: Span, names: Sequence[Names]) -> Batch:
