@@ -48,7 +48,9 @@ _DTYPES: dict[str, type[np.generic]] = {
 
 def to_array(name: str, column: Any) -> Any:
     """View a native column as an array; text becomes `TextParts`."""
-    return texts(column) if isinstance(column, tuple) else np.frombuffer(column, _DTYPES.get(name, np.int64))
+    if column.__class__ is tuple:
+        return texts(column)
+    return np.frombuffer(column, _DTYPES.get(name, np.int64))
 
 
 def ints(column: Any) -> Ints:

@@ -105,10 +105,9 @@ class Batch:
     def load(self, interners: Interners) -> Batch:
         """Turn native columns into arrays; their codes must be those of `interners`."""
         self.interners = interners
-        self.tables = {
-            table: {name: to_array(name, column) for name, column in columns.items()}
-            for table, columns in self.tables.items()
-        }
+        for columns in self.tables.values():
+            for name, column in columns.items():
+                columns[name] = to_array(name, column)
         self.faults = np.frombuffer(self.faults, np.int64).reshape(-1, 3)
         self.gaps = np.frombuffer(self.gaps, np.int64).reshape(-1, 4)
         return self

@@ -124,7 +124,8 @@ class WholeReader(Reader):
             self._reading.add(kind)
             try:
                 for needed in needed_sections(self, SECTIONS[kind].tables):
-                    self.read(needed)
+                    if needed != kind:
+                        self.read(needed)
                 self._complete(kind, self._scan(kind))
             finally:
                 self._reading.discard(kind)

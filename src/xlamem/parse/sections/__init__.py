@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ... import schema
 from ..arrays import INTERNER_OF
-from ..batch import Batch, Columns
+from ..batch import Batch
 from ..tables import Chunk, Column, table_of
 from .assignment import AssignmentReader
 from .base import ASSIGNMENT, HLO, LIVE, REPORT, USED, Context, Derived, SectionReader
@@ -59,22 +59,18 @@ def make_table(context: Context, name: str, batches: Iterable[Batch]) -> pa.Tabl
 
 def make_chunks(context: Context, name: str, batches: Iterable[Batch]) -> Sequence[Chunk]:
     """The columns of a table, batch by batch."""
-    return [_chunk(context, name, batch) for batch in batches if batch.rows(name)]
+    with_rows = ((batch, batch.rows(name)) for batch in batches)
+    return [Chunk(rows, _batch_columns(context, name, batch)) for batch, rows in with_rows if rows]
 
 
-def _chunk(context: Context, name: str, batch: Batch) -> Chunk:
-    columns, derived = batch.tables[name], _DERIVED.get(name, {})
-    return Chunk(
-        batch.rows(name),
-        [
-            derived[column](context, batch, columns) if column in derived else _plain(batch, columns, column, meaning)
-            for column, meaning in _columns(name)
-        ],
-    )
-
-
-def _plain(batch: Batch, columns: Columns, column: str, meaning: str | None) -> Column:
-    return Column(columns.get(column), batch.interners[meaning] if meaning else None)
+def _batch_columns(context: Context, name: str, batch: Batch) -> list[Column]:
+    columns, derived, interners = batch.tables[name], _DERIVED.get(name, {}), batch.interners
+    return [
+        derived[column](context, batch, columns)
+        if column in derived
+        else Column(columns.get(column), interners[meaning] if meaning else None)
+        for column, meaning in _columns(name)
+    ]
 
 
 @cache
