@@ -59,8 +59,8 @@ class File:
     role: str
     text: Text
     size: int
-    whole: int
-    """End of its last whole line."""
+    end: int
+    """End of its last complete line."""
     sections: list[Section] = field(default_factory=list)
     features: set[str] = field(default_factory=set)
     truncated: bool = False

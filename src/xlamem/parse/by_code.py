@@ -73,9 +73,9 @@ class CodeMatcher(Matcher):
         top = self._interners["shape_index"].code("{}")
         instructions, indices = store.codes(table, "instruction"), store.codes(table, "shape_index")
         matches, rows = _liveness.match(SPARE, instructions, indices, ids, order, name, index, top)
-        found = ints(matches)
-        self._range_rows = Rows(ids)(found).astype(np.int32) if ordered is None else codes(rows)
-        return found
+        value_ids = ints(matches)
+        self._range_rows = Rows(ids)(value_ids).astype(np.int32) if ordered is None else codes(rows)
+        return value_ids
 
     def _null_indices(self, batches: Sequence[Batch]) -> None:
         """Give arrays a null index: live ranges and peak lists print {} for them."""

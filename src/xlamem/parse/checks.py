@@ -203,11 +203,11 @@ def _header_differs(reader: Reader, rows: Codes, both: Ints) -> npt.NDArray[np.b
     differs = ~reader.matcher.same_names(row)
     differs |= values.flags("values", "is_phi")[row] != records.flags("records", "is_phi")
     color = values.packed("values", "color")
-    for first, own in records.batches("records", "color"):
-        span = slice(first, first + len(own))
-        differs[span] |= color[row[span]] != own
-    found: npt.NDArray[np.bool_] = differs[both]
-    return found
+    for first, colors in records.batches("records", "color"):
+        span = slice(first, first + len(colors))
+        differs[span] |= color[row[span]] != colors
+    differing: npt.NDArray[np.bool_] = differs[both]
+    return differing
 
 
 def _add_ids_differ(
@@ -245,7 +245,7 @@ def _live_ranges_agree(reader: Reader, _: _Evidence) -> None:
         tree = live.heads >> _liveness.TREE & 1
         if listed < needed and not tree and not reader.diagnostics.has_unknown_lines(section.file, section.kind):
             wanted = f"{needed} values in the peak list, not {listed}"
-            reader.diagnostics.truncated(section.file, section.file.whole, section.kind, wanted)
+            reader.diagnostics.truncated(section.file, section.file.end, section.kind, wanted)
     _check_tree(reader, section)
 
 
@@ -261,7 +261,7 @@ def _check_schedule(reader: Reader, section: Section) -> int | None:
     if missing and not reader.diagnostics.has_unknown_lines(file, section.kind):
         fewer = section.steps is not None and steps < section.steps
         wanted = f"{section.steps} steps, not {steps}" if fewer else missing[0]
-        reader.diagnostics.truncated(file, file.whole, section.kind, wanted)
+        reader.diagnostics.truncated(file, file.end, section.kind, wanted)
     elif not missing and section.steps not in (None, steps):
         wanted = f"{steps} steps, as many as are listed, not {section.steps}"
         reader.diagnostics.add(file, section.head, section.kind, "steps_differ", wanted)
@@ -337,13 +337,13 @@ def _check_tree(reader: Reader, section: Section) -> None:
     if not live.heads >> _liveness.TREE & 1:
         if "live_split" in file.features or reader.expects_tree:
             wanted = "  Stack trace breakdown for peak usage: N bytes"
-            reader.diagnostics.truncated(file, file.whole, section.kind, wanted)
+            reader.diagnostics.truncated(file, file.end, section.kind, wanted)
         return
     total, depth = store.ints("printed_stack", "total"), store.ints("printed_stack", "depth")
     remaining = store.ints("printed_stack", "remaining")
     unfinished = remaining[-1] != 0 if len(remaining) else (live.tree_total or 0) > 0
     if unfinished:
-        reader.diagnostics.truncated(file, file.whole, section.kind, "nodes until no bytes remain")
+        reader.diagnostics.truncated(file, file.end, section.kind, "nodes until no bytes remain")
     elif not file.truncated and total_of(total[depth == 0]) != live.tree_total:
         line = find_line(section, "  Stack trace breakdown for peak usage: ")
         wanted = f"roots of {live.tree_total} bytes together"
@@ -369,16 +369,16 @@ def _sections_complete(reader: Reader, _: _Evidence) -> None:
     older = file.features & {"e0_values", "e1_values"}
     layout_a = any("report_a" in f.features for f in reader.files)
     if not older and ("address" in file.features or layout_a):
-        reader.diagnostics.truncated(file, file.whole, USED, "Total bytes used: N")
+        reader.diagnostics.truncated(file, file.end, USED, "Total bytes used: N")
 
 
 def _check_sections_of(reader: Reader, file: File) -> None:
     kinds = {s.kind for s in file.sections}
     inline = {ASSIGNMENT, USED} <= kinds and "human_total" in file.features
     if inline and LIVE not in kinds:
-        reader.diagnostics.truncated(file, file.whole, LIVE, "HloLiveRange (max N):")
+        reader.diagnostics.truncated(file, file.end, LIVE, "HloLiveRange (max N):")
     if not kinds and file.role != "hlo" and file.size and not reader.diagnostics.has_unknown_lines(file, "file"):
-        reader.diagnostics.truncated(file, file.whole, "file", "the head of a section")
+        reader.diagnostics.truncated(file, file.end, "file", "the head of a section")
 
 
 def _reports_agree(reader: Reader, evidence: _Evidence) -> None:

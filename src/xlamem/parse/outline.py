@@ -53,7 +53,7 @@ def outline(member: Member, ordinal: int, diagnostics: Diagnostics) -> File:
     if size == 0:
         diagnostics.truncated(file, 0, "file", "text")
     elif member.role == "hlo":
-        file.sections.append(Section("hlo", weakref.ref(file), 0, file.whole, 0))
+        file.sections.append(Section("hlo", weakref.ref(file), 0, file.end, 0))
     else:
         _Outliner(file, diagnostics).add_sections(member.file_name)
     if not ends_in_newline and size:
@@ -64,10 +64,10 @@ def outline(member: Member, ordinal: int, diagnostics: Diagnostics) -> File:
 def _check_last_line(file: File, diagnostics: Diagnostics) -> None:
     """A last line without a newline is a truncation, unless the text may end there."""
     unavailable = bool(file.sections) and file.sections[-1].unavailable
-    if unavailable and bytes(file.text.data[file.whole : file.whole + 26]) == b"HloLiveRange not available":
+    if unavailable and bytes(file.text.data[file.end : file.end + 26]) == b"HloLiveRange not available":
         return
-    kind = next((s.kind for s in reversed(file.sections) if s.begin <= file.whole), "file")
-    diagnostics.truncated(file, file.whole, "hlo" if file.role == "hlo" else kind, "a newline")
+    kind = next((s.kind for s in reversed(file.sections) if s.begin <= file.end), "file")
+    diagnostics.truncated(file, file.end, "hlo" if file.role == "hlo" else kind, "a newline")
 
 
 class _Head(NamedTuple):
@@ -77,7 +77,7 @@ class _Head(NamedTuple):
     offset: int
     line: bytes
     stop: int
-    """Offset of the next head, or the end of the last whole line."""
+    """Offset of the next head, or the end of the last complete line."""
     next_kind: int | None
 
     @property
@@ -98,7 +98,7 @@ class _Outliner:
     def add_sections(self, file_name: str) -> None:
         file = self._file
         heads = self._heads(file_name)
-        self._add_unknown_lines(0, heads[0].offset if heads else file.whole)
+        self._add_unknown_lines(0, heads[0].offset if heads else file.end)
         for head in heads:
             self._add_section(head)
         kinds = {s.kind for s in file.sections if s.begin > s.head}
@@ -109,9 +109,9 @@ class _Outliner:
             file.features.add("live_inline" if inline or "used values" in kinds else "live_split")
 
     def _heads(self, file_name: str) -> list[_Head]:
-        data, whole = self._file.text.data, self._file.whole
-        lines = [(k, at) for k, at in _head_lines(data, file_name) if at < whole or k == _lines.LIVE_UNAVAILABLE]
-        following = [*lines[1:], (None, whole)]
+        data, end = self._file.text.data, self._file.end
+        lines = [(k, at) for k, at in _head_lines(data, file_name) if at < end or k == _lines.LIVE_UNAVAILABLE]
+        following = [*lines[1:], (None, end)]
         return [
             _Head(kind, offset, _line(data, offset), stop, next_kind)
             for (kind, offset), (next_kind, stop) in zip(lines, following, strict=True)
@@ -160,9 +160,9 @@ class _Outliner:
         self._add_unknown_lines(head.body, head.stop)
         if follower == _lines.USED:
             return None
-        if head.stop == file.whole:
+        if head.stop == file.end:
             wanted = "'Used values:' below the total"
-            self._diagnostics.truncated(file, file.whole, "used values", wanted)
+            self._diagnostics.truncated(file, file.end, "used values", wanted)
         return Section("used values", self._owner, head.offset, head.offset, head.offset, self._total[1])
 
     def _number(self, head: _Head, pattern: re.Pattern[bytes]) -> int | None:
@@ -231,7 +231,7 @@ def _locate(data: Any, first_only: bool) -> list[tuple[int, int]]:
 
 
 def _end_of_lines(data: Any) -> int:
-    """The end of the last whole line; 0 if there is none."""
+    """The end of the last complete line; 0 if there is none."""
     end = len(data)
     while end > 0:
         begin = max(0, end - (1 << 16))

@@ -24,19 +24,19 @@ Scanned = tuple[Batch, list[Names]]
 def merge(pool: ThreadPool, interners: Interners, meanings: Sequence[str], scanned: Sequence[Scanned]) -> list[Batch]:
     """Recode batches to `interners`. Names are added span by span, so codes do not depend on the threads."""
     tasks: list[Task[None]] = []
-    for batch, own in scanned:
+    for batch, names in scanned:
         maps: dict[str, tuple[Codes, int]] = {}
-        for meaning, theirs in zip(meanings, own, strict=True):
-            ours = interners[meaning].names
-            if ours.adopt(theirs):
+        for meaning, source in zip(meanings, names, strict=True):
+            target = interners[meaning].names
+            if target.adopt(source):
                 continue
-            n = len(theirs) - theirs.known
-            map_ = np.empty(n, np.int32)
+            n = len(source) - source.known
+            code_map = np.empty(n, np.int32)
             step = max(LOOK_UP_NAMES, n // pool.threads + 1)
             ranges = [(begin, min(begin + step, n)) for begin in range(0, n, step)]
-            pool.results([pool.submit(partial(ours.look_up, theirs, map_, *r)) for r in ranges])
-            if not ours.add(theirs, map_):
-                maps[meaning] = map_, theirs.known
+            pool.results([pool.submit(partial(target.look_up, source, code_map, *r)) for r in ranges])
+            if not target.add(source, code_map):
+                maps[meaning] = code_map, source.known
         if maps:
             tasks.append(pool.submit(partial(_recode, batch.tables, maps)))
     pool.results(tasks)

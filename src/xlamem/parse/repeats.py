@@ -94,14 +94,14 @@ class SeenInstructions:
         """Which rows have the text of an earlier row with the same code; follows the rows before `earlier`."""
         repeat = np.zeros(len(begin), bool)
         while len(todo := np.flatnonzero((earlier >= 0) & ~repeat)):
-            owner = np.searchsorted(self._starts, earlier[todo], "right") - 1
-            for k in np.unique(owner).tolist():
-                mine = todo[owner == k]
-                row = earlier[mine] - self._starts[k]
+            batch = np.searchsorted(self._starts, earlier[todo], "right") - 1
+            for k in np.unique(batch).tolist():
+                rows = todo[batch == k]
+                previous = earlier[rows] - self._starts[k]
                 other, begins, ends = self._texts[k]
-                equal = flags(_values.same(data, begin[mine], end[mine], other, begins[row], ends[row]))
-                repeat[mine] = equal.astype(bool)
-                earlier[mine] = self._previous[k][row]
+                equal = flags(_values.same(data, begin[rows], end[rows], other, begins[previous], ends[previous]))
+                repeat[rows] = equal.astype(bool)
+                earlier[rows] = self._previous[k][previous]
         return repeat
 
     def _links(self, name: Codes, keep: Ints, previous: Ints) -> Ints:

@@ -130,15 +130,16 @@ def _check_totals(
     Allocations that add up to the total printed with the used values are right; others are truncated if the report
     is complete and they lack bytes of some space and exceed those of none.
     """
-    known = [total for total in totals if total[0] not in (None, NULL)]
-    differing = [(printed, size, line) for printed, size, line in known if printed != size]
-    agrees = bool(known) and not differing and not report.file.truncated
+    readable = [total for total in totals if total[0] not in (None, NULL)]
+    differing = [(printed, size, line) for printed, size, line in readable if printed != size]
+    agrees = bool(readable) and not differing and not report.file.truncated
     if not differing:
         return agrees
-    own, fewer = adds_up(reader), all(printed is not None and size < printed for printed, size, _ in differing)
-    remark = "" if own is False else f": {OTHER_COMPILE}"
-    odd = any(reader.diagnostics.has_unknown_lines(s.file, s.kind) for s in (section, report))
-    if own is None and fewer and not report.file.truncated and not odd:
+    agrees_with_used = adds_up(reader)
+    fewer = all(printed is not None and size < printed for printed, size, _ in differing)
+    remark = "" if agrees_with_used is False else f": {OTHER_COMPILE}"
+    unknown_lines = any(reader.diagnostics.has_unknown_lines(s.file, s.kind) for s in (section, report))
+    if agrees_with_used is None and fewer and not report.file.truncated and not unknown_lines:
         section.file.truncated, remark = True, ""
     for _, size, line in differing:
         wanted = f"{size} bytes, the sum of the allocations' sizes{remark}"
@@ -155,8 +156,8 @@ def _check_rows(reader: Reader, section: Section, report: Section, columns: Mapp
     index = store.ints("allocations", "allocation")
     if not len(index) or not ((columns["allocation"] != NULL) & (columns["part"] <= 1)).any():
         return
-    for offset, known in reader.matcher.differing_rows(report)[:MAX_ROWS]:
-        if known or not section.file.truncated:  # an allocation that was truncated away contradicts nothing
+    for offset, exists in reader.matcher.differing_rows(report)[:MAX_ROWS]:
+        if exists or not section.file.truncated:  # an allocation that was truncated away contradicts nothing
             begin = max(0, offset - LINE_BYTES)
             line = begin + bytes(report.data[begin:offset]).rfind(b"\n") + 1
             wanted = "this allocation as in the allocations"
@@ -187,10 +188,10 @@ def differing_rows(reader: Reader, report: Section, columns: Mapping[str, Any]) 
         table.reshape(-1, 2)[selected]
         for table, selected in ((columns["fields"], rows), (store.ints("allocations", "fields"), allocation))
     )
-    begins, ends, own_begins, own_ends = (
+    begins, ends, expected_begins, expected_ends = (
         np.ascontiguousarray(spans[:, i]) for spans in (printed, fields) for i in (0, 1)
     )
-    differs = flags(_values.same(report.data, begins, ends, section.data, own_begins, own_ends)) == 0
+    differs = flags(_values.same(report.data, begins, ends, section.data, expected_begins, expected_ends)) == 0
     distinct, code = np.unique(sizes[allocation], return_inverse=True)
     expected = pa.array([human_size(int(n)) for n in distinct]).take(pa.array(code))
     size = pa.chunked_array(text_arrays(columns["size"]), pa.string()).combine_chunks()

@@ -48,7 +48,7 @@ class HloHeaderReader(SectionReader):
                 batch.tables["frames"], batch.summary = _frames(header)
             context.module_name = header["name"]
             if not header["complete"]:
-                context.diagnostics.truncated(file, file.whole, HLO, "the first computation")
+                context.diagnostics.truncated(file, file.end, HLO, "the first computation")
 
 
 def _frames(header: Mapping[str, Any]) -> tuple[Columns, dict[str, Interner]]:
