@@ -677,7 +677,7 @@ cdef void size_ahead(const char* base, const char* p, const char* end, Out* out,
             seen += stop - q
     if seen:
         times = (end - p) / <double> seen
-        foresee(names.store, <Buf*> out, n_columns(out), <Buf*> &sample, times)
+        foresee(<Buf*> out, n_columns(out), <Buf*> &sample, times)
         pool_foresee(names, &scratch[0], sample.value_id.size // 8 * times, times)
     for k in range(n_columns(out)):
         drop(<Buf*> &sample + k)

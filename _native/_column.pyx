@@ -5,8 +5,8 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 from column cimport (
-    Buf, Pool, Slot, Store, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect,
-    pool_find, pool_item, pool_look_up, push_bytes, put_code, store_for, store_join, store_leave, store_trim, text_begin,
+    Buf, Pool, Slot, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect,
+    pool_find, pool_item, pool_look_up, push_bytes, put_code, text_begin,
     text_drop, zeros,
 )
 
@@ -96,14 +96,14 @@ def distinct(const long long[::1] values not None):
     return sorted([met[k] for k in range(n)]) if n >= 0 else None
 
 
-cdef Column share(Buf* b, Store* store):
+cdef Column share(Buf* b):
     # The bytes so far. In an arena they stay where they are: what is appended later lies behind them, and if it
     # does not fit, it is b that moves. A short column is copied.
     cdef Column column
     cdef Buf copy
     with nogil:
         if b.arena == NULL:
-            foresee(store, b, 1, b, 1.25)
+            foresee(b, 1, b, 1.25)
     if b.arena == NULL:
         memset(&copy, 0, sizeof(Buf))
         push_bytes(&copy, b.data, b.size)
@@ -122,27 +122,6 @@ cdef tuple own_text(Text* t):
     return own(&t.bytes), own(&t.offsets), own(&t.valid)
 
 
-cdef class Spare:
-    """Large blocks of memory that were given back, at most `limit` bytes together, for what is read next.
-
-    Any thread may take and give; it lives as long as a block that may come back.
-    """
-
-    def __cinit__(self, size_t limit):
-        self.store = store_for(limit)
-        if self.store == NULL:
-            raise MemoryError("no memory for a store")
-
-    def __dealloc__(self):
-        with nogil:
-            store_leave(self.store)
-
-    def trim(self, size_t most):
-        """Keep at most so many bytes of what waits now, the newest."""
-        with nogil:
-            store_trim(self.store, most)
-
-
 cdef bint dense(const long long[::1] keys, int64_t* low, int64_t* span) noexcept nogil:
     # Whether keys, of which there is one at least, can be looked up by their difference from the lowest.
     cdef Py_ssize_t i, n = keys.shape[0]
@@ -159,7 +138,7 @@ cdef bint dense(const long long[::1] keys, int64_t* low, int64_t* span) noexcept
     return True
 
 
-def first_rows(const long long[::1] keys not None, Spare spare not None):
+def first_rows(const long long[::1] keys not None):
     """The least key, and by difference from it the first row + 1 of each key, 0 for none (int32).
 
     None instead of the rows if there is no key, or if keys are not nearly dense.
@@ -170,19 +149,19 @@ def first_rows(const long long[::1] keys not None, Spare spare not None):
     if keys.shape[0] == 0 or not dense(keys, &low, &span):
         return low, None
     with nogil:
-        if zeros(&out, spare.store, span * 4):
+        if zeros(&out, span * 4):
             for i in range(keys.shape[0] - 1, -1, -1):
                 (<int32_t*> out.data)[keys[i] - low] = <int32_t> i + 1
     return low, own(&out)
 
 
-def rows_of(const int[::1] rows not None, int64_t low, const long long[::1] wanted not None, Spare spare not None):
+def rows_of(const int[::1] rows not None, int64_t low, const long long[::1] wanted not None):
     """The row of each wanted key, -1 for none (int64), given what `first_rows` returned."""
     cdef Buf out
     cdef Py_ssize_t i
     cdef uint64_t at, n = rows.shape[0]
     with nogil:
-        if zeros(&out, spare.store, wanted.shape[0] * 8):
+        if zeros(&out, wanted.shape[0] * 8):
             for i in range(wanted.shape[0]):
                 at = <uint64_t> wanted[i] - <uint64_t> low
                 (<int64_t*> out.data)[i] = rows[at] - 1 if at < n else -1
@@ -194,13 +173,13 @@ ctypedef fused Number:
     long long
 
 
-def take(const Number[::1] items not None, const int[::1] rows not None, Spare spare not None):
+def take(const Number[::1] items not None, const int[::1] rows not None):
     """items[rows]."""
     cdef Buf out
     cdef Py_ssize_t i
     cdef bint good = True
     with nogil:
-        if zeros(&out, spare.store, rows.shape[0] * sizeof(Number)):
+        if zeros(&out, rows.shape[0] * sizeof(Number)):
             for i in range(rows.shape[0]):
                 good = good and 0 <= rows[i] < items.shape[0]
                 (<Number*> out.data)[i] = items[rows[i]] if good else 0
@@ -210,7 +189,7 @@ def take(const Number[::1] items not None, const int[::1] rows not None, Spare s
     return column
 
 
-def in_order(const long long[::1] ids not None, Spare spare not None):
+def in_order(const long long[::1] ids not None):
     """Rows in ascending order of their ids: int32. None if an id comes twice, or if ids are not nearly dense."""
     cdef Buf place, out
     cdef int32_t* rows
@@ -223,7 +202,7 @@ def in_order(const long long[::1] ids not None, Spare spare not None):
     if not dense(ids, &low, &span):
         return None
     with nogil:
-        if zeros(&place, spare.store, span * 4) and zeros(&out, spare.store, n * 4):
+        if zeros(&place, span * 4) and zeros(&out, n * 4):
             rows = <int32_t*> place.data
             for i in range(n):
                 good = good and rows[ids[i] - low] == 0
@@ -251,14 +230,10 @@ cdef class Known:
 cdef class Names:
     """Texts that repeat, each held once: text -> code (int32), in order of first appearance.
 
-    Its memory, and that of the columns scanned with it, comes from `spare` and goes back there. Not locked: one scan
-    at a time may add to it. Texts of `base` keep their codes and are not held again.
+    Not locked: one scan at a time may add to it. Texts of `base` keep their codes and are not held again.
     """
 
-    def __cinit__(self, Spare spare=None, Known base=None):
-        if spare is not None:
-            self.pool.store = spare.store
-            store_join(spare.store)
+    def __cinit__(self, Known base=None):
         if base is not None and base.pool.n:
             self.base = base
             self.pool.base = &base.pool
@@ -375,4 +350,4 @@ cdef class Names:
         self.alone()
         if self.pool.failed:
             raise MemoryError("no memory for names")
-        return share(&self.pool.items.bytes, self.pool.store), share(&self.pool.items.ends, self.pool.store)
+        return share(&self.pool.items.bytes), share(&self.pool.items.ends)

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from column cimport (
-    NO_CODE, NO_INT, Buf, Indices, Part, Queue, Store, Text, drop, foresee, index_code, indices_init, make_rows, outlook,
+    NO_CODE, NO_INT, Buf, Indices, Part, Queue, Text, drop, foresee, index_code, indices_init, make_rows, outlook,
     push, push_code, push_name, put, put_code, queue_init, settle, text_push, zeros,
 )
 from cursor cimport CLASS, DIGIT, MOST, index, integer, line_end, name, starts
@@ -15,7 +15,7 @@ from gaps cimport (
     NO_ROW, Gaps, Label, gap, head_any, indexed_element, is_led, label_element, name_element, number_element, push_gaps, seek,
     seek_text,
 )
-from xlamem._column cimport Names, Spare, own, own_text
+from xlamem._column cimport Names, own, own_text
 
 # The lists of the section; a head line switches from one to the next.
 cdef enum:
@@ -577,12 +577,12 @@ cdef const char* head(const char* base, const char* p, const char* e, Out* out) 
     return e
 
 
-cdef void foresee_list(Store* store, Out* out, double times) noexcept nogil:
+cdef void foresee_list(Out* out, double times) noexcept nogil:
     # The two lists that are long. They end before the section does, which costs addresses alone.
     if out.list == L_SCHEDULE:
-        foresee(store, &out.s_time, 2, &out.s_time, times)
+        foresee(&out.s_time, 2, &out.s_time, times)
     elif out.list == L_RANGES:
-        foresee(store, &out.r_instruction, 4, &out.r_instruction, times)
+        foresee(&out.r_instruction, 4, &out.r_instruction, times)
 
 
 cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out, Queue* names, Indices* indices) noexcept nogil:
@@ -594,7 +594,7 @@ cdef void scan_nogil(const char* base, const char* p, const char* end, Out* out,
     cdef const char* look = outlook(p, end)
     while p < end:
         if p > look:
-            foresee_list(names.pool.store, out, (end - begin) / <double> (p - begin))
+            foresee_list(out, (end - begin) / <double> (p - begin))
             look = end
         if out.list == L_TREE:
             # Its labels can look like anything. It ends with the node after which no bytes remain.
@@ -693,7 +693,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         out.label_begin - base if out.label_begin != NULL else -1), (out.list, out.ordinal, out.node)
 
 
-def match(Spare spare not None, const int[::1] instructions not None, const int[::1] indices not None,
+def match(const int[::1] instructions not None, const int[::1] indices not None,
           const long long[::1] ids not None, const int[::1] order not None,
           const int[::1] range_instructions not None, const int[::1] range_indices not None, int array_index):
     """value_id (int64) and row (int32) of each live range, joined by (instruction, index); the least and -1 for none.
@@ -718,9 +718,9 @@ def match(Spare spare not None, const int[::1] instructions not None, const int[
             raise ValueError("no such row")
     memset(&table, 0, sizeof(Buf))
     with nogil:
-        if zeros(&out, spare.store, range_instructions.shape[0] * 8):
+        if zeros(&out, range_instructions.shape[0] * 8):
             out.size = 0
-        if zeros(&rows, spare.store, range_instructions.shape[0] * 4):
+        if zeros(&rows, range_instructions.shape[0] * 4):
             rows.size = 0
         for i in range(range_instructions.shape[0]):
             found = False
@@ -741,7 +741,7 @@ def match(Spare spare not None, const int[::1] instructions not None, const int[
                 room = 16
                 while room < <uint64_t> n * 2:
                     room *= 2
-                if not zeros(&table, spare.store, room * 4):
+                if not zeros(&table, room * 4):
                     out.failed = True
                     break
                 chain = <int32_t*> table.data

@@ -455,7 +455,7 @@ cdef void scan_nogil(
     while p < end:
         if p > look:
             n = (<char*> &out.list_rows - <char*> out) // sizeof(Buf)
-            foresee(labels.store, <Buf*> out, n, <Buf*> out, (end - begin) / <double> (p - begin))
+            foresee(<Buf*> out, n, <Buf*> out, (end - begin) / <double> (p - begin))
             look = end
         e = line_end(p, end)
         good = True

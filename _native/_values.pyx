@@ -993,10 +993,10 @@ cdef void size_ahead(const char* base, const char* p, const char* end, Out* out,
     if seen:
         times = (end - p) / <double> seen
         # The first and the last ones, which only the checks want, lie apart: they go before the rest.
-        foresee(names.store, &out.value_id, between(&out.value_id, &out.p_value_id), &sample.value_id, times)
-        foresee(names.store, &out.p_value_id, between(&out.p_value_id, &out.text_begin), &sample.p_value_id, times)
+        foresee(&out.value_id, between(&out.value_id, &out.p_value_id), &sample.value_id, times)
+        foresee(&out.p_value_id, between(&out.p_value_id, &out.text_begin), &sample.p_value_id, times)
         k = between(<Buf*> out, &out.text_begin)
-        foresee(names.store, &out.text_begin, n_columns(out) - k, &sample.text_begin, times)
+        foresee(&out.text_begin, n_columns(out) - k, &sample.text_begin, times)
         pool_foresee(names, &scratch[P_NAME], sample.value_id.size // 8 * times, times)
     for k in range(n_columns(out)):
         drop(<Buf*> &sample + k)

@@ -117,13 +117,7 @@ cdef extern from "pages.h":
     ctypedef struct Arena "xla_arena":
         size_t size
         long columns
-    ctypedef struct Store "xla_spare":
-        size_t limit
-    Store* store_for "xla_spare_for"(size_t) noexcept nogil
-    void store_join "xla_spare_join"(Store*) noexcept nogil
-    void store_leave "xla_spare_leave"(Store*) noexcept nogil
-    void store_trim "xla_spare_trim"(Store*, size_t) noexcept nogil
-    Arena* arena_for "xla_arena_for"(Store*, size_t) noexcept nogil
+    Arena* arena_for "xla_arena_for"(size_t) noexcept nogil
     void join "xla_join"(Arena*) noexcept nogil
     void leave "xla_leave"(Arena*) noexcept nogil
     void release "xla_release"(char*, size_t) noexcept nogil
@@ -154,7 +148,6 @@ cdef struct Pool:
     Buf table                                     # where the slots lie
     Slot* slots
     uint64_t mask
-    Store* store                                  # where its memory, and that of columns beside it, comes from
     const Pool* base                              # texts known already, which are not held again; NULL: none
     int32_t first                                 # how many those are: codes from here on are the pool's own
     int32_t n                                     # texts of its own
@@ -171,14 +164,14 @@ cdef inline size_t foreseen(size_t size, double times) noexcept nogil:
     return <size_t> (size * times * 1.08) + 1087 & ~<size_t> 63
 
 
-cdef inline void foresee(Store* store, Buf* first, size_t n, const Buf* sample, double times) noexcept nogil:
+cdef inline void foresee(Buf* first, size_t n, const Buf* sample, double times) noexcept nogil:
     # Room for n columns to become `times` as long as those of a sample. A column that grows beyond leaves the others.
     cdef size_t i, room, total = 64
     cdef char* data
     cdef Arena* arena
     for i in range(n):
         total += foreseen(max(sample[i].size, first[i].size), times) + GAP
-    arena = arena_for(store, total)
+    arena = arena_for(total)
     if arena == NULL:
         return
     data = <char*> arena + 64
@@ -374,10 +367,10 @@ cdef inline const char* pool_item(const Pool* pool, int32_t code, size_t* n) noe
     return pool.items.bytes.data + begin
 
 
-cdef inline bint zeros(Buf* b, Store* store, size_t n) noexcept nogil:
+cdef inline bint zeros(Buf* b, size_t n) noexcept nogil:
     # n bytes, written here and now: a page that is read first and written then would cost two faults.
     memset(b, 0, sizeof(Buf))
-    b.arena = arena_for(store, n + 64)
+    b.arena = arena_for(n + 64)
     if b.arena != NULL:
         b.arena.columns = 1
         b.data = <char*> b.arena + 64
@@ -393,7 +386,7 @@ cdef inline bint pool_rehash(Pool* pool, uint64_t room) noexcept nogil:
     cdef Buf table
     cdef Slot* slots
     cdef uint64_t i, at
-    if not zeros(&table, pool.store, room * sizeof(Slot)):
+    if not zeros(&table, room * sizeof(Slot)):
         pool.failed = True
         return False
     slots = <Slot*> table.data
@@ -563,14 +556,13 @@ cdef inline void pool_foresee(Pool* pool, const Pool* sample, double names, doub
     # Room for so many names, and for `texts` times the texts of a sample, in a pool that is empty still.
     if pool.n == 0:
         pool_expect(pool, <uint64_t> (sample.n * texts if pool.first else names))
-        foresee(pool.store, &pool.items.bytes, 2, &sample.items.bytes, texts)
+        foresee(&pool.items.bytes, 2, &sample.items.bytes, texts)
 
 
 cdef inline void pool_drop(Pool* pool) noexcept nogil:
     drop(&pool.items.bytes)
     drop(&pool.items.ends)
     drop(&pool.table)
-    store_leave(pool.store)
     memset(pool, 0, sizeof(Pool))
 
 

@@ -1,7 +1,6 @@
-/* Memory of columns and tables. Small blocks come from malloc. Larger ones are pages of their own: they grow by moving
-   page tables instead of bytes, take no memory where nothing was written, and go back to the system, or to a
-   bounded store of spare blocks.
-   (No large pages: docs/benchmarks.md says why.) */
+/* Memory of columns. Small blocks come from malloc. Large columns are mapped: they grow by moving page tables instead of
+   bytes, take no memory where nothing was written, and return to the system when freed.
+   (No huge pages: docs/benchmarks.md says why.) */
 #ifndef XLAMEM_PAGES_H
 #define XLAMEM_PAGES_H
 
@@ -17,7 +16,7 @@
 #endif
 
 /* The address sanitizer knows nothing of what lies within a mapping: it is told what must not be accessed, between the
-   columns of an arena and in spare blocks, and a page without access follows each block. */
+   columns of an arena, and a page without access follows each block. */
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define XLA_GAP ((size_t)64)
@@ -65,133 +64,32 @@ static inline void xla_unmap(char *data, size_t n) {
     munmap(data, n + XLA_GUARD);
 }
 
-/* Blocks that were given back and wait for the next use: pages that are there already cost no fault. It lives as long
-   as its owner or any block that may come back. */
-#define XLA_SPARE_BLOCKS 32
-typedef struct { char *data; size_t size; } xla_block;
-typedef struct {
-    size_t limit, held;                    /* bytes */
-    long users;
-    int busy, n;
-    xla_block blocks[XLA_SPARE_BLOCKS];    /* the one given back first stands first */
-} xla_spare;
+#endif
 
-static inline xla_spare *xla_spare_for(size_t limit) {
-    xla_spare *spare = (xla_spare *)calloc(1, sizeof(xla_spare));
-    if (spare != NULL) { spare->limit = limit; spare->users = 1; }
-    return spare;
-}
+/* Many columns in one block, freed with the last of them. Blocks below XLA_HEAP_MAX come from malloc, which hands the
+   same pages out again: mapping them anew for each of many 5 MB dumps costs 2,000 page faults a dump, 4 % of the time. */
+#define XLA_HEAP_MAX ((size_t)8 << 20)
+typedef struct { size_t size; long columns; } xla_arena;
 
-static inline void xla_spare_join(xla_spare *spare) {
-    if (spare != NULL) __atomic_add_fetch(&spare->users, 1, __ATOMIC_RELAXED);
-}
-
-static inline void xla_spare_leave(xla_spare *spare) {
-    if (spare == NULL || __atomic_sub_fetch(&spare->users, 1, __ATOMIC_ACQ_REL) != 0) return;
-    while (spare->n) { xla_block *b = &spare->blocks[--spare->n]; xla_unmap(b->data, b->size); }
-    free(spare);
-}
-
-/* Nobody waits here for long: whoever finds the store busy again and again (for ever, in the child of a fork at the
-   wrong moment) does without it. */
-static inline int xla_spare_lock(xla_spare *spare) {
-    for (int i = 0; i < 1000; i++)
-        if (!__atomic_exchange_n(&spare->busy, 1, __ATOMIC_ACQUIRE)) return 1;
-    return 0;
-}
-
-static inline void xla_spare_unlock(xla_spare *spare) { __atomic_store_n(&spare->busy, 0, __ATOMIC_RELEASE); }
-
-static inline xla_block xla_spare_out(xla_spare *spare, int i) {
-    xla_block found = spare->blocks[i];
-    spare->held -= found.size;
-    memmove(&spare->blocks[i], &spare->blocks[i + 1], (size_t)(--spare->n - i) * sizeof(xla_block));
-    return found;
-}
-
-/* A spare block of n bytes or up to a quarter more, with anything in it; NULL if there is none. */
-static inline xla_block xla_spare_find(xla_spare *spare, size_t n) {
-    xla_block found = {NULL, n};
-    if (spare != NULL && xla_spare_lock(spare)) {
-        for (int i = 0; i < spare->n; i++)
-            if (spare->blocks[i].size >= n && spare->blocks[i].size <= n + n / 4) {
-                found = xla_spare_out(spare, i);
-                break;
-            }
-        xla_spare_unlock(spare);
-    }
-    if (found.data != NULL) xla_allow(found.data, found.size);
-    return found;
-}
-
-/* The oldest blocks go back to the system until at most so many bytes are held. */
-static inline void xla_spare_trim(xla_spare *spare, size_t most) {
-    xla_block gone[XLA_SPARE_BLOCKS];
-    int n = 0;
-    if (!xla_spare_lock(spare)) return;
-    while (spare->held > most) gone[n++] = xla_spare_out(spare, 0);
-    xla_spare_unlock(spare);
-    while (n) { n--; xla_unmap(gone[n].data, gone[n].size); }
-}
-
-/* A spare block, else a new one. */
-static inline xla_block xla_take(xla_spare *spare, size_t n) {
-    xla_block found = xla_spare_find(spare, n);
-    if (found.data == NULL) found.data = xla_map(n);
-    return found;
-}
-
-/* A block goes back: to the store, for which the oldest ones make room, or to the system. */
-static inline void xla_give(xla_spare *spare, xla_block block) {
-    xla_block gone[XLA_SPARE_BLOCKS];
-    int n = 0;
-    xla_forbid(block.data, block.size);
-    if (spare != NULL && block.size <= spare->limit && xla_spare_lock(spare)) {
-        while (spare->n == XLA_SPARE_BLOCKS || spare->held + block.size > spare->limit)
-            gone[n++] = xla_spare_out(spare, 0);
-        spare->blocks[spare->n++] = block;
-        spare->held += block.size;
-        xla_spare_unlock(spare);
-    } else gone[n++] = block;
-    while (n) { n--; xla_unmap(gone[n].data, gone[n].size); }
-}
-
-/* Many columns in one block, each in its place. The block goes back when the last of them leaves. */
-typedef struct { size_t size; long columns; xla_spare *spare; } xla_arena;
-
-static inline xla_arena *xla_arena_for(xla_spare *spare, size_t n) {
-    xla_arena *arena = NULL;
-    if (n >= XLA_LARGE) {
-        xla_block block = xla_take(spare, xla_room(n));
-        arena = (xla_arena *)(void *)block.data;
-        if (arena != NULL) {
-            xla_spare_join(spare);
-            arena->size = block.size;
-            arena->columns = 0;
-            arena->spare = spare;
-        }
-    }
+#if XLA_PAGES
+static inline xla_arena *xla_arena_for(size_t n) {
+    xla_arena *arena;
+    if (n < XLA_LARGE) return NULL;
+    n = xla_room(n);
+    arena = (xla_arena *)(n < XLA_HEAP_MAX ? malloc(n) : (void *)xla_map(n));
+    if (arena != NULL) { arena->size = n; arena->columns = 0; }
     return arena;
 }
 
 static inline void xla_join(xla_arena *arena) { __atomic_add_fetch(&arena->columns, 1, __ATOMIC_RELAXED); }
 
 static inline void xla_leave(xla_arena *arena) {
-    if (__atomic_sub_fetch(&arena->columns, 1, __ATOMIC_ACQ_REL) == 0) {
-        xla_spare *spare = arena->spare;
-        xla_block block = {(char *)arena, arena->size};
-        xla_give(spare, block);
-        xla_spare_leave(spare);
-    }
+    if (__atomic_sub_fetch(&arena->columns, 1, __ATOMIC_ACQ_REL)) return;
+    if (arena->size < XLA_HEAP_MAX) free(arena);
+    else xla_unmap((char *)arena, arena->size);
 }
 #else
-typedef struct { size_t limit; } xla_spare;
-typedef struct { size_t size; long columns; xla_spare *spare; } xla_arena;
-static inline xla_spare *xla_spare_for(size_t limit) { (void)limit; return (xla_spare *)calloc(1, sizeof(xla_spare)); }
-static inline void xla_spare_join(xla_spare *spare) { (void)spare; }
-static inline void xla_spare_leave(xla_spare *spare) { (void)spare; }
-static inline void xla_spare_trim(xla_spare *spare, size_t most) { (void)spare; (void)most; }
-static inline xla_arena *xla_arena_for(xla_spare *spare, size_t n) { (void)spare; (void)n; return NULL; }
+static inline xla_arena *xla_arena_for(size_t n) { (void)n; return NULL; }
 static inline void xla_join(xla_arena *arena) { (void)arena; }
 static inline void xla_leave(xla_arena *arena) { (void)arena; }
 #endif
@@ -241,7 +139,7 @@ typedef struct {
 static inline int xla_make_room(xla_buf *b, size_t room) {
     xla_arena *arena = NULL;
     char *data;
-    if (b->arena != NULL) arena = xla_arena_for(b->arena->spare, room + 64);
+    if (b->arena != NULL) arena = xla_arena_for(room + 64);
     room = xla_room(room);
     if (arena != NULL) {
         arena->columns = 1;

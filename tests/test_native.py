@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from xlamem import _allocations, _hlo, _lines, _liveness, _record, _rules, _shapes, _sweep, _usage, _values
-from xlamem._column import Names, Spare, in_order, recode, take
+from xlamem._column import Names, in_order, recode, take
 from xlamem.parse import arrow as assemble
 from xlamem.parse.arrow import NULL, Pool, codes, flags, ints
 
@@ -359,10 +359,10 @@ def test_rows_by_id(high: int) -> None:
     assert assemble.distinct_of(keys % 5) == [0, 1, 2, 3, 4]
     assert assemble.distinct_of(keys) == sorted(first)
     ids = np.array(list(first), np.int64)
-    order = in_order(ids, assemble.SPARE)
+    order = in_order(ids)
     assert (order is None) == (high == 1 << 62)
     assert order is None or codes(order).tolist() == np.argsort(ids).tolist()
-    assert in_order(np.array([3, 1, 3]), assemble.SPARE) is None
+    assert in_order(np.array([3, 1, 3])) is None
 
 
 def test_names_of_two_pools_become_one() -> None:
@@ -426,19 +426,16 @@ def test_memory_of_columns_comes_back() -> None:
     assert anonymous() - before < len(text)
 
 
-def test_spare_memory_is_used_again() -> None:
-    """Blocks that come back hold what was in them: nothing of it may be seen."""
-    spare = Spare(1 << 20)
+def test_exported_texts_outlive_their_names() -> None:
+    """Memory that is handed out again holds what was in it: nothing of it may be seen."""
     for i in range(6):
-        names = Names(spare)
+        names = Names()
         names.expect(10_000 << (i & 1))
         found = [names.code(b"%d" % (7 * k + i)) for k in range(10_000)]
         assert found == list(range(10_000))
         data, _ = names.export()
+        del names
         assert bytes(data) == b"".join(b"%d" % (7 * k + i) for k in range(10_000))
-        del names  # its texts outlive it, and the store's owner
-    del spare
-    assert bytes(data).startswith(b"51219")
 
 
 def test_offsets_beyond_32_bits() -> None:
@@ -459,7 +456,7 @@ def test_names_based_on_others() -> None:
     for i in range(200):
         base.code(b"name.%d" % i)
     known = base.snapshot()
-    names = Names(None, known)
+    names = Names(known)
     assert (len(names), names.known) == (200, 200)
     for i in range(5000):  # the base's slots move meanwhile, and it comes to hold other texts with the same codes
         base.code(b"later.%d" % i)
@@ -480,12 +477,12 @@ def test_names_based_on_others() -> None:
     assert (np.delete(place, 6) == -1).all()
     assert not ours.add(names, place)
     assert [text_of(ours)[c] for c in place[[0, 1, 6, 1001]]] == ["later.3", "own.0", "own.5", ""]
-    column = _values.scan(RECORD, 0, len(RECORD), tuple(Names(None, known) for _ in _values.POOLS), False, True)
+    column = _values.scan(RECORD, 0, len(RECORD), tuple(Names(known) for _ in _values.POOLS), False, True)
     recode(column[0]["uses"]["instruction"], np.array([500, 501], np.int32), 200)
     assert codes(column[0]["uses"]["instruction"]).tolist() == [7, 500]
     with pytest.raises(ValueError, match="have a base"):
         names.snapshot()
-    assert len(Names(None, Names().snapshot())) == 0
+    assert len(Names(Names().snapshot())) == 0
 
 
 RECORD = b"""<1 name.3 @0>
@@ -504,7 +501,7 @@ def test_checks_of_columns() -> None:
     ids, names, indices = np.arange(n) * 2 + 5, *rng.integers(-1, 9, (2, n)).astype(np.int32)
     phis, colors = rng.integers(0, 2, n).astype(np.uint8), rng.integers(0, 3, n)
     order = rng.permutation(n)
-    low, rows = assemble.first_rows(ids[order], assemble.SPARE)
+    low, rows = assemble.first_rows(ids[order])
     values = [column[order] for column in (names, indices, phis, colors)]
     records = [names, indices, phis, colors, ids]
 
@@ -538,7 +535,7 @@ def test_checks_of_columns() -> None:
 
 def test_a_base_may_grow_while_names_are_looked_up() -> None:
     """Slots that the base and its snapshot share come to hold codes that the snapshot does not know."""
-    base = Names(assemble.SPARE)
+    base = Names()
     base.expect(60_000)
     for i in range(10):
         base.code(b"name.%d" % i)
@@ -547,7 +544,7 @@ def test_a_base_may_grow_while_names_are_looked_up() -> None:
         base.code(b"later.%d" % i)
     record = b"<%d later.%d @0>\n positions:\n  later.%d\n uses:\n  name.3, operand 0\n"
     text = b"".join(record % (i, i, i) for i in range(900))
-    names = Names(assemble.SPARE, known)
+    names = Names(known)
     columns = _values.scan(text, 0, len(text), (names, *(Names() for _ in _values.POOLS[1:])), False, True)[0]
     assert codes(columns["records"]["instruction"]).tolist() == list(range(10, 910))
     assert set(codes(columns["uses"]["instruction"]).tolist()) == {3}
@@ -600,9 +597,9 @@ def test_sweeps_of_far_addresses(n: int, bits: int) -> None:
 
 def test_items_are_taken_by_row() -> None:
     rows = np.array([2, 0, 2], np.int32)
-    assert ints(take(np.array([5, 6, 7]), rows, assemble.SPARE)).tolist() == [7, 5, 7]
-    assert codes(take(np.array([5, 6, 7], np.int32), rows, assemble.SPARE)).tolist() == [7, 5, 7]
-    assert ints(take(np.array([5]), rows[:0], assemble.SPARE)).size == 0
+    assert ints(take(np.array([5, 6, 7]), rows)).tolist() == [7, 5, 7]
+    assert codes(take(np.array([5, 6, 7], np.int32), rows)).tolist() == [7, 5, 7]
+    assert ints(take(np.array([5]), rows[:0])).size == 0
     for bad in ([3], [-1]):
         with pytest.raises(IndexError):
-            take(np.array([5, 6, 7]), np.array(bad, np.int32), assemble.SPARE)
+            take(np.array([5, 6, 7]), np.array(bad, np.int32))

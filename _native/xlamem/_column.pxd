@@ -1,13 +1,10 @@
 # What the section modules need of _column: hand a buffer over, reach a pool.
 
-from column cimport Buf, Pool, Store, Text
+from column cimport Buf, Pool, Text
 
 cdef class Column:
     cdef Buf buf
     cdef Py_ssize_t shape
-
-cdef class Spare:
-    cdef Store* store
 
 cdef class Known:
     cdef Pool pool

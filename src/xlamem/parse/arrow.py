@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from .. import _record as _record_
 from .. import schema
-from .._column import Names, Spare, distinct, first_rows, rows_of
+from .._column import Names, distinct, first_rows, rows_of
 
 NULL = np.iinfo(np.int64).min
 """What native integer columns hold for null; codes hold -1."""
@@ -23,9 +23,6 @@ CHUNK = 1 << 30
 
 STEP = 1 << 20
 """Rows that are looked at together where a copy of all would take much memory."""
-
-SPARE = Spare(96 << 20)
-"""Memory of tables that nobody holds any more, for the dumps that are read next."""
 
 INT, BOOL, TEXT, NAME = (schema.ARROW[kind] for kind in ("int", "bool", "text", "name"))
 
@@ -59,7 +56,7 @@ class Rows:
 
     def __init__(self, keys: npt.NDArray[np.signedinteger[Any]]) -> None:
         self.n = len(keys)
-        self.low, rows = first_rows(np.ascontiguousarray(keys, np.int64), SPARE)
+        self.low, rows = first_rows(np.ascontiguousarray(keys, np.int64))
         self.rows = None if rows is None else codes(rows)  # ids are nearly dense
         if self.rows is None:
             order = np.argsort(keys, kind="stable")
@@ -70,7 +67,7 @@ class Rows:
         if not self.n or not len(wanted):
             return np.full(len(wanted), -1, np.int64)
         if self.rows is not None:
-            return ints(rows_of(self.rows, self.low, np.ascontiguousarray(wanted, np.int64), SPARE))
+            return ints(rows_of(self.rows, self.low, np.ascontiguousarray(wanted, np.int64)))
         at = np.minimum(np.searchsorted(self.keys, wanted), self.n - 1)
         return np.where(self.keys[at] == wanted, self.order[at], -1).astype(np.int64)
 
@@ -175,7 +172,7 @@ class Pool:
     """Interned text of one meaning, shared by all columns that hold it: joins are on its codes."""
 
     def __init__(self) -> None:
-        self.names = Names(SPARE)
+        self.names = Names()
         self._exported: tuple[int, list[pa.Array]] | None = None
         self._flat: Dictionary | None = None
 

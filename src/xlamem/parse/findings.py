@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from .. import _gaps, _values, errors, schema
 from .._column import Names
-from .arrow import SPARE, Ints, Row, TextParts, codes, flags, ints, text_arrays, texts
+from .arrow import Ints, Row, TextParts, codes, flags, ints, text_arrays, texts
 from .section import File
 
 MOST = 1000
@@ -93,7 +93,7 @@ class Findings:
 
     def gaps(self, file: File, section: str, gaps: Ints, tables: tuple[str, ...], first: Iterable[int]) -> None:
         """Keep unknown fields of lines that were read: rows (table, row, begin, end); `first`: first row per table."""
-        data, words = file.text.data, Names(SPARE)
+        data, words = file.text.data, Names()
         self.files[file.ordinal] = file
         kind = codes(_gaps.kinds(data, gaps, words))
         texts_, ends = words.export()

@@ -24,7 +24,6 @@ from ..input.find import Source
 from .arrow import (
     NULL,
     POOL_OF,
-    SPARE,
     Bools,
     Codes,
     Ints,
@@ -53,9 +52,6 @@ UNKNOWN_LINE = _lines.CODES.index("unknown_line")
 SPAN = 8 << 20
 """Fewest bytes that are scanned as one piece; a section is cut only where a record begins."""
 
-
-LARGE, SPARE_FOR_LARGE = 1 << 28, 16 << 20
-"""Beside a dump of so many bytes, no more memory waits for the next one."""
 
 Chunk = dict[str, Any]
 """Columns of one table from one span: int64 and int32 arrays, bytes, or TextParts."""
@@ -283,7 +279,7 @@ class Reading:
         known = [self.pools[p].names.snapshot() for p in part.pools]
 
         def scan(span: Span) -> Found:
-            own = [Names(SPARE, base) for base in known]
+            own = [Names(base) for base in known]
             if not own[0].known:
                 own[0].expect((span.end - span.begin) // part.bytes_per_name)
             found = span.scan(own)
@@ -427,8 +423,6 @@ class Reading:
             for chunk in chunks["instructions"]:
                 for column in ("before",) if self.want_text else ("before", "text_begin", "text_end"):
                     chunk.pop(column, None)
-        if sum(f.size for f in self.files) > LARGE:
-            SPARE.trim(SPARE_FOR_LARGE)
 
     # -- columns ---------------------------------------------------------------------------------
 
@@ -539,10 +533,10 @@ def _memory_space(r: Reading, chunk: Chunk) -> Value:
 
 def _values_maker(raw: Raw) -> Maker:
     def kind(r: Reading, chunk: Chunk) -> Value:
-        return codes(take(r.shape_sizes()[0], chunk["shape"], SPARE)), r.pools["element_type"]
+        return codes(take(r.shape_sizes()[0], chunk["shape"])), r.pools["element_type"]
 
     def size(r: Reading, chunk: Chunk) -> Value:
-        return ints(take(r.shape_sizes()[1], chunk["shape"], SPARE)), None
+        return ints(take(r.shape_sizes()[1], chunk["shape"])), None
 
     return _maker("values", raw.chunks["values"], element_type=kind, unpadded_size=size, uses_known=_uses_known)
 
@@ -706,11 +700,10 @@ def _match(self: Reading, raw: Raw) -> Ints:
     else:
         values, kind = self.raw["used values"], "records"
     ids = values.ints(kind, "value_id")
-    known = in_order(ids, SPARE)
+    known = in_order(ids)
     # An id twice stands only in a broken text, but both values are there.
     order = np.argsort(ids, kind="stable").astype(np.int32) if known is None else codes(known)
     found, rows = _liveness.match(
-        SPARE,
         values.codes(kind, "instruction"),
         values.codes(kind, "shape_index"),
         ids,
