@@ -3,11 +3,15 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memset
 
-from column cimport (
-    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Memo, Met, Part, Pool, Queue, Text, code_of, drop,
-    foresee, index_code, indices_init, intern, is_met, line_with, make_rows, memo_at, pool_drop, pool_foresee, push,
-    push_byte, push_code, push_name, put, put_byte, put_code, queue_init, sample_at, settle, text_null, text_push,
+from buffer cimport (
+    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, drop, foresee, line_with, make_rows, push, push_byte,
+    push_code, put, put_byte, put_code, sample_at,
 )
+from interner cimport Pool, intern, pool_drop, pool_foresee
+from lookahead cimport (
+    Indices, Memo, Met, Queue, code_of, index_code, indices_init, is_met, memo_at, push_name, queue_init, settle,
+)
+from text cimport Part, Text, text_null, text_push
 from cursor cimport (
     CLASS, DIGIT, IN_NAME, Short, index, integer, line_end, name, short_value, starts,
 )

@@ -4,11 +4,11 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
-from column cimport (
-    Buf, Pool, Slot, Text, drop, foresee, intern_name, join, key_of, pool_append, pool_drop, pool_expect,
-    pool_find, pool_item, pool_look_up, push_bytes, put_code, text_begin,
-    text_drop, zeros,
+from buffer cimport Buf, drop, foresee, join, push_bytes, put_code, zeros
+from interner cimport (
+    Pool, Slot, intern_name, key_of, pool_append, pool_drop, pool_expect, pool_find, pool_item, pool_look_up,
 )
+from text cimport Text, text_begin, text_drop
 
 cdef extern from *:
     """

@@ -3,7 +3,9 @@
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memset
 
-from column cimport Buf, Pool, Text, intern, push, push_code, push_utf8, text_end
+from buffer cimport Buf, push, push_code
+from interner cimport Pool, intern
+from text cimport Text, push_utf8, text_end
 from cursor cimport CLASS, DIGIT, IN_NAME
 from xlamem._column cimport Names, own, own_text
 

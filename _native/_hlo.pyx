@@ -3,9 +3,9 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memchr, memcmp, memset
 
-from column cimport (
-    NO_CODE, NO_INT, Buf, Part, Pool, Text, drop, intern, intern_name, push, push_code, push_utf8, text_end,
-)
+from buffer cimport NO_CODE, NO_INT, Buf, drop, push, push_code
+from interner cimport Pool, intern, intern_name
+from text cimport Part, Text, push_utf8, text_end
 from cursor cimport BLANK, CLASS, IN_NAME, balanced, integer, line_end, quoted_end, starts
 from escape cimport unescape
 from fault cimport NOT_UTF8, UNKNOWN_LINE, W_ALIAS, W_FRAME, W_LINE, W_UTF8, fault

@@ -3,10 +3,9 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memset
 
-from column cimport (
-    NO_CODE, NO_INT, Buf, Indices, Part, Queue, Text, drop, foresee, index_code, indices_init, make_rows, outlook,
-    push, push_code, push_name, put, put_code, queue_init, settle, text_push, zeros,
-)
+from buffer cimport NO_CODE, NO_INT, Buf, drop, foresee, make_rows, outlook, push, push_code, put, put_code, zeros
+from lookahead cimport Indices, Queue, index_code, indices_init, push_name, queue_init, settle
+from text cimport Part, Text, text_push
 from cursor cimport CLASS, DIGIT, MOST, index, integer, line_end, name, starts
 from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_LINE, W_NODE, W_PEAK, W_RANGE, W_STEP, W_UTF8, Wanted, fault,

@@ -10,7 +10,9 @@ from libc.string cimport memchr, memcmp, memmove, memset
 
 import numpy as np
 
-from column cimport Buf, Part, drop, key_of, pool_item, push, push_byte, push_code
+from buffer cimport Buf, drop, push, push_byte, push_code
+from interner cimport key_of, pool_item
+from text cimport Part
 from cursor cimport CLASS, IN_NAME, Short, short_value
 from gaps cimport Gaps, short_any
 from xlamem._column cimport Names, own

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
-from column cimport NO_INT, Buf, prefetch, push
+from buffer cimport NO_INT, Buf, prefetch, push
 from xlamem._column cimport own
 
 cdef enum:

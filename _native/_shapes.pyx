@@ -3,7 +3,8 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memset
 
-from column cimport NO_CODE, NO_INT, Buf, intern_name, push, push_code
+from buffer cimport NO_CODE, NO_INT, Buf, push, push_code
+from interner cimport intern_name
 from cursor cimport CLASS, DIGIT, integer
 from xlamem._column cimport Names, own_two
 

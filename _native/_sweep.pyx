@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from column cimport Buf, drop, push, reserve
+from buffer cimport Buf, drop, push, reserve
 from xlamem._column cimport own, own_two
 
 cdef struct Node:

@@ -3,9 +3,9 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcpy, memset
 
-from column cimport (
-    NO_CODE, NO_INT, Buf, Part, Pool, Text, foresee, intern, outlook, push, push_code, text_null, text_push,
-)
+from buffer cimport NO_CODE, NO_INT, Buf, foresee, outlook, push, push_code
+from interner cimport Pool, intern
+from text cimport Part, Text, text_null, text_push
 from cursor cimport CLASS, CLOSES, DIGIT, integer, line_end, starts
 from fault cimport (
     NOT_UTF8, UNKNOWN_LINE, W_REPORT, W_REPORT_LIST, W_REPORT_ROW, W_UTF8, Wanted, fault,

@@ -3,12 +3,16 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp, memset
 
-from column cimport (
-    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, Indices, Memo, Met, Part, Pool, Queue, Text, code_of, drop,
-    equal, foresee, index_code, indices_init, intern, intern_name, is_met, line_with, make_rows, memo_at, pool_drop,
-    pool_foresee, prefetch, push_byte, push_code, push_name, push_same, push_utf8, put, put_byte, put_code,
-    queue_init, sample_at, settle, text_drop, text_push,
+from buffer cimport (
+    LONG_SPAN, NO_CODE, NO_INT, SAMPLED, SAMPLES, Buf, drop, foresee, line_with, make_rows, prefetch, push_byte,
+    push_code, put, put_byte, put_code, sample_at,
 )
+from interner cimport Pool, intern, intern_name, pool_drop, pool_foresee
+from lookahead cimport (
+    Indices, Memo, Met, Queue, code_of, index_code, indices_init, is_met, memo_at, push_name, push_same, queue_init,
+    settle,
+)
+from text cimport Part, Text, equal, push_utf8, text_drop, text_push
 from cursor cimport (
     BLANK, CLASS, COMMA, IN_NAME, Short, balanced, behind_name, integer, line_end, name, name_end, position,
     quoted_end, short_value, skip, starts, use,

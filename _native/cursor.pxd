@@ -4,7 +4,8 @@
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
-from column cimport NO_INT, Part
+from buffer cimport NO_INT
+from text cimport Part
 
 cdef extern from *:
     """

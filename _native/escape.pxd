@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t
 
-from column cimport Buf, push_byte
+from buffer cimport Buf, push_byte
 
 
 cdef inline int hex_digit(char c) noexcept nogil:

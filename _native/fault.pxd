@@ -3,7 +3,7 @@
 
 from libc.stdint cimport int64_t
 
-from column cimport Buf, push
+from buffer cimport Buf, push
 
 cdef extern from *:
     """

@@ -4,7 +4,10 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp
 
-from column cimport NO_CODE, NO_INT, Buf, Met, Part, Pool, Slot, equal, key_of, pool_find, pool_holds, push
+from buffer cimport NO_CODE, NO_INT, Buf, push
+from interner cimport Pool, Slot, key_of, pool_find, pool_holds
+from lookahead cimport Met
+from text cimport Part, equal
 from cursor cimport CLASS, DIGIT, IN_NAME, Short, balanced, index, integer, name, starts
 
 cdef enum:

@@ -3,7 +3,8 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memchr, memset
 
-from column cimport NO_INT, Part
+from buffer cimport NO_INT
+from text cimport Part
 from cursor cimport COMMA, balanced, index, integer, starts
 from gaps cimport Gaps, gap, number_element, seek_text, stops
 

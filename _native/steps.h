@@ -187,6 +187,11 @@ static inline int xla_equal32(const char *p, const char *q, size_t n) {
     return n == 0 || memcmp(p, q, n) == 0;
 }
 
+/* The same for any n. */
+static inline int xla_equal(const char *p, const char *q, size_t n) {
+    return n <= 32 ? xla_equal32(p, q, n) : memcmp(p, q, n) == 0;
+}
+
 /* Copies n characters to `to`, where 16 more may be overwritten; returns whether all of them are ASCII. */
 static inline int xla_copy_ascii(char *to, const char *p, size_t n) {
 #if XLA_SSE2

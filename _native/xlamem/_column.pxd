@@ -1,6 +1,8 @@
 # What the section modules need of _column: hand a buffer over, reach a pool.
 
-from column cimport Buf, Pool, Text
+from buffer cimport Buf
+from interner cimport Pool
+from text cimport Text
 
 cdef class Column:
     cdef Buf buf
