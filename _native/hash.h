@@ -1,4 +1,4 @@
-/* A hash of texts, and the slots of a hash table. */
+/* Hashes of texts, and the slots of a hash table. */
 #ifndef XLAMEM_HASH_H
 #define XLAMEM_HASH_H
 
@@ -8,7 +8,6 @@
 #include "steps.h"
 
 static inline uint64_t xla_load64(const char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
-static inline uint64_t xla_load32(const char *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 
 static inline uint64_t xla_mix(uint64_t a, uint64_t b) {
 #if defined(__SIZEOF_INT128__)
@@ -19,7 +18,7 @@ static inline uint64_t xla_mix(uint64_t a, uint64_t b) {
 #endif
 }
 
-/* A hash of short texts, names above all, that has no branch on their length. */
+/* For texts of up to 32 characters: no branch on the length. */
 static inline uint64_t xla_hash_short(const char *p, size_t n) {
     uint64_t t[4];
     xla_first32(p, n, t);
@@ -27,7 +26,7 @@ static inline uint64_t xla_hash_short(const char *p, size_t n) {
            ^ xla_mix(t[2] ^ (n * 0xa0761d6478bd642fu), t[3] ^ 0xe7037ed1a0b428dbu);
 }
 
-/* A hash of more than 16 characters that stays fast on long shapes (four lanes of 8 bytes). */
+/* For texts of more than 16 characters: four lanes of 8 bytes. */
 static inline uint64_t xla_hash_long(const char *p, size_t n) {
     const uint64_t k0 = 0x9e3779b97f4a7c15u, k1 = 0xd6e8feb86659fd93u;
     uint64_t h = n * k0;
@@ -44,40 +43,40 @@ static inline uint64_t xla_hash_long(const char *p, size_t n) {
     return xla_mix(h ^ xla_load64(p + n - 16) ^ k1, xla_load64(p + n - 8) ^ k0);
 }
 
-/* The 32 bits that a text is looked up by. */
-static inline uint32_t xla_key(const char *p, size_t n) {
+/* The key of a text in a hash table; never 0. */
+static inline uint32_t xla_hash_text(const char *p, size_t n) {
     uint64_t h = n <= 32 ? xla_hash_short(p, n) : xla_hash_long(p, n);
     uint32_t key = (uint32_t)(h ^ h >> 29);
     return key ? key : 1;
 }
 
-/* A slot is read and written as a whole: a pool may grow while others look into what it held before. (Processors
-   that cannot do so may see halves of two slots, which name no text that is sought: texts are compared.) */
+/* Slots are read and written atomically: an interner may grow while threads read its snapshot. Where the processor has
+   no such access, a reader may see halves of two slots. That is harmless, because the texts are compared. */
 #if defined(__GNUC__) && __SIZEOF_POINTER__ >= 8
-#define XLA_WHOLE_SLOTS 1
+#define XLA_ATOMIC_SLOTS 1
 #else
-#define XLA_WHOLE_SLOTS 0
+#define XLA_ATOMIC_SLOTS 0
 #endif
-typedef union { struct { uint32_t key; int32_t code; }; uint64_t whole; } xla_slot;
+typedef union { struct { uint32_t key; int32_t code; }; uint64_t bits; } xla_slot;
 
-static inline xla_slot xla_load_slot(const xla_slot *at) {
+static inline xla_slot xla_load_slot(const xla_slot *p) {
     xla_slot slot;
-#if XLA_WHOLE_SLOTS
-    slot.whole = __atomic_load_n(&at->whole, __ATOMIC_RELAXED);
+#if XLA_ATOMIC_SLOTS
+    slot.bits = __atomic_load_n(&p->bits, __ATOMIC_RELAXED);
 #else
-    slot = *at;
+    slot = *p;
 #endif
     return slot;
 }
 
-static inline void xla_store_slot(xla_slot *at, uint32_t key, int32_t code) {
+static inline void xla_store_slot(xla_slot *p, uint32_t key, int32_t code) {
     xla_slot slot;
     slot.key = key;
     slot.code = code;
-#if XLA_WHOLE_SLOTS
-    __atomic_store_n(&at->whole, slot.whole, __ATOMIC_RELAXED);
+#if XLA_ATOMIC_SLOTS
+    __atomic_store_n(&p->bits, slot.bits, __ATOMIC_RELAXED);
 #else
-    *at = slot;
+    *p = slot;
 #endif
 }
 

@@ -1,231 +1,255 @@
-# Names to codes: each text is held once, and its code is its number in the order of first appearance.
+# Names to codes: each text is stored once, and codes count the texts in the order of their first appearance.
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from buffer cimport NO_CODE, Buf, drop, foresee, prefetch, push, push_bytes, zeros
+from buffer cimport NO_CODE, Buffer, allocate_zeroed, prefetch, presize, push, push_bytes, release
 from text cimport equal, push_utf8
 
 cdef extern from "hash.h":
-    uint32_t key_of "xla_key"(const char*, size_t) noexcept nogil
+    uint32_t hash_text "xla_hash_text"(const char*, size_t) noexcept nogil
     ctypedef struct Slot "xla_slot":
-        uint32_t key                              # 0: an empty slot
+        uint32_t key                              # hash of the text; 0: an empty slot
         int32_t code
     Slot load_slot "xla_load_slot"(const Slot*) noexcept nogil
     void store_slot "xla_store_slot"(Slot*, uint32_t, int32_t) noexcept nogil
 
 cdef enum:
-    WAITING = 32                                  # names that are looked up together
+    LOOKUP_BATCH = 32                             # texts looked up together, so that cache misses overlap
 
-cdef struct Items:
-    Buf bytes
-    Buf ends                                      # int64: end of each item
+cdef struct TextList:
+    Buffer bytes
+    Buffer ends                                   # int64: end of each text
 
-cdef struct Pool:
-    Items items
-    Buf table                                     # where the slots lie
+cdef struct Interner:
+    TextList texts                                # those of the base are not repeated here
+    Buffer table                                  # memory of the slots
     Slot* slots
-    uint64_t mask
-    const Pool* base                              # texts known already, which are not held again; NULL: none
-    int32_t first                                 # how many those are: codes from here on are the pool's own
-    int32_t n                                     # texts of its own
+    uint64_t mask                                 # number of slots - 1
+    const Interner* base                          # snapshot whose texts keep their codes; NULL: none
+    int32_t n_base                                # number of its texts: own codes begin here
+    int32_t n                                     # number of own texts
     int32_t last                                  # code returned last: names come in runs
     bint failed
 
 
-cdef inline const char* pool_item(const Pool* pool, int32_t code, size_t* n) noexcept nogil:
+cdef inline const char* interned_text(const Interner* interner, int32_t code, size_t* n) noexcept nogil:
+    # The text of a code, of length n[0].
     cdef const int64_t* ends
     cdef int64_t begin
-    if code < pool.first:
-        pool = pool.base
+    if code < interner.n_base:
+        interner = interner.base
     else:
-        code -= pool.first
-    ends = <const int64_t*> pool.items.ends.data
+        code -= interner.n_base
+    ends = <const int64_t*> interner.texts.ends.data
     begin = ends[code - 1] if code else 0
     n[0] = <size_t> (ends[code] - begin)
-    return pool.items.bytes.data + begin
+    return interner.texts.bytes.data + begin
 
 
-cdef inline bint pool_rehash(Pool* pool, uint64_t room) noexcept nogil:
-    cdef Buf table
+cdef inline bint rehash(Interner* interner, uint64_t n_slots) noexcept nogil:
+    cdef Buffer table
     cdef Slot* slots
-    cdef uint64_t i, at
-    if not zeros(&table, room * sizeof(Slot)):
-        pool.failed = True
+    cdef uint64_t i, k
+    if not allocate_zeroed(&table, n_slots * sizeof(Slot)):
+        interner.failed = True
         return False
     slots = <Slot*> table.data
-    if pool.slots != NULL:
-        for i in range(pool.mask + 1):
-            if pool.slots[i].key:
-                at = pool.slots[i].key & (room - 1)
-                while slots[at].key:
-                    at = (at + 1) & (room - 1)
-                slots[at] = pool.slots[i]
-        drop(&pool.table)
-    pool.table = table
-    pool.slots = slots
-    pool.mask = room - 1
+    if interner.slots != NULL:
+        for i in range(interner.mask + 1):
+            if interner.slots[i].key:
+                k = interner.slots[i].key & (n_slots - 1)
+                while slots[k].key:
+                    k = (k + 1) & (n_slots - 1)
+                slots[k] = interner.slots[i]
+        release(&interner.table)
+    interner.table = table
+    interner.slots = slots
+    interner.mask = n_slots - 1
     return True
 
 
-cdef inline bint pool_holds(const Pool* pool, int32_t code, const char* p, size_t n) noexcept nogil:
-    # Whether the item is this text.
+cdef inline bint is_text_of(const Interner* interner, int32_t code, const char* p, size_t n) noexcept nogil:
+    # Whether the code is that of the text.
     cdef size_t m
-    cdef const char* q = pool_item(pool, code, &m)
+    cdef const char* q = interned_text(interner, code, &m)
     return m == n and equal(q, p, n)
 
 
-cdef inline bint pool_full(const Pool* pool) noexcept nogil:
-    # Two slots in three are in use, or there are none.
-    return <uint64_t> pool.n * 3 >= pool.mask * 2
+cdef inline bint slots_full(const Interner* interner) noexcept nogil:
+    # Whether two slots in three are in use, or there are none.
+    return <uint64_t> interner.n * 3 >= interner.mask * 2
 
 
-cdef inline int32_t intern_keyed(Pool* pool, const char* p, size_t n, uint32_t key, bint* bad) noexcept nogil:
-    # `key` is key_of(p, n).
+cdef inline int32_t intern_hashed(
+    Interner* interner, const char* p, size_t n, uint32_t key, bint* invalid
+) noexcept nogil:
+    # `key` is hash_text(p, n).
     cdef Slot* slot
-    cdef uint64_t at
+    cdef uint64_t i
     cdef size_t m, before
     cdef int32_t code
-    if pool.base != NULL:
-        code = pool_find(pool.base, key, p, n)
+    if interner.base != NULL:
+        code = find_code(interner.base, key, p, n)
         if code >= 0:
-            pool.last = code
+            interner.last = code
             return code
-    if pool_full(pool) and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
+    if slots_full(interner) and not rehash(interner, (interner.mask + 1) * 2 if interner.mask else 256):
         return 0
-    at = key & pool.mask
+    i = key & interner.mask
     while True:
-        slot = &pool.slots[at]
+        slot = &interner.slots[i]
         if slot.key == key:
-            if pool_holds(pool, slot.code, p, n):
-                pool.last = slot.code
+            if is_text_of(interner, slot.code, p, n):
+                interner.last = slot.code
                 return slot.code
         elif slot.key == 0:
             break
-        at = (at + 1) & pool.mask
-    before = pool.items.bytes.size
-    if not push_utf8(&pool.items.bytes, p, n):
-        # Stored escaped. The escaped text may be there already, so it is looked up under its own key.
-        bad[0] = True
-        m = pool.items.bytes.size - before
-        pool.items.bytes.size = before
-        return intern_escaped(pool, m, bad)
-    push(&pool.items.ends, <int64_t> pool.items.bytes.size)
-    if pool.items.bytes.failed or pool.items.ends.failed:
-        pool.failed = True
+        i = (i + 1) & interner.mask
+    before = interner.texts.bytes.size
+    if not push_utf8(&interner.texts.bytes, p, n):
+        # Stored escaped, under the key of the escaped text, which may be interned already.
+        invalid[0] = True
+        m = interner.texts.bytes.size - before
+        interner.texts.bytes.size = before
+        return intern_escaped(interner, m, invalid)
+    push(&interner.texts.ends, <int64_t> interner.texts.bytes.size)
+    if interner.texts.bytes.failed or interner.texts.ends.failed:
+        interner.failed = True
         return 0
-    pool.last = pool.first + pool.n
-    store_slot(slot, key, pool.last)
-    pool.n += 1
-    return pool.last
+    interner.last = interner.n_base + interner.n
+    store_slot(slot, key, interner.last)
+    interner.n += 1
+    return interner.last
 
 
-cdef inline int32_t pool_find(const Pool* pool, uint32_t key, const char* p, size_t n) noexcept nogil:
-    # Code of a stored text whose key is known; -1 if it is not there. Changes nothing. What was added to the slots
-    # behind a snapshot's back has codes that it does not know.
+cdef inline int32_t find_code(const Interner* interner, uint32_t key, const char* p, size_t n) noexcept nogil:
+    # Code of an own text, or NO_CODE. Changes nothing. A snapshot shares its slots with the interner that it was taken
+    # of: codes added later are skipped.
     cdef Slot slot
-    cdef uint64_t at = key & pool.mask
-    if pool.slots == NULL:
+    cdef uint64_t i = key & interner.mask
+    if interner.slots == NULL:
         return NO_CODE
     while True:
-        slot = load_slot(&pool.slots[at])
+        slot = load_slot(&interner.slots[i])
         if slot.key == 0:
             return NO_CODE
-        if slot.key == key and slot.code < pool.n and pool_holds(pool, slot.code, p, n):
+        if slot.key == key and slot.code < interner.n and is_text_of(interner, slot.code, p, n):
             return slot.code
-        at = (at + 1) & pool.mask
+        i = (i + 1) & interner.mask
 
 
-cdef inline void pool_look_up(const Pool* pool, const Pool* other, int32_t* codes, int32_t i, int32_t end) noexcept nogil:
-    # codes[i] = the code here of the other pool's own item i, -1 if it is not here. Slots, places and texts of some
-    # items are called into the cache together.
-    cdef uint32_t[WAITING] keys
+cdef inline int32_t existing_code(const Interner* interner, const char* p, size_t n) noexcept nogil:
+    # Code of a text of the interner or its base, or NO_CODE. Changes nothing.
+    cdef uint32_t key = hash_text(p, n)
+    cdef uint64_t i = key & interner.mask
+    cdef Slot slot
+    cdef int32_t code = find_code(interner.base, key, p, n) if interner.base != NULL else NO_CODE
+    if code >= 0 or interner.slots == NULL:
+        return code
+    while True:
+        slot = interner.slots[i]
+        if slot.key == 0:
+            return NO_CODE
+        if slot.key == key and is_text_of(interner, slot.code, p, n):
+            return slot.code
+        i = (i + 1) & interner.mask
+
+
+cdef inline void find_codes(
+    const Interner* interner, const Interner* other, int32_t* codes, int32_t i, int32_t end
+) noexcept nogil:
+    # codes[i] = our code of the other interner's own text i, or NO_CODE. Slots, offsets and texts of a batch are
+    # prefetched together.
+    cdef uint32_t[LOOKUP_BATCH] keys
     cdef int32_t k, m
     cdef size_t n
     cdef const char* p
     while i < end:
-        m = min(<int32_t> WAITING, end - i)
+        m = min(<int32_t> LOOKUP_BATCH, end - i)
         for k in range(m):
-            p = pool_item(other, other.first + i + k, &n)
-            keys[k] = key_of(p, n)
-            prefetch(pool.slots + (keys[k] & pool.mask))
-        if pool.n:
+            p = interned_text(other, other.n_base + i + k, &n)
+            keys[k] = hash_text(p, n)
+            prefetch(interner.slots + (keys[k] & interner.mask))
+        if interner.n:
             for k in range(m):
-                prefetch(pool.items.ends.data + 8 * <size_t> pool.slots[keys[k] & pool.mask].code)
+                prefetch(interner.texts.ends.data + 8 * <size_t> interner.slots[keys[k] & interner.mask].code)
             for k in range(m):
-                prefetch(pool_item(pool, pool.slots[keys[k] & pool.mask].code, &n))
+                prefetch(interned_text(interner, interner.slots[keys[k] & interner.mask].code, &n))
         for k in range(m):
-            p = pool_item(other, other.first + i + k, &n)
-            codes[i + k] = pool_find(pool, keys[k], p, n)
+            p = interned_text(other, other.n_base + i + k, &n)
+            codes[i + k] = find_code(interner, keys[k], p, n)
         i += m
 
 
-cdef inline int32_t pool_append(Pool* pool, uint32_t key, const char* p, size_t n) noexcept nogil:
-    # Adds a stored text of another pool, known not to be there.
-    cdef uint64_t at
-    if pool_full(pool) and not pool_rehash(pool, (pool.mask + 1) * 2 if pool.mask else 256):
+cdef inline int32_t append_text(Interner* interner, uint32_t key, const char* p, size_t n) noexcept nogil:
+    # Add a text of another interner that is not interned here.
+    cdef uint64_t i
+    if slots_full(interner) and not rehash(interner, (interner.mask + 1) * 2 if interner.mask else 256):
         return 0
-    at = key & pool.mask
-    while pool.slots[at].key:
-        at = (at + 1) & pool.mask
-    push_bytes(&pool.items.bytes, p, n)
-    push(&pool.items.ends, <int64_t> pool.items.bytes.size)
-    if pool.items.bytes.failed or pool.items.ends.failed:
-        pool.failed = True
+    i = key & interner.mask
+    while interner.slots[i].key:
+        i = (i + 1) & interner.mask
+    push_bytes(&interner.texts.bytes, p, n)
+    push(&interner.texts.ends, <int64_t> interner.texts.bytes.size)
+    if interner.texts.bytes.failed or interner.texts.ends.failed:
+        interner.failed = True
         return 0
-    store_slot(&pool.slots[at], key, pool.n)
-    pool.n += 1
-    return pool.n - 1
+    store_slot(&interner.slots[i], key, interner.n)
+    interner.n += 1
+    return interner.n - 1
 
 
-cdef inline int32_t intern_escaped(Pool* pool, size_t n, bint* bad) noexcept nogil:
-    # The n bytes just behind the pool's last item (left there by push_utf8) are pure UTF-8.
+cdef inline int32_t intern_escaped(Interner* interner, size_t n, bint* invalid) noexcept nogil:
+    # Intern the n bytes of valid UTF-8 that push_utf8 left after the last text.
     cdef char* copy = <char*> realloc(NULL, n + 1)
     cdef int32_t code = 0
     if copy == NULL:
-        pool.failed = True
+        interner.failed = True
         return 0
-    memcpy(copy, pool.items.bytes.data + pool.items.bytes.size, n)
-    code = intern_keyed(pool, copy, n, key_of(copy, n), bad)
+    memcpy(copy, interner.texts.bytes.data + interner.texts.bytes.size, n)
+    code = intern_hashed(interner, copy, n, hash_text(copy, n), invalid)
     free(copy)
     return code
 
 
-cdef inline int32_t intern(Pool* pool, const char* p, size_t n, bint* bad) noexcept nogil:
-    # Code of a text; sets bad[0] if it held bytes that are not UTF-8.
+cdef inline int32_t intern(Interner* interner, const char* p, size_t n, bint* invalid) noexcept nogil:
+    # Code of a text, which is added if it is new. Sets invalid[0] if it is not UTF-8.
     cdef size_t m
     cdef const char* q
-    if pool.n or pool.first:
-        q = pool_item(pool, pool.last, &m)
+    if interner.n or interner.n_base:
+        q = interned_text(interner, interner.last, &m)
         if m == n and equal(p, q, n):
-            return pool.last
-    return intern_keyed(pool, p, n, key_of(p, n), bad)
+            return interner.last
+    return intern_hashed(interner, p, n, hash_text(p, n), invalid)
 
 
-cdef inline int32_t intern_name(Pool* pool, const char* p, size_t n) noexcept nogil:
-    # For names, whose characters are ASCII by grammar.
-    cdef bint bad = False
-    return intern(pool, p, n, &bad)
+cdef inline int32_t intern_name(Interner* interner, const char* p, size_t n) noexcept nogil:
+    # The same for names, which are ASCII by their grammar.
+    cdef bint invalid = False
+    return intern(interner, p, n, &invalid)
 
 
-cdef inline bint pool_expect(Pool* pool, uint64_t n) noexcept nogil:
-    # Room for n texts in all.
-    cdef uint64_t room = pool.mask + 1 if pool.slots != NULL else 256
-    while room * 2 < n * 3:
-        room *= 2
-    return (room == pool.mask + 1 and pool.slots != NULL) or pool_rehash(pool, room)
+cdef inline bint reserve_texts(Interner* interner, uint64_t n) noexcept nogil:
+    # Make room for n own texts.
+    cdef uint64_t n_slots = interner.mask + 1 if interner.slots != NULL else 256
+    while n_slots * 2 < n * 3:
+        n_slots *= 2
+    return (n_slots == interner.mask + 1 and interner.slots != NULL) or rehash(interner, n_slots)
 
 
-cdef inline void pool_foresee(Pool* pool, const Pool* sample, double names, double texts) noexcept nogil:
-    # Room for so many names, and for `texts` times the texts of a sample, in a pool that is empty still.
-    if pool.n == 0:
-        pool_expect(pool, <uint64_t> (sample.n * texts if pool.first else names))
-        foresee(&pool.items.bytes, 2, &sample.items.bytes, texts)
+cdef inline void presize_interner(
+    Interner* interner, const Interner* sample, double names, double ratio
+) noexcept nogil:
+    # Make room in an empty interner for so many names, and for `ratio` times the texts of a sample.
+    if interner.n == 0:
+        reserve_texts(interner, <uint64_t> (sample.n * ratio if interner.n_base else names))
+        presize(&interner.texts.bytes, 2, &sample.texts.bytes, ratio)
 
 
-cdef inline void pool_drop(Pool* pool) noexcept nogil:
-    drop(&pool.items.bytes)
-    drop(&pool.items.ends)
-    drop(&pool.table)
-    memset(pool, 0, sizeof(Pool))
+cdef inline void release_interner(Interner* interner) noexcept nogil:
+    release(&interner.texts.bytes)
+    release(&interner.texts.ends)
+    release(&interner.table)
+    memset(interner, 0, sizeof(Interner))

@@ -56,7 +56,7 @@ static inline xla_block xla_spare_find(xla_spare *spare, size_t n) {
             }
         xla_spare_unlock(spare);
     }
-    if (found.data != NULL) xla_allow(found.data, found.size);
+    if (found.data != NULL) xla_unpoison(found.data, found.size);
     return found;
 }
 
@@ -64,7 +64,7 @@ static inline xla_block xla_spare_find(xla_spare *spare, size_t n) {
 static inline void xla_give(xla_spare *spare, xla_block block) {
     xla_block gone[XLA_SPARE_BLOCKS];
     int n = 0;
-    xla_forbid(block.data, block.size);
+    xla_poison(block.data, block.size);
     if (spare != NULL && block.size <= spare->limit && xla_spare_lock(spare)) {
         while (spare->n == XLA_SPARE_BLOCKS || spare->held + block.size > spare->limit)
             gone[n++] = xla_spare_out(spare, 0);

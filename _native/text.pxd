@@ -1,21 +1,21 @@
-# Texts: slices of what is scanned, and columns of them.
+# Slices of the scanned text, and columns of texts.
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
-from buffer cimport Buf, drop, grow, likely, push_byte, push_bytes, push_code
+from buffer cimport Buffer, grow, likely, push_byte, push_bytes, push_code, put_byte, put_code, release
 
 cdef extern from "steps.h":
     bint equal "xla_equal"(const char*, const char*, size_t) noexcept nogil
     bint copy_ascii "xla_copy_ascii"(char*, const char*, size_t) noexcept nogil
 
-cdef struct Part:
-    const char* p                                 # NULL: not there
+cdef struct Slice:
+    const char* p                                 # NULL: absent
     size_t n
 
-cdef struct Text:
-    Buf bytes
-    Buf offsets                                   # int32: 0, then the end of each item, modulo 2^32
-    Buf valid                                     # one byte an item
+cdef struct TextColumn:
+    Buffer bytes
+    Buffer offsets                                # int32: 0, then the end of each item, modulo 2^32
+    Buffer valid                                  # one byte per item
 
 
 cdef inline int utf8_length(const char* p, const char* end) noexcept nogil:
@@ -39,13 +39,13 @@ cdef inline int utf8_length(const char* p, const char* end) noexcept nogil:
     return n
 
 
-cdef inline bint push_utf8(Buf* b, const char* p, size_t n) noexcept nogil:
-    # Appends text; bytes that are not UTF-8 become \xNN. Returns whether all of it was UTF-8.
+cdef inline bint push_utf8(Buffer* b, const char* p, size_t n) noexcept nogil:
+    # Append text, with bytes that are not UTF-8 written as \xNN. Returns whether all of it was UTF-8.
     cdef const char* end = p + n
     cdef const char* digits = "0123456789abcdef"
     cdef int k
     cdef bint good = True
-    if likely(b.size + n + 16 <= b.room) or grow(b, n + 16):
+    if likely(b.size + n + 16 <= b.capacity) or grow(b, n + 16):
         if likely(copy_ascii(b.data + b.size, p, n)):
             b.size += n
             return True
@@ -64,29 +64,38 @@ cdef inline bint push_utf8(Buf* b, const char* p, size_t n) noexcept nogil:
     return good
 
 
-cdef inline void text_begin(Text* t) noexcept nogil:
+cdef inline void push_first_offset(TextColumn* t) noexcept nogil:
     if t.offsets.size == 0:
         push_code(&t.offsets, 0)
 
 
-cdef inline void text_end(Text* t, bint valid) noexcept nogil:
-    # Closes the item whose bytes were appended to t.bytes.
-    text_begin(t)
+cdef inline void end_text(TextColumn* t, bint valid) noexcept nogil:
+    # End the item whose bytes were appended to t.bytes.
+    push_first_offset(t)
     push_code(&t.offsets, <int32_t> <uint32_t> t.bytes.size)
     push_byte(&t.valid, valid)
 
 
-cdef inline bint text_push(Text* t, const char* p, size_t n) noexcept nogil:
+cdef inline void end_reserved_text(TextColumn* t, bint valid) noexcept nogil:
+    # The same in a column for which `reserve_rows` made room.
+    if t.offsets.size == 0:
+        put_code(&t.offsets, 0)
+    put_code(&t.offsets, <int32_t> <uint32_t> t.bytes.size)
+    put_byte(&t.valid, valid)
+
+
+cdef inline bint push_text(TextColumn* t, const char* p, size_t n) noexcept nogil:
+    # Append an item. Returns whether it was UTF-8.
     cdef bint good = push_utf8(&t.bytes, p, n)
-    text_end(t, True)
+    end_text(t, True)
     return good
 
 
-cdef inline void text_null(Text* t) noexcept nogil:
-    text_end(t, False)
+cdef inline void push_null_text(TextColumn* t) noexcept nogil:
+    end_text(t, False)
 
 
-cdef inline void text_drop(Text* t) noexcept nogil:
-    drop(&t.bytes)
-    drop(&t.offsets)
-    drop(&t.valid)
+cdef inline void release_text(TextColumn* t) noexcept nogil:
+    release(&t.bytes)
+    release(&t.offsets)
+    release(&t.valid)

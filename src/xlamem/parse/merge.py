@@ -32,13 +32,13 @@ def merged(crew: Crew, pools: Sequence[Pool], meanings: Sequence[str], found: Se
             ours = pool.names
             if ours.adopt(theirs):
                 continue
-            n = len(theirs) - theirs.known
+            n = len(theirs) - theirs.n_base
             place = np.empty(n, np.int32)
             step = max(LOOK_UP, n // crew.threads + 1)
             ranges = [(begin, min(begin + step, n)) for begin in range(0, n, step)]
             crew.results([crew.begin(partial(ours.look_up, theirs, place, *r)) for r in ranges])
             if not ours.add(theirs, place):
-                maps[meaning] = place, theirs.known
+                maps[meaning] = place, theirs.n_base
         if maps:
             recoding.append(crew.begin(partial(_recode, result[0], maps)))
     crew.results(recoding)

@@ -280,7 +280,7 @@ class Reading:
 
         def scan(span: Span) -> Found:
             own = [Names(base) for base in known]
-            if not own[0].known:
+            if not own[0].n_base:
                 own[0].expect((span.end - span.begin) // part.bytes_per_name)
             found = span.scan(own)
             if not self.want_text:  # unmapping takes a while: let each thread do its part of it
