@@ -1,4 +1,4 @@
-"""Where the sections of a text begin, and where a span may be split."""
+"""Find the sections of a text, and the lines at which a span may be split."""
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memchr, memcmp
@@ -7,7 +7,7 @@ from cursor cimport starts
 from fault cimport CODES as fault_codes, N_CODES, N_WANTED, WANTED as fault_wanted
 
 cdef extern from "scan.h":
-    size_t next_head "xla_next_head"(const char*, size_t, size_t) noexcept nogil
+    size_t next_title "xla_next_title"(const char*, size_t, size_t) noexcept nogil
     bint any_unknown "xla_any_unknown"(const uint8_t*, size_t) noexcept nogil
 
 CODES = tuple(fault_codes[i].decode() for i in range(N_CODES))
@@ -28,8 +28,7 @@ ASSIGNMENT, TOTAL, USED, LIVE, LIVE_UNAVAILABLE, REPORT_LIST, SPACE = (
 
 
 cdef int kind(const char* p, const char* end) noexcept nogil:
-    # Which head of a section stands at p; end is the end of the text.
-    # Text that a later release adds behind the words does not hide a section.
+    # Kind of the section whose heading is at p, or K_NONE. A later release may add text after the words.
     if starts(p, end, b"BufferAssignment:", 17) or starts(p, end, b"BufferAssignment (", 18):
         return K_ASSIGNMENT
     if starts(p, end, b"Total bytes used:", 17):
@@ -48,37 +47,38 @@ cdef int kind(const char* p, const char* end) noexcept nogil:
 
 
 def locate(const unsigned char[::1] data not None, bint first_only):
-    """[(kind, offset)] of the head lines, in order; with `first_only`, of the first one alone."""
-    cdef size_t n = data.shape[0], at
+    """List (kind, offset) of the section headings in their order; with `first_only`, only of the first one."""
+    cdef size_t n = data.shape[0], offset
     cdef const char* base
     cdef int k
-    found = []
+    sections = []
     if n == 0:
-        return found
+        return sections
     base = <const char*> &data[0]
-    at = 0
-    while at < n and base[at] == c'\n':
-        at += 1
-    k = kind(base + at, base + n)
+    offset = 0
+    while offset < n and base[offset] == c'\n':
+        offset += 1
+    k = kind(base + offset, base + n)
     if k:
-        found.append((k, at))
-    while not (found and first_only):
+        sections.append((k, offset))
+    while not (sections and first_only):
         with nogil:
             k = K_NONE
             while k == K_NONE:
-                at = next_head(base, at, n)
-                if at >= n:
+                offset = next_title(base, offset, n)
+                if offset >= n:
                     break
-                at += 1
-                k = kind(base + at, base + n)
+                offset += 1
+                k = kind(base + offset, base + n)
         if k == K_NONE:
             break
-        found.append((k, at))
-    return found
+        sections.append((k, offset))
+    return sections
 
 
-def next_line(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, const unsigned char[::1] prefix not None):
-    """Offset of the first line in data[begin:end] that starts with prefix, `begin` not counting; end if none."""
+def next_line(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end,
+              const unsigned char[::1] prefix not None):
+    """Return the offset of the first line after `begin` in data[:end] that starts with the prefix, or `end`."""
     cdef const char* base
     cdef const char* p
     cdef const char* stop
@@ -102,7 +102,7 @@ def next_line(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize
 
 
 def uses_unknown(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end):
-    """Whether a line of data[begin:end] may say that uses are not initialized (false alarms are possible)."""
+    """Whether a line of data[begin:end] may be " uses are not initialized yet." (false positives are possible)."""
     if not 0 <= begin <= end <= data.shape[0]:
         raise ValueError("a span must lie in the data")
     cdef bint any = False

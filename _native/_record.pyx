@@ -1,11 +1,11 @@
-"""A table's columns handed to Arrow in one call, by Arrow's C data interface: nothing that is laid out is copied."""
+"""Columns as one Arrow record batch, through Arrow's C data interface and without a copy."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport calloc, free
 
-ctypedef const void* Where
+ctypedef const void* Pointer
 
 cdef extern from *:
     """
@@ -57,7 +57,7 @@ cdef extern from *:
         int64_t offset
         int64_t n_buffers
         int64_t n_children
-        Where* buffers
+        Pointer* buffers
         ArrowArray** children
         ArrowArray* dictionary
         void (*release)(ArrowArray*) noexcept nogil
@@ -78,42 +78,42 @@ cdef enum:
 
 INT, BOOL, NAME, TEXT = K_INT, K_BOOL, K_NAME, K_TEXT
 
-cdef struct Part:
-    # One column: what it is made of, and what is made for it.
+cdef struct ArrowColumn:
+    # One column: its memory, and what is allocated for it.
     int kind
-    bint absent                                   # every item is null
+    bint all_null
     bint nullable
     int bit                                       # K_BOOL: which bit of each byte
-    Where data
+    Pointer data
     const int32_t* offsets                        # K_TEXT
     const uint8_t* valid                          # K_TEXT
     ArrowArray array
     ArrowArray dictionary
-    Where[3] buffers
-    Where[3] dictionary_buffers
-    void* made                                    # items that are all null
+    Pointer[3] buffers
+    Pointer[3] dictionary_buffers
+    void* null_items                              # for a column of nulls
     uint8_t* bitmap
 
 cdef struct Record:
     ArrowArray array
     PyObject* owners                              # a list of the objects whose memory the columns show
     int64_t n
-    Where[1] buffers
+    Pointer[1] buffers
     ArrowArray** children
-    Part* parts
+    ArrowColumn* columns
 
 
-cdef void keep(ArrowArray* child) noexcept nogil:
-    # Children are never moved away from the record, which frees them.
+cdef void release_child(ArrowArray* child) noexcept nogil:
+    # Children stay in the record, which frees them.
     child.release = NULL
 
 
-cdef void drop_record(Record* record) noexcept nogil:
+cdef void free_record(Record* record) noexcept nogil:
     cdef int64_t i
     for i in range(record.n):
-        free(record.parts[i].made)
-        free(record.parts[i].bitmap)
-    free(record.parts)
+        free(record.columns[i].null_items)
+        free(record.columns[i].bitmap)
+    free(record.columns)
     free(record.children)
     with gil:
         Py_DECREF(<object> record.owners)
@@ -121,12 +121,12 @@ cdef void drop_record(Record* record) noexcept nogil:
 
 
 cdef void release(ArrowArray* array) noexcept nogil:
-    drop_record(<Record*> array.private_data)
+    free_record(<Record*> array.private_data)
     array.release = NULL
 
 
-cdef object view(object owner, Py_ssize_t need, list owners, Where* data):
-    # Where the bytes of an object are; it is kept as long as the record.
+cdef object view(object owner, Py_ssize_t need, list owners, Pointer* data):
+    # Set `data` to the bytes of an object, which is kept as long as the record.
     cdef Py_buffer buffer
     PyObject_GetBuffer(owner, &buffer, PyBUF_SIMPLE)
     data[0] = buffer.buf
@@ -137,124 +137,129 @@ cdef object view(object owner, Py_ssize_t need, list owners, Where* data):
     owners.append(owner)
 
 
-cdef object describe(Part* part, int64_t n, tuple column, list owners):
-    # Fills what a part is made of from (kind, nullable, value, dictionary).
-    cdef object value = column[2]
+cdef object describe(ArrowColumn* column, int64_t n, tuple parts, list owners):
+    # Fill the pointers of a column from (kind, nullable, value, dictionary).
+    cdef object value = parts[2]
     cdef tuple dictionary
-    part.kind = column[0]
-    part.nullable = column[1]
-    part.absent = value is None
-    if part.kind == K_NAME:
-        dictionary = column[3]
-        part.dictionary.length = dictionary[2]
-        view(dictionary[1], (dictionary[2] + 1) * 4, owners, &part.dictionary_buffers[1])
-        view(dictionary[0], 0, owners, &part.dictionary_buffers[2])
-    if part.absent:
+    column.kind = parts[0]
+    column.nullable = parts[1]
+    column.all_null = value is None
+    if column.kind == K_NAME:
+        dictionary = parts[3]
+        column.dictionary.length = dictionary[2]
+        view(dictionary[1], (dictionary[2] + 1) * 4, owners, &column.dictionary_buffers[1])
+        view(dictionary[0], 0, owners, &column.dictionary_buffers[2])
+    if column.all_null:
         return
-    if part.kind == K_TEXT:
-        view(value[0], 0, owners, &part.data)
-        view(value[1], (n + 1) * 4, owners, <Where*> &part.offsets)
-        view(value[2], n, owners, <Where*> &part.valid)
-        if not 0 <= part.offsets[n] <= min(<int64_t> len(value[0]), <int64_t> 0x7fffffff):
+    if column.kind == K_TEXT:
+        view(value[0], 0, owners, &column.data)
+        view(value[1], (n + 1) * 4, owners, <Pointer*> &column.offsets)
+        view(value[2], n, owners, <Pointer*> &column.valid)
+        if not 0 <= column.offsets[n] <= min(<int64_t> len(value[0]), <int64_t> 0x7fffffff):
             raise ValueError("a text must lie in its bytes, which are fewer than 2^31")
-    elif part.kind == K_BOOL:
+    elif column.kind == K_BOOL:
         if isinstance(value, tuple):
-            part.bit = value[1]
+            column.bit = value[1]
             value = value[0]
-        view(value, n, owners, &part.data)
+        view(value, n, owners, &column.data)
     else:
-        view(value, n * (8 if part.kind == K_INT else 4), owners, &part.data)
+        view(value, n * (8 if column.kind == K_INT else 4), owners, &column.data)
 
 
-cdef bint lay_out(Part* part, int64_t n) noexcept nogil:
-    # Makes the bitmaps, which are not there yet. False: no memory.
+cdef bint lay_out(ArrowColumn* column, int64_t n) noexcept nogil:
+    # Allocate the bitmaps. False: no memory.
     cdef int64_t missing = 0
     cdef size_t bitmap = <size_t> (n + 7) // 8
-    cdef ArrowArray* array = &part.array
+    cdef ArrowArray* array = &column.array
     array.length = n
-    array.buffers = &part.buffers[0]
-    array.n_buffers = 3 if part.kind == K_TEXT else 2
-    array.release = keep
-    if part.kind == K_NAME:
-        part.dictionary.n_buffers = 3
-        part.dictionary.buffers = &part.dictionary_buffers[0]
-        part.dictionary.release = keep
-        array.dictionary = &part.dictionary
-    if part.absent:
-        part.made = calloc(<size_t> n + 1, 8)
-        part.bitmap = <uint8_t*> calloc(bitmap + 1, 1)
-        part.buffers[0] = part.bitmap
-        part.buffers[1] = part.made
-        part.buffers[2] = part.made
+    array.buffers = &column.buffers[0]
+    array.n_buffers = 3 if column.kind == K_TEXT else 2
+    array.release = release_child
+    if column.kind == K_NAME:
+        column.dictionary.n_buffers = 3
+        column.dictionary.buffers = &column.dictionary_buffers[0]
+        column.dictionary.release = release_child
+        array.dictionary = &column.dictionary
+    if column.all_null:
+        column.null_items = calloc(<size_t> n + 1, 8)
+        column.bitmap = <uint8_t*> calloc(bitmap + 1, 1)
+        column.buffers[0] = column.bitmap
+        column.buffers[1] = column.null_items
+        column.buffers[2] = column.null_items
         array.null_count = n
-        return part.made != NULL and part.bitmap != NULL
-    part.buffers[1] = part.data
-    if part.kind == K_TEXT:
-        part.buffers[1] = part.offsets
-        part.buffers[2] = part.data
-        missing = zeros(part.valid, n)
-    elif part.kind == K_INT and part.nullable:
-        missing = nulls(<const int64_t*> part.data, n)
-    elif part.kind == K_NAME and part.nullable:
-        missing = negative(<const int32_t*> part.data, n)
+        return column.null_items != NULL and column.bitmap != NULL
+    column.buffers[1] = column.data
+    if column.kind == K_TEXT:
+        column.buffers[1] = column.offsets
+        column.buffers[2] = column.data
+        missing = zeros(column.valid, n)
+    elif column.kind == K_INT and column.nullable:
+        missing = nulls(<const int64_t*> column.data, n)
+    elif column.kind == K_NAME and column.nullable:
+        missing = negative(<const int32_t*> column.data, n)
     array.null_count = missing
-    if not missing and part.kind != K_BOOL:
+    if not missing and column.kind != K_BOOL:
         return True
-    part.bitmap = <uint8_t*> calloc(bitmap + 1, 1)
-    if part.bitmap == NULL:
+    column.bitmap = <uint8_t*> calloc(bitmap + 1, 1)
+    if column.bitmap == NULL:
         return False
-    if part.kind == K_BOOL:
-        bits_byte(<const uint8_t*> part.data, n, part.bit, part.bitmap)
-        part.buffers[1] = part.bitmap
+    if column.kind == K_BOOL:
+        bits_byte(<const uint8_t*> column.data, n, column.bit, column.bitmap)
+        column.buffers[1] = column.bitmap
         return True
-    part.buffers[0] = part.bitmap
-    if part.kind == K_TEXT:
-        bits_byte(part.valid, n, 0, part.bitmap)
-    elif part.kind == K_INT:
-        bits_int(<const int64_t*> part.data, n, 0, part.bitmap)
+    column.buffers[0] = column.bitmap
+    if column.kind == K_TEXT:
+        bits_byte(column.valid, n, 0, column.bitmap)
+    elif column.kind == K_INT:
+        bits_int(<const int64_t*> column.data, n, 0, column.bitmap)
     else:
-        bits_code(<const int32_t*> part.data, n, 0, part.bitmap)
+        bits_code(<const int32_t*> column.data, n, 0, column.bitmap)
     return True
 
 
 def record(Py_ssize_t rows, list columns not None):
-    """Address of an ArrowArray struct that holds these columns of `rows` rows, for `RecordBatch._import_from_c`.
+    """Return the address of an ArrowArray struct of these columns, of `rows` rows, for `RecordBatch._import_from_c`.
 
-    Each column is (kind, nullable, value, dictionary). The value: int64 items, the least one null (INT);
-    one byte an item, or (bytes, bit) (BOOL); (bytes, int32 offsets, one byte an item: valid) (TEXT); int32
-    codes, negative ones null, and as dictionary (bytes, int32 offsets, number of texts) (NAME); None for
-    a column of nulls. Whoever imports the struct owns it; the values are kept until it is released.
+    Each column is (kind, nullable, value, dictionary), with a value of
+
+    * INT: int64 items, the least is null,
+    * BOOL: one byte per item, or (bytes, number of the bit),
+    * TEXT: (bytes, int32 offsets, one byte per item: valid),
+    * NAME: int32 codes, negative ones are null; the dictionary is (bytes, int32 offsets, number of texts),
+    * None: a column of nulls.
+
+    The importer owns the struct. The values are kept alive until it is released.
     """
     cdef Py_ssize_t i, n = len(columns)
     cdef list owners = []
     cdef bint good = True
-    cdef Record* whole = <Record*> calloc(1, sizeof(Record))
-    if whole == NULL:
+    cdef Record* record_ = <Record*> calloc(1, sizeof(Record))
+    if record_ == NULL:
         raise MemoryError("no memory for a table")
     Py_INCREF(owners)
-    whole.owners = <PyObject*> owners
-    whole.parts = <Part*> calloc(<size_t> n + 1, sizeof(Part))
-    whole.children = <ArrowArray**> calloc(<size_t> n + 1, sizeof(void*))
+    record_.owners = <PyObject*> owners
+    record_.columns = <ArrowColumn*> calloc(<size_t> n + 1, sizeof(ArrowColumn))
+    record_.children = <ArrowArray**> calloc(<size_t> n + 1, sizeof(void*))
     try:
-        if whole.parts == NULL or whole.children == NULL:
+        if record_.columns == NULL or record_.children == NULL:
             raise MemoryError("no memory for a table")
-        whole.n = n
+        record_.n = n
         for i in range(n):
-            describe(&whole.parts[i], rows, columns[i], owners)
+            describe(&record_.columns[i], rows, columns[i], owners)
         with nogil:
             for i in range(n):
-                whole.children[i] = &whole.parts[i].array
-                good = lay_out(&whole.parts[i], rows) and good
+                record_.children[i] = &record_.columns[i].array
+                good = lay_out(&record_.columns[i], rows) and good
         if not good:
             raise MemoryError("no memory for a table")
     except BaseException:
-        drop_record(whole)
+        free_record(record_)
         raise
-    whole.array.length = rows
-    whole.array.n_buffers = 1
-    whole.array.buffers = &whole.buffers[0]
-    whole.array.n_children = n
-    whole.array.children = whole.children
-    whole.array.release = release
-    whole.array.private_data = whole
-    return <uintptr_t> &whole.array
+    record_.array.length = rows
+    record_.array.n_buffers = 1
+    record_.array.buffers = &record_.buffers[0]
+    record_.array.n_children = n
+    record_.array.children = record_.children
+    record_.array.release = release
+    record_.array.private_data = record_
+    return <uintptr_t> &record_.array

@@ -1,43 +1,43 @@
-"""What the checks of a whole dump ask of its columns, each in one pass and without temporary arrays."""
+"""Cross-checks of columns, each in one pass without temporary arrays."""
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
-from column cimport NO_INT, Buf, prefetch, push
+from buffer cimport NO_INT, Buffer, prefetch, push
 from xlamem._column cimport own
 
 cdef enum:
-    AHEAD = 16                                    # rows that are called into the cache early
+    PREFETCH_ROWS = 16
 
 
-def beyond(const long long[::1] room not None, const long long[::1] place not None,
+def beyond(const long long[::1] capacity not None, const long long[::1] owner not None,
            const long long[::1] offset not None, const long long[::1] size not None):
-    """The rows i (int64) whose offset[i] + size[i] is more than room[place[i]]; a negative place has no bound.
+    """List the rows i (int64) with offset[i] + size[i] > capacity[owner[i]]; a negative owner has no bound.
 
-    A null (the least int64) counts as 0; an offset or a size below 0 lies in no room.
+    Nulls (the least int64) count as 0. Rows with a negative offset or size are listed.
     """
-    cdef Buf out
-    cdef Py_ssize_t i, n = place.shape[0]
-    cdef int64_t first, bytes_, most
-    memset(&out, 0, sizeof(Buf))
+    cdef Buffer out
+    cdef Py_ssize_t i, n = owner.shape[0]
+    cdef int64_t first, bytes_, limit
+    memset(&out, 0, sizeof(Buffer))
     if offset.shape[0] != n or size.shape[0] != n:
         raise ValueError("columns of one table must have one length")
     with nogil:
         for i in range(n):
-            if 0 <= place[i] < room.shape[0]:
+            if 0 <= owner[i] < capacity.shape[0]:
                 first = 0 if offset[i] == NO_INT else offset[i]
                 bytes_ = 0 if size[i] == NO_INT else size[i]
-                most = room[place[i]]
-                if first < 0 or bytes_ < 0 or first > most or bytes_ > most - first:
+                limit = capacity[owner[i]]
+                if first < 0 or bytes_ < 0 or first > limit or bytes_ > limit - first:
                     push(&out, i)
     return own(&out)
 
 
 def agree(const int[::1] rows not None, int64_t low, tuple values not None, tuple records not None, int64_t before):
-    """Whether the ids of records ascend from above `before`, and each record is like the value of its id.
+    """Whether the ids of the records ascend, from more than `before`, and each record equals the value of its id.
 
-    `values` and `records`: name, index, phi and color of each; behind them the id of each record.
-    rows[id - low] is the row + 1 of a value, 0 for none.
+    `values` and `records` hold name, index, phi and color; `records` also the ids. rows[id - low] is the row + 1 of a
+    value, 0 for none (`_column.first_rows`).
     """
     cdef const int[::1] names, indices, other_names, other_indices
     cdef const unsigned char[::1] phis, other_phis
@@ -45,7 +45,7 @@ def agree(const int[::1] rows not None, int64_t low, tuple values not None, tupl
     names, indices, phis, colors = values
     other_names, other_indices, other_phis, other_colors, ids = records
     cdef Py_ssize_t i, k, n = ids.shape[0]
-    cdef uint64_t at, behind = rows.shape[0]
+    cdef uint64_t key, n_keys = rows.shape[0]
     cdef bint good = True
     if other_names.shape[0] != n or other_indices.shape[0] != n or other_phis.shape[0] != n or (
         other_colors.shape[0] != n or indices.shape[0] != names.shape[0] or phis.shape[0] != names.shape[0]
@@ -54,15 +54,15 @@ def agree(const int[::1] rows not None, int64_t low, tuple values not None, tupl
         raise ValueError("columns of one table must have one length")
     with nogil:
         for i in range(n):
-            at = <uint64_t> ids[i] - <uint64_t> low  # a difference of 64 bits may not fit into 64 bits
-            if at < behind and behind - at > AHEAD:
-                k = rows[at + AHEAD]
+            key = <uint64_t> ids[i] - <uint64_t> low  # unsigned: the difference may not fit into int64
+            if key < n_keys and n_keys - key > PREFETCH_ROWS:
+                k = rows[key + PREFETCH_ROWS]
                 if 0 < k <= names.shape[0]:
                     prefetch(&names[k - 1])
                     prefetch(&indices[k - 1])
                     prefetch(&phis[k - 1])
                     prefetch(&colors[k - 1])
-            k = rows[at] - 1 if ids[i] > before and at < behind else -1
+            k = rows[key] - 1 if ids[i] > before and key < n_keys else -1
             if not 0 <= k < names.shape[0] or (
                 names[k] != other_names[i] or indices[k] != other_indices[i] or phis[k] != other_phis[i]
                 or colors[k] != other_colors[i]
@@ -76,11 +76,11 @@ def agree(const int[::1] rows not None, int64_t low, tuple values not None, tupl
 def live_at(int64_t step, const int[::1] owner not None, const long long[::1] start not None,
             const long long[::1] end not None, const unsigned char[::1] full not None,
             unsigned char[::1] seen not None):
-    """How many ranges hold the step whose value is `full`; one without a value has -1 as owner.
+    """Count the ranges that contain the step and whose value, row owner[i] or -1, has a nonzero `full`.
 
-    seen[row] becomes 1 for each value that has a range.
+    Sets seen[row] to 1 for each value that has a range.
     """
-    cdef Py_ssize_t i, n = owner.shape[0], held = 0
+    cdef Py_ssize_t i, n = owner.shape[0], count = 0
     cdef int k
     if start.shape[0] != n or end.shape[0] != n or full.shape[0] != seen.shape[0]:
         raise ValueError("columns of one table must have one length")
@@ -91,31 +91,31 @@ def live_at(int64_t step, const int[::1] owner not None, const long long[::1] st
                 continue
             seen[k] = 1
             if full[k] and start[i] <= step <= end[i]:
-                held += 1
-    return held
+                count += 1
+    return count
 
 
-def unseen(const unsigned char[::1] wanted not None, const long long[::1] place not None,
+def unseen(const unsigned char[::1] wanted not None, const long long[::1] owner not None,
            const unsigned char[::1] seen not None):
-    """The rows i (int64) that are not seen although wanted[place[i]]."""
-    cdef Buf out
+    """List the rows i (int64) that are not `seen`, although wanted[owner[i]]."""
+    cdef Buffer out
     cdef Py_ssize_t i
-    memset(&out, 0, sizeof(Buf))
-    if place.shape[0] != seen.shape[0]:
+    memset(&out, 0, sizeof(Buffer))
+    if owner.shape[0] != seen.shape[0]:
         raise ValueError("columns of one table must have one length")
     with nogil:
-        for i in range(place.shape[0]):
-            if not seen[i] and 0 <= place[i] < wanted.shape[0] and wanted[place[i]]:
+        for i in range(owner.shape[0]):
+            if not seen[i] and 0 <= owner[i] < wanted.shape[0] and wanted[owner[i]]:
                 push(&out, i)
     return own(&out)
 
 
 def first_gap(const long long[::1] values not None, int64_t first):
-    """The first row i whose value is not first + i; -1 if there is none."""
-    cdef Py_ssize_t i, found = -1
+    """Return the first row i whose value is not first + i, or -1."""
+    cdef Py_ssize_t i, row = -1
     with nogil:
         for i in range(values.shape[0]):
             if values[i] != first + i:
-                found = i
+                row = i
                 break
-    return found
+    return row

@@ -1,18 +1,19 @@
-"""Shape texts: element type and bytes without padding, once for each distinct shape."""
+"""Element type and unpadded bytes of distinct shapes."""
 
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memset
 
-from column cimport NO_CODE, NO_INT, Buf, intern_name, push, push_code
+from buffer cimport NO_CODE, NO_INT, Buffer, push, push_code
 from cursor cimport CLASS, DIGIT, integer
+from interner cimport intern_name
 from xlamem._column cimport Names, own_two
 
 cdef extern from *:
-    const int64_t MOST "INT64_MAX"
+    const int64_t MAX_INT "INT64_MAX"
 
 
 cdef int bits(const char* p, size_t n) noexcept nogil:
-    # Width of an element in bits as stored without packing; 0: not known. Types narrower than a byte take one.
+    # Bits of an element that is not packed; 0: unknown. Types narrower than a byte take one.
     cdef int64_t width
     cdef const char* q = p
     if n == 4 and memcmp(p, b"pred", 4) == 0:
@@ -35,15 +36,15 @@ cdef int bits(const char* p, size_t n) noexcept nogil:
 
 
 cdef int64_t size(const char* p, const char* end, const char** type_end) noexcept nogil:
-    # XLA's ByteSizeOf with pointers of 8 bytes: an array's elements, 8 for each element of a tuple. The
-    # least int64 where the text does not say, and for more than 2^63 - 1 bits or bytes.
+    # XLA's ByteSizeOf with pointers of 8 bytes: an array's elements, 8 for each element of a tuple. NO_INT if the text
+    # does not say, or for more than 2^63 - 1 bits or bytes.
     cdef const char* q
     cdef int64_t n, elements = 1, packed = 0
     cdef int width
     cdef int64_t depth = 0
     cdef int64_t fields = 0
     while end - p > 1 and p[0] == c'b' and p[1] == c'(':
-        p += 2                                    # b(SHAPE), however deep, is as large as SHAPE
+        p += 2                                    # b(SHAPE), at any depth, has the size of SHAPE
     q = p
     type_end[0] = p
     if p < end and p[0] == c'(':
@@ -84,7 +85,7 @@ cdef int64_t size(const char* p, const char* end, const char** type_end) noexcep
         q = integer_in(q, end, &n)
         if q == NULL or n < 0:
             return NO_INT
-        if n and elements > MOST // n:
+        if n and elements > MAX_INT // n:
             return NO_INT
         elements *= n
         if q < end and q[0] == c',':
@@ -93,12 +94,12 @@ cdef int64_t size(const char* p, const char* end, const char** type_end) noexcep
         return NO_INT
     packed = element_bits(q + 1, end)
     if packed > 0:
-        return NO_INT if elements > (MOST - 7) // packed else (elements * packed + 7) // 8
-    return NO_INT if elements > MOST // (width // 8) else elements * (width // 8)
+        return NO_INT if elements > (MAX_INT - 7) // packed else (elements * packed + 7) // 8
+    return NO_INT if elements > MAX_INT // (width // 8) else elements * (width // 8)
 
 
 cdef const char* integer_in(const char* p, const char* end, int64_t* out) noexcept nogil:
-    # `integer` for a text that no newline ends: the caller knows that a ']' comes before `end`, or not.
+    # `integer` for a text that may not end in a newline.
     cdef const char* q = p
     while q < end and CLASS[<unsigned char> q[0]] & DIGIT:
         q += 1
@@ -108,13 +109,13 @@ cdef const char* integer_in(const char* p, const char* end, int64_t* out) noexce
 
 
 cdef int64_t element_bits(const char* p, const char* end) noexcept nogil:
-    # N of E(N) in a layout, 0 if there is none.
+    # N of E(N) in a layout, or 0.
     cdef int64_t n = 0
     while p + 3 < end:
         if p[0] == c'E' and p[1] == c'(' and (p[-1] == c':' or p[-1] == c')'):
             p += 2
             while p < end and CLASS[<unsigned char> p[0]] & DIGIT:
-                if n <= 0xFFFFFFF:                # else as good as any larger one
+                if n <= 0xFFFFFFF:                # larger ones overflow alike
                     n = n * 10 + (p[0] - c'0')
                 p += 1
             return n
@@ -123,20 +124,20 @@ cdef int64_t element_bits(const char* p, const char* end) noexcept nogil:
 
 
 def sizes(const unsigned char[::1] data not None, const long long[::1] ends not None, Names types not None):
-    """(int32 code of the element type in `types` or -1, int64 unpadded bytes or the least) of each shape.
+    """Return, for each shape, the code of its element type in `types` or -1 (int32) and its unpadded bytes (int64).
 
-    The shapes are data[0:ends[0]], data[ends[0]:ends[1]], … A tuple's type is "tuple", a b(…) shape's
-    "buffer".
+    The shapes are data[0:ends[0]], data[ends[0]:ends[1]], … The type of a tuple is "tuple", that of b(…) is "buffer".
+    Unknown bytes are the least int64.
     """
-    cdef Buf codes, bytes_
+    cdef Buffer codes, bytes_
     cdef Py_ssize_t i
     cdef const char* base = <const char*> &data[0] if data.shape[0] else NULL
     cdef const char* p
     cdef const char* end
     cdef const char* type_end = NULL
     cdef int64_t n
-    memset(&codes, 0, sizeof(Buf))
-    memset(&bytes_, 0, sizeof(Buf))
+    memset(&codes, 0, sizeof(Buffer))
+    memset(&bytes_, 0, sizeof(Buffer))
     with nogil:
         for i in range(ends.shape[0]):
             p = base + (ends[i - 1] if i else 0)
@@ -144,11 +145,11 @@ def sizes(const unsigned char[::1] data not None, const long long[::1] ends not 
             n = size(p, end, &type_end)
             push(&bytes_, n)
             if type_end == NULL:
-                push_code(&codes, intern_name(&types.pool, b"tuple", 5))
+                push_code(&codes, intern_name(&types.interner, b"tuple", 5))
             elif end - p > 2 and p[0] == c'b' and p[1] == c'(':
-                push_code(&codes, intern_name(&types.pool, b"buffer", 6))
+                push_code(&codes, intern_name(&types.interner, b"buffer", 6))
             elif type_end == p:
                 push_code(&codes, NO_CODE)
             else:
-                push_code(&codes, intern_name(&types.pool, p, type_end - p))
+                push_code(&codes, intern_name(&types.interner, p, type_end - p))
     return own_two(&codes, &bytes_)

@@ -1,14 +1,15 @@
-# A reading position in a span of bytes that ends in a newline: every loop here stops at a newline, so
-# none looks beyond the span. A function that does not find what it wants returns NULL.
+# Tokens of a span of text. The span ends in a newline, at which every loop here stops. A function returns the end of
+# its token, or NULL if the token is not at p.
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
-from column cimport NO_INT, Part
+from buffer cimport NO_INT
+from text cimport Slice
 
 cdef extern from *:
     """
-    /* 1: in names. 2: digit. 4: opens a bracket. 8: closes one. 16: quote. 32: newline. 64: comma. 128: blank. */
+    /* 1: in names. 2: digit. 4: opening bracket. 8: closing bracket. 16: quote. 32: newline. 64: comma. 128: blank. */
     static const unsigned char xla_class[256] = {
         ['\\n'] = 32, [' '] = 128, [','] = 64, ['"'] = 16,
         ['('] = 4, ['['] = 4, ['{'] = 4, [')'] = 8, [']'] = 8, ['}'] = 8,
@@ -23,7 +24,7 @@ cdef extern from *:
     };
     """
     const uint8_t* CLASS "xla_class"
-    const int64_t MOST "(INT64_MAX / 10)"
+    const int64_t MAX_TENTH "(INT64_MAX / 10)"
 
 cdef extern from "steps.h":
     unsigned int name_step "xla_name_step"(const char*) noexcept nogil
@@ -42,16 +43,16 @@ cdef enum:
     COMMA = 64
     BLANK = 128
 
-cdef struct Short:                               # <ID NAME{INDEX} (phi) @COLOR>
+cdef struct ShortValue:                           # <ID NAME{INDEX} (phi) @COLOR>
     int64_t id
-    Part name
-    Part index
+    Slice name
+    Slice index
     bint phi
-    int64_t color                                # NO_INT if none is printed
+    int64_t color                                 # NO_INT: not printed
 
 
 cdef inline const char* line_end(const char* p, const char* end) noexcept nogil:
-    # The newline that ends the line at p.
+    # The newline at the end of the line at p.
     return <const char*> memchr(p, c'\n', end - p)
 
 
@@ -73,7 +74,7 @@ cdef inline const char* name_end(const char* p) noexcept nogil:
     return p
 
 
-cdef inline const char* name(const char* p, Part* out) noexcept nogil:
+cdef inline const char* name(const char* p, Slice* out) noexcept nogil:
     # [A-Za-z_][A-Za-z0-9_.-]*
     cdef const char* begin = p
     if CLASS[<uint8_t> p[0]] & (IN_NAME | DIGIT) != IN_NAME or p[0] == c'-' or p[0] == c'.':
@@ -102,7 +103,7 @@ cdef inline const char* long_integer(const char* p, int64_t* out) noexcept nogil
         digit = <uint8_t> p[0] - <uint8_t> c'0'
         if digit > 9:
             break
-        if p - begin >= 18 and (x > MOST or (x == MOST and digit > 7)):
+        if p - begin >= 18 and (x > MAX_TENTH or (x == MAX_TENTH and digit > 7)):
             return NULL
         x = x * 10 + digit
         p += 1
@@ -110,7 +111,7 @@ cdef inline const char* long_integer(const char* p, int64_t* out) noexcept nogil
     return p if p > begin else NULL
 
 
-cdef inline const char* index(const char* p, Part* out) noexcept nogil:
+cdef inline const char* index(const char* p, Slice* out) noexcept nogil:
     # {} or {0} or {0,1}
     cdef const char* begin = p
     if p[0] != c'{':
@@ -136,7 +137,7 @@ cdef inline const char* index(const char* p, Part* out) noexcept nogil:
     return p + 1
 
 
-cdef inline const char* short_value(const char* p, const char* end, Short* out) noexcept nogil:
+cdef inline const char* short_value(const char* p, const char* end, ShortValue* out) noexcept nogil:
     if p[0] != c'<':
         return NULL
     p = integer(p + 1, &out.id)
@@ -163,8 +164,7 @@ cdef inline const char* short_value(const char* p, const char* end, Short* out) 
 
 
 cdef inline const char* balanced(const char* p, const char* end, uint8_t stop) noexcept nogil:
-    # The first character of a class in `stop` outside brackets and quotes, or end. An unmatched
-    # closing bracket stops too.
+    # The first character of a class in `stop`, or unmatched closing bracket, outside brackets and quotes; else end.
     cdef int depth = 0
     cdef uint8_t c
     cdef unsigned int bits
@@ -189,8 +189,7 @@ cdef inline const char* balanced(const char* p, const char* end, uint8_t stop) n
 
 
 cdef inline const char* quoted_end(const char* p, const char* end) noexcept nogil:
-    # Behind the closing quote of the string at p (a backslash takes the next character along); beyond end
-    # if there is none.
+    # After the closing quote of the string at p, in which a backslash escapes a character; end + 1 if there is none.
     cdef unsigned int n
     p += 1
     while p < end:
@@ -209,24 +208,24 @@ cdef inline const char* quoted_end(const char* p, const char* end) noexcept nogi
     return end + 1
 
 
-cdef inline const char* position(const char* p, Part* word, Part* sub) noexcept nogil:
-    # "NAME[ SIDX]" and the newline, which is returned
+cdef inline const char* position(const char* p, Slice* word, Slice* sub) noexcept nogil:
+    # "NAME[ {INDEX}]" up to the newline, which is returned.
     p = name(p, word)
-    return behind_name(p, sub) if p != NULL else NULL
+    return after_name(p, sub) if p != NULL else NULL
 
 
-cdef inline const char* behind_name(const char* p, Part* sub) noexcept nogil:
-    # "[ SIDX]" and the newline
+cdef inline const char* after_name(const char* p, Slice* sub) noexcept nogil:
+    # "[ {INDEX}]" up to the newline, which is returned.
     sub.p = NULL
     if p[0] == c' ':
         p = index(p + 1, sub)
     return p if p != NULL and p[0] == c'\n' else NULL
 
 
-cdef inline const char* use(const char* p, const char* end, Part* word, int64_t* operand, Part* sub) noexcept nogil:
-    # "NAME, operand N[ SIDX]" and the newline, which is returned
+cdef inline const char* use(const char* p, const char* end, Slice* word, int64_t* operand, Slice* sub) noexcept nogil:
+    # "NAME, operand N[ {INDEX}]" up to the newline, which is returned.
     p = name(p, word)
     if p == NULL or not starts(p, end, b", operand ", 10):
         return NULL
     p = integer(p + 10, operand)
-    return behind_name(p, sub) if p != NULL else NULL
+    return after_name(p, sub) if p != NULL else NULL

@@ -1,8 +1,8 @@
-# C escapes undone: \n \t \" \\ \' octal and hexadecimal.
+# C escapes: \n \t \" \\ \' octal and hexadecimal.
 
 from libc.stdint cimport uint8_t
 
-from column cimport Buf, push_byte
+from buffer cimport Buffer, push_byte
 
 
 cdef inline int hex_digit(char c) noexcept nogil:
@@ -15,8 +15,8 @@ cdef inline int hex_digit(char c) noexcept nogil:
     return -1
 
 
-cdef inline void unescape(Buf* out, const char* p, const char* end) noexcept nogil:
-    # The C-escaped text [p, end) with its escapes undone, in place of what `out` held.
+cdef inline void unescape(Buffer* out, const char* p, const char* end) noexcept nogil:
+    # Replace the contents of `out` by the text [p, end) with its escapes resolved.
     cdef uint8_t c
     cdef int x, k
     out.size = 0

@@ -1,9 +1,9 @@
-# What a scan did not understand: rows (code, byte offset, what was wanted), turned into diagnostics by
-# one Python function. Line numbers are counted only there.
+# Faults of a scan: rows of (code, byte offset, expected form). One Python function makes diagnostics of them, and only
+# there are line numbers counted.
 
 from libc.stdint cimport int64_t
 
-from column cimport Buf, push
+from buffer cimport Buffer, push
 
 cdef extern from *:
     """
@@ -78,7 +78,7 @@ cdef enum Wanted:
     W_PEAK_HEAD
 
 
-cdef inline void fault(Buf* faults, Code code, int64_t offset, Wanted wanted) noexcept nogil:
+cdef inline void fault(Buffer* faults, Code code, int64_t offset, Wanted wanted) noexcept nogil:
     push(faults, code)
     push(faults, offset)
     push(faults, wanted)

@@ -1,39 +1,48 @@
-# Text in a line that no known field explains. XLA adds fields every few months: the known ones are read whatever
-# stands before, between or behind them, and what stands there is a gap. docs/reading.md has the rules.
+# Text in a line that no known field explains. XLA adds fields every few months: known fields are read whatever
+# precedes, separates or follows them, and the text in between is a gap. docs/reading.md has the rules. A function
+# named gapped_… reads a known form with gaps in it and returns where it ends, or NULL.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
-from column cimport NO_CODE, NO_INT, Buf, Met, Part, Pool, Slot, equal, key_of, pool_find, pool_holds, push
-from cursor cimport CLASS, DIGIT, IN_NAME, Short, balanced, index, integer, name, starts
+from buffer cimport NO_INT, Buffer, push
+from interner cimport Interner, existing_code
+from lookahead cimport Repeat
+from text cimport Slice, equal
+from cursor cimport CLASS, DIGIT, IN_NAME, ShortValue, balanced, index, integer, name, starts
 
 cdef enum:
-    MOST_GAPS = 16
-    TRIES = 8                                     # places at which something is looked for that may run to the end
-    NO_ROW = -1                                   # as the table of a gap: its line gave no row
+    MAX_GAPS = 16
+    MAX_TRIES = 8                                 # of a search whose attempts may each run to the end of the line
+    NO_ROW = -1                                   # table of a gap in a line without a row
 
 cdef struct Gaps:
     int n
-    bint full                                     # there are more: the line is unknown as a whole
-    Part[MOST_GAPS] items
+    bint overflow                                 # there are more: the whole line is unknown
+    Slice[MAX_GAPS] items
 
 
-cdef inline void gap(Gaps* gaps, const char* p, const char* end) noexcept nogil:
+cdef inline void clear_gaps(Gaps* gaps) noexcept nogil:
+    gaps.n = 0
+    gaps.overflow = False
+
+
+cdef inline void add_gap(Gaps* gaps, const char* p, const char* end) noexcept nogil:
     if p == NULL or end <= p:
         return
-    if gaps.n == MOST_GAPS:
-        gaps.full = True
+    if gaps.n == MAX_GAPS:
+        gaps.overflow = True
         return
     gaps.items[gaps.n].p = p
     gaps.items[gaps.n].n = end - p
     gaps.n += 1
 
 
-cdef inline bint is_field(const Part* part) noexcept nogil:
-    # Whether the text looks like a field: "key=value", or something that is no word. A line with mere words may as well
-    # be of another kind.
-    cdef const char* p = part.p
-    cdef const char* end = part.p + part.n
+cdef inline bint is_field(const Slice* text) noexcept nogil:
+    # Whether the text looks like a field: "key=value", or anything but a word. A line of mere words may be of another
+    # kind.
+    cdef const char* p = text.p
+    cdef const char* end = text.p + text.n
     while p < end and p[0] == c' ':
         p += 1
     if p >= end or not CLASS[<uint8_t> p[0]] & IN_NAME:
@@ -45,13 +54,13 @@ cdef inline bint is_field(const Part* part) noexcept nogil:
     return False
 
 
-cdef inline bint is_led(const Gaps* gaps, const char* p) noexcept nogil:
-    # Whether mere words stand at p, before what is known of the line.
+cdef inline bint starts_with_words(const Gaps* gaps, const char* p) noexcept nogil:
+    # Whether the line begins, at p, with a gap of mere words.
     return gaps.n and gaps.items[0].p == p and not is_field(&gaps.items[0])
 
 
-cdef inline void push_gaps(Buf* out, const Gaps* gaps, const char* base, int64_t table, int64_t row) noexcept nogil:
-    # Quadruples: table, row, begin and end of the text.
+cdef inline void push_gaps(Buffer* out, const Gaps* gaps, const char* base, int64_t table, int64_t row) noexcept nogil:
+    # Append quadruples: table, row, begin and end of the gap.
     cdef int i
     cdef const char* p
     for i in range(gaps.n):
@@ -62,38 +71,40 @@ cdef inline void push_gaps(Buf* out, const Gaps* gaps, const char* base, int64_t
         push(out, p - base + <int64_t> gaps.items[i].n)
 
 
-# An element is what is read without a gap inside: a function that returns where it ends, NULL if it is not at p.
+# Reads a token without gaps at p. Returns where it ends, or NULL.
 ctypedef const char* (*Element)(const char* p, const char* end, void* out) noexcept nogil
 
 
-cdef inline bint stops(const char* p, const char* end) noexcept nogil:
+cdef inline bint ends_word(const char* p, const char* end) noexcept nogil:
     # Whether a word can end at p.
     return p >= end or p[0] == c' ' or p[0] == c',' or p[0] == c';' or p[0] == c':' or p[0] == c'>' or p[0] == c')'
 
 
 cdef inline const char* seek(Element element, const char* p, const char* end, void* out, Gaps* gaps) noexcept nogil:
-    # The first place from p on, at the beginning of a word, at which the element stands; returns where it ends.
+    # Find the first element that starts at p or a later word. Returns where it ends, or NULL.
     cdef const char* q = p
     cdef const char* e
     while q < end:
         if q == p or not (CLASS[<uint8_t> q[-1]] & IN_NAME and CLASS[<uint8_t> q[0]] & IN_NAME):
             e = element(q, end, out)
             if e != NULL and e <= end:
-                gap(gaps, p, q)
+                add_gap(gaps, p, q)
                 return e
         q += 1
     return NULL
 
 
-cdef inline const char* seek_text(const char* text, size_t n, const char* p, const char* end, Gaps* gaps) noexcept nogil:
-    # The same for a literal, which may begin anywhere.
+cdef inline const char* seek_text(
+    const char* text, size_t n, const char* p, const char* end, Gaps* gaps
+) noexcept nogil:
+    # Find a literal, which may start within a word.
     cdef const char* q = p
     while True:
         q = <const char*> memchr(q, text[0], end - q) if q < end else NULL
         if q == NULL or <size_t> (end - q) < n:
             return NULL
         if memcmp(q, text, n) == 0:
-            gap(gaps, p, q)
+            add_gap(gaps, p, q)
             return q + n
         q += 1
 
@@ -105,8 +116,8 @@ cdef inline const char* number_element(const char* p, const char* end, void* out
 
 
 cdef struct Label:
-    Part word
-    Part index                                    # p is NULL: none
+    Slice word
+    Slice index                                   # p is NULL: none
 
 
 cdef inline const char* label_element(const char* p, const char* end, void* out) noexcept nogil:
@@ -116,7 +127,7 @@ cdef inline const char* label_element(const char* p, const char* end, void* out)
     p = name(p, &label.word)
     if p != NULL and p < end and p[0] == c'{':
         p = index(p, &label.index)
-    return p if p != NULL and stops(p, end) else NULL
+    return p if p != NULL and ends_word(p, end) else NULL
 
 
 cdef inline const char* indexed_element(const char* p, const char* end, void* out) noexcept nogil:
@@ -140,9 +151,9 @@ cdef inline bint ends_label(const char* p, const char* end) noexcept nogil:
     return p == end or starts(p, end, b" (phi)", 6) or starts(p, end, b" @", 2)
 
 
-cdef inline const char* label_any(const char* p, const char* end, Label* out, Gaps* gaps) noexcept nogil:
-    # " NAME[{INDEX}]" behind an id, with gaps: the name there if (phi), a color or the end follows, else the last name
-    # that these follow, else the name there.
+cdef inline const char* gapped_label(const char* p, const char* end, Label* out, Gaps* gaps) noexcept nogil:
+    # " NAME[{INDEX}]" after an id, with gaps: the name at p if (phi), a color or the end follows, else the last name
+    # followed by one of these, else the name at p.
     cdef const char* first = label_element(p + 1, end, out) if p < end and p[0] == c' ' else NULL
     cdef const char* e
     cdef const char* q = end
@@ -152,13 +163,13 @@ cdef inline const char* label_any(const char* p, const char* end, Label* out, Ga
         q -= 1
         e = label_element(q + 1, end, out) if q[0] == c' ' else NULL
         if e != NULL and ends_label(e, end):
-            gap(gaps, p, q)
+            add_gap(gaps, p, q)
             return e
     return label_element(p + 1, end, out) if first != NULL else NULL
 
 
-cdef inline const char* short_any(const char* p, const char* end, Short* out, Gaps* gaps) noexcept nogil:
-    # "<ID NAME{INDEX} (phi) @COLOR>" with gaps; p at its "<". Returns where it ends.
+cdef inline const char* gapped_short(const char* p, const char* end, ShortValue* out, Gaps* gaps) noexcept nogil:
+    # "<ID NAME{INDEX} (phi) @COLOR>" with gaps; p at its "<".
     cdef Numbered numbered
     cdef Gaps before = gaps[0]
     cdef const char* close = p + 1
@@ -168,13 +179,13 @@ cdef inline const char* short_any(const char* p, const char* end, Short* out, Ga
         close = <const char*> memchr(close, c'>', end - close) if close < end else NULL
         if close == NULL:
             return NULL
-        if stops(close + 1, end):
+        if ends_word(close + 1, end):
             break
         close += 1
     p += 1
     e = number_element(p, close, &numbered.id)
     if e != NULL:
-        e = label_any(e, close, &numbered.label, gaps)
+        e = gapped_label(e, close, &numbered.label, gaps)
     if e == NULL:
         gaps[0] = before
         e = seek(numbered_element, p, close, &numbered, gaps)
@@ -196,14 +207,14 @@ cdef inline const char* short_any(const char* p, const char* end, Short* out, Ga
         if q == NULL:
             p += 1
             continue
-        gap(gaps, e, p)
+        add_gap(gaps, e, p)
         p = e = q
-    gap(gaps, e, close)
+    add_gap(gaps, e, close)
     return close + 1
 
 
 cdef inline const char* shape_end(const char* p, const char* end) noexcept nogil:
-    # Behind "TYPE[DIMENSIONS]{LAYOUT}", "(SHAPE, …)" or "b(SHAPE)"; NULL if the text has no such form.
+    # The end of "TYPE[DIMENSIONS]{LAYOUT}", "(SHAPE, …)" or "b(SHAPE)"; NULL if the text has another form.
     cdef const char* q = p
     if p < end and (p[0] == c'(' or starts(p, end, b"b(", 2)):
         q = balanced(p + 1 if p[0] == c'(' else p + 2, end, 0)
@@ -222,46 +233,31 @@ cdef inline const char* shape_end(const char* p, const char* end) noexcept nogil
     return q
 
 
-cdef inline bint ends_as_shape(Met* met, const Pool* pool, const char* p, const char* end) noexcept nogil:
-    # Whether nothing follows the shape at p. One that the pool has is not looked at again: it is what was met last.
+cdef inline bint ends_as_shape(
+    Repeat* cached, const Interner* shapes, const char* p, const char* end
+) noexcept nogil:
+    # Whether nothing follows the shape at p. An interned shape is not scanned again, and becomes the cached one.
     cdef int32_t code
     if (end[-1] == c']' or end[-1] == c'}') and p[0] != c'(' and memchr(p, c' ', end - p) == NULL:
         return True                               # an array's, without a blank in which a field could begin
-    if met.p != NULL and met.n == <size_t> (end - p) and equal(p, met.p, met.n):
+    if cached.p != NULL and cached.n == <size_t> (end - p) and equal(p, cached.p, cached.n):
         return True
-    code = pool_code(pool, p, end - p)
+    code = existing_code(shapes, p, end - p)
     if code < 0:
         return shape_end(p, end) == end
-    met.p = p
-    met.n = end - p
-    met.code = code
+    cached.p = p
+    cached.n = end - p
+    cached.code = code
     return True
 
 
-cdef inline int32_t pool_code(const Pool* pool, const char* p, size_t n) noexcept nogil:
-    # Code of a text that the pool, or the one that it is based on, has; NO_CODE.
-    cdef uint32_t key = key_of(p, n)
-    cdef uint64_t at = key & pool.mask
-    cdef Slot slot
-    cdef int32_t code = pool_find(pool.base, key, p, n) if pool.base != NULL else NO_CODE
-    if code >= 0 or pool.slots == NULL:
-        return code
-    while True:
-        slot = pool.slots[at]
-        if slot.key == 0:
-            return NO_CODE
-        if slot.key == key and pool_holds(pool, slot.code, p, n):
-            return slot.code
-        at = (at + 1) & pool.mask
-
-
-cdef struct Place:
+cdef struct Extent:
     int64_t offset
     int64_t size
 
 
-cdef inline const char* sizes_any(const char* p, const char* end, Place* out, Gaps* gaps) noexcept nogil:
-    # "size=N,offset=N)" with gaps; returns where it ends, NULL if it has another form.
+cdef inline const char* gapped_sizes(const char* p, const char* end, Extent* out, Gaps* gaps) noexcept nogil:
+    # "size=N,offset=N)" with gaps.
     cdef const char* close = balanced(p, end, 0)
     cdef const char* e
     cdef const char* q
@@ -278,26 +274,26 @@ cdef inline const char* sizes_any(const char* p, const char* end, Place* out, Ga
             if e != NULL:
                 break
         q += 1
-    gap(gaps, p, q)
+    add_gap(gaps, p, q)
     p = seek_text(b",offset=", 8, e, close, gaps)
     if p == NULL:
         return NULL
     e = number_element(p, close, &out.offset)
     if e == NULL:
         return NULL
-    gap(gaps, e, close)
+    add_gap(gaps, e, close)
     return close + 1
 
 
-cdef inline const char* shape_any(const char* p, const char* end, const char** shape, Gaps* gaps) noexcept nogil:
-    # ": SHAPE" with gaps, up to the end of the line. Returns where the shape ends. Text that has no shape's form is
-    # taken for one of a new form.
+cdef inline const char* gapped_shape(const char* p, const char* end, const char** shape, Gaps* gaps) noexcept nogil:
+    # ": SHAPE" with gaps, up to the end of the line. Returns where the shape ends. Text of another form is taken for a
+    # shape of a new form.
     cdef const char* e
     cdef const char* q
     p = seek_text(b":", 1, p, end, gaps)
     if p == NULL or p + 1 >= end:
         return NULL
-    cdef int tries = TRIES
+    cdef int tries = MAX_TRIES
     q = p
     while q + 1 < end and tries:
         e = NULL
@@ -305,19 +301,19 @@ cdef inline const char* shape_any(const char* p, const char* end, const char** s
             tries -= 1
             e = shape_end(q + 1, end)
         if e != NULL and (e == end or e[0] == c' ' or e[0] == c',' or e[0] == c';'):
-            gap(gaps, p, q)
+            add_gap(gaps, p, q)
             shape[0] = q + 1
-            gap(gaps, e, end)
+            add_gap(gaps, e, end)
             return e
         q += 1
     shape[0] = p + 1
     return end if p[0] == c' ' else NULL
 
 
-cdef inline bint position_any(const char* p, const char* end, Label* out, Gaps* gaps) noexcept nogil:
+cdef inline bint gapped_position(const char* p, const char* end, Label* out, Gaps* gaps) noexcept nogil:
     # "NAME[ {INDEX}]" with gaps that are fields, up to the end of the line.
     cdef int i
-    if position_words(p, end, out, gaps) == NULL or gaps.full:
+    if position_words(p, end, out, gaps) == NULL or gaps.overflow:
         return False
     for i in range(gaps.n):
         if not is_field(&gaps.items[i]):
@@ -326,10 +322,10 @@ cdef inline bint position_any(const char* p, const char* end, Label* out, Gaps* 
 
 
 cdef inline const char* position_words(const char* p, const char* end, Label* out, Gaps* gaps) noexcept nogil:
-    # "NAME[ {INDEX}]" with gaps, up to the end of the line: an instruction with its index, else a name alone between
-    # commas, else the first name. NULL if there is none.
+    # "NAME[ {INDEX}]" with gaps, up to the end of the line: a name with its index, else a name between commas, else the
+    # first name.
     cdef Gaps before = gaps[0]
-    cdef const char* e = seek(spaced_element, p, end, out, gaps)
+    cdef const char* e = seek(name_index_element, p, end, out, gaps)
     cdef const char* q
     if e == NULL:
         gaps[0] = before
@@ -337,8 +333,8 @@ cdef inline const char* position_words(const char* p, const char* end, Label* ou
         while q < end:
             e = label_element(q, end, out)
             if e != NULL and out.index.p == NULL and (e == end or e[0] == c','):
-                gap(gaps, p, q)
-                return index_any(e, end, out, gaps)
+                add_gap(gaps, p, q)
+                return gapped_index(e, end, out, gaps)
             e = NULL
             q = <const char*> memchr(q, c',', end - q)
             if q == NULL:
@@ -347,28 +343,28 @@ cdef inline const char* position_words(const char* p, const char* end, Label* ou
             while q < end and q[0] == c' ':
                 q += 1
     if e != NULL:
-        gap(gaps, e, end)
+        add_gap(gaps, e, end)
         return end
     gaps[0] = before
     e = seek(name_element, p, end, out, gaps)
-    return index_any(e, end, out, gaps) if e != NULL else NULL
+    return gapped_index(e, end, out, gaps) if e != NULL else NULL
 
 
-cdef inline const char* index_any(const char* p, const char* end, Label* out, Gaps* gaps) noexcept nogil:
+cdef inline const char* gapped_index(const char* p, const char* end, Label* out, Gaps* gaps) noexcept nogil:
     # "[ {INDEX}]" with gaps, up to the end of the line.
     cdef const char* q = p
     cdef const char* e
     while q + 1 < end:
         if q[0] == c' ' and q[1] == c'{':
             e = index(q + 1, &out.index)
-            if e != NULL and stops(e, end):
-                gap(gaps, p, q)
+            if e != NULL and ends_word(e, end):
+                add_gap(gaps, p, q)
                 p = e
             else:
                 out.index.p = NULL
             break
         q += 1
-    gap(gaps, p, end)
+    add_gap(gaps, p, end)
     return end
 
 
@@ -376,23 +372,23 @@ cdef inline const char* name_element(const char* p, const char* end, void* out) 
     cdef Label* label = <Label*> out
     label.index.p = NULL
     p = name(p, &label.word)
-    return p if p != NULL and stops(p, end) else NULL
+    return p if p != NULL and ends_word(p, end) else NULL
 
 
-cdef inline const char* spaced_element(const char* p, const char* end, void* out) noexcept nogil:
+cdef inline const char* name_index_element(const char* p, const char* end, void* out) noexcept nogil:
     # "NAME {INDEX}"
     cdef Label* label = <Label*> out
     p = name(p, &label.word)
     if p == NULL or p >= end or p[0] != c' ' or p[1] != c'{':
         return NULL
     p = index(p + 1, &label.index)
-    return p if p != NULL and stops(p, end) else NULL
+    return p if p != NULL and ends_word(p, end) else NULL
 
 
 cdef struct Use:
-    Part word
+    Slice word
     int64_t operand
-    Part index
+    Slice index
 
 
 cdef inline const char* use_element(const char* p, const char* end, void* out) noexcept nogil:
@@ -404,8 +400,8 @@ cdef inline const char* use_element(const char* p, const char* end, void* out) n
     return number_element(p + 10, end, &use.operand)
 
 
-cdef inline const char* operand_any(const char* p, const char* end, int64_t* out, Gaps* gaps) noexcept nogil:
-    # ", operand N" with gaps; returns where it ends.
+cdef inline const char* gapped_operand(const char* p, const char* end, int64_t* out, Gaps* gaps) noexcept nogil:
+    # ", operand N" with gaps.
     cdef const char* q = p
     cdef const char* e
     while True:
@@ -414,17 +410,17 @@ cdef inline const char* operand_any(const char* p, const char* end, int64_t* out
             return NULL
         e = number_element(q + 8, end, out) if starts(q, end, b"operand ", 8) else NULL
         if e != NULL and q - p >= 2 and starts(q - 2, q, b", ", 2):
-            gap(gaps, p, q - 2)
+            add_gap(gaps, p, q - 2)
             return e
         if e != NULL and starts(p, q, b", ", 2) and q[-1] == c' ':
-            gap(gaps, p + 2, q)
+            add_gap(gaps, p + 2, q)
             return e
         q += 1
 
 
-cdef inline bint use_any(const char* p, const char* end, Use* out, Gaps* gaps) noexcept nogil:
+cdef inline bint gapped_use(const char* p, const char* end, Use* out, Gaps* gaps) noexcept nogil:
     # "NAME, operand N[ {INDEX}]" with gaps, up to the end of the line.
-    return use_words(p, end, out, gaps) != NULL and not gaps.full and not is_led(gaps, p)
+    return use_words(p, end, out, gaps) != NULL and not gaps.overflow and not starts_with_words(gaps, p)
 
 
 cdef inline const char* use_words(const char* p, const char* end, Use* out, Gaps* gaps) noexcept nogil:
@@ -435,23 +431,23 @@ cdef inline const char* use_words(const char* p, const char* end, Use* out, Gaps
         gaps[0] = before
         e = seek(name_element, p, end, &label, gaps)
         if e != NULL:
-            e = operand_any(e, end, &out.operand, gaps)
+            e = gapped_operand(e, end, &out.operand, gaps)
         if e == NULL:
             return NULL
         out.word = label.word
     label.index.p = NULL
-    e = index_any(e, end, &label, gaps)
+    e = gapped_index(e, end, &label, gaps)
     out.index = label.index
     return e
 
 
-cdef inline bint head_any(const char* p, const char* end, Gaps* gaps) noexcept nogil:
-    # What follows a head's words up to the end of the line is ":" with gaps, and no further word.
+cdef inline bint gapped_head(const char* p, const char* end, Gaps* gaps) noexcept nogil:
+    # The ":" with gaps that ends a heading; no further word may precede it.
     cdef const char* q
     if p < end and CLASS[<uint8_t> p[0]] & IN_NAME:
         return False
     q = seek_text(b":", 1, p, end, gaps)
     if q == NULL:
         return False
-    gap(gaps, q, end)
+    add_gap(gaps, q, end)
     return True

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "pages.h"
+#include "spare.h"
 
 #if !XLA_PAGES                             /* nothing is kept for the next use */
 typedef struct { char *data; size_t size; } xla_block;

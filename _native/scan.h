@@ -1,5 +1,4 @@
-/* The loops that pay for SIMD: written so that compilers vectorise them, cloned for AVX2 where the loader can
-   choose at run time, plain C elsewhere. */
+/* Loops that compilers vectorise, cloned for AVX2 where the loader can choose at run time. */
 #ifndef XLAMEM_SCAN_H
 #define XLAMEM_SCAN_H
 
@@ -12,20 +11,20 @@
 #define XLA_CLONES
 #endif
 
-/* Whether some i in [0, n) has p[i] == '\n' and an upper-case letter (or one of @[\]^_) behind it. */
-XLA_CLONES static int xla_any_head(const uint8_t *p, size_t n) {
+/* Whether a newline in p[0:n] is followed by an upper-case letter (or one of @[\]^_). Reads up to p[n]. */
+XLA_CLONES static int xla_any_title(const uint8_t *p, size_t n) {
     uint8_t any = 0;
     for (size_t i = 0; i < n; i++)
         any |= (uint8_t)((p[i] == '\n') & ((p[i + 1] & 0xE0) == 0x40));
     return any;
 }
 
-/* First i in [from, n - 1) where a line that starts with an upper-case letter follows p[i] == '\n'; n if none. */
-static inline size_t xla_next_head(const char *text, size_t from, size_t n) {
+/* Offset in [from, n - 1) of the first newline before a line that starts with an upper-case letter; n if none. */
+static inline size_t xla_next_title(const char *text, size_t from, size_t n) {
     const uint8_t *p = (const uint8_t *)text;
     while (from + 1 < n) {
         size_t block = n - 1 - from < 1024 ? n - 1 - from : 1024;
-        if (xla_any_head(p + from, block))
+        if (xla_any_title(p + from, block))
             for (size_t i = from; i < from + block; i++)
                 if (p[i] == '\n' && (p[i + 1] & 0xE0) == 0x40)
                     return i;
@@ -34,8 +33,8 @@ static inline size_t xla_next_head(const char *text, size_t from, size_t n) {
     return n;
 }
 
-/* Whether some i in [0, n) has '\n', 'u' and ' ' at i, i + 2 and i + 6: what "\n uses are not" has and
-   "\n uses:" has not. Reads up to p[n + 5]. */
+/* Whether a line in p[0:n] has the 'u' and the second blank of " uses are not …", which " uses:" has not. Reads up to
+   p[n + 5]. */
 XLA_CLONES static int xla_any_unknown(const uint8_t *p, size_t n) {
     uint8_t any = 0;
     for (size_t i = 0; i < n; i++)

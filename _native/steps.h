@@ -1,9 +1,8 @@
-/* Steps of up to 16 characters towards one that matters, with what every x86-64 has; steps of none elsewhere, so that
-   each caller looks at single characters too. A load that stays in its page cannot fault, even where it looks beyond
-   the text. An empty text may lie nowhere.
+/* Steps over up to 32 characters at once with SSE2. Without it a step covers no character, and the caller goes on one
+   by one. A load within a page cannot fault, even beyond the end of the text. The pointer of an empty text may be
+   invalid.
 
-   What may look beyond the text is xla_peek16 and xla_peek8 alone, for the sanitizers too, which check then that the
-   first character is one of the text; all other loads are of what is there. */
+   Only xla_peek16 and xla_peek8 read beyond the text. Sanitizers skip them, and check the first character instead. */
 #ifndef XLAMEM_STEPS_H
 #define XLAMEM_STEPS_H
 
@@ -21,16 +20,16 @@
 #define xla_up_to(x, most) _mm_cmpeq_epi8(_mm_min_epu8((x), xla_splat(most)), (x))
 #if defined(__SANITIZE_ADDRESS__)
 #define XLA_PEEK __attribute__((noinline, unused, no_sanitize("address"))) static
-#define xla_there(p, n) xla_is_there((p), (n))
-/* Stops with a report unless n characters are there. */
-__attribute__((noinline, unused)) static void xla_is_there(const char *p, size_t n) {
+#define xla_check_readable(p, n) xla_touch((p), (n))
+/* Make the sanitizer report n characters that may not be read. */
+__attribute__((noinline, unused)) static void xla_touch(const char *p, size_t n) {
     volatile char sink;
     for (size_t i = 0; i < n; i++) sink = p[i];
     (void)sink;
 }
 #else
 #define XLA_PEEK static inline
-#define xla_there(p, n) ((void)0)
+#define xla_check_readable(p, n) ((void)0)
 #endif
 XLA_PEEK __m128i xla_peek16(const char *p) { return xla_load16(p); }
 XLA_PEEK uint64_t xla_peek8(const char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
@@ -40,7 +39,7 @@ XLA_PEEK uint64_t xla_peek8(const char *p) { uint64_t v; memcpy(&v, p, 8); retur
 #endif
 
 #if XLA_SSE2
-/* Which of 16 characters are those of names: one bit each, the first the lowest. */
+/* A bit for each of 16 characters, the first the lowest: whether it may be part of a name. */
 static inline uint32_t xla_in_name(__m128i c) {
     __m128i letter = xla_up_to(_mm_sub_epi8(_mm_or_si128(c, xla_splat(0x20)), xla_splat('a')), 25);
     __m128i digit = xla_up_to(_mm_sub_epi8(c, xla_splat('0')), 9);
@@ -50,13 +49,13 @@ static inline uint32_t xla_in_name(__m128i c) {
 }
 #endif
 
-/* A step towards the first character that is not one of names: returns how many were stepped over, at most 32, which
-   most names end within: their length is found without a branch. */
+/* The number of characters at p that may be part of a name, at most 32. Most names are shorter: no branch on the
+   length. */
 static inline unsigned xla_name_step(const char *p) {
 #if XLA_SSE2
     if (xla_in_page32(p)) {
         uint64_t in_name;
-        xla_there(p, 1);
+        xla_check_readable(p, 1);
         in_name = xla_in_name(xla_peek16(p)) | (uint64_t)xla_in_name(xla_peek16(p + 16)) << 16;
         return (unsigned)__builtin_ctzll(~in_name);
     }
@@ -66,7 +65,7 @@ static inline unsigned xla_name_step(const char *p) {
 }
 
 #if XLA_SSE2
-/* Eight characters less '0', and the highest bit of each that is no digit. */
+/* Eight characters minus '0', and the highest bit of each that is not a digit. */
 static inline uint64_t xla_digits(const char *p, uint64_t *other) {
     uint64_t v = xla_peek8(p) ^ 0x3030303030303030u;
     *other = (v | ((v & 0x7F7F7F7F7F7F7F7Fu) + 0x7676767676767676u)) & 0x8080808080808080u;
@@ -81,14 +80,14 @@ static inline uint64_t xla_eight(uint64_t v) {
 }
 #endif
 
-/* The number of one to fifteen digits at p, without a loop: returns how many they are, 0 for any other number. */
+/* Read one to fifteen digits without a loop. Returns their number, or 0 if there are more or none. */
 static inline unsigned xla_short_number(const char *p, int64_t *out) {
 #if XLA_SSE2
     if (xla_in_page(p)) {
         static const int64_t tens[8] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000};
         uint64_t other, v, first;
         unsigned n;
-        xla_there(p, 1);
+        xla_check_readable(p, 1);
         v = xla_digits(p, &other);
         if (other & 0x80) return 0;
         if (other != 0) {
@@ -96,7 +95,7 @@ static inline unsigned xla_short_number(const char *p, int64_t *out) {
             *out = (int64_t)xla_eight(v << (64 - 8 * n));                 /* zeros in front */
             return n;
         }
-        xla_there(p, 9);
+        xla_check_readable(p, 9);
         first = xla_eight(v);
         v = xla_digits(p + 8, &other);
         if (other == 0) return 0;
@@ -109,8 +108,8 @@ static inline unsigned xla_short_number(const char *p, int64_t *out) {
     return 0;
 }
 
-/* Which of 16 characters are a bracket, a quote or (if asked for) a comma or blank: one bit each, the first the lowest.
-   All of them may be, where that is not known. */
+/* A bit for each of 16 characters, the first the lowest: whether it may be a bracket, a quote, or a comma or blank
+   where these are asked for. */
 static inline unsigned xla_marks(const char *p, int comma, int blank) {
 #if XLA_SSE2
     if (xla_in_page(p)) {
@@ -127,7 +126,7 @@ static inline unsigned xla_marks(const char *p, int comma, int blank) {
     return 0xFFFF;
 }
 
-/* The place of the lowest bit, of which there must be one. */
+/* The number of the lowest bit set; at least one must be. */
 static inline unsigned xla_lowest(unsigned bits) {
 #if defined(__GNUC__)
     return (unsigned)__builtin_ctz(bits);
@@ -138,7 +137,7 @@ static inline unsigned xla_lowest(unsigned bits) {
 #endif
 }
 
-/* The same towards the first quote or backslash. */
+/* The number of characters at p before a quote or backslash, at most 16. */
 static inline unsigned xla_quote_step(const char *p) {
 #if XLA_SSE2
     if (xla_in_page(p)) {
@@ -151,7 +150,7 @@ static inline unsigned xla_quote_step(const char *p) {
     return 0;
 }
 
-/* The first n <= 32 characters at p, with zeros behind them. */
+/* The first n <= 32 characters at p, padded with zeros. */
 static inline void xla_first32(const char *p, size_t n, uint64_t out[4]) {
 #if XLA_SSE2
     static const char keep[64] = {
@@ -161,7 +160,7 @@ static inline void xla_first32(const char *p, size_t n, uint64_t out[4]) {
     if (n && xla_in_page32(p)) {
         __m128i a = _mm_and_si128(xla_peek16(p), xla_load16(keep + 32 - n));
         __m128i b = _mm_and_si128(xla_peek16(p + 16), xla_load16(keep + 48 - n));
-        xla_there(p, n);
+        xla_check_readable(p, n);
         out[0] = (uint64_t)_mm_cvtsi128_si64(a);
         out[1] = (uint64_t)_mm_cvtsi128_si64(_mm_unpackhi_epi64(a, a));
         out[2] = (uint64_t)_mm_cvtsi128_si64(b);
@@ -179,15 +178,20 @@ static inline int xla_equal32(const char *p, const char *q, size_t n) {
     if (n && xla_in_page32(p) && xla_in_page32(q)) {
         uint64_t a = (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(xla_peek16(p), xla_peek16(q)));
         uint64_t b = (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(xla_peek16(p + 16), xla_peek16(q + 16)));
-        xla_there(p, n);
-        xla_there(q, n);
+        xla_check_readable(p, n);
+        xla_check_readable(q, n);
         return (~(a | b << 16) & (((uint64_t)1 << n) - 1)) == 0;
     }
 #endif
     return n == 0 || memcmp(p, q, n) == 0;
 }
 
-/* Copies n characters to `to`, where 16 more may be overwritten; returns whether all of them are ASCII. */
+/* The same for any n. */
+static inline int xla_equal(const char *p, const char *q, size_t n) {
+    return n <= 32 ? xla_equal32(p, q, n) : memcmp(p, q, n) == 0;
+}
+
+/* Copy n characters to `to`, where 16 more may be overwritten. Returns whether all of them are ASCII. */
 static inline int xla_copy_ascii(char *to, const char *p, size_t n) {
 #if XLA_SSE2
     if (n >= 16) {
@@ -202,7 +206,7 @@ static inline int xla_copy_ascii(char *to, const char *p, size_t n) {
     }
     if (n && xla_in_page(p)) {
         __m128i c = xla_peek16(p);
-        xla_there(p, n);
+        xla_check_readable(p, n);
         _mm_storeu_si128((__m128i *)(void *)to, c);
         return ((unsigned)_mm_movemask_epi8(c) & ((1u << n) - 1)) == 0;
     }
@@ -212,8 +216,8 @@ static inline int xla_copy_ascii(char *to, const char *p, size_t n) {
     return any_byte < 0x80;
 }
 
-/* A number below 2^bits from the first 8 (or, if `two`, 16) characters at p; 0 where they may not be read. */
-static inline unsigned xla_head(const char *p, int two, int bits) {
+/* A hash of `bits` bits of the first 8 (or, if `two`, 16) characters at p; 0 where they may not be read. */
+static inline unsigned xla_prefix_hash(const char *p, int two, int bits) {
 #if XLA_SSE2
     if (xla_in_page(p)) {
         uint64_t a = xla_peek8(p), b = two ? xla_peek8(p + 8) : 0;

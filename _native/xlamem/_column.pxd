@@ -1,24 +1,22 @@
-# What the section modules need of _column: hand a buffer over, reach a pool.
+# For the section modules: columns handed to Python, and the interners within `Names`.
 
-from column cimport Buf, Pool, Store, Text
+from buffer cimport Buffer
+from interner cimport Interner
+from text cimport TextColumn
 
 cdef class Column:
-    cdef Buf buf
-    cdef Py_ssize_t shape
+    cdef Buffer buffer
 
-cdef class Spare:
-    cdef Store* store
-
-cdef class Known:
-    cdef Pool pool
-    cdef Column bytes                             # that the pool's items lie in
+cdef class Snapshot:
+    cdef Interner interner
+    cdef Column bytes                             # memory of the interner's texts
     cdef Column ends
 
 cdef class Names:
-    cdef Pool pool
-    cdef Known base
-    cdef int alone(self) except -1
+    cdef Interner interner
+    cdef Snapshot base
+    cdef int require_no_base(self) except -1
 
-cdef Column own(Buf* b)
-cdef tuple own_two(Buf* a, Buf* b)
-cdef tuple own_text(Text* t)
+cdef Column own(Buffer* b)
+cdef tuple own_two(Buffer* a, Buffer* b)
+cdef tuple own_text(TextColumn* t)

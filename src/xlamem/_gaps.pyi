@@ -1,4 +1,4 @@
-"""Text in lines that no known field explains: the column `attributes`, and which kinds there are."""
+"""Unknown text in known lines: the column `attributes`, and the kinds of such text."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""The head of the HLO text: module name, aliases and donors, stack-frame tables. The rest is not read."""
+"""The header of the HLO text: module name, aliases and donors, stack-frame tables. The body is not read."""
 
 from typing import TypeAlias, TypedDict
 
@@ -8,7 +8,7 @@ from ._column import Column, Names
 
 _Text: TypeAlias = tuple[Column, Column, Column]
 
-class _Head(TypedDict):
+class _Header(TypedDict):
     name: bytes | None
     aliases: dict[str, Column]
     files: tuple[Column, _Text]
@@ -22,4 +22,4 @@ class _Head(TypedDict):
 
 GAP_TABLES: tuple[str, ...]
 
-def scan(data: Buffer, end: int, indices: Names, kinds: Names) -> _Head: ...
+def scan(data: Buffer, end: int, indices: Names, kinds: Names) -> _Header: ...

@@ -1,4 +1,4 @@
-"""Where the sections of a text begin, and where a span may be split."""
+"""Find the sections of a text, and the lines at which a span may be split."""
 
 from typing_extensions import Buffer
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer
 
-from ._column import Column, Names, Spare
+from ._column import Column, Names
 
 _Text: TypeAlias = tuple[Column, Column, Column]
 _Codes: TypeAlias = npt.NDArray[np.int32]
@@ -24,7 +24,6 @@ def scan(
     data: Buffer, begin: int, end: int, inside: int, names: Names, indices: Names, *, ordinal: int = 0, node: int = 0
 ) -> tuple[dict[str, dict[str, Column | _Text]], Column, int, int, int, int, int, tuple[int, int, int]]: ...
 def match(
-    spare: Spare,
     instructions: _Codes,
     indices: _Codes,
     ids: npt.NDArray[np.int64],

@@ -1,5 +1,4 @@
-"""A table's columns handed to Arrow in one call, by Arrow's C data interface: nothing that is laid out is copied."""
-
+"""Columns as one Arrow record batch, through Arrow's C data interface and without a copy."""
 
 from typing import Any
 

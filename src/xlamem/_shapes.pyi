@@ -1,4 +1,4 @@
-"""Shape texts: element type and bytes without padding, once for each distinct shape."""
+"""Element type and unpadded bytes of distinct shapes."""
 
 import numpy as np
 import numpy.typing as npt

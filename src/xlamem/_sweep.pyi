@@ -1,4 +1,4 @@
-"""Bytes in unions of address ranges over time: what NumPy cannot do in O(n log n)."""
+"""Bytes in unions of address ranges over time, in O(n log n)."""
 
 from typing import Any, TypeAlias
 

@@ -9,7 +9,7 @@ from typing_extensions import Buffer
 from ._column import Column, Names
 
 _Text: TypeAlias = tuple[Column, Column, Column]
-_Places: TypeAlias = npt.NDArray[np.int64]
+_Offsets: TypeAlias = npt.NDArray[np.int64]
 
 FEATURES: dict[int, str]
 TREE_BITS: int
@@ -19,7 +19,7 @@ GAP_TABLES: tuple[str, ...]
 def scan(
     data: Buffer, begin: int, end: int, pools: tuple[Names, ...], demand: bool, last: bool
 ) -> tuple[dict[str, dict[str, Column | _Text]], Column, int, int]: ...
-def texts(data: Buffer, begins: _Places, ends: _Places) -> _Text: ...
+def texts(data: Buffer, begins: _Offsets, ends: _Offsets) -> _Text: ...
 def same(
-    data: Buffer, begins: _Places, ends: _Places, others: Buffer, other_begins: _Places, other_ends: _Places
+    data: Buffer, begins: _Offsets, ends: _Offsets, others: Buffer, other_begins: _Offsets, other_ends: _Offsets
 ) -> Column: ...

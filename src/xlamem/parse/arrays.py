@@ -10,16 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .. import _values
-from .._column import Spare, distinct, first_rows, rows_of
+from .._column import distinct, first_rows, rows_of
 
 NULL = np.iinfo(np.int64).min
 """Null in native integer columns; null codes are -1."""
 
 BLOCK_ROWS = 1 << 20
 """Rows processed at a time where a copy of the whole column would take much memory."""
-
-SPARE = Spare(96 << 20)
-"""Memory of released tables, reused for the next dump."""
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -97,7 +94,7 @@ class Rows:
 
     def __init__(self, keys: npt.NDArray[np.signedinteger[Any]]) -> None:
         self.n = len(keys)
-        self.low, rows = first_rows(np.ascontiguousarray(keys, np.int64), SPARE)
+        self.low, rows = first_rows(np.ascontiguousarray(keys, np.int64))
         self.rows = None if rows is None else codes(rows)
         """Rows by key - low; None if the keys are too sparse for that."""
         if self.rows is None:
@@ -109,7 +106,7 @@ class Rows:
         if not self.n or not len(wanted):
             return np.full(len(wanted), -1, np.int64)
         if self.rows is not None:
-            return ints(rows_of(self.rows, self.low, np.ascontiguousarray(wanted, np.int64), SPARE))
+            return ints(rows_of(self.rows, self.low, np.ascontiguousarray(wanted, np.int64)))
         position = np.minimum(np.searchsorted(self.keys, wanted), self.n - 1)
         return np.where(self.keys[position] == wanted, self.order[position], -1).astype(np.int64)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _liveness, _rules
 from .._column import in_order
-from .arrays import NULL, SPARE, Bools, Codes, Ints, Rows, codes, ints, joined
+from .arrays import NULL, Bools, Codes, Ints, Rows, codes, ints, joined
 from .batch import Batch, Section
 from .interners import Interners
 from .matcher import SAME_TEXT, Matcher
@@ -67,12 +67,12 @@ class CodeMatcher(Matcher):
         name, index = (joined([r[c] for r in ranges], np.int32) for c in ("instruction", "shape_index"))
         store, table = self._values()
         ids = store.ints(table, "value_id")
-        ordered = in_order(ids, SPARE)
+        ordered = in_order(ids)
         # An id occurs twice only in a broken text, where both values count.
         order = np.argsort(ids, kind="stable").astype(np.int32) if ordered is None else codes(ordered)
         top = self._interners["shape_index"].code("{}")
         instructions, indices = store.codes(table, "instruction"), store.codes(table, "shape_index")
-        matches, rows = _liveness.match(SPARE, instructions, indices, ids, order, name, index, top)
+        matches, rows = _liveness.match(instructions, indices, ids, order, name, index, top)
         value_ids = ints(matches)
         self._range_rows = Rows(ids)(value_ids).astype(np.int32) if ordered is None else codes(rows)
         return value_ids

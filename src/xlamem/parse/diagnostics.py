@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from .. import _gaps, _lines, _values, errors, schema
 from .._column import Names
-from .arrays import SPARE, Ints, TextParts, codes, distinct_of, flags, ints, texts
+from .arrays import Ints, TextParts, codes, distinct_of, flags, ints, texts
 from .arrow import text_arrays
 from .batch import File, Section
 from .tables import Row
@@ -138,7 +138,7 @@ class Diagnostics:
         self._unknown.append(_UnknownText(file.ordinal, section, tables, rows))
 
     def _count_unknown_fields(self, file: File, section: str, gaps: Ints) -> None:
-        words = Names(SPARE)
+        words = Names()
         kind = codes(_gaps.kinds(file.text.data, gaps, words))
         data, ends = words.export()
         names = np.split(flags(data), ints(ends)[:-1])

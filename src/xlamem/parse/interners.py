@@ -14,7 +14,7 @@ import pyarrow as pa
 from .. import _shapes, _values
 from .._column import Names
 from . import arrow
-from .arrays import SPARE, Codes, Ints, TextParts, codes, ints
+from .arrays import Codes, Ints, TextParts, codes, ints
 from .arrow import TEXT, Dictionary, dictionary_array, offsets_of, split_by_bytes, text_chunks
 
 
@@ -22,7 +22,7 @@ class Interner:
     """Distinct texts with one meaning and their codes; columns that share one are compared by code."""
 
     def __init__(self) -> None:
-        self.names = Names(SPARE)
+        self.names = Names()
         self._arrays: tuple[int, list[pa.Array]] | None = None
         self._dictionary: Dictionary | None = None
 

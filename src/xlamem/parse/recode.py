@@ -30,13 +30,13 @@ def merge(pool: ThreadPool, interners: Interners, meanings: Sequence[str], scann
             target = interners[meaning].names
             if target.adopt(source):
                 continue
-            n = len(source) - source.known
+            n = len(source) - source.n_base
             code_map = np.empty(n, np.int32)
             step = max(LOOK_UP_NAMES, n // pool.threads + 1)
             ranges = [(begin, min(begin + step, n)) for begin in range(0, n, step)]
             pool.results([pool.submit(partial(target.look_up, source, code_map, *r)) for r in ranges])
             if not target.add(source, code_map):
-                maps[meaning] = code_map, source.known
+                maps[meaning] = code_map, source.n_base
         if maps:
             tasks.append(pool.submit(partial(_recode, batch.tables, maps)))
     pool.results(tasks)

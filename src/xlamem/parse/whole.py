@@ -14,7 +14,7 @@ from .. import _lines
 from .._column import Names
 from ..input.files import evict_pages
 from ..input.find import Source
-from .arrays import SPARE, Ints, joined, numbers_of
+from .arrays import Ints, joined, numbers_of
 from .batch import Batch, Span
 from .by_code import CodeMatcher
 from .checks import check
@@ -39,9 +39,6 @@ from .threads import Task, ThreadPool
 
 SPAN_BYTES = 8 << 20
 """Fewest bytes that one thread scans."""
-
-LARGE_BYTES, SPARE_BYTES_WHEN_LARGE = 1 << 28, 16 << 20
-"""Beside a dump of so many bytes, no more memory is kept for the next one."""
 
 READING_ORDER = sorted(SECTIONS, key=USED.__eq__)
 """The used values come last: they take longest, and know nearly all of their names from the other sections."""
@@ -224,8 +221,8 @@ class WholeReader(Reader):
         snapshots = [names.snapshot() for names in self.interners.names(reader.interners)]
 
         def scan(span: Span) -> Scanned:
-            own = [Names(SPARE, snapshot) for snapshot in snapshots]
-            if own and not own[0].known:
+            own = [Names(snapshot) for snapshot in snapshots]
+            if own and not own[0].n_base:
                 own[0].expect((span.end - span.begin) // reader.bytes_per_name)
             batch = reader.scan(span, own)
             if not self.with_text:  # unmapping takes a while: let each thread do its share
@@ -282,6 +279,4 @@ class WholeReader(Reader):
             batch.tables.pop("records", None)
             for column in ("before",) if self.with_text else ("before", "text_begin", "text_end"):
                 batch.tables["instructions"].pop(column, None)
-        if sum(f.size for f in self.files) > LARGE_BYTES:
-            SPARE.trim(SPARE_BYTES_WHEN_LARGE)
 

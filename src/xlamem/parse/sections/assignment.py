@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import _allocations, schema
 from ..._column import Names, take
-from ..arrays import SPARE, codes, distinct_of, ints
+from ..arrays import codes, distinct_of, ints
 from ..batch import Batch, Columns, Section, Span
 from ..interners import fixed_dictionary
 from ..tables import Column
@@ -33,13 +33,13 @@ def _element_type(_: Context, batch: Batch, columns: Columns) -> Column:
     if "shape" not in columns:
         return Column(None)
     types, _sizes = batch.interners.shape_sizes()
-    return Column(codes(take(types, columns["shape"], SPARE)), batch.interners["element_type"])
+    return Column(codes(take(types, columns["shape"])), batch.interners["element_type"])
 
 
 def _unpadded_size(_: Context, batch: Batch, columns: Columns) -> Column:
     if "shape" not in columns:
         return Column(None)
-    return Column(ints(take(batch.interners.shape_sizes()[1], columns["shape"], SPARE)))
+    return Column(ints(take(batch.interners.shape_sizes()[1], columns["shape"])))
 
 
 def _uses_known(context: Context, _: Batch, columns: Columns) -> Column:

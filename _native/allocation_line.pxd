@@ -3,9 +3,10 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memchr, memset
 
-from column cimport NO_INT, Part
-from cursor cimport COMMA, balanced, index, integer, starts
-from gaps cimport Gaps, gap, number_element, seek_text, stops
+from buffer cimport NO_INT
+from cursor cimport COMMA, balanced, index, starts
+from gaps cimport Gaps, add_gap, ends_word, number_element, seek_text
+from text cimport Slice
 
 # Bits of the column `flags` of an allocation, in the order of the schema's is_… columns.
 cdef enum:
@@ -15,22 +16,31 @@ cdef enum:
     THREAD_LOCAL = 8
     LIVE_OUT = 16
     TEMP = 32
+    IS_FLAG = 63
+    # Other fields that were read.
+    SIZE = 64
+    COLOR = 128
+    PAGE = 256
+    ADDRESS = 512
+    SHAPE = 1024
+    INDEX = 2048
 
-cdef struct Head:
+cdef struct AllocationLine:
     int64_t allocation
-    int64_t size               # NO_INT where it is printed for people
-    Part size_text
+    int64_t size                                  # NO_INT: printed rounded, with a unit
+    Slice size_text
     int64_t color
     int64_t page
     int64_t parameter
-    Part address
-    Part parameter_index
-    Part parameter_shape
-    Part output_shape
-    Part fields
+    Slice address
+    Slice parameter_index
+    Slice parameter_shape
+    Slice output_shape
+    Slice fields                                  # the text after the size
     int flags
 
-cdef inline const char* shape_in_bars(const char* p, const char* end, Part* out) noexcept nogil:
+
+cdef inline const char* shape_in_bars(const char* p, const char* end, Slice* out) noexcept nogil:
     cdef const char* bar
     if p[0] != c'|':
         return NULL
@@ -42,26 +52,16 @@ cdef inline const char* shape_in_bars(const char* p, const char* end, Part* out)
     return bar + 1
 
 
-cdef enum:
-    # Fields that were seen and are no flag.
-    SIZE = 64
-    COLOR = 128
-    PAGE = 256
-    ADDRESS = 512
-    SHAPE = 1024
-    INDEX = 2048
-
-
-cdef inline const char* flag(const char* p, const char* end, Head* out, int bit) noexcept nogil:
-    # Behind a word, unless it goes on or was there before.
-    if out.flags & bit or not stops(p, end):
+cdef inline const char* flag(const char* p, const char* end, AllocationLine* out, int bit) noexcept nogil:
+    # The end of a flag's word at p; NULL if the word goes on or is repeated.
+    if out.flags & bit or not ends_word(p, end):
         return NULL
     out.flags |= bit
     return p
 
 
-cdef inline const char* field(const char* p, const char* end, Head* out, Gaps* gaps) noexcept nogil:
-    # Behind the field at p; NULL if it is none that is known, or is there twice.
+cdef inline const char* field(const char* p, const char* end, AllocationLine* out, Gaps* gaps) noexcept nogil:
+    # The end of the field at p; NULL if it is unknown or repeated.
     cdef const char* q = NULL
     if p[0] == c'p':
         if starts(p, end, b"preallocated-temp", 17):
@@ -111,8 +111,8 @@ cdef inline const char* field(const char* p, const char* end, Head* out, Gaps* g
     return q
 
 
-cdef inline const char* size_field(const char* p, const char* end, Head* out) noexcept nogil:
-    # The size behind "size ", exact or for people.
+cdef inline const char* size_field(const char* p, const char* end, AllocationLine* out) noexcept nogil:
+    # The size after "size ", exact or rounded.
     cdef const char* q = number_element(p, end, &out.size)
     if q == NULL:
         out.size = NO_INT
@@ -128,8 +128,8 @@ cdef inline const char* size_field(const char* p, const char* end, Head* out) no
     return q
 
 
-cdef inline const char* parameter_rest(const char* p, const char* end, Head* out, Gaps* gaps) noexcept nogil:
-    # "[, shape |SHAPE|][ at ShapeIndex INDEX]" behind a parameter's number, or the index behind its shape.
+cdef inline const char* parameter_rest(const char* p, const char* end, AllocationLine* out, Gaps* gaps) noexcept nogil:
+    # "[, shape |SHAPE|][ at ShapeIndex INDEX]" after a parameter's number, or the index after its shape.
     cdef const char* q
     cdef const char* stop
     if not out.flags & SHAPE and starts(p, end, b", shape |", 9):
@@ -151,14 +151,14 @@ cdef inline const char* parameter_rest(const char* p, const char* end, Head* out
         if index(q + 15, &out.parameter_index) == NULL:
             out.parameter_index.p = NULL
             break
-        gap(gaps, p, q)
+        add_gap(gaps, p, q)
         out.flags |= INDEX
         p = q + 15 + out.parameter_index.n
     return p
 
 
 cdef inline const char* field_end(const char* p, const char* end) noexcept nogil:
-    # Where ", " or the end follows, outside brackets and quotes.
+    # The first ", " outside brackets and quotes, or the end.
     while p < end:
         if p[0] != c',':
             p = balanced(p, end, COMMA)
@@ -169,7 +169,7 @@ cdef inline const char* field_end(const char* p, const char* end) noexcept nogil
 
 
 cdef inline const char* keyed_end(const char* p, const char* end) noexcept nogil:
-    # Behind the words "key=value " at p; NULL if there is none.
+    # The end of the words "key=value " at p; NULL if there are none.
     cdef const char* begin = p
     cdef const char* q
     while p < end:
@@ -182,15 +182,15 @@ cdef inline const char* keyed_end(const char* p, const char* end) noexcept nogil
     return p if p > begin else NULL
 
 
-cdef inline bint header(const char* p, const char* end, Head* out, Gaps* gaps) noexcept nogil:
-    # "allocation N: [ADDR, ]size SIZE{, field}:" with gaps, the fields in any order; end at the newline. Adds to `gaps`.
+cdef inline bint allocation_line(const char* p, const char* end, AllocationLine* out, Gaps* gaps) noexcept nogil:
+    # "allocation N: [ADDR, ]size SIZE{, field}:" with gaps, the fields in any order. Adds to `gaps`.
     cdef const char* q
-    cdef const char* at                           # where a field begins
-    cdef const char* behind                       # where the one that was read last ends
+    cdef const char* begin                        # of a field
+    cdef const char* last_end                     # of the field that was read last
     cdef const char* stop
     cdef const char* word
     cdef int n
-    memset(out, 0, sizeof(Head))
+    memset(out, 0, sizeof(AllocationLine))
     out.page = NO_INT
     out.parameter = NO_INT
     p = number_element(p + 11, end, &out.allocation)
@@ -201,30 +201,30 @@ cdef inline bint header(const char* p, const char* end, Head* out, Gaps* gaps) n
     stop = end - 1
     while stop > p and stop[0] != c':':
         stop -= 1
-    behind = at = p
-    while at < stop:
+    last_end = begin = p
+    while begin < stop:
         n = gaps.n
-        gap(gaps, behind, at if behind == p else at - 2)
-        q = field(at, stop, out, gaps)
+        add_gap(gaps, last_end, begin if last_end == p else begin - 2)
+        q = field(begin, stop, out, gaps)
         if q == NULL:
             gaps.n = n
-            q = at
-            word = keyed_end(at, stop)
+            q = begin
+            word = keyed_end(begin, stop)
             if word != NULL:
                 # "key=value FIELD"
-                gap(gaps, behind, at if behind == p else at - 2)
-                gap(gaps, at, word)
+                add_gap(gaps, last_end, begin if last_end == p else begin - 2)
+                add_gap(gaps, begin, word)
                 q = field(word, stop, out, gaps)
                 if q == NULL:
                     gaps.n = n
-                    q = at
+                    q = begin
                 else:
-                    behind = q
+                    last_end = q
         else:
-            behind = q
+            last_end = q
         q = field_end(q, stop)
-        at = q + 2 if q < stop else stop
-    gap(gaps, behind, stop)
-    gap(gaps, stop + 1, end)
+        begin = q + 2 if q < stop else stop
+    add_gap(gaps, last_end, stop)
+    add_gap(gaps, stop + 1, end)
     out.fields.n = stop - out.fields.p if out.fields.p != NULL else 0
-    return out.flags & SIZE and not gaps.full
+    return out.flags & SIZE and not gaps.overflow

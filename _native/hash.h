@@ -1,0 +1,83 @@
+/* Hashes of texts, and the slots of a hash table. */
+#ifndef XLAMEM_HASH_H
+#define XLAMEM_HASH_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "steps.h"
+
+static inline uint64_t xla_load64(const char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
+
+static inline uint64_t xla_mix(uint64_t a, uint64_t b) {
+#if defined(__SIZEOF_INT128__)
+    unsigned __int128 r = (unsigned __int128)a * b;
+    return (uint64_t)r ^ (uint64_t)(r >> 64);
+#else
+    a *= b | 1; return a ^ (a >> 32) ^ (b << 7);
+#endif
+}
+
+/* For texts of up to 32 characters: no branch on the length. */
+static inline uint64_t xla_hash_short(const char *p, size_t n) {
+    uint64_t t[4];
+    xla_first32(p, n, t);
+    return xla_mix(t[0] ^ 0xd6e8feb86659fd93u, t[1] ^ 0x9e3779b97f4a7c15u)
+           ^ xla_mix(t[2] ^ (n * 0xa0761d6478bd642fu), t[3] ^ 0xe7037ed1a0b428dbu);
+}
+
+/* For texts of more than 16 characters: four lanes of 8 bytes. */
+static inline uint64_t xla_hash_long(const char *p, size_t n) {
+    const uint64_t k0 = 0x9e3779b97f4a7c15u, k1 = 0xd6e8feb86659fd93u;
+    uint64_t h = n * k0;
+    if (n > 64) {
+        uint64_t l0 = h, l1 = k0, l2 = k1, l3 = ~h;
+        while (n > 32) {
+            l0 = xla_mix(l0 ^ xla_load64(p), k0); l1 = xla_mix(l1 ^ xla_load64(p + 8), k1);
+            l2 = xla_mix(l2 ^ xla_load64(p + 16), k0); l3 = xla_mix(l3 ^ xla_load64(p + 24), k1);
+            p += 32; n -= 32;
+        }
+        h = l0 ^ (l1 << 1) ^ (l2 << 2) ^ (l3 << 3) ^ xla_mix(l1 ^ l3, l0 ^ l2);
+    }
+    while (n > 16) { h = xla_mix(h ^ xla_load64(p), k1 ^ xla_load64(p + 8)); p += 16; n -= 16; }
+    return xla_mix(h ^ xla_load64(p + n - 16) ^ k1, xla_load64(p + n - 8) ^ k0);
+}
+
+/* The key of a text in a hash table; never 0. */
+static inline uint32_t xla_hash_text(const char *p, size_t n) {
+    uint64_t h = n <= 32 ? xla_hash_short(p, n) : xla_hash_long(p, n);
+    uint32_t key = (uint32_t)(h ^ h >> 29);
+    return key ? key : 1;
+}
+
+/* Slots are read and written atomically: an interner may grow while threads read its snapshot. Where the processor has
+   no such access, a reader may see halves of two slots. That is harmless, because the texts are compared. */
+#if defined(__GNUC__) && __SIZEOF_POINTER__ >= 8
+#define XLA_ATOMIC_SLOTS 1
+#else
+#define XLA_ATOMIC_SLOTS 0
+#endif
+typedef union { struct { uint32_t key; int32_t code; }; uint64_t bits; } xla_slot;
+
+static inline xla_slot xla_load_slot(const xla_slot *p) {
+    xla_slot slot;
+#if XLA_ATOMIC_SLOTS
+    slot.bits = __atomic_load_n(&p->bits, __ATOMIC_RELAXED);
+#else
+    slot = *p;
+#endif
+    return slot;
+}
+
+static inline void xla_store_slot(xla_slot *p, uint32_t key, int32_t code) {
+    xla_slot slot;
+    slot.key = key;
+    slot.code = code;
+#if XLA_ATOMIC_SLOTS
+    __atomic_store_n(&p->bits, slot.bits, __ATOMIC_RELAXED);
+#else
+    *p = slot;
+#endif
+}
+
+#endif
