@@ -41,13 +41,7 @@ _DTYPES: dict[str, type[np.generic]] = {
     **dict.fromkeys(("flags", "is_phi", "uses_known"), np.uint8),
 }
 """Types of native columns that hold neither text nor int64."""
-
-
-def to_array(name: str, column: Any) -> Any:
-    """View a native column as an array; text becomes `TextParts`."""
-    if column.__class__ is tuple:
-        return texts(column)
-    return np.frombuffer(column, _DTYPES.get(name, np.int64))
+dtype_of = _DTYPES.get
 
 
 def ints(column: Any) -> Ints:

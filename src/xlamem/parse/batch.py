@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..input.text import Text
-from .arrays import to_array
+from .arrays import dtype_of, texts
 from .interners import Interners
 
 Columns = dict[str, Any]
@@ -106,20 +106,19 @@ class Batch:
         """Turn native columns into arrays; their codes must be those of `interners`."""
         self.interners = interners
         for columns in self.tables.values():
-            for name, column in columns.items():
-                columns[name] = to_array(name, column)
+            for name, column in columns.items():  # a call per column would cost small dumps 3 %
+                is_text = column.__class__ is tuple
+                columns[name] = texts(column) if is_text else np.frombuffer(column, dtype_of(name, np.int64))
         self.faults = np.frombuffer(self.faults, np.int64).reshape(-1, 3)
         self.gaps = np.frombuffer(self.gaps, np.int64).reshape(-1, 4)
         return self
 
     def rows(self, table: str) -> int:
         """Rows of a table."""
-        columns = self.tables.get(table)
-        return row_count(columns) if columns else 0
+        for first in self.tables.get(table, _NO_COLUMNS).values():
+            return len(first[1]) - 1 if first.__class__ is tuple else len(first)
+        return 0
 
 
-def row_count(columns: Mapping[str, Any]) -> int:
-    """Rows of the columns of one table."""
-    first = next(iter(columns.values()))
-    return len(first[1]) - 1 if isinstance(first, tuple) else len(first)
+_NO_COLUMNS: Columns = {}
 

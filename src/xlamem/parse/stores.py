@@ -52,7 +52,7 @@ class FullStore(Store):
         return [b.tables[table] for b in self._batches if table in b.tables]
 
     def ints(self, table: str, column: str) -> Ints:
-        return joined([c[column] for c in self.of(table)], np.int64)
+        return joined([b.tables[table][column] for b in self._batches if table in b.tables], np.int64)
 
     def packed(self, table: str, column: str, base: int = 0) -> npt.NDArray[np.signedinteger[Any]]:
         values = self.ints(table, column)

@@ -96,7 +96,8 @@ class WholeReader(Reader):
 
     def _batches_of(self, table: str) -> list[Batch]:
         kind = source_section(self, table)
-        self.read(kind)
+        if kind not in self.batches:
+            self.read(kind)
         return self.batches[kind]
 
     # -- reading ---------------------------------------------------------------------------------

@@ -25,6 +25,9 @@ SECTIONS: dict[str, SectionReader] = {
 SECTION_OF = {table: kind for kind, reader in SECTIONS.items() for table in reader.tables}
 """The section that usually fills a table (see `source_section`)."""
 
+_INSTEAD = {"values": USED, "positions": ASSIGNMENT, "uses": ASSIGNMENT}
+"""The section that fills a table where the usual one is missing."""
+
 _DERIVED: dict[str, dict[str, Derived]] = {
     table: dict(columns) for reader in SECTIONS.values() for table, columns in reader.derived.items()
 }
@@ -35,11 +38,10 @@ def source_section(context: Context, table: str) -> str:
 
     Without allocations the used values still name the values; without used values old allocations have their uses.
     """
-    if table == "values" and not context.sections(ASSIGNMENT):
-        return USED
-    if table in ("positions", "uses") and not context.sections(USED):
-        return ASSIGNMENT if context.sections(ASSIGNMENT) else USED
-    return SECTION_OF[table]
+    kind, instead = SECTION_OF[table], _INSTEAD.get(table)
+    if instead is None or context.sections(kind):
+        return kind
+    return instead if context.sections(instead) or table == "values" else kind
 
 
 def needed_sections(context: Context, tables: Iterable[str]) -> list[str]:
@@ -59,8 +61,11 @@ def make_table(context: Context, name: str, batches: Iterable[Batch]) -> pa.Tabl
 
 def make_chunks(context: Context, name: str, batches: Iterable[Batch]) -> Sequence[Chunk]:
     """The columns of a table, batch by batch."""
-    with_rows = ((batch, batch.rows(name)) for batch in batches)
-    return [Chunk(rows, _batch_columns(context, name, batch)) for batch, rows in with_rows if rows]
+    chunks = []
+    for batch in batches:
+        if rows := batch.rows(name):
+            chunks.append(Chunk(rows, _batch_columns(context, name, batch)))
+    return chunks
 
 
 def _batch_columns(context: Context, name: str, batch: Batch) -> list[Column]:
