@@ -88,7 +88,7 @@ def test_inputs(name: str, kind: str, dumps: dict[bool, xlamem.Dump]) -> None:
 
 
 @pytest.mark.parametrize("name", COMPUTATIONS)
-@pytest.mark.parametrize("wrong", [42, None, ["path"], object()], ids=repr)
+@pytest.mark.parametrize("wrong", [42, None, ["path"], object()], ids=lambda value: type(value).__name__)
 def test_a_wrong_type(name: str, wrong: Any) -> None:
     with pytest.raises(xlamem.UsageError, match=f"^cannot read a dump from {type(wrong).__name__}$"):
         COMPUTATIONS[name](wrong)
