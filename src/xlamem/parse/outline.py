@@ -111,7 +111,7 @@ class _Outliner:
     def _heads(self, file_name: str) -> list[_Head]:
         data, end = self._file.text.data, self._file.end
         lines = [(k, at) for k, at in _head_lines(data, file_name) if at < end or k == _lines.LIVE_UNAVAILABLE]
-        following = [*lines[1:], (None, end)]
+        following = [*lines, (None, end)][1:]
         return [
             _Head(kind, offset, _line(data, offset), stop, next_kind)
             for (kind, offset), (next_kind, stop) in zip(lines, following, strict=True)
