@@ -553,8 +553,7 @@ def test_a_dump_that_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(worker, "HUGE", 0)
     monkeypatch.setattr(plan, "HUGE", 0)
     monkeypatch.setattr(stream, "SPAN", 3000)
-    monkeypatch.setattr(spill, "LARGE", 4096)
-    monkeypatch.setattr(spill, "MOST", 0)
+    monkeypatch.setattr(spill, "REGION_BYTES", 4096)
     made = convert(*sources, to=tmp_path / "pieces")
     assert not made.failed
     assert len(state(tmp_path / "pieces").batches) == made.dumps

@@ -62,6 +62,7 @@ def pieces(
     text: bool = False,
     checks: bool = True,
     matched: Compact | None = None,
+    empty: Callable[..., Any] = np.empty,
 ) -> Pieces:
     """The tables of one dump, as (name, piece): the pieces of a table, joined, are what `xlamem.read` gives.
 
@@ -70,14 +71,14 @@ def pieces(
     `tables`, `hashes` and `text` are those of `xlamem.read`; sections that fill no table asked for are not tokenised.
     Without `checks` nothing is kept for them: `files`, `diagnostics` and `modules` say then what the text says, but not
     whether it agrees with itself. `matched` are the columns of `live_ranges` as an earlier reading found them, of which
-    `value_id` (negative for none) is taken over.
+    `value_id` (negative for none) is taken over. `empty` allocates the columns kept across spans, as `np.empty` does.
 
     Raises UsageError for an unknown table at once, and what `xlamem.read` raises with the first piece.
     """
     names = frozenset(schema.TABLES if tables is None else tables)
     if unknown := sorted(names - schema.TABLES.keys()):
         raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.TABLES)}")
-    return _pieces(Streaming(source, names, text=text, checks=checks, matched=matched), hashes=hashes)
+    return _pieces(Streaming(source, names, text=text, checks=checks, matched=matched, empty=empty), hashes=hashes)
 
 
 def _pieces(self: Streaming, *, hashes: bool) -> Pieces:
@@ -142,13 +143,14 @@ def widen(kept: Narrow, out: Ints) -> None:
 class _Shelf:
     """Many short arrays side by side in few long ones, which may be in files."""
 
-    def __init__(self) -> None:
+    def __init__(self, empty: Callable[..., Any]) -> None:
+        self.empty = empty
         self.block, self.at = np.empty(0, np.uint8), 0
 
     def put(self, array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
         """The array, there."""
         if self.at + array.nbytes > len(self.block):
-            self.block, self.at = np.empty(max(BLOCK, array.nbytes), np.uint8), 0
+            self.block, self.at = self.empty(max(BLOCK, array.nbytes), np.uint8), 0
         kept = self.block[self.at : self.at + array.nbytes].view(array.dtype)
         kept[:] = array
         self.at += -(-array.nbytes // 8) * 8
@@ -158,15 +160,16 @@ class _Shelf:
 class Compact(Raw):
     """The columns that the checks need, narrow, a chunk per span."""
 
-    def __init__(self) -> None:
+    def __init__(self, empty: Callable[..., Any] = np.empty) -> None:
         super().__init__({}, [])
+        self.empty = empty
         self.shelves: dict[tuple[str, str], _Shelf] = {}
 
     def keep(self, name: str, chunk: Chunk, columns: Iterable[str]) -> None:
         """Add some columns of a chunk; int64 columns are narrowed, flags kept as they are."""
         kept: Chunk = {}
         for column in columns:
-            put = self.shelves.setdefault((name, column), _Shelf()).put
+            put = self.shelves.setdefault((name, column), _Shelf(self.empty)).put
             values = chunk[column]
             if values.dtype == np.int64:
                 base, items = narrow(values)
@@ -262,13 +265,14 @@ class Streaming(Reading):
         text: bool,
         checks: bool = True,
         matched: Compact | None = None,
+        empty: Callable[..., Any] = np.empty,
     ) -> None:
         super().__init__(source, text=text, threads=1)
         self.wanted = wanted
         self.counts: dict[str, int] = {}
         self.checks = checks and bool(wanted - PART_OF.keys())
         """Whether the checks of checks.py are to be made."""
-        self.kept = {part: Compact() for part in SECTIONS}
+        self.kept = {part: Compact(empty) for part in SECTIONS}
         self.raw = dict(self.kept)
         self.labels: dict[int, tuple[str, str]] = {}
         self.matched = matched

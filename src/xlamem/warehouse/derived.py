@@ -6,7 +6,7 @@ of them (a page is numbered within its dump), so that `compute` runs once for hu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -250,8 +250,8 @@ COUNTED = "schedule"
 class Numbers:
     """These columns of one dump, taken from it piece by piece."""
 
-    def __init__(self) -> None:
-        self.narrow = Compact()
+    def __init__(self, empty: Callable[..., Any]) -> None:
+        self.narrow = Compact(empty)
         empty = {name: schema.TABLES[name].empty.select(NUMBERS[name]) for name in ("allocations", "modules")}
         self.whole = Spill({name: table.schema for name, table in empty.items()})
         """To be closed by who made this."""

@@ -30,7 +30,7 @@ from ..parse.stream import pieces
 from .derived import COUNTED, NEEDED, NUMBERS, Chunk, InUse, Numbers, derive, in_use
 from .ledger import Batch, File
 from .parquet import Sink, owned, release
-from .spill import Spill, mapped
+from .spill import Scratch, Spill
 from .storage import Place
 
 CHUNK = 4 << 20
@@ -241,8 +241,7 @@ class _Work:
     def run(self) -> None:
         for items in _chunks(self.job.items):
             if len(items) == 1 and items[0].bytes > HUGE:
-                with mapped():
-                    self.huge(items[0])
+                self.huge(items[0])
             else:
                 self.chunk(items)
         self.quarantine()
@@ -343,10 +342,11 @@ class _Work:
         """A dump that is read in pieces, twice: first the numbers that say what its peaks are made of."""
         self.say(item.dump_id)
         derived = DERIVED & set(self.job.options.tables)
+        scratch = Scratch()
         try:
-            known = self.numbers(item) if derived else None
+            known = self.numbers(item, scratch) if derived else None
             release()
-            kept, rows = self.pieces(item, known)
+            kept, rows = self.pieces(item, known, scratch)
             release()
         except (MemoryError, OutputError):
             raise
@@ -366,22 +366,23 @@ class _Work:
             self.derived(Chunk.of_one(item.dump_id, kept, known and replace(known, instruction_row=rows)))
         self.labels([item.dump_id])
 
-    def numbers(self, item: Item) -> InUse | None:
-        found = Numbers()
+    def numbers(self, item: Item, scratch: Scratch) -> InUse | None:
+        found = Numbers(scratch.empty)
         with found.whole:
-            for name, piece in pieces(item.source, {*NUMBERS, COUNTED}, checks=False):
+            for name, piece in pieces(item.source, {*NUMBERS, COUNTED}, checks=False, empty=scratch.empty):
                 if name != COUNTED:
                     found.add(name, piece)
             release()
             return in_use(item.dump_id, found)
 
-    def pieces(self, item: Item, known: InUse | None) -> tuple[dict[str, pa.Table], Ints]:
+    def pieces(self, item: Item, known: InUse | None, scratch: Scratch) -> tuple[dict[str, pa.Table], Ints]:
         """Write all tables; give those that `derive` needs, of the values that the peaks need, and `Needs.rows`."""
         needs = Needs(known.values if known else np.empty(0, np.int64))
         specs = {name: schema.TABLES[name].empty.select(columns).schema for name, columns in NEEDED.items()}
         with Spill(specs) as kept:
             before = ""
-            for name, piece in pieces(item.source, hashes=True, matched=known.matched if known else None):
+            matched = known.matched if known else None
+            for name, piece in pieces(item.source, hashes=True, matched=matched, empty=scratch.empty):
                 piece = owned(piece)
                 if name in self.job.options.tables:
                     which = pa.array(np.zeros(len(piece), np.int32))
