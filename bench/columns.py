@@ -22,7 +22,9 @@ SCOPES = 2000
 
 
 class Columns:
-    """What a computation asks of a `Dump`, with tables made of arrays."""
+    """The `Tables` of a dump, made of arrays."""
+
+    platform = None
 
     def __init__(self, values: int, seed: int = 1):
         self.name = f"{values} values"
@@ -32,7 +34,7 @@ class Columns:
 
     def forget(self) -> None:
         """As if just read: nothing is computed yet."""
-        self._cache: dict[Any, Any] = {}
+        self.cache: dict[str, Any] = {}
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -41,14 +43,11 @@ class Columns:
     def __getitem__(self, name: str) -> pa.Table:
         return self._tables[name]
 
-    def _numbers(self, name: str, *columns: str) -> list[Any]:
+    def integers(self, name: str, *columns: str) -> list[Any]:
         return [numbers_of(self[name][column]) for column in columns]
 
-    def __getattr__(self, name: str) -> pa.Table:
-        try:
-            return self.__dict__["_tables"][name]
-        except KeyError:
-            raise AttributeError(name) from None
+    def count_rows(self, name: str) -> int:
+        return self[name].num_rows
 
 
 def _table(name: str, rows: int, **given: Any) -> pa.Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -21,6 +20,7 @@ from render import UNAVAILABLE, render
 
 import xlamem
 from xlamem import compute, schema
+from xlamem.compute import in_use
 from xlamem.input.find import Source
 
 Row = dict[str, Any]
@@ -158,11 +158,10 @@ def test_the_hostile_dump_is_read_as_it_was_made(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_parts_add_up(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many values of one allocation, and long schedules, are swept part by part: to the same numbers."""
-    modules = sys.modules["xlamem.compute.occupancy"]
     whole = hostile_dump(seed, size=16)
     steps, top = compute.occupancy(whole), compute.peak(whole)
-    monkeypatch.setattr(modules, "MANY", 3)
-    monkeypatch.setattr(modules, "PART", 1)
+    monkeypatch.setattr(in_use, "MAX_SWEPT_VALUES", 3)
+    monkeypatch.setattr(in_use, "MAX_CELLS", 1)
     parts = hostile_dump(seed, size=16)
     again = compute.peak(parts)
     assert again.spaces.equals(top.spaces)

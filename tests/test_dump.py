@@ -21,10 +21,10 @@ def path() -> str:
 
 def test_tables_are_read_when_asked_for(path: str) -> None:
     dump = xlamem.read(path)
-    assert not dump._reading.tables
+    assert not dump._tables.reading.tables
     assert dump.schedule.num_rows == 51
     # The schedule alone brought the live ranges and, for their ids, the values; not the used values.
-    assert "positions" not in dump._reading.tables
+    assert "positions" not in dump._tables.reading.tables
     assert dump["schedule"] is dump.schedule
 
 
@@ -34,7 +34,7 @@ def test_only_what_was_asked_for(path: str) -> None:
     module = dump.modules.to_pylist()[0]
     assert module["n_allocations"] == dump.allocations.num_rows == 26
     assert module["n_uses"] is None
-    assert "positions" not in dump._reading.tables
+    assert "positions" not in dump._tables.reading.tables
     with pytest.raises(xlamem.UsageError, match="left out"):
         dump.uses  # noqa: B018
     with pytest.raises(xlamem.UsageError, match="no table 'nonsense'"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +16,10 @@ from fuzz.run import seeds
 import xlamem
 from xlamem import DumpError, UsageError, compute
 from xlamem.cli import main
+from xlamem.compute import in_use
 from xlamem.parse.join import Whole, tables_of
 from xlamem.warehouse import derived
+from xlamem.warehouse.merged import DumpSet
 
 HOSTILE = Path(__file__).parent / "data" / "hostile"
 SMALL = xlamem.find(DUMPS / "cpu-jaxlib-0.12.0-scan_while")[0]
@@ -137,7 +138,7 @@ def test_spaces_part_by_part(source: xlamem.Source, monkeypatch: pytest.MonkeyPa
 
     expected = found()
     for part in (1, 100):
-        monkeypatch.setattr(sys.modules["xlamem.compute.occupancy"], "PART", part)
+        monkeypatch.setattr(in_use, "MAX_CELLS", part)
         for name, ours, theirs in zip(names, expected, found(), strict=True):
             assert ours is None or ours.equals(theirs), name
 
@@ -187,12 +188,12 @@ def test_far_numbers_are_converted() -> None:
     )
     dumps = [Whole(source_of(dump_of(allocations, 2, ranges(1, "0-1")))), Whole(SMALL)]
     tables, counts = tables_of(dumps)
-    found = derived.derive(derived.Chunk(["far", "near"], tables, counts), 20)
+    found = derived.derive(DumpSet(["far", "near"], tables, counts), 20)
     far = [r for r in found["peaks"].to_pylist() if r["dump_id"] == "far" and r["definition"] == "peak"]
     assert [(r["color"], r["page"], r["bytes"]) for r in far] == [(top, top, 64)]
     (member,) = [r for r in found["peak_members"].to_pylist() if r["dump_id"] == "far"]
     assert (member["value_id"], member["allocation"], member["page"]) == (top, top, top)
-    alone = derived.derive(derived.Chunk.of_one("near", tables_of(dumps[1:])[0]), 20)
+    alone = derived.derive(DumpSet.of_one("near", tables_of(dumps[1:])[0]), 20)
     for name, table in alone.items():
         near = found[name].filter(pa.array(np.array(found[name]["dump_id"].to_pylist()) == "near"))
         assert near.to_pylist() == table.to_pylist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -107,12 +108,23 @@ def test_the_import_check_sees_a_wrong_import(tmp_path: Path, file: str, line: s
 def test_import_brings_no_extra() -> None:
     """`import xlamem` is quick and imports neither the terminal's libraries nor any extra."""
     code = (
-        "import sys, xlamem; heavy = {'rich', 'click', 'pandas', 'duckdb', 'dask', 'fsspec', 'polars',"
+        "import sys, xlamem; xlamem.read; xlamem.find;"
+        " heavy = {'rich', 'click', 'pandas', 'duckdb', 'dask', 'fsspec', 'polars',"
         " 'pyarrow.parquet', 'pyarrow.dataset', 'pyarrow.compute', 'concurrent.futures', 'html'};"
         " print(sorted(heavy & set(sys.modules)))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def test_import_changes_nothing() -> None:
+    code = (
+        "import gc, os, sys, threading; before = dict(os.environ); import xlamem;"
+        " print(dict(os.environ) == before, gc.isenabled(), threading.active_count(), 'numpy' in sys.modules)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    shown = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "True True 1 False"
 
 
 def test_native_code_neither_prints_nor_exits() -> None:

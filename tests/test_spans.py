@@ -163,7 +163,7 @@ def test_a_dump_is_let_go_at_once() -> None:
         dump = xlamem.read(SHIPPED[0])
         for name in schema.TABLES:
             dump[name]
-        file = weakref.ref(dump._reading.files[0])
+        file = weakref.ref(dump._tables.reading.files[0])
         del dump
         assert file() is None
     finally:
@@ -207,7 +207,7 @@ def test_interrupted_and_asked_again(part: str, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(KeyboardInterrupt):
             _ = dump.diagnostics
     same(xlamem.read(source, threads=1), dump)
-    assert not dump._reading.ahead
+    assert not dump._tables.reading.ahead
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
     assert set(threading.enumerate()) <= before

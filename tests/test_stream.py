@@ -58,7 +58,7 @@ def same(source: Source, tables: Any = None, **options: bool) -> dict[str, pa.Ta
     """Assert that pieces and whole are equal, in every table asked for; or that both find no section to read."""
     whole = xlamem.read(source, threads=1, tables=tables, **options)
     try:
-        whole._reading.files  # noqa: B018
+        whole._tables.reading.files  # noqa: B018
     except xlamem.DumpError as error:
         with pytest.raises(xlamem.DumpError, match=re.escape(str(error))):
             joined(source, tables, **options)

@@ -2,12 +2,13 @@
 
     import xlamem
     dump = xlamem.read("dumps/")      # a directory, a file, a stem, a tar, a stream, a URI, bytes
-    dump.allocations                  # pyarrow tables, tokenised when first asked for
-    dump.verify()                     # what was not understood or does not add up: empty if all is well
+    dump.allocations                  # pyarrow tables, tokenised on first use
+    dump.verify()                     # lines that were not understood and failed cross-checks; empty if there are none
+    xlamem.peak("dumps/").spaces      # computations take a dump, or anything that `read` takes
 
-The rooms, in the order of the data: `source` (bytes), the native modules (columns), `reader` and
-`verify` (tables and rules), `dump` (what users hold), `compute` (peaks and what makes them),
-`warehouse` (many dumps to a Parquet dataset), `cli`. `schema` describes every table.
+The packages, in the order of the data: `input` (bytes), the native modules (columns), `parse` (text to tables),
+`dump` (what users hold), `compute` (peaks and what they consist of), `warehouse` (many dumps to a Parquet dataset),
+`cli`. `schema` describes every table.
 """
 
 from __future__ import annotations
@@ -25,52 +26,9 @@ if __version__ != _STAMP:
         f"xlamem's native modules were built for {_STAMP}, these files are {__version__}: install xlamem again"
     )
 
-import os
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-if sys.argv and os.path.splitext(os.path.basename(sys.argv[0]))[0] == "xlamem":
-    # The command does no linear algebra. Threads for it would turn on the spot for a tenth of a second, one a core.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-from . import schema
-from .dump import Dump, read
 from .errors import DumpError, NativeError, OutputError, UsageError, XlaMemError
-from .input.find import Source, find
-
-if TYPE_CHECKING:
-    from .compute.arenas import fragmentation, padding, savings
-    from .compute.fits import fits
-    from .compute.lifetime import donation, idle
-    from .compute.occupancy import live_set, occupancy, peak
-    from .compute.published import explain, explain_causes, memory_analysis
-    from .compute.scopes import attribution
-    from .warehouse import Converted, Dataset, convert, sql
-
-_LATE = {
-    **dict.fromkeys(
-        (
-            "attribution", "donation", "explain", "explain_causes", "fits", "fragmentation", "idle", "live_set",
-            "memory_analysis", "occupancy", "padding", "peak", "savings",
-        ),
-        "compute",
-    ),
-    **dict.fromkeys(("Converted", "Dataset", "convert", "sql"), "warehouse"),
-}  # fmt: skip
-"""Names that are imported when first asked for, and the room where they live: reading alone stays quick to start."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        from importlib import import_module
-
-        return getattr(import_module(f".{_LATE[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_LATE])
-
 
 __all__ = [
     "Converted",
@@ -101,3 +59,43 @@ __all__ = [
     "schema",
     "sql",
 ]
+
+if TYPE_CHECKING:
+    from . import schema
+    from .compute import (
+        attribution,
+        donation,
+        explain,
+        explain_causes,
+        fits,
+        fragmentation,
+        idle,
+        live_set,
+        memory_analysis,
+        occupancy,
+        padding,
+        peak,
+        savings,
+    )
+    from .dump import Dump, read
+    from .input.find import Source, find
+    from .warehouse import Converted, Dataset, convert, sql
+else:
+    # Names are imported on first use, so that `import xlamem` and each command load only what they need.
+    _MODULES = {
+        "schema": "schema",
+        **dict.fromkeys(("Dump", "read"), "dump"),
+        **dict.fromkeys(("Source", "find"), "input.find"),
+        **dict.fromkeys(("Converted", "Dataset", "convert", "sql"), "warehouse"),
+    }
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        module = import_module(f".{_MODULES.get(name, 'compute')}", __name__)
+        return module if name == "schema" else getattr(module, name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -1,191 +1,298 @@
-"""One dump: its tables, read when first asked for."""
+"""One dump as its users hold it: a frozen face over its tables, each read on first use."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol, overload
 
 import pyarrow as pa
 
 from . import errors, schema
 from .errors import DumpError, UsageError
 from .input.find import Source, resolve
+from .parse.arrow import Ints
 from .parse.reader import PART_OF, Reading
 from .parse.stream import pieces
 from .parse.summary import content_hash, schedule_length, summaries
 
-if TYPE_CHECKING:
-    Input = str | os.PathLike[str] | bytes | BinaryIO | Source
+Input = str | os.PathLike[str] | bytes | BinaryIO | Source
+"""What `read` takes."""
+
+
+class Tables(Protocol):
+    """The tables of one dump, wherever they come from: all that a computation needs.
+
+    A dump in text, a dump in Parquet and several dumps laid side by side implement it. Implementations are safe
+    to use from many threads.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the dump, for messages."""
+        ...
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables, in the schema's order."""
+        ...
+
+    @property
+    def schedule_length(self) -> int | None:
+        """Steps of the schedule as printed, None without live ranges. Reads no table."""
+        ...
+
+    @property
+    def platform(self) -> str | None:
+        """tpu, gpu or cpu; None if unknown. Reads at most the allocations."""
+        ...
+
+    @property
+    def cache(self) -> dict[str, Any]:
+        """What computations keep for this dump; lives as long as the dump."""
+        ...
+
+    def __getitem__(self, name: str) -> pa.Table:
+        """Return a table, read on first use. Raises UsageError if `name` is not one of `tables`."""
+        ...
+
+    def integers(self, name: str, *columns: str) -> list[Ints]:
+        """Return integer columns of a table as int64, null as `parse.arrow.NULL`, without building the table."""
+        ...
+
+    def count_rows(self, name: str) -> int:
+        """Return the number of rows of a table, whether or not it is one of `tables`."""
+        ...
+
+
+class DumpTables(Tables, Protocol):
+    """What a `Dump` needs besides: where the tables come from, and reading them in bounded memory.
+
+    Implementations compare equal and are pickled by what identifies the dump, not by its content.
+    """
+
+    @property
+    def source(self) -> Source:
+        """The member files."""
+        ...
+
+    def summary(self, name: str) -> pa.Table:
+        """Return `modules`, `files`, `diagnostics` or `unknown_text`, whether or not it is one of `tables`."""
+        ...
+
+    def batches(self, name: str) -> pa.RecordBatchReader:
+        """Return a table as a stream of record batches, in bounded memory."""
+        ...
+
+    def verify(self) -> pa.Table:
+        """Return the diagnostics of every table and every cross-check."""
+        ...
+
+
+def check_table(name: str, available: Collection[str]) -> None:
+    """Raise UsageError unless `name` is a table of the schema and one of those available."""
+    if name not in schema.TABLES:
+        raise UsageError(f"no table {name!r}; there are {', '.join(schema.TABLES)}")
+    if name not in available:
+        raise UsageError(f"the table {name!r} was left out: tables={', '.join(available)}")
+
+
+@dataclass(unsafe_hash=True)
+class TextTables:
+    """The tables of a dump in text. The first table requested from a section tokenises that section."""
+
+    source: Source
+    requested: frozenset[str]
+    """Names of the tables."""
+    text: bool = False
+    threads: int | None = None
+    hashes: bool = False
+
+    def __post_init__(self) -> None:
+        self.cache: dict[str, Any] = {}
+        self.reading = Reading(self.source, text=self.text, threads=self.threads)
+        self._summaries: dict[str, pa.Table] = {}
+
+    def __reduce__(self) -> tuple[type[TextTables], tuple[Any, ...]]:
+        return TextTables, (self.source, self.requested, self.text, self.threads, self.hashes)
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(name for name in schema.TABLES if name in self.requested)
+
+    @property
+    def schedule_length(self) -> int | None:
+        return schedule_length(self.reading)
+
+    @property
+    def platform(self) -> str | None:
+        return self.reading.platform
+
+    def __getitem__(self, name: str) -> pa.Table:
+        check_table(name, self.tables)
+        return self.reading.table(name) if name in PART_OF else self.summary(name)
+
+    def integers(self, name: str, *columns: str) -> list[Ints]:
+        check_table(name, self.tables)
+        return self.reading.numbers(name, *columns)
+
+    def count_rows(self, name: str) -> int:
+        self.reading.part(PART_OF[name])
+        return self.reading.count(name) or 0
+
+    def summary(self, name: str) -> pa.Table:
+        with self.reading.lock:
+            if not self._summaries:
+                sections = {PART_OF[t] for t in self.requested if t in PART_OF}
+                hashes = [content_hash(f.text.raw) if self.hashes else None for f in self.reading.files]
+                self._summaries.update(summaries(self.reading, sections, self.requested, hashes))
+            return self._summaries[name]
+
+    def batches(self, name: str) -> pa.RecordBatchReader:
+        check_table(name, self.tables)
+        requested = frozenset([name]) if name in PART_OF else self.requested
+        chunks = pieces(self.source, requested, hashes=self.hashes, text=self.text)
+        batches = (batch for table, rows in chunks if table == name for batch in rows.to_batches())
+        return pa.RecordBatchReader.from_batches(schema.TABLES[name].arrow, batches)
+
+    def verify(self) -> pa.Table:
+        if self.requested == frozenset(schema.TABLES):
+            return self["diagnostics"]
+        return TextTables(self.source, frozenset(schema.TABLES), threads=self.threads)["diagnostics"]
+
+
+class _TableAttribute:
+    """A table as a read-only attribute of `Dump`."""
+
+    def __set_name__(self, owner: type[Dump], name: str) -> None:
+        self.name = name
+        self.__doc__ = f"One row per {schema.TABLES[name].row}."
+
+    @overload
+    def __get__(self, dump: None, owner: type[Dump]) -> _TableAttribute: ...
+    @overload
+    def __get__(self, dump: Dump, owner: type[Dump]) -> pa.Table: ...
+    def __get__(self, dump: Dump | None, owner: type[Dump]) -> _TableAttribute | pa.Table:
+        return self if dump is None else dump[self.name]
 
 
 class Dump:
     """What XLA wrote about one compiled module, as Arrow tables.
 
     Each table of `xlamem.schema` is an attribute (``dump.values``) and a key (``dump["values"]``): a
-    `pyarrow.Table`, tokenised when first asked for and kept. A Dump never changes, may be used from many
-    threads, and is pickled as the source that it was read from.
+    `pyarrow.Table`, tokenised on first use and then kept. A Dump is immutable, may be used from many threads, and is
+    pickled as the source that it was read from.
     """
 
-    __slots__ = ("_cache", "_hashes", "_names", "_options", "_own", "_reading", "source")
+    __slots__ = ("_tables",)
 
-    source: Source
-    """Where it was read: its member files."""
+    _tables: DumpTables
 
-    # The tables, for type checkers and completion; __getattr__ reads them.
-    modules: pa.Table
-    files: pa.Table
-    allocations: pa.Table
-    values: pa.Table
-    cross_color: pa.Table
-    positions: pa.Table
-    uses: pa.Table
-    instructions: pa.Table
-    schedule: pa.Table
-    live_ranges: pa.Table
-    printed_peak: pa.Table
-    printed_stack: pa.Table
-    printed_report: pa.Table
-    frames: pa.Table
-    aliases: pa.Table
-    diagnostics: pa.Table
-    unknown_text: pa.Table
+    modules = _TableAttribute()
+    files = _TableAttribute()
+    allocations = _TableAttribute()
+    values = _TableAttribute()
+    cross_color = _TableAttribute()
+    positions = _TableAttribute()
+    uses = _TableAttribute()
+    instructions = _TableAttribute()
+    schedule = _TableAttribute()
+    live_ranges = _TableAttribute()
+    printed_peak = _TableAttribute()
+    printed_stack = _TableAttribute()
+    printed_report = _TableAttribute()
+    frames = _TableAttribute()
+    aliases = _TableAttribute()
+    diagnostics = _TableAttribute()
+    unknown_text = _TableAttribute()
 
-    def __init__(
-        self,
-        source: Source,
-        tables: frozenset[str],
-        *,
-        text: bool = False,
-        threads: int | None = None,
-        hashes: bool = False,
-    ) -> None:
-        put = object.__setattr__
-        put(self, "source", source)
-        put(self, "_names", tables)
-        put(self, "_options", {"text": text, "threads": threads, "hashes": hashes})
-        put(self, "_reading", Reading(source, text=text, threads=threads))
-        put(self, "_own", {})
-        put(self, "_cache", {})  # what xlamem.compute has derived
-        put(self, "_hashes", hashes)
+    def __init__(self, tables: DumpTables) -> None:
+        object.__setattr__(self, "_tables", tables)
 
     # -- tables ----------------------------------------------------------------------------------
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables that this dump gives, in the schema's order."""
-        return tuple(name for name in schema.TABLES if name in self._names)
-
-    def _known(self, name: str) -> None:
-        if name not in schema.TABLES:
-            raise UsageError(f"no table {name!r}; there are {', '.join(schema.TABLES)}")
-        if name not in self._names:
-            raise UsageError(f"the table {name!r} was left out: tables={', '.join(self.tables)}")
+        """Names of the tables of this dump, in the schema's order."""
+        return self._tables.tables
 
     def __getitem__(self, name: str) -> pa.Table:
-        self._known(name)
-        return self._reading.table(name) if name in PART_OF else self._summary(name)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in schema.TABLES:
-            return self[name]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.tables]
-
-    @property
-    def schedule_length(self) -> int | None:
-        """Steps of the schedule as printed, None without live ranges. No table is read for it."""
-        return schedule_length(self._reading)
-
-    @property
-    def platform(self) -> str | None:
-        """tpu, gpu or cpu; None where the dump does not say. At most the allocations are read for it."""
-        platform: str | None = self._reading.platform
-        return platform
-
-    def _numbers(self, name: str, *columns: str) -> list[Any]:
-        """Columns of a table that hold integers (int64, null the least), without the rest of it."""
-        self._known(name)
-        found: list[Any] = self._reading.numbers(name, *columns)
-        return found
-
-    def _rows(self, name: str) -> int:
-        """Rows of a table, which need not be asked for."""
-        self._reading.part(PART_OF[name])
-        return self._reading.count(name) or 0
+        return self._tables[name]
 
     def batches(self, table: str) -> pa.RecordBatchReader:
-        """One table in bounded memory: read anew, span by span, as a stream of record batches.
+        """Return one table as a stream of record batches, in bounded memory.
 
-        The batches hold the rows of ``self[table]`` in their order, in the schema's Arrow types; each has
-        dictionaries of its own, and for text of the size of memory and more it is the way to go. What the dump
-        needs besides is about 100 bytes per value. The reader is an Arrow C stream (``__arrow_c_stream__``), so
-        that Polars, DuckDB and pyarrow's writers take it as it is. Only the sections that the table needs are
-        tokenised (`modules`, `files` and `diagnostics` need those of all tables asked for).
+        The dump is read again, span by span. The batches hold the rows of ``self[table]`` in the same order and with
+        the schema's Arrow types; each batch has its own dictionaries. Use it for dumps that approach or exceed the
+        size of memory: apart from the batches, reading takes about 100 bytes per value. The reader is an Arrow C
+        stream (``__arrow_c_stream__``), which Polars, DuckDB and pyarrow's writers accept. Only the sections that
+        the table needs are tokenised (`modules`, `files` and `diagnostics` need those of every requested table).
 
-        Raises UsageError for a table that is not there; DumpError comes with the first batch.
+        Raises UsageError for an unknown table, and DumpError with the first batch.
         """
-        self._known(table)
-        names = frozenset([table]) if table in PART_OF else self._names
-        found = pieces(self.source, names, hashes=self._hashes, text=self._options["text"])
-        batches = (batch for name, piece in found if name == table for batch in piece.to_batches())
-        return pa.RecordBatchReader.from_batches(schema.TABLES[table].arrow, batches)
-
-    def _summary(self, name: str) -> pa.Table:
-        """modules, files or diagnostics: made of the tables asked for, all at once."""
-        with self._reading.lock:
-            if not self._own:
-                wanted = {PART_OF[t] for t in self._names if t in PART_OF}
-                hashes = [content_hash(f.text.raw) if self._hashes else None for f in self._reading.files]
-                self._own.update(summaries(self._reading, wanted, self._names, hashes))
-            return self._own[name]
+        return self._tables.batches(table)
 
     def verify(self) -> pa.Table:
-        """Read all of the dump, run every cross-check, and give the table `diagnostics`.
+        """Read the entire dump, run every cross-check, and return the table `diagnostics`.
 
-        An empty table means: every line was understood, nothing says that a file was cut, and XLA's own
-        numbers agree with each other.
+        An empty table means that every line was understood, no file is known to be truncated, and XLA's own numbers
+        agree with each other.
         """
-        if self._names == frozenset(schema.TABLES):
-            return self["diagnostics"]
-        everything = Dump(self.source, frozenset(schema.TABLES), threads=self._options["threads"])
-        return everything["diagnostics"]
+        return self._tables.verify()
+
+    # -- facts -----------------------------------------------------------------------------------
 
     @property
-    def complete(self) -> bool:
-        """Whether nothing says that a file was cut (reads all tables asked for)."""
-        return bool(self._summary("modules")["complete"][0].as_py())
+    def source(self) -> Source:
+        """The member files that the dump was read from."""
+        return self._tables.source
 
     @property
     def name(self) -> str:
-        """The stem of its files, or the name of the stream that it was in."""
-        return self.source.name
+        """The stem of its files, or the name of the stream that contained it."""
+        return self._tables.name
+
+    @property
+    def platform(self) -> str | None:
+        """tpu, gpu or cpu; None if the dump does not say. Reads at most the allocations."""
+        return self._tables.platform
+
+    @property
+    def schedule_length(self) -> int | None:
+        """Steps of the schedule as printed, None without live ranges. Reads no table."""
+        return self._tables.schedule_length
+
+    @property
+    def complete(self) -> bool:
+        """Whether no file is known to be truncated. Reads every requested table."""
+        return bool(self._tables.summary("modules")["complete"][0].as_py())
 
     # -- Python ----------------------------------------------------------------------------------
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Dump cannot be changed")
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError("a Dump cannot be changed")
 
-    def __reduce__(self) -> tuple[Callable[..., Dump], tuple[Any, ...]]:
-        return _again, (self.source, self._names, self._options)
+    def __reduce__(self) -> tuple[type[Dump], tuple[DumpTables]]:
+        return Dump, (self._tables,)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Dump):
-            return NotImplemented
-        return (self.source, self._names, self._options) == (other.source, other._names, other._options)
+        return self._tables == other._tables if isinstance(other, Dump) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash((self.source, self._names))
+        return hash(self._tables)
 
     def __repr__(self) -> str:
         lines = [f"<xlamem.Dump {self.name}>"]
-        lines += [f"  {label:<14}{text}" for label, text in self._facts()]
+        lines += [f"  {label:<14}{text}" for label, text in _overview(self._tables)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -194,34 +301,44 @@ class Dump:
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
             f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for label, text in self._facts()
+            for label, text in _overview(self._tables)
         )
         return f"<strong>xlamem.Dump {html.escape(self.name)}</strong><table>{cells}</table>"
 
-    def _facts(self) -> list[tuple[str, str]]:
-        """Label and text of what a person wants to see first."""
-        try:
-            module, n = self._summary("modules").to_pylist()[0], self._summary("files").num_rows
-        except errors.XlaMemError as e:
-            return [("unreadable", str(e))]
-        size = sum(self._summary("files")["bytes"].to_pylist())
-        facts = [
-            ("module", f"{module['module_name'] or '?'}  ({module['platform'] or 'platform unknown'})"),
-            ("files", f"{n}, {size:,} bytes"),
-        ]
-        if module["total_bytes"] is not None:
-            facts.append(("total", f"{module['total_bytes']:,} bytes allocated, as printed"))
-        counts = [(t, module[f"n_{t}"]) for t in self.tables if module.get(f"n_{t}")]
-        for i in range(0, len(counts), 3):
-            facts.append(("rows" if i == 0 else "", ", ".join(f"{t} {c:,}" for t, c in counts[i : i + 3])))
-        words = {"complete": "truncated", "understood": "not understood", "consistent": "not consistent"}
-        states = [state if module[state] else wrong for state, wrong in words.items()]
-        facts.append(("state", f"{', '.join(states)}; {module['n_diagnostics']} diagnostics"))
-        return facts
+
+def _overview(tables: DumpTables) -> list[tuple[str, str]]:
+    """The lines of a dump's repr: label and text."""
+    try:
+        module, files = tables.summary("modules").to_pylist()[0], tables.summary("files")
+    except errors.XlaMemError as error:
+        return [("unreadable", str(error))]
+    lines = [
+        ("module", f"{module['module_name'] or '?'}  ({module['platform'] or 'platform unknown'})"),
+        ("files", f"{files.num_rows}, {sum(files['bytes'].to_pylist()):,} bytes"),
+    ]
+    if module["total_bytes"] is not None:
+        lines.append(("total", f"{module['total_bytes']:,} bytes allocated, as printed"))
+    counts = [f"{name} {module[f'n_{name}']:,}" for name in tables.tables if module.get(f"n_{name}")]
+    for i in range(0, len(counts), 3):
+        lines.append(("rows" if i == 0 else "", ", ".join(counts[i : i + 3])))
+    negations = {"complete": "truncated", "understood": "not understood", "consistent": "not consistent"}
+    states = ", ".join(state if module[state] else negation for state, negation in negations.items())
+    return [*lines, ("state", f"{states}; {module['n_diagnostics']} diagnostics")]
 
 
-def _again(source: Source, names: frozenset[str], options: dict[str, Any]) -> Dump:
-    return Dump(source, names, **options)
+DumpLike = Input | Dump | Tables
+"""What a computation takes: a Dump, other `Tables`, or anything that `read` takes."""
+
+_TABLES_METHODS = ("__getitem__", "integers", "count_rows")
+
+
+def as_tables(dump: DumpLike) -> Tables:
+    """Return the tables behind a Dump, `Tables` as they are, and of anything else the tables of what `read` returns."""
+    if isinstance(dump, Dump):
+        return dump._tables
+    if all(hasattr(type(dump), method) for method in _TABLES_METHODS):
+        return dump  # type: ignore[return-value]  # mypy does not narrow by attributes
+    return read(dump)._tables  # type: ignore[arg-type]
 
 
 def read(
@@ -239,43 +356,49 @@ def read(
     Parameters
     ----------
     source
-        A `Source` from `find`; any member file of a dump (its siblings are joined), a stem, a directory,
+        A `Source` from `find`; any member file of a dump (its siblings are read too), a stem, a directory,
         a tar, a captured stream, a URI, ``"-"`` for standard input, bytes or a binary file object. Gzip,
-        zstd, xz and bz2 are undone.
+        zstd, xz and bz2 are decompressed.
     module
-        Which module, by number or name, where there are several.
+        Number or name of the module, if there are several.
     tables
-        The tables wanted; all by default. Sections that fill none of them are not tokenised.
+        Names of the tables to read; all by default. Sections that fill none of them are not tokenised.
     text
-        Fill `instructions.text` with each instruction verbatim.
+        Fill `instructions.text` with the verbatim text of each instruction.
     strict
-        Read all at once and raise `DumpError` at the first line that was not understood, the first rule
-        that does not hold, or where the text was cut.
+        Read everything at once and raise `DumpError` for the first diagnostic: a line that was not understood, a
+        failed cross-check, or truncated text.
     threads
-        Threads that tokenise one file; by default as many as cores, at most 4.
+        Number of threads that tokenise one file; by default the number of cores, at most 4.
     hashes
         Fill `files.content_hash` and `modules.content_hash`.
 
     Raises
     ------
     UsageError
-        Arguments that make no sense; several modules and no `module`, with their list.
+        The arguments contradict each other, or there are several modules and no `module`; the message lists them.
     DumpError
-        A file that cannot be read at all, or, with `strict`, the first diagnostic.
+        The file cannot be read at all, or, with `strict`, the first diagnostic.
     """
-    names = frozenset(schema.TABLES) if tables is None else frozenset([tables] if isinstance(tables, str) else tables)
-    if unknown := sorted(names - schema.TABLES.keys()):
-        raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.TABLES)}")
+    requested = _requested(tables)
     if threads is not None and threads < 1:
         raise UsageError(f"threads must be 1 or more, not {threads}")
     if isinstance(source, io.TextIOBase):
         raise UsageError("the file object must be opened in binary mode")
-    found = resolve(source, module=module)
-    dump = Dump(found, names, text=text, threads=threads, hashes=hashes)
+    resolved = resolve(source, module=module)
+    dump = Dump(TextTables(resolved, requested, text=text, threads=threads, hashes=hashes))
     if strict:
-        first = dump.verify().slice(0, 1).to_pylist()
-        if first:
-            d = first[0]
-            where = d["file"] or found.name
-            raise DumpError(where, d["wanted"], d["section"], d["line"], None, d["offset"], d["excerpt"])
+        for d in dump.verify().slice(0, 1).to_pylist():
+            raise DumpError(
+                d["file"] or resolved.name, d["wanted"], d["section"], d["line"], None, d["offset"], d["excerpt"]
+            )
     return dump
+
+
+def _requested(tables: Iterable[str] | None) -> frozenset[str]:
+    if tables is None:
+        return frozenset(schema.TABLES)
+    names = frozenset([tables] if isinstance(tables, str) else tables)
+    if unknown := sorted(names - schema.TABLES.keys()):
+        raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.TABLES)}")
+    return names

@@ -1,23 +1,23 @@
-"""What can go wrong: your arguments, your file, your disk, or a bug of ours."""
+"""Errors of the arguments, the input, the output, and the native modules."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 EXCERPT = 80
-"""Bytes of the input that an error or a diagnostic quotes at most."""
+"""Maximum number of bytes of the input that an error or a diagnostic quotes."""
 
 
 class XlaMemError(Exception):
-    """Base of every error that xlamem raises on purpose."""
+    """Base class of the errors that xlamem raises."""
 
 
 class UsageError(XlaMemError):
-    """The arguments do not make sense together, or name something that is not there."""
+    """The arguments are invalid, contradict each other, or name something that does not exist."""
 
 
 class NativeError(XlaMemError):
-    """A native module is missing, stale or broke its own rules: a bug to be reported."""
+    """A native module is missing, stale or broke an invariant. Please report it as a bug."""
 
 
 class OutputError(XlaMemError):
@@ -26,11 +26,11 @@ class OutputError(XlaMemError):
 
 @dataclass(eq=False)
 class DumpError(XlaMemError):
-    """A file could not be read as a dump.
+    """A file cannot be read as a dump.
 
-    ``line`` counts from 1, ``column`` and ``offset`` from 0 and in bytes; all three mean the file
-    after decompression and are None where the error is about the file as a whole. ``system`` says that not
-    the content is at fault but how it was to be had (I/O, permissions, the network): a later try may succeed.
+    ``line`` counts from 1; ``column`` and ``offset`` are in bytes and count from 0. All three refer to the decompressed
+    file and are None if the error concerns the entire file. ``system`` is True if the cause is not the content but
+    access to it (I/O, permissions, the network); a retry may succeed.
     """
 
     path: str
@@ -46,16 +46,17 @@ class DumpError(XlaMemError):
         self.path = utf8(self.path)
 
     def __str__(self) -> str:
-        where = self.path
-        if self.line is not None:
-            where += f":{self.line}"
-            if self.column is not None:
-                where += f":{self.column + 1}"
-        if self.offset is not None:
-            where += f" (byte {self.offset:,})"
         section = f" [{self.section}]" if self.section else ""
-        found = f", found {self.excerpt!r}" if self.excerpt else ""
-        return f"{where}{section}: expected {self.wanted}{found}"
+        excerpt = f", found {self.excerpt!r}" if self.excerpt else ""
+        return f"{self._location()}{section}: expected {self.wanted}{excerpt}"
+
+    def _location(self) -> str:
+        location = self.path
+        if self.line is not None:
+            location += f":{self.line}"
+            if self.column is not None:
+                location += f":{self.column + 1}"
+        return location if self.offset is None else f"{location} (byte {self.offset:,})"
 
     def __reduce__(self) -> tuple[type[DumpError], tuple[object, ...], dict[str, object]]:
         return type(self), (
@@ -64,12 +65,12 @@ class DumpError(XlaMemError):
 
 
 def utf8(name: str) -> str:
-    """A file name as text that can be encoded: bytes that are not UTF-8 (kept by `os.fsdecode`) as \\xNN."""
+    """Return a file name that can be encoded as UTF-8: other bytes (kept by `os.fsdecode`) become \\xNN."""
     return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def excerpt(raw: bytes | memoryview) -> str:
-    """At most EXCERPT bytes of one line, as text: bad bytes and control characters as \\xNN."""
+    """Return at most EXCERPT bytes of one line as text: invalid bytes and control characters become \\xNN."""
     head = bytes(raw[: EXCERPT + 4])
     line = head.split(b"\n", 1)[0]
     text = line[:EXCERPT].decode("utf-8", "backslashreplace")

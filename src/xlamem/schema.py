@@ -1,8 +1,7 @@
 """The table of tables: every table, column, type, unit and meaning.
 
-Nothing else in the package names a column in a list of its own: readers, renderers, the
-converter and the documentation walk `TABLES`. Within one `VERSION` columns are added at the end
-of a table, never renamed or moved.
+No other module lists the columns of a table: readers, the converter and the documentation walk `TABLES`. Within one
+`VERSION`, columns are only ever appended to a table, never renamed or reordered.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import pyarrow as pa
 VERSION = 1
 
 Kind = Literal["int", "float", "bool", "name", "text", "time"]
-"""int: int64. float: float64. bool. name: text that repeats, int32 codes into a dictionary. text: UTF-8. time: an
-instant, in microseconds."""
+"""int: int64. float: float64. bool: boolean. name: text that repeats, as int32 codes into a dictionary. text: UTF-8.
+time: a timestamp in microseconds."""
 
 ARROW: dict[Kind, pa.DataType] = {
     "int": pa.int64(),
@@ -31,7 +30,7 @@ ARROW: dict[Kind, pa.DataType] = {
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, kind, meaning, unit, whether it can be null."""
+    """A column: its name, kind, description, unit, and whether it can be null."""
 
     name: str
     kind: Kind
@@ -46,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One table: what a row is, where it is read from, and its columns in order."""
+    """A table: what a row is, what it is read from, and its columns in order."""
 
     name: str
     row: str
@@ -55,7 +54,7 @@ class Table:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """The Arrow schema in memory (names as dictionary<int32, string>)."""
+        """The Arrow schema in memory (names are dictionary<int32, string>)."""
         return pa.schema([c.arrow for c in self.columns])
 
     @cached_property
@@ -70,7 +69,7 @@ class Table:
 
     @cached_property
     def warehouse(self) -> pa.Schema:
-        """The Arrow schema in Parquet: the same columns, names as plain text."""
+        """The Arrow schema in Parquet: the same columns, names are plain text."""
         plain = {"name": pa.string()}
         return pa.schema([pa.field(c.name, plain.get(c.kind, ARROW[c.kind])) for c in self.columns])
 
@@ -98,18 +97,18 @@ def _text(name: str, doc: str, *, null: bool = False) -> Column:
     return Column(name, "text", doc, "", null)
 
 
-_VALUE_ID = _int("value_id", "id of the dataflow value; unique within a dump, not dense")
+_VALUE_ID = _int("value_id", "id of the dataflow value; unique within a dump, but not consecutive")
 _INSTRUCTION = _name("instruction", "name of the instruction, without '%'")
 _INDEX = _name(
     "shape_index",
-    "index into the instruction's tuple shape, as printed ({}, {0,1}); null where the dump prints "
-    "none because that shape is no tuple",
+    "index into the instruction's tuple shape, as printed ({}, {0,1}); null where none is printed because the shape is "
+    "not a tuple",
     null=True,
 )
 
 _ATTRIBUTES = _text(
     "attributes",
-    "fields of the line that this version does not know, verbatim, joined with ', '; null where there are none",
+    "fields of the line that this version does not recognize, verbatim, joined with ', '; null if there are none",
     null=True,
 )
 
@@ -121,49 +120,48 @@ SECTION_TABLES = (
         (
             _int("allocation", "index of the allocation"),
             _int("size", "size of the allocation", "bytes"),
-            _int("color", "color (memory space number); 0 where none is printed"),
-            _name("memory_space", "xlamem's name for (platform, color); color_N where it has none"),
+            _int("color", "color (number of the memory space); 0 if none is printed"),
+            _name("memory_space", "xlamem's name for platform and color; color_N if it has none"),
             _int("page", "allocation page", null=True),
-            _text("address", "heap address of XLA's own object, as printed (2017-2022)", null=True),
-            _int("parameter_number", "entry parameter that it holds", null=True),
+            _text("address", "heap address of XLA's object, as printed (2017-2022)", null=True),
+            _int("parameter_number", "number of the entry parameter that it holds", null=True),
             _name("parameter_shape_index", "index into that parameter's shape, as printed", null=True),
             _name("parameter_shape", "shape printed for the parameter, without layout", null=True),
             _name("output_shape", "shape of the entry root, without layout", null=True),
             _bool("is_parameter", "holds an entry parameter"),
             _bool("is_entry_root", "holds the top-level buffer of the entry root"),
-            _bool("is_constant", "a literal of the program"),
-            _bool("is_thread_local", "stack of a computation called from within an instruction"),
-            _bool("is_live_out", "may be (part of) an output (maybe-live-out)"),
-            _bool("is_temp", "temporary (preallocated-temp)"),
+            _bool("is_constant", "holds a literal of the program"),
+            _bool("is_thread_local", "stack of a computation that an instruction calls"),
+            _bool("is_live_out", "may hold an output or a part of one (maybe-live-out)"),
+            _bool("is_temp", "holds temporaries (preallocated-temp)"),
             _ATTRIBUTES,
         ),
     ),
     Table(
         "values",
-        "value assigned to an allocation (where the allocations' file is missing: used value)",
+        "value assigned to an allocation (used value if the file with the allocations is missing)",
         "BufferAssignment",
         (
             _VALUE_ID,
             _name("instruction", "name of the defining instruction, without '%'"),
             _INDEX,
-            _bool("is_phi", "a merge point: while, its parameters, conditional"),
-            _int("color", "the value's own color; null where none is printed (or -1)", null=True),
+            _bool("is_phi", "is a merge point: a while loop, its parameters, or a conditional"),
+            _int("color", "the value's own color; null if none is printed, or -1", null=True),
             _int("allocation", "the allocation that holds it", null=True),
-            _int("offset", "where it begins in its allocation", "bytes", null=True),
-            _int("size", "bytes that it takes there, padding included", "bytes", null=True),
-            _name("shape", "its own shape, with layout, as printed", null=True),
-            _name("element_type", "element type of that shape, or tuple, token, opaque, buffer", null=True),
+            _int("offset", "offset in its allocation", "bytes", null=True),
+            _int("size", "size in its allocation, padding included", "bytes", null=True),
+            _name("shape", "shape with layout, as printed", null=True),
+            _name("element_type", "element type of the shape, or tuple, token, opaque, buffer", null=True),
             _int(
                 "unpadded_size",
-                "elements times element width without tiles; 8 per element of a tuple, 0 for a "
-                "token, 8 for opaque; null where a dimension is unbounded or the shape is unknown",
+                "number of elements times width of an element, without tiles; 8 per element of a tuple, 0 for a token, "
+                "8 for opaque; null if a dimension is unbounded or the shape is unknown",
                 "bytes",
                 null=True,
             ),
             _bool(
                 "uses_known",
-                "false where the dump says that the uses are not initialized; null where the dump "
-                "has no used-values section",
+                "false if the dump prints that the uses are not initialized; null without a used-values section",
                 null=True,
             ),
             _ATTRIBUTES,
@@ -171,26 +169,26 @@ SECTION_TABLES = (
     ),
     Table(
         "cross_color",
-        "line of a block 'reused by buffers of a different color'",
+        "line in a block 'reused by buffers of a different color'",
         "BufferAssignment",
         (
             _int("allocation", "the allocation under which it is printed"),
-            _int("ordinal", "place in that block, from 0"),
+            _int("ordinal", "position in the block, from 0"),
             _VALUE_ID,
             _INSTRUCTION,
             _INDEX,
-            _bool("is_phi", "a merge point"),
+            _bool("is_phi", "is a merge point"),
             _int("value_color", "color printed with the value", null=True),
             _int("printed_color", "color printed at the end of the line"),
         ),
     ),
     Table(
         "positions",
-        "place where a value's bytes appear",
+        "instruction and index at which a value appears",
         "Used values",
         (
             _VALUE_ID,
-            _int("ordinal", "place in the value's list, from 0; 0 is the defining position"),
+            _int("ordinal", "position in the value's list, from 0; 0 is the defining one"),
             _INSTRUCTION,
             _INDEX,
         ),
@@ -201,8 +199,8 @@ SECTION_TABLES = (
         "Used values",
         (
             _VALUE_ID,
-            _int("ordinal", "place in the value's list, from 0"),
-            _name("instruction", "the instruction that reads, without '%'"),
+            _int("ordinal", "position in the value's list, from 0"),
+            _name("instruction", "name of the instruction that reads it, without '%'"),
             _int("operand", "number of the operand"),
             _name("operand_shape_index", "index into the operand's tuple shape, as printed", null=True),
         ),
@@ -215,30 +213,30 @@ SECTION_TABLES = (
             _name("instruction", "name, without '%'"),
             _name("shape", "shape with layout, as printed"),
             _name("opcode", "opcode"),
-            _text("operands", "what stands between the opcode's parentheses, as printed"),
-            _name("op_type", "metadata op_type, escapes undone", null=True),
-            _name("op_name", "metadata op_name (named scopes of the model), escapes undone", null=True),
-            _name("source_file", "metadata source_file, escapes undone", null=True),
+            _text("operands", "text between the parentheses after the opcode, as printed"),
+            _name("op_type", "metadata op_type, unescaped", null=True),
+            _name("op_name", "metadata op_name (named scopes of the model), unescaped", null=True),
+            _name("source_file", "metadata source_file, unescaped", null=True),
             _int("source_line", "metadata source_line", null=True),
-            _int("stack_frame_id", "metadata stack_frame_id: id in the table frames", null=True),
-            _name("custom_call_target", "custom_call_target, escapes undone", null=True),
+            _int("stack_frame_id", "metadata stack_frame_id: an id of the table frames", null=True),
+            _name("custom_call_target", "custom_call_target, unescaped", null=True),
             _name("fusion_kind", "kind= of a fusion (kLoop, kInput, kOutput, kCustom)", null=True),
             _text(
                 "called_computations",
-                "computations named by calls, to_apply, condition, body, branch_computations, "
-                "called_computations, true_computation, false_computation, select, scatter, in the "
-                "order printed, joined with ', ', braces removed",
+                "computations named by calls, to_apply, condition, body, branch_computations, called_computations, "
+                "true_computation, false_computation, select and scatter, in printed order, without braces, joined "
+                "with ', '",
                 null=True,
             ),
             _text("sharding", "value of sharding=, as printed", null=True),
-            _text("backend_config", "value of backend_config=; the quoted form with escapes undone", null=True),
+            _text("backend_config", "value of backend_config=; the quoted form unescaped", null=True),
             _text(
                 "attributes",
-                "what is left after the opcode's parentheses, verbatim, joined with ', '; metadata "
-                "fields without a column stay as metadata={…}",
+                "remaining text after the opcode's parentheses, verbatim, joined with ', '; metadata fields without a "
+                "column of their own are kept as metadata={…}",
                 null=True,
             ),
-            _text("text", "the instruction verbatim, from its name on; null unless asked for", null=True),
+            _text("text", "the instruction verbatim, starting with its name; null unless requested", null=True),
         ),
     ),
     Table(
@@ -252,7 +250,7 @@ SECTION_TABLES = (
         "live range of a value",
         "HloLiveRange",
         (
-            _int("value_id", "the value; null where the dump has no value of that name and index", null=True),
+            _int("value_id", "id of the value; null if the dump has no value with this name and index", null=True),
             _INSTRUCTION,
             _name(
                 "shape_index",
@@ -266,28 +264,28 @@ SECTION_TABLES = (
     ),
     Table(
         "printed_peak",
-        "line of XLA's own list 'Live ranges at N (peak)'",
+        "line of XLA's list 'Live ranges at N (peak)'",
         "HloLiveRange",
         (
-            _int("ordinal", "place in the list, from 0"),
+            _int("ordinal", "position in the list, from 0"),
             _INSTRUCTION,
-            _name("shape_index", "as in live_ranges; null also in lists that print none", null=True),
-            _int("bytes", "bytes as printed (shape bytes, unpadded)", "bytes"),
+            _name("shape_index", "as in live_ranges; also null in lists that print none", null=True),
+            _int("bytes", "bytes as printed (of the shape, unpadded)", "bytes"),
             _int("cumulative", "running total as printed", "bytes", null=True),
         ),
     ),
     Table(
         "printed_stack",
-        "node of XLA's own tree 'Stack trace breakdown for peak usage'",
+        "node of XLA's tree 'Stack trace breakdown for peak usage'",
         "HloLiveRange",
         (
-            _int("ordinal", "place in the tree as printed, from 0"),
+            _int("ordinal", "position in the printed tree, from 0"),
             _int("depth", "0 for a root"),
-            _text("label", "label, raw: it can hold newlines, tabs, anything"),
+            _text("label", "label as printed; it can contain newlines and tabs"),
             _text("percent", "percentage as printed, without '%'"),
             _int("total", "bytes of the node and its children", "bytes"),
             _int("current", "bytes of the node itself", "bytes"),
-            _int("remaining", "bytes not yet printed after this node", "bytes"),
+            _int("remaining", "bytes that remain to be printed after this node", "bytes"),
         ),
     ),
     Table(
@@ -295,41 +293,40 @@ SECTION_TABLES = (
         "line of the memory-usage report",
         "memory-usage-report",
         (
-            _int("ordinal", "place among these rows, from 0"),
+            _int("ordinal", "position among these rows, from 0"),
             _name(
                 "part",
-                "list: line of 'Allocations sorted by size'; table: head of a table (and in layout A its "
-                "allocation line); row: line of a table; rest: 'The rest N …'; space: a memory space "
-                "printed without any table",
+                "list: line of 'Allocations sorted by size'; table: header of a table (in layout A with its allocation "
+                "line); row: line of a table; rest: 'The rest N …'; space: a memory space printed without a table",
             ),
             _int("color", "color of the memory space (layout B)", null=True),
-            _name("space_label", "XLA's own label of that space, wrong for several colors (layout B)", null=True),
-            _int("total_bytes", "total printed for that space (B) or for the dump (A)", "bytes", null=True),
-            _int("allocation", "allocation that the line is about (layout A)", null=True),
+            _name("space_label", "XLA's label of that space; wrong for several colors (layout B)", null=True),
+            _int("total_bytes", "total printed for the space (layout B) or the dump (layout A)", "bytes", null=True),
+            _int("allocation", "allocation that the line describes (layout A)", null=True),
             _text("cumulative", "cumulative size as printed (list, row)", null=True),
-            _text("percent", "percentage as printed, without '%'; -nan is real (list, row)", null=True),
+            _text("percent", "percentage as printed, without '%'; can be -nan (list, row)", null=True),
             _text("size", "size as printed (list and table of layout A, row)", null=True),
-            _text("remaining", "total minus cumulative size as printed (list)", null=True),
+            _text("remaining", "total minus cumulative size, as printed (list)", null=True),
             _int("offset", "offset in the allocation (row)", "bytes", null=True),
             _int(
                 "n_values",
-                "values at that offset (row); 1 for a table of layout A that is only a head, because its "
-                "allocation has one value",
+                "number of values at that offset (row); 1 for a table of layout A without rows, whose allocation has "
+                "one value",
                 null=True,
             ),
-            _int("n_rest", "lines not shown (rest)", null=True),
+            _int("n_rest", "number of lines not shown (rest)", null=True),
             _text("shapes", "shapes at that offset, as printed (row)", null=True),
         ),
     ),
     Table(
         "frames",
-        "stack frame (tables in the head of the HLO text)",
+        "stack frame in the header of the HLO text",
         "HLO header",
         (
-            _int("id", "id that stack_frame_id points to"),
-            _int("parent", "id of the calling frame; null for none (XLA prints it one too high)", null=True),
-            _name("file", "file name, escapes undone", null=True),
-            _name("function", "function name, escapes undone", null=True),
+            _int("id", "id that stack_frame_id refers to"),
+            _int("parent", "id of the calling frame, null for none; XLA prints this id plus one", null=True),
+            _name("file", "file name, unescaped", null=True),
+            _name("function", "function name, unescaped", null=True),
             _int("line", "first line", null=True),
             _int("column", "first column", null=True),
             _int("end_line", "last line", null=True),
@@ -344,7 +341,7 @@ SECTION_TABLES = (
             _name("output_index", "index into the output shape; null for a donor", null=True),
             _int("parameter", "number of the entry parameter"),
             _name("parameter_index", "index into that parameter's shape"),
-            _name("kind", "may-alias, must-alias or donor; null where an old text prints none", null=True),
+            _name("kind", "may-alias, must-alias or donor; null in old texts that print none", null=True),
         ),
     ),
 )
@@ -352,22 +349,22 @@ SECTION_TABLES = (
 _SPACE = (
     _name("memory_space", "xlamem's name of the memory space"),
     _int("color", "color of the space"),
-    _int("page", "page of the space; 0 where none is printed"),
+    _int("page", "page of the space; 0 if none is printed"),
 )
-_PLACE = (
+_SOURCE = (
     _name(
         "op_name",
-        "named scopes of the defining instruction; for one without, in a parameter's allocation, the parameter's",
+        "named scopes of the defining instruction; if it has none and is in the allocation of a parameter, those of "
+        "the parameter",
         null=True,
     ),
-    _name("source_file", "source file, from the metadata or through the stack frame", null=True),
-    _int("source_line", "source line", null=True),
+    _name("source_file", "source file, from the metadata or the stack frame", null=True),
+    _int("source_line", "line in the source file", null=True),
 )
 
 _CATEGORY = (
-    "category of the allocation; temp_in_output for a value in the allocation of an output (live_out, donated) that is "
-    "neither the output (live after the last instruction) nor the donated parameter (live from step 0): a temporary "
-    "in an output's space"
+    "category of the allocation; temp_in_output for a temporary in the allocation of an output (live_out, donated): a "
+    "value that is neither the output (live after the last instruction) nor the donated parameter (live from step 0)"
 )
 
 COMPUTED_TABLES = (
@@ -377,14 +374,14 @@ COMPUTED_TABLES = (
         "compute",
         (
             *_SPACE,
-            _int("time", "the step; the last one is the state after the last instruction", "schedule steps"),
-            _int("occupied", "bytes in use: the sum of the next five", "bytes"),
-            _int("parameter", "parameters, whole", "bytes"),
-            _int("donated", "parameters that are live-out too, whole", "bytes"),
-            _int("constant", "constants, whole", "bytes"),
-            _int("live_out", "outputs, whole", "bytes"),
-            _int("temp", "bytes in the union of the live values' ranges in temp allocations", "bytes"),
-            _int("live", "bytes in the union of the live values' ranges in all of them", "bytes"),
+            _int("time", "step; the last one is the state after the last instruction", "schedule steps"),
+            _int("occupied", "bytes in use: the sum of the next five columns", "bytes"),
+            _int("parameter", "sizes of all parameters", "bytes"),
+            _int("donated", "sizes of all parameters that are also live-out", "bytes"),
+            _int("constant", "sizes of all constants", "bytes"),
+            _int("live_out", "sizes of all outputs", "bytes"),
+            _int("temp", "bytes that live values cover in temp allocations", "bytes"),
+            _int("live", "bytes that live values cover in all of these allocations", "bytes"),
         ),
     ),
     Table(
@@ -393,27 +390,27 @@ COMPUTED_TABLES = (
         "compute",
         (
             *_SPACE,
-            _int("allocated", "sum of the allocations' sizes", "bytes"),
-            _int("reserved", "allocated without thread-local: what must fit into this space", "bytes"),
-            _int("peak", "most bytes in use at any step (closed live ranges)", "bytes", null=True),
+            _int("allocated", "sum of the sizes of all allocations", "bytes"),
+            _int("reserved", "allocated without thread-local allocations: what must fit into this space", "bytes"),
+            _int("peak", "maximum bytes in use at any step (closed live ranges)", "bytes", null=True),
             _int("first_step", "first step of its first plateau", "schedule steps", null=True),
             _int("last_step", "last step of its first plateau", "schedule steps", null=True),
-            _int("plateaus", "number of plateaus at the peak", null=True),
-            _int("live_peak", "most bytes that live values cover: what the program itself needs", "bytes", null=True),
-            _int("live_step", "first step of that", "schedule steps", null=True),
+            _int("plateaus", "number of plateaus of this height", null=True),
+            _int("live_peak", "maximum bytes that live values cover at any step", "bytes", null=True),
+            _int("live_step", "first step of live_peak", "schedule steps", null=True),
             _int("half_open_peak", "peak with half-open live ranges", "bytes", null=True),
             _int(
-                "slack", "temp sizes minus the most bytes that live values cover in them together", "bytes", null=True
+                "slack", "size of temp allocations minus the maximum that live values cover in them", "bytes", null=True
             ),
         ),
     ),
     Table(
         "plateaus",
-        "plateau of a space: a longest run of equal occupied bytes with lower neighbours",
+        "plateau of a space: a longest run of steps with equal bytes in use and lower neighbours",
         "compute",
         (
             *_SPACE,
-            _int("rank", "0 for the highest; earlier ones first among equals"),
+            _int("rank", "0 for the highest; of equal ones the earlier is first"),
             _int("first_step", "first step", "schedule steps"),
             _int("last_step", "last step", "schedule steps"),
             _int("bytes", "bytes in use", "bytes"),
@@ -421,28 +418,30 @@ COMPUTED_TABLES = (
     ),
     Table(
         "live_set",
-        "value that holds an instant, or bytes reserved that no live value covers",
+        "live value, or reserved bytes that no live value covers",
         "compute",
         (
             *_SPACE,
-            _name("role", "value, or reserved: a whole allocation's bytes that no live value covers"),
-            _int("value_id", "the value; null for reserved", null=True),
+            _name("role", "value, or reserved: the bytes of a parameter, constant or output that no live value covers"),
+            _int("value_id", "id of the value; null for reserved", null=True),
             _name(
-                "instruction", "its instruction; for reserved the parameter or the value with the highest id", null=True
+                "instruction",
+                "defining instruction; for reserved that of the parameter, else of the value with the highest id",
+                null=True,
             ),
-            _name("shape_index", "its index", null=True),
+            _name("shape_index", "index into the shape of that instruction", null=True),
             _int("allocation", "the allocation"),
             _name("category", _CATEGORY),
-            _int("offset", "where the value begins in it; null for reserved", "bytes", null=True),
-            _int("size", "the value's size; for reserved the allocation's", "bytes"),
-            _int("bytes", "bytes charged to this row: shared ones go to the lowest live value_id", "bytes"),
+            _int("offset", "offset of the value in it; null for reserved", "bytes", null=True),
+            _int("size", "size of the value; for reserved of the allocation", "bytes"),
+            _int("bytes", "bytes charged to this row; shared bytes are charged to the lowest live value_id", "bytes"),
             _int("exclusive", "bytes that only this row covers", "bytes"),
-            _int("shared", "bytes that other live values cover too", "bytes"),
+            _int("shared", "bytes that other live values also cover", "bytes"),
             _name("shape", "shape", null=True),
             _name("element_type", "element type", null=True),
             _int("unpadded_size", "bytes without padding", "bytes", null=True),
             _name("opcode", "opcode of the defining instruction", null=True),
-            *_PLACE,
+            *_SOURCE,
         ),
     ),
     Table(
@@ -454,29 +453,29 @@ COMPUTED_TABLES = (
             _int("allocation", "the allocation"),
             _int("size", "its size", "bytes"),
             _int("unassigned", "bytes that no value ever covers", "bytes"),
-            _int("peak", "most bytes that live values cover at any step", "bytes", null=True),
+            _int("peak", "maximum bytes that live values cover at any step", "bytes", null=True),
             _int("fragmentation", "size - unassigned - peak", "bytes", null=True),
-            _int("value_bytes", "sum of its values' sizes", "bytes"),
-            _float("reuse", "value_bytes over size", null=True),
-            _int("n_holes", "holes at the instant asked for", null=True),
-            _int("hole_bytes", "their bytes", "bytes", null=True),
-            _int("largest_hole", "the largest of them", "bytes", null=True),
+            _int("value_bytes", "sum of the sizes of its values", "bytes"),
+            _float("reuse", "value_bytes divided by size", null=True),
+            _int("n_holes", "number of holes at the requested step", null=True),
+            _int("hole_bytes", "bytes in all holes", "bytes", null=True),
+            _int("largest_hole", "size of the largest hole", "bytes", null=True),
         ),
     ),
     Table(
         "savings",
-        "buffer whose absence would lower the peak",
+        "buffer without which the peak would be lower",
         "compute",
         (
             *_SPACE,
-            _name("role", "value (in a temp allocation) or allocation (whole)"),
-            _int("value_id", "the value; null for a whole allocation", null=True),
-            _name("instruction", "its instruction; for an allocation as in live_set", null=True),
-            _name("shape_index", "its index", null=True),
+            _name("role", "value (in a temp allocation) or allocation (parameter, constant or output)"),
+            _int("value_id", "id of the value; null for an allocation", null=True),
+            _name("instruction", "defining instruction; for an allocation as for reserved in live_set", null=True),
+            _name("shape_index", "index into the shape of that instruction", null=True),
             _int("allocation", "the allocation"),
             _int("size", "its size", "bytes"),
-            _int("saving", "how far the peak falls without it: an upper bound", "bytes"),
-            *_PLACE,
+            _int("saving", "bytes by which the peak would be lower without it: an upper bound", "bytes"),
+            *_SOURCE,
         ),
     ),
     Table(
@@ -495,13 +494,13 @@ COMPUTED_TABLES = (
             _int("unpadded_size", "bytes without padding", "bytes", null=True),
             _int(
                 "padding",
-                "size - unpadded_size, if above 0; 0 for a value that shares its slot (allocation, offset, size) with "
-                "one that has it already; null where the unpadded size is not known",
+                "size - unpadded_size, not below 0; 0 if the padding of the slot (allocation, offset, size) is counted "
+                "in another value; null if the unpadded size is unknown",
                 "bytes",
                 null=True,
             ),
-            _bool("at_peak", "live at the first step of the peak of its space, or in a whole allocation"),
-            *_PLACE,
+            _bool("at_peak", "live at the first step of the peak of its space, or in a parameter, constant or output"),
+            *_SOURCE,
         ),
     ),
     Table(
@@ -511,50 +510,50 @@ COMPUTED_TABLES = (
         (
             *_SPACE,
             _int("peak", "bytes in use at the peak of the space", "bytes"),
-            _int("padding", "how many of them are padding: of each value at most the bytes charged to it", "bytes"),
-            _int("unknown", "bytes of rows whose unpadded size is not known", "bytes"),
+            _int("padding", "bytes of padding among them: of each value at most the bytes charged to it", "bytes"),
+            _int("unknown", "bytes of values whose unpadded size is unknown", "bytes"),
         ),
     ),
     Table(
         "donation",
-        "entry parameter's allocation",
+        "allocation of an entry parameter",
         "compute",
         (
             _int("parameter", "number of the parameter"),
-            _name("parameter_index", "index into its shape"),
+            _name("parameter_index", "index into the shape of the parameter"),
             *_SPACE,
             _int("allocation", "its allocation"),
             _name("shape", "shape", null=True),
             _int("size", "size", "bytes"),
-            _name("state", "taken: it shares its allocation with an output; refused: donated, not taken; no"),
-            _name("output_index", "index of the output that it shares with; if refused, that was asked for", null=True),
+            _name("state", "taken: shares the allocation of an output; refused: donated, not taken; no: not donated"),
+            _name("output_index", "index of the output in its allocation; if refused, of the requested one", null=True),
             _int("last_use", "last step at which it is read", "schedule steps", null=True),
             _bool(
                 "candidate",
-                "not taken, and XLA would alias it with an output if it were donated: one that nothing aliases, of as "
-                "many bytes in the same memory space and (in a program for one device) as many elements; matched one "
-                "to one, exact ones first",
+                "not taken, and XLA would alias it with an output if it were donated: one that nothing aliases yet, "
+                "with the same number of bytes in the same memory space and (in a program for one device) the same "
+                "number of elements; matched one to one, exact matches first",
             ),
-            _bool("exact", "a candidate whose output has the same shape and element type"),
+            _bool("exact", "is a candidate, and the output has the same shape and element type"),
             _name("candidate_output", "index of that output in the program's output", null=True),
-            _name("candidate_instruction", "instruction that defines it", null=True),
+            _name("candidate_instruction", "instruction that defines that output", null=True),
             _name("candidate_shape_index", "index into the shape of that instruction", null=True),
             _int(
                 "saving_lower",
-                "least that donating saves: 0, because XLA may have to copy; null without a candidate",
+                "minimum saving of a donation: 0, because XLA may have to copy; null if not a candidate",
                 "bytes",
                 null=True,
             ),
             _int(
                 "saving_upper",
-                "most that donating saves: the output's allocation; null without a candidate",
+                "maximum saving of a donation: the allocation of the output; null if not a candidate",
                 "bytes",
                 null=True,
             ),
             _bool(
                 "free_in_schedule",
-                "the parameter is last read at or before the step at which that output's allocation is first "
-                "written, as scheduled now; null without a candidate, live ranges or uses",
+                "in the current schedule, the last read of the parameter is not after the first write to the "
+                "allocation of that output; null if not a candidate, or without live ranges or uses",
                 null=True,
             ),
         ),
@@ -570,11 +569,11 @@ COMPUTED_TABLES = (
             _INDEX,
             _int("allocation", "the allocation"),
             _int("size", "its size", "bytes"),
-            _int("from_step", "step of the use (or definition) before the gap", "schedule steps"),
-            _int("to_step", "step of the use after it", "schedule steps"),
-            _int("gap", "steps between them", "schedule steps"),
-            _bool("over_peak", "the gap holds the first step of the peak"),
-            *_PLACE,
+            _int("from_step", "step of the definition or use before the gap", "schedule steps"),
+            _int("to_step", "step of the use after the gap", "schedule steps"),
+            _int("gap", "number of steps between them", "schedule steps"),
+            _bool("over_peak", "the gap includes the first step of the peak of the space"),
+            *_SOURCE,
         ),
     ),
     Table(
@@ -583,24 +582,25 @@ COMPUTED_TABLES = (
         "compute",
         (
             _name("name", "name of the number"),
-            _name("memory_space", "its space; null for all together", null=True),
-            _int("bytes", "its value; null where the text cannot say", "bytes", null=True),
-            _int("time", "its step", "schedule steps", null=True),
-            _text("definition", "what it is"),
+            _name("memory_space", "name of the space; null for all spaces together", null=True),
+            _int("bytes", "the number; null if the text does not determine it", "bytes", null=True),
+            _int("time", "step at which it is reached", "schedule steps", null=True),
+            _text("definition", "definition of the number"),
             _int(
-                "difference", "bytes by which it differs from our peak of the same space, or of all", "bytes", null=True
+                "difference", "the number minus xlamem's peak of the same space, or of all spaces", "bytes", null=True
             ),
             _text("causes", "the rows of explain_causes as text", null=True),
-            _int("color", "color of the space; null for all together", null=True),
-            _int("page", "page of the space; null for all together", null=True),
+            _int("color", "color of the space; null for all spaces together", null=True),
+            _int("page", "page of the space; null for all spaces together", null=True),
             _name(
                 "basis",
-                "exact: the text gives it; inferred: by a formula that n_equal of n_compared real dumps bore out",
+                "exact: the text contains it; inferred: computed by a formula that was right on n_equal of n_compared "
+                "real dumps",
                 null=True,
             ),
-            _int("n_equal", "dumps on which the formula gave the tool's own figure", "dumps", null=True),
-            _int("n_compared", "dumps on which it was compared", "dumps", null=True),
-            _text("releases", "releases that print this value, where they differ", null=True),
+            _int("n_equal", "number of dumps on which the formula gave the figure of the tool", "dumps", null=True),
+            _int("n_compared", "number of dumps on which it was compared", "dumps", null=True),
+            _text("releases", "releases that print this value, if releases differ", null=True),
         ),
     ),
     Table(
@@ -609,16 +609,16 @@ COMPUTED_TABLES = (
         "compute",
         (
             _name("name", "name of the number, as in explain"),
-            _name("memory_space", "its space; null for all together", null=True),
-            _int("color", "color of the space; null for all together", null=True),
-            _int("page", "page of the space; null for all together", null=True),
-            _name("cause", "what makes the difference"),
-            _int("bytes", "its share, never 0: those of a number add up to its difference", "bytes"),
+            _name("memory_space", "name of the space; null for all spaces together", null=True),
+            _int("color", "color of the space; null for all spaces together", null=True),
+            _int("page", "page of the space; null for all spaces together", null=True),
+            _name("cause", "cause of the difference"),
+            _int("bytes", "bytes due to this cause, never 0; those of a number add up to its difference", "bytes"),
         ),
     ),
 )
 
-_ROUNDED = "only as exact as the print"
+_ROUNDED = "as exact as printed"
 
 OOM_TABLES = (
     Table(
@@ -626,33 +626,33 @@ OOM_TABLES = (
         "message",
         "out-of-memory report",
         (
-            _int("report", "place in the log, from 0"),
+            _int("report", "position in the log, from 0"),
             _text(
                 "rank",
-                "label that the log puts before the line (rank3, default0, worker pid=42); null without",
+                "label before the line in the log (rank3, default0, worker pid=42); null without one",
                 null=True,
             ),
-            _text("thread", "thread in the log prefix of its first line; null without", null=True),
-            _int("line", "line of the log on which it begins, from 1"),
-            _int("last_line", "last line of the log that was understood as part of it", null=True),
+            _text("thread", "thread in the log prefix of its first line; null without one", null=True),
+            _int("line", "first line in the log, from 1"),
+            _int("last_line", "last line in the log that was recognized as part of it", null=True),
             _text("form", "a key of oom.FORMS"),
             _text("code", "error code as printed (E1000, E1001)", null=True),
-            _text("memory_space", "memory space as printed, lower case; null where none is named", null=True),
+            _text("memory_space", "memory space as printed, in lower case; null if none is named", null=True),
             _int("used_bytes", f"bytes needed; {_ROUNDED}", null=True),
             _text("used_text", "the same as printed", null=True),
-            _int("capacity_bytes", f"bytes that there are; {_ROUNDED}", null=True),
+            _int("capacity_bytes", f"bytes available; {_ROUNDED}", null=True),
             _text("capacity_text", "the same as printed", null=True),
-            _int("exceeded_bytes", f"bytes too much, where printed; {_ROUNDED}", null=True),
+            _int("exceeded_bytes", f"bytes in excess, if printed; {_ROUNDED}", null=True),
             _text("exceeded_text", "the same as printed", null=True),
             _int("requested_bytes", f"size of the one allocation that failed; {_ROUNDED}", null=True),
             _text("requested_text", "the same as printed", null=True),
-            _int("free_bytes", f"bytes that were free then; {_ROUNDED}", null=True),
+            _int("free_bytes", f"bytes free at that time; {_ROUNDED}", null=True),
             _text("free_text", "the same as printed", null=True),
-            _text("module_name", "HLO module, where named", null=True),
-            _text("instruction", "instruction for which there was no room, as printed", null=True),
-            _bool("complete", "nothing says that the message was cut", null=True),
-            _int("same_as", "an earlier report that says exactly the same; null for the first", null=True),
-            _text("text", "the line with which it begins, verbatim, without the log's prefix"),
+            _text("module_name", "HLO module, if named", null=True),
+            _text("instruction", "instruction that could not be allocated, as printed", null=True),
+            _bool("complete", "the message is not known to be truncated", null=True),
+            _int("same_as", "an earlier report with the same content; null for the first one", null=True),
+            _text("text", "first line verbatim, without the log prefix"),
         ),
     ),
     Table(
@@ -660,21 +660,21 @@ OOM_TABLES = (
         "line of the totals",
         "out-of-memory report",
         (
-            _int("report", "the report"),
-            _int("ordinal", "place in the report, from 0"),
-            _text("memory_space", "memory space as printed, lower case; null in statistics", null=True),
+            _int("report", "number of the report"),
+            _int("ordinal", "position in the report, from 0"),
+            _text("memory_space", "memory space as printed, in lower case; null in statistics", null=True),
             _text(
                 "part",
-                "total: under 'Total … usage'; program: under 'Program … requirement'; output: the line "
-                "about the output; compiled: 'XLA::TPU program … usage'; stats: statistics of the buffer assignment",
+                "total: under 'Total … usage'; program: under 'Program … requirement'; output: the line about the "
+                "output; compiled: 'XLA::TPU program … usage'; stats: statistics of the buffer assignment",
                 null=True,
             ),
             _text(
                 "label",
-                "what is measured, as printed; total for a heading; shared: shared with arguments",
+                "what the line measures, as printed; total for a heading; shared: shared with arguments",
                 null=True,
             ),
-            _int("bytes", f"size; {_ROUNDED}; null where the print says 'unknown'", null=True),
+            _int("bytes", f"size; {_ROUNDED}; null if 'unknown' is printed", null=True),
             _text("size_text", "the same as printed", null=True),
             _text("utilization", "percentage as printed, without '%'", null=True),
             _int("unpadded_bytes", f"size without padding; {_ROUNDED}", null=True),
@@ -686,83 +686,83 @@ OOM_TABLES = (
     ),
     Table(
         "buffers",
-        "listed buffer",
+        "buffer in a list",
         "out-of-memory report",
         (
-            _int("report", "the report"),
+            _int("report", "number of the report"),
             _text(
                 "list",
-                "'program allocations', 'program arguments and outputs', 'peak buffers'; 'failed "
-                "allocation' for the one that a message is about",
+                "'program allocations', 'program arguments and outputs', 'peak buffers'; 'failed allocation' for the "
+                "allocation that failed",
             ),
-            _int("ordinal", "number in the list, as printed (counted where none is)", null=True),
-            _text("memory_space", "memory space of the list; null where none is named", null=True),
+            _int("ordinal", "number in the list, as printed; counted if none is printed", null=True),
+            _text("memory_space", "memory space of the list; null if none is named", null=True),
             _int("size_bytes", f"size; {_ROUNDED}", null=True),
             _text("size_text", "the same as printed", null=True),
             _int("unpadded_bytes", f"size without padding; {_ROUNDED}", null=True),
             _int(
                 "padding_bytes",
-                f"extra memory due to padding; {_ROUNDED}; null where no such line is printed",
+                f"extra memory due to padding; {_ROUNDED}; null if not printed",
                 null=True,
             ),
-            _float("expansion", "factor by which padding makes it larger, as printed (1.2)", null=True),
-            _text("op_type", "metadata op_type, escapes undone", null=True),
-            _text("op_name", "metadata op_name (named scopes of the model), escapes undone", null=True),
-            _text("source_file", "metadata source_file, escapes undone", null=True),
+            _float("expansion", "expansion factor due to padding, as printed (1.2)", null=True),
+            _text("op_type", "metadata op_type, unescaped", null=True),
+            _text("op_name", "metadata op_name (named scopes of the model), unescaped", null=True),
+            _text("source_file", "metadata source_file, unescaped", null=True),
             _int("source_line", "metadata source_line", null=True),
             _int("stack_frame_id", "metadata stack_frame_id", null=True),
-            _text("operator", "all of the metadata, verbatim", null=True),
+            _text("operator", "the metadata verbatim", null=True),
             _text("shape", "shape as printed", null=True),
-            _text("xla_label", "instruction (TPU; it can be shortened) or opcode (GPU, CPU), as printed", null=True),
-            _text("allocation_type", "as printed (HLO temp, scoped)", null=True),
+            _text("xla_label", "instruction (TPU; can be abbreviated) or opcode (GPU, CPU), as printed", null=True),
+            _text("allocation_type", "type of allocation, as printed (HLO temp, scoped)", null=True),
             _text(
                 "parameter",
-                "shape printed as 'Entry Parameter Subshape': the buffer is an entry parameter",
+                "shape printed as 'Entry Parameter Subshape'; null if the buffer is not an entry parameter",
                 null=True,
             ),
             _text("tag", "purpose of the allocation, as printed", null=True),
-            _bool("complete", "its end was seen", null=True),
+            _bool("complete", "the entry is not truncated", null=True),
         ),
     ),
     Table(
         "unknown",
-        "line inside a message that was not understood",
+        "line of a message that was not understood",
         "out-of-memory report",
         (
-            _int("report", "the report"),
-            _int("line", "line of the log, from 1"),
-            _text("text", "the line, without the log's prefix"),
+            _int("report", "number of the report"),
+            _int("line", "line in the log, from 1"),
+            _text("text", "the line without the log prefix"),
         ),
     ),
 )
 
 DIAGNOSTICS = Table(
     "diagnostics",
-    "line that was not understood, or rule that did not hold",
+    "line that was not understood, or failed cross-check",
     "xlamem",
     (
         _name("file", "uri of the file"),
-        _int("line", "line, from 1; null where the rule is about the whole dump", null=True),
+        _int("line", "line, from 1; null for a cross-check of the entire dump", null=True),
         _int("offset", "byte offset in the file, from 0", "bytes", null=True),
         _name("section", "section of the dump"),
-        _name("code", "what is wrong: a key of schema.CODES"),
-        _name("severity", "error: the dump is not complete; warning: anything else"),
+        _name("code", "kind of problem: a key of schema.CODES"),
+        _name("severity", "error: the dump is incomplete; warning: any other problem"),
         _text("wanted", "what was expected"),
-        _text("excerpt", "what stood there, shortened"),
+        _text("excerpt", "text at that offset, shortened"),
     ),
 )
 
 UNKNOWN = Table(
     "unknown_text",
-    "text that this version does not know: a field of a line, or a line",
+    "field or line that this version does not recognize",
     "xlamem",
     (
         _name("file", "uri of the file"),
         _int("offset", "byte offset in the file, from 0", "bytes"),
         _name("section", "section of the dump"),
-        _name("table", "table that has a row for the line; null for none", null=True),
-        _int("row", "that row, from 0", null=True),
-        _text("text", "the text verbatim, with its separators; a line with its newline"),
+        _name("table", "table with a row for the line; null if there is none", null=True),
+        _int("row", "number of that row, from 0", null=True),
+        _text("text", "text verbatim, with separators; a line includes its newline"),
     ),
 )
 
@@ -771,13 +771,13 @@ FILES = Table(
     "member file",
     "xlamem",
     (
-        _int("ordinal", "place in the dump, from 0"),
+        _int("ordinal", "position in the dump, from 0"),
         _name("role", "a key of schema.ROLES"),
-        _text("uri", "where it was read"),
+        _text("uri", "path or URI that it was read from"),
         _int("bytes", "size, after decompression", "bytes"),
-        _text("content_hash", "XXH3-128 of those bytes; null unless asked for", null=True),
-        _text("features", "features seen in this file, sorted, comma-joined"),
-        _bool("complete", "nothing says that this file was cut"),
+        _text("content_hash", "XXH3-128 of those bytes; null unless requested", null=True),
+        _text("features", "features of this file, sorted and joined with commas: keys of schema.FEATURES"),
+        _bool("complete", "the file is not known to be truncated"),
     ),
 )
 
@@ -786,14 +786,14 @@ MODULES = Table(
     "dump",
     "xlamem",
     (
-        _text("module_name", "name of the HLO module; null where neither file name nor HLO text says", null=True),
+        _text("module_name", "name of the HLO module; null if neither file name nor HLO text contains it", null=True),
         _int("module_id", "number in the file name", null=True),
-        _name("platform", "tpu, gpu or cpu; null where the dump does not say", null=True),
+        _name("platform", "tpu, gpu or cpu; null if unknown", null=True),
         _name("target", "GPU architecture in the file name (sm_9.0a, gfx942)", null=True),
         _int("changelist", "cl_N in the file name", null=True),
         _int("timestamp_us", "timestamp in the file name", "microseconds since 1970", null=True),
-        _text("features", "features seen, sorted, comma-joined: keys of schema.FEATURES"),
-        _bool("complete", "nothing says that a file was cut"),
+        _text("features", "features, sorted and joined with commas: keys of schema.FEATURES"),
+        _bool("complete", "no file is known to be truncated"),
         _int("total_bytes", "'Total bytes used' as printed", "bytes", null=True),
         _int("schedule_length", "'HloLiveRange (max N)' as printed", "schedule steps", null=True),
         _int("printed_peak_time", "'Live ranges at N (peak)' as printed", "schedule steps", null=True),
@@ -803,28 +803,28 @@ MODULES = Table(
             for t in SECTION_TABLES
         ),
         _int("n_diagnostics", "rows of diagnostics", "rows"),
-        _text("content_hash", "XXH3-128 over the members' hashes; null unless asked for", null=True),
-        _bool("understood", "every line and every field was placed in a column"),
-        _bool("consistent", "the cross-checks hold, as far as their tables were read"),
+        _text("content_hash", "XXH3-128 over the hashes of the members; null unless requested", null=True),
+        _bool("understood", "every line and every field was recognized"),
+        _bool("consistent", "every cross-check of the tables that were read passed"),
     ),
 )
 
 TABLES: dict[str, Table] = {t.name: t for t in (MODULES, FILES, *SECTION_TABLES, DIAGNOSTICS, UNKNOWN)}
-"""What a `Dump` holds."""
+"""The tables of a `Dump`."""
 
 COMPUTED: dict[str, Table] = {t.name: t for t in COMPUTED_TABLES}
-"""What `xlamem.compute` derives from it."""
+"""The tables that `xlamem.compute` derives from them."""
 
 OOM: dict[str, Table] = {t.name: t for t in OOM_TABLES}
-"""What `xlamem.parse.oom` reads from a log."""
+"""The tables that `xlamem.parse.oom` reads from a log."""
 
 _DUMP_ID = _name("dump_id", "XXH3-128 of the members' content hashes, the name, the labels and the partition values")
 _LINEAGE = (
     _text("tool_version", "version of xlamem that wrote the row"),
-    _int("schema_version", "schema.VERSION of that xlamem"),
-    _text("run_id", "the run of `xlamem convert` that wrote it"),
-    _text("host", "machine on which that ran"),
-    Column("converted_at", "time", "when the run began"),
+    _int("schema_version", "schema.VERSION of that version"),
+    _text("run_id", "run of `xlamem convert` that wrote the row"),
+    _text("host", "host that ran it"),
+    Column("converted_at", "time", "start of the run"),
 )
 
 
@@ -835,29 +835,34 @@ def _stored(table: Table, *before: Column) -> Table:
 DERIVED: dict[str, Table] = {
     t.name: t
     for t in (
-        Table("labels", "label of a dump", "convert", (_text("key", "its name"), _text("value", "its value"))),
+        Table(
+            "labels",
+            "label of a dump",
+            "convert",
+            (_text("key", "key of the label"), _text("value", "value of the label")),
+        ),
         Table(
             "peaks",
-            "number of a dump, of one memory space or of all together",
+            "number of a dump, of one memory space or of all spaces together",
             "compute",
             (
-                _text("memory_space", "xlamem's name of the memory space; null for all together", null=True),
-                _int("color", "color of the space; null for all together", null=True),
-                _int("page", "page of the space; null for all together", null=True),
+                _text("memory_space", "xlamem's name of the memory space; null for all spaces together", null=True),
+                _int("color", "color of the space; null for all spaces together", null=True),
+                _int("page", "page of the space; null for all spaces together", null=True),
                 _text("definition", "a key of schema.DEFINITIONS"),
-                _int("bytes", "the number; null where the text cannot say", "bytes", null=True),
-                _int("time", "the first step at which it is reached, if it has one", "schedule steps", null=True),
+                _int("bytes", "the number; null if the text does not determine it", "bytes", null=True),
+                _int("time", "first step at which it is reached; null if it has no step", "schedule steps", null=True),
             ),
         ),
         Table(
             "peak_members",
-            "row of the live set at the peak of a memory space: the largest ones",
+            "one of the largest rows of the live set at the peak of a memory space",
             "compute",
-            (_int("rank", "place in its space, from 0: the largest first"), *COMPUTED["live_set"].columns),
+            (_int("rank", "rank in its space, 0 for the largest"), *COMPUTED["live_set"].columns),
         ),
         Table(
             "explain_causes",
-            "cause of a difference between a number in `peaks` and the peak of its space, or of all together",
+            "cause of a difference between a number in `peaks` and the peak of its space, or of all spaces together",
             "compute",
             (
                 _text("definition", "the number: a key of schema.DEFINITIONS"),
@@ -870,35 +875,35 @@ DERIVED: dict[str, Table] = {
             "compute",
             (
                 *_SPACE,
-                _text("scope", "as `attribution` by scope gives it; null for what has no op_name", null=True),
+                _text("scope", "scope as in `attribution`; null for buffers without an op_name", null=True),
                 _int("bytes", "bytes in use at the first step of the peak of the space", "bytes"),
-                _int("n", "rows of the live set that they are made of"),
+                _int("n", "number of rows of the live set"),
             ),
         ),
     )
 }
-"""What the converter adds to the tables of a dump."""
+"""The tables that the converter adds to those of a dump."""
 
 QUARANTINE = Table(
     "quarantine",
     "dump that could not be read",
     "convert",
     (
-        _text("dump_id", "as elsewhere; where the content could not be read: hash of the place (and of a bad content)"),
+        _text("dump_id", "as in other tables; if the content could not be read, a hash of the location and the error"),
         _text("name", "name of the dump"),
-        _text("uri", "file in which the error lies"),
+        _text("uri", "file with the error"),
         _int("line", "line, from 1", null=True),
         _int("offset", "byte offset in the file, from 0", "bytes", null=True),
-        _text("error", "what is wrong"),
-        _text("excerpt", "what stood there, shortened"),
+        _text("error", "the error"),
+        _text("excerpt", "text at that offset, shortened"),
         *_LINEAGE,
         _text(
             "kind",
-            "content: it stays until its content or xlamem's version changes; "
-            "system (I/O, memory, a worker that died): the next run tries it again",
+            "content: not retried until the content or the version of xlamem changes; "
+            "system (I/O, memory, a worker that died): retried by the next run",
             null=True,
         ),
-        _int("attempts", "runs that tried it and failed, the last of them for this error", null=True),
+        _int("attempts", "number of runs that failed on this dump, the last one with this error", null=True),
     ),
 )
 
@@ -907,51 +912,52 @@ WAREHOUSE: dict[str, Table] = {
     **{name: _stored(table) for name, table in DERIVED.items()},
     "quarantine": QUARANTINE,
 }
-"""What a dataset of `xlamem convert` holds; see `Table.warehouse` for the types in Parquet."""
+"""The tables of a dataset of `xlamem convert`; `Table.warehouse` has their types in Parquet."""
 
 DEFINITIONS = {
-    "device_total": "reserved, summed over the spaces in the device's main memory: what must fit into the device",
-    "reserved": "all allocations of the space but thread-local: what must fit into this space; of TPU programs the "
-    "compiler's own figure in out-of-memory texts",
-    "peak": "most bytes in use at one step",
-    "peak_together": "most bytes in use at one step in all memory spaces together",
-    "live": "most bytes that live values cover at one step: what the program itself needs",
-    "half_open": "the peak with half-open live ranges",
-    "fixed": "parameters, constants and outputs, whole: in use at every step",
-    "indefinite": "the name of `fixed` in datasets of earlier versions",
-    "slack": "temp sizes minus the most bytes that live values cover in them together",
-    "allocated": "all allocations of the space",
-    "xprof": "XProf's peak heap (memory viewer): `fixed` and most bytes of live temporaries but for tables of tuples",
+    "device_total": "sum of `reserved` over the spaces in the device's main memory: what must fit into the device",
+    "reserved": "sum of all allocations of the space except thread-local ones: what must fit into the space. For TPU "
+    "programs this is the figure in the compiler's out-of-memory messages",
+    "peak": "maximum bytes in use at any step",
+    "peak_together": "maximum bytes in use at any step, all memory spaces added up",
+    "live": "maximum bytes covered by live values at any step: what the program itself needs",
+    "half_open": "the peak, computed with half-open live ranges",
+    "fixed": "parameters, constants and outputs, in use in full at every step",
+    "indefinite": "the name of `fixed` in datasets written by earlier versions",
+    "slack": "total size of the temp allocations minus the maximum bytes covered in them by live values",
+    "allocated": "sum of all allocations of the space",
+    "xprof": "XProf's peak heap (memory viewer): `fixed` plus the maximum bytes of live temporaries, without "
+    "tuple tables",
     "xla_total": "XLA's 'Total bytes used' as printed: all allocations of all spaces",
-    "xla_rule": "XLA's 'Live ranges at N (peak)' recomputed: unpadded, all spaces together, aliases counted each",
-    "xla_printed": "XLA's 'Live ranges at N (peak)' as printed: unpadded, all spaces together, aliases counted each",
+    "xla_rule": "XLA's 'Live ranges at N (peak)', recomputed: unpadded, all spaces together, every alias counted",
+    "xla_printed": "XLA's 'Live ranges at N (peak)' as printed: unpadded, all spaces together, every alias counted",
     "jax": "JAX's memory_analysis()",
 }
-"""Every number that xlamem gives a program: what `explain` and the dataset's `peaks` call it."""
+"""The definition of every number that `explain` and the dataset's `peaks` report, by name."""
 
 ROLES = {
-    "buffer-assignment": "allocations; up to 2025 everything else too",
-    "buffer-assignment-values": "total and used values",
-    "live-range": "schedule, live ranges, XLA's own peak",
-    "memory-usage-report": "XLA's own report",
-    "hlo": "HLO text, of which only the head is read",
+    "buffer-assignment": "allocations; in releases until 2025 also every other section",
+    "buffer-assignment-values": "printed total and used values",
+    "live-range": "schedule, live ranges and XLA's peak list",
+    "memory-usage-report": "XLA's memory-usage report",
+    "hlo": "HLO text, of which only the header is read",
 }
 
 FEATURES = {
     "address": "allocations have a heap address",
-    "cross_color": "blocks 'reused by buffers of a different color'",
+    "cross_color": "there are blocks 'reused by buffers of a different color'",
     "crlf": "every line ends in CR LF",
-    "e0_values": "values as NAME[i](#ID @C) [offset,size]: shape",
-    "e1_values": "values as blocks with positions and uses inside the allocation",
-    "frames": "stack-frame tables in the HLO text",
+    "e0_values": "values are printed as NAME[i](#ID @C) [offset,size]: shape",
+    "e1_values": "values are printed as blocks with positions and uses, below their allocation",
+    "frames": "the HLO text has stack-frame tables",
     "from_instruction": "used values print their instruction",
-    "from_instruction_blank": "with a blank after the colon",
-    "glued": "no newline after the instruction: the next record follows on the same line",
-    "human_total": "the total is printed for people too",
+    "from_instruction_blank": "the text 'from instruction:' is followed by a blank",
+    "glued": "no newline after an instruction: the next record follows on the same line",
+    "human_total": "the total is also printed with a unit",
     "live_inline": "live ranges in the same file as the allocations",
     "live_split": "live ranges in a file of their own",
-    "live_unavailable": "live ranges were released before the dump was written",
-    "log": "taken out of a log: its lines had prefixes",
+    "live_unavailable": "XLA released the live ranges before it wrote the dump",
+    "log": "extracted from a log whose lines have prefixes",
     "not_utf8": "some bytes are not UTF-8",
     "operand_shapes": "operands are printed with their shapes",
     "page": "allocations have a page",
@@ -961,37 +967,37 @@ FEATURES = {
     "report_a": "memory-usage report, first layout",
     "report_b": "memory-usage report, second layout",
     "tree": "stack trace breakdown of the peak",
-    "tree_spaced": "its numbers have a blank every three digits",
-    "uses_none": "'(none)' stands where a value has no uses",
-    "uses_unknown": "'uses are not initialized yet.' stands in some record",
+    "tree_spaced": "numbers in that breakdown have a blank after every three digits",
+    "uses_none": "'(none)' is printed for a value without uses",
+    "uses_unknown": "'uses are not initialized yet.' is printed for some value",
     "values_inline": "used values in the same file as the allocations",
     "values_split": "used values in a file of their own",
 }
 
 CODES = {
     "truncated": "the file ends before its text does",
-    "unknown_line": "a line that no rule explains",
-    "unknown_field": "lines have a field that this version does not know: kept verbatim in the table `unknown_text`",
-    "more_diagnostics": "there are more diagnostics of one code in a file than are listed: how many",
+    "unknown_line": "a line that was not understood",
+    "unknown_field": "lines have a field that this version does not recognize, kept verbatim in `unknown_text`",
+    "more_diagnostics": "number of diagnostics of one code in a file that are not listed",
     "not_utf8": "bytes that are not UTF-8 were stored as \\xNN",
-    "mixed_newlines": "some lines end in CR LF and some in LF",
-    "instruction_differs": "an instruction is printed again with another text",
-    "total_differs": "the allocations' sizes do not add up to the printed total",
-    "records_differ": "the used values are not the values of the allocations",
-    "value_outside": "a value ends beyond its allocation",
-    "ids_descend": "value ids do not ascend within an allocation or in the used values",
+    "mixed_newlines": "some lines end in CR LF, others in LF",
+    "instruction_differs": "an instruction is printed again with a different text",
+    "total_differs": "the sizes of the allocations do not add up to the printed total",
+    "records_differ": "the used values differ from the values of the allocations",
+    "value_outside": "a value ends after the end of its allocation",
+    "ids_descend": "value ids are not ascending in an allocation or in the used values",
     "schedule_gap": "the schedule is not 0, 1, 2, …",
-    "steps_differ": "the schedule has another number of steps than its head says",
-    "range_outside": "live ranges start before the schedule, end behind it, or end before they start",
-    "live_range_missing": "a value of a temp allocation has no live range: it counts as live at every step",
-    "live_range_unmatched": "a live range names a value that no allocation holds",
-    "tree_differs": "the tree's roots do not add up to the total in its head",
+    "steps_differ": "the number of steps differs from the one in the header of the schedule",
+    "range_outside": "a live range starts before the schedule, ends after it, or ends before it starts",
+    "live_range_missing": "a value of a temp allocation has no live range; it counts as live at every step",
+    "live_range_unmatched": "a live range names a value that is in no allocation",
+    "tree_differs": "the roots of the tree do not add up to the total in its header",
     "report_differs": "the report contradicts the allocations",
 }
 
 NOT_UNDERSTOOD = {"unknown_line", "unknown_field"}
 NOT_CONSISTENT = CODES.keys() - NOT_UNDERSTOOD - {"truncated", "more_diagnostics", "not_utf8", "mixed_newlines"}
-"""The codes that say that a dump is not `understood`, and not `consistent`."""
+"""Codes for which a dump is not `understood`, and not `consistent`."""
 
 SPACES: dict[str, dict[int, str]] = {
     "tpu": {0: "hbm", 1: "vmem", 2: "sflag", 3: "cmem", 4: "smem", 5: "host"},
@@ -1001,18 +1007,18 @@ SPACES: dict[str, dict[int, str]] = {
 
 
 DEVICE_MEMORY: dict[str, set[int]] = {"tpu": {0, 7, 9}, "gpu": {0, 1, 2}, "cpu": {0}}
-"""Colors in the device's main memory: on TPU also the SparseCore's private stack and pinned HBM."""
+"""Colors in the device's main memory; on TPU these include the SparseCore's private stack and pinned HBM."""
 OTHER_MEMORY: dict[str, set[int]] = {"tpu": {1, 2, 3, 4, 5, 6, 8, 10, 11, 12}, "gpu": {5}, "cpu": {5}}
-"""Colors known to be elsewhere: on the host, or in small memories on the chip."""
+"""Colors known to be in other memories: on the host, or small memories on the chip."""
 
 
 def in_device_memory(platform: str | None, color: int) -> bool:
-    """Whether a color lives in the device's main memory; all but the host's where the platform is not known."""
+    """Return whether a color is in the device's main memory. If the platform is unknown, all but the host's are."""
     return color in DEVICE_MEMORY[platform] if platform in DEVICE_MEMORY else color != 5
 
 
 def memory_space(platform: str | None, color: int) -> str:
-    """xlamem's name for a color: XLA's own labels are wrong for several (FORMAT 4.4)."""
+    """Return xlamem's name for a color; XLA's own labels are wrong for several colors."""
     return SPACES.get(platform or "", {}).get(color, f"color_{color}")
 
 
@@ -1036,7 +1042,7 @@ def _as_json(table: Table) -> dict[str, Any]:
 
 
 def as_json() -> dict[str, Any]:
-    """All of this module as plain data: what `xlamem schema --json` prints."""
+    """Return this module as plain data, which `xlamem schema --json` prints."""
     return {
         "version": VERSION,
         "tables": [_as_json(t) for t in TABLES.values()],

@@ -64,6 +64,8 @@ def cli(ctx: click.Context) -> None:
 
 def main(args: list[str] | None = None) -> int:
     """Run one command line and give its exit code; errors become one sentence on stderr."""
+    # The command does no linear algebra: NumPy, imported by the verbs, need not start a thread per core for it.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show is no reason to fail

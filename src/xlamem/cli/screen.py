@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ..compute.fits import Available, Fits
+from ..compute import Available, Fits
 from ..input.find import Source
 from . import console
 from .buffers import ROOMY, SIZES, one_line, two_lines

@@ -1,7 +1,11 @@
-"""Peaks that state their definition: pure functions from a dump's tables to tables.
+"""Numbers with a stated definition: pure functions from the tables of a dump to tables.
 
-`REGISTRY` lists the computations that give one table for a dump; the command line, the page and the
-converter walk it. Definitions stand in docs/numbers.md and, column by column, in `xlamem schema`.
+Every function takes a `Dump`, other `Tables`, or anything that `read` takes. `REGISTRY` lists the computations that
+return one table per dump; `sql` and the tests walk it. docs/numbers.md defines the numbers, `xlamem schema` the
+columns.
+
+`columns` and `layout` hold arrays, `program` joins them with names, `in_use` and `peaks` sweep over the schedule,
+`charges` lists what is in use at a step. The other modules have one subject each and build on these.
 """
 
 from __future__ import annotations
@@ -10,15 +14,22 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from ..dump import Dump
-from .arenas import fragmentation, padding, savings, space_padding
-from .fits import Fits, device_total, fits
-from .lifetime import donation, idle
-from .occupancy import Peak, live_set, occupancy, peak
-from .published import MemoryAnalysis, explain, explain_causes, memory_analysis, xla_rule
-from .scopes import attribution, scopes
+from ..dump import DumpLike
+from .aliasing import donation
+from .arenas import fragmentation
+from .capacity import Available, Fits, available, device_total, fits
+from .charges import live_set
+from .explanation import explain, explain_causes
+from .grouping import KEYS, attribution, scopes
+from .in_use import occupancy
+from .memory_stats import MemoryAnalysis, memory_analysis
+from .peaks import Peak, peak
+from .removal import savings
+from .slots import padding, space_padding
+from .uses import idle
+from .xla_peak import xla_rule
 
-REGISTRY: dict[str, Callable[[Dump], pa.Table]] = {
+REGISTRY: dict[str, Callable[[DumpLike], pa.Table]] = {
     "peaks": lambda dump: peak(dump).spaces,
     "plateaus": lambda dump: peak(dump).plateaus,
     "occupancy": occupancy,
@@ -34,11 +45,14 @@ REGISTRY: dict[str, Callable[[Dump], pa.Table]] = {
 }
 
 __all__ = [
+    "KEYS",
     "REGISTRY",
+    "Available",
     "Fits",
     "MemoryAnalysis",
     "Peak",
     "attribution",
+    "available",
     "device_total",
     "donation",
     "explain",

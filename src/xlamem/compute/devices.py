@@ -1,7 +1,7 @@
-"""How much memory accelerators have: what `--device` compares a program with.
+"""The memory sizes of accelerators, with which `--device` compares a program.
 
-A program is compiled for one device, so the numbers are those of one device as XLA sees it: a core of TPU v2
-and v3, a chip of v4 to v6e, a chiplet of TPU7x, one die of an MI250X.
+A program is compiled for one device, so the sizes are those of one device as XLA sees it: a core of TPU v2 and v3, a
+chip of v4 to v6e, a chiplet of TPU7x, one die of an MI250X.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..errors import UsageError
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 GB = 1000**3
-"""The vendors of GPUs write GB; where their drivers report more than that, `reported` says how much."""
+"""Vendors of GPUs state decimal gigabytes. If a driver reports another size, `reported` has it."""
 
 OOM = "XLA's out-of-memory messages"
 SMI = "nvidia-smi"
@@ -22,23 +22,23 @@ SMI = "nvidia-smi"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One kind of device."""
+    """A kind of device."""
 
     name: str
     aliases: tuple[str, ...]
     bytes: int
-    """Memory of one device as its vendor states it."""
+    """Memory of one device according to its vendor."""
     stated: str
-    """In the vendor's words."""
+    """The same in the vendor's words."""
     source: str
-    """Where the vendor says so."""
+    """Document in which the vendor states it."""
     reported: int | None = None
-    """What compiler or driver report for it, where that is known here."""
+    """Size that the compiler or the driver reports, if known."""
     reporter: str = ""
 
     @property
     def usable(self) -> int:
-        """What is compared: the reported number, else the vendor's."""
+        """The size used for comparison: the reported one, else the vendor's."""
         return self.bytes if self.reported is None else self.reported
 
 
@@ -94,31 +94,31 @@ _AMOUNT = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)", re.IGN
 
 
 def device(name: str) -> Device:
-    """The device of that name, in any common spelling (``v5e``, ``TPU v5 lite``, ``NVIDIA H100 80GB HBM3``)."""
+    """Return a device by name, in any common spelling (``v5e``, ``TPU v5 lite``, ``NVIDIA H100 80GB HBM3``)."""
     key = _key(name)
-    found = [d for d in DEVICES if key in (_key(d.name), *d.aliases)]
-    if not found:
-        found = [d for d in DEVICES if key and _key(d.name).startswith(key) and _key(d.name)[len(key)].isdigit()]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"{name!r} exists in several sizes: choose one of {', '.join(d.name for d in found)}")
-    known = ", ".join(d.name for d in DEVICES)
-    raise UsageError(f"no device {name!r}; there are {known}; --capacity 16GiB takes any size")
+    matches = [d for d in DEVICES if key in (_key(d.name), *d.aliases)]
+    if not matches:
+        matches = [d for d in DEVICES if key and _key(d.name).startswith(key) and _key(d.name)[len(key)].isdigit()]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UsageError(f"{name!r} exists in several sizes: choose one of {', '.join(d.name for d in matches)}")
+    names = ", ".join(d.name for d in DEVICES)
+    raise UsageError(f"no device {name!r}; there are {names}; --capacity 16GiB takes any size")
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes: ``16GiB`` and ``16G`` (as XLA writes it) are binary, ``16GB`` is decimal, ``16B`` is bytes."""
-    found = _AMOUNT.fullmatch(text.strip())
-    if found and not found[2]:
+    """Parse a size: ``16GiB`` and ``16G`` (as XLA prints it) are binary, ``16GB`` is decimal, ``16B`` is in bytes."""
+    match = _AMOUNT.fullmatch(text.strip())
+    if match and not match[2]:
         raise UsageError(f"{text!r} has no unit, and a bare number is ambiguous: write 16GiB, or 16B for bytes")
-    unit = _UNITS.get(found[2].lower()) if found else None
-    if found is None or unit is None:
+    unit = _UNITS.get(match[2].lower()) if match else None
+    if match is None or unit is None:
         raise UsageError(f"{text!r} is not a size: write 16GiB (powers of 1024), 16GB (powers of 1000) or 16B (bytes)")
-    return int(Decimal(found[1].replace("_", "").replace(",", "")) * unit)
+    return int(Decimal(match[1].replace("_", "").replace(",", "")) * unit)
 
 
 def _key(name: str) -> str:
-    """A name without vendor, topology, blanks and dashes."""
+    """Return a name without vendor, topology, blanks and dashes."""
     plain = name.lower().partition(":")[0]
     return re.sub(r"nvidia|amd|google|cloud|instinct|tesla|[^a-z0-9]", "", plain)

@@ -5,27 +5,24 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as arrow_dataset
 
 from .. import schema
-from ..dump import Dump, read
+from ..dump import Dump, DumpLike, as_tables, check_table
 from ..errors import DumpError, UsageError
 from ..input import names
 from ..input.find import Member, Source
 from ..parse.arrow import Ints, numbers_of
-from .ledger import Batch, File, Ledger
+from .ledger import File, Ledger
 from .query import answer, sql_over_dump
 from .storage import Place
-
-if TYPE_CHECKING:
-    from ..dump import Input
 
 SQL: dict[schema.Kind, str] = {
     "int": "BIGINT",
@@ -200,14 +197,7 @@ class Dataset:
 
         Its `verify()` gives what was found when it was converted; `instructions.text` is null, as it is not stored.
         """
-        identity = self._identity(dump_id)
-        reading = Stored(self, self.state.batches[self.state.stored[identity]], identity)
-        wanted = reading.names if tables is None else [tables] if isinstance(tables, str) else list(tables)
-        if missing := [t for t in wanted if t not in reading.names]:
-            raise UsageError(
-                f"no table {', '.join(missing)} of this dump is stored; there are {', '.join(reading.names)}"
-            )
-        return StoredDump(reading, frozenset(wanted))
+        return Dump(StoredTables(self, self._identity(dump_id), tables))
 
     def _identity(self, dump_id: str) -> str:
         if dump_id in self.state.stored:
@@ -259,7 +249,7 @@ class Dataset:
         )
 
 
-def sql(source: Dump | Dataset | Input, query: str) -> pa.Table:
+def sql(source: DumpLike | Dataset, query: str) -> pa.Table:
     """Return the result of an SQL query over a dump or a dataset (the extra ``xlamem[duckdb]``).
 
     Over a dump, every table of the schema can be named, computed ones included (``peaks``, ``live_set``,
@@ -272,127 +262,135 @@ def sql(source: Dump | Dataset | Input, query: str) -> pa.Table:
         return source.sql(query)
     if isinstance(source, (str, os.PathLike)) and is_dataset(source):
         return Dataset(source).sql(query)
-    return sql_over_dump(source if isinstance(source, Dump) else read(source), query)
+    return sql_over_dump(as_tables(source), query)
 
 
-class StoredDump(Dump):
-    """A `Dump` whose tables come out of a dataset."""
+class StoredTables:
+    """The tables of a dump in Parquet, each read from the files of its batch on first use."""
 
-    __slots__ = ()
-
-    def __init__(self, reading: Stored, tables: frozenset[str]) -> None:
-        super().__init__(reading.source(), tables, hashes=True)
-        put = object.__setattr__
-        put(self, "_reading", reading)
-        put(self, "_options", {"dataset": reading.dataset.place.uri, "dump_id": reading.dump_id})
+    def __init__(self, dataset: Dataset, dump_id: str, tables: Iterable[str] | None) -> None:
+        self.dataset, self.dump_id = dataset, dump_id
+        self.batch = dataset.state.batches[dataset.state.stored[dump_id]]
+        self.stored = tuple(t for t in schema.TABLES if t in self.batch.tables or not self.batch.tables)
+        requested = self.stored if tables is None else [tables] if isinstance(tables, str) else list(tables)
+        if missing := [t for t in requested if t not in self.stored]:
+            raise UsageError(
+                f"no table {', '.join(missing)} of this dump is stored; there are {', '.join(self.stored)}"
+            )
+        self.tables = tuple(t for t in schema.TABLES if t in requested)
+        self.cache: dict[str, Any] = {}
+        self._lock = threading.RLock()
+        self._read_tables: dict[str, pa.Table] = {}
+        self.source = self._source()
 
     @property
-    def schedule_length(self) -> int | None:
-        """Steps of the schedule as printed, None without live ranges."""
-        (length,) = self._summary("modules")["schedule_length"].to_pylist()
-        return None if length is None else int(length)
+    def _key(self) -> tuple[str, str, tuple[str, ...]]:
+        return self.dataset.place.uri, self.dump_id, self.tables
 
-    def _rows(self, name: str) -> int:
-        return int(self._summary("modules")[f"n_{name}"][0].as_py() or 0)
+    def __reduce__(self) -> tuple[Callable[..., StoredTables], tuple[str, str, tuple[str, ...]]]:
+        return _stored_tables, self._key
+
+    def __eq__(self, other: object) -> bool:
+        return self._key == other._key if isinstance(other, StoredTables) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def name(self) -> str:
+        return self.source.name
 
     @property
     def platform(self) -> str | None:
-        """tpu, gpu or cpu; None where the dump did not say."""
         return self.source.platform
 
-    def batches(self, table: str) -> pa.RecordBatchReader:
-        """One table in bounded memory, as a stream of record batches: a row group of the files after the other."""
-        self._known(table)
-        return self._reading.batches(table)
+    @property
+    def schedule_length(self) -> int | None:
+        length: int | None = self.summary("modules")["schedule_length"][0].as_py()
+        return length
 
-    def _summary(self, name: str) -> pa.Table:
-        return self._reading.table(name)
+    def __getitem__(self, name: str) -> pa.Table:
+        check_table(name, self.tables)
+        return self.summary(name)
+
+    def integers(self, name: str, *columns: str) -> list[Ints]:
+        return [numbers_of(self[name][column]) for column in columns]
+
+    def count_rows(self, name: str) -> int:
+        return int(self.summary("modules")[f"n_{name}"][0].as_py() or 0)
+
+    def summary(self, name: str) -> pa.Table:
+        """Return any stored table, whether or not it was requested."""
+        if name not in self.stored:
+            raise UsageError(f"the table {name!r} of this dump is not stored; there are {', '.join(self.stored)}")
+        with self._lock:
+            if name not in self._read_tables:
+                self._read_tables[name] = self._read(name)
+            return self._read_tables[name]
+
+    def batches(self, name: str) -> pa.RecordBatchReader:
+        check_table(name, self.tables)
+        return pa.RecordBatchReader.from_batches(schema.TABLES[name].arrow, self._batches(name))
 
     def verify(self) -> pa.Table:
-        """The diagnostics of every cross-check, as found when the dump was converted."""
-        return self._summary("diagnostics")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._options["dataset"], self._options["dump_id"], self._names)
-
-
-class Stored:
-    """What a Dump needs of a reading: its tables, each read from the files of its batch when first asked for."""
-
-    def __init__(self, dataset: Dataset, batch: Batch, dump_id: str) -> None:
-        self.dataset, self.batch, self.dump_id = dataset, batch, dump_id
-        self.names = tuple(t for t in schema.TABLES if t in batch.tables or not batch.tables)
-        self.lock = threading.RLock()
-        self.tables: dict[str, pa.Table] = {}
-
-    def table(self, name: str) -> pa.Table:
-        if name not in self.names:
-            raise UsageError(f"the table {name!r} of this dump is not stored; there are {', '.join(self.names)}")
-        with self.lock:
-            if name not in self.tables:
-                self.tables[name] = self._read(name)
-            return self.tables[name]
+        """Return the diagnostics that were stored when the dump was converted."""
+        return self.summary("diagnostics")
 
     def _read(self, name: str) -> pa.Table:
         with self.dataset.whole(name):
             table = self._scanner(name).to_table()
-        self._check(name, table.num_rows)
+        self._check_rows(name, table.num_rows)
         return _in_memory(name, table).unify_dictionaries()
 
-    def numbers(self, name: str, *columns: str) -> list[Ints]:
-        return [numbers_of(self.table(name)[c]) for c in columns]
-
-    def batches(self, name: str) -> pa.RecordBatchReader:
-        def found() -> Iterator[pa.RecordBatch]:
-            rows = 0
-            with self.dataset.whole(name):
-                for batch in self._scanner(name).to_batches():
-                    rows += batch.num_rows
-                    if batch.num_rows:
-                        yield from _in_memory(name, pa.table(batch)).to_batches()
-            self._check(name, rows)
-
-        return pa.RecordBatchReader.from_batches(schema.TABLES[name].arrow, found())
+    def _batches(self, name: str) -> Iterator[pa.RecordBatch]:
+        rows = 0
+        with self.dataset.whole(name):
+            for batch in self._scanner(name).to_batches():
+                rows += batch.num_rows
+                if batch.num_rows:
+                    yield from _in_memory(name, pa.table(batch)).to_batches()
+        self._check_rows(name, rows)
 
     def _scanner(self, name: str) -> arrow_dataset.Scanner:
         files = [f for f in self.batch.files if f.table == name]
-        mine = arrow_dataset.field("dump_id") == self.dump_id
         columns = schema.TABLES[name].arrow.names
+        own_rows = arrow_dataset.field("dump_id") == self.dump_id
         return self.dataset.over(name, files).scanner(
-            columns=columns, filter=mine, batch_readahead=1, fragment_readahead=1
+            columns=columns, filter=own_rows, batch_readahead=1, fragment_readahead=1
         )
 
-    def _check(self, name: str, rows: int) -> None:
-        """Rows that the dump has and the files have not: nobody may take that for an empty table."""
-        said = None
+    def _check_rows(self, name: str, rows: int) -> None:
+        """Raise an error if the files have not as many rows as the dump: they must not pass for an empty table."""
+        expected = None
         if name in ("modules", "files"):
-            said = max(rows, 1)
-        elif (column := f"n_{name}") in schema.TABLES["modules"].arrow.names and "modules" in self.names:
-            (said,) = self.table("modules")[column].to_pylist()
-        if said not in (None, rows):
+            expected = max(rows, 1)
+        elif (column := f"n_{name}") in schema.TABLES["modules"].arrow.names and "modules" in self.stored:
+            expected = self.summary("modules")[column][0].as_py()
+        if expected not in (None, rows):
             if not rows:
                 raise UsageError(f"the table {name!r} of this dump is not stored")
-            raise DumpError(self.dataset.place.uri, f"{said:,} rows of {name} of the dump {self.dump_id}, not {rows:,}")
+            uri = self.dataset.place.uri
+            raise DumpError(uri, f"{expected:,} rows of {name} of the dump {self.dump_id}, not {rows:,}")
 
-    def source(self) -> Source:
-        """Where the dump was read when it was converted; that may be there no longer."""
+    def _source(self) -> Source:
+        """The files that the dump was read from when it was converted; they may no longer exist."""
         files, module = self._rows("files"), self._rows("modules")
         members = tuple(Member(f["role"], f["uri"], size=f["bytes"]) for f in files)
         members = members or (Member("buffer-assignment", self.dataset.place.uri),)
         name, _ = names.split(members[0].file_name) or (members[0].file_name, "")
-        said = ("module_id", "module_name", "platform", "target", "changelist", "timestamp_us")
-        return Source(name, members, **{key: module[0][key] for key in said if module})
+        keys = ("module_id", "module_name", "platform", "target", "changelist", "timestamp_us")
+        return Source(name, members, **{key: module[0][key] for key in keys if module})
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
-        """Rows of a table; none if it is not stored."""
+        """The rows of a table; none if it is not stored."""
         with suppress(UsageError):
-            rows: list[dict[str, Any]] = self.table(name).to_pylist()
+            rows: list[dict[str, Any]] = self.summary(name).to_pylist()
             return rows
         return []
 
 
-def _again(dest: str, dump_id: str, tables: frozenset[str]) -> Dump:
-    return Dataset(dest).read(dump_id, tables=tables)
+def _stored_tables(dest: str, dump_id: str, tables: tuple[str, ...]) -> StoredTables:
+    return StoredTables(Dataset(dest), dump_id, tables)
 
 
 def _ledger(place: Place) -> bool:

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from .. import schema
 from ..compute import REGISTRY
-from ..dump import Dump
+from ..dump import Tables
 from ..errors import UsageError
 
 
-def sql_over_dump(dump: Dump, query: str) -> pa.Table:
+def sql_over_dump(dump: Tables, query: str) -> pa.Table:
     """The result of a query over the tables of a dump, computed ones included; reads those that the query names."""
     try:
         import duckdb

@@ -19,7 +19,7 @@ import pyarrow as pa
 import xxhash
 
 from .. import schema
-from ..compute.program import Ints, ints
+from ..compute.columns import Ints, ints
 from ..errors import DumpError, OutputError, XlaMemError, utf8
 from ..input.find import Source, split_modules
 from ..input.text import is_one_module
@@ -27,8 +27,10 @@ from ..parse.arrow import Codes, Pool, joined, row_of
 from ..parse.join import Whole, tables_of
 from ..parse.reader import PART_OF
 from ..parse.stream import pieces
-from .derived import COUNTED, NEEDED, NUMBERS, Chunk, InUse, Numbers, derive, in_use
+from .derived import derive
+from .large import COUNTED_TABLE, INTEGER_COLUMNS, IntegerColumns, LargePeaks, large_peaks
 from .ledger import Batch, File
+from .merged import DERIVED_FROM, DumpSet
 from .parquet import Sink, owned, release
 from .spill import Scratch, Spill
 from .storage import Place
@@ -288,18 +290,18 @@ class _Work:
         ids = list(read)
         together, counts = tables_of(list(read.values()))
         read.clear()
-        chunk = Chunk(ids, together, counts)
+        dumps = DumpSet(ids, together, counts)
         texts = pa.array(ids, pa.string())
         for name, table in together.items():
             if name in self.job.options.tables:
-                which = pa.array(chunk.which[name].astype(np.int32))
+                which = pa.array(dumps.dump_of_row[name].astype(np.int32))
                 self.put(name, self.stored(name, table, pa.DictionaryArray.from_arrays(which, texts)))
-        self.derived(chunk)
+        self.derived(dumps)
         self.labels(ids)
 
-    def derived(self, chunk: Chunk) -> None:
+    def derived(self, dumps: DumpSet) -> None:
         wanted = DERIVED & set(self.job.options.tables)
-        for name, table in derive(chunk, self.job.options.top).items() if wanted else ():
+        for name, table in derive(dumps, self.job.options.top).items() if wanted else ():
             if name in wanted:
                 self.put(name, table)
 
@@ -363,22 +365,22 @@ class _Work:
             self.cut.append(label(item.source))
         self.say("")
         if derived:
-            self.derived(Chunk.of_one(item.dump_id, kept, known and replace(known, instruction_row=rows)))
+            self.derived(DumpSet.of_one(item.dump_id, kept, known and replace(known, instruction_row=rows)))
         self.labels([item.dump_id])
 
-    def numbers(self, item: Item, scratch: Scratch) -> InUse | None:
-        found = Numbers(scratch.empty)
-        with found.whole:
-            for name, piece in pieces(item.source, {*NUMBERS, COUNTED}, checks=False, empty=scratch.empty):
-                if name != COUNTED:
+    def numbers(self, item: Item, scratch: Scratch) -> LargePeaks | None:
+        found = IntegerColumns(scratch.empty)
+        with found.spilled:
+            for name, piece in pieces(item.source, {*INTEGER_COLUMNS, COUNTED_TABLE}, checks=False, empty=scratch.empty):
+                if name != COUNTED_TABLE:
                     found.add(name, piece)
             release()
-            return in_use(item.dump_id, found)
+            return large_peaks(item.dump_id, found)
 
-    def pieces(self, item: Item, known: InUse | None, scratch: Scratch) -> tuple[dict[str, pa.Table], Ints]:
+    def pieces(self, item: Item, known: LargePeaks | None, scratch: Scratch) -> tuple[dict[str, pa.Table], Ints]:
         """Write all tables; give those that `derive` needs, of the values that the peaks need, and `Needs.rows`."""
         needs = Needs(known.values if known else np.empty(0, np.int64))
-        specs = {name: schema.TABLES[name].empty.select(columns).schema for name, columns in NEEDED.items()}
+        specs = {name: schema.TABLES[name].empty.select(columns).schema for name, columns in DERIVED_FROM.items()}
         with Spill(specs) as kept:
             before = ""
             matched = known.matched if known else None
@@ -393,7 +395,7 @@ class _Work:
                         if PART_OF.get(done) == PART_OF.get(before):
                             self.sink.flush(done)
                 before = name
-                if name in NEEDED:
+                if name in DERIVED_FROM:
                     kept.add(name, needs.of(name, piece))
             return kept.tables(), needs.rows()
 
@@ -438,7 +440,7 @@ class Needs:
 
     def of(self, name: str, piece: pa.Table) -> pa.Table:
         """These rows of a piece, in the columns that are needed."""
-        piece = piece.select(NEEDED[name])
+        piece = piece.select(DERIVED_FROM[name])
         if name == "live_ranges":
             self.names = Pool()  # all instructions were there
         if name in ("values", "live_ranges"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ... import compute, schema
-from ...compute.fits import Available, available
+from ...compute import Available, available
 from ...dump import Dump, read
 from ...errors import DumpError, UsageError
 from ...input.find import find

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ... import compute, schema
-from ...compute.scopes import KEYS
+from ...compute import KEYS
 from ...errors import UsageError
 from .. import console
 from ..buffers import KINDS

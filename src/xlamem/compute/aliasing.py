@@ -1,0 +1,260 @@
+"""Donation of parameters: which ones share the allocation of an output, and which ones could."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..dump import DumpLike
+from ..parse.arrow import row_of
+from .columns import Ints, Mask, computed_table, decoded, encoded, ints, nullable, runs
+from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER
+from .program import Program, program
+from .uses import use_steps
+
+PARTITIONED = {"sharding": r"devices=|'=(?:[2-9]|\d\d)", "opcode": "^(?:all-|collective-|reduce-scatter|partition-id)"}
+"""What only programs for several devices have: ``{devices=[4,1]<=[4]}``, ``{mesh['x'=4], …}``, and collectives."""
+
+STATES = ("taken", "refused", "no")
+
+
+def donation(dump: DumpLike) -> pa.Table:
+    """Return for each allocation of an entry parameter whether it was donated, whether XLA used it, and what could be.
+
+    ``taken``: the allocation holds a parameter and is live-out, so XLA reuses it for an output. ``refused``: the
+    header of the HLO text lists it as an alias or donor, but it holds no output.
+
+    Of the others, ``candidate`` means that XLA would alias it with an output if it were donated: JAX requires the
+    same number of elements, XLA the same number of bytes on the device and the same memory space; shape and element
+    type may differ (``exact``: they do not). As in JAX, each output is matched with one parameter, in the order of
+    their numbers, exact matches first. The output of a donated parameter needs no allocation of its own. That saves
+    at most its size, and nothing if XLA has to copy because the parameter is still read when the output is written.
+    These bounds ignore how other temporaries change. ``free_in_schedule``: in the current schedule, the last read of
+    the parameter is not after the first write to the allocation of the output.
+
+    Parameters
+    ----------
+    dump
+        A `Dump`, or anything that `read` takes.
+
+    Returns
+    -------
+    pyarrow.Table
+        Table ``donation``, by number of the parameter: bytes and steps; ``last_use`` is null without uses.
+    """
+    p = program(dump)
+    parameters, outputs = _parameters(p), _outputs(p)
+    taken = p.category[parameters.allocation] == DONATED
+    listed, printed_output = _listed_aliases(p, parameters)
+    match = _match(p, parameters, outputs, np.flatnonzero(~taken & (parameters.value >= 0)))
+    candidate = match.output >= 0
+    output = np.full(len(candidate), -1, np.int64)
+    output[candidate] = outputs.value[match.output[candidate]]
+    own_output = row_of(p.owner[outputs.value].astype(np.int64), np.where(taken, parameters.allocation, -1))
+    size = p.allocation_size[parameters.allocation]
+    columns = {"parameter": parameters.number, "parameter_index": parameters.index}
+    columns.update(p.space_columns(p.space_of_allocation[parameters.allocation]))
+    columns["allocation"], columns["size"] = p.allocation_ids[parameters.allocation], size
+    columns["shape"] = p.value_text("shape", parameters.value)
+    columns["state"] = decoded(np.where(taken, 0, np.where(listed, 1, 2)), pa.array(STATES))
+    columns["output_index"] = pc.coalesce(printed_output, outputs.index.take(nullable(own_output)))
+    columns["candidate"], columns["exact"] = candidate, match.exact
+    columns["candidate_output"] = outputs.index.take(nullable(match.output))
+    columns["candidate_instruction"] = p.value_text("instruction", output)
+    columns["candidate_shape_index"] = p.value_text("shape_index", output)
+    columns["saving_lower"] = pa.array(np.zeros_like(size), mask=~candidate)
+    columns["saving_upper"] = pa.array(size, mask=~candidate)
+    columns.update(_schedule_columns(p, parameters.value, output))
+    return computed_table("donation", columns)
+
+
+# -- parameters and outputs ----------------------------------------------------------------------
+
+
+class Parameters(NamedTuple):
+    """The allocations of entry parameters, by number and index."""
+
+    allocation: Ints
+    """Row in `allocations`."""
+    value: Ints
+    """Row in `values` that represents it, -1 for none."""
+    number: Ints
+    index: pa.Array
+
+
+class Outputs(NamedTuple):
+    """The outputs of a program."""
+
+    value: Ints
+    """Row in `values`."""
+    index: pa.Array
+    """Index into the output shape; null if unknown."""
+
+
+def _parameters(p: Program) -> Parameters:
+    rows = np.flatnonzero((p.category == PARAMETER) | (p.category == DONATED))
+    number = ints(p.allocations, "parameter_number")[rows]
+    index = _shape_indices(p.allocations["parameter_shape_index"].take(pa.array(rows)))
+    order = np.lexsort((_ranks(index), number))
+    return Parameters(rows[order], p.representative[rows[order]], number[order], index.take(pa.array(order)))
+
+
+def _outputs(p: Program) -> Outputs:
+    """Without live ranges an output is known only if nothing else is in its allocation."""
+    values = np.flatnonzero((p.value_category == LIVE_OUT) | (p.value_category == DONATED))
+    if p.steps is not None:
+        values = values[p.is_output(values)]
+    else:
+        values = values[np.bincount(p.owner, minlength=1)[p.owner[values]] == 1]
+    values = values[np.unique(p.owner[values], return_index=True)[1]]
+    positions, schedule = p.tables["positions"], p.tables["schedule"]
+    if not schedule.num_rows or not positions.num_rows:
+        return Outputs(values, pa.nulls(len(values), pa.string()))
+    # The root of the program is its last instruction.
+    root = schedule["instruction"][int(ints(schedule, "time").argmax())].as_py()
+    codes, names = encoded(positions["instruction"])
+    at_root = np.flatnonzero(codes == pc.index(names, root).as_py())
+    row = row_of(ints(positions, "value_id")[at_root], p.value_ids[values])
+    index = _shape_indices(positions["shape_index"].take(pa.array(at_root)))
+    return Outputs(values, index.take(nullable(row)))
+
+
+def _listed_aliases(p: Program, parameters: Parameters) -> tuple[Mask, pa.Array]:
+    """Return which parameters the HLO header lists as alias or donor, and the output index that it prints for them."""
+    aliases = p.tables["aliases"]
+    listed = _keys(ints(aliases, "parameter"), _shape_indices(aliases["parameter_index"]))
+    row = pc.index_in(_keys(parameters.number, parameters.index), listed)
+    output = pc.replace_substring(aliases["output_index"].cast(pa.string()).combine_chunks(), " ", "")
+    return row.is_valid().to_numpy(zero_copy_only=False), output.take(row)
+
+
+def _shape_indices(column: pa.ChunkedArray) -> pa.Array:
+    """Return shape indices as text without blanks; ``{}`` where none is printed."""
+    texts = column.cast(pa.string()).combine_chunks().fill_null("{}")
+    return pc.replace_substring(texts, " ", "")
+
+
+def _ranks(indices: pa.Array) -> Ints:
+    """Return the rank of each shape index in numeric order: {2} comes before {10}."""
+    encoded_indices = indices.dictionary_encode()
+    numbers = [[int(n) for n in re.findall(r"\d+", text or "")] for text in encoded_indices.dictionary.to_pylist()]
+    rank = np.empty(len(numbers), np.int64)
+    rank[sorted(range(len(numbers)), key=numbers.__getitem__)] = np.arange(len(numbers))
+    codes = np.asarray(encoded_indices.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    return np.where(codes >= 0, rank[codes], -1) if len(numbers) else codes
+
+
+def _keys(number: Ints, index: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(pa.array(number).cast(pa.string()), index, "")
+
+
+# -- the schedule --------------------------------------------------------------------------------
+
+
+def _schedule_columns(p: Program, parameter: Ints, output: Ints) -> dict[str, pa.Array]:
+    """Return last_use of each parameter, and whether that is not after the first write to its output's allocation."""
+    last = np.full(len(p.owner), -1, np.int64)
+    value, step = use_steps(p)
+    np.maximum.at(last, value, step)
+    last_use = np.full(len(parameter), -1, np.int64)
+    last_use[parameter >= 0] = last[parameter[parameter >= 0]]
+    timed = (output >= 0) & (p.steps is not None) & bool(p.tables["uses"].num_rows)
+    written = np.full(len(parameter), -1, np.int64)
+    written[timed] = _first_writes(p)[p.owner[output[timed]]]
+    return {"last_use": nullable(last_use), "free_in_schedule": pa.array(written >= last_use, mask=~timed)}
+
+
+def _first_writes(p: Program) -> Ints:
+    """Return the first step at which a value of each allocation is live."""
+    steps = np.full(len(p.allocation_ids), p.steps or 0, np.int64)
+    start, _ = p.ranges
+    np.minimum.at(steps, p.owner[start >= 0], start[start >= 0])
+    return steps
+
+
+# -- matching ------------------------------------------------------------------------------------
+
+
+class Match(NamedTuple):
+    """For each parameter, the output that it would be aliased with."""
+
+    output: Ints
+    """Number of the output, -1 for none."""
+    exact: Mask
+    """Whether shape and element type are the same."""
+
+
+def _match(p: Program, parameters: Parameters, outputs: Outputs, candidates: Ints) -> Match:
+    """Match these parameters with the outputs that share no allocation with one, in the order of their indices."""
+    free = np.flatnonzero(p.value_category[outputs.value] == LIVE_OUT)
+    free = free[np.argsort(_ranks(outputs.index.take(pa.array(free))), kind="stable")]
+    match = _match_values(p, parameters.value[candidates], outputs.value[free])
+    output, exact = np.full(len(parameters.value), -1, np.int64), np.zeros(len(parameters.value), bool)
+    matched = match.output >= 0
+    output[candidates[matched]] = free[match.output[matched]]
+    exact[candidates] = match.exact
+    return Match(output, exact)
+
+
+def _match_values(p: Program, parameters: Ints, outputs: Ints) -> Match:
+    """Match these values as JAX and XLA do.
+
+    JAX matches equal shapes and element types first, then numbers of elements, always in order. What it matches by
+    number XLA matches by bytes. In a program for several devices XLA matches everything by bytes (unless
+    `out_shardings` assigns each output).
+    """
+    both = np.concatenate([parameters, outputs])
+    form, elements = _forms(p.value_text("shape", both))
+    if _is_partitioned(p):
+        elements = np.zeros_like(elements)
+    slot = np.stack([p.space_of_allocation[p.owner[both]], p.allocation_size[p.owner[both]]], axis=1)
+    n = len(parameters)
+
+    def pairs(left: Ints, right: Ints, *more: Ints) -> Ints:
+        keys = np.column_stack([slot, *more])
+        return _pair(keys[:n][left], keys[n:][right])
+
+    output, exact = np.full(n, -1, np.int64), np.zeros(n, bool)
+    left, right = np.flatnonzero(form[:n] >= 0), np.flatnonzero(form[n:] >= 0)
+    partner = pairs(left, right, form)
+    matched = partner >= 0
+    output[left[matched]], exact[left[matched]] = right[partner[matched]], True
+    left, right = left[~matched], np.delete(right, partner[matched])
+    left = left[pairs(left, right, elements) >= 0]
+    output[left] = right[pairs(left, right)]
+    return Match(output, exact)
+
+
+def _is_partitioned(p: Program) -> bool:
+    texts = {column: p.tables["instructions"][column].cast(pa.string()) for column in PARTITIONED}
+    return any(pc.any(pc.match_substring_regex(texts[c], pattern)).as_py() for c, pattern in PARTITIONED.items())
+
+
+def _forms(shapes: pa.DictionaryArray) -> tuple[Ints, Ints]:
+    """Return a code for element type and dimensions of each array, and its number of elements; -1 for other shapes."""
+    matches = [re.match(r"(\w+)\[([\d,<= ]*)\]", text or "") for text in shapes.dictionary.to_pylist()]
+    forms = pa.array([m and m[0] for m in matches], pa.string()).dictionary_encode()
+    form = forms.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    counts = [math.prod(map(int, re.findall(r"\d+", m[2]))) if m else -1 for m in matches]
+    elements = [n if n < MAX_TOTAL_BYTES else -1 for n in counts]
+    codes = shapes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return tuple(np.append(np.array(c, np.int64), -1)[codes] for c in (form, elements))
+
+
+def _pair(left: Ints, right: Ints) -> Ints:
+    """Pair the k-th row of `left` with a key with the k-th row of `right` with that key; -1 for none."""
+    n = len(left)
+    _, code = np.unique(np.concatenate([left, right]), axis=0, return_inverse=True)
+    code = code.reshape(-1)
+    occurrence = np.empty(len(code), np.int64)
+    for side in (slice(n), slice(n, None)):
+        order = np.argsort(code[side], kind="stable")
+        first, last = runs(code[side][order])
+        occurrence[side][order] = np.arange(len(order)) - np.repeat(first, last - first + 1)
+    keys = code * len(code) + occurrence
+    return row_of(keys[n:], keys[:n])

@@ -1,0 +1,248 @@
+"""What must fit into the device's memory, and whether it does: True or False only with proof."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from fractions import Fraction
+from operator import index
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import schema
+from ..dump import DumpLike, Tables, as_tables
+from ..errors import UsageError
+from .columns import Ints, Mask, bools, ints
+from .devices import Device, parse_bytes
+from .devices import device as device_named
+
+
+def device_total(dump: DumpLike) -> int | None:
+    """Return the bytes that must fit into the device's main memory; None for a dump without allocations.
+
+    This is `reserved` (all allocations except thread-local ones), added up over the spaces in that memory: TPU
+    ``hbm`` and colors 7 and 9; GPU ``device``, ``collective`` and ``temp``; CPU ``memory``; every color except 5 if
+    the platform is unknown. Program code is not in the dump.
+    """
+    tables = as_tables(dump)
+    allocations = tables["allocations"]
+    return _sum(allocations, must_fit(allocations, tables.platform)) if allocations.num_rows else None
+
+
+def must_fit(allocations: pa.Table, platform: str | None) -> Mask:
+    """Return which allocations count for `device_total`."""
+    color = ints(allocations, "color")
+    in_device_memory = [c for c in np.unique(color).tolist() if schema.in_device_memory(platform, c)]
+    return np.isin(color, in_device_memory) & ~bools(allocations, "is_thread_local")
+
+
+def _sum(allocations: pa.Table, mask: Mask) -> int:
+    """Add up the sizes of these allocations with Python integers, as int64 could overflow."""
+    sizes: Ints = ints(allocations, "size")[mask]
+    return sum(sizes.tolist())
+
+
+def _sums_by_color(allocations: pa.Table, mask: Mask) -> dict[int, int]:
+    color = ints(allocations, "color")
+    return {c: _sum(allocations, mask & (color == c)) for c in np.unique(color).tolist()}
+
+
+# -- the verdict ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Whether a program fits; sizes in bytes. Its ``bool()`` is True only if the program is known to fit."""
+
+    fits: bool | None
+    """None: not known."""
+    reason: str
+    """The numbers compared, or what is missing for a verdict."""
+    device_total: int | None
+    """What must fit, as far as the dump states it; None without allocations."""
+    available: int
+    """capacity x fraction - resident."""
+    capacity: int
+    device: str | None = None
+    """Name of the device that has this capacity."""
+    resident: int = 0
+    fraction: float = 1.0
+
+    def __bool__(self) -> bool:
+        return self.fits is True
+
+
+def fits(
+    dump: DumpLike,
+    *,
+    capacity: int | str | None = None,
+    device: str | None = None,
+    resident: int | str = 0,
+    fraction: float = 1.0,
+) -> Fits:
+    """Return whether a program fits into the memory of a device: True, False, or None without proof.
+
+    `device_total` is compared with capacity x fraction - resident. The verdict is known only if every allocation
+    header was understood and the sizes of the allocations add up to the total that the dump prints. Unknown fields
+    elsewhere (values, live ranges, HLO) do not matter.
+
+    Parameters
+    ----------
+    dump
+        A `Dump`, or anything that `read` takes.
+    capacity
+        Memory of the device: bytes, or a size with a unit (``"16GiB"``).
+    device
+        Name of a device (``"v5e"``, ``"h100"``), instead of a capacity.
+    resident
+        Bytes or size of what else is in that memory while the program runs, such as arrays of other programs.
+    fraction
+        Fraction of the capacity that the runtime may use, above 0 and at most 1.
+
+    Raises
+    ------
+    UsageError
+        Neither or both of capacity and device are given; a size has no unit, or is below 0.
+    """
+    room = available(capacity, device, resident, fraction)
+    tables = as_tables(dump)
+    verdict, reason = _verdict(tables, room.bytes)
+    name = room.device.name if room.device else None
+    return Fits(verdict, reason, device_total(tables), room.bytes, room.capacity, name, room.resident, fraction)
+
+
+class Available(NamedTuple):
+    """The bytes of a device's memory that a program may use, and the arguments of `fits` that they follow from."""
+
+    bytes: int
+    capacity: int
+    resident: int
+    device: Device | None
+
+
+def available(capacity: int | str | None, device: str | None, resident: int | str, fraction: float) -> Available:
+    """Return the available bytes for these arguments of `fits`."""
+    if (capacity is None) == (device is None):
+        raise UsageError("a capacity or a device is needed" if capacity is None else "a capacity or a device, not both")
+    chosen = None if device is None else device_named(device)
+    total = chosen.usable if chosen else _bytes("capacity", capacity)
+    taken = _bytes("resident", resident)
+    if not 0 < fraction <= 1:
+        raise UsageError(f"fraction must be above 0 and at most 1, not {fraction}")
+    return Available(int(total * Fraction(str(fraction))) - taken, total, taken, chosen)
+
+
+def _bytes(name: str, size: Any) -> int:
+    try:
+        number = parse_bytes(size) if isinstance(size, str) else index(size)
+    except TypeError:
+        raise UsageError(f"{name} must be a number of bytes or a size such as '16GiB', not {size!r}") from None
+    if number < 0:
+        raise UsageError(f"{name} must be 0 or more, not {number}")
+    return number
+
+
+def _verdict(tables: Tables, available: int) -> tuple[bool | None, str]:
+    if doubt := _unproven(tables):
+        return None, doubt
+    unknown = _unknown_colors(tables)
+    least = device_total(tables) or 0
+    most = least + sum(unknown.values())
+    compared = f"{least:,} bytes must fit, {available:,} are available"
+    if tables.platform == "tpu":
+        compared += "; program code is not counted"
+    if least <= available < most:
+        colors = ", ".join(f"{size:,} bytes in color {c}" for c, size in unknown.items())
+        return None, f"{compared}; {colors}, which may be in the same memory"
+    return least <= available, compared
+
+
+def _unknown_colors(tables: Tables) -> dict[int, int]:
+    """Return the bytes, by color, of spaces that may or may not be in the device's main memory."""
+    if tables.platform not in schema.DEVICE_MEMORY:
+        return {}
+    allocations = tables["allocations"]
+    known = schema.DEVICE_MEMORY[tables.platform] | schema.OTHER_MEMORY[tables.platform]
+    sizes = _sums_by_color(allocations, ~bools(allocations, "is_thread_local"))
+    return {color: size for color, size in sizes.items() if size and color not in known}
+
+
+# -- the proof -----------------------------------------------------------------------------------
+
+
+def _unproven(tables: Tables) -> str:
+    """Return why the allocations may differ from what XLA meant; empty if they are proven."""
+    allocations = tables["allocations"]
+    if not allocations.num_rows:
+        return "the dump has no allocations"
+    if allocations["attributes"].null_count < allocations.num_rows:
+        field = allocations["attributes"].drop_null()[0].as_py()
+        return f"an allocation has a field that this version does not know: {field}"
+    if ints(allocations, "size").min() < 0:
+        return "an allocation has a size below 0"
+    diagnostics = tables["diagnostics"].to_pylist()
+    return _doubtful_header(diagnostics) or _doubtful_total(diagnostics) or _wrong_total(tables, diagnostics)
+
+
+def _doubtful_header(diagnostics: list[dict[str, Any]]) -> str:
+    """Return the first diagnostic that puts the header of an allocation in doubt."""
+    # Values that were not understood differ from the used values, which is no evidence against the allocations.
+    partial = any(d["section"] == "allocations" and d["code"] in schema.NOT_UNDERSTOOD for d in diagnostics)
+    for d in diagnostics:
+        if (doubt := _doubt(d)) and not (partial and d["code"] == "records_differ"):
+            line = "" if d["line"] is None else f":{d['line']}"
+            return f"{doubt} ({os.path.basename(d['file'] or '')}{line})"
+    return ""
+
+
+def _doubt(d: dict[str, Any]) -> str:
+    """Return what a diagnostic means for the headers of the allocations; empty if it does not concern them."""
+    if d["code"] == "more_diagnostics":  # of unknown meaning, but in these sections they do not matter
+        return "" if d["section"] in ("used values", "live ranges", "report", "hlo") else "too many diagnostics"
+    if d["section"] != "allocations":
+        return ""
+    if d["code"] == "unknown_line" and d["excerpt"].startswith("allocation "):
+        return "the line of an allocation was not understood"
+    if d["code"] == "truncated":
+        return "the allocations are truncated"
+    return schema.CODES[d["code"]] if d["severity"] == "error" and d["code"] != "total_differs" else ""
+
+
+def _doubtful_total(diagnostics: list[dict[str, Any]]) -> str:
+    for d in diagnostics:
+        if d["section"] == "total" or (d["section"] == "report" and d["code"] == "unknown_field"):
+            return f"the line of a printed total was not understood ({d['excerpt']})"
+        if d["code"] == "total_differs":
+            return f"the allocations do not add up to a printed total: {d['wanted']}"
+    return ""
+
+
+def _wrong_total(tables: Tables, diagnostics: list[dict[str, Any]]) -> str:
+    """Compare the sizes with the printed total, or with the totals by color of the memory-usage report."""
+    allocations = tables["allocations"]
+    every = np.ones(allocations.num_rows, bool)
+    printed = tables["modules"]["total_bytes"][0].as_py()
+    if printed is not None:
+        size = _sum(allocations, every)
+        return "" if size == printed else f"the allocations add up to {size:,} bytes, not to the printed {printed:,}"
+    truncated = any(d["section"] == "report" and d["code"] == "truncated" for d in diagnostics)
+    reported = _reported_totals(tables)
+    if truncated or not reported:
+        return "the dump prints no total with which the sizes of the allocations could be compared"
+    sizes = _sums_by_color(allocations, every)
+    agree = all(sizes.get(color, 0) == reported.get(color, 0) for color in sizes.keys() | reported.keys())
+    return "" if agree else "the allocations do not add up to the totals of the memory-usage report"
+
+
+def _reported_totals(tables: Tables) -> dict[int, int]:
+    """Return the total of each color in a memory-usage report of layout B; empty without one, or if two differ."""
+    if "printed_report" not in tables.tables:
+        return {}
+    rows = tables["printed_report"].select(["color", "total_bytes"])
+    rows = rows.filter(pc.and_(pc.is_valid(rows["color"]), pc.is_valid(rows["total_bytes"])))
+    pairs = rows.group_by(["color", "total_bytes"], use_threads=False).aggregate([]).to_pylist()
+    totals = {p["color"]: p["total_bytes"] for p in pairs}
+    return totals if len(totals) == len(pairs) else {}

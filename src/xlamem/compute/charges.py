@@ -1,0 +1,122 @@
+"""The live set: what the bytes in use at a step are charged to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from .. import _sweep
+from ..dump import DumpLike
+from ..parse.arrow import ints as column_ints
+from .columns import Ints, computed_table, decoded, ints, nullable, take, take_text
+from .layout import CATEGORIES, THREAD_LOCAL, Layout
+from .peaks import selected_steps
+from .program import Program, program
+
+
+def live_set(dump: DumpLike, time: int | None = None, *, space: str | int | None = None) -> pa.Table:
+    """Return the buffers in use at a step: the live values, and reserved bytes that no live value covers.
+
+    The column ``bytes`` of a space adds up to occupied(time). Bytes that several live values share are charged to
+    the one with the lowest id; ``exclusive`` and ``shared`` split the bytes of each value.
+
+    Parameters
+    ----------
+    dump
+        A `Dump`, or anything that `read` takes.
+    time
+        The step; by default the peak of each space (the first step of its first plateau).
+    space
+        Name or color of one memory space.
+
+    Returns
+    -------
+    pyarrow.Table
+        Table ``live_set``: bytes and steps; in each space the largest first.
+
+    Raises
+    ------
+    UsageError
+        The step is outside the schedule, the space is unknown, or the dump has no live ranges.
+    """
+    p = program(dump)
+    charges = charge(p, selected_steps(p, time, space))
+    order = (p.allocation_ids[charges.owner], -charges.bytes, p.space_of_allocation[charges.owner])
+    return live_set_table(p, charges, np.lexsort(order))
+
+
+@dataclass(frozen=True)
+class Charges:
+    """The bytes in use at a step, charged to values and to what is left of fixed allocations.
+
+    The first `n_live` rows are the live values, by allocation and id. The others are allocations of which some bytes
+    are covered by no live value.
+    """
+
+    value: Ints
+    """Row in `values`: the live value, or the representative of the allocation (-1: none)."""
+    owner: Ints
+    """Row in `allocations`."""
+    bytes: Ints
+    exclusive: Ints
+    n_live: int
+
+
+def live_values(p: Layout, steps: Ints) -> Ints:
+    """Return the values live at the step of their space, by allocation and id."""
+    start, end = p.occupied_ranges()
+    step = steps[p.space] if len(p.space) else np.empty(0, np.int64)
+    is_live = (start >= 0) & (step >= 0) & (start <= step) & (step <= end) & (p.value_category != THREAD_LOCAL)
+    rows = np.flatnonzero(is_live)
+    return rows[np.lexsort((p.value_ids[rows], p.owner[rows]))]
+
+
+def charge_values(p: Layout, rows: Ints) -> tuple[Ints, Ints]:
+    """Return the bytes charged to each of these live values, and those that only it covers."""
+    owner = p.owner[rows].astype(np.int64)
+    charged, exclusive = _sweep.charge(owner, p.value_ids[rows], p.offset[rows], p.extent[rows])
+    return column_ints(charged), column_ints(exclusive)
+
+
+def charge(p: Program, steps: Ints) -> Charges:
+    """Charge the bytes in use at the step of each space."""
+    rows = live_values(p, steps)
+    charged, exclusive = charge_values(p, rows)
+    union = np.zeros(len(p.allocation_ids), np.int64)
+    np.add.at(union, p.owner[rows], charged)
+    in_use = p.is_fixed & (steps[p.space_of_allocation] >= 0)
+    reserved = np.flatnonzero(in_use & (p.allocation_size > union))
+    rest = p.allocation_size[reserved] - union[reserved]
+    return Charges(
+        np.concatenate([rows, p.representative[reserved]]),
+        np.concatenate([p.owner[rows], reserved]),
+        np.concatenate([charged, rest]),
+        np.concatenate([exclusive, rest]),
+        len(rows),
+    )
+
+
+def live_set_table(p: Program, charges: Charges, rows: Ints) -> pa.Table:
+    """Return the table ``live_set`` of these rows of the charges."""
+    value, owner = charges.value[rows], charges.owner[rows]
+    is_live = rows < charges.n_live
+    live_value = np.where(is_live, value, -1)
+    columns = p.space_columns(p.space_of_allocation[owner])
+    columns["role"] = decoded(np.where(is_live, 0, 1), pa.array(["value", "reserved"]))
+    columns["value_id"] = nullable(take(p.value_ids, live_value))
+    for name in ("instruction", "shape_index", "shape", "element_type"):
+        columns[name] = p.value_text(name, value)
+    columns["allocation"] = p.allocation_ids[owner]
+    category = p.category[owner]
+    category[is_live] = p.categories_of(value[is_live])
+    columns["category"] = decoded(category, pa.array(CATEGORIES))
+    columns["offset"] = nullable(take(p.offset, live_value))
+    columns["size"] = np.where(is_live, take(p.size, live_value), p.allocation_size[owner])
+    columns["bytes"], columns["exclusive"] = charges.bytes[rows], charges.exclusive[rows]
+    columns["shared"] = np.where(is_live, take(p.extent, live_value) - columns["exclusive"], 0)
+    columns["unpadded_size"] = nullable(take(ints(p.tables["values"], "unpadded_size"), value))
+    columns["opcode"] = take_text(p.tables["instructions"]["opcode"], take(p.instruction_row, value))
+    columns.update(p.source_columns(value))
+    return computed_table("live_set", columns)

@@ -1,0 +1,97 @@
+"""Arrow columns to NumPy arrays, and arrays to the computed tables of the schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import schema
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def ints(table: pa.Table, column: str, missing: int = -1) -> Ints:
+    """Return an integer column with nulls replaced by `missing`."""
+    values = table[column]
+    if values.null_count:
+        values = values.fill_null(missing)
+    return np.ascontiguousarray(values.to_numpy(), np.int64)
+
+
+def bools(table: pa.Table, column: str) -> Mask:
+    """Return a boolean column without nulls."""
+    return np.asarray(table[column].to_numpy(), bool)
+
+
+def encoded(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
+    """Return the codes (-1: null) and the dictionary of a text column."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], column.type)
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    indices = array.indices.fill_null(-1) if array.null_count else array.indices
+    return np.ascontiguousarray(indices.to_numpy(zero_copy_only=False), np.int64), array.dictionary
+
+
+def decoded(codes: Ints, dictionary: pa.Array) -> pa.Array:
+    """Return the dictionary-encoded column of these codes (negative: null)."""
+    if not len(dictionary):
+        return pa.nulls(len(codes), pa.dictionary(pa.int32(), pa.string()))
+    indices = pa.array(np.where(codes < 0, 0, codes).astype(np.int32), mask=codes < 0)
+    return pa.DictionaryArray.from_arrays(indices, dictionary)
+
+
+def match_dictionaries(dictionary: pa.Array, other: pa.Array) -> Ints:
+    """Return the code in `other` of each text in `dictionary`, -1 if it is missing.
+
+    The dictionaries of one dump are often prefixes of each other; then no text is looked up.
+    """
+    codes = np.arange(len(dictionary))
+    if len(dictionary) <= len(other) and other.slice(0, len(dictionary)).equals(dictionary):
+        return codes
+    if len(other) < len(dictionary) and dictionary.slice(0, len(other)).equals(other):
+        return np.where(codes < len(other), codes, -1)
+    return np.asarray(pc.index_in(dictionary, other).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+
+
+def take(values: npt.NDArray[Any], rows: Ints) -> Ints:
+    """Return the values of these rows, -1 for negative rows."""
+    return np.where(rows >= 0, values[rows], -1) if len(values) else np.full(len(rows), -1, np.int64)
+
+
+def take_text(column: pa.ChunkedArray, rows: Ints) -> pa.Array:
+    """Return the texts of these rows, null for negative rows."""
+    codes, dictionary = encoded(column)
+    return decoded(take(codes, rows), dictionary)
+
+
+def nullable(values: Ints) -> pa.Array:
+    """Return an int64 array in which negative values are null."""
+    return pa.array(values, mask=values < 0)
+
+
+def runs(values: Ints) -> tuple[Ints, Ints]:
+    """Return the first and last index of each longest run of equal values."""
+    if not len(values):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    first = np.flatnonzero(np.diff(values, prepend=values[0] - 1))
+    return first, np.append(first[1:] - 1, len(values) - 1)
+
+
+def computed_table(name: str, columns: dict[str, Any]) -> pa.Table:
+    """Return a table of `schema.COMPUTED` made of these arrays, cast to the types of the schema."""
+    spec = schema.COMPUTED[name]
+    arrays = []
+    for column in spec.columns:
+        value = columns[column.name]
+        array = value if isinstance(value, (pa.Array, pa.ChunkedArray)) else pa.array(value)
+        if column.kind == "name" and not pa.types.is_dictionary(array.type):
+            array = array.cast(pa.string()).dictionary_encode()
+        arrays.append(array if array.type == column.arrow.type else array.cast(column.arrow.type))
+    return pa.table(arrays, schema=spec.arrow)

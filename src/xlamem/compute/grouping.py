@@ -1,0 +1,113 @@
+"""Bytes in use, grouped by scope of the model, source line, opcode, shape and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..dump import DumpLike
+from ..errors import UsageError
+from .charges import live_set
+
+Key = Literal[
+    "memory_space", "category", "role", "op_name", "scope", "source", "opcode", "element_type", "shape", "instruction"
+]
+KEYS: tuple[str, ...] = get_args(Key)
+
+_WRAPPERS = (
+    r"\b(?:p?jit|transpose|jvp|vmap|pmap|remat|rematted_computation|checkpoint|custom_jvp|custom_vjp|shard_map|named)"
+    r"\(([^()]*)\)"
+)
+_WRAPPER_DEPTH = 4
+"""Levels of nested wrappers that are removed: transpose(jvp(jit(f)))."""
+
+
+def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> pa.Array:
+    """Return the scope of each op_name: its path without the last component (the primitive) and JAX's wrappers.
+
+    `jit(f)/jit(main)/transpose(jvp(Model))/layers_17/dot_general` becomes `Model/layers_17`, with `fold`
+    `Model/layers_*`, with `depth=1` `Model`. An op_name of one component (the name of a parameter) is kept.
+    """
+    text = pc.replace_substring_regex(names, r"^(?:p?jit\([^()]*\)/)+", "")
+    for _ in range(_WRAPPER_DEPTH):
+        text = pc.replace_substring_regex(text, _WRAPPERS, r"\1")
+    text = pc.replace_substring_regex(text, r"/{2,}", "/")
+    text = pc.replace_substring_regex(text, r"^/", "")
+    # The name of a parameter (params['a/b'].c) is not a path.
+    text = pc.replace_substring_regex(text, r"^([^'\"\[]*)/[^/'\"\[]*$", r"\1")
+    return _shortened(text, depth, fold)
+
+
+def _shortened(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:
+    """Fold layers (`layers_17` -> `layers_*`, `block.3` -> `block.*`, `h[12]` -> `h[*]`), keep `depth` components."""
+    if fold:
+        paths = pc.replace_substring_regex(paths, r"([_.\[/])\d+\b", r"\1*")
+        paths = pc.replace_substring_regex(paths, r"^\d+\b", "*")
+    if depth is not None:
+        paths = pc.replace_substring_regex(paths, rf"^((?:[^/]*/){{{depth - 1}}}[^/]*)/.*$", r"\1")
+    return paths
+
+
+def attribution(
+    dump: DumpLike,
+    by: Sequence[Key] | Key = ("scope",),
+    *,
+    time: int | None = None,
+    space: str | int | None = None,
+    depth: int | None = None,
+    fold: bool = False,
+) -> pa.Table:
+    """Return the bytes in use at a step, grouped by one or more keys.
+
+    Parameters
+    ----------
+    dump
+        A `Dump`, or anything that `read` takes.
+    by
+        One or more of: memory_space, category, role, op_name, scope (see `scopes`), source (file:line),
+        opcode, element_type, shape, instruction.
+    time, space
+        As in `live_set`: by default the peak of each space.
+    depth
+        Keep only the first components of a scope or op_name.
+    fold
+        Group layers together: ``layers_17`` -> ``layers_*``.
+
+    Returns
+    -------
+    pyarrow.Table
+        The columns of `by`, ``bytes`` and ``n`` (rows of the live set), largest first. The bytes of a space add up
+        to occupied(time) exactly; buffers without such a name are in the row with null.
+    """
+    by = (by,) if isinstance(by, str) else tuple(by)
+    if unknown := [k for k in by if k not in KEYS]:
+        raise UsageError(f"cannot attribute by {', '.join(unknown)}: there are {', '.join(KEYS)}")
+    if depth is not None and depth < 1:
+        raise UsageError(f"depth must be 1 or more, not {depth}")
+    rows = live_set(dump, time, space=space)
+    columns: dict[str, pa.ChunkedArray] = {key: _key_column(rows, key, depth, fold) for key in by}
+    grouped = pa.table(columns | {"bytes": rows["bytes"]}).group_by(list(by), use_threads=False)
+    sums = grouped.aggregate([("bytes", "sum"), ("bytes", "count")])
+    names = {"bytes_sum": "bytes", "bytes_count": "n"}
+    sums = sums.rename_columns([names.get(c, c) for c in sums.column_names])
+    return sums.select([*by, "bytes", "n"]).sort_by([("bytes", "descending"), *((k, "ascending") for k in by)])
+
+
+def _key_column(rows: pa.Table, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:
+    if key in ("scope", "op_name"):
+        return _path_column(rows["op_name"], key, depth, fold)
+    if key != "source":
+        return rows[key].cast(pa.string())
+    file, line = (rows[name].cast(pa.string()) for name in ("source_file", "source_line"))
+    return pc.coalesce(pc.binary_join_element_wise(file, line, ":"), file)
+
+
+def _path_column(column: pa.ChunkedArray, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:
+    """Return the scopes or shortened op_names; each distinct op_name is processed once."""
+    array = column.cast(pa.string()).combine_chunks().dictionary_encode()
+    names = array.dictionary
+    paths = scopes(names, depth=depth, fold=fold) if key == "scope" else _shortened(names, depth, fold)
+    return pa.chunked_array([paths.take(array.indices)])

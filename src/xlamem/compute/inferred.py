@@ -1,0 +1,110 @@
+"""Numbers that other tools print and that a dump does not contain, inferred by formulas checked on real dumps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .arenas import fragmentation
+from .columns import Ints, Mask, encoded, ints
+from .in_use import Window, covered
+from .layout import TEMP
+from .program import Program
+from .xla_peak import max_overlap
+
+ARENA_ALIGNMENT = 1 << 14
+"""Bytes to which a TPU compiler rounds an arena in HBM."""
+
+
+class Agreement(NamedTuple):
+    """On how many real dumps a formula gave the tool's own figure."""
+
+    equal: int
+    compared: int
+
+
+AGREEMENT = {
+    "xprof": Agreement(546, 546),
+    "jax.temp_size_in_bytes": Agreement(162, 172),
+    "jax.peak_memory_in_bytes": Agreement(138, 156),
+}
+
+
+class SpaceBytes(NamedTuple):
+    """Bytes of one memory space."""
+
+    space: int
+    bytes: int
+
+
+def xprof_peak(p: Program) -> SpaceBytes | None:
+    """Return the peak heap of XProf's memory viewer for memory space 0; None without live ranges or that space.
+
+    Parameters, constants and outputs in full, and the maximum bytes that live temporaries cover. Tuple tables are
+    not events of the heap trace and do not count.
+    """
+    main = np.flatnonzero(np.array([s.color for s in p.spaces]) == 0)[:1]
+    if p.steps is None or not len(main):
+        return None
+    space = int(main[0])
+    return SpaceBytes(space, int(p.fixed_bytes()[space]) + _max_union(p, _no_tuples(p), space))
+
+
+def inferred_analysis(p: Program) -> dict[str, int]:
+    """Return the fields of JAX's memory analysis of a TPU program that the text mostly allows to infer.
+
+    temp_size_in_bytes: arenas in HBM, rounded up to ARENA_ALIGNMENT, plus their unassigned bytes; 0 if they hold
+    only tuple tables and scalars of control flow (s32, pred). peak_memory_in_bytes: parameters, constants and
+    outputs of all spaces, plus the maximum bytes of live temporaries in the one space where that is greatest: their
+    union in HBM, their sum elsewhere, without tuple tables.
+    """
+    if p.tables["modules"]["platform"][0].as_py() != "tpu":
+        return {}
+    fields = {"temp_size_in_bytes": _temp_size(p)}
+    if p.steps is not None:
+        fields["peak_memory_in_bytes"] = int(p.fixed_bytes().sum()) + _max_temporaries(p)
+    return fields
+
+
+def _temp_size(p: Program) -> int:
+    is_hbm_arena = (ints(p.allocations, "color") == 0) & (p.category == TEMP)
+    codes, shapes = encoded(p.tables["values"]["shape"])
+    pattern = r"^(\(|(s32|pred)\[\])"
+    is_control = pc.match_substring_regex(shapes.cast(pa.string()), pattern).to_numpy(zero_copy_only=False)
+    holds_data = is_hbm_arena[p.owner] & ~(is_control[codes] if len(is_control) else codes >= 0)
+    if not holds_data.any():
+        return 0
+    arenas = fragmentation(p.tables)
+    unassigned = int(ints(arenas, "unassigned")[ints(arenas, "color") == 0].sum())
+    size = p.allocation_size[is_hbm_arena]
+    aligned = -(-size // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
+    return int((2 * aligned - size).sum()) + unassigned
+
+
+def _max_temporaries(p: Program) -> int:
+    """Return the maximum bytes of live temporaries in the space where they are greatest."""
+    start, end = p.occupied_ranges()
+    counted, most = _no_tuples(p) & (start >= 0), 0
+    for i, space in enumerate(p.spaces):
+        rows = np.flatnonzero(counted & (p.space == i))
+        if space.color == 0:
+            most = max(most, _max_union(p, counted, i))
+        else:
+            most = max(most, max_overlap(start[rows], end[rows], p.size[rows])[1])
+    return most
+
+
+def _no_tuples(p: Program) -> Mask:
+    """Which values are in temp allocations and are not tuple tables."""
+    codes, types = encoded(p.tables["values"]["element_type"])
+    counted: Mask = p.in_temp & (codes != pc.index(types, "tuple").as_py())
+    return counted
+
+
+def _max_union(p: Program, values: Mask, space: int) -> int:
+    """Return the maximum bytes that these values cover in a space while they are live."""
+    levels: Ints = covered(p, values, window=Window(np.array([space]), None, p.steps or 1))[0]
+    return int(levels.max())

@@ -1,0 +1,184 @@
+"""The peak of each memory space: how much is in use, when, and how often."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from .. import schema
+from ..dump import DumpLike
+from ..errors import UsageError
+from .capacity import device_total
+from .columns import Ints, computed_table, nullable, runs
+from .in_use import Window, covered, levels, occupied_in, windows
+from .layout import TEMP, THREAD_LOCAL, Layout
+from .program import program
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HTML_ROWS = 50
+"""Rows of a table that a notebook shows."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Peaks of a program: ``spaces`` (table ``peaks``) and ``plateaus`` (table ``plateaus``)."""
+
+    spaces: pa.Table
+    plateaus: pa.Table
+    device_total: int | None = None
+    """Bytes that must fit into the device's main memory, all its spaces together; None without allocations."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the table of spaces as a pandas DataFrame."""
+        return self.spaces.to_pandas()
+
+    def _repr_html_(self) -> str:
+        return _html(self.spaces) + _html(self.plateaus)
+
+
+def _html(rows: pa.Table) -> str:
+    head = "".join(f"<th>{html.escape(n)}</th>" for n in rows.column_names)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{'' if v is None else html.escape(str(v))}</td>" for v in row.values()) + "</tr>"
+        for row in rows.slice(0, HTML_ROWS).to_pylist()
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def peak(dump: DumpLike, *, k: int = 5) -> Peak:
+    """Return the maximum bytes in use at any step, for each memory space.
+
+    ``xlamem schema peaks`` and docs/numbers.md define the columns: allocated (all allocations), reserved (without
+    thread-local ones: what must fit into the space), peak (maximum over t of occupied(t), see `occupancy`) with its
+    first plateau. `device_total` is what must fit into the device: reserved, added up over the spaces in its main
+    memory (see `fits`).
+
+    Parameters
+    ----------
+    dump
+        A `Dump`, or anything that `read` takes.
+    k
+        Number of plateaus to list per space.
+
+    Returns
+    -------
+    Peak
+        Bytes and schedule steps. Without live ranges everything that depends on time is null.
+    """
+    if k < 0:
+        raise UsageError(f"k must be 0 or more, not {k}")
+    p = program(dump)
+    return Peak(*peak_tables(p, k), device_total(p.tables))
+
+
+def peak_tables(p: Layout, k: int) -> tuple[pa.Table, pa.Table]:
+    """Return the tables ``peaks`` and ``plateaus``."""
+    columns = p.space_columns(np.arange(len(p.spaces)))
+    columns["allocated"] = p.sum_by_space(p.allocation_size, p.category >= 0)
+    columns["reserved"] = p.sum_by_space(p.allocation_size, p.category != THREAD_LOCAL)
+    if p.steps is None:
+        for column in schema.COMPUTED["peaks"].columns:
+            columns.setdefault(column.name, pa.nulls(len(p.spaces), pa.int64()))
+        return computed_table("peaks", columns), _plateau_table(p, [_NO_STEPS] * len(p.spaces))
+    tops = [top for window in windows(p) for top in _tops(p, window, k)]
+    numbers = {f.name: np.array([getattr(t, f.name) for t in tops], np.int64) for f in fields(_Top)[:-1]}
+    p.results.setdefault("peak steps", numbers["first_step"])
+    columns |= numbers | {name: nullable(numbers[name]) for name in ("live_step", "first_step", "last_step")}
+    temp = p.sum_by_space(p.allocation_size, p.category == TEMP)
+    columns["slack"] = temp - (columns["peak"] - p.fixed_bytes())
+    return computed_table("peaks", columns), _plateau_table(p, [top.highest for top in tops])
+
+
+_NO_STEPS = np.empty((3, 0), np.int64)
+
+
+def _plateau_table(p: Layout, plateaus: list[Ints]) -> pa.Table:
+    """Return the table ``plateaus`` from first step, last step and bytes of those of each space."""
+    counts = [plateau.shape[1] for plateau in plateaus]
+    rows = p.space_columns(np.repeat(np.arange(len(counts)), counts))
+    rows["rank"] = np.concatenate([np.empty(0, np.int64), *map(np.arange, counts)])
+    rows["first_step"], rows["last_step"], rows["bytes"] = np.concatenate([_NO_STEPS, *plateaus], axis=1)
+    return computed_table("plateaus", rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Top:
+    """The columns of ``peaks`` that depend on time, for one space; -1: none."""
+
+    peak: int
+    half_open_peak: int
+    live_peak: int
+    live_step: int
+    first_step: int
+    last_step: int
+    plateaus: int
+    highest: Ints
+    """First step, last step and bytes of its highest plateaus."""
+
+
+def _tops(p: Layout, window: Window, k: int) -> list[_Top]:
+    half_open = covered(p, p.in_temp, "half-open", window)[0].max(1) + p.fixed_bytes()[window.spaces]
+    by_space = zip(*levels(p, window), half_open.tolist(), strict=True)
+    return [_top(window, total, lives, half, k) for total, lives, half in by_space]
+
+
+def _top(window: Window, total: Ints, lives: Ints, half_open: int, k: int) -> _Top:
+    top, live_top = int(total.max()), int(lives.max())
+    at_top = np.flatnonzero(total == top) if top > 0 else np.empty(0, np.int64)
+    ends = np.flatnonzero(np.diff(at_top, append=-1) != 1)
+    first, last = (columns[:k] for columns in plateaus_of(total)) if k and top > 0 else (at_top[:0], at_top[:0])
+    return _Top(
+        peak=top,
+        half_open_peak=half_open,
+        live_peak=live_top,
+        live_step=int(window.first_step(lives.argmax(0, keepdims=True))[0]) if live_top > 0 else -1,
+        first_step=int(window.first_step(at_top)[0]) if len(at_top) else -1,
+        last_step=int(window.last_step(at_top[ends])[0]) if len(at_top) else -1,
+        plateaus=len(ends),
+        highest=np.stack([window.first_step(first), window.last_step(last), total[first]]),
+    )
+
+
+def plateaus_of(values: Ints) -> tuple[Ints, Ints]:
+    """Return the first and last index of each run with lower neighbours; the highest first, then by index."""
+    first, last = runs(values)
+    level = values[first]
+    above_previous = np.append(True, level[1:] > level[:-1])
+    above_next = np.append(level[:-1] > level[1:], True)
+    keep = np.flatnonzero(above_previous & above_next)
+    keep = keep[np.argsort(-level[keep], kind="stable")]
+    return first[keep], last[keep]
+
+
+def peak_steps(p: Layout) -> Ints:
+    """Return the first step of the peak of each space, -1 where nothing is ever in use."""
+    return p.once("peak steps", lambda: _peak_steps(p))
+
+
+def _peak_steps(p: Layout) -> Ints:
+    steps = np.full(len(p.spaces), -1, np.int64)
+    for window in windows(p):
+        total = occupied_in(p, window)
+        steps[window.spaces] = np.where(total.any(1), window.first_step(total.argmax(1)), -1)
+    return steps
+
+
+def selected_steps(p: Layout, time: int | None = None, space: str | int | None = None) -> Ints:
+    """Return the step to look at in each space: `time`, or the first step of its own peak.
+
+    -1 for spaces that `space` does not select, and for those without a peak. Raises UsageError without live ranges.
+    """
+    selected = p.select_spaces(space)
+    if p.steps is None:
+        raise UsageError(f"{p.name} has no live ranges: sizes are known, but not what is live at a step")
+    if time is not None and not 0 <= time < p.steps:
+        raise UsageError(f"time must be a step from 0 to {p.steps - 1}, not {time}")
+    steps = np.full(len(p.spaces), -1, np.int64)
+    steps[selected] = peak_steps(p)[selected] if time is None else time
+    return steps

@@ -1,0 +1,104 @@
+"""What the peak would be without a buffer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from .. import _sweep
+from ..dump import DumpLike
+from ..parse.arrow import ints as column_ints
+from .columns import Ints, Mask, computed_table, decoded, nullable, take
+from .in_use import occupied_in, windows
+from .layout import Layout
+from .program import program
+
+
+def savings(dump: DumpLike, *, space: str | int | None = None) -> pa.Table:
+    """Return how much lower the peak of its space would be without each buffer: an upper bound.
+
+    For a value in a temp allocation: peak - max(maximum outside of its live range, maximum inside of occupied(t)
+    minus the bytes that only it covers at t). For an entire parameter, constant or output: its size. The allocator
+    may not be able to use the bytes, and most values save nothing alone if the peak has several plateaus.
+
+    Parameters
+    ----------
+    dump
+        A `Dump`, or anything that `read` takes.
+    space
+        Name or color of one memory space; all by default.
+
+    Returns
+    -------
+    pyarrow.Table
+        Table ``savings``: buffers that save more than 0 bytes, in each space the largest first. Without live ranges,
+        entire allocations only.
+    """
+    p = program(dump)
+    saved = _saved_by_value(p) if p.steps is not None else np.zeros(len(p.owner), np.int64)
+    saved_by_allocation = np.where(p.is_fixed, p.allocation_size, 0)
+    selected = np.isin(np.arange(len(p.spaces)), p.select_spaces(space))
+    values = np.flatnonzero((saved > 0) & selected[p.space]) if len(saved) else np.empty(0, np.int64)
+    entire = saved_by_allocation > 0
+    allocations = np.flatnonzero(entire & selected[p.space_of_allocation]) if len(entire) else np.empty(0, np.int64)
+    value = np.concatenate([values, p.representative[allocations]])
+    owner = np.concatenate([p.owner[values], allocations])
+    is_value = np.arange(len(owner)) < len(values)
+    columns = p.space_columns(p.space_of_allocation[owner])
+    columns["role"] = decoded(np.where(is_value, 0, 1), pa.array(["value", "allocation"]))
+    columns["value_id"] = nullable(take(p.value_ids, np.where(is_value, value, -1)))
+    for name in ("instruction", "shape_index"):
+        columns[name] = p.value_text(name, value)
+    columns["allocation"] = p.allocation_ids[owner]
+    columns["size"] = np.concatenate([p.size[values], p.allocation_size[allocations]])
+    columns["saving"] = np.concatenate([saved[values], saved_by_allocation[allocations]])
+    columns.update(p.source_columns(value))
+    order = np.lexsort((columns["allocation"], -columns["saving"], p.space_of_allocation[owner]))
+    return computed_table("savings", columns).take(pa.array(order))
+
+
+def _saved_by_value(p: Layout) -> Ints:
+    """Return by how many bytes the peak of its space falls without each value of a temp allocation."""
+    saved = np.zeros(len(p.owner), np.int64)
+    start, end = p.occupied_ranges()
+    arenas = _values_by_arena(p, start)
+    for window in windows(p) if arenas else ():
+        for space, levels in zip(window.spaces.tolist(), occupied_in(p, window), strict=True):
+            curve = _Curve(levels)
+            for rows in arenas.get(space, ()):
+                candidates, savings = curve.savings(p, rows, window.column(start[rows]), window.column(end[rows]))
+                saved[rows[candidates]] = savings
+    return saved
+
+
+def _values_by_arena(p: Layout, start: Ints) -> dict[int, list[Ints]]:
+    """Return the values of each temp allocation that take bytes at some step, by space."""
+    values = np.flatnonzero(p.in_temp & (start >= 0) & (p.extent > 0))
+    values = values[np.argsort(p.owner[values], kind="stable")]
+    arenas, begin = np.unique(p.owner[values], return_index=True)
+    by_space: dict[int, list[Ints]] = {}
+    for space, rows in zip(p.space_of_allocation[arenas].tolist(), np.split(values, begin[1:]), strict=False):
+        by_space.setdefault(space, []).append(rows)
+    return by_space
+
+
+class _Curve:
+    """The bytes in use in one space by column of a window, and the maximum before and after each column."""
+
+    def __init__(self, levels: Ints) -> None:
+        self.levels = levels
+        self.top = int(levels.max(initial=0))
+        self.at_top = np.flatnonzero(levels == self.top)
+        self.before = np.maximum.accumulate(np.append(-1, levels[:-1]))
+        self.after = np.append(np.maximum.accumulate(levels[::-1])[::-1][1:], -1)
+
+    def savings(self, p: Layout, rows: Ints, first: Ints, last: Ints) -> tuple[Mask, Ints]:
+        """Return which values of an arena can lower the peak, and by how many bytes each of them does."""
+        # Only a value that is live at every step of the peak can lower it.
+        candidates = (first <= self.at_top[0]) & (last >= self.at_top[-1])
+        if not candidates.any():
+            return candidates, rows[candidates]
+        flags = candidates.astype(np.uint8)
+        inside = column_ints(_sweep.inside(first, last, p.offset[rows], p.extent[rows], flags, self.levels))
+        outside = np.maximum(self.before[first], self.after[last])
+        return candidates, (self.top - np.maximum(outside, inside))[candidates]

@@ -1,0 +1,89 @@
+"""When values are read, and which ones are idle for long."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from .. import schema
+from ..dump import DumpLike
+from ..errors import UsageError
+from ..parse.arrow import row_of
+from .columns import Ints, Mask, computed_table, encoded, ints, match_dictionaries, take
+from .layout import THREAD_LOCAL
+from .peaks import selected_steps
+from .program import Program, program
+
+
+def use_steps(p: Program) -> tuple[Ints, Ints]:
+    """Return the value and the step of every use by an instruction of the schedule."""
+    uses, schedule = p.tables["uses"], p.tables["schedule"]
+    codes, names = encoded(uses["instruction"])
+    scheduled, scheduled_names = encoded(schedule["instruction"])
+    if not len(codes) or not len(scheduled):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    step_of_name = np.full(len(scheduled_names), -1, np.int64)
+    step_of_name[scheduled] = ints(schedule, "time")
+    step = take(step_of_name, match_dictionaries(names, scheduled_names))[codes]
+    value = row_of(p.value_ids, ints(uses, "value_id"))
+    keep = (value >= 0) & (step >= 0)
+    return value[keep], step[keep]
+
+
+def idle(dump: DumpLike, *, min_bytes: int = 0, limit: int | None = None) -> pa.Table:
+    """Return the values that stay in memory for long without being read: candidates for rematerialisation or offload.
+
+    Of each value, the longest gap between its definition and its uses counts; the end of a live range is not a use.
+
+    Parameters
+    ----------
+    dump
+        A `Dump`, or anything that `read` takes.
+    min_bytes
+        Leave out smaller values.
+    limit
+        Return only the first rows; rows are sorted by size times gap.
+
+    Returns
+    -------
+    pyarrow.Table
+        Table ``idle``: bytes and steps. Empty without live ranges or used values.
+    """
+    if limit is not None and limit < 0:
+        raise UsageError(f"limit must be 0 or more, not {limit}")
+    p = program(dump)
+    start, _ = p.ranges
+    is_candidate = (start >= 0) & (p.value_category != THREAD_LOCAL) & (p.size >= max(min_bytes, 1))
+    if p.steps is None or not is_candidate.any():
+        return schema.COMPUTED["idle"].empty
+    value, from_step, gap = _longest_gaps(p, is_candidate)
+    order = np.argsort(-(p.size[value].astype(np.float64) * gap), kind="stable")
+    order = order[gap[order] > 1][:limit]
+    value, from_step, to_step = value[order], from_step[order], (from_step + gap)[order]
+    peak_step = selected_steps(p)[p.space[value]]
+    columns = p.space_columns(p.space[value].astype(np.int64))
+    columns |= {"value_id": p.value_ids[value], "allocation": p.allocation_ids[p.owner[value]], "size": p.size[value]}
+    for name in ("instruction", "shape_index"):
+        columns[name] = p.value_text(name, value)
+    columns |= {"from_step": from_step, "to_step": to_step, "gap": gap[order]}
+    columns["over_peak"] = (from_step < peak_step) & (peak_step < to_step)
+    columns.update(p.source_columns(value))
+    return computed_table("idle", columns)
+
+
+def _longest_gaps(p: Program, candidates: Mask) -> tuple[Ints, Ints, Ints]:
+    """Return each of these values, with the first step and the length of its longest gap (the first of several)."""
+    start, end = p.ranges
+    value, step = use_steps(p)
+    keep = candidates[value] & (step <= end[value]) & (step >= start[value])
+    value = np.concatenate([np.flatnonzero(candidates), value[keep]])
+    step = np.concatenate([start[candidates], step[keep]])
+    order = np.lexsort((step, value))
+    value, step = value[order], step[order]
+    gap = np.append(np.diff(step), 0)
+    gap[np.append(value[1:] != value[:-1], True)] = -1
+    first = np.flatnonzero(np.append(True, value[1:] != value[:-1]))
+    longest = np.maximum.reduceat(gap, first)
+    at_longest = np.flatnonzero(gap == np.repeat(longest, np.diff(np.append(first, len(value)))))
+    at_first = at_longest[np.append(True, value[at_longest][1:] != value[at_longest][:-1])]
+    return value[first], step[at_first], longest

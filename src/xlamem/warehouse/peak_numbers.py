@@ -1,0 +1,135 @@
+"""The numbers of `peaks` in a dataset, and what separates them: of several dumps at once, or of one large dump."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import schema
+from ..compute.causes import DISAGREE, POINTERS, Cause, group_peaks, space_causes, total_causes, xla_causes
+from ..compute.columns import Ints, ints
+from ..compute.layout import Layout
+from ..compute.peaks import peak_tables
+from .offsets import Offsets
+
+SPACE_NUMBERS = {
+    "allocated": ("allocated", None),
+    "reserved": ("reserved", None),
+    "peak": ("peak", "first_step"),
+    "half_open": ("half_open_peak", None),
+    "live": ("live_peak", "live_step"),
+    "fixed": ("fixed", None),
+    "slack": ("slack", None),
+}
+"""Numbers of a memory space: column and step in the table ``peaks`` of a dump (`fixed` is added to it)."""
+TIMED = {"peak", "half_open", "live", "slack"}
+"""Numbers that a dump without live ranges does not have."""
+MODULE_NUMBERS = {"xla_total": "total_bytes", "xla_printed": "printed_peak_bytes"}
+"""Numbers that XLA prints: column of `modules`."""
+
+
+@dataclass(frozen=True)
+class Causes:
+    """What separates the numbers of dumps from their peaks, as far as it does not depend on what XLA printed."""
+
+    peaks: Ints | None = None
+    """Peak of all spaces together, by dump; None without live ranges."""
+    spaces: list[pa.Table] = field(default_factory=list)
+    """Rows of `explain_causes` of single spaces."""
+    totals: dict[str, list[Cause]] = field(default_factory=dict)
+    """Causes of MODULE_NUMBERS, by dump."""
+
+    def table(self, modules: pa.Table) -> pa.Table:
+        """Return the rows of `explain_causes`; with `modules`, the rest of each printed number is known too."""
+        empty = schema.DERIVED["explain_causes"].warehouse.empty_table()
+        rows = [empty.add_column(0, "dump", pa.array([], pa.int64())), *self.spaces]
+        if self.peaks is None:
+            return rows[0]
+        where = _all_spaces(np.arange(len(self.peaks)))
+        weighs_tuples = pc.match_substring_regex(modules["features"], r"\bpeak_a\b").fill_null(False).to_numpy()
+        for definition, column in MODULE_NUMBERS.items():
+            printed, causes = ints(modules, column), self.totals[definition]
+            rest = printed - self.peaks - np.sum([cause.bytes for cause in causes], axis=0)
+            is_pointers = weighs_tuples & (definition == "xla_printed")
+            rests = Cause(POINTERS, np.where(is_pointers, rest, 0)), Cause(DISAGREE, np.where(is_pointers, 0, rest))
+            for cause, size in (*causes, *rests):
+                rows.append(_cause_rows(definition, cause, where, np.where(printed >= 0, size, 0)))
+        return pa.concat_tables(rows)
+
+
+class PeakNumbers(NamedTuple):
+    """Rows of `peaks`, by dump, and their causes."""
+
+    numbers: pa.Table
+    causes: Causes
+
+
+def peak_numbers(p: Layout, offsets: Offsets, modules: pa.Table) -> PeakNumbers:
+    """Return the numbers of each space and of each dump, and what separates them from the peaks."""
+    peaks, _ = peak_tables(p, 0)
+    spaces = offsets.split(peaks.append_column("fixed", pa.array(p.fixed_bytes())))
+    numbers = [
+        _number_rows(definition, _space(spaces), spaces[column], spaces[step] if step else None)
+        for definition, (column, step) in SPACE_NUMBERS.items()
+        if p.steps is not None or definition not in TIMED
+    ]
+    if p.steps is None:
+        return PeakNumbers(pa.concat_tables(numbers), Causes())
+    dump = offsets.own_page(ints(peaks, "page")).dump
+    together = group_peaks(p, dump, modules.num_rows)
+    where = _all_spaces(np.arange(modules.num_rows))
+    numbers.append(_number_rows("peak_together", where, pa.array(together.bytes), pa.array(together.step)))
+    printed_step = ints(modules, "printed_peak_time")
+    totals = {
+        "xla_total": list(total_causes(peaks, dump, together.bytes)),
+        "xla_printed": list(xla_causes(p, dump, together.bytes, printed_step)),
+    }
+    return PeakNumbers(pa.concat_tables(numbers), Causes(together.bytes, _space_cause_rows(p, peaks, offsets), totals))
+
+
+def _space_cause_rows(p: Layout, peaks: pa.Table, offsets: Offsets) -> list[pa.Table]:
+    rows = []
+    for definition, cause, size in space_causes(p, peaks):
+        columns = peaks.select(["memory_space", "color", "page"]).append_column("bytes", pa.array(size))
+        spaces = offsets.split(columns)
+        rows.append(_cause_rows(definition, cause, _space(spaces), ints(spaces, "bytes")))
+    return rows
+
+
+def module_numbers(modules: pa.Table, device_totals: pa.Array) -> pa.Table:
+    """Return the rows of `peaks` that are about several spaces together and need no live ranges."""
+    where = _all_spaces(np.arange(modules.num_rows))
+    rows = [
+        _number_rows("device_total", where, device_totals),
+        _number_rows("xla_total", where, modules["total_bytes"]),
+        _number_rows("xla_printed", where, modules["printed_peak_bytes"], modules["printed_peak_time"]),
+    ]
+    return pa.concat_tables([table.filter(table["bytes"].is_valid()) for table in rows])
+
+
+def _number_rows(definition: str, where: dict[str, Any], size: Any, time: Any = None) -> pa.Table:
+    n = len(size)
+    names = {"definition": pa.array([definition] * n, pa.string())}
+    return pa.table(where | names | {"bytes": size, "time": pa.nulls(n, pa.int64()) if time is None else time})
+
+
+def _cause_rows(definition: str, cause: str, where: dict[str, Any], size: Ints) -> pa.Table:
+    """Return the rows of `explain_causes` for one cause of one number, except those of 0 bytes."""
+    n = len(size)
+    columns = {"dump": where["dump"], "definition": pa.array([definition] * n, pa.string())} | where
+    columns |= {"cause": pa.array([cause] * n, pa.string()), "bytes": size}
+    return pa.table(columns).filter(pa.array(size != 0))
+
+
+def _space(spaces: pa.Table) -> dict[str, Any]:
+    columns = {c: spaces[c] for c in ("dump", "memory_space", "color", "page")}
+    return columns | {"memory_space": spaces["memory_space"].cast(pa.string())}
+
+
+def _all_spaces(dumps: Ints) -> dict[str, Any]:
+    nulls = {"memory_space": pa.string(), "color": pa.int64(), "page": pa.int64()}
+    return {"dump": pa.array(dumps)} | {name: pa.nulls(len(dumps), kind) for name, kind in nulls.items()}
