@@ -116,7 +116,7 @@ def test_what_is_wrong_is_said(run: Any, dest: str, tmp_path: Path) -> None:
     for query in ("SELEC", "FROM nonsense"):
         r = run("sql", dest, query)
         assert (r.code, r.out) == (2, "")
-        assert "DuckDB does not understand the query" in r.err
+        assert "DuckDB cannot run the query" in r.err
     r = run("sql", tmp_path / "nowhere", "SELECT 1")
     assert r.code == 2
     assert "does not exist" in r.err
@@ -175,7 +175,7 @@ def test_files(run: Any, dest: str) -> None:
 def test_files_of_what_is_no_dataset(run: Any, dest: str, tmp_path: Path) -> None:
     r = run("files", tmp_path)
     assert (r.code, r.out) == (2, "")
-    assert "is no dataset: it has no ledger" in r.err
+    assert "is not a dataset of `xlamem convert`: it has no ledger" in r.err
     assert run("files", dest, "nonsense").code == 2
 
 

@@ -100,5 +100,5 @@ def test_tables_outlive_the_spill(folder: Path) -> None:
 
 def test_an_unwritable_directory_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(folder / "missing"))
-    with pytest.raises(OutputError, match="cannot write to .*missing"):
+    with pytest.raises(OutputError, match=r"cannot write to .*missing"):
         spill.Spill({"t": pa.schema([("a", pa.int64())])})

@@ -71,7 +71,7 @@ def command(
                 **options,
             )
     except warehouse.Interrupted as stop:
-        stored = counted(stop.made.dumps, "dump")
+        stored = counted(stop.result.dumps, "dump")
         console.note(f"interrupted: {stored} written and committed; the same command goes on from there")
         return console.INTERRUPTED
     for fault in made.failed[:SHOWN]:
