@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import DUMPS
 from test_convert import contents, convert, counts, on_disk, state, stored
@@ -49,7 +53,66 @@ def whole(dest: Path, clean: Path) -> None:
     assert on_disk(dest) == {f.path for f in state(dest).files()}
 
 
+# -- the calling process -------------------------------------------------------------------------
+
+
+def process_state() -> dict[str, Any]:
+    """Settings that are shared by everything in this process."""
+    core = np._core if hasattr(np, "_core") else np.core
+    return {
+        "environment": dict(os.environ),
+        "gc": (gc.isenabled(), gc.get_threshold(), list(gc.callbacks), gc.get_freeze_count()),
+        "allocator": (core.multiarray.get_handler_name(), pa.default_memory_pool().backend_name),
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)],
+        "temporary": tempfile.tempdir,
+    }
+
+
+@pytest.mark.parametrize("engine", ["here", "local"])
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_calling_process_is_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_batches: None, engine: str, fails: bool, streamed: bool
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    tempfile.gettempdir()  # cached on first use
+    if streamed:
+        monkeypatch.setattr(plan, "STREAMED_BYTES", 0)
+        monkeypatch.setattr(worker, "STREAMED_BYTES", 0)
+    before, during = process_state(), []
+
+    def report(status: warehouse.Status) -> None:
+        during.append(process_state())
+        if fails and status.phase == "convert" and status.dumps:
+            raise ZeroDivisionError
+
+    sources = sorted(DUMPS.glob("cpu-jaxlib-0.*"))
+    options: Any = {"engine": engine, "workers": 2, "progress": report}
+    if fails:
+        with pytest.raises(ZeroDivisionError):
+            xlamem.convert(*sources, to=tmp_path, **options)
+    else:
+        xlamem.convert(*sources, to=tmp_path, **options)
+    assert len(during) > 2
+    assert all(state == before for state in [*during, process_state()])
+
+
 # -- processes of this machine -------------------------------------------------------------------
+
+
+def worker_state() -> tuple[bool, int, str | None]:
+    import gc
+    import os
+
+    return gc.isenabled(), len(gc.callbacks), os.environ.get("OPENBLAS_NUM_THREADS")
+
+
+def test_workers_are_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They collect garbage between dumps only, and start no threads for linear algebra."""
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    with engines.local(1) as pool:
+        callbacks = 1 if sys.platform == "linux" else 0
+        assert pool.submit(worker_state).result() == (False, callbacks, "1")
 
 
 def poisoned(flag: str) -> None:
