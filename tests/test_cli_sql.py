@@ -116,7 +116,7 @@ def test_errors_are_reported(run: Any, dest: str, tmp_path: Path) -> None:
     for query in ("SELEC", "FROM nonsense"):
         r = run("sql", dest, query)
         assert (r.code, r.out) == (2, "")
-        assert "DuckDB does not understand the query" in r.err
+        assert "DuckDB cannot run the query" in r.err
     r = run("sql", tmp_path / "nowhere", "SELECT 1")
     assert r.code == 2
     assert "does not exist" in r.err

@@ -19,9 +19,9 @@ import xlamem
 from xlamem import schema, warehouse
 from xlamem.input import files as input_files
 from xlamem.parse import pieces as streaming
-from xlamem.warehouse import driver, ledger, parquet, plan, spill, worker
+from xlamem.warehouse import identity, ledger, parquet, plan, run, spill, streamed, task, worker
 from xlamem.warehouse.ledger import Ledger
-from xlamem.warehouse.storage import Place
+from xlamem.warehouse.storage import Storage
 
 SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
 CUT = DUMPS / "cpu-killed-at-buffer-assignment"
@@ -35,7 +35,7 @@ def convert(*sources: Any, to: Path, **options: Any) -> warehouse.Converted:
 
 
 def state(dest: Path) -> ledger.State:
-    return Ledger(Place(dest)).state
+    return Ledger(Storage(dest)).state
 
 
 def stored(dest: Path, table: str) -> pa.Table:
@@ -279,7 +279,7 @@ def contents(dest: Path) -> dict[str, bytes]:
 
 
 def test_identical_bytes_whatever_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "SMALLEST", 100_000)
+    monkeypatch.setattr(plan, "MIN_BATCH_BYTES", 100_000)
     convert(DUMPS, to=tmp_path / "a")
     convert(*sorted(DUMPS.iterdir(), reverse=True), to=tmp_path / "b")
     assert len(state(tmp_path / "a").batches) > 3
@@ -366,7 +366,7 @@ def test_what_is_kept_keeps_all_its_tables(tmp_path: Path, monkeypatch: pytest.M
 
 
 def convert_id(folder: Path) -> str:
-    (item,) = worker.identify(xlamem.find(folder), worker.Options("", ()))
+    (item,) = identity.identify(xlamem.find(folder), task.Options("", ()))
     return item.dump_id
 
 
@@ -377,7 +377,7 @@ def test_a_dump_that_fails_when_it_is_read_again_stays(tmp_path: Path, monkeypat
     def fail(source: Any, **options: Any) -> xlamem.Dump:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(worker, "Whole", fail)
+    monkeypatch.setattr(worker, "ReadDump", fail)
     made = convert(SMALL, to=tmp_path, reprocess=True)
     assert len(made.failed) == 1
     assert counts(tmp_path) == {**before, "quarantine": 1}
@@ -409,7 +409,7 @@ def test_one_failure_does_not_stop_the_rest(tmp_path: Path) -> None:
 
 
 def test_what_a_reader_trips_over_is_quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = worker.Whole
+    read = worker.ReadDump
 
     def trip(source: Any, **options: Any) -> xlamem.Dump:
         if "tuple3" in source.members[0].uri:
@@ -418,7 +418,7 @@ def test_what_a_reader_trips_over_is_quarantined(tmp_path: Path, monkeypatch: py
             raise xlamem.DumpError("f.txt", "a line", "values", 7, None, 99, "found this")
         return read(source, **options)
 
-    monkeypatch.setattr(worker, "Whole", trip)
+    monkeypatch.setattr(worker, "ReadDump", trip)
     made = convert(DUMPS, to=tmp_path)
     assert made.dumps > 10
     rows = stored(tmp_path, "quarantine").to_pylist()
@@ -450,14 +450,14 @@ def test_max_failures(tmp_path: Path) -> None:
 def test_a_dump_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for dump in (SMALL, CUT):
         shutil.copytree(dump, tmp_path / "in" / dump.name)
-    read = worker.Whole
+    read = worker.ReadDump
 
     def touch(source: Any, **options: Any) -> xlamem.Dump:
         with open(source.members[0].uri, "ab") as file:
             file.write(b"\n")
         return read(source, **options)
 
-    monkeypatch.setattr(worker, "Whole", touch)
+    monkeypatch.setattr(worker, "ReadDump", touch)
     made = convert(tmp_path / "in", to=tmp_path / "out")
     assert (made.dumps, len(made.changed)) == (0, 2)
     assert stored(tmp_path / "out", "modules").num_rows == made.dumps
@@ -495,9 +495,9 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was committed stays, nothing half-written does, and the next run completes."""
-    monkeypatch.setattr(plan, "SMALLEST", 100_000)
+    monkeypatch.setattr(plan, "MIN_BATCH_BYTES", 100_000)
     convert(DUMPS, to=tmp_path / "whole")
-    put = worker._Work.put
+    put = worker._Worker.put
     calls = 0
 
     def full(self: Any, name: str, table: pa.Table) -> None:
@@ -507,10 +507,10 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(28, "No space left on device", "x.parquet")
         put(self, name, table)
 
-    monkeypatch.setattr(worker._Work, "put", full)
+    monkeypatch.setattr(worker._Worker, "put", full)
     with pytest.raises(xlamem.OutputError, match="No space left on device"):
         convert(DUMPS, to=tmp_path / "out")
-    monkeypatch.setattr(worker._Work, "put", put)
+    monkeypatch.setattr(worker._Worker, "put", put)
     assert 0 < len(state(tmp_path / "out").stored) < len(state(tmp_path / "whole").stored)
     assert on_disk(tmp_path / "out") == {f.path for f in state(tmp_path / "out").files()}
     convert(DUMPS, to=tmp_path / "out")
@@ -522,10 +522,10 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "ROW_GROUP", 4000)
-    monkeypatch.setattr(parquet, "LEAST", 1000)
-    monkeypatch.setattr(parquet, "GROUPS", 3)
-    monkeypatch.setattr(worker, "CHUNK", 30_000)
+    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 4000)
+    monkeypatch.setattr(parquet, "MIN_ROW_GROUP_BYTES", 1000)
+    monkeypatch.setattr(parquet, "MAX_ROW_GROUPS", 3)
+    monkeypatch.setattr(worker, "CHUNK_BYTES", 30_000)
     convert(DUMPS, to=tmp_path / "many")
     monkeypatch.undo()
     convert(DUMPS, to=tmp_path / "few")
@@ -551,11 +551,10 @@ def test_a_dump_that_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
         shutil.copy(path, alone / str(i))
     sources += [alone] if alone.exists() else []
     convert(*sources, to=tmp_path / "whole")
-    monkeypatch.setattr(worker, "HUGE", 0)
-    monkeypatch.setattr(plan, "HUGE", 0)
+    monkeypatch.setattr(worker, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(plan, "STREAMED_BYTES", 0)
     monkeypatch.setattr(streaming, "SPAN_BYTES", 3000)
-    monkeypatch.setattr(spill, "LARGE", 4096)
-    monkeypatch.setattr(spill, "MOST", 0)
+    monkeypatch.setattr(spill, "REGION_BYTES", 4096)
     made = convert(*sources, to=tmp_path / "pieces")
     assert not made.failed
     assert len(state(tmp_path / "pieces").batches) == made.dumps
@@ -566,8 +565,8 @@ def test_a_dump_that_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_fails_midway_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "HUGE", 0)
-    monkeypatch.setattr(plan, "HUGE", 0)
+    monkeypatch.setattr(worker, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(plan, "STREAMED_BYTES", 0)
 
     def fail(source: Any, *tables: Any, **options: Any) -> Any:
         for i, piece in enumerate(streaming.pieces(source, *tables, **options)):
@@ -575,7 +574,7 @@ def test_what_fails_midway_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
                 raise xlamem.DumpError("x", "more")
             yield piece
 
-    monkeypatch.setattr(worker, "pieces", fail)
+    monkeypatch.setattr(streamed, "pieces", fail)
     made = convert(SMALL, to=tmp_path)
     assert [f.error for f in made.failed] == ["expected more"]
     assert {f.table for f in state(tmp_path).files()} == {"quarantine"}
@@ -592,18 +591,18 @@ def test_a_filesystem_of_fsspec(tmp_path: Path) -> None:
     assert made.dumps
     assert xlamem.convert(DUMPS, to=dest).stored == made.dumps
     memory = fsspec.filesystem("memory")
-    place = Place(dest)
-    committed = {f.path for f in Ledger(place).state.files()}
-    there = {n for t in schema.WAREHOUSE for n, _ in place.files(t)}
+    storage = Storage(dest)
+    committed = {f.path for f in Ledger(storage).state.files()}
+    there = {n for t in schema.WAREHOUSE for n, _ in storage.files(t)}
     assert there == committed
-    with memory.open(place.path(next(f.path for f in Ledger(place).state.files("modules")))) as file:
+    with memory.open(storage.path(next(f.path for f in Ledger(storage).state.files("modules")))) as file:
         assert pq.read_table(file).num_rows == made.dumps
     # What a dead run left is swept by the next one.
-    place.put(f"values/schema=v1/{'0' * 32}-0.parquet", b"half")
-    place.put("values/schema=v1/mine.parquet", b"not ours")
+    storage.write(f"values/schema=v1/{'0' * 32}-0.parquet", b"half")
+    storage.write("values/schema=v1/mine.parquet", b"not ours")
     xlamem.convert(DUMPS, to=dest)
-    assert {n for n, _ in place.files("values")} - committed == {"values/schema=v1/mine.parquet"}
-    assert not place.files(ledger.RUNS)
+    assert {n for n, _ in storage.files("values")} - committed == {"values/schema=v1/mine.parquet"}
+    assert not storage.files(ledger.RUNS)
 
 
 def test_uris_of_files(tmp_path: Path) -> None:
@@ -613,17 +612,17 @@ def test_uris_of_files(tmp_path: Path) -> None:
 
 
 def test_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "SMALLEST", 100_000)
-    finish = driver._Run.finish
+    monkeypatch.setattr(plan, "MIN_BATCH_BYTES", 100_000)
+    commit = run.Run.commit
 
     def stop(self: Any, *args: Any) -> None:
-        finish(self, *args)
+        commit(self, *args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(driver._Run, "finish", stop)
+    monkeypatch.setattr(run.Run, "commit", stop)
     with pytest.raises(warehouse.Interrupted) as caught:
         convert(DUMPS, to=tmp_path)
-    assert caught.value.made.dumps == len(state(tmp_path).stored) > 0
+    assert caught.value.result.dumps == len(state(tmp_path).stored) > 0
     monkeypatch.undo()
     convert(DUMPS, to=tmp_path)
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
@@ -670,7 +669,7 @@ def test_an_error_of_the_system_is_tried_again(
         (row,) = stored(out, "quarantine").to_pylist()
         assert (row["kind"], row["attempts"], row["run_id"]) == ("system", attempt, made.run_id)
         assert "Input/output error" in row["error"]
-        assert xlamem.Dataset(out)._damage(["quarantine"]) is None
+        assert xlamem.Dataset(out)._find_damage(["quarantine"]) is None
     failing(monkeypatch, "tuple3.cpu_after_optimizations-buffer-assignment.txt", PermissionError(13, "refused"), calls)
     convert(SMALL, CUT, to=out)
     (row,) = stored(out, "quarantine").to_pylist()
@@ -721,21 +720,21 @@ def test_bad_entries_go_with_their_rows(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_the_content_is_at_fault_for_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = worker.Whole
+    read = worker.ReadDump
 
     def trip(source: Any, **options: Any) -> Any:
         raise xlamem.DumpError("f.txt", "a line")
 
-    monkeypatch.setattr(worker, "Whole", trip)
+    monkeypatch.setattr(worker, "ReadDump", trip)
     assert [f.kind for f in convert(SMALL, to=tmp_path).failed] == ["content"]
-    monkeypatch.setattr(worker, "Whole", read)
+    monkeypatch.setattr(worker, "ReadDump", read)
     assert convert(SMALL, to=tmp_path).known == 1
     monkeypatch.setattr(xlamem, "__version__", "99")  # another version may know better
     assert convert(SMALL, to=tmp_path).dumps == 1
     assert stored(tmp_path, "quarantine").num_rows == 0
-    monkeypatch.setattr(worker, "Whole", trip)
+    monkeypatch.setattr(worker, "ReadDump", trip)
     convert(CUT, to=tmp_path)
-    monkeypatch.setattr(worker, "Whole", read)
+    monkeypatch.setattr(worker, "ReadDump", read)
     assert convert(CUT, to=tmp_path).known == 1
     assert convert(CUT, to=tmp_path, retry_quarantine=True).dumps == 1
     assert stored(tmp_path, "quarantine").num_rows == 0
@@ -766,14 +765,14 @@ def test_a_batch_that_is_replaced_is_divided(tmp_path: Path, monkeypatch: pytest
 
 def test_an_old_ledger_with_a_quarantine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It counts nothing, and its batch holds dumps and failures together."""
-    read = worker.Whole
+    read = worker.ReadDump
 
     def trip(source: Any, **options: Any) -> Any:
         if "tuple3" in source.members[0].uri:
             raise xlamem.DumpError("f.txt", "a line")
         return read(source, **options)
 
-    monkeypatch.setattr(worker, "Whole", trip)
+    monkeypatch.setattr(worker, "ReadDump", trip)
     convert(SMALL, CUT, to=tmp_path)
     monkeypatch.undo()
     (path,) = (tmp_path / "_ledger" / "entries").iterdir()

@@ -29,7 +29,7 @@ SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """All dumps; one that cannot be read; two labels, one of them in the path."""
     folder = tmp_path_factory.mktemp("dataset")
     bad = folder / "in" / "module_0001.jit_g.cpu_after_optimizations-buffer-assignment.txt.gz"
@@ -41,14 +41,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def dataset(place: str) -> xlamem.Dataset:
-    return xlamem.Dataset(place)
+def dataset(folder: str) -> xlamem.Dataset:
+    return xlamem.Dataset(folder)
 
 
 @pytest.fixture(scope="module")
-def stored(place: str) -> dict[str, str]:
+def stored(folder: str) -> dict[str, str]:
     """Content hash -> a dump_id with that content."""
-    modules = xlamem.Dataset(place)["modules"].to_table()
+    modules = xlamem.Dataset(folder)["modules"].to_table()
     return dict(zip(modules["content_hash"].to_pylist(), modules["dump_id"].to_pylist(), strict=True))
 
 
@@ -86,8 +86,8 @@ def test_every_table_is_there_in_its_types(dataset: xlamem.Dataset) -> None:
         dataset["nonsense"]
 
 
-def test_only_committed_files_count(place: str, tmp_path: Path) -> None:
-    shutil.copytree(place, tmp_path / "copy")
+def test_only_committed_files_count(folder: str, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
     dataset = xlamem.Dataset(tmp_path / "copy")
     n = dataset["values"].count_rows()
     (path,) = dataset.files("values")["path"].to_pylist()
@@ -98,13 +98,13 @@ def test_only_committed_files_count(place: str, tmp_path: Path) -> None:
     assert len(dataset.files("values")) == 1
 
 
-def test_files(dataset: xlamem.Dataset, place: str) -> None:
+def test_files(dataset: xlamem.Dataset, folder: str) -> None:
     files = dataset.files()
     assert list(dict.fromkeys(files["table"].to_pylist())) == [t for t in schema.WAREHOUSE if dataset[t].count_rows()]
     for row in files.to_pylist():
         assert os.path.getsize(row["path"]) == row["bytes"]
         assert pq.read_metadata(row["path"]).num_rows == row["rows"]
-        assert row["path"].startswith(f"{place}/{row['table']}/schema=v1/")
+        assert row["path"].startswith(f"{folder}/{row['table']}/schema=v1/")
         assert row["tool_version"] == xlamem.__version__
         assert row["schema_version"] == schema.VERSION
     assert dataset.files("values").to_pylist() == [r for r in files.to_pylist() if r["table"] == "values"]
@@ -118,7 +118,7 @@ def test_files(dataset: xlamem.Dataset, place: str) -> None:
 def test_what_has_no_ledger_is_no_dataset(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("")
-    with pytest.raises(xlamem.UsageError, match="is no dataset: it has no ledger"):
+    with pytest.raises(xlamem.UsageError, match="is not a dataset of `xlamem convert`: it has no ledger"):
         xlamem.Dataset(tmp_path / name)
     assert not (tmp_path / "nowhere").exists()
 
@@ -187,7 +187,7 @@ def test_a_statement_without_result(dataset: xlamem.Dataset, tmp_path: Path) -> 
 
 def test_a_query_that_makes_no_sense(dataset: xlamem.Dataset) -> None:
     for query in ("SELEC", "FROM nonsense", "SELECT nonsense FROM peaks"):
-        with pytest.raises(xlamem.UsageError, match="does not understand"):
+        with pytest.raises(xlamem.UsageError, match="cannot run the query"):
             dataset.sql(query)
 
 
@@ -298,7 +298,7 @@ def test_a_dump_in_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """Rows come in their order, however many row groups and files they lie in."""
     from xlamem.warehouse import parquet
 
-    for name, value in {"ROW_GROUP": 2000, "LEAST": 500, "GROUPS": 2}.items():
+    for name, value in {"ROW_GROUP_BYTES": 2000, "MIN_ROW_GROUP_BYTES": 500, "MAX_ROW_GROUPS": 2}.items():
         monkeypatch.setattr(parquet, name, value)
     source = DUMPS / "cpu-jaxlib-0.12.0-multiheap"
     xlamem.convert(source, to=tmp_path, engine="here")
@@ -313,8 +313,8 @@ def test_a_dump_in_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
-def damaged(place: str, tmp_path: Path) -> tuple[xlamem.Dataset, Path]:
-    shutil.copytree(place, tmp_path / "copy")
+def damaged(folder: str, tmp_path: Path) -> tuple[xlamem.Dataset, Path]:
+    shutil.copytree(folder, tmp_path / "copy")
     dataset = xlamem.Dataset(tmp_path / "copy")
     return dataset, Path(dataset.files("values")["path"][0].as_py())
 
@@ -338,7 +338,7 @@ def test_a_cut_file_is_named(damaged: tuple[xlamem.Dataset, Path]) -> None:
     dataset, path = damaged
     path.write_bytes(path.read_bytes()[:-100])
     for read in (lambda: dataset.sql('FROM "values"'), lambda: dataset.read(dataset.ids[0]).values):
-        with pytest.raises(xlamem.DumpError, match="bytes, as the ledger says, not") as caught:
+        with pytest.raises(xlamem.DumpError, match="bytes, as committed, not") as caught:
             read()
         assert caught.value.path == str(path)
 
@@ -418,7 +418,7 @@ def counts(dataset: xlamem.Dataset) -> dict[str, int]:
         found[name] = dataset[name].count_rows()
         assert dataset.sql(f'SELECT count(*) AS n FROM "{name}"').to_pylist() == [{"n": found[name]}], name
         paths = dataset.files(name)["path"].to_pylist()
-        assert sorted(paths) == sorted(str(p) for p in Path(dataset.place.uri, name).rglob("*.parquet"))
+        assert sorted(paths) == sorted(str(p) for p in Path(dataset.storage.uri, name).rglob("*.parquet"))
         if paths:
             frames = [polars.scan_parquet(p, hive_partitioning=False) for p in paths]
             frame = polars.concat(frames, how="diagonal")

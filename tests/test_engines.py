@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -16,15 +18,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import DUMPS
 from test_convert import contents, convert, counts, on_disk, state, stored
 
 import xlamem
 from xlamem import schema, warehouse
-from xlamem.warehouse import engines, ledger, plan, worker
+from xlamem.warehouse import engines, ledger, plan, run, worker
 from xlamem.warehouse.ledger import Batch, Ledger
-from xlamem.warehouse.storage import Place
+from xlamem.warehouse.storage import Storage
 
 POISON = "cpu-jaxlib-0.5.3-tuple3"
 """In the path of the dump that kills its worker."""
@@ -32,7 +36,7 @@ POISON = "cpu-jaxlib-0.5.3-tuple3"
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "SMALLEST", 100_000)
+    monkeypatch.setattr(plan, "MIN_BATCH_BYTES", 100_000)
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +53,71 @@ def whole(dest: Path, clean: Path) -> None:
     assert on_disk(dest) == {f.path for f in state(dest).files()}
 
 
+# -- the calling process -------------------------------------------------------------------------
+
+
+def process_state() -> dict[str, Any]:
+    """Settings that are shared by everything in this process."""
+    core = np._core if hasattr(np, "_core") else np.core
+    return {
+        "environment": dict(os.environ),
+        "gc": (gc.isenabled(), gc.get_threshold(), list(gc.callbacks), gc.get_freeze_count()),
+        "allocator": (core.multiarray.get_handler_name(), pa.default_memory_pool().backend_name),
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)],
+        "temporary": tempfile.tempdir,
+    }
+
+
+@pytest.mark.parametrize("engine", ["here", "local"])
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_calling_process_is_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_batches: None, engine: str, fails: bool, streamed: bool
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    tempfile.gettempdir()  # cached on first use
+    if streamed:
+        monkeypatch.setattr(plan, "STREAMED_BYTES", 0)
+        monkeypatch.setattr(worker, "STREAMED_BYTES", 0)
+    before, during = process_state(), []
+
+    def report(status: warehouse.Status) -> None:
+        during.append(process_state())
+        if fails and status.phase == "convert" and status.dumps:
+            raise ZeroDivisionError
+
+    sources = sorted(DUMPS.glob("cpu-jaxlib-0.*"))
+    options: Any = {"engine": engine, "workers": 2, "progress": report}
+    if fails:
+        with pytest.raises(ZeroDivisionError):
+            xlamem.convert(*sources, to=tmp_path, **options)
+    else:
+        xlamem.convert(*sources, to=tmp_path, **options)
+    assert len(during) > 2
+    assert all(state == before for state in [*during, process_state()])
+
+
 # -- processes of this machine -------------------------------------------------------------------
+
+
+def worker_state() -> tuple[bool, int, str | None]:
+    import gc
+    import os
+
+    return gc.isenabled(), len(gc.callbacks), os.environ.get("OPENBLAS_NUM_THREADS")
+
+
+def test_workers_are_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They collect garbage between dumps only, and start no threads for linear algebra."""
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    with engines.local(1) as pool:
+        callbacks = 1 if sys.platform == "linux" else 0
+        assert pool.submit(worker_state).result() == (False, callbacks, "1")
 
 
 def poisoned(flag: str) -> None:
     """In a worker: the dump kills it, always or (with the path of a flag) once."""
-    read = worker.Whole
+    read = worker.ReadDump
 
     def deadly(source: Any, **options: Any) -> xlamem.Dump:
         if POISON in source.members[0].uri and not (flag and Path(flag).exists()):
@@ -63,7 +126,7 @@ def poisoned(flag: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return read(source, **options)
 
-    worker.Whole = deadly  # type: ignore[assignment]
+    worker.ReadDump = deadly  # type: ignore[assignment]
 
 
 def deadly_engine(flag: str = "") -> engines.Engine:
@@ -78,7 +141,7 @@ def deadly_engine(flag: str = "") -> engines.Engine:
         def renew() -> None:
             pool.executor = start()
 
-        pool = engines.Pool(start(), 2, renew=renew)
+        pool = engines.Pool(start(), 2, restart=renew)
         try:
             yield pool
         finally:
@@ -93,10 +156,10 @@ def test_a_dump_that_kills_its_worker_is_quarantined(
     monkeypatch.setitem(engines.ENGINES, "deadly", deadly_engine())
     made = xlamem.convert(DUMPS, to=tmp_path, engine="deadly")  # type: ignore[arg-type]
     assert [POISON in f.uri for f in made.failed] == [True]
-    assert "each of 2 workers that read nothing else died" in made.failed[0].error
+    assert "each of 2 workers that read only this dump died" in made.failed[0].error
     assert made.dumps == len(state(clean).stored) - 1
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
-    assert not Place(tmp_path).files("_ledger/careful")
+    assert not Storage(tmp_path).files("_ledger/careful")
     # What kills workers may be the system: the next run tries it again, and counts.
     again = xlamem.convert(DUMPS, to=tmp_path, engine="deadly")  # type: ignore[arg-type]
     assert (again.dumps, again.known, [f.attempts for f in again.failed]) == (0, 0, [2])
@@ -113,20 +176,20 @@ def test_one_death_alone_is_no_proof(
     """Workers are killed by something else whenever that dump is read, but the last time."""
     deaths = []
 
-    class Dying(engines._Here):
+    class Dying(engines.InProcessExecutor):
         def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
             future = super().submit(fn, *args, **kwargs)
             job = args[0]
-            if fn is worker.process and len(deaths) < 3 and any(POISON in i.source.members[0].uri for i in job.items):
-                deaths.append(len(job.items))
-                if job.careful:
-                    Place(tmp_path).put(worker.last_words(job.batch), poison.encode())
+            if fn is worker.process and len(deaths) < 3 and any(POISON in i.source.members[0].uri for i in job.inputs):
+                deaths.append(len(job.inputs))
+                if job.write_progress:
+                    Storage(tmp_path).write(run.progress_marker(job.batch), poison.encode())
                 future = engines.Future()
                 future.set_exception(engines.BrokenExecutor("killed"))
             return future
 
     (poison,) = {r["dump_id"] for r in stored(clean, "files").to_pylist() if POISON in r["uri"]}
-    monkeypatch.setattr(engines, "_Here", Dying)
+    monkeypatch.setattr(engines, "InProcessExecutor", Dying)
     made = convert(DUMPS, to=tmp_path)
     assert deaths[0] == deaths[1] > 1 == deaths[2]  # with others, with others carefully, and once alone
     assert not made.failed
@@ -150,11 +213,11 @@ def test_workers_killed_at_random(
                 killed += 1
                 chance.choice(workers).kill()
 
-    def slow(source: Any, read: Any = worker.Whole, **options: Any) -> Any:
+    def slow(source: Any, read: Any = worker.ReadDump, **options: Any) -> Any:
         time.sleep(0.05)
         return read(source, **options)
 
-    monkeypatch.setattr(worker, "Whole", slow)
+    monkeypatch.setattr(worker, "ReadDump", slow)
     thread = threading.Thread(target=killer)
     thread.start()
     try:
@@ -222,7 +285,7 @@ def test_two_converters_at_once(tmp_path: Path, clean: Path, small_batches: None
 
 def command(dest: Path) -> list[str]:
     code = (
-        "from xlamem.warehouse import plan; plan.SMALLEST = 100_000; from xlamem.cli import main; import sys;"
+        "from xlamem.warehouse import plan; plan.MIN_BATCH_BYTES = 100_000; from xlamem.cli import main; import sys;"
         " sys.exit(main(sys.argv[1:]))"
     )
     return [sys.executable, "-c", code, "convert", str(DUMPS), "--to", str(dest), "--quiet", "--engine", "here"]
@@ -283,7 +346,7 @@ def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
     script.write_text(f"import xlamem\nxlamem.convert({str(DUMPS / POISON)!r}, to={str(tmp_path / 'out')!r})\n")
     run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert run.returncode == 1
-    assert "UsageError: no worker process can be started; in a script" in run.stderr
+    assert "UsageError: worker processes cannot be started; in a script" in run.stderr
     assert not (tmp_path / "out").exists() or not state(tmp_path / "out").batches
 
 
@@ -295,20 +358,20 @@ def batch(name: str, *ids: str) -> Batch:
 
 
 def test_a_claim_is_exclusive(tmp_path: Path) -> None:
-    first, second = Ledger(Place(tmp_path)), Ledger(Place(tmp_path))
+    first, second = Ledger(Storage(tmp_path)), Ledger(Storage(tmp_path))
     assert first.commit(batch("a", "1", "2")) == set()
     assert second.commit(batch("b", "2", "3")) == {"2"}
     assert second.commit(batch("b", "3")) == set()
-    assert first.commit(batch("c", "1", "2"), drop=("a" * 32,)) == set()
-    assert second.commit(batch("d", "1", "2"), drop=("a" * 32,)) == {"1", "2"}  # what it would replace is gone
-    assert Ledger(Place(tmp_path)).state.stored == {"1": "c" * 32, "2": "c" * 32, "3": "b" * 32}
+    assert first.commit(batch("c", "1", "2"), remove=("a" * 32,)) == set()
+    assert second.commit(batch("d", "1", "2"), remove=("a" * 32,)) == {"1", "2"}  # what it would replace is gone
+    assert Ledger(Storage(tmp_path)).state.stored == {"1": "c" * 32, "2": "c" * 32, "3": "b" * 32}
 
 
 def test_claims_of_many_threads(tmp_path: Path) -> None:
     won: list[str] = []
 
     def claim(who: int) -> None:
-        own = Ledger(Place(tmp_path))
+        own = Ledger(Storage(tmp_path))
         won.extend(str(i) for i in range(30) if not own.commit(Batch(f"{who}-{i}", (str(i),), (), (), "1", 1, "r")))
 
     threads = [threading.Thread(target=claim, args=(w,)) for w in range(4)]
@@ -317,22 +380,22 @@ def test_claims_of_many_threads(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(won, key=int) == [str(i) for i in range(30)]
-    assert Ledger(Place(tmp_path)).state.number == 30
+    assert Ledger(Storage(tmp_path)).state.number == 30
 
 
 def test_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "EVERY", 3)
-    log = Ledger(Place(tmp_path))
+    monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 3)
+    log = Ledger(Storage(tmp_path))
     for i in range(8):
         log.commit(batch("abcdefgh"[i], str(i)))
         log.checkpoint()
-    log.commit(batch("z", "0", "9"), drop=("a" * 32,))
-    again = Ledger(Place(tmp_path))
+    log.commit(batch("z", "0", "9"), remove=("a" * 32,))
+    again = Ledger(Storage(tmp_path))
     assert again.state == log.state
     there = sorted(p.name for p in (tmp_path / ledger.CHECKPOINTS).iterdir())
     assert len(there) <= 2
     (tmp_path / ledger.CHECKPOINTS / there[-1]).write_bytes(b"half")
-    assert Ledger(Place(tmp_path)).state == log.state
+    assert Ledger(Storage(tmp_path)).state == log.state
 
 
 # -- Dask ----------------------------------------------------------------------------------------
@@ -342,7 +405,7 @@ def test_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def cluster(tmp_path: Path, preload: str = "") -> Iterator[Any]:
     distributed = pytest.importorskip("distributed")
     script = tmp_path / "preload.py"
-    script.write_text(f"from xlamem.warehouse import plan, worker\nplan.SMALLEST = 100_000\n{preload}\n")
+    script.write_text(f"from xlamem.warehouse import plan, worker\nplan.MIN_BATCH_BYTES = 100_000\n{preload}\n")
     with distributed.LocalCluster(
         n_workers=3, threads_per_worker=1, dashboard_address=None, preload=[str(script)],
         local_directory=str(tmp_path),
@@ -353,7 +416,7 @@ def cluster(tmp_path: Path, preload: str = "") -> Iterator[Any]:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_dask_with_a_worker_killed_midway(tmp_path: Path, clean: Path, small_batches: None) -> None:
-    slow = "import time\nworker.Whole = lambda *a, read=worker.Whole, **k: (time.sleep(0.05), read(*a, **k))[1]"
+    slow = "import time\nworker.ReadDump = lambda *a, read=worker.ReadDump, **k: (time.sleep(0.05), read(*a, **k))[1]"
     with cluster(tmp_path, slow) as found:
         pids = [w.process.process.pid for w in found.workers.values()]
         killed = threading.Event()
@@ -377,7 +440,7 @@ def test_dask_with_a_worker_killed_midway(tmp_path: Path, clean: Path, small_bat
 @pytest.mark.filterwarnings("ignore")
 def test_dask_with_a_dump_that_kills_workers(tmp_path: Path, clean: Path) -> None:
     deadly = (
-        "import os\nworker.Whole = lambda s, read=worker.Whole, **k: "
+        "import os\nworker.ReadDump = lambda s, read=worker.ReadDump, **k: "
         f"os.kill(os.getpid(), 9) if {POISON!r} in s.members[0].uri else read(s, **k)"
     )
     dask = pytest.importorskip("dask")
@@ -389,6 +452,6 @@ def test_dask_with_a_dump_that_kills_workers(tmp_path: Path, clean: Path) -> Non
 
 def test_no_scheduler_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr(engines, "CONNECT", 1)
+    monkeypatch.setattr(engines, "DASK_TIMEOUT", 1)
     with pytest.raises(xlamem.UsageError, match="no Dask scheduler"):
         xlamem.convert(DUMPS, to=tmp_path, engine="dask", scheduler="tcp://127.0.0.1:1")

@@ -21,7 +21,7 @@ NATIVE = ROOT / "_native"
 
 ORDER = ("errors", "schema", "input", "parse", "dump", "compute", "warehouse", "cli")
 """Each package imports only itself and those before it."""
-NATIVE_FOR = {"parse", "compute", "warehouse"}
+NATIVE_FOR = {"parse", "compute"}
 """The packages that import native modules."""
 
 

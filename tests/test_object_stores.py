@@ -17,7 +17,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem.errors import OutputError, UsageError
-from xlamem.warehouse.storage import Place
+from xlamem.warehouse.storage import Storage
 
 SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
 NOBODY = "endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"
@@ -38,11 +38,11 @@ NOBODY = "endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, uri: str, library: str, extra: str) -> None:
     pytest.importorskip("fsspec")
     monkeypatch.setitem(sys.modules, library, None)
-    place = Place(uri)
-    for refused in (place.check_exclusive, lambda: place.create("a", b"1")):
+    storage = Storage(uri)
+    for refused in (storage.check_conditional_create, lambda: storage.create("a", b"1")):
         with pytest.raises(UsageError, match=rf"needs {library} .*pip install 'xlamem\[{extra}\]'.*--single-writer"):
             refused()
-    Place(uri, single_writer=True).check_exclusive()
+    Storage(uri, single_writer=True).check_conditional_create()
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_no_conditional_write_is_refused(tmp_path: Path, look_first: str) -> Non
     dest = f"{look_first}://{tmp_path.name}/out"
     with pytest.raises(UsageError, match=r"lookfirst:// has no conditional write.*--single-writer"):
         xlamem.convert(SMALL, to=dest, engine="here")
-    assert not Place(dest).files("")
+    assert not Storage(dest).files("")
     assert xlamem.convert(SMALL, to=dest, engine="here", single_writer=True).dumps == 1
     assert xlamem.convert(SMALL, to=dest, engine="here", single_writer=True).stored == 1
 
@@ -79,7 +79,7 @@ def test_a_server_that_ignores_the_condition_is_refused(tmp_path: Path, monkeypa
     monkeypatch.setattr(type(memory), "pipe_file", lambda *args, mode="": pipe(*args))
     with pytest.raises(UsageError, match="ignores conditional writes"):
         xlamem.convert(SMALL, to=f"memory://{tmp_path.name}/out")
-    assert not Place(f"memory://{tmp_path.name}/out").files("")
+    assert not Storage(f"memory://{tmp_path.name}/out").files("")
 
 
 def test_answers_that_got_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,15 +87,15 @@ def test_answers_that_got_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
     pipe = type(memory).pipe_file
-    place = Place(f"memory://{tmp_path.name}/out")
+    storage = Storage(f"memory://{tmp_path.name}/out")
 
     def lost(self: Any, path: str, data: bytes, mode: str = "") -> None:
         pipe(self, path, data, mode="create")
         raise FileExistsError(path)
 
     monkeypatch.setattr(type(memory), "pipe_file", lost)
-    assert place.create("a", b"mine")
-    assert not place.create("a", b"another's")
+    assert storage.create("a", b"mine")
+    assert not storage.create("a", b"another's")
 
     def refused(self: Any, path: str, data: bytes, mode: str = "") -> None:
         raise said
@@ -103,10 +103,10 @@ def test_answers_that_got_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(type(memory), "pipe_file", refused)
     said: Exception = OSError(5, "conflict")
     said.__cause__ = ValueError("An error occurred (ConditionalRequestConflict) when calling PutObject")
-    assert not place.create("b", b"1")  # made by another at this moment: the caller looks again
+    assert not storage.create("b", b"1")  # a concurrent write: the caller retries
     said = LookupError("no such host")
-    with pytest.raises(OutputError, match="LookupError: no such host"), place.writing():
-        place.create("b", b"1")
+    with pytest.raises(OutputError, match="LookupError: no such host"), storage.output_errors():
+        storage.create("b", b"1")
 
 
 def test_claims_of_many_threads_in_memory(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_claims_of_many_threads_in_memory(tmp_path: Path) -> None:
     won: list[str] = []
 
     def claim(who: int) -> None:
-        place = Place(f"memory://{tmp_path.name}/out")
-        won.extend(str(i) for i in range(50) if place.create(str(i), b"%d" % who))
+        storage = Storage(f"memory://{tmp_path.name}/out")
+        won.extend(str(i) for i in range(50) if storage.create(str(i), b"%d" % who))
 
     threads = [threading.Thread(target=claim, args=(w,)) for w in range(4)]
     for thread in threads:
@@ -160,10 +160,10 @@ def bucket() -> Iterator[tuple[str, dict[str, str]]]:
 
 CREATE = """
 import sys
-from xlamem.warehouse.storage import Place
-place = Place(sys.argv[1])
+from xlamem.warehouse.storage import Storage
+storage = Storage(sys.argv[1])
 for name in sys.stdin:
-    print(place.create(name.strip(), sys.argv[2].encode()), flush=True)
+    print(storage.create(name.strip(), sys.argv[2].encode()), flush=True)
 """
 
 
@@ -193,7 +193,7 @@ CONVERT = """
 import sys
 from xlamem.cli import main
 from xlamem.warehouse import plan
-plan.SMALLEST = 100_000
+plan.MIN_BATCH_BYTES = 100_000
 sys.exit(main(["convert", *sys.argv[1:], "--engine", "here", "--json", "--quiet"]))
 """
 
@@ -212,6 +212,6 @@ def test_two_converters_to_s3(bucket: tuple[str, dict[str, str]], tmp_path: Path
     assert found.ids == local.ids
     for table in found.tables:
         assert found[table].count_rows() == local[table].count_rows()
-    there = {name: size for table in found.tables for name, size in found.place.files(table)}
+    there = {name: size for table in found.tables for name, size in found.storage.files(table)}
     assert there == {f.path: f.bytes for f in found.state.files()}
     assert found.files("modules")["path"][0].as_py().startswith(f"{bucket[0]}/night/modules/")

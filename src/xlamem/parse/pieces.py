@@ -23,7 +23,7 @@ from .hashes import content_hash
 from .interners import Interners
 from .reader import Reader, any_tiled
 from .sections import ASSIGNMENT, SECTION_OF, SECTIONS, USED, SectionReader, make_table, needed_sections, source_section
-from .stores import CompactStore
+from .stores import CompactStore, Empty
 from .summary import summaries
 
 SPAN_BYTES = 16 << 20
@@ -43,6 +43,7 @@ def pieces(
     text: bool = False,
     checks: bool = True,
     matched: CompactStore | None = None,
+    empty: Empty = np.empty,
 ) -> Pieces:
     """Yield the tables of one dump as (name, rows), in memory that does not grow with the text.
 
@@ -58,6 +59,8 @@ def pieces(
         Whether to cross-check the dump, for `files`, `diagnostics` and `modules`.
     matched
         Columns of `live_ranges` from an earlier reading, whose `value_id` (negative for none) is used again.
+    empty
+        Allocates the columns that are kept across spans, as `np.empty` does.
 
     Raises
     ------
@@ -67,7 +70,7 @@ def pieces(
     names = frozenset(schema.TABLES if tables is None else tables)
     if unknown := sorted(names - schema.TABLES.keys()):
         raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.TABLES)}")
-    reader = PieceReader(source, names, text=text, checks=checks, matched=matched)
+    reader = PieceReader(source, names, text=text, checks=checks, matched=matched, empty=empty)
     return _pieces(reader, hashes=hashes)
 
 
@@ -103,11 +106,12 @@ class PieceReader(Reader):
         text: bool,
         checks: bool = True,
         matched: CompactStore | None = None,
+        empty: Empty = np.empty,
     ) -> None:
         super().__init__(source, text=text)
         self.wanted = wanted
         self.checks = checks and bool(wanted - SECTION_OF.keys())
-        self._stores = {kind: CompactStore() for kind in SECTIONS}
+        self._stores = {kind: CompactStore(empty) for kind in SECTIONS}
         self._matched = matched
         self._matcher = OffsetMatcher(self, self._stores, wanted, checks=self.checks, matched=matched)
         self._labels = Interners()

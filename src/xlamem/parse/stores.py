@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,9 @@ from .batch import Batch, Columns
 
 BLOCK_BYTES = 4 << 20
 """Size of the blocks that hold the narrow columns of many spans."""
+
+Empty = Callable[[int, type[Any]], npt.NDArray[Any]]
+"""(size, dtype) -> an array, like `np.empty`."""
 
 
 class Store(ABC):
@@ -102,7 +105,9 @@ def widen(column: Narrow, out: Ints) -> None:
 class CompactStore(Store):
     """Some columns, int64 ones narrowed; for dumps that do not fit into memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, empty: Empty = np.empty) -> None:
+        """`empty` allocates the memory, as `np.empty` does."""
+        self._empty = empty
         self.chunks: dict[str, list[Columns]] = {}
         self._blocks: dict[tuple[str, str], _Blocks] = {}
 
@@ -113,7 +118,7 @@ class CompactStore(Store):
         """Add a chunk with these columns; int64 ones are narrowed."""
         chunk: Columns = {}
         for name in names:
-            blocks = self._blocks.setdefault((table, name), _Blocks())
+            blocks = self._blocks.setdefault((table, name), _Blocks(self._empty))
             values = columns[name]
             if values.dtype == np.int64:
                 base, items = narrow(values)
@@ -165,12 +170,13 @@ class CompactStore(Store):
 class _Blocks:
     """Copies of many short arrays in few long blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, empty: Empty) -> None:
+        self._empty = empty
         self._block, self._used = np.empty(0, np.uint8), 0
 
     def copy(self, array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
         if self._used + array.nbytes > len(self._block):
-            self._block, self._used = np.empty(max(BLOCK_BYTES, array.nbytes), np.uint8), 0
+            self._block, self._used = self._empty(max(BLOCK_BYTES, array.nbytes), np.uint8), 0
         out = self._block[self._used : self._used + array.nbytes].view(array.dtype)
         out[:] = array
         self._used += -(-array.nbytes // 8) * 8

@@ -1,26 +1,37 @@
-"""Many dumps to a Parquet dataset, and back.
+"""Converts many dumps to a Parquet dataset, and reads it.
 
-`driver` (find, plan, commit), `plan` (batches), `worker` (one job), `parquet` and `derived` (what it writes),
-`ledger` (what counts), `engines` (where jobs run), `storage` (any filesystem), `dataset` (reading),
-`query` (SQL).
+Writing: `driver` finds the dumps, `plan` groups them into tasks, `run` submits them to an `engines` pool and commits
+the results to the `ledger`. A `worker` runs a `task` in a process configured by `worker_setup`: it derives more tables
+(`derived`, `merged`, `offsets`, `peak_numbers`) and writes the batch (`parquet`). `streamed` and `large` convert a
+dump that does not fit into memory, with `spill`. `identity` computes dump_ids, `rewrite` copies batches, `storage` is
+any filesystem.
+
+Reading: `dataset`, and `query` for SQL.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from ..errors import OutputError
-from .driver import Converted, Interrupted, Status, convert
-
-if TYPE_CHECKING:
-    from .dataset import Dataset, sql
+from typing import TYPE_CHECKING
 
 __all__ = ["Converted", "Dataset", "Interrupted", "OutputError", "Status", "convert", "sql"]
 
+if TYPE_CHECKING:
+    from ..errors import OutputError
+    from .dataset import Dataset, sql
+    from .driver import convert
+    from .result import Converted, Interrupted, Status
+else:
+    # Imported on first use: a worker process is set up before it imports NumPy.
+    _MODULES = {
+        "convert": ".driver",
+        **dict.fromkeys(("Converted", "Interrupted", "Status"), ".result"),
+        **dict.fromkeys(("Dataset", "sql"), ".dataset"),
+        "OutputError": "..errors",
+    }
 
-def __getattr__(name: str) -> Any:
-    if name in ("Dataset", "sql"):  # they import pyarrow.dataset, which no converter needs
-        from . import dataset
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-        return getattr(dataset, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULES[name], __name__), name)

@@ -1,9 +1,8 @@
-"""Reading what `convert` wrote: the tables as pyarrow datasets, by SQL, or one dump as a `Dump` again."""
+"""Reads a dataset: its tables as pyarrow datasets or by SQL, and single dumps as `Dump`."""
 
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,229 +20,213 @@ from ..input import names
 from ..input.find import Member, Source
 from ..parse.arrays import Ints, numbers_of
 from .ledger import File, Ledger
-from .query import answer, sql_over_dump
-from .storage import Place
-
-SQL: dict[schema.Kind, str] = {
-    "int": "BIGINT",
-    "float": "DOUBLE",
-    "bool": "BOOLEAN",
-    "name": "VARCHAR",
-    "text": "VARCHAR",
-    "time": "TIMESTAMPTZ",
-}
+from .query import SCHEMA, SQL_TYPES, run_sql, sql_over_dump
+from .storage import Storage
 
 
 def is_dataset(dest: str | os.PathLike[str]) -> bool:
-    """Whether there is a ledger."""
-    return bool(_ledger(Place(dest)))
+    """Whether a directory or URI has a ledger."""
+    return _has_ledger(Storage(dest))
 
 
 class Dataset:
-    """A dataset of `convert`, as its ledger describes it at the moment of opening.
+    """A dataset written by `convert`, in the state of its ledger when it is opened.
 
-    Which files count is read from the ledger, never found by listing: what a converter has not committed yet, or has
-    replaced, is not there. ``ds["values"]`` is a `pyarrow.dataset.Dataset`; every table of `xlamem.schema.WAREHOUSE`
-    is there, empty if nothing was written to it.
+    Its files are those named by the ledger. Files that a converter has not committed yet, or has replaced, are ignored.
+    ``ds["values"]`` is a `pyarrow.dataset.Dataset`. Every table of `xlamem.schema.WAREHOUSE` exists, and is empty if
+    it was not written.
 
     Raises
     ------
     UsageError
-        There is no ledger at `dest`.
+        `dest` has no ledger.
     """
 
     def __init__(self, dest: str | os.PathLike[str]) -> None:
-        self.place = Place(dest)
-        if not _ledger(self.place):
-            raise UsageError(f"{os.fspath(dest)} is no dataset: it has no ledger (xlamem convert makes both)")
-        self.state = Ledger(self.place).state
+        self.storage = Storage(dest)
+        if not _has_ledger(self.storage):
+            raise UsageError(f"{os.fspath(dest)} is not a dataset of `xlamem convert`: it has no ledger")
+        self.state = Ledger(self.storage).state
         self.batches = sorted(self.state.batches.values(), key=lambda b: b.name)
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables."""
+        """The names of the tables."""
         return tuple(schema.WAREHOUSE)
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """The dump_id of every dump that is stored, sorted."""
+        """The dump_ids of the stored dumps, sorted."""
         return tuple(sorted(self.state.stored))
 
     @cached_property
     def _files(self) -> dict[str, list[File]]:
-        """The files of each table, those of a batch one after the other."""
-        found: dict[str, list[File]] = {name: [] for name in schema.WAREHOUSE}
+        """The files of each table, in the order of the batches."""
+        files: dict[str, list[File]] = {name: [] for name in schema.WAREHOUSE}
         for batch in self.batches:
             for file in batch.files:
-                found.setdefault(file.table, []).append(file)
-        return found
+                files.setdefault(file.table, []).append(file)
+        return files
 
     # -- tables ----------------------------------------------------------------------------------
 
     def dataset(self, table: str) -> arrow_dataset.Dataset:
-        """A table as a `pyarrow.dataset.Dataset` over its committed files, none of which is opened yet.
+        """Return a table as a `pyarrow.dataset.Dataset` over its committed files, without opening any.
 
-        Columns and types are those of this version; what an older one did not write is null.
+        It has the columns and types of this version. Columns that an older version did not write are null.
         """
-        return self.over(_known(table), self._files[table])
+        return self.scan_files(_check_name(table), self._files[table])
 
     __getitem__ = dataset
 
-    def over(self, table: str, files: list[File]) -> arrow_dataset.Dataset:
-        """A table as far as it is in these files."""
+    def scan_files(self, table: str, files: list[File]) -> arrow_dataset.Dataset:
+        """Return the rows of a table in some of its files."""
         return arrow_dataset.FileSystemDataset.from_paths(
-            [self.place.path(f.path) for f in files],
+            [self.storage.path(f.path) for f in files],
             schema=schema.WAREHOUSE[table].warehouse,
             format=arrow_dataset.ParquetFileFormat(),
-            filesystem=self.place.system,
+            filesystem=self.storage.system,
         )
 
     def dumps(self) -> pa.Table:
-        """One row per stored dump, by dump_id: the columns of `modules`, and for each label ``label_<key>``."""
+        """Return one row per stored dump, sorted by dump_id: `modules`, and a column ``label_<key>`` for each label."""
         ids = pa.array(self.ids, pa.string())
-        with self.whole("modules", "labels"):
+        with self.damage_errors("modules", "labels"):
             modules, labels = self["modules"].to_table(), self["labels"].to_table()
-        table = _matched(modules, ids).set_column(0, modules.schema.field(0), ids)
+        table = _rows_of_dumps(modules, ids).set_column(0, modules.schema.field(0), ids)
         for key in sorted(pc.unique(labels["key"]).to_pylist()):
-            values = _matched(labels.filter(pc.equal(labels["key"], key)), ids)["value"]
+            values = _rows_of_dumps(labels.filter(pc.equal(labels["key"], key)), ids)["value"]
             table = table.append_column(f"label_{key}", values)
         return table
 
     def files(self, table: str | None = None) -> pa.Table:
-        """The committed files, of one table or of all: what every other tool should read.
+        """Return the committed files, of one table or of all, for other tools.
 
         Columns: table, path (a URI where `dest` is one), rows, bytes, batch, tool_version, schema_version, run_id.
         """
         if table is not None:
-            _known(table)
+            _check_name(table)
         order = {name: i for i, name in enumerate(schema.WAREHOUSE)}
-        found = [(b, f) for b in self.batches for f in b.files if table in (None, f.table)]
-        found.sort(key=lambda bf: order.get(bf[1].table, len(order)))
+        rows = [(b, f) for b in self.batches for f in b.files if table in (None, f.table)]
+        rows.sort(key=lambda row: order.get(row[1].table, len(order)))
         return pa.table(
             {
-                "table": pa.array([f.table for _, f in found], pa.string()),
-                "path": pa.array([self.place.uri_of(f.path) for _, f in found], pa.string()),
-                "rows": pa.array([f.rows for _, f in found], pa.int64()),
-                "bytes": pa.array([f.bytes for _, f in found], pa.int64()),
-                "batch": pa.array([b.name for b, _ in found], pa.string()),
-                "tool_version": pa.array([b.tool_version for b, _ in found], pa.string()),
-                "schema_version": pa.array([b.schema_version for b, _ in found], pa.int64()),
-                "run_id": pa.array([b.run_id for b, _ in found], pa.string()),
+                "table": pa.array([f.table for _, f in rows], pa.string()),
+                "path": pa.array([self.storage.uri_of(f.path) for _, f in rows], pa.string()),
+                "rows": pa.array([f.rows for _, f in rows], pa.int64()),
+                "bytes": pa.array([f.bytes for _, f in rows], pa.int64()),
+                "batch": pa.array([b.name for b, _ in rows], pa.string()),
+                "tool_version": pa.array([b.tool_version for b, _ in rows], pa.string()),
+                "schema_version": pa.array([b.schema_version for b, _ in rows], pa.int64()),
+                "run_id": pa.array([b.run_id for b, _ in rows], pa.string()),
             }
         )
 
     # -- SQL -------------------------------------------------------------------------------------
 
     def sql(self, query: str) -> pa.Table:
-        """The result of an SQL query by DuckDB (the extra ``xlamem[duckdb]``), which reads no more than it needs.
+        """Return the result of an SQL query by DuckDB (the extra ``xlamem[duckdb]``).
 
-        Every table is a view. ``"values"`` must be quoted: it is a word of SQL. A statement without result
-        (``COPY (…) TO 'file.csv'``) gives an empty table.
+        Every table is a view, whose files are opened only if the query uses it. Quote ``"values"``: it is a reserved
+        word of SQL. A statement without a result (``COPY (…) TO 'file.csv'``) returns an empty table.
 
         Raises
         ------
         UsageError
-            DuckDB is not there, or does not understand the query.
+            DuckDB is not installed or rejects the query.
         DumpError
-            A committed file is missing or was changed.
+            A committed file is missing or was modified.
         """
-        try:
-            import duckdb
-        except ImportError as e:
-            raise UsageError("Dataset.sql needs DuckDB: pip install 'xlamem[duckdb]'") from e
-        words = {word.lower() for word in re.findall(r"\w+", query)}
-        views = [name for name in schema.WAREHOUSE if name in words] or list(schema.WAREHOUSE)
-        with duckdb.connect() as connection:
-            try:
-                connection.execute("SET TimeZone = 'UTC'")
-                for name in views:
-                    self._view(connection, name)
-                return answer(connection, query)
-            except duckdb.Error as e:
-                raise self._damage(views) or UsageError(f"DuckDB does not understand the query: {e}") from e
+        return run_sql(query, schema.WAREHOUSE, self._load, self._find_damage)
 
-    def _view(self, connection: Any, name: str) -> None:
-        files = self._files[name]
-        if not self.place.local:  # DuckDB would need extensions and keys of its own
-            if damage := self._damage([name]):  # it would wait for ever for a file that is not there
-                raise damage
-            connection.register(name, self[name])
+    def _load(self, connection: Any, name: str) -> None:
+        """Define a table of DuckDB. On remote storage pyarrow reads it, as DuckDB would need its own credentials."""
+        if self.storage.local:
+            connection.execute(f'CREATE VIEW {SCHEMA}."{name}" AS {self._select(name)}')
             return
+        if damage := self._find_damage([name]):  # DuckDB would wait forever for a missing file
+            raise damage
+        connection.register(f"arrow_{name}", self[name])
+        connection.execute(f'CREATE VIEW {SCHEMA}."{name}" AS FROM "arrow_{name}"')
+
+    def _select(self, name: str) -> str:
+        """Return SQL that selects the rows of a table from its files."""
         columns = schema.WAREHOUSE[name].columns
-        # Files with the same columns together: then DuckDB need not open each of them to find out.
+        # Files with the same columns are read together, so that DuckDB need not open all of them to compare.
         groups: dict[int, list[str]] = {}
-        for file in files:
-            groups.setdefault(file.columns, []).append(self.place.path(file.path).replace("'", "''"))
-        parts = []
+        for file in self._files[name]:
+            groups.setdefault(file.columns, []).append(self.storage.path(file.path).replace("'", "''"))
+        selects = []
         for width, paths in groups.items():
-            listed = ", ".join(f"'{p}'" for p in paths)
-            parts.append(f"FROM read_parquet([{listed}], hive_partitioning = false, union_by_name = {not width})")
-        if groups.keys() != {len(columns)}:  # columns that are missing everywhere are there too, and are null
-            typed = ", ".join(f'NULL::{SQL[c.kind]} AS "{c.name}"' for c in columns)
-            parts.insert(0, f"SELECT {typed} WHERE false")
-        connection.execute(f'CREATE VIEW "{name}" AS ' + " UNION ALL BY NAME ".join(parts))
+            quoted = ", ".join(f"'{path}'" for path in paths)
+            selects.append(f"FROM read_parquet([{quoted}], hive_partitioning = false, union_by_name = {not width})")
+        if groups.keys() != {len(columns)}:  # adds columns that no file has, as nulls
+            typed = ", ".join(f'NULL::{SQL_TYPES[c.kind]} AS "{c.name}"' for c in columns)
+            selects.insert(0, f"SELECT {typed} WHERE false")
+        return " UNION ALL BY NAME ".join(selects)
 
     # -- one dump --------------------------------------------------------------------------------
 
     def read(self, dump_id: str, *, tables: Iterable[str] | None = None) -> Dump:
-        """A stored dump as a `Dump` again: the same tables, and everything that can be computed of them.
+        """Return a stored dump as a `Dump`, with the same tables as before.
+
+        Its `verify()` returns the diagnostics of the conversion. `instructions.text` is null, as it is not stored.
 
         Parameters
         ----------
         dump_id
-            Its dump_id, or as much of the beginning as belongs to no other.
+            The dump_id, or a unique prefix of it.
         tables
-            The tables wanted; by default all that were stored.
-
-        Its `verify()` gives what was found when it was converted; `instructions.text` is null, as it is not stored.
+            The tables to read; by default all that were stored.
         """
         return Dump(StoredTables(self, self._identity(dump_id), tables))
 
     def _identity(self, dump_id: str) -> str:
         if dump_id in self.state.stored:
             return dump_id
-        found = [i for i in self.ids if i.startswith(dump_id)] if dump_id else []
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise UsageError(f"{len(found):,} dump_ids begin with {dump_id}: {', '.join(found[:3])}, …")
+        matches = [i for i in self.ids if i.startswith(dump_id)] if dump_id else []
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise UsageError(f"{len(matches):,} dump_ids begin with {dump_id}: {', '.join(matches[:3])}, …")
         if any(i.startswith(dump_id) for i in self.state.quarantined if dump_id):
             raise UsageError(f"the dump {dump_id} could not be read: see the table quarantine")
-        raise UsageError(f"no dump {dump_id!r} in {self.place.uri}")
+        raise UsageError(f"no dump {dump_id!r} in {self.storage.uri}")
 
     # -- damage ----------------------------------------------------------------------------------
 
     @contextmanager
-    def whole(self, *tables: str) -> Iterator[None]:
-        """Whoever cannot read files of these tables is told which one is at fault."""
+    def damage_errors(self, *tables: str) -> Iterator[None]:
+        """Raise a DumpError that names the damaged file if these tables cannot be read."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:
-            wanted = f"Parquet files ({str(error).partition(chr(10))[0]})"
-            raise self._damage(tables) or DumpError(self.place.uri, wanted) from error
+            message = str(error).partition("\n")[0]
+            damage = self._find_damage(tables)
+            raise damage or DumpError(self.storage.uri, f"readable Parquet files ({message})") from error
 
-    def _damage(self, tables: Iterable[str]) -> DumpError | None:
-        """The first file that is not as the ledger says."""
+    def _find_damage(self, tables: Iterable[str]) -> DumpError | None:
+        """Return an error for the first file of these tables that is missing or has another size than committed."""
         files = [f for t in tables for f in self._files[t]]
-        infos = self.place.system.get_file_info([self.place.path(f.path) for f in files])
+        infos = self.storage.system.get_file_info([self.storage.path(f.path) for f in files])
         for file, info in zip(files, infos, strict=True):
-            path = self.place.uri_of(file.path)
+            path = self.storage.uri_of(file.path)
             if not info.is_file:
-                return DumpError(path, "a file that the ledger names; it is gone (or replaced: open the dataset again)")
+                return DumpError(path, "a committed file; it is gone (if it was replaced, open the dataset again)")
             if info.size is not None and info.size != file.bytes:
-                return DumpError(path, f"{file.bytes:,} bytes, as the ledger says, not {info.size:,}")
+                return DumpError(path, f"{file.bytes:,} bytes, as committed, not {info.size:,}")
         return None
 
     # -- Python ----------------------------------------------------------------------------------
 
     def __reduce__(self) -> tuple[type[Dataset], tuple[str]]:
-        return type(self), (self.place.uri,)
+        return type(self), (self.storage.uri,)
 
     def __repr__(self) -> str:
-        files = [f for of in self._files.values() for f in of]
+        files = [file for table in self._files.values() for file in table]
         rows, size = sum(f.rows for f in files), sum(f.bytes for f in files)
         return (
-            f"<xlamem.Dataset {self.place.uri}>\n"
+            f"<xlamem.Dataset {self.storage.uri}>\n"
             f"  dumps   {len(self.ids):,}, {len(self.state.quarantined):,} in quarantine\n"
             f"  files   {len(files):,} in {len(self.batches):,} batches, {rows:,} rows, {size:,} bytes"
         )
@@ -252,9 +235,9 @@ class Dataset:
 def sql(source: DumpLike | Dataset, query: str) -> pa.Table:
     """Return the result of an SQL query over a dump or a dataset (the extra ``xlamem[duckdb]``).
 
-    Over a dump, every table of the schema can be named, computed ones included (``peaks``, ``live_set``,
-    ``savings``, …); only those that the query names are read. Over a dataset, every table that `convert` wrote.
-    Quote ``"values"``: it is a reserved word of SQL.
+    The tables of a dump are those of the schema and those computed from it (``peaks``, ``live_set``, ``savings``, …).
+    The tables of a dataset are those that `convert` wrote. Only tables that the query uses are read. Quote
+    ``"values"``: it is a reserved word of SQL.
 
     Raises UsageError if DuckDB is not installed or rejects the query.
     """
@@ -285,7 +268,7 @@ class StoredTables:
 
     @property
     def _key(self) -> tuple[str, str, tuple[str, ...]]:
-        return self.dataset.place.uri, self.dump_id, self.tables
+        return self.dataset.storage.uri, self.dump_id, self.tables
 
     def __reduce__(self) -> tuple[Callable[..., StoredTables], tuple[str, str, tuple[str, ...]]]:
         return _stored_tables, self._key
@@ -337,14 +320,14 @@ class StoredTables:
         return self.summary("diagnostics")
 
     def _read(self, name: str) -> pa.Table:
-        with self.dataset.whole(name):
+        with self.dataset.damage_errors(name):
             table = self._scanner(name).to_table()
         self._check_rows(name, table.num_rows)
         return _in_memory(name, table).unify_dictionaries()
 
     def _batches(self, name: str) -> Iterator[pa.RecordBatch]:
         rows = 0
-        with self.dataset.whole(name):
+        with self.dataset.damage_errors(name):
             for batch in self._scanner(name).to_batches():
                 rows += batch.num_rows
                 if batch.num_rows:
@@ -355,7 +338,7 @@ class StoredTables:
         files = [f for f in self.batch.files if f.table == name]
         columns = schema.TABLES[name].arrow.names
         own_rows = arrow_dataset.field("dump_id") == self.dump_id
-        return self.dataset.over(name, files).scanner(
+        return self.dataset.scan_files(name, files).scanner(
             columns=columns, filter=own_rows, batch_readahead=1, fragment_readahead=1
         )
 
@@ -369,14 +352,14 @@ class StoredTables:
         if expected not in (None, rows):
             if not rows:
                 raise UsageError(f"the table {name!r} of this dump is not stored")
-            uri = self.dataset.place.uri
+            uri = self.dataset.storage.uri
             raise DumpError(uri, f"{expected:,} rows of {name} of the dump {self.dump_id}, not {rows:,}")
 
     def _source(self) -> Source:
         """The files that the dump was read from when it was converted; they may no longer exist."""
         files, module = self._rows("files"), self._rows("modules")
         members = tuple(Member(f["role"], f["uri"], size=f["bytes"]) for f in files)
-        members = members or (Member("buffer-assignment", self.dataset.place.uri),)
+        members = members or (Member("buffer-assignment", self.dataset.storage.uri),)
         name, _ = names.split(members[0].file_name) or (members[0].file_name, "")
         keys = ("module_id", "module_name", "platform", "target", "changelist", "timestamp_us")
         return Source(name, members, **{key: module[0][key] for key in keys if module})
@@ -393,21 +376,22 @@ def _stored_tables(dest: str, dump_id: str, tables: tuple[str, ...]) -> StoredTa
     return StoredTables(Dataset(dest), dump_id, tables)
 
 
-def _ledger(place: Place) -> bool:
+def _has_ledger(storage: Storage) -> bool:
     try:
-        return place.read("_ledger/entries/000000000001.json") is not None or bool(place.files("_ledger", below=False))
+        first = storage.read("_ledger/entries/000000000001.json")
+        return first is not None or bool(storage.files("_ledger", recursive=False))
     except NotADirectoryError:
         return False
 
 
-def _known(table: str) -> str:
+def _check_name(table: str) -> str:
     if table not in schema.WAREHOUSE:
         raise UsageError(f"no table {table!r}; there are {', '.join(schema.WAREHOUSE)}")
     return table
 
 
 def _in_memory(name: str, table: pa.Table) -> pa.Table:
-    """Columns of the warehouse in the types of a Dump: names as codes into a dictionary."""
+    """Convert columns of a dataset to the types of a Dump, with names dictionary-encoded."""
     spec = schema.TABLES[name].arrow
     columns = [
         column.dictionary_encode() if pa.types.is_dictionary(field.type) else column
@@ -416,6 +400,6 @@ def _in_memory(name: str, table: pa.Table) -> pa.Table:
     return pa.table(columns, schema=spec)
 
 
-def _matched(table: pa.Table, ids: pa.Array) -> pa.Table:
-    """The row of each dump_id; nulls where there is none."""
+def _rows_of_dumps(table: pa.Table, ids: pa.Array) -> pa.Table:
+    """Return the row of each dump_id, with nulls where there is none."""
     return table.take(pc.index_in(ids, table["dump_id"].combine_chunks()))

@@ -15,8 +15,8 @@ from ..compute.grouping import scopes
 from ..compute.layout import MAX_TOTAL_BYTES, module_lengths
 from ..compute.peaks import selected_steps
 from ..parse.interners import Interner
+from .memory import release_memory
 from .merged import DumpSet, MergedProgram, MergedTables
-from .parquet import release
 from .peak_numbers import module_numbers, peak_numbers
 
 MAX_CELLS = 1 << 22
@@ -132,7 +132,7 @@ def _derive_merged(dumps: DumpSet, top: int) -> Iterator[tuple[str, pa.Table]]:
         charges = charge(p, selected_steps(p))
         yield "peak_members", _largest(p, charges, top)
         if dumps.large:
-            release()
+            release_memory()
         yield "scopes", _scopes(p, charges)
 
 

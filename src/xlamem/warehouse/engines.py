@@ -1,50 +1,50 @@
-"""Where jobs run: anything with the interface of `concurrent.futures.Executor`.
+"""Where tasks run: on any executor with the interface of `concurrent.futures.Executor`.
 
-An engine is a function that gives a context manager over a `Pool`. Another one (Ray, Slurm, a batch service) is
-one more such function in `ENGINES`: jobs and manifest rows are small and can be pickled, workers need only the
-paths of the dumps and of the destination. Exceptions that say that a worker died belong in `Pool.deadly`.
+An engine is a context manager that yields a `Pool`. To add another one (Ray, Slurm, a batch service), register it in
+`ENGINES`. Tasks and their results are small and can be pickled; workers need access only to the paths of the dumps
+and of the dataset.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UsageError
+from .memory import total_memory
+from .worker_setup import start_worker
 
-MEMORY = 1 << 30
-"""Bytes that a worker may need; there are no more workers than fit into the memory."""
-
-
-CONNECT = 30
-"""Seconds after which a Dask scheduler that does not answer is not there."""
+WORKER_MEMORY = 1 << 30
+"""Memory reserved for a worker when the number of workers is chosen."""
+DASK_TIMEOUT = 30
+"""Seconds to wait for a Dask scheduler."""
 
 
 @dataclass
 class Pool:
-    """An executor, how many jobs it does at a time, and how the death of a worker shows."""
+    """An executor, and how to detect and handle the death of its workers."""
 
     executor: Executor
-    width: int
-    deadly: tuple[type[BaseException], ...] = field(default=(BrokenExecutor, MemoryError))
-    renew: Callable[[], None] = lambda: None
+    size: int
+    """Tasks that run at the same time."""
+    death_errors: tuple[type[BaseException], ...] = (BrokenExecutor, MemoryError)
+    """Exceptions that mean that a worker died."""
+    restart: Callable[[], None] = lambda: None
     """Make the executor usable again after a worker died."""
     kill: Callable[[], None] = lambda: None
-    """Stop what runs, at once."""
-    ready: Callable[[], None] = lambda: None
-    """Wait until the workers are there; they come while something else is done."""
+    """Stop all workers at once."""
+    wait_until_ready: Callable[[], None] = lambda: None
+    """Wait until the workers have started."""
 
-    def submit(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
-        """As the executor's, but a pool that is found broken shows in the future."""
+    def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Submit a call. If the executor is already broken, the future has the exception."""
         try:
-            return self.executor.submit(fn, *args)
-        except self.deadly as error:
+            return self.executor.submit(function, *args)
+        except self.death_errors as error:
             future: Future[Any] = Future()
             future.set_exception(error)
             return future
@@ -53,132 +53,92 @@ class Pool:
 Engine = Callable[[int | None, str | None], AbstractContextManager[Pool]]
 
 
-class _Here(Executor):
-    """Runs each job at once, in this process."""
+class InProcessExecutor(Executor):
+    """Runs each call immediately in this process."""
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
         try:
-            future.set_result(fn(*args, **kwargs))
+            future.set_result(function(*args, **kwargs))
         except Exception as error:
             future.set_exception(error)
         return future
 
 
 @contextmanager
-def here(workers: int | None = None, scheduler: str | None = None) -> Iterator[Pool]:
-    """This process: for a few dumps, and where no other process sees the files."""
-    yield Pool(_Here(), 1)
+def in_process(workers: int | None = None, scheduler: str | None = None) -> Iterator[Pool]:
+    """This process: for a few dumps, and for storage that other processes cannot access."""
+    yield Pool(InProcessExecutor(), 1)
 
 
 @contextmanager
 def local(workers: int | None = None, scheduler: str | None = None) -> Iterator[Pool]:
-    """Processes of this machine, started afresh (not forked), which end when this one does."""
-    import multiprocessing
+    """Spawned processes on this machine, which end with this one."""
+    processes = _Processes(workers or default_workers())
+    try:
+        yield processes.pool
+    finally:
+        processes.pool.executor.shutdown(wait=True, cancel_futures=True)
 
-    width = workers or default_workers()
-    beginning: list[Future[int]] = []
 
-    def start() -> list[Future[int]]:
+class _Processes:
+    """A pool of worker processes."""
+
+    def __init__(self, size: int) -> None:
+        self.pool = Pool(
+            InProcessExecutor(), size, restart=self.restart, kill=self.kill, wait_until_ready=self.wait_until_ready
+        )
+        self.starting: list[Future[int]] = []
+        self.start()
+
+    def start(self) -> None:
+        import multiprocessing
+
         context = multiprocessing.get_context("spawn")
-        pool.executor = ProcessPoolExecutor(width, mp_context=context, initializer=_begin)
-        with _one_thread():
-            return [pool.executor.submit(os.getpid) for _ in range(width)]
+        self.pool.executor = ProcessPoolExecutor(self.pool.size, mp_context=context, initializer=start_worker)
+        self.starting = [self.pool.submit(os.getpid) for _ in range(self.pool.size)]
 
-    def renew() -> None:
-        pool.executor.shutdown(wait=False, cancel_futures=True)
-        start()
+    def restart(self) -> None:
+        self.pool.executor.shutdown(wait=False, cancel_futures=True)
+        self.start()
 
-    def kill() -> None:
-        processes = getattr(pool.executor, "_processes", None) or {}
+    def kill(self) -> None:
+        processes = getattr(self.pool.executor, "_processes", None) or {}
         for process in list(processes.values()):
             process.kill()
 
-    def ready() -> None:
-        nonlocal beginning
-        for last in (False, True):
+    def wait_until_ready(self) -> None:
+        try:
+            self._wait()
+        except BrokenExecutor:
+            self.start()  # a worker may have been killed from outside
             try:
-                for began in beginning:
-                    began.result()
-                return
+                self._wait()
             except BrokenExecutor:
-                if last:
-                    raise UsageError(
-                        "no worker process can be started; in a script, convert must be called under "
-                        "if __name__ == '__main__': (or with engine='here', which needs no other process)"
-                    ) from None
-                beginning = start()  # one may have been killed by something else
+                raise UsageError(
+                    "worker processes cannot be started; in a script, call convert under "
+                    "if __name__ == '__main__': (or with engine='here', which needs no other process)"
+                ) from None
 
-    pool = Pool(_Here(), width, renew=renew, kill=kill, ready=ready)
-    beginning = start()
-    try:
-        yield pool
-    finally:
-        pool.executor.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Processes that are started here get no threads for linear algebra, which turn on the spot for a tenth of a
-    second before they find that there is none."""
-    name = "OPENBLAS_NUM_THREADS"
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[name]
-
-
-def _begin() -> None:
-    """In each worker: Ctrl-C is for the one who leads, and without that one there is nothing to do."""
-    import multiprocessing
-
-    import pyarrow.compute
-    import pyarrow.parquet  # noqa: F401  # while the leader still looks for dumps
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    def _wait(self) -> None:
+        for future in self.starting:
+            future.result()
 
 
 def default_workers() -> int:
-    """As many as cores that this process may use, and as fit into the memory."""
+    """Return the number of available cores, limited by the memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, memory() // MEMORY))
-
-
-def memory() -> int:
-    """Bytes of memory: of the machine, or of the container if that has less."""
-    found = [1 << 62]
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            with open(path) as file:
-                found.append(int(file.read()))
-        except (OSError, ValueError):
-            continue
-    return min(found)
+    return max(1, min(cores, total_memory() // WORKER_MEMORY))
 
 
 @contextmanager
 def dask(workers: int | None = None, scheduler: str | None = None) -> Iterator[Pool]:
-    """A Dask cluster: the scheduler's address, or without one a cluster of this machine."""
+    """A Dask cluster: that of a scheduler, or by default a cluster on this machine."""
     try:
         from distributed import Client, LocalCluster
         from distributed.scheduler import KilledWorker
     except ImportError as error:
         raise UsageError("the engine dask needs Dask: pip install 'xlamem[dask]'") from error
-    from contextlib import ExitStack
 
     with ExitStack() as stack:
         if scheduler is None:
@@ -187,13 +147,13 @@ def dask(workers: int | None = None, scheduler: str | None = None) -> Iterator[P
             )
             stack.enter_context(cluster)
         try:
-            client = stack.enter_context(Client(scheduler or cluster, set_as_default=False, timeout=CONNECT))
+            client = stack.enter_context(Client(scheduler or cluster, set_as_default=False, timeout=DASK_TIMEOUT))
         except OSError as error:
             raise UsageError(f"no Dask scheduler answers at {scheduler}: {error}") from error
         threads = sum(w["nthreads"] for w in client.scheduler_info(n_workers=-1)["workers"].values())
-        deadly = (BrokenExecutor, MemoryError, KilledWorker, CancelledError)
+        errors = (BrokenExecutor, MemoryError, KilledWorker, CancelledError)
         executor = client.get_executor(pure=False)
-        yield Pool(executor, workers or max(1, threads), deadly, kill=lambda: executor.shutdown(wait=False))
+        yield Pool(executor, workers or max(1, threads), errors, kill=lambda: executor.shutdown(wait=False))
 
 
-ENGINES: dict[str, Engine] = {"local": local, "dask": dask, "here": here}
+ENGINES: dict[str, Engine] = {"local": local, "dask": dask, "here": in_process}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +17,8 @@ from ..compute.layout import Layout, module_lengths
 from ..compute.peaks import selected_steps
 from ..parse.arrays import Rows, joined
 from ..parse.stores import CompactStore
+from .memory import release_memory
 from .offsets import Offsets
-from .parquet import release
 from .peak_numbers import PeakNumbers, peak_numbers
 from .spill import Spill
 
@@ -37,10 +39,10 @@ COUNTED_TABLE = "schedule"
 class IntegerColumns:
     """INTEGER_COLUMNS of one dump, collected batch by batch."""
 
-    def __init__(self) -> None:
-        self.compact = CompactStore()
-        empty = {name: schema.TABLES[name].empty.select(INTEGER_COLUMNS[name]) for name in ("allocations", "modules")}
-        self.spilled = Spill({name: table.schema for name, table in empty.items()})
+    def __init__(self, empty: Callable[..., Any]) -> None:
+        self.compact = CompactStore(empty)
+        specs = {name: schema.TABLES[name].empty.select(INTEGER_COLUMNS[name]) for name in ("allocations", "modules")}
+        self.spilled = Spill({name: table.schema for name, table in specs.items()})
         """To be closed by the caller."""
 
     def add(self, name: str, rows: pa.Table) -> None:
@@ -66,7 +68,7 @@ class LargeLayout(Layout):
         owner = [rows(allocation).astype(np.int32) for _, allocation in compact.batches("values", "allocation")]
         self._set_values(joined(owner, np.int32), self._take("values", "offset"), self._take("values", "size"))
         self._check_sizes()
-        release()
+        release_memory()
 
     def _take(self, name: str, column: str) -> Ints:
         values = self.compact.ints(name, column)
@@ -99,7 +101,7 @@ class LargeLayout(Layout):
                 row = rows(ids)
                 out[first : first + len(ids)] = np.where(row >= 0, column[row], -1)
         del rows, column
-        release()
+        release_memory()
         return ranges[0], ranges[1]
 
 

@@ -1,7 +1,8 @@
-"""What is in a dataset: a log of entries, each made by one atomic create, that says which files hold which dumps.
+"""The ledger of a dataset: a log that states which files hold which dumps.
 
-``_ledger/entries/<number>.json`` adds a batch and drops others; numbers leave no gap, so that two converters
-cannot both make the next one. Files that no entry names do not count, and are swept when no run is alive.
+Each entry, ``_ledger/entries/<number>.json``, adds batches and removes others, and is written by one atomic create.
+Numbers are consecutive, so that only one of two concurrent converters can write the next entry. Files that no entry
+names are not part of the dataset; they are deleted when no run is active.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .. import schema
-from .storage import TEMPORARY, Place
+from .storage import TEMPORARY, Storage
 
 ENTRIES = "_ledger/entries"
 CHECKPOINTS = "_ledger/checkpoints"
 RUNS = "_ledger/runs"
 LOCK = "_ledger/lock"
-EVERY = 64
-"""After so many entries a checkpoint is written: what all of them together say."""
-BEAT = 30
-"""Seconds after which a run on a filesystem without locks says again that it is alive."""
-DEAD = 10 * BEAT
-"""Seconds without a word after which such a run counts as dead."""
+CHECKPOINT_INTERVAL = 64
+"""Entries between two checkpoints, each of which replaces all entries before it."""
+HEARTBEAT_SECONDS = 30
+"""Interval at which a run renews its heartbeat, on storage without file locks."""
+HEARTBEAT_TIMEOUT = 10 * HEARTBEAT_SECONDS
+"""Age of a heartbeat after which its run counts as dead."""
 
-_OURS = re.compile(r"[0-9a-f]{32}-\d+(-[0-9a-f]{8})?\.parquet|\..*" + re.escape(TEMPORARY))
+_GENERATED_NAME = re.compile(r"[0-9a-f]{32}-\d+(-[0-9a-f]{8})?\.parquet|\..*" + re.escape(TEMPORARY))
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class File:
     rows: int
     bytes: int
     columns: int = 0
-    """How many it has; 0 where an older version did not say."""
+    """Number of columns; 0 if written by a version that did not record it."""
 
 
 @dataclass(frozen=True)
@@ -54,263 +55,288 @@ class Batch:
 
     name: str
     dumps: tuple[str, ...]
-    """dump_ids whose rows are in the files."""
+    """The dump_ids whose rows are in the files."""
     quarantined: tuple[str, ...]
-    """dump_ids that have a row in `quarantine`."""
+    """The dump_ids that have a row in `quarantine`."""
     files: tuple[File, ...]
     tool_version: str
     schema_version: int
     run_id: str
     tables: tuple[str, ...] = ()
-    """Tables that were written."""
+    """The tables that were written."""
     attempts: dict[str, int] = field(default_factory=dict)
-    """Runs that failed, of each dump_id in quarantine (an older version did not count)."""
+    """Failed runs of each quarantined dump_id; missing if written by a version that did not count them."""
     system: tuple[str, ...] = ()
-    """Those of them that failed by the system: the next run tries them again."""
+    """The quarantined dump_ids with a system failure, which the next run retries."""
     places: dict[str, str] = field(default_factory=dict)
-    """The place of those whose content could not be had: their dump_id is a hash of it."""
+    """The path of each quarantined dump_id whose content could not be loaded, so that it is a hash of the path."""
 
     @classmethod
-    def of(cls, data: dict[str, Any]) -> Batch:
-        known: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in cls.__dataclass_fields__
+    def from_json(cls, data: dict[str, Any]) -> Batch:
+        """Return the batch, ignoring fields that a later version added."""
+        fields: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in data.items()
+            if key in cls.__dataclass_fields__
         }
-        names = File.__dataclass_fields__  # a later version may say more
-        known["files"] = tuple(File(**{k: v for k, v in f.items() if k in names}) for f in data["files"])
-        return cls(**known)
+        names = File.__dataclass_fields__
+        fields["files"] = tuple(File(**{k: v for k, v in file.items() if k in names}) for file in data["files"])
+        return cls(**fields)
 
 
 @dataclass
 class State:
-    """What the entries up to `number` say together."""
+    """The contents of the dataset after entry `number`."""
 
     number: int = 0
     batches: dict[str, Batch] = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)
-    """Batch of each dump_id stored."""
+    """The batch of each stored dump_id."""
     quarantined: dict[str, str] = field(default_factory=dict)
-    """Batch of each dump_id in quarantine."""
+    """The batch of each quarantined dump_id."""
 
     def add(self, batch: Batch) -> None:
         self.batches[batch.name] = batch
         self.stored.update(dict.fromkeys(batch.dumps, batch.name))
         self.quarantined.update(dict.fromkeys(batch.quarantined, batch.name))
 
-    def failure(self, dump_id: str) -> tuple[Batch | None, int, bool]:
-        """Of a dump in quarantine: its batch, how often it failed, whether by the system."""
-        if dump_id not in self.quarantined:
-            return None, 0, False
-        batch = self.batches[self.quarantined[dump_id]]
-        return batch, batch.attempts.get(dump_id, 1), dump_id in batch.system
+    def attempts(self, dump_id: str) -> int:
+        """Return how many runs failed to read a quarantined dump; 0 for any other."""
+        batch = self.quarantine_batch(dump_id)
+        return batch.attempts.get(dump_id, 1) if batch else 0
 
-    def drop(self, name: str) -> None:
+    def quarantine_batch(self, dump_id: str) -> Batch | None:
+        """Return the batch that holds a quarantined dump."""
+        name = self.quarantined.get(dump_id)
+        return None if name is None else self.batches[name]
+
+    def remove(self, name: str) -> None:
         batch = self.batches.pop(name)
-        for ids, of in ((batch.dumps, self.stored), (batch.quarantined, self.quarantined)):
-            for i in ids:
-                if of.get(i) == name:
-                    del of[i]
+        for ids, batch_of in ((batch.dumps, self.stored), (batch.quarantined, self.quarantined)):
+            for dump_id in ids:
+                if batch_of.get(dump_id) == name:
+                    del batch_of[dump_id]
 
     def files(self, table: str | None = None) -> list[File]:
-        """The files that count, in order of their paths."""
-        found = [f for b in self.batches.values() for f in b.files if table is None or f.table == table]
-        return sorted(found, key=lambda f: f.path)
+        """Return the committed files, of one table or of all, sorted by path."""
+        files = [f for b in self.batches.values() for f in b.files if table is None or f.table == table]
+        return sorted(files, key=lambda f: f.path)
 
 
 class Ledger:
-    """The ledger of a dataset: its state as of the last look, and how to change it."""
+    """The ledger of a dataset, and its state when it was last read."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
         self.state = State()
-        self._from_checkpoint()
+        self._read_checkpoint()
         self.refresh()
 
     def refresh(self) -> State:
-        """Take in the entries that came since the last look."""
-        while (data := self.place.read(_entry(self.state.number + 1))) is not None:
+        """Read the entries that were added since the last call."""
+        while (data := self.storage.read(_entry_name(self.state.number + 1))) is not None:
             self._apply(json.loads(data))
         return self.state
 
     def commit(
         self,
         *batches: Batch,
-        drop: tuple[str, ...] = (),
+        remove: tuple[str, ...] = (),
         clear: Set[str] = frozenset(),
-        without: Callable[[Batch, Set[str]], Batch | None] = lambda batch, gone: None,
-        stays: Set[str] = frozenset(),
+        rewrite: Callable[[Batch, Set[str]], Batch | None] = lambda batch, dumps: None,
+        may_fail: Set[str] = frozenset(),
     ) -> set[str]:
-        """Claim the dumps of these batches and drop those that they replace, all at once.
+        """Add batches and remove others in one entry, unless another run has claimed one of their dumps.
 
-        What is in quarantine of the dumps to `clear` goes with the same entry: each batch that holds it is replaced
-        by what it is `without` them. Of what is in `stays`, a failure may be added to what is stored. Returns the
-        dump_ids that another run has claimed meanwhile: then nothing was committed.
+        Parameters
+        ----------
+        batches, remove
+            The new batches, and the names of those that they replace.
+        clear
+            Dumps to be removed from quarantine. Each batch that holds one of them is replaced by what
+            ``rewrite(batch, clear)`` returns, if anything.
+        may_fail
+            Stored dumps that may also be quarantined, because reading them again failed.
+
+        Returns
+        -------
+        The dump_ids that another run has claimed. If there are any, nothing was committed.
         """
-        given, asked = batches, drop
+        new, removed = batches, remove
         while True:
             state = self.refresh()
-            stale = {state.quarantined[i] for i in clear if i in state.quarantined}.difference(asked)
-            kept = [without(state.batches[name], clear) for name in sorted(stale)]
-            batches, drop = (*given, *(b for b in kept if b)), (*asked, *sorted(stale))
-            if not batches and not drop:
+            stale = sorted({state.quarantined[i] for i in clear if i in state.quarantined}.difference(remove))
+            rewritten = [rewrite(state.batches[name], clear) for name in stale]
+            new, removed = (*batches, *(b for b in rewritten if b)), (*remove, *stale)
+            if not new and not removed:
                 return set()
-            failed = {i for batch in batches for i in batch.quarantined if i not in stays}
-            mine = failed.union(*(batch.dumps for batch in batches))
-            # A dump may be both: stored as an older version read it, and in quarantine because it failed since.
-            taken = {
-                i
-                for ids, of in ((mine, state.stored), (failed, state.quarantined))
-                for i in ids & of.keys()
-                if of[i] not in drop
-            }
-            lost = {i for name in drop if name not in state.batches for i in mine}
-            if taken or lost:
-                return taken | lost
+            if claimed := self._claimed(new, removed, may_fail):
+                return claimed
             entry = {
-                "format": 1, "number": state.number + 1, "at": time.time(), "drop": list(drop),
-                "add": [asdict(batch) for batch in batches],
+                "format": 1, "number": state.number + 1, "at": time.time(), "drop": list(removed),
+                "add": [asdict(batch) for batch in new],
             }  # fmt: skip
-            if self.place.create(_entry(state.number + 1), json.dumps(entry, indent=1).encode()):
+            if self.storage.create(_entry_name(state.number + 1), json.dumps(entry, indent=1).encode()):
                 self._apply(entry)
                 return set()
 
+    def _claimed(self, new: tuple[Batch, ...], removed: tuple[str, ...], may_fail: Set[str]) -> set[str]:
+        """Return the dumps of new batches that are in other batches, or whose replaced batch is gone."""
+        state = self.state
+        # A dump may be both: stored by an older version, and quarantined by a later one.
+        failed = {i for batch in new for i in batch.quarantined if i not in may_fail}
+        dumps = failed.union(*(batch.dumps for batch in new))
+        if any(name not in state.batches for name in removed):
+            return dumps
+        return {
+            dump_id
+            for ids, batch_of in ((dumps, state.stored), (failed, state.quarantined))
+            for dump_id in ids & batch_of.keys()
+            if batch_of[dump_id] not in removed
+        }
+
     def _apply(self, entry: dict[str, Any]) -> None:
         for name in entry["drop"]:
-            self.state.drop(name)
+            self.state.remove(name)
         for data in entry["add"]:
             if data["name"] in self.state.batches:
-                self.state.drop(data["name"])
-            self.state.add(Batch.of(data))
+                self.state.remove(data["name"])
+            self.state.add(Batch.from_json(data))
         self.state.number = entry["number"]
 
     # -- checkpoints
 
-    def _from_checkpoint(self) -> None:
-        for name, _ in reversed(self.place.files(CHECKPOINTS, below=False)):
-            with suppress(zlib.error, ValueError, KeyError, TypeError):  # one that cannot be read is passed over
-                data = json.loads(zlib.decompress(self.place.read(name) or b""))
+    def _read_checkpoint(self) -> None:
+        """Start from the newest checkpoint that can be read, if any."""
+        for name, _ in reversed(self.storage.files(CHECKPOINTS, recursive=False)):
+            with suppress(zlib.error, ValueError, KeyError, TypeError):
+                data = json.loads(zlib.decompress(self.storage.read(name) or b""))
                 for batch in data["batches"]:
-                    self.state.add(Batch.of(batch))
+                    self.state.add(Batch.from_json(batch))
                 self.state.number = data["number"]
                 return
             self.state = State()
 
     def checkpoint(self) -> None:
-        """Write one, if there are many entries since the last."""
-        there = [name for name, _ in self.place.files(CHECKPOINTS, below=False)]
-        last = int(re.findall(r"\d+", there[-1])[-1]) if there else 0
-        if self.state.number - last < EVERY:
+        """Write a checkpoint if there are CHECKPOINT_INTERVAL entries since the last one."""
+        names = [name for name, _ in self.storage.files(CHECKPOINTS, recursive=False)]
+        last = int(re.findall(r"\d+", names[-1])[-1]) if names else 0
+        if self.state.number - last < CHECKPOINT_INTERVAL:
             return
         data = {"number": self.state.number, "batches": [asdict(b) for b in self.state.batches.values()]}
-        self.place.create(f"{CHECKPOINTS}/{self.state.number:012}.json.z", zlib.compress(json.dumps(data).encode()))
-        self.place.delete(there[:-1])
+        name = f"{CHECKPOINTS}/{self.state.number:012}.json.z"
+        self.storage.create(name, zlib.compress(json.dumps(data).encode()))
+        self.storage.delete(names[:-1])
 
-    # -- runs and what dead ones leave behind
+    # -- runs
 
     @contextmanager
     def run(self, run_id: str) -> Iterator[None]:
-        """While it lasts, nobody sweeps. Before and after, this run does, if no other one is alive."""
+        """Mark a run as active. Uncommitted files of dead runs are deleted before and after it."""
         with ExitStack() as stack:
-            presence = _Locked(self.place) if self.place.local and _flock else _Announced(self.place, run_id)
-            stack.callback(presence.leave)
-            self.sweep(presence.alone)
-            presence.enter()
+            use_lock = self.storage.local and _fcntl is not None
+            marker = _LockFile(self.storage) if use_lock else _Heartbeat(self.storage, run_id)
+            stack.callback(marker.leave)
+            self.delete_uncommitted(marker.is_only)
+            marker.enter()
             try:
                 yield
             finally:
-                self.sweep(presence.alone)
+                self.delete_uncommitted(marker.is_only)
 
-    def sweep(self, alone: Callable[[], bool]) -> list[str]:
-        """Delete the files that no entry names, unless another run is alive; gives their names.
+    def delete_uncommitted(self, is_only: Callable[[], bool]) -> list[str]:
+        """Delete files that no entry names, unless another run is active; return their names.
 
-        In this order: what is listed belongs to runs that began before they are looked for, and what those that
-        have ended had to say is in the ledger when it is read.
+        The order matters. Files listed before `is_only` belong to runs that it sees or that have ended, and the
+        entries of those that have ended are read after it.
         """
-        found = [name for table in schema.WAREHOUSE for name, _ in self.place.files(table)]
-        found += [name for name, _ in self.place.files("_ledger") if name.endswith(TEMPORARY)]
-        if not alone():
+        names = [name for table in schema.WAREHOUSE for name, _ in self.storage.files(table)]
+        names += [name for name, _ in self.storage.files("_ledger") if name.endswith(TEMPORARY)]
+        if not is_only():
             return []
-        committed = {f.path for f in self.refresh().files()}
-        stray = [n for n in found if n not in committed and _OURS.fullmatch(n.rpartition("/")[2])]
-        self.place.delete(stray)
+        committed = {file.path for file in self.refresh().files()}
+        stray = [n for n in names if n not in committed and _GENERATED_NAME.fullmatch(n.rpartition("/")[2])]
+        self.storage.delete(stray)
         return stray
 
 
-def _entry(number: int) -> str:
+def _entry_name(number: int) -> str:
     return f"{ENTRIES}/{number:012}.json"
 
 
 try:
-    import fcntl as _flock
+    import fcntl as _fcntl
 except ImportError:  # Windows
-    _flock = None  # type: ignore[assignment]
+    _fcntl = None  # type: ignore[assignment]
 
 
-class _Locked:
-    """Runs on a local disk share a lock; who gets it alone is alone. The lock of a dead process is gone."""
+class _LockFile:
+    """Marks a run as active by a shared lock on a local file, which ends with its process."""
 
-    def __init__(self, place: Place) -> None:
-        os.makedirs(place.path("_ledger"), exist_ok=True)
-        self.number = os.open(place.path(LOCK), os.O_RDWR | os.O_CREAT, 0o666)
+    def __init__(self, storage: Storage) -> None:
+        os.makedirs(storage.path("_ledger"), exist_ok=True)
+        self.descriptor = os.open(storage.path(LOCK), os.O_RDWR | os.O_CREAT, 0o666)
 
-    def alone(self) -> bool:
+    def is_only(self) -> bool:
+        """Whether no other run is active: only then the exclusive lock can be taken."""
         try:
-            _flock.flock(self.number, _flock.LOCK_EX | _flock.LOCK_NB)
+            _fcntl.flock(self.descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
     def enter(self) -> None:
-        _flock.flock(self.number, _flock.LOCK_SH)
+        _fcntl.flock(self.descriptor, _fcntl.LOCK_SH)
 
     def leave(self) -> None:
-        os.close(self.number)
+        os.close(self.descriptor)
 
 
-class _Announced:
-    """Elsewhere each run keeps a file that says when it was last alive."""
+class _Heartbeat:
+    """Marks a run as active by a file whose timestamp is renewed, on storage without file locks."""
 
-    def __init__(self, place: Place, run_id: str) -> None:
-        self.place, self.name = place, f"{RUNS}/{run_id}.json"
-        self.done = threading.Event()
-        self.thread = threading.Thread(target=self._beat, daemon=True)
+    def __init__(self, storage: Storage, run_id: str) -> None:
+        self.storage, self.name = storage, f"{RUNS}/{run_id}.json"
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._renew, daemon=True)
 
-    def alone(self) -> bool:
-        """Whether no other run is alive; the words of dead ones are taken away."""
-        for name, _ in self.place.files(RUNS, below=False):
-            if name == self.name or (data := self.place.read(name)) is None:
+    def is_only(self) -> bool:
+        """Whether no other run is active. Heartbeats of dead runs are deleted."""
+        for name, _ in self.storage.files(RUNS, recursive=False):
+            if name == self.name or (data := self.storage.read(name)) is None:
                 continue
-            run = json.loads(data)
-            if _alive(run):
+            if _is_active(json.loads(data)):
                 return False
-            self.place.delete([name])
+            self.storage.delete([name])
         return True
 
     def enter(self) -> None:
-        self._say()
+        self._write()
         self.thread.start()
 
     def leave(self) -> None:
-        self.done.set()
+        self.ended.set()
         if self.thread.is_alive():
             self.thread.join()
-        self.place.delete([self.name])
+        self.storage.delete([self.name])
 
-    def _say(self) -> None:
-        self.place.put(self.name, json.dumps({"host": host(), "pid": os.getpid(), "at": time.time()}).encode())
+    def _write(self) -> None:
+        heartbeat = {"host": host_name(), "pid": os.getpid(), "at": time.time()}
+        self.storage.write(self.name, json.dumps(heartbeat).encode())
 
-    def _beat(self) -> None:
-        while not self.done.wait(BEAT):
+    def _renew(self) -> None:
+        while not self.ended.wait(HEARTBEAT_SECONDS):
             with suppress(OSError):
-                self._say()
+                self._write()
 
 
-def _alive(run: dict[str, Any]) -> bool:
-    if time.time() - run["at"] > DEAD:
+def _is_active(heartbeat: dict[str, Any]) -> bool:
+    if time.time() - heartbeat["at"] > HEARTBEAT_TIMEOUT:
         return False
-    if run["host"] != host() or os.name != "posix":
+    if heartbeat["host"] != host_name() or os.name != "posix":
         return True
     try:
-        os.kill(run["pid"], 0)
+        os.kill(heartbeat["pid"], 0)
     except ProcessLookupError:
         return False
     except PermissionError:
@@ -318,5 +344,5 @@ def _alive(run: dict[str, Any]) -> bool:
     return True
 
 
-def host() -> str:
+def host_name() -> str:
     return socket.gethostname()

@@ -1,13 +1,9 @@
-"""Tables of many dumps to Parquet files: row groups of bounded size, several dumps in a file."""
+"""Writes the tables of a batch to Parquet files, several dumps to a file."""
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import os
-import sys
 from contextlib import ExitStack, suppress
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,171 +11,180 @@ import pyarrow as pa
 
 from .. import schema
 from .ledger import File
-from .storage import Place
+from .memory import release_memory
+from .storage import Storage
 
-ROW_GROUP = 64 << 20
-"""Bytes of a row group before compression, names counted as the text that they stand for."""
-LEAST = 16 << 20
-"""A rest smaller than this goes into the row group before it."""
-GROUPS = 16
-"""Row groups of a file; then the next one begins."""
+ROW_GROUP_BYTES = 64 << 20
+"""Size of a row group before compression, with names counted as plain text."""
+MIN_ROW_GROUP_BYTES = 16 << 20
+"""Remaining rows of less than this size are added to the row group before them."""
+MAX_ROW_GROUPS = 16
+"""Row groups per file."""
 
 
-class Sink:
-    """The Parquet files of one batch, a writer for each table that has rows."""
+class BatchWriter:
+    """Writes the Parquet files of one batch."""
 
     def __init__(
         self,
-        place: Place,
+        storage: Storage,
         folder: str,
         batch: str,
         *,
         replace: bool = False,
-        first: int = 0,
-        lean: bool = False,
+        first_file: int = 0,
+        low_memory: bool = False,
         run_id: str = "",
     ) -> None:
-        """`folder` stands between the table's own folder and the file's name.
+        """`folder` is the path between a table's folder and its files. `low_memory` halves the row groups.
 
-        `first` is the number of the first file; `lean`: with row groups of half the size. Where a file cannot be
-        kept from being overwritten (not on a local disk), `run_id` is part of its name: two runs at once may
-        make the same batch, and the bytes of the one that commits must stay.
+        Off the local disk, where a file cannot be protected from being overwritten, `run_id` becomes part of its name:
+        concurrent runs may write the same batch, and the files of the one that commits must stay.
         """
-        self.place, self.folder, self.batch, self.replace, self.first = place, folder, batch, replace, first
-        self.suffix = "" if place.local or not run_id else f"-{run_id[-8:]}"
-        self.group = ROW_GROUP // 2 if lean else ROW_GROUP
-        self.writers: dict[str, _Writer] = {}
+        self.storage, self.folder, self.batch = storage, folder, batch
+        self.replace, self.first_file = replace, first_file
+        self.suffix = "" if storage.local or not run_id else f"-{run_id[-8:]}"
+        self.row_group_bytes = ROW_GROUP_BYTES // 2 if low_memory else ROW_GROUP_BYTES
+        self.tables: dict[str, _TableWriter] = {}
 
     def add(self, name: str, table: pa.Table) -> None:
-        """Rows of a table of `schema.WAREHOUSE`; names may be plain text or coded."""
+        """Append rows to a table of `schema.WAREHOUSE`. Names may be plain or dictionary-encoded."""
         if table.num_rows:
-            if name not in self.writers:
-                self.writers[name] = _Writer(self, name)
-            self.writers[name].add(table)
+            if name not in self.tables:
+                self.tables[name] = _TableWriter(self, name)
+            self.tables[name].add(table)
 
     def flush(self, name: str) -> None:
-        """Write what is pending of a table, as no more rows of it are to come soon."""
-        if name in self.writers:
-            self.writers[name].flush()
+        """Write the pending rows of a table, to free their memory."""
+        if name in self.tables:
+            self.tables[name].flush()
 
     def close(self) -> list[File]:
-        """Write what is left; the files, whole and on the disk now."""
-        files = [file for name in schema.WAREHOUSE if name in self.writers for file in self.writers[name].close()]
-        self.place.settle([file.path for file in files])
+        """Write all pending rows and return the files, which are then on the disk."""
+        files = [file for name in schema.WAREHOUSE if name in self.tables for file in self.tables[name].close()]
+        self.storage.sync([file.path for file in files])
         return files
 
     def abandon(self) -> None:
-        """Leave nothing on a local disk of what is not closed yet."""
-        for writer in self.writers.values():
-            writer.abandon()
-        self.writers.clear()
+        """Discard pending rows, and on the local disk the file that is open."""
+        for table in self.tables.values():
+            table.abandon()
+        self.tables.clear()
 
 
-class _Writer:
-    """The files of one table."""
+class _TableWriter:
+    """Writes the files of one table."""
 
-    def __init__(self, sink: Sink, name: str) -> None:
-        self.sink, self.name = sink, name
+    def __init__(self, batch: BatchWriter, name: str) -> None:
+        self.batch, self.name = batch, name
         self.pending: list[pa.Table] = []
-        self.size = 0
+        self.pending_bytes = 0
         self.files: list[File] = []
-        self.open: tuple[ExitStack, Any, Any, str] | None = None
-        self.groups = self.rows = 0
+        self.file: _OpenFile | None = None
         self.schema: pa.Schema | None = None
 
     def add(self, table: pa.Table) -> None:
         if self.schema is None:
-            self.schema = layout(table, schema.WAREHOUSE[self.name].arrow)
-        table = _as(table, self.schema)
+            self.schema = choose_encodings(table, schema.WAREHOUSE[self.name].arrow)
+        table = _cast(table, self.schema)
         self.pending.append(table)
-        self.size += table_bytes(table)
-        if self.size >= self.sink.group + LEAST:
-            self._write(whole=False)
+        self.pending_bytes += table_bytes(table)
+        if self.pending_bytes >= self.max_pending:
+            self._write_full_row_groups()
+            release_memory()
 
     def flush(self) -> None:
-        self._write(whole=True)
+        if self.pending:
+            self._write_row_group(pa.concat_tables(self.pending).combine_chunks())
+            self.pending, self.pending_bytes = [], 0
 
     def close(self) -> list[File]:
         self.flush()
-        self._finish()
+        self._close_file()
         return self.files
 
     def abandon(self) -> None:
-        if self.open:
-            stack = self.open[0]
-            self.open = None
-            stack.__exit__(InterruptedError, InterruptedError(), None)
+        if self.file:
+            self.file.abandon()
+            self.file = None
 
-    def _write(self, *, whole: bool) -> None:
-        """The pending rows as row groups; all of them, or leave a rest that the next rows will join."""
-        if not self.pending:
-            return
+    @property
+    def max_pending(self) -> int:
+        """The size from which a row group can be written that leaves enough rows for another one."""
+        return self.batch.row_group_bytes + MIN_ROW_GROUP_BYTES
+
+    def _write_full_row_groups(self) -> None:
+        """Write row groups while there are enough rows for two, and keep the remaining rows pending."""
         table = pa.concat_tables(self.pending).combine_chunks()
-        if whole and self.size < self.sink.group + LEAST:
-            self._group(table)
-            self.pending, self.size = [], 0
-            return
         ends = np.cumsum(row_bytes(table))
-        row = done = 0
-        while row < table.num_rows:
-            stop = table.num_rows
-            if ends[-1] - done >= self.sink.group + LEAST:
-                stop = max(row + 1, int(np.searchsorted(ends, done + self.sink.group, "right")))
-            elif not whole:
-                break
-            self._group(table.slice(row, stop - row))
-            row, done = stop, int(ends[stop - 1])
-        self.pending = [trimmed(table.slice(row))] if row < table.num_rows else []
-        self.size = int(ends[-1]) - done
-        if not whole:
-            release()
+        row = written = 0
+        while row < table.num_rows and ends[-1] - written >= self.max_pending:
+            stop = max(row + 1, int(np.searchsorted(ends, written + self.batch.row_group_bytes, "right")))
+            self._write_row_group(table.slice(row, stop - row))
+            row, written = stop, int(ends[stop - 1])
+        self.pending = [compacted(table.slice(row))] if row < table.num_rows else []
+        self.pending_bytes = int(ends[-1]) - written
 
-    def _group(self, table: pa.Table) -> None:
+    def _write_row_group(self, table: pa.Table) -> None:
+        if self.file and self.file.row_groups == MAX_ROW_GROUPS:
+            self._close_file()
+        if not self.file:
+            number = self.batch.first_file + len(self.files)
+            name = f"{self.batch.batch}-{number:05}{self.batch.suffix}.parquet"
+            path = "/".join(p for p in (self.name, self.batch.folder, name) if p)
+            self.file = _OpenFile(self.batch, self.name, path, table.schema)
+        self.file.write(table)
+
+    def _close_file(self) -> None:
+        if self.file:
+            file, self.file = self.file, None
+            self.files.append(file.close())
+
+
+class _OpenFile:
+    """A Parquet file that is being written."""
+
+    def __init__(self, batch: BatchWriter, table: str, path: str, spec: pa.Schema) -> None:
         import pyarrow.parquet as pq
 
-        if self.open and self.groups == GROUPS:
-            self._finish()
-        if not self.open:
-            part = self.sink.first + len(self.files)
-            name = f"{self.sink.batch}-{part:05}{self.sink.suffix}.parquet"
-            path = "/".join(p for p in (self.name, self.sink.folder, name) if p)
-            stack = ExitStack()
-            stream = stack.enter_context(self.sink.place.output(path, replace=self.sink.replace))
-            coded = [f.name for f in table.schema if pa.types.is_dictionary(f.type)]
-            texts = [c.name for c in schema.WAREHOUSE[self.name].columns if c.kind == "text"]
-            # Without Arrow's own schema in the file, coded names are plain text to every reader.
-            writer = pq.ParquetWriter(
-                stream,
-                table.schema,
-                compression="zstd",
-                compression_level=3,
-                use_dictionary=[*coded, *texts],
-                write_page_index=True,
-                store_schema=False,
-            )
-            self.open = stack, stream, writer, path
-        self.open[2].write_table(table, row_group_size=table.num_rows)
-        self.groups += 1
+        self.storage, self.table, self.path = batch.storage, table, path
+        self.rows = self.row_groups = 0
+        self.stack = ExitStack()
+        self.stream = self.stack.enter_context(self.storage.open_output(path, replace=batch.replace))
+        encoded = [f.name for f in spec if pa.types.is_dictionary(f.type)]
+        texts = [c.name for c in schema.WAREHOUSE[table].columns if c.kind == "text"]
+        # Without Arrow's schema in the file, every reader sees dictionary-encoded names as plain text.
+        self.parquet = pq.ParquetWriter(
+            self.stream,
+            spec,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=[*encoded, *texts],
+            write_page_index=True,
+            store_schema=False,
+        )
+
+    def write(self, table: pa.Table) -> None:
+        self.parquet.write_table(table, row_group_size=table.num_rows)
         self.rows += table.num_rows
+        self.row_groups += 1
 
-    def _finish(self) -> None:
-        if self.open:
-            stack, stream, writer, path = self.open
-            writer.close()
-            size = stream.tell()
-            self.open = None
-            stack.close()
-            if self.sink.place.local:  # another run may have made it first
-                size = os.stat(self.sink.place.path(path)).st_size
-            self.files.append(File(self.name, path, self.rows, size))
-            self.groups = self.rows = 0
+    def close(self) -> File:
+        self.parquet.close()
+        size = self.stream.tell()
+        self.stack.close()
+        if self.storage.local:  # an existing file of another run is kept
+            size = os.stat(self.storage.path(self.path)).st_size
+        return File(self.table, self.path, self.rows, size)
+
+    def abandon(self) -> None:
+        with suppress(OSError, pa.ArrowException):
+            self.parquet.close()
+        self.stack.__exit__(InterruptedError, InterruptedError(), None)
 
 
-def layout(table: pa.Table, spec: pa.Schema) -> pa.Schema:
-    """The types in which a table like this one is best written: names coded where they repeat, else plain.
-
-    Of names that are mostly different ones a dictionary saves nothing and costs time.
-    """
+def choose_encodings(table: pa.Table, spec: pa.Schema) -> pa.Schema:
+    """Return the types to write a table in: dictionaries only for names that repeat."""
     fields = []
     for field, column in zip(spec, table.columns, strict=True):
         if pa.types.is_dictionary(field.type):
@@ -190,7 +195,7 @@ def layout(table: pa.Table, spec: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _as(table: pa.Table, spec: pa.Schema) -> pa.Table:
+def _cast(table: pa.Table, spec: pa.Schema) -> pa.Table:
     columns = []
     for field, column in zip(spec, table.columns, strict=True):
         if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(column.type):
@@ -199,32 +204,32 @@ def _as(table: pa.Table, spec: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=spec)
 
 
-def trimmed(table: pa.Table) -> pa.Table:
-    """The same rows in memory of their own, with dictionaries of only what they name.
+def compacted(table: pa.Table) -> pa.Table:
+    """Copy a slice of a table, with dictionaries of the names that occur in it.
 
-    What is joined again and again would else hold, and write, the names of all that was ever joined to it.
+    Otherwise it would keep, and write, the dictionaries of all tables that were ever concatenated with it.
     """
-    return pa.table([_trimmed(c.combine_chunks()) for c in table.columns], schema=table.schema)
+    return pa.table([_compacted(c.combine_chunks()) for c in table.columns], schema=table.schema)
 
 
-def _trimmed(array: pa.Array) -> pa.Array:
-    coded = pa.types.is_dictionary(array.type)
-    return array.cast(array.type.value_type).dictionary_encode() if coded else _owned(array)
+def _compacted(array: pa.Array) -> pa.Array:
+    encoded = pa.types.is_dictionary(array.type)
+    return array.cast(array.type.value_type).dictionary_encode() if encoded else _copied(array)
 
 
-def owned(table: pa.Table) -> pa.Table:
-    """The same rows in memory of their own: a piece of a dump keeps the memory of all its span."""
-    return pa.table([_owned(c.combine_chunks()) for c in table.columns], schema=table.schema)
+def copied(table: pa.Table) -> pa.Table:
+    """Copy a table that shares memory with other tables, so that it does not keep theirs alive."""
+    return pa.table([_copied(c.combine_chunks()) for c in table.columns], schema=table.schema)
 
 
-def _owned(array: pa.Array) -> pa.Array:
+def _copied(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.DictionaryArray):
-        return pa.DictionaryArray.from_arrays(_owned(array.indices), _owned(array.dictionary))
+        return pa.DictionaryArray.from_arrays(_copied(array.indices), _copied(array.dictionary))
     return pa.concat_arrays([array, array.slice(0, 0)])
 
 
 def table_bytes(table: pa.Table) -> int:
-    """The sum of `row_bytes`."""
+    """Return the sum of `row_bytes`."""
     size = 0
     for column in table.columns:
         if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
@@ -235,7 +240,7 @@ def table_bytes(table: pa.Table) -> int:
 
 
 def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Bytes of each row as plain Arrow columns."""
+    """Return the size of each row in plain Arrow columns."""
     size = np.zeros(table.num_rows, np.int64)
     for column in table.columns:
         if not (pa.types.is_dictionary(column.type) or pa.types.is_string(column.type)):
@@ -250,18 +255,9 @@ def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
 
 def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     if isinstance(array, pa.DictionaryArray):
-        lengths = np.append(_lengths(array.dictionary), 0)  # a null's code, -1, is the last
+        lengths = np.append(_lengths(array.dictionary), 0)  # -1, the code of null, selects the last
         codes = array.indices if not array.null_count else array.indices.fill_null(-1)
-        found: npt.NDArray[np.int64] = lengths[codes.to_numpy(zero_copy_only=False)]
-        return found
+        of_rows: npt.NDArray[np.int64] = lengths[codes.to_numpy(zero_copy_only=False)]
+        return of_rows
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
     return np.diff(offsets).astype(np.int64)
-
-
-def release() -> None:
-    """Give memory that is free back to the system: a worker lives long, and its tables come and go."""
-    gc.collect()  # programs hold themselves in cycles
-    pa.default_memory_pool().release_unused()
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):  # another C library
-            ctypes.CDLL(None).malloc_trim(0)

@@ -1,154 +1,185 @@
-"""Which dumps are to be written, and which of them together."""
+"""Which dumps are converted, and which of them form a batch."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import xxhash
 
 from .. import schema
 from ..input.find import Source
-from .ledger import State
-from .worker import HUGE, Fault, Item, Job, Options, label
+from .identity import display_name
+from .ledger import Batch, State
+from .task import STREAMED_BYTES, DumpInput, Failure, Options, Task
 
-SMALLEST, LARGEST, BATCHES = 4 << 20, 128 << 20, 32
-"""A run makes about BATCHES batches, unless they had fewer or more bytes of text than that."""
-MOST = 8192
-"""Dumps of a batch at most."""
-TOGETHER = 256
-"""Dumps whose identity one call finds out."""
+MIN_BATCH_BYTES, MAX_BATCH_BYTES, TARGET_BATCHES = 4 << 20, 128 << 20, 32
+"""A run is divided into TARGET_BATCHES batches, as far as these bounds on the text of a batch allow."""
+MAX_BATCH_DUMPS = 8192
+IDENTIFY_DUMPS = 256
+"""Dumps that are identified by one call of a worker."""
 
 
 @dataclass
 class Plan:
-    """What is to be done, and what need not be."""
+    """The tasks of a run, and the dumps for which there is nothing to do."""
 
-    jobs: list[Job]
-    """Biggest first."""
+    tasks: list[Task] = field(default_factory=list)
+    """Largest first."""
     stored: int = 0
-    """Dumps that are there already, under this version."""
-    known: int = 0
-    """Dumps that are in quarantine already, under this version."""
+    """Dumps that this version has stored already."""
+    quarantined: int = 0
+    """Dumps that this version has quarantined already and does not retry."""
     duplicates: int = 0
-    """Dumps that are in the input more than once."""
-    healed: frozenset[str] = frozenset()
-    """What is in quarantine and no longer fails, without anything to be written."""
+    """Dumps that occur more than once in the input."""
+    recovered: frozenset[str] = frozenset()
+    """Quarantined dump_ids that no longer fail and need no task."""
 
 
-def handfuls(sources: Sequence[Source]) -> list[list[Source]]:
-    """The dumps in lists whose identity is found out together."""
-    return [list(sources[i : i + TOGETHER]) for i in range(0, len(sources), TOGETHER)]
+def identify_chunks(sources: Sequence[Source]) -> list[list[Source]]:
+    """Split the dumps into lists that are identified together."""
+    return [list(sources[i : i + IDENTIFY_DUMPS]) for i in range(0, len(sources), IDENTIFY_DUMPS)]
 
 
 def plan(
-    found: Sequence[Item | Fault],
+    identified: Sequence[DumpInput | Failure],
     state: State,
     options: Options,
     *,
-    given: Sequence[str] = (),
+    searched: Sequence[str] = (),
     reprocess: bool = False,
     retry_quarantine: bool = False,
 ) -> Plan:
-    """Jobs for the dumps that are not stored yet; a function of the dumps alone, not of their order or the workers.
+    """Return the tasks for the dumps that are not stored yet.
 
-    `given` are the paths below which all was looked at.
+    They depend on the dumps only, not on their order or on the workers. `searched` are the paths under which all
+    dumps were identified.
     """
-    items: dict[str, Item] = {}
-    faults: dict[str, Fault] = {}
-    made = Plan([])
-    for one in found:
-        if isinstance(one, Fault):
-            faults[one.dump_id] = one
-            continue
-        made.duplicates += one.dump_id in items
-        other = items.get(one.dump_id)
-        if other is None or _place(one) < _place(other):
-            items[one.dump_id] = one
-
-    def current(batch: str) -> bool:
-        b = state.batches[batch]
-        return b.tool_version == options.tool_version and b.schema_version == schema.VERSION
-
-    def settled(i: str) -> bool:
-        """Whether it is in quarantine and need not be tried again."""
-        batch, _, system = state.failure(i)
-        return batch is not None and current(batch.name) and not (system or reprocess or retry_quarantine)
-
-    healed = _healed(found, state, given)
-    new: list[Item] = []
-    again: dict[str, list[Item]] = {}
-    for i, item in sorted(items.items()):
-        stored, (failed, attempts, system) = state.stored.get(i), state.failure(i)
-        item = replace(item, attempts=attempts)
-        if stored and current(stored) and not reprocess:
-            made.stored += 1
-            if system:
-                healed.add(i)
-        elif settled(i):
-            made.known += 1  # also where an older version could read it, whose rows are kept
-        elif stored or (failed and failed.dumps):  # rows of other dumps are in the same files
-            again.setdefault(stored or state.quarantined[i], []).append(item)
-        else:
-            new.append(item)
-    bad = tuple(replace(f, attempts=state.failure(i)[1] + 1) for i, f in sorted(faults.items()) if not settled(i))
-    made.known += len(faults) - len(bad)
-    made.jobs += [job_of(items_, options) for items_ in _batches(new)]
-    if bad:
-        made.jobs.append(job_of((), options, bad))
-    for name, redone in again.items():
-        made.jobs.append(replace(job_of(tuple(redone), options), old=state.batches[name]))
-    made.jobs.sort(key=lambda j: (-j.bytes, j.batch))
-    made.healed = frozenset(healed)
-    return made
+    return _Planner(state, options, retry=reprocess or retry_quarantine, reprocess=reprocess).plan(identified, searched)
 
 
-def _healed(found: Sequence[Item | Fault], state: State, given: Sequence[str]) -> set[str]:
-    """What was in quarantine by its place, which was looked at again and does not fail so any more (or is gone)."""
-    failing = {f.dump_id for f in found if isinstance(f, Fault)}
-    rows = {i: place for b in state.batches.values() for i, place in b.places.items() if i not in failing}
-    if not rows:
+class _Planner:
+    def __init__(self, state: State, options: Options, *, retry: bool, reprocess: bool) -> None:
+        self.state, self.options, self.retry, self.reprocess = state, options, retry, reprocess
+        self.result = Plan()
+
+    def plan(self, identified: Sequence[DumpInput | Failure], searched: Sequence[str]) -> Plan:
+        recovered = _recovered(identified, self.state, searched)
+        new: list[DumpInput] = []
+        replaced: dict[str, list[DumpInput]] = defaultdict(list)
+        for dump in self._distinct(identified):
+            batch = self._replaced_batch(dump.dump_id)
+            if self._is_stored(dump.dump_id):
+                self.result.stored += 1
+                if self._failed_by_system(dump.dump_id):
+                    recovered.add(dump.dump_id)
+            elif self._is_settled(dump.dump_id):
+                self.result.quarantined += 1  # even if an older version could read it; its rows are kept
+            elif batch:
+                replaced[batch].append(dump)
+            else:
+                new.append(dump)
+        tasks = [make_task(batch, self.options) for batch in _batches(new)]
+        tasks += self._failure_tasks({f.dump_id: f for f in identified if isinstance(f, Failure)})
+        for name, dumps in replaced.items():
+            tasks.append(replace(make_task(tuple(dumps), self.options), replaces=self.state.batches[name]))
+        self.result.tasks = sorted(tasks, key=lambda task: (-task.bytes, task.batch))
+        self.result.recovered = frozenset(recovered)
+        return self.result
+
+    def _distinct(self, identified: Sequence[DumpInput | Failure]) -> list[DumpInput]:
+        """Return one dump per dump_id, that with the first path, sorted by dump_id."""
+        dumps: dict[str, DumpInput] = {}
+        for dump in identified:
+            if isinstance(dump, DumpInput):
+                other = dumps.get(dump.dump_id)
+                self.result.duplicates += other is not None
+                if other is None or _paths(dump) < _paths(other):
+                    dumps[dump.dump_id] = dump
+        return [replace(dump, attempts=self.state.attempts(i)) for i, dump in sorted(dumps.items())]
+
+    def _failure_tasks(self, failures: dict[str, Failure]) -> list[Task]:
+        """Return a task that quarantines the dumps that could not be identified, unless they are already."""
+        new = [failure for dump_id, failure in sorted(failures.items()) if not self._is_settled(dump_id)]
+        self.result.quarantined += len(failures) - len(new)
+        if not new:
+            return []
+        counted = (replace(failure, attempts=self.state.attempts(failure.dump_id) + 1) for failure in new)
+        return [make_task((), self.options, tuple(counted))]
+
+    def _replaced_batch(self, dump_id: str) -> str | None:
+        """Return the batch that must be rewritten if this dump is converted again, if any."""
+        if name := self.state.stored.get(dump_id):
+            return name
+        quarantine = self.state.quarantine_batch(dump_id)
+        return quarantine.name if quarantine and quarantine.dumps else None
+
+    def _is_stored(self, dump_id: str) -> bool:
+        name = self.state.stored.get(dump_id)
+        return name is not None and self._is_current(self.state.batches[name]) and not self.reprocess
+
+    def _is_settled(self, dump_id: str) -> bool:
+        """Whether the dump is quarantined and not to be retried."""
+        batch = self.state.quarantine_batch(dump_id)
+        return batch is not None and self._is_current(batch) and not (dump_id in batch.system or self.retry)
+
+    def _failed_by_system(self, dump_id: str) -> bool:
+        batch = self.state.quarantine_batch(dump_id)
+        return batch is not None and dump_id in batch.system
+
+    def _is_current(self, batch: Batch) -> bool:
+        """Whether the batch was written by this version."""
+        return batch.tool_version == self.options.tool_version and batch.schema_version == schema.VERSION
+
+
+def _recovered(identified: Sequence[DumpInput | Failure], state: State, searched: Sequence[str]) -> set[str]:
+    """Return the dumps quarantined by path whose path was searched again and no longer fails, or is gone."""
+    failing = {f.dump_id for f in identified if isinstance(f, Failure)}
+    paths = {i: path for b in state.batches.values() for i, path in b.places.items() if i not in failing}
+    if not paths:
         return set()
-    seen = set()
-    for one in found:
-        path = one.name if isinstance(one, Fault) else label(one.source)
-        while path and path not in seen:  # with all that it lies in: directories and tars
+    seen = _with_parents(identified)
+    prefixes = [prefix for path in searched for prefix in (f"{path.rstrip('/')}/", f"{path}::")]
+    return {i for i, path in paths.items() if path in seen or f"{path}/".startswith(tuple(prefixes))}
+
+
+def _with_parents(identified: Sequence[DumpInput | Failure]) -> set[str]:
+    """Return the paths of the dumps with all directories and archives that contain them."""
+    seen: set[str] = set()
+    for dump in identified:
+        path = dump.name if isinstance(dump, Failure) else display_name(dump.source)
+        while path and path not in seen:
             seen.add(path)
             path = path[: max(path.rfind("/"), path.rfind("::"), 0)]
-    return {
-        i
-        for i, place in rows.items()
-        if place in seen or any(f"{place}/".startswith((f"{path.rstrip('/')}/", f"{path}::")) for path in given)
-    }
+    return seen
 
 
-def _place(item: Item) -> tuple[str, ...]:
-    return tuple(m.location for m in item.source.members)
+def _paths(dump: DumpInput) -> tuple[str, ...]:
+    return tuple(member.location for member in dump.source.members)
 
 
-def _batches(items: list[Item]) -> list[tuple[Item, ...]]:
-    """Huge dumps alone, the others in runs of neighbouring dump_ids."""
-    small = [i for i in items if i.bytes <= HUGE]
-    size = min(max(sum(i.bytes for i in small) // BATCHES, SMALLEST), LARGEST)
-    batches: list[tuple[Item, ...]] = [(i,) for i in items if i.bytes > HUGE]
-    batch: list[Item] = []
-    held = 0
-    for item in small:
-        if batch and (held + item.bytes > size or len(batch) == MOST):
+def _batches(dumps: list[DumpInput]) -> list[tuple[DumpInput, ...]]:
+    """Split sorted dumps into batches; those that are streamed form batches of their own."""
+    small = [dump for dump in dumps if dump.bytes <= STREAMED_BYTES]
+    limit = min(max(sum(dump.bytes for dump in small) // TARGET_BATCHES, MIN_BATCH_BYTES), MAX_BATCH_BYTES)
+    batches: list[tuple[DumpInput, ...]] = [(dump,) for dump in dumps if dump.bytes > STREAMED_BYTES]
+    batch: list[DumpInput] = []
+    size = 0
+    for dump in small:
+        if batch and (size + dump.bytes > limit or len(batch) == MAX_BATCH_DUMPS):
             batches.append(tuple(batch))
-            batch, held = [], 0
-        batch.append(item)
-        held += item.bytes
+            batch, size = [], 0
+        batch.append(dump)
+        size += dump.bytes
     return [*batches, tuple(batch)] if batch else batches
 
 
-def job_of(
-    items: tuple[Item, ...], options: Options, faults: tuple[Fault, ...] = ()
-) -> Job:
-    """A job under its name: a function of the dumps, the versions and what is made of each dump."""
-    # What failed before makes another name: the files of that batch may still be there.
-    tried = {i.dump_id: i.attempts for i in items} | {f.dump_id: f.attempts - 1 for f in faults}
-    ids = sorted(f"{i}~{n}" if n else i for i, n in tried.items())
-    what = (str(schema.VERSION), options.tool_version, ",".join(options.tables), str(options.top), options.folder)
-    name = xxhash.xxh3_128_hexdigest("\0".join((*what, *ids)).encode())
-    return Job(name, items, options, faults)
+def make_task(dumps: tuple[DumpInput, ...], options: Options, failures: tuple[Failure, ...] = ()) -> Task:
+    """Return a task whose batch is named by a hash of its dumps, the versions and the settings."""
+    # Failed attempts change the name, as files of the batch that failed may still exist.
+    attempts = {d.dump_id: d.attempts for d in dumps} | {f.dump_id: f.attempts - 1 for f in failures}
+    ids = sorted(f"{i}~{n}" if n else i for i, n in attempts.items())
+    settings = (str(schema.VERSION), options.tool_version, ",".join(options.tables), str(options.top), options.folder)
+    name = xxhash.xxh3_128_hexdigest("\0".join((*settings, *ids)).encode())
+    return Task(name, dumps, options, failures)

@@ -1,8 +1,9 @@
-"""SQL over a dump or a dataset, by DuckDB."""
+"""SQL by DuckDB, over tables that are loaded when a statement uses them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,34 +12,120 @@ import pyarrow as pa
 from .. import schema
 from ..compute import REGISTRY
 from ..dump import Tables
-from ..errors import UsageError
+from ..errors import UsageError, XlaMemError
+
+SQL_TYPES: dict[schema.Kind, str] = {
+    "int": "BIGINT",
+    "float": "DOUBLE",
+    "bool": "BOOLEAN",
+    "name": "VARCHAR",
+    "text": "VARCHAR",
+    "time": "TIMESTAMPTZ",
+}
+
+SCHEMA = "loaded"
+"""DuckDB schema of the tables that have been loaded."""
+
+Load = Callable[[Any, str], None]
+"""``load(connection, name)`` creates a view or table `name` in SCHEMA."""
+_MISSING_TABLE = re.compile(r"Catalog Error: Table with name (\w+) does not exist!")
 
 
-def sql_over_dump(dump: Tables, query: str) -> pa.Table:
-    """The result of a query over the tables of a dump, computed ones included; reads those that the query names."""
+def run_sql(
+    query: str,
+    tables: Mapping[str, schema.Table],
+    load: Load,
+    find_damage: Callable[[list[str]], XlaMemError | None] = lambda loaded: None,
+) -> pa.Table:
+    """Return the result of the last statement of a query, as an empty table if it has none.
+
+    ``find_damage(loaded)`` may return an error that explains why DuckDB failed.
+    """
     try:
         import duckdb
     except ImportError as e:
-        raise UsageError("sql needs DuckDB: pip install 'xlamem[duckdb]'") from e
-    words = {word.lower() for word in re.findall(r"\w+", query)}
+        raise UsageError("SQL needs DuckDB: pip install 'xlamem[duckdb]'") from e
     with duckdb.connect() as connection:
-        for name in words & set(dump.tables):
-            connection.register(name, dump[name])
-        if words & set(schema.COMPUTED):
-            for name in words & set(REGISTRY):
-                connection.register(name, REGISTRY[name](dump))
+        session = _Session(connection, tables, load)
         try:
-            return answer(connection, query)
+            return session.run(query)
         except duckdb.Error as e:
-            raise UsageError(f"DuckDB does not understand the query: {e}") from e
+            raise find_damage(session.loaded) or UsageError(f"DuckDB cannot run the query: {e}") from e
 
 
-def answer(connection: Any, query: str) -> pa.Table:
-    """What DuckDB answers; a table without columns to a statement without result. Sums of bytes stay whole numbers."""
-    result = connection.sql(query)
-    table = pa.table({}) if result is None else result.to_arrow_table()
+def sql_over_dump(dump: Tables, query: str) -> pa.Table:
+    """Return the result of an SQL query over the tables of a dump and those computed from it."""
+
+    def load(connection: Any, name: str) -> None:
+        connection.register(f"arrow_{name}", REGISTRY[name](dump) if name in computed else dump[name])
+        connection.execute(f'CREATE VIEW {SCHEMA}."{name}" AS FROM "arrow_{name}"')
+
+    computed = {name: schema.COMPUTED[name] for name in REGISTRY}
+    return run_sql(query, {name: schema.TABLES[name] for name in dump.tables} | computed, load)
+
+
+class _Session:
+    """A DuckDB connection in which every table is a view of a table in SCHEMA, which is missing until it is loaded.
+
+    DuckDB reports a missing table when it binds a statement, before it executes any of it. The table is then loaded
+    and the statement is bound again. Statements that list tables and columns find the views, and load nothing.
+    """
+
+    def __init__(self, connection: Any, tables: Mapping[str, schema.Table], load: Load) -> None:
+        self.connection, self.tables, self.load_table = connection, tables, load
+        self.loaded: list[str] = []
+        # Otherwise DuckDB would look up unknown tables among the Python variables of its callers.
+        connection.execute("SET python_enable_replacements = false; SET TimeZone = 'UTC'")
+        connection.execute(";".join(_view_statements(tables)))
+
+    def run(self, query: str) -> pa.Table:
+        result = pa.table({})
+        for statement in self.connection.extract_statements(query):
+            if statement.type.name == "TRANSACTION":  # in which the error of a missing table would be fatal
+                self._load_all()
+            result = self._execute(statement)
+        return _with_int64_sums(result)
+
+    def _execute(self, statement: Any) -> pa.Table:
+        import duckdb
+
+        while True:
+            try:
+                relation = self.connection.sql(statement)
+                return pa.table({}) if relation is None else relation.to_arrow_table()
+            except duckdb.CatalogException as error:
+                match = _MISSING_TABLE.match(str(error))
+                name = match[1].lower() if match else ""
+                if name not in self.tables or name in self.loaded:
+                    raise
+                self._load(name)
+
+    def _load(self, name: str) -> None:
+        self.loaded.append(name)
+        self.load_table(self.connection, name)
+
+    def _load_all(self) -> None:
+        for name in self.tables.keys() - set(self.loaded):
+            with suppress(UsageError):  # a dump from which it cannot be computed
+                self._load(name)
+
+
+def _view_statements(tables: Mapping[str, schema.Table]) -> list[str]:
+    """Return SQL that creates a view of each table. DuckDB needs the tables until the views exist."""
+    statements = ["BEGIN", f"CREATE SCHEMA {SCHEMA}"]
+    for name, table in tables.items():
+        columns = ", ".join(f'"{c.name}" {SQL_TYPES[c.kind]}' for c in table.columns)
+        statements += [
+            f'CREATE TABLE {SCHEMA}."{name}" ({columns})',
+            f'CREATE VIEW "{name}" AS FROM {SCHEMA}."{name}"',
+        ]
+    return [*statements, f"DROP SCHEMA {SCHEMA} CASCADE", f"CREATE SCHEMA {SCHEMA}", "COMMIT"]
+
+
+def _with_int64_sums(table: pa.Table) -> pa.Table:
+    """Cast DuckDB's sums of int64, which are decimals, to int64 if they fit."""
     for i, field in enumerate(table.schema):
-        if field.type == pa.decimal128(38, 0):  # DuckDB's sum of int64
-            with suppress(pa.ArrowInvalid):  # one that is too large stays what it is
+        if field.type == pa.decimal128(38, 0):
+            with suppress(pa.ArrowInvalid):
                 table = table.set_column(i, field.name, table.column(i).cast(pa.int64()))
     return table

@@ -1,4 +1,4 @@
-"""What a huge dump needs later, on the disk until then: rows, and NumPy's large arrays."""
+"""Temporary storage on disk for a dump that does not fit into memory: tables, and long-lived arrays."""
 
 from __future__ import annotations
 
@@ -7,57 +7,77 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from .. import _mapped
 from ..errors import OutputError
 
-LARGE = 4 << 20
-"""Bytes of an array that may go to a file."""
-MOST = 128 << 20
-"""Bytes of such arrays in memory; what comes then goes to files."""
+REGION_BYTES = 64 << 20
+"""Size of the files that arrays share."""
 
 
-@contextmanager
-def mapped() -> Iterator[None]:
-    """Within it NumPy's large arrays go to temporary files without a name once there are many of them.
+class Scratch:
+    """Allocates NumPy arrays in unlinked, memory-mapped temporary files (in TMPDIR).
 
-    Their pages are the system's to keep or to drop. Arrays stay where they are as long as anybody holds them.
+    Under memory pressure the kernel writes their pages to disk. A file is freed with the last array in it.
     """
-    core = np._core if hasattr(np, "_core") else np.core  # of NumPy 1
-    pattern = os.path.join(tempfile.gettempdir(), "xlamem-XXXXXX")
-    api = core._multiarray_umath._ARRAY_API
-    before = _mapped.use(api, _mapped.handler(os.fsencode(pattern), LARGE, MOST))
+
+    def __init__(self) -> None:
+        self._region, self._used = np.empty(0, np.uint8), 0
+
+    def empty(self, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return an uninitialized array, as `np.empty` does."""
+        size = n * np.dtype(dtype).itemsize
+        if self._used + size > len(self._region):
+            self._region, self._used = _map_region(max(REGION_BYTES, size)), 0
+        array = self._region[self._used : self._used + size]
+        self._used += -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        return array.view(dtype)
+
+
+def _map_region(size: int) -> npt.NDArray[np.uint8]:
+    """Return `size` bytes in a temporary file, or in memory if the disk has no room for them."""
     try:
-        yield
-    finally:
-        _mapped.use(api, before)
+        with tempfile.TemporaryFile() as file:
+            _reserve(file, size)
+            return np.memmap(file, np.uint8, "r+", shape=(size,)).view(np.ndarray)
+    except OSError:
+        return np.empty(size, np.uint8)
+
+
+def _reserve(file: Any, size: int) -> None:
+    """Allocate the blocks of a file: a write to a mapped page that gets no block would kill the process."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+        return
+    for begin in range(0, size, mmap.PAGESIZE):
+        file.write(bytes(min(mmap.PAGESIZE, size - begin)))
+    file.flush()
 
 
 class Spill(ExitStack):
-    """Tables that grow piece by piece in temporary files without a name, mapped when they are looked at.
-
-    Their pages are the system's to keep or to drop. Where the files lie is up to `tempfile` (TMPDIR).
-    """
+    """Tables that are appended to in unlinked temporary files (in TMPDIR) and memory-mapped to be read."""
 
     def __init__(self, schemas: dict[str, pa.Schema]) -> None:
         super().__init__()
-        with _room():
+        with _output_errors():
             self.files = {name: self.enter_context(tempfile.TemporaryFile()) for name in schemas}  # noqa: SIM115
             self.writers = {name: pa.ipc.new_stream(self.files[name], spec) for name, spec in schemas.items()}
 
     def add(self, name: str, table: pa.Table) -> None:
-        with _room():
+        """Append rows to a table."""
+        with _output_errors():
             self.writers[name].write_table(table)
 
     def tables(self) -> dict[str, pa.Table]:
-        """All rows, which outlive this; nothing can be added any more."""
+        """Finish writing and return all tables. They remain valid after the spill is closed."""
         return {name: self._table(name) for name in self.files}
 
     def _table(self, name: str) -> pa.Table:
-        with _room():
+        with _output_errors():
             self.writers[name].close()
             self.files[name].flush()
             mapped = mmap.mmap(self.files[name].fileno(), 0, access=mmap.ACCESS_READ)
@@ -65,8 +85,8 @@ class Spill(ExitStack):
 
 
 @contextmanager
-def _room() -> Iterator[None]:
+def _output_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"no room in {tempfile.gettempdir()} ({error.strerror or error})") from error
+        raise OutputError(f"cannot write to {tempfile.gettempdir()}: {error.strerror or error}") from error

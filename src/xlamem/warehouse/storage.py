@@ -1,4 +1,4 @@
-"""Where a dataset lies: a directory of the local disk or of any filesystem that pyarrow or fsspec open."""
+"""The storage of a dataset: a directory on the local disk or on any filesystem that pyarrow or fsspec open."""
 
 from __future__ import annotations
 
@@ -17,33 +17,35 @@ from pyarrow import fs as arrow_fs
 from ..errors import OutputError, UsageError, XlaMemError, utf8
 from ..input import filesystems
 
-EXCLUSIVE = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure"}
-"""Libraries whose ``pipe_file(mode="create")`` is one conditional request, each with the extra that installs it.
-That of any other filesystem of fsspec (but memory) looks first and writes then, which two can do at once."""
+CONDITIONAL_CREATE = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure"}
+"""Libraries whose ``pipe_file(mode="create")`` is one conditional request, and the extras that install them.
 
-_SCHEMES = {
+Other fsspec filesystems, except memory, check and then write, so that two writers can both succeed.
+"""
+
+_LIBRARIES = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs",
 }  # fmt: skip
-_MEMORY = Lock()
+_MEMORY_LOCK = Lock()
 
 TEMPORARY = ".tmp"
-"""Ends the name of a file that is being written; such a file belongs to nobody once its writer is gone."""
+"""The suffix of files that are being written. Those of dead writers may be deleted."""
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """The path as every process can open it; a URI stays as it is."""
+    """Return an absolute path; URIs are returned unchanged."""
     text = os.fsdecode(os.fspath(path))
     return text if filesystems.URI.match(text) or text == "-" else os.path.abspath(text)
 
 
-class Place:
-    """A directory that files are written to, read from and listed in, by names relative to it ('/' between parts).
+class Storage:
+    """Reads, writes and lists the files of a directory, by '/'-separated names relative to it.
 
-    A file appears under its name when it is whole, or (object stores do it so) when it is closed.
+    A file appears under its name when it is complete or, on object stores, when it is closed.
     """
 
     def __init__(self, uri: str | os.PathLike[str], *, single_writer: bool = False) -> None:
-        """With `single_writer` there is no other writer at the same time, so that `create` may look first."""
+        """With `single_writer` the caller guarantees that there is no concurrent writer: see `create`."""
         self.uri, self.single_writer = absolute(uri), single_writer
         if self.uri[:7].lower() == "file://":
             self.uri = arrow_fs.FileSystem.from_uri(self.uri)[1]
@@ -56,82 +58,75 @@ class Place:
             self.system, self.root = filesystems.filesystem(self.uri)
 
     def path(self, name: str) -> str:
-        """The path of a file within `system`."""
+        """Return the path of a file within `system`."""
         return f"{self.root}/{name}" if name else self.root
 
     def uri_of(self, name: str) -> str:
-        """The path or URI under which everybody else finds a file."""
+        """Return the path or URI of a file for other tools."""
         uri, mark, query = (self.uri, "", "") if self.local else self.uri.partition("?")
         return f"{uri.rstrip('/')}/{name}{mark}{query}"
 
     @property
     def _fsspec(self) -> Any:
-        """fsspec's filesystem, if the place is opened through it."""
+        """The fsspec filesystem behind `system`, if any."""
         handler = getattr(self.system, "handler", None)
         return handler.fs if isinstance(handler, arrow_fs.FSSpecHandler) else None
 
     @property
     def shared(self) -> bool:
-        """Whether other processes see the same files."""
+        """Whether other processes see the same files, as they do not with memory://."""
         return not self.uri.startswith("memory:")
 
     # -- reading
 
-    def files(self, folder: str, *, below: bool = True) -> list[tuple[str, int]]:
-        """Name and size of every file in a folder, sorted; none if there is no such folder."""
-        selector = arrow_fs.FileSelector(self.path(folder), allow_not_found=True, recursive=below)
+    def files(self, folder: str, *, recursive: bool = True) -> list[tuple[str, int]]:
+        """Return name and size of every file in a folder, sorted. A missing folder is empty."""
+        selector = arrow_fs.FileSelector(self.path(folder), allow_not_found=True, recursive=recursive)
         start = len(self.path("")) + 1
         if self._fsspec:
-            self._fsspec.invalidate_cache()  # other processes write there too
+            self._fsspec.invalidate_cache()  # other processes write to it too
         infos = self.system.get_file_info(selector)
         return sorted((i.path[start:], i.size or 0) for i in infos if i.type == arrow_fs.FileType.File)
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a file; None if it is not there."""
+        """Return the bytes of a file, or None if it does not exist."""
         try:
             if self.local:
                 with open(self.path(name), "rb") as file:
                     return file.read()
-            if self._fsspec:  # its listings may be kept from before the file was made
+            if self._fsspec:  # open() would consult cached listings
                 return bytes(self._fsspec.cat_file(self.path(name)))
             with self.system.open_input_stream(self.path(name)) as stream:
                 return bytes(stream.read())
         except FileNotFoundError:
             return None
 
-    def there(self, names: Iterable[str]) -> bool:
-        """Whether all of these files are there."""
+    def exist(self, names: Iterable[str]) -> bool:
+        """Whether all of these files exist."""
         infos = self.system.get_file_info([self.path(n) for n in names])
         return all(i.type == arrow_fs.FileType.File for i in infos)
 
     # -- writing
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """What goes wrong with the disk becomes an OutputError."""
+    def output_errors(self) -> Iterator[None]:
+        """Raise OutputError in place of any OSError."""
         try:
             yield
         except OSError as error:
-            where = getattr(error, "filename", None) or self.uri
-            raise OutputError(f"cannot write to {where}: {error.strerror or error}") from error
+            path = getattr(error, "filename", None) or self.uri
+            raise OutputError(f"cannot write to {path}: {error.strerror or error}") from error
 
     @contextmanager
-    def output(self, name: str, *, replace: bool = False) -> Iterator[Any]:
-        """A stream to a new file. One that is there already stays, unless `replace`."""
+    def open_output(self, name: str, *, replace: bool = False) -> Iterator[Any]:
+        """Open a stream to a new file. On the local disk an existing file is kept unless `replace`."""
         path = self.path(name)
         if not self.local:
-            try:
-                opened = self.system.open_output_stream(path)
-            except FileNotFoundError:  # not an object store: folders must be made
-                self.system.create_dir(path.rpartition("/")[0], recursive=True)
-                opened = self.system.open_output_stream(path)
-            with opened as stream:
+            with self._open_remote(path) as stream:
                 yield stream
             return
-        folder, _, base = path.rpartition("/")
-        os.makedirs(folder, exist_ok=True)
-        temporary = f"{folder}/.{base}.{secrets.token_hex(4)}{TEMPORARY}"
-        try:
+        os.makedirs(path.rpartition("/")[0], exist_ok=True)
+        with _temporary(path) as temporary:
             with open(temporary, "wb") as file:
                 yield file
             if replace:
@@ -139,54 +134,60 @@ class Place:
             else:
                 with suppress(FileExistsError):
                     os.link(temporary, path)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
+
+    def _open_remote(self, path: str) -> Any:
+        try:
+            return self.system.open_output_stream(path)
+        except FileNotFoundError:  # unlike an object store, it needs the folder first
+            self.system.create_dir(path.rpartition("/")[0], recursive=True)
+            return self.system.open_output_stream(path)
 
     def create(self, name: str, data: bytes) -> bool:
-        """A small file, whole or not at all, only if there is none of that name; whether it was made.
+        """Write a small file atomically unless one of that name exists; return whether it was written.
 
-        Two processes cannot both make it: by a hard link, or by the conditional write of the object store.
-        UsageError where there is neither, unless this is the single writer.
+        Of two concurrent calls one returns False: by a hard link, or by a conditional write of the object store.
+        With `single_writer` it checks and then writes. Raises UsageError if the storage supports neither.
         """
         if self.local:
-            path = self.path(name)
-            folder, _, base = path.rpartition("/")
-            os.makedirs(folder, exist_ok=True)
-            temporary = f"{folder}/.{base}.{secrets.token_hex(4)}{TEMPORARY}"
+            return self._create_local(self.path(name), data)
+        if not self.single_writer:
+            return self._create_conditionally(name, data)
+        if self.exist([name]):
+            return False
+        self.write(name, data)
+        return True
+
+    def _create_local(self, path: str, data: bytes) -> bool:
+        folder = path.rpartition("/")[0]
+        os.makedirs(folder, exist_ok=True)
+        with _temporary(path) as temporary:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
             try:
-                with open(temporary, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
                 os.link(temporary, path)
             except FileExistsError:
                 return False
-            finally:
-                with suppress(FileNotFoundError):
-                    os.unlink(temporary)
-            _sync(folder)
-            return True
-        if self.single_writer:
-            if self.there([name]):
-                return False
-            self.put(name, data)
-            return True
+        _sync(folder)
+        return True
+
+    def _create_conditionally(self, name: str, data: bytes) -> bool:
         try:
-            with _MEMORY if not self.shared else nullcontext():
-                self._exclusive.pipe_file(self.path(name), data, mode="create")
+            with _MEMORY_LOCK if not self.shared else nullcontext():
+                self._conditional_filesystem.pipe_file(self.path(name), data, mode="create")
         except FileExistsError:
-            return self.read(name) == data  # made by this call, if the first answer was lost and it was sent again
+            return self.read(name) == data  # a retried request fails if the first one succeeded
         except (OSError, XlaMemError) as error:
-            if "ConditionalRequestConflict" in str(error.__cause__):  # S3: another one is being made just now
+            if "ConditionalRequestConflict" in str(error.__cause__):  # S3: a concurrent write is in progress
                 return False
             raise
-        except Exception as error:  # the libraries behind URIs have exceptions of their own
+        except Exception as error:  # these libraries raise exceptions of their own
             raise OSError(f"{type(error).__name__}: {error}") from error
         return True
 
-    def check_exclusive(self) -> None:
-        """UsageError unless `create` works as it says: where it is known not to, and where a server ignores it."""
+    def check_conditional_create(self) -> None:
+        """Raise UsageError if two writers could both `create` a file, or if the server ignores the condition."""
         if self.local or self.single_writer:
             return
         name, data = f"_ledger/.{secrets.token_hex(4)}{TEMPORARY}", secrets.token_bytes(16)
@@ -194,25 +195,25 @@ class Place:
         self.delete([name])
         if ignored:
             raise UsageError(
-                f"{self.uri} ignores conditional writes (or s3fs, gcsfs or adlfs is too old for them): two converters "
-                f"there could lose each other's dumps{_ALONE}"
+                f"{self.uri} ignores conditional writes (or s3fs, gcsfs or adlfs is too old for them): concurrent "
+                f"converters could lose each other's dumps{_SINGLE_WRITER}"
             )
 
-    def settle(self, names: Iterable[str]) -> None:
-        """Wait until files written before would survive a power cut."""
+    def sync(self, names: Iterable[str]) -> None:
+        """Wait until these files would survive a power failure."""
         paths = [self.path(n) for n in names] if self.local and os.name == "posix" else []
         if paths:
             paths += {p.rpartition("/")[0] for p in paths}
-            with ThreadPoolExecutor(min(len(paths), 16)) as pool:  # together they are written in one go
-                list(pool.map(_sync, paths))
+            with ThreadPoolExecutor(min(len(paths), 16)) as threads:  # concurrent syncs share disk flushes
+                list(threads.map(_sync, paths))
 
-    def put(self, name: str, data: bytes) -> None:
-        """A small file, whatever was there."""
-        with self.output(name, replace=True) as stream:
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small file, replacing any existing one."""
+        with self.open_output(name, replace=True) as stream:
             stream.write(data)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Files that may be gone already; folders left empty on the local disk go too."""
+        """Delete files, and on the local disk the folders that become empty. Missing files are ignored."""
         folders = set()
         for name in names:
             with suppress(FileNotFoundError):
@@ -220,61 +221,80 @@ class Place:
             folders.add(name.rpartition("/")[0])
         if self.local:
             for folder in sorted(folders, key=len, reverse=True):
-                while folder:
-                    try:
-                        os.rmdir(self.path(folder))
-                    except OSError:
-                        break
-                    folder = folder.rpartition("/")[0]
+                self._delete_empty(folder)
+
+    def _delete_empty(self, folder: str) -> None:
+        """Delete a folder and its parents as far as they are empty."""
+        with suppress(OSError):
+            while folder:
+                os.rmdir(self.path(folder))
+                folder = folder.rpartition("/")[0]
 
     @cached_property
-    def _exclusive(self) -> Any:
-        """The fsspec filesystem that makes a file only if there is none (pyarrow's have no such call)."""
+    def _conditional_filesystem(self) -> Any:
+        """The fsspec filesystem for conditional writes, which pyarrow's filesystems do not support."""
         scheme = urlsplit(self.uri).scheme.lower()
-        library = _SCHEMES.get(scheme)
         system = self._fsspec
         if not self.shared:
             return system
-        if system is None and library:
-            try:
-                import fsspec
-
-                system, _ = fsspec.core.url_to_fs(self.uri.partition("?")[0], **_options(self.uri))
-            except (ImportError, ValueError):
-                raise UsageError(
-                    f"{scheme}:// needs {library} so that of two converters at once only one can commit: "
-                    f"pip install 'xlamem[{EXCLUSIVE[library]}]'{_ALONE}"
-                ) from None
-        if type(system).__module__.partition(".")[0] not in EXCLUSIVE:
+        if system is None and scheme in _LIBRARIES:
+            system = self._open_fsspec(scheme)
+        if type(system).__module__.partition(".")[0] not in CONDITIONAL_CREATE:
             raise UsageError(
-                f"{scheme}:// has no conditional write: two converters there could lose each other's dumps{_ALONE}"
+                f"{scheme}:// has no conditional writes: concurrent converters could lose each other's "
+                f"dumps{_SINGLE_WRITER}"
             )
         return system
 
+    def _open_fsspec(self, scheme: str) -> Any:
+        library = _LIBRARIES[scheme]
+        try:
+            import fsspec
 
-_ALONE = "; if only one converter writes there at a time, --single-writer (single_writer=True) does without"
+            system, _ = fsspec.core.url_to_fs(self.uri.partition("?")[0], **_s3fs_options(self.uri))
+        except (ImportError, ValueError):
+            raise UsageError(
+                f"{scheme}:// needs {library} for conditional writes, without which concurrent converters could lose "
+                f"each other's dumps: pip install 'xlamem[{CONDITIONAL_CREATE[library]}]'{_SINGLE_WRITER}"
+            ) from None
+        return system
 
 
-def _options(uri: str) -> dict[str, Any]:
-    """What the query of pyarrow's S3 URIs says, in the words of s3fs."""
-    parts = urlsplit(uri)
-    said = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-    found: dict[str, Any] = {}
-    if "endpoint_override" in said:
-        endpoint = said["endpoint_override"]
-        found["endpoint_url"] = endpoint if "://" in endpoint else f"{said.get('scheme', 'https')}://{endpoint}"
-    if "region" in said:
-        found["client_kwargs"] = {"region_name": said["region"]}
-    if parts.username:
-        found |= {"key": unquote(parts.username), "secret": unquote(parts.password or "")}
-    return found
+_SINGLE_WRITER = "; if there is only one converter at a time, use --single-writer (single_writer=True)"
+
+
+def _s3fs_options(uri: str) -> dict[str, Any]:
+    """Convert the query parameters of pyarrow's S3 URIs to options of s3fs."""
+    url = urlsplit(uri)
+    query = {key: values[-1] for key, values in parse_qs(url.query).items()}
+    options: dict[str, Any] = {}
+    if "endpoint_override" in query:
+        endpoint = query["endpoint_override"]
+        options["endpoint_url"] = endpoint if "://" in endpoint else f"{query.get('scheme', 'https')}://{endpoint}"
+    if "region" in query:
+        options["client_kwargs"] = {"region_name": query["region"]}
+    if url.username:
+        options |= {"key": unquote(url.username), "secret": unquote(url.password or "")}
+    return options
+
+
+@contextmanager
+def _temporary(path: str) -> Iterator[str]:
+    """Yield the path of a temporary file beside `path`, and delete it afterwards."""
+    folder, _, name = path.rpartition("/")
+    temporary = f"{folder}/.{name}.{secrets.token_hex(4)}{TEMPORARY}"
+    try:
+        yield temporary
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
 
 
 def _sync(path: str) -> None:
-    """A file, or what was linked into a folder, survives a power cut."""
+    """Flush a file or a folder to the disk."""
     if os.name == "posix":
-        number = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(number)
+            os.fsync(descriptor)
         finally:
-            os.close(number)
+            os.close(descriptor)

@@ -1,540 +1,246 @@
-"""One job: read the dumps of a batch and write its Parquet files. Runs in a worker, wherever that is.
-
-`process` is a pure function of its job but for the files it writes: only paths go in, only a row of the
-manifest comes out.
-"""
+"""What a worker does: reads the dumps of a task and writes the Parquet files of its batch."""
 
 from __future__ import annotations
 
 import gc
-import os
-from collections.abc import Iterator, Set
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from .. import schema
-from ..compute.columns import Ints, ints
-from ..errors import DumpError, OutputError, XlaMemError, utf8
-from ..input.find import Source, split_modules
-from ..input.spans import is_one_module
-from ..parse.arrays import Codes, joined, row_of
-from ..parse.interners import Interner
+from ..errors import OutputError
 from ..parse.join import ReadDump, tables_of
-from ..parse.pieces import pieces
-from ..parse.sections import SECTION_OF
 from .derived import derive
-from .large import COUNTED_TABLE, INTEGER_COLUMNS, IntegerColumns, LargePeaks, large_peaks
-from .ledger import Batch, File
-from .merged import DERIVED_FROM, DumpSet
-from .parquet import Sink, owned, release
-from .spill import Spill, mapped
-from .storage import Place
+from .identity import display_name, dump_id, failure
+from .merged import DumpSet
+from .parquet import BatchWriter
+from .rewrite import rewrite
+from .storage import Storage
+from .streamed import StreamedDump
+from .task import STREAMED_BYTES, DumpInput, Failure, Options, Task, TaskResult
 
-CHUNK = 4 << 20
-"""Bytes of text that are read, and written, together."""
-HUGE = 256 << 20
-"""A dump with more bytes of text than this is read in pieces."""
-LAST = np.iinfo(np.int64).max
-"""Above every id."""
+CHUNK_BYTES = 4 << 20
+"""Text of the dumps that are read and written together."""
 DERIVED = frozenset(schema.DERIVED) - {"labels"}
 
 
-@dataclass(frozen=True)
-class Options:
-    """What a run does to every dump."""
-
-    dest: str
-    tables: tuple[str, ...]
-    labels: tuple[tuple[str, str], ...] = ()
-    partition: tuple[str, ...] = ()
-    """Labels that are part of the path."""
-    top: int = 20
-    tool_version: str = ""
-    run_id: str = ""
-    host: str = ""
-    started: datetime | None = None
-
-    @property
-    def folder(self) -> str:
-        """What stands between a table's folder and its files."""
-        from urllib.parse import quote
-
-        values = dict(self.labels)
-        parts = (f"{quote(k, safe='')}={quote(values[k], safe='')}" for k in self.partition)
-        return "/".join([f"schema=v{schema.VERSION}", *parts])
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A dump that could not be read: a row of `quarantine`."""
-
-    dump_id: str
-    name: str
-    uri: str
-    error: str
-    line: int | None = None
-    offset: int | None = None
-    excerpt: str = ""
-    kind: str = "content"
-    """content, or system: see the column of `quarantine`."""
-    attempts: int = 1
-    """Runs that failed, this one included."""
-    identified: bool = True
-    """Whether its content could be had, and its dump_id is of that; else it is of the place."""
-
-
-@dataclass(frozen=True)
-class Item:
-    """A dump of a job."""
-
-    dump_id: str
-    source: Source
-    bytes: int
-    """Size of its text."""
-    attempts: int = 0
-    """Runs before that failed."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A batch to be written."""
-
-    batch: str
-    items: tuple[Item, ...]
-    options: Options
-    faults: tuple[Fault, ...] = ()
-    """What is known to be unreadable already."""
-    old: Batch | None = None
-    """A batch that holds these dumps as they were stored before: what else it holds is kept."""
-    careful: bool = False
-    """Leave word of which dump is being read, for whoever finds the worker dead."""
-
-    @property
-    def bytes(self) -> int:
-        return sum(i.bytes for i in self.items)
-
-
-@dataclass(frozen=True)
-class Done:
-    """What came of a job: a row of the manifest."""
-
-    batch: str
-    files: tuple[File, ...]
-    dumps: tuple[str, ...]
-    faults: tuple[Fault, ...]
-    changed: tuple[str, ...] = ()
-    """Names of dumps that are no longer what they were when the run began."""
-    cut: tuple[str, ...] = ()
-    bytes: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
-    """Rows by table."""
-    kept: Batch | None = None
-    """What is left of the batch that this one replaces."""
-
-
-# -- identity ------------------------------------------------------------------------------------
-
-
-def dump_id(content: str, source: Source, options: Options) -> str:
-    """XXH3-128 of the members' content, the name without timestamp, the labels and the partition."""
-    name = source.name
-    if source.timestamp_us is not None:
-        name = name.replace(str(source.timestamp_us), "", 1)
-    # Labels that are part of the path too make it another dump_id than the same labels alone.
-    parts = (content, name, *(f"{k}={v}" for k, v in sorted(options.labels)), "/".join(options.partition))
-    return xxhash.xxh3_128_hexdigest("\0".join(parts).encode("utf-8", "surrogateescape"))
-
-
-def identify(sources: list[Source], options: Options) -> list[Item | Fault]:
-    """The dump_id and the size of each dump, or why its text cannot be had."""
-    return [one for source in sources for one in _identify(source, options)]
-
-
-def _identify(source: Source, options: Options) -> list[Item | Fault]:
+def process(task: Task) -> TaskResult:
+    """Write the files of a batch. They are not part of the dataset before the driver commits the result."""
+    storage = Storage(task.options.dest)
+    streamed = any(dump.bytes > STREAMED_BYTES for dump in task.inputs)
+    writer = BatchWriter(
+        storage,
+        task.options.folder,
+        task.batch,
+        replace=task.replaces is not None,
+        low_memory=streamed,
+        run_id=task.options.run_id,
+    )
     try:
-        texts = [member.load() for member in source.members]
-        try:
-            several = not is_one_module(texts[0].raw)
-            hashes = [xxhash.xxh3_128_hexdigest(t.raw) for t in texts]
-            size = sum(t.size for t in texts)
-        finally:
-            for text in texts:
-                text.close()
-        if several and len(parts := split_modules(source)) > 1:  # files put together under the name of one
-            return identify(parts, options)
-    except MemoryError:
-        raise
-    except Exception as error:  # one bad dump, or a bug that shows in it, stops nothing
-        return [fault(error, source)]
-    content = xxhash.xxh3_128_hexdigest("\n".join(hashes).encode())
-    return [Item(dump_id(content, source, options), source, size)]
-
-
-def label(source: Source) -> str:
-    """The name by which people know a dump."""
-    return source.name if source.location == "." else os.path.join(source.location, source.name)
-
-
-def fault(error: BaseException, source: Source, identity: str = "", attempts: int = 1) -> Fault:
-    """A row of `quarantine`; without an identity the place is one, together with what is wrong with the content."""
-    system = error.system if isinstance(error, DumpError) else isinstance(error, (OSError, MemoryError))
-    if isinstance(error, DumpError):
-        uri, said = error.path, f"expected {error.wanted}" + (f" [{error.section}]" if error.section else "")
-        row = Fault("", label(source), uri, said, error.line, error.offset, error.excerpt)
-    else:
-        known = isinstance(error, (XlaMemError, OSError, RuntimeError))
-        said = str(error) if known else f"{type(error).__name__}: {error} (a bug of xlamem: please report it)"
-        row = Fault("", label(source), source.members[0].location, utf8(said))
-    row = replace(row, kind="system" if system else "content", attempts=attempts, identified=bool(identity))
-    if not identity:
-        parts = ("place", row.name) if system else (row.name, row.uri, row.error, str(row.offset))
-        identity = xxhash.xxh3_128_hexdigest("\0".join(parts).encode())
-    return replace(row, dump_id=identity)
-
-
-# -- the job -------------------------------------------------------------------------------------
-
-
-def process(job: Job) -> Done:
-    """Read the dumps of a batch and write its files; nothing counts until the ledger says so."""
-    place = Place(job.options.dest)
-    lean = any(i.bytes > HUGE for i in job.items)
-    sink = Sink(place, job.options.folder, job.batch, replace=bool(job.old), lean=lean, run_id=job.options.run_id)
-    work = _Work(job, place, sink)
-    try:
-        with place.writing():
-            work.run()
-            files = tuple(sink.close())
-            failed = {f.dump_id for f in work.faults}
-            kept = keep(place, job.old, set(work.dumps), failed, job.options.run_id) if job.old else None
+        with storage.output_errors():
+            return _Worker(task, storage, writer).run()
     except BaseException:
-        sink.abandon()
+        writer.abandon()
         raise
-    return Done(
-        job.batch,
-        files,
-        tuple(work.dumps),
-        tuple(work.faults),
-        tuple(work.changed),
-        tuple(work.cut),
-        work.bytes,
-        work.counts,
-        kept,
-    )
 
 
-class _Work:
-    """The state of a job."""
-
-    def __init__(self, job: Job, place: Place, sink: Sink) -> None:
-        self.job, self.place, self.sink = job, place, sink
-        self.dumps: list[str] = []
-        self.faults = list(job.faults)
-        self.changed: list[str] = []
-        self.cut: list[str] = []
-        self.counts: dict[str, int] = {}
-        self.bytes = 0
-
-    def run(self) -> None:
-        for items in _chunks(self.job.items):
-            if len(items) == 1 and items[0].bytes > HUGE:
-                with mapped():
-                    self.huge(items[0])
-            else:
-                self.chunk(items)
-        self.quarantine()
-
-    # -- dumps that fit
-
-    def chunk(self, items: list[Item]) -> None:
-        """Dumps that are read, held and written together."""
-        with _uncollected():
-            read = self.read(items)
-            self.say("")
-            if read:
-                self.write(read)
-
-    def read(self, items: list[Item]) -> dict[str, ReadDump]:
-        """What can be read, by dump_id."""
-        found: dict[str, ReadDump] = {}
-        for item in items:
-            self.say(item.dump_id)
-            try:
-                dump = ReadDump(item.source)
-            except MemoryError:
-                raise
-            except Exception as error:  # one bad dump, or a bug that shows in it, stops nothing
-                self.faults.append(fault(error, item.source, item.dump_id, item.attempts + 1))
-                continue
-            if not self.same(item, dump.module("content_hash")):
-                continue
-            found[item.dump_id] = dump
-            self.dumps.append(item.dump_id)
-            self.bytes += item.bytes
-            if not dump.module("complete"):
-                self.cut.append(label(item.source))
-        return found
-
-    def same(self, item: Item, content: str | None) -> bool:
-        """Whether the dump is still the one that was planned: it may have been written to meanwhile."""
-        if dump_id(content or "", item.source, self.job.options) == item.dump_id:
-            return True
-        self.changed.append(label(item.source))
-        return False
-
-    def write(self, read: dict[str, ReadDump]) -> None:
-        ids = list(read)
-        together, counts = tables_of(list(read.values()))
-        read.clear()
-        dumps = DumpSet(ids, together, counts)
-        texts = pa.array(ids, pa.string())
-        for name, table in together.items():
-            if name in self.job.options.tables:
-                which = pa.array(dumps.dump_of_row[name].astype(np.int32))
-                self.put(name, self.stored(name, table, pa.DictionaryArray.from_arrays(which, texts)))
-        self.derived(dumps)
-        self.labels(ids)
-
-    def derived(self, dumps: DumpSet) -> None:
-        wanted = DERIVED & set(self.job.options.tables)
-        for name, table in derive(dumps, self.job.options.top).items() if wanted else ():
-            if name in wanted:
-                self.put(name, table)
-
-    def stored(self, name: str, table: pa.Table, identity: pa.Array) -> pa.Table:
-        """A table with its dump_id and, in `modules`, where it comes from."""
-        columns = [identity]
-        if name == "modules":
-            columns += self.lineage(table.num_rows).values()
-        return pa.table([*columns, *table.columns], names=schema.WAREHOUSE[name].arrow.names)
-
-    def lineage(self, n: int) -> dict[str, pa.Array]:
-        o = self.job.options
-        types = schema.QUARANTINE.warehouse
-        found = {
-            "tool_version": o.tool_version,
-            "schema_version": schema.VERSION,
-            "run_id": o.run_id,
-            "host": o.host,
-            "converted_at": o.started,
-        }
-        return {name: pa.repeat(pa.scalar(value, types.field(name).type), n) for name, value in found.items()}
-
-    def labels(self, ids: list[str]) -> None:
-        labels = self.job.options.labels
-        if labels and "labels" in self.job.options.tables:
-            columns = [
-                pa.array([i for i in ids for _ in labels], pa.string()),
-                pa.array([k for k, _ in labels] * len(ids), pa.string()),
-                pa.array([v for _, v in labels] * len(ids), pa.string()),
-            ]
-            self.put("labels", pa.table(columns, schema=schema.WAREHOUSE["labels"].warehouse))
-
-    def put(self, name: str, table: pa.Table) -> None:
-        self.counts[name] = self.counts.get(name, 0) + table.num_rows
-        self.sink.add(name, table)
-
-    # -- a dump that does not fit
-
-    def huge(self, item: Item) -> None:
-        """A dump that is read in pieces, twice: first the numbers that say what its peaks are made of."""
-        self.say(item.dump_id)
-        derived = DERIVED & set(self.job.options.tables)
-        try:
-            known = self.numbers(item) if derived else None
-            release()
-            kept, rows = self.pieces(item, known)
-            release()
-        except (MemoryError, OutputError):
-            raise
-        except Exception as error:
-            self.restart()
-            self.faults.append(fault(error, item.source, item.dump_id, item.attempts + 1))
-            return
-        modules = kept["modules"]
-        if not self.same(item, modules["content_hash"][0].as_py()):
-            return self.restart()
-        self.dumps.append(item.dump_id)
-        self.bytes += item.bytes
-        if not modules["complete"][0].as_py():
-            self.cut.append(label(item.source))
-        self.say("")
-        if derived:
-            self.derived(DumpSet.of_one(item.dump_id, kept, known and replace(known, instruction_row=rows)))
-        self.labels([item.dump_id])
-
-    def numbers(self, item: Item) -> LargePeaks | None:
-        found = IntegerColumns()
-        with found.spilled:
-            for name, piece in pieces(item.source, {*INTEGER_COLUMNS, COUNTED_TABLE}, checks=False):
-                if name != COUNTED_TABLE:
-                    found.add(name, piece)
-            release()
-            return large_peaks(item.dump_id, found)
-
-    def pieces(self, item: Item, known: LargePeaks | None) -> tuple[dict[str, pa.Table], Ints]:
-        """Write all tables; give those that `derive` needs, of the values that the peaks need, and `Needs.rows`."""
-        needs = Needs(known.values if known else np.empty(0, np.int64))
-        specs = {name: schema.TABLES[name].empty.select(columns).schema for name, columns in DERIVED_FROM.items()}
-        with Spill(specs) as kept:
-            before = ""
-            for name, piece in pieces(item.source, hashes=True, matched=known.matched if known else None):
-                piece = owned(piece)
-                if name in self.job.options.tables:
-                    which = pa.array(np.zeros(len(piece), np.int32))
-                    identity = pa.DictionaryArray.from_arrays(which, pa.array([item.dump_id]))
-                    self.put(name, self.stored(name, piece, identity))
-                if SECTION_OF.get(name) != SECTION_OF.get(before):  # a part is over: nothing more comes of its tables
-                    for done in schema.TABLES:
-                        if SECTION_OF.get(done) == SECTION_OF.get(before):
-                            self.sink.flush(done)
-                before = name
-                if name in DERIVED_FROM:
-                    kept.add(name, needs.of(name, piece))
-            return kept.tables(), needs.rows()
-
-    def restart(self) -> None:
-        """Take back what was written so far: the dump alone makes up the batch."""
-        self.sink.abandon()
-        self.counts.clear()
-
-    # -- what fails
-
-    def say(self, reading: str) -> None:
-        """Leave word of what is being read: who dies here may have died of it."""
-        if self.job.careful:
-            self.place.put(last_words(self.job.batch), reading.encode())
-
-    def quarantine(self) -> None:
-        if not self.faults:
-            return
-        spec = schema.QUARANTINE.warehouse
-        columns = self.lineage(len(self.faults))
-        columns |= {
-            f.name: pa.array([getattr(fault, f.name) for fault in self.faults], f.type)
-            for f in spec
-            if f.name not in columns
-        }
-        self.put("quarantine", pa.table(columns).select(spec.names).cast(spec))
-
-
-class Needs:
-    """Which rows of a dump's tables its derived tables need: some values, their live ranges and instructions."""
-
-    def __init__(self, values: Ints) -> None:
-        self.values = np.append(np.unique(values), LAST)
-        self.names = Interner()
-        self.codes: dict[str, list[Codes]] = {"values": [], "instructions": []}
-        self.live = False
-
-    def rows(self) -> Ints:
-        """The row in the instructions given of each value given."""
-        values, instructions = (joined(codes, np.int32).astype(np.int64) for codes in self.codes.values())
-        return row_of(instructions, values)
-
-    def of(self, name: str, piece: pa.Table) -> pa.Table:
-        """These rows of a piece, in the columns that are needed."""
-        piece = piece.select(DERIVED_FROM[name])
-        if name == "live_ranges":
-            self.names = Interner()  # all instructions were there
-        if name in ("values", "live_ranges"):
-            ids = ints(piece, "value_id")  # of a range that no value has: -1
-            rows = np.flatnonzero(self.values[np.searchsorted(self.values, ids)] == ids)
-            if name == "live_ranges" and not self.live:  # that there are any counts too
-                rows, self.live = np.union1d(rows, [0]), True
-            piece = piece.take(pa.array(rows))
-        elif name == "instructions":
-            column = piece["instruction"].combine_chunks()
-            code = self.names.find(column.dictionary)[column.indices.to_numpy()]
-            piece = piece.filter(pa.array(code >= 0))
-            self.codes[name].append(code[code >= 0])
-        columns = [
-            # What is left of a dictionary, not all of it.
-            c.cast(pa.string()).dictionary_encode() if pa.types.is_dictionary(c.type) else c
-            for c in piece.columns
-        ]
-        piece = pa.table(columns, schema=piece.schema)
-        if name == "values":
-            for chunk in piece["instruction"].chunks:
-                code = self.names.find(chunk.dictionary, add=True)
-                self.codes[name].append(code[chunk.indices.to_numpy()])
-        return piece
-
-
-def keep(place: Place, old: Batch, redone: Set[str], failed: Set[str], run_id: str) -> Batch | None:
-    """What a batch holds besides the dumps that were read again: the same rows, in files of their own."""
-    dumps = tuple(i for i in old.dumps if i not in redone)
-    quarantined = tuple(i for i in old.quarantined if i not in redone | failed)
-    if not dumps and not quarantined:
-        return None
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    name = xxhash.xxh3_128_hexdigest("\0".join((old.name, *dumps, "", *quarantined)).encode())
-    wanted = {True: pa.array(quarantined, pa.string()), False: pa.array(dumps, pa.string())}
-    files: list[File] = []
-    for file in old.files:
-        folder = "/".join(file.path.split("/")[1:-1])
-        sink = Sink(place, folder, name, first=len([f for f in files if f.table == file.table]), run_id=run_id)
-        with pq.ParquetFile(place.path(file.path), filesystem=place.system) as parquet:
-            for i in range(parquet.num_row_groups):
-                table = parquet.read_row_group(i)
-                table = table.filter(pc.is_in(table["dump_id"], wanted[file.table == "quarantine"]))
-                sink.add(file.table, evolved(table, schema.WAREHOUSE[file.table].warehouse))
-        files += sink.close()
-    return replace(
-        old,
-        name=name,
-        dumps=dumps,
-        quarantined=quarantined,
-        files=tuple(files),
-        attempts={i: n for i, n in old.attempts.items() if i in quarantined},
-        system=tuple(i for i in old.system if i in quarantined),
-        places={i: place for i, place in old.places.items() if i in quarantined},
-    )
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Tables by the thousand are no garbage, and looking through them again and again takes a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def last_words(batch: str) -> str:
-    """The file in which a careful worker says which dump it is reading."""
+def progress_marker(batch: str) -> str:
+    """Return the name of the file in which a worker notes the dump that it reads."""
     return f"_ledger/careful/{batch}"
 
 
-def evolved(table: pa.Table, spec: pa.Schema) -> pa.Table:
-    """A table of an older version in the columns of this one: what it did not have is null."""
-    there = set(table.column_names)
-    columns: list[Any] = [
-        table[f.name].cast(f.type) if f.name in there else pa.nulls(table.num_rows, f.type) for f in spec
-    ]
-    return pa.table(columns, schema=spec)
+class _Worker:
+    """Runs one task."""
+
+    def __init__(self, task: Task, storage: Storage, writer: BatchWriter) -> None:
+        self.task, self.storage, self.writer = task, storage, writer
+        self.options = task.options
+        self.dumps: list[str] = []
+        self.failures = list(task.failures)
+        self.changed: list[str] = []
+        self.truncated: list[str] = []
+        self.rows: dict[str, int] = {}
+        self.bytes = 0
+
+    def run(self) -> TaskResult:
+        for chunk in _chunks(self.task.inputs):
+            if chunk[0].bytes > STREAMED_BYTES:
+                self.convert_streamed(chunk[0])
+            else:
+                self.convert_chunk(chunk)
+            gc.collect(1)  # worker processes have automatic collection off
+        self.write_quarantine()
+        files = tuple(self.writer.close())
+        return TaskResult(
+            self.task.batch,
+            files,
+            tuple(self.dumps),
+            tuple(self.failures),
+            tuple(self.changed),
+            tuple(self.truncated),
+            self.bytes,
+            self.rows,
+            self.remainder(),
+        )
+
+    def remainder(self) -> Any:
+        """Copy the other dumps of the batch that is replaced."""
+        if self.task.replaces is None:
+            return None
+        failed = {failure.dump_id for failure in self.failures}
+        return rewrite(self.storage, self.task.replaces, set(self.dumps), failed, self.options.run_id)
+
+    # -- dumps that fit into memory
+
+    def convert_chunk(self, chunk: list[DumpInput]) -> None:
+        """Read and write several dumps together."""
+        dumps: dict[str, ReadDump] = {}
+        for dump in chunk:
+            if (parsed := self.read(dump)) is not None:
+                dumps[dump.dump_id] = parsed
+        self.mark_progress("")
+        if dumps:
+            self.write_chunk(dumps)
+
+    def read(self, dump: DumpInput) -> ReadDump | None:
+        """Return a parsed dump, or None after recording why it is skipped."""
+        self.mark_progress(dump.dump_id)
+        try:
+            parsed = ReadDump(dump.source)
+        except MemoryError:
+            raise
+        except Exception as error:  # neither an unreadable dump nor a bug that it triggers stops the run
+            self.record_failure(error, dump)
+            return None
+        return parsed if self.accept(dump, parsed.module("content_hash"), parsed.module("complete")) else None
+
+    def accept(self, dump: DumpInput, content: str | None, complete: bool) -> bool:
+        """Record a dump as converted, unless its content changed since it was identified."""
+        if dump_id(content or "", dump.source, self.options) != dump.dump_id:
+            self.changed.append(display_name(dump.source))
+            return False
+        self.dumps.append(dump.dump_id)
+        self.bytes += dump.bytes
+        if not complete:
+            self.truncated.append(display_name(dump.source))
+        return True
+
+    def record_failure(self, error: Exception, dump: DumpInput) -> None:
+        self.failures.append(failure(error, dump.source, dump.dump_id, dump.attempts + 1))
+
+    def write_chunk(self, dumps: dict[str, ReadDump]) -> None:
+        ids = list(dumps)
+        tables, counts = tables_of(list(dumps.values()))
+        dumps.clear()
+        dump_set = DumpSet(ids, tables, counts)
+        texts = pa.array(ids, pa.string())
+        for name, table in tables.items():
+            dump = pa.array(dump_set.dump_of_row[name].astype(np.int32))
+            self.write_table(name, table, pa.DictionaryArray.from_arrays(dump, texts))
+        self.write_derived(dump_set)
+        self.write_labels(ids)
+
+    # -- a dump that does not fit into memory
+
+    def convert_streamed(self, dump: DumpInput) -> None:
+        """Convert a dump span by span. It is the only one of its batch, so that the batch can be discarded."""
+        self.mark_progress(dump.dump_id)
+        streamed = StreamedDump(dump.source, dump.dump_id)
+        wants_derived = bool(DERIVED & set(self.options.tables))
+        try:
+            modules = streamed.convert(self.write_table, self.writer.flush, with_peaks=wants_derived)
+        except (MemoryError, OutputError):
+            raise
+        except Exception as error:
+            self.discard()
+            self.record_failure(error, dump)
+            return
+        if not self.accept(dump, modules["content_hash"], modules["complete"]):
+            self.discard()
+            return
+        self.mark_progress("")
+        if wants_derived:
+            self.write_derived(streamed.dump_set())
+        self.write_labels([dump.dump_id])
+
+    def discard(self) -> None:
+        self.writer.abandon()
+        self.rows.clear()
+
+    # -- tables
+
+    def put(self, name: str, table: pa.Table) -> None:
+        self.rows[name] = self.rows.get(name, 0) + table.num_rows
+        self.writer.add(name, table)
+
+    def write_table(self, name: str, table: pa.Table, dump_ids: pa.Array) -> None:
+        """Write rows of a dump's own table, with their dump_id and, in `modules`, their lineage."""
+        if name in self.options.tables:
+            lineage = _lineage(self.options, table.num_rows).values() if name == "modules" else ()
+            columns = [dump_ids, *lineage, *table.columns]
+            self.put(name, pa.table(columns, names=schema.WAREHOUSE[name].arrow.names))
+
+    def write_derived(self, dumps: DumpSet) -> None:
+        selected = DERIVED & set(self.options.tables)
+        for name, table in derive(dumps, self.options.top).items() if selected else ():
+            if name in selected:
+                self.put(name, table)
+
+    def write_labels(self, ids: list[str]) -> None:
+        labels = self.options.labels
+        if labels and "labels" in self.options.tables:
+            columns = [
+                pa.array([i for i in ids for _ in labels], pa.string()),
+                pa.array([key for key, _ in labels] * len(ids), pa.string()),
+                pa.array([value for _, value in labels] * len(ids), pa.string()),
+            ]
+            self.put("labels", pa.table(columns, schema=schema.WAREHOUSE["labels"].warehouse))
+
+    def write_quarantine(self) -> None:
+        if self.failures:
+            self.put("quarantine", _quarantine(self.failures, self.options))
+
+    def mark_progress(self, reading: str) -> None:
+        """Write a progress marker so that the driver can tell which dump killed a worker."""
+        if self.task.write_progress:
+            self.storage.write(progress_marker(self.task.batch), reading.encode())
 
 
-def _chunks(items: tuple[Item, ...]) -> Iterator[list[Item]]:
-    """Items whose texts make up about CHUNK bytes."""
-    chunk: list[Item] = []
+def _chunks(dumps: tuple[DumpInput, ...]) -> Iterator[list[DumpInput]]:
+    """Split the dumps into lists of about CHUNK_BYTES of text."""
+    chunk: list[DumpInput] = []
     size = 0
-    for item in items:
-        if chunk and size + item.bytes > CHUNK:
+    for dump in dumps:
+        if chunk and size + dump.bytes > CHUNK_BYTES:
             yield chunk
             chunk, size = [], 0
-        chunk.append(item)
-        size += item.bytes
+        chunk.append(dump)
+        size += dump.bytes
     if chunk:
         yield chunk
+
+
+def _lineage(options: Options, rows: int) -> dict[str, pa.Array]:
+    """Return the columns that state which run wrote a row."""
+    types = schema.QUARANTINE.warehouse
+    values = {
+        "tool_version": options.tool_version,
+        "schema_version": schema.VERSION,
+        "run_id": options.run_id,
+        "host": options.host,
+        "converted_at": options.started,
+    }
+    return {name: pa.repeat(pa.scalar(value, types.field(name).type), rows) for name, value in values.items()}
+
+
+def _quarantine(failures: list[Failure], options: Options) -> pa.Table:
+    spec = schema.QUARANTINE.warehouse
+    columns = _lineage(options, len(failures))
+    columns |= {
+        field.name: pa.array([getattr(failure, field.name) for failure in failures], field.type)
+        for field in spec
+        if field.name not in columns
+    }
+    return pa.table(columns).select(spec.names).cast(spec)

@@ -60,7 +60,7 @@ def command(
         with reporter.progress(hidden=quiet) as progress:
             result = warehouse.convert(*sources, to=to, progress=progress, **settings)
     except warehouse.Interrupted as stop:
-        written = count(stop.made.dumps, "dump")
+        written = count(stop.result.dumps, "dump")
         console.note(f"interrupted: {written} written and committed; repeat the command to resume")
         return console.INTERRUPTED
     reporter.report_failures(result)

@@ -42,6 +42,6 @@ def _rows_of(dataset: Dataset, table: str, output: options.Output) -> tuple[pa.T
     if table not in dataset.tables:
         raise UsageError(f"no table {table!r}; a dataset has {', '.join(dataset.tables)}")
     limit = default_limit(output)
-    with dataset.whole(table):
+    with dataset.damage_errors(table):
         stored = dataset[table]
         return (stored.to_table() if limit is None else stored.head(limit)), stored.count_rows()

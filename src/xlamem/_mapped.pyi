@@ -1,6 +1,0 @@
-"""NumPy arrays in mapped temporary files, where there are too many bytes of large ones for memory."""
-
-from typing import Any
-
-def handler(pattern: bytes, large: int, most: int) -> Any: ...
-def use(api: Any, handler: Any) -> Any: ...

@@ -1,0 +1,66 @@
+"""Copying a batch without some of its dumps."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from .. import schema
+from .ledger import Batch, File
+from .parquet import BatchWriter
+from .storage import Storage
+
+
+def rewrite(storage: Storage, old: Batch, removed: Set[str], failed: Set[str], run_id: str) -> Batch | None:
+    """Copy a batch without the dumps `removed`, and without their rows and those of `failed` in `quarantine`.
+
+    Returns None if nothing is left.
+    """
+    dumps = tuple(i for i in old.dumps if i not in removed)
+    quarantined = tuple(i for i in old.quarantined if i not in removed | failed)
+    if not dumps and not quarantined:
+        return None
+    name = xxhash.xxh3_128_hexdigest("\0".join((old.name, *dumps, "", *quarantined)).encode())
+    files: list[File] = []
+    for file in old.files:
+        number = sum(f.table == file.table for f in files)
+        ids = pa.array(quarantined if file.table == "quarantine" else dumps, pa.string())
+        files += _copy(storage, file, name, number, ids, run_id)
+    return replace(
+        old,
+        name=name,
+        dumps=dumps,
+        quarantined=quarantined,
+        files=tuple(files),
+        attempts={i: n for i, n in old.attempts.items() if i in quarantined},
+        system=tuple(i for i in old.system if i in quarantined),
+        places={i: path for i, path in old.places.items() if i in quarantined},
+    )
+
+
+def _copy(storage: Storage, file: File, batch: str, number: int, ids: pa.Array, run_id: str) -> list[File]:
+    """Copy the rows of these dumps, row group by row group."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    folder = "/".join(file.path.split("/")[1:-1])
+    writer = BatchWriter(storage, folder, batch, first_file=number, run_id=run_id)
+    with pq.ParquetFile(storage.path(file.path), filesystem=storage.system) as parquet:
+        for i in range(parquet.num_row_groups):
+            table = parquet.read_row_group(i)
+            table = table.filter(pc.is_in(table["dump_id"], ids))
+            writer.add(file.table, with_current_columns(table, schema.WAREHOUSE[file.table].warehouse))
+    return writer.close()
+
+
+def with_current_columns(table: pa.Table, spec: pa.Schema) -> pa.Table:
+    """Return a table of an older version with the columns of this one; missing columns are null."""
+    names = set(table.column_names)
+    columns: list[Any] = [
+        table[f.name].cast(f.type) if f.name in names else pa.nulls(table.num_rows, f.type) for f in spec
+    ]
+    return pa.table(columns, schema=spec)

@@ -1,0 +1,344 @@
+"""One run of the converter: submits tasks to the workers and commits their results."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Set
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from .. import schema
+from ..errors import OutputError
+from ..input.find import Source
+from .engines import Pool
+from .identity import failure, identify
+from .ledger import Batch, File, Ledger
+from .plan import Plan, identify_chunks, make_task, plan
+from .result import Converted, Progress, Status
+from .rewrite import rewrite
+from .storage import Storage
+from .task import DumpInput, Failure, Options, Task, TaskResult
+from .worker import process, progress_marker
+
+MAX_DEATHS = 2
+"""Workers that may die while they read only one dump, before it is quarantined."""
+REPORT_SECONDS = 5.0
+"""Longest time between two progress reports."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Run:
+    """The state of a run."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        options: Options,
+        storage: Storage,
+        ledger: Ledger,
+        report: Progress,
+        max_failures: int | None,
+    ) -> None:
+        self.pool, self.options, self.storage, self.ledger = pool, options, storage, ledger
+        self.report, self.max_failures = report, max_failures
+        self.plan = Plan()
+        self.results: list[TaskResult] = []
+        self.failed_tasks: list[Task] = []
+        """Tasks that failed as a whole. They are retried one by one."""
+        self.stored_before: frozenset[str] = frozenset()
+        self.stored_by_others = 0
+        self.stopped = False
+        self.dumps = self.bytes = self.of_dumps = self.of_bytes = 0
+        self.start = self.phase_start = time.monotonic()
+
+    def execute(self, sources: list[Source], searched: list[str], *, reprocess: bool, retry_quarantine: bool) -> None:
+        """Convert the dumps. `searched` are the paths under which they were found."""
+        identified = self.identify_all(sources)
+        state = self.ledger.state
+        self.stored_before = frozenset(state.stored)
+        self.plan = plan(
+            identified, state, self.options, searched=searched, reprocess=reprocess, retry_quarantine=retry_quarantine
+        )
+        if self.plan.recovered:
+            with self.storage.output_errors():
+                self.ledger.commit(clear=self.plan.recovered, rewrite=self.rewrite)
+        self.dumps = 0
+        self.of_dumps = sum(len(task.inputs) for task in self.plan.tasks)
+        self.of_bytes = sum(task.bytes for task in self.plan.tasks)
+        self.phase_start = time.monotonic()
+        self.report_status("convert")
+        self.run_tasks(self.plan.tasks)
+        while self.failed_tasks and not self.stopped:
+            self.retry_alone(self.failed_tasks.pop())
+
+    # -- identifying
+
+    def identify_all(self, sources: list[Source]) -> list[DumpInput | Failure]:
+        """Identify every dump; those in memory are identified in this process."""
+        self.of_dumps = len(sources)
+        identified = identify([source for source in sources if _in_memory(source)], self.options)
+        chunks = deque(identify_chunks([source for source in sources if not _in_memory(source)]))
+        lost: list[Source] = []
+        for chunk, future in self._completed("identify", chunks, lambda c: self.pool.submit(identify, c, self.options)):
+            try:
+                identified += future.result()
+            except self.pool.death_errors:
+                lost += chunk
+            self.dumps += len(chunk)
+            self.report_status("identify")
+        for source in lost:
+            identified += self.identify_alone(source)
+        return identified
+
+    def identify_alone(self, source: Source) -> list[DumpInput | Failure]:
+        """Identify a dump that may have killed a worker."""
+        error: Exception | None = None
+        for _ in range(MAX_DEATHS):
+            future: Future[list[DumpInput | Failure]] = self.pool.submit(identify, [source], self.options)
+            error = _error_of(future)
+            if error is None:
+                return future.result()
+            if not isinstance(error, self.pool.death_errors):
+                raise error
+            self.pool.restart()
+        return [failure(_worker_death(error), source)]
+
+    # -- tasks
+
+    def run_tasks(self, tasks: list[Task]) -> None:
+        """Run all tasks. Those that fail as a whole are added to `failed_tasks`."""
+        waiting = deque(tasks)
+        for task, future in self._completed("convert", waiting, self._submit):
+            error = _error_of(future)
+            if isinstance(error, OutputError):
+                raise error
+            if error is not None:
+                self.failed_tasks.append(task)
+            elif (rest := self.commit(future.result(), task)) is not None:
+                waiting.append(rest)
+
+    def _submit(self, task: Task) -> Future[TaskResult]:
+        in_memory = any(_in_memory(dump.source) for dump in task.inputs)
+        return _run_here(task) if in_memory else self.pool.submit(process, task)
+
+    def _submit_alone(self, task: Task) -> Future[TaskResult]:
+        return self.pool.submit(process, replace(task, write_progress=True)) if task.inputs else _run_here(task)
+
+    def _completed(
+        self, phase: str, waiting: deque[T], submit: Callable[[T], Future[R]]
+    ) -> Iterator[tuple[T, Future[R]]]:
+        """Submit the items, twice as many at a time as there are workers, and yield them as they complete.
+
+        When a worker dies, the pool is restarted, and the items that were running are yielded as failed.
+        """
+        running: dict[Future[R], T] = {}
+        while (waiting or running) and not self.stopped:
+            while waiting and len(running) < 2 * self.pool.size:
+                item = waiting.popleft()
+                running[submit(item)] = item
+            done, _ = wait(running, timeout=REPORT_SECONDS, return_when=FIRST_COMPLETED)
+            if not done:
+                self.report_status(phase)
+            death = None
+            for future in done:
+                error = _error_of(future)
+                death = error if isinstance(error, self.pool.death_errors) else death
+                yield running.pop(future), future
+            if death is not None:
+                for item in running.values():
+                    yield item, _failed_future(death)
+                running.clear()
+                self.pool.restart()
+        for future in running:
+            future.cancel()
+
+    def retry_alone(self, task: Task) -> None:
+        """Retry a task that failed as a whole, while no other task runs.
+
+        If its worker dies again, the dump that it was reading is retried as a task of its own. Only when that has
+        killed MAX_DEATHS workers is the dump quarantined.
+        """
+        task = self._with_current_batch(task)
+        marker = progress_marker(task.batch)
+        try:
+            error = self._run_alone(task, attempts=MAX_DEATHS if len(task.inputs) == 1 else 1)
+            if error is not None:
+                self.divide(task, error)
+        finally:
+            self.storage.delete([marker])
+
+    def _run_alone(self, task: Task, attempts: int) -> Exception | None:
+        """Run and commit a task, and return its error if every attempt killed its worker, or it failed otherwise."""
+        error: Exception | None = None
+        for _ in range(attempts):
+            future = self._submit_alone(task)
+            error = _error_of(future)
+            if isinstance(error, OutputError):
+                raise error
+            if error is None:
+                if (rest := self.commit(future.result(), task)) is not None:
+                    self.failed_tasks.append(rest)
+                return None
+            if not isinstance(error, self.pool.death_errors):
+                return error
+            self.pool.restart()
+        return error
+
+    def _with_current_batch(self, task: Task) -> Task:
+        """Update the batch that a divided task replaces, after its other part was committed."""
+        state = self.ledger.state
+        if task.replaces is None or task.replaces.name in state.batches:
+            return task
+        dump_id = task.inputs[0].dump_id
+        name = state.stored.get(dump_id) or state.quarantined.get(dump_id) or ""
+        return replace(task, replaces=state.batches.get(name))
+
+    def divide(self, task: Task, error: Exception) -> None:
+        """Quarantine the only dump of a task, or divide the task.
+
+        The dump that was being read when the worker died is retried alone. If it is unknown, the task is halved.
+        """
+        died = isinstance(error, self.pool.death_errors)
+        if len(task.inputs) == 1:
+            (dump,) = task.inputs
+            cause = _worker_death(error) if died else _repeated_failure(error)
+            row = failure(cause, dump.source, dump.dump_id, dump.attempts + 1)
+            self.failed_tasks.append(make_task((), self.options, (*task.failures, row)))
+            return
+        marker = self.storage.read(progress_marker(task.batch)) if died else None
+        reading = (marker or b"").decode()
+        alone = [d for d in task.inputs if d.dump_id == reading] or list(task.inputs[: len(task.inputs) // 2])
+        others = [d for d in task.inputs if d not in alone]
+        for dumps, failures in ((others, task.failures), (alone, ())):
+            part = make_task(tuple(dumps), self.options, failures)
+            self.failed_tasks.append(replace(part, replaces=task.replaces))
+
+    # -- committing
+
+    def commit(self, result: TaskResult, task: Task) -> Task | None:
+        """Commit what a worker wrote.
+
+        If another run has claimed one of the dumps, nothing is committed, and a task for the other dumps is returned.
+        """
+        tried = {*result.dumps, *(f.dump_id for f in result.failures)}
+        claimed = self._commit(result, task, tried) if tried else set()
+        if claimed:
+            return self._unclaimed(task, claimed)
+        self.results.append(result)
+        self.dumps += len(task.inputs)
+        self.bytes += task.bytes
+        self.report_status("convert")
+        self.stopped = self.max_failures is not None and self.failures > self.max_failures
+        return None
+
+    def _commit(self, result: TaskResult, task: Task, tried: set[str]) -> set[str]:
+        with self.storage.output_errors():
+            return self.ledger.commit(
+                *self._batches(result),
+                remove=(task.replaces.name,) if task.replaces else (),
+                clear=tried,
+                rewrite=self.rewrite,
+                may_fail=self.stored_before,
+            )
+
+    def _unclaimed(self, task: Task, claimed: set[str]) -> Task | None:
+        """Return a task for the dumps that the other run did not claim, if any."""
+        done = claimed | (self.ledger.state.stored.keys() if task.replaces else set())
+        dumps = tuple(d for d in task.inputs if d.dump_id not in done)
+        self.stored_by_others += len(task.inputs) - len(dumps)
+        self.of_dumps -= len(task.inputs) - len(dumps)
+        failures = tuple(f for f in task.failures if f.dump_id not in claimed)
+        return make_task(dumps, self.options, failures) if dumps or failures else None
+
+    def _batches(self, result: TaskResult) -> list[Batch]:
+        """Return the batches of a result. Quarantine is one of its own, so that it can be cleared separately."""
+        o = self.options
+        files: dict[bool, list[File]] = {False: [], True: []}
+        for file in result.files:
+            files[file.table == "quarantine"].append(file)
+        dumps = Batch(
+            result.batch, result.dumps, (), tuple(files[False]), o.tool_version, schema.VERSION, o.run_id, o.tables
+        )
+        quarantine = replace(
+            dumps,
+            name=f"{result.batch}-quarantine",
+            dumps=(),
+            quarantined=tuple(f.dump_id for f in result.failures),
+            files=tuple(files[True]),
+            attempts={f.dump_id: f.attempts for f in result.failures},
+            system=tuple(f.dump_id for f in result.failures if f.kind == "system"),
+            places={f.dump_id: f.name for f in result.failures if not f.identified},
+        )
+        return [b for b in (dumps, quarantine, result.remainder) if b and (b.dumps or b.quarantined)]
+
+    def rewrite(self, batch: Batch, removed: Set[str]) -> Batch | None:
+        return rewrite(self.storage, batch, removed, frozenset(), self.options.run_id)
+
+    # -- reporting
+
+    @property
+    def failures(self) -> int:
+        return self.plan.quarantined + sum(len(r.failures) + len(r.changed) for r in self.results)
+
+    def report_status(self, phase: str) -> None:
+        seconds = time.monotonic() - self.phase_start
+        self.report(Status(phase, self.dumps, self.of_dumps, self.bytes, self.of_bytes, self.failures, seconds))
+
+    def result(self, found: int) -> Converted:
+        return Converted(
+            run_id=self.options.run_id,
+            found=found,
+            dumps=sum(len(r.dumps) for r in self.results),
+            stored=self.plan.stored + self.stored_by_others,
+            duplicates=self.plan.duplicates,
+            files=sum(len(r.files) for r in self.results),
+            bytes=sum(f.bytes for r in self.results for f in r.files),
+            rows=sum(sum(r.rows.values()) for r in self.results),
+            text_bytes=sum(r.bytes for r in self.results),
+            failed=[f for r in self.results for f in r.failures],
+            known=self.plan.quarantined,
+            changed=[name for r in self.results for name in r.changed],
+            cut=[name for r in self.results for name in r.truncated],
+            stopped=self.stopped,
+            seconds=time.monotonic() - self.start,
+        )
+
+
+def _in_memory(source: Source) -> bool:
+    return any(m.content is not None for m in source.members)
+
+
+def _run_here(task: Task) -> Future[TaskResult]:
+    """Run a task in this process; its errors are raised."""
+    future: Future[TaskResult] = Future()
+    future.set_result(process(task))
+    return future
+
+
+def _error_of(future: Future[Any]) -> Exception | None:
+    try:
+        future.result()
+    except Exception as error:
+        return error
+    return None
+
+
+def _failed_future(error: Exception) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_exception(error)
+    return future
+
+
+def _worker_death(error: Exception | None) -> Exception:
+    """The failure of a dump that killed its workers: an OSError, so that the next run retries it."""
+    message = f"each of {MAX_DEATHS} workers that read only this dump died"
+    return OSError(f"{message} ({type(error).__name__}: {error})")
+
+
+def _repeated_failure(error: Exception) -> Exception:
+    """The failure of a dump that made its task fail twice in an unexpected way."""
+    return RuntimeError(f"reading it failed twice: {type(error).__name__}: {error}")
