@@ -1,6 +1,6 @@
 /* Memory of columns. Small blocks come from malloc. Large columns are mapped: they grow by moving page tables instead
    of bytes, take no memory where nothing was written, and return to the system when freed.
-   (No huge pages: docs/benchmarks.md says why.) */
+   (No huge pages: see bench/HISTORY.md.) */
 #ifndef XLAMEM_PAGES_H
 #define XLAMEM_PAGES_H
 
@@ -37,9 +37,9 @@ static inline size_t xla_block_size(size_t n) {
 }
 
 #if XLA_PAGES
-/* Map n bytes of a file, or of zeros if it is -1. Returns NULL if there is no memory. */
-static inline char *xla_map_file(int file, size_t n) {
-    int flags = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+/* Map n zero bytes. Returns NULL if there is no memory. */
+static inline char *xla_map(size_t n) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     char *data = NULL;
     void *p;
 #if defined(__SANITIZE_ADDRESS__)
@@ -49,13 +49,11 @@ static inline char *xla_map_file(int file, size_t n) {
     data = (char *)p;
     flags |= MAP_FIXED;
 #endif
-    p = mmap(data, n, PROT_READ | PROT_WRITE, flags, file, 0);
+    p = mmap(data, n, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (p != MAP_FAILED) return (char *)p;
     if (data != NULL) munmap(data, n + XLA_GUARD);
     return NULL;
 }
-
-static inline char *xla_map(size_t n) { return xla_map_file(-1, n); }
 
 static inline void xla_unmap(char *data, size_t n) {
     if (XLA_GUARD) n = (n + 4095) & ~(size_t)4095;

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from .. import _gaps, _lines, _values, errors, schema
+from .. import _lines, _unknown, _values, errors, schema
 from .._column import Names
 from .arrays import Ints, TextParts, codes, distinct_of, flags, ints, texts
 from .arrow import text_arrays
@@ -62,10 +62,10 @@ class Diagnostics:
         self._overflow: dict[tuple[int, str, str], int] = {}
         self._files: dict[int, File] = {}
         self._unknown_fields: dict[tuple[int, str, str], _UnknownField] = {}
-        self._unknown: list[_UnknownText] = []
+        self._unknown_text: list[_UnknownText] = []
 
     def clear(self) -> None:
-        for collection in (self._items, self._overflow, self._files, self._unknown_fields, self._unknown):
+        for collection in (self._items, self._overflow, self._files, self._unknown_fields, self._unknown_text):
             collection.clear()
 
     # -- collecting ------------------------------------------------------------------------------
@@ -122,9 +122,9 @@ class Diagnostics:
     def unknown_lines(self, file: File, section: str, offsets: Ints) -> None:
         """Keep whole lines that no rule explains."""
         if len(offsets):
-            ends = ints(_gaps.line_ends(file.text.data, offsets))
+            ends = ints(_unknown.line_ends(file.text.data, offsets))
             rows = np.column_stack([np.full_like(offsets, -1), np.zeros_like(offsets), offsets, ends])
-            self._unknown.append(_UnknownText(file.ordinal, section, (), rows))
+            self._unknown_text.append(_UnknownText(file.ordinal, section, (), rows))
 
     def unknown_fields(
         self, file: File, section: str, gaps: Ints, tables: tuple[str, ...], first_rows: Iterable[int]
@@ -135,11 +135,11 @@ class Diagnostics:
         shift = np.append(np.fromiter(first_rows, np.int64, len(tables)), 0)  # the last one: of no table
         rows = gaps.copy()
         rows[:, 1] += shift[gaps[:, 0]]
-        self._unknown.append(_UnknownText(file.ordinal, section, tables, rows))
+        self._unknown_text.append(_UnknownText(file.ordinal, section, tables, rows))
 
     def _count_unknown_fields(self, file: File, section: str, gaps: Ints) -> None:
         words = Names()
-        kind = codes(_gaps.kinds(file.text.data, gaps, words))
+        kind = codes(_unknown.kinds(file.text.data, gaps, words))
         data, ends = words.export()
         names = np.split(flags(data), ints(ends)[:-1])
         distinct, first, counts = np.unique(kind, return_index=True, return_counts=True)
@@ -194,7 +194,7 @@ class Diagnostics:
 
     def unknown_table(self, files: Sequence[File]) -> pa.Table:
         """The table `unknown_text`."""
-        of_files = [(file, [u for u in self._unknown if u.ordinal == file.ordinal]) for file in files]
+        of_files = [(file, [u for u in self._unknown_text if u.ordinal == file.ordinal]) for file in files]
         tables = [_unknown_of_file(file, unknown) for file, unknown in of_files if unknown]
         return pa.concat_tables(tables).unify_dictionaries() if tables else schema.UNKNOWN.empty
 

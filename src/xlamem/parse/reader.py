@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _gaps, schema
+from .. import _unknown, schema
 from ..errors import DumpError, UsageError
 from ..input.find import Source
 from .arrays import Codes, Ints, texts
@@ -98,7 +98,7 @@ class Reader(ABC):
         for i, table in enumerate(batch.gap_tables):
             own = batch.gaps[batch.gaps[:, 0] == i]
             if len(own) and "attributes" in schema.TABLES[table].names:
-                batch.tables[table]["attributes"] = texts(_gaps.attributes(section.data, own, batch.rows(table)))
+                batch.tables[table]["attributes"] = texts(_unknown.attributes(section.data, own, batch.rows(table)))
 
     def forget(self, kind: str) -> None:
         """Reset the row counts of a kind of section."""
