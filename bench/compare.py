@@ -162,7 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=("ratios", "counts"), help="measure only one of the two")
     parser.add_argument("--store", action="store_true", help="store the results as the new baseline")
     options = parser.parse_args(arguments)
-    sys.path += [str(HERE), str(HERE.parent / "tests")]
+    tests = HERE.parent / "tests"
+    sys.path += [str(HERE), str(tests / "forge"), str(tests / "oracle")]
     import counts
 
     failed = False

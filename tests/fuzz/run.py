@@ -20,7 +20,7 @@ import time
 import traceback
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.extend(str(Path(__file__).parents[1] / name) for name in ("", "forge", "oracle"))
 
 import forge
 from conftest import DUMPS, texts

@@ -49,7 +49,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Any:
 
 def process(*args: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "import sys; from xlamem.cli import main; sys.exit(main())", *map(str, args)]
-    return subprocess.run(command, text=True, capture_output=True, timeout=60, **options)
+    return subprocess.run(command, text=True, capture_output=True, timeout=600, **options)
 
 
 # ---- info
@@ -365,7 +365,7 @@ def test_interrupt_leaves_nothing_half_written(tmp_path: Path) -> None:
         while not list(tmp_path.glob("modules/*.parquet")) and p.poll() is None:
             time.sleep(0.01)
         p.send_signal(signal.SIGINT)
-        assert p.wait(timeout=60) in (130, 0)
+        assert p.wait(timeout=600) in (130, 0)
         assert not list(tmp_path.rglob("*.tmp"))
         shutil.rmtree(tmp_path)
 
@@ -375,7 +375,7 @@ def test_closed_pipe_is_quiet() -> None:
     code = "import sys; from xlamem.cli import main; sys.exit(main())"
     read, write = os.pipe()
     os.close(read)
-    r = subprocess.run([sys.executable, "-c", code, "schema"], stdout=write, stderr=subprocess.PIPE, timeout=60)
+    r = subprocess.run([sys.executable, "-c", code, "schema"], stdout=write, stderr=subprocess.PIPE, timeout=600)
     os.close(write)
     assert (r.returncode, r.stderr) == (0, b"")
 
@@ -385,7 +385,7 @@ def test_closed_pipe_is_quiet() -> None:
 def test_full_disk_is_4(args: list[str]) -> None:
     code = "import sys; from xlamem.cli import main; sys.exit(main())"
     with open("/dev/full", "w") as full:
-        r = subprocess.run([sys.executable, "-c", code, *args], stdout=full, stderr=subprocess.PIPE, timeout=60)
+        r = subprocess.run([sys.executable, "-c", code, *args], stdout=full, stderr=subprocess.PIPE, timeout=600)
     assert r.returncode == 4
     assert r.stderr.count(b"\n") == 1
 
@@ -411,7 +411,7 @@ def test_colors_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
                 break
             data += more
         os.close(parent)
-        assert p.wait(timeout=60) == 0
+        assert p.wait(timeout=600) == 0
         return data
 
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -423,7 +423,7 @@ def test_import_does_not_load_the_command_line() -> None:
     code = (
         "import sys, xlamem;print([m for m in ('click', 'rich', 'pyarrow.parquet', 'xlamem.cli') if m in sys.modules])"
     )
-    r = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60, check=True)
+    r = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=600, check=True)
     assert r.stdout.strip() == "[]"
 
 
@@ -432,7 +432,7 @@ def test_info_does_not_load_what_it_does_not_need() -> None:
         "import sys; from xlamem.cli import main; main(sys.argv[1:]);"
         "print([m for m in ('rich', 'pyarrow.parquet') if m in sys.modules])"
     )
-    r = subprocess.run([sys.executable, "-c", code, "info", str(SMALL)], text=True, capture_output=True, timeout=60)
+    r = subprocess.run([sys.executable, "-c", code, "info", str(SMALL)], text=True, capture_output=True, timeout=600)
     assert r.stdout.endswith("[]\n"), r.stderr
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "xlamem"
 
 
 def stubtest(stubs: Path) -> subprocess.CompletedProcess[str]:
     """Compare the smallest module with the stub in a folder of its own (`make lint` compares them all)."""
     command = [sys.executable, "-m", "mypy.stubtest", "xlamem._lines"]
-    command += ["--allowlist", str(ROOT / "tests" / "stubtest-allow.txt"), "--ignore-unused-allowlist"]
+    command += ["--allowlist", str(ROOT / "tests" / "native" / "stubtest-allow.txt"), "--ignore-unused-allowlist"]
     environment = os.environ | {"MYPYPATH": str(stubs)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=stubs, check=False)
 

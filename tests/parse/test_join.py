@@ -13,7 +13,7 @@ from xlamem import schema
 from xlamem.input.find import Source
 from xlamem.parse.join import ReadDump, tables_of
 
-DUMPS = Path(__file__).parent / "dumps"
+DUMPS = Path(__file__).parents[1] / "dumps"
 
 
 @pytest.fixture(scope="module")

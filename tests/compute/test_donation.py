@@ -12,7 +12,7 @@ import pytest
 
 import xlamem
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 STORED = HERE / "data" / "donation"
 """Pairs of dumps made by donate.py: jaxlib 0.10.2; libtpu 0.0.52 for v5e."""
 
@@ -71,7 +71,7 @@ def test_recompiled(platform: str, tmp_path: Path) -> None:
     pytest.importorskip("jax")
     if platform == "tpu" and find_spec("libtpu") is None:
         pytest.skip("no libtpu")
-    command = [sys.executable, "-W", "error:Some donated buffers", HERE / "donate.py", platform, tmp_path]
+    command = [sys.executable, "-W", "error:Some donated buffers", HERE / "forge" / "donate.py", platform, tmp_path]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     folders = sorted(tmp_path.iterdir())

@@ -18,7 +18,7 @@ from xlamem.errors import DumpError, UsageError
 from xlamem.parse import oom
 from xlamem.parse.oom import OomReport, read_oom, scan, size_of
 
-DATA = Path(__file__).parent / "data" / "oom"
+DATA = Path(__file__).parents[1] / "data" / "oom"
 REAL = sorted(DATA.glob("*.txt"))
 TEMPS = DATA / "tpu-v5e-jax0.7.2-oom_temps.txt"
 

@@ -639,7 +639,7 @@ int main(void) {
 def test_columns_are_counted_by_the_compiler(tmp_path: Path, struct: str, checked: bool, shown: str | None) -> None:
     """A struct with another member does not compile; a checked build refuses a row that was not reserved."""
     (tmp_path / "columns.c").write_text(COLUMNS)
-    native = Path(__file__).parent.parent / "_native"
+    native = Path(__file__).parents[2] / "_native"
     flags = ["-D_GNU_SOURCE", f"-DSTRUCT={struct}", f"-I{native}", *(["-DXLAMEM_CHECKED"] if checked else [])]
     built = subprocess.run(
         ["cc", *flags, "columns.c", "-o", "columns"], cwd=tmp_path, capture_output=True, text=True, check=False

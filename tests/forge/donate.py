@@ -1,6 +1,6 @@
 """Compile small JAX programs twice, as they are and with the candidates of `xlamem.donation` donated.
 
-    python tests/donate.py {cpu,tpu} DIR [NAME...]
+    python tests/forge/donate.py {cpu,tpu} DIR [NAME...]
 
 writes DIR/PLATFORM-NAME/undonated and …/donated, the texts of the two dumps. Needs jax, for `tpu` libtpu too (no TPU).
 So were the pairs in tests/data/donation made, and then compressed by gzip -n.

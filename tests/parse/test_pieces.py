@@ -19,9 +19,9 @@ import pyarrow.dataset as pd
 import pyarrow.parquet as pq
 import pytest
 from conftest import DUMPS, label, sources, texts
+from test_checks import PLANTED
 from test_cuts import SMALL, held, shipped, targets
-from test_spans import repeats
-from test_verify import PLANTED
+from test_whole import repeats
 
 import xlamem
 from xlamem import UsageError, _lookup, schema

@@ -10,7 +10,7 @@ from xlamem.cli.formatting import size
 from xlamem.compute.devices import DEVICES, GB, GIB, device, parse_bytes
 from xlamem.errors import UsageError
 
-NUMBERS = Path(__file__).parent.parent / "docs" / "numbers.md"
+NUMBERS = Path(__file__).parents[2] / "docs" / "numbers.md"
 
 
 SIZES = {

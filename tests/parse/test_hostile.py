@@ -21,7 +21,7 @@ from xlamem.parse.join import ReadDump, tables_of
 from xlamem.warehouse import derived
 from xlamem.warehouse.merged import DumpSet
 
-HOSTILE = Path(__file__).parent / "data" / "hostile"
+HOSTILE = Path(__file__).parents[1] / "data" / "hostile"
 SMALL = xlamem.find(DUMPS / "cpu-jaxlib-0.12.0-scan_while")[0]
 
 

@@ -148,7 +148,7 @@ def test_a_closed_pipe_is_quiet(dest: str) -> None:
     code = "import sys; from xlamem.cli import main; sys.exit(main())"
     shown = subprocess.run(
         f"'{sys.executable}' -c '{code}' sql '{dest}' 'SELECT range FROM range(300000)' --csv | head -n 1",
-        shell=True, capture_output=True, text=True, timeout=60, check=False,
+        shell=True, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert (shown.stdout, shown.stderr) == ("range\n", "")
 

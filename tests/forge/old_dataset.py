@@ -1,6 +1,6 @@
 """Makes tests/data/old-dataset: a dataset as an older version would have left it behind.
 
-    python tests/old_dataset.py
+    python tests/forge/old_dataset.py
 
 Fewer tables, the last columns of some of them missing, a ledger that says less. It is made once and kept: later
 versions must read it as it is.
@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 OLD = HERE / "data" / "old-dataset"
 DUMPS = [HERE / "dumps" / "seeds" / "000_491faa5ce21a17c6.txt", HERE / "dumps" / "cpu-jaxlib-0.5.3-tuple3"]
 LABELS = {"commit": "old"}

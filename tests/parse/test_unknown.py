@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 import render
 from conftest import DUMPS, texts
-from test_spans import held
+from test_whole import held
 
 import xlamem
 from xlamem import schema
