@@ -288,12 +288,12 @@ def test_convert_logs_its_progress(
 
 
 def test_convert_interrupted_is_130(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from xlamem.warehouse import driver
+    from xlamem.warehouse.run import Run
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(driver._Run, "finish", interrupt)
+    monkeypatch.setattr(Run, "commit", interrupt)
     r = run("convert", SMALL, "--to", tmp_path, *HERE)
     assert r.code == 130
     assert "repeat the command to resume" in r.err

@@ -238,7 +238,7 @@ def test_files(run: Any, dest: str) -> None:
 def test_files_of_a_directory_without_ledger(run: Any, dest: str, tmp_path: Path) -> None:
     r = run("dataset", "files", tmp_path)
     assert (r.code, r.out) == (2, "")
-    assert "is no dataset: it has no ledger" in r.err
+    assert "is not a dataset of `xlamem convert`: it has no ledger" in r.err
     assert run("dataset", "files", dest, "nonsense").code == 2
 
 
