@@ -15,7 +15,6 @@ from .errors import DumpError, UsageError
 from .input.find import Source, resolve
 from .parse.arrays import Ints
 from .parse.hashes import content_hash
-from .parse.pieces import pieces
 from .parse.sections import SECTION_OF
 from .parse.summary import summaries
 from .parse.whole import WholeReader
@@ -157,6 +156,8 @@ class TextTables:
             return self._summaries[name]
 
     def batches(self, name: str) -> pa.RecordBatchReader:
+        from .parse.pieces import pieces  # for large dumps only
+
         check_table(name, self.tables)
         requested = frozenset([name]) if name in SECTION_OF else self.requested
         chunks = pieces(self.source, requested, hashes=self.hashes, text=self.text)

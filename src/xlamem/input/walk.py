@@ -8,7 +8,6 @@ import re
 import stat
 import sys
 from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
 
 from pyarrow import fs as arrow_fs
 
@@ -45,7 +44,7 @@ class Walker:
         if path == "-":
             return self._add_stdin()
         if path[:7].lower() == "file://":
-            path = url2pathname(urlsplit(path).path)
+            path = unquote(urlsplit(path).path)
         hits, self._has_protos = self.groups.hits, False
         if URI.match(path):
             self._add_uri(path)
