@@ -309,7 +309,7 @@ class Dump:
 
 
 def _overview(tables: DumpTables) -> list[tuple[str, str]]:
-    """The lines of a dump's repr: label and text."""
+    """Return the lines of a dump's repr: label and text."""
     try:
         module, files = tables.summary("modules").to_pylist()[0], tables.summary("files")
     except errors.XlaMemError as error:

@@ -53,13 +53,13 @@ class FileView:
 
     @classmethod
     def from_bytes(cls, name: str, data: Buffer, key: Key | None = None) -> FileView:
-        """A view of bytes in memory."""
+        """Return a view of bytes in memory."""
         size = len(data)
         return cls(name, lambda begin, end: data if end - begin == size else memoryview(data)[begin:end], 0, size, key)
 
     @classmethod
     def from_stream(cls, name: str, size: int, key: Key | None, opener: Callable[[], BinaryIO]) -> FileView:
-        """A view of bytes that can only be read from the beginning: the first `read` reads all of them."""
+        """Return a view of bytes that can only be read from the beginning: the first `read` reads all of them."""
 
         @cache
         def content() -> Buffer:
@@ -86,12 +86,12 @@ class FileView:
         return file
 
     def slice(self, name: str, begin: int, end: int) -> FileView:
-        """The view of an entry `name` of this file."""
+        """Return the view of an entry `name` of this file."""
         first, last = min(self.begin + begin, self.end), min(self.begin + end, self.end)
         return FileView(f"{self.name}::{name}", self.fetch, first, last, self.key and (*self.key, first, last))
 
     def decompressed(self) -> FileView:
-        """A view of the decompressed bytes; of the same bytes if they are not compressed."""
+        """Return a view of the decompressed bytes; of the same bytes if they are not compressed."""
         codec = detect_codec(bytes(self.read(0, 16)), self.name)
         if codec is None:
             return self

@@ -95,7 +95,7 @@ def _path(path: str | os.PathLike[str]) -> str:
 
 
 def _sources(source: SourceLike) -> tuple[list[Source], str, bool]:
-    """The dumps in a source, its name, and whether it is the path of a member."""
+    """Return the dumps in a source, its name, and whether it is the path of a member."""
     if isinstance(source, Source):
         return [source], source.name, False
     if isinstance(source, (str, os.PathLike)):
@@ -108,7 +108,7 @@ def _sources(source: SourceLike) -> tuple[list[Source], str, bool]:
 
 
 def _content(source: bytes | bytearray | memoryview | Readable) -> tuple[bytes, str]:
-    """The content and the name of bytes or of a file."""
+    """Return the content and the name of bytes or of a file."""
     name = "<bytes>"
     if hasattr(source, "read"):
         name = str(getattr(source, "name", "<file>"))

@@ -58,7 +58,7 @@ class Groups:
         self.add_single(replace(origin, role="buffer-assignment", fault=fault), path, -1)
 
     def sources(self) -> list[Source]:
-        """The dumps in the order in which they are listed."""
+        """Return the dumps in the order in which they are listed."""
         dumps = [group for group in self._groups.values() if group.is_dump()]
         sources = [source_of(g.name, (m for _, m in g.members.values()), by_name=g.by_name) for g in dumps]
         return sorted(sources, key=sort_key)

@@ -122,7 +122,7 @@ class LogText(Text):
         return self._log.file_offsets(self._in_log(offsets))
 
     def _in_log(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Offsets in the data of the log."""
+        """Return offsets in the data of the log."""
         begins, log_begins = np.array(self._offsets, np.int64), np.array(self._log_offsets, np.int64)
         message = np.searchsorted(begins[: len(log_begins)], offsets, "right") - 1
         result: npt.NDArray[np.int64] = log_begins[message] + offsets - begins[message]
@@ -134,7 +134,7 @@ class LogText(Text):
 
 
 def _messages(log: Text) -> Iterator[re.Match[bytes]]:
-    """The messages of the module with which a log begins."""
+    """Return the messages of the module with which a log begins."""
     opening = _OPENING_RE.match(log.data)
     head = _head(log, opening) if opening else None
     if opening is None or head is None:
@@ -146,7 +146,7 @@ def _messages(log: Text) -> Iterator[re.Match[bytes]]:
 
 
 def _head(log: Text, opening: re.Match[bytes]) -> re.Match[bytes] | None:
-    """The head of the allocations: the first message, or after a live range the next one of its thread."""
+    """Return the head of the allocations: the first message, or after a live range the next one of its thread."""
     if opening["message"] == MODULE:
         return opening
     return re.compile(_thread(opening) + _ORIGIN_BYTES + MODULE).search(log.data, opening.end())

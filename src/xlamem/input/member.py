@@ -54,12 +54,12 @@ class Member:
         return utf8(f"{self.uri}::{self.entry.name}" if self.entry else self.uri)
 
     def open(self) -> FileView:
-        """The decompressed file of which the text is a span."""
+        """Return the decompressed file of which the text is a span."""
         file = FileView.from_bytes(self.uri, self.content) if self.content is not None else open_decompressed(self.uri)
         return self.entry.open(file).decompressed() if self.entry else file
 
     def load(self) -> Text:
-        """The text, mapped into memory where possible."""
+        """Return the text, mapped into memory where possible."""
         if self.fault is not None:
             raise self.fault.with_traceback(None)
         with system_errors(self.location):
@@ -70,7 +70,7 @@ class Member:
             return LogText(text) if self.form == "log" else text
 
     def bytes_on_disk(self) -> int | None:
-        """Bytes of the text, or of its compressed file; None if unknown without reading it."""
+        """Return bytes of the text, or of its compressed file; None if unknown without reading it."""
         if self.end is not None:
             return self.end - self.begin
         if self.size is not None:

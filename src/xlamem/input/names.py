@@ -80,12 +80,12 @@ def describe(stem: str, role: Role) -> DumpName:
 
 
 def is_dumped(file_name: str) -> bool:
-    """Whether XLA wrote a file of this name. One that is no member (an HLO pass, a proto) holds no memory text."""
+    """Return whether XLA wrote a file of this name. Such a file without a role (an HLO pass, a proto) has no dump."""
     return _DUMPED.match(file_name) is not None
 
 
 def is_text(file_name: str) -> bool:
-    """Whether a file that is no member looks like a text by its name, so that it may hold dumps."""
+    """Return whether a file that is no member looks like a text by its name, so that it may hold dumps."""
     if is_dumped(file_name) or file_name.startswith("."):
         return False
     return os.path.splitext(without_compression(file_name))[1] in ("", ".txt", ".log")
@@ -98,13 +98,13 @@ def without_compression(file_name: str) -> str:
 
 
 def compression_rank(file_name: str) -> int:
-    """Rank of a file among those of one role: 0 for a plain one, then in the order of COMPRESSED."""
+    """Return rank of a file among those of one role: 0 for a plain one, then in the order of COMPRESSED."""
     extension = os.path.splitext(file_name)[1]
     return 1 + COMPRESSED.index(extension) if extension in COMPRESSED else 0
 
 
 def variants(stem: str, role: Role) -> list[str]:
-    """The file names of a member, in the order of preference."""
+    """Return the file names of a member, in the order of preference."""
     return [stem + EXTENSIONS[role] + extension for extension in ("", *COMPRESSED)]
 
 

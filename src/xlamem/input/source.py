@@ -31,7 +31,7 @@ class Source:
     timestamp_us: int | None = None
 
     def member(self, role: str) -> Member | None:
-        """The member of a role, or None."""
+        """Return the member of a role, or None."""
         return next((m for m in self.members if m.role == role), None)
 
     @property
@@ -50,7 +50,7 @@ class Source:
         return next((m.fault for m in self.members if m.fault), None)
 
     def bytes_on_disk(self) -> int | None:
-        """Bytes of the members; None if unknown without reading them."""
+        """Return bytes of the members; None if unknown without reading them."""
         sizes = [m.bytes_on_disk() for m in self.members]
         return None if None in sizes else sum(s for s in sizes if s is not None)
 

@@ -47,7 +47,7 @@ class _LogHead(NamedTuple):
 
 
 def is_one_module(data: Buffer) -> bool:
-    """Whether there is exactly one module, without a prefix. Faster than `member_spans`."""
+    """Return whether there is exactly one module, without a prefix. Faster than `member_spans`."""
     heads = [head.start() for head in islice(_MODULE.finditer(data), 2)]
     return len(heads) == 1 and (heads[0] == 0 or data[heads[0] - 1] == 10)
 
@@ -68,12 +68,12 @@ def member_spans(data: Buffer) -> list[MemberSpan]:
 
 
 def contains_dump(head: bytes) -> bool:
-    """Whether the beginning of a text holds a frame or a module."""
+    """Return whether the beginning of a text holds a frame or a module."""
     return (b"BufferAssignment" in head or b"*** Begin " in head) and bool(member_spans(head))
 
 
 def detect_role(head: bytes) -> names.Role | None:
-    """The role of a text without allocations, by its first section."""
+    """Return the role of a text without allocations, by its first section."""
     text = head.replace(b"\r\n", b"\n").lstrip(b"\n")
     if text.startswith(b"HloLiveRange "):
         return "live-range"
@@ -99,7 +99,7 @@ def _frames(data: Buffer) -> Iterator[_Frame]:
 
 
 def _frame_end(data: Buffer, head: re.Match[bytes]) -> tuple[int, int]:
-    """Where the content of a frame ends, and where its end line does."""
+    """Return where the content of a frame ends, and where its end line does."""
     begin = head.end()
     for mark in _END.finditer(data, begin - 1):
         if mark[1] == head[1]:
@@ -142,7 +142,7 @@ def _include_values(data: Buffer, heads: list[int]) -> None:
 
 
 def _logged_modules(data: Buffer, heads: list[_LogHead]) -> list[MemberSpan]:
-    """The modules in a log, each up to the next one of its thread.
+    """Return the modules in a log, each up to the next one of its thread.
 
     The simulation of the heap prints the live range before the allocations are printed, perhaps many times;
     the last of these belongs to them.

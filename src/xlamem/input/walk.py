@@ -227,7 +227,7 @@ class Walker:
 
 
 def _is_other_dump_file(path: str) -> bool:
-    """Whether XLA wrote the file, but no memory text: a shell expands `dir/*` to many of these."""
+    """Return whether XLA wrote the file, but no memory text: a shell expands `dir/*` to many of these."""
     return not os.path.isdir(path) and names.is_dumped(os.path.basename(path))
 
 
@@ -240,7 +240,7 @@ def _does_not_exist(path: str) -> UsageError:
 
 
 def _split_glob(uri: str) -> tuple[str, re.Pattern[str] | None]:
-    """The directory above the first wildcard of a URI, and the glob; the URI itself if it has none."""
+    """Return the directory above the first wildcard of a URI, and the glob; the URI itself if it has none."""
     bare, mark, query = uri.partition("?")  # in a URI, "?" begins a query
     wildcard = _WILDCARD.search(bare)
     if wildcard is None:
@@ -256,7 +256,7 @@ def _is_plain_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _real_paths(path: str) -> tuple[str, str]:
-    """The real directory of a file (under its own name), and its real path."""
+    """Return the real directory of a file (under its own name), and its real path."""
     real = os.path.realpath(path)
     directory, name = os.path.split(real)
     is_same_name = name == os.path.basename(path)

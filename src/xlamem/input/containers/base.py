@@ -25,7 +25,7 @@ class Entry(Protocol):
         """What the entry would need to be readable ("an entry without encryption"); empty if it is readable."""
 
     def open(self, container: FileView) -> FileView:
-        """A view of the entry. It may be compressed once more."""
+        """Return a view of the entry. It may be compressed once more."""
 
 
 @dataclass(frozen=True)

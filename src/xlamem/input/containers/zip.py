@@ -46,7 +46,7 @@ class ZipEntry(NamedTuple):
         return FileView.from_stream(stored.name, self.size, key, lambda: cast(BinaryIO, _EntryFile(stored, self)))
 
     def _stored(self, container: FileView) -> FileView:
-        """The bytes as they are stored, behind the local header of the entry."""
+        """Return the bytes as they are stored, behind the local header of the entry."""
         header = bytes(container.read(self.header_offset, self.header_offset + _LOCAL_HEADER.size))
         if len(header) < _LOCAL_HEADER.size or not header.startswith(_HEADER_MAGIC):
             name = f"{container.name}::{self.name}"
@@ -110,7 +110,7 @@ def _directory(file: FileView) -> list[zipfile.ZipInfo]:
 
 
 def _limits(infos: list[zipfile.ZipInfo], size: int) -> dict[int, int]:
-    """Where each entry has to end, by the offset of its header. Entries with the same offset cannot be valid."""
+    """Return where each entry has to end, by the offset of its header. Entries with the same offset cannot be valid."""
     offsets = sorted(info.header_offset for info in infos)
     limits: dict[int, int] = {}
     for offset, following in zip(offsets, [*offsets[1:], size], strict=False):
