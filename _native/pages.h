@@ -1,6 +1,6 @@
 /* Memory of columns. Small blocks come from malloc. Large columns are mapped: they grow by moving page tables instead
    of bytes, take no memory where nothing was written, and return to the system when freed.
-   (No huge pages: docs/benchmarks.md says why.) */
+   (No huge pages: docs/benchmarks.md explains why.) */
 #ifndef XLAMEM_PAGES_H
 #define XLAMEM_PAGES_H
 
@@ -37,7 +37,7 @@ static inline size_t xla_block_size(size_t n) {
 }
 
 #if XLA_PAGES
-/* Map n bytes of a file, or of zeros if it is -1. Returns NULL if there is no memory. */
+/* Map n bytes of a file, or zeros if it is -1. Returns NULL if out of memory. */
 static inline char *xla_map_file(int file, size_t n) {
     int flags = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
     char *data = NULL;
@@ -106,7 +106,7 @@ static inline char *xla_resize(char *data, size_t used, size_t size, size_t want
 #if XLA_PAGES
     if (want >= XLA_MMAP_MIN) {
         char *p;
-#if !defined(__SANITIZE_ADDRESS__)             /* there a guard page follows */
+#if !defined(__SANITIZE_ADDRESS__)             /* with it, a guard page follows */
         if (size >= XLA_MMAP_MIN) {
             void *moved = mremap(data, size, want, MREMAP_MAYMOVE);
             return moved == MAP_FAILED ? NULL : (char *)moved;
@@ -131,11 +131,11 @@ typedef struct {
     char *data;
     size_t size;                           /* bytes in use */
     size_t capacity;                       /* bytes allocated */
-    xla_arena *arena;                      /* NULL: data is a block of its own */
+    xla_arena *arena;                      /* NULL: data is a separate block */
     int failed;                            /* XLA_NO_MEMORY, XLA_UNRESERVED or 0 */
 } xla_buffer;
 
-/* Allocate at least `capacity` bytes in all. A column that shares an arena moves to one of its own. */
+/* Allocate at least `capacity` bytes in all. A column in a shared arena moves to a separate block. */
 static inline int xla_set_capacity(xla_buffer *b, size_t capacity) {
     xla_arena *arena = NULL;
     char *data;
