@@ -80,7 +80,7 @@ cdef tuple own_text(TextColumn* t):
 
 
 def recode(Column column not None, const int[::1] codes not None, Py_ssize_t first):
-    """Replace each int32 code c >= first in the column by codes[c - first]. No one else may be reading the column."""
+    """Replace each int32 code c >= first in the column by codes[c - first]. Not thread-safe."""
     cdef size_t i
     cdef size_t n = column.buffer.size // 4
     cdef int32_t* data = <int32_t*> column.buffer.data
@@ -233,7 +233,7 @@ def in_order(const long long[::1] ids not None):
 
 
 cdef class Snapshot:
-    """The texts of a `Names` at one time. Any number of threads may look them up."""
+    """A snapshot of the texts of a `Names`, safe for lookups from several threads."""
 
     def __dealloc__(self):
         with nogil:
@@ -267,11 +267,11 @@ cdef class Names:
 
     @property
     def n_base(self):
-        """The number of texts of the base, which have the first codes."""
+        """Number of texts in the base, whose codes come first."""
         return self.interner.n_base
 
     def expect(self, Py_ssize_t n):
-        """Make room for n texts in all, so that adding them does not grow the table repeatedly."""
+        """Reserve space for n texts in total, so that adding them does not grow the table repeatedly."""
         if not reserve_texts(&self.interner, max(n, 0)):
             raise MemoryError("no memory for names")
 
@@ -319,7 +319,7 @@ cdef class Names:
         return bool(same)
 
     def code(self, const unsigned char[::1] text not None):
-        """Return the code of one text, which is added if it is new."""
+        """Return the code of a text, adding it if it is new."""
         cdef const char* p = <const char*> &text[0] if text.shape[0] else empty
         return intern_name(&self.interner, p, <size_t> text.shape[0])
 

@@ -1,4 +1,4 @@
-"""Find the sections of a text, and the lines at which a span may be split."""
+"""Locates the sections of a text and the lines where a section may be split."""
 
 from libc.stdint cimport uint8_t
 from libc.string cimport memchr, memcmp

@@ -33,7 +33,7 @@ cdef enum:
 
 NONE, SCHEDULE, RANGES, PEAK, TREE = L_NONE, L_SCHEDULE, L_RANGES, L_PEAK, L_TREE
 
-# Tables of the rows whose lines have gaps.
+# Tables whose rows may have gaps.
 cdef enum:
     G_SCHEDULE
     G_RANGES
@@ -210,7 +210,7 @@ cdef bint gapped_range_line(Scan* s, const char* p, const char* end) noexcept no
 
 
 cdef int heading(Scan* s, const char* p, const char* e, Gaps* gaps) noexcept nogil:
-    # The list of which the line is the heading, perhaps with gaps; L_NONE if it is none.
+    # Return the list that the line is the heading of, perhaps with gaps; L_NONE if it is not a heading.
     cdef const char* q = NULL
     cdef int64_t n
     cdef bint spaced = s.tree.spaced
@@ -262,7 +262,7 @@ cdef bint begin_list(Scan* s, const char* p, const char* e) noexcept nogil:
 
 
 cdef void presize_list(Scan* s, double ratio) noexcept nogil:
-    # The two long lists. They end before the section does, which costs addresses but no memory.
+    # The two long lists. They end before the section, so the reserved excess costs addresses but no memory.
     if s.list == L_SCHEDULE:
         presize(&s.columns.schedule.time, n_columns(s.columns.schedule), &s.columns.schedule.time, ratio)
     elif s.list == L_RANGES:

@@ -1,4 +1,4 @@
-"""Columns as one Arrow record batch, through Arrow's C data interface and without a copy."""
+"""Exports columns as an Arrow record batch through Arrow's C data interface, without copying."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
@@ -79,7 +79,7 @@ cdef enum:
 INT, BOOL, NAME, TEXT = K_INT, K_BOOL, K_NAME, K_TEXT
 
 cdef struct ArrowColumn:
-    # One column: its memory, and what is allocated for it.
+    # One column: its memory and its allocations.
     int kind
     bint all_null
     bint nullable

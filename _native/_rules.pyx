@@ -34,7 +34,7 @@ def beyond(const long long[::1] capacity not None, const long long[::1] owner no
 
 
 def agree(const int[::1] rows not None, int64_t low, tuple values not None, tuple records not None, int64_t before):
-    """Whether the ids of the records ascend, from more than `before`, and each record equals the value of its id.
+    """Return whether the ids of the records ascend from above `before`, and each record equals the value with its id.
 
     `values` and `records` hold name, index, phi and color; `records` also the ids. rows[id - low] is the row + 1 of a
     value, 0 for none (`_column.first_rows`).

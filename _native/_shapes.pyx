@@ -13,7 +13,7 @@ cdef extern from *:
 
 
 cdef int bits(const char* p, size_t n) noexcept nogil:
-    # Bits of an element that is not packed; 0: unknown. Types narrower than a byte take one.
+    # Bits of an unpacked element; 0: unknown. Types narrower than a byte use an entire byte.
     cdef int64_t width
     cdef const char* q = p
     if n == 4 and memcmp(p, b"pred", 4) == 0:

@@ -315,7 +315,7 @@ cdef bint init_sweep(Sweep* s, const unsigned char* candidate) noexcept nogil:
 
 
 cdef void end_stretch(Sweep* s, int64_t item, int64_t step) noexcept nogil:
-    # Take the stretch of steps, up to `step`, in which the item's exclusive bytes were the same.
+    # Account for the steps up to `step` during which the item's exclusive bytes were constant.
     cdef int64_t other
     if 0 <= s.since[item] < step:
         other = maximum_in(&s.maxima, s.since[item], step - 1) - s.exclusive[item]

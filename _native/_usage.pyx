@@ -1,4 +1,4 @@
-"""The memory-usage report, both layouts."""
+"""The section for the memory-usage report, in both layouts."""
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memset
@@ -52,7 +52,7 @@ cdef struct Scan:
     bint in_space
     bint has_table                                # the space has had a table
     bint after_allocation                         # the previous line is an allocation's, in the second list
-    Row space                                     # what all rows of a memory space share
+    Row space                                     # values shared by all rows of a memory space
     Heading heading                               # of the table
 
 
@@ -94,7 +94,7 @@ cdef void push_line_gaps(Scan* s) noexcept nogil:
 
 
 cdef void push_part(Scan* s, int part, const char* line) noexcept nogil:
-    # A row that holds only what the space's rows share.
+    # A row with only the values that the rows of the space share.
     cdef Row row
     init_row(&row, &s.space, part)
     push_row(s, &row, line)

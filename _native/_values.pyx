@@ -39,7 +39,7 @@ FEATURES = {
 }
 TREE_BITS = HAS_FRAME | HAS_END_LINE
 
-# Tables of the rows whose lines have gaps.
+# Tables whose rows may have gaps.
 cdef enum:
     G_POSITIONS
     G_USES

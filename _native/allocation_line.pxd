@@ -1,4 +1,4 @@
-# The line that begins an allocation, in the buffer assignment and in the first layout of the report.
+# The line that begins an allocation, in the buffer assignment and in layout A of the report.
 
 from libc.stdint cimport int64_t
 from libc.string cimport memchr, memset
@@ -53,7 +53,7 @@ cdef inline const char* shape_in_bars(const char* p, const char* end, Slice* out
 
 
 cdef inline const char* flag(const char* p, const char* end, AllocationLine* out, int bit) noexcept nogil:
-    # The end of a flag's word at p; NULL if the word goes on or is repeated.
+    # Return the end of a flag at p; NULL if the word is longer or is repeated.
     if out.flags & bit or not ends_word(p, end):
         return NULL
     out.flags |= bit
@@ -61,7 +61,7 @@ cdef inline const char* flag(const char* p, const char* end, AllocationLine* out
 
 
 cdef inline const char* field(const char* p, const char* end, AllocationLine* out, Gaps* gaps) noexcept nogil:
-    # The end of the field at p; NULL if it is unknown or repeated.
+    # Return the end of the field at p; NULL if it is unknown or repeated.
     cdef const char* q = NULL
     if p[0] == c'p':
         if starts(p, end, b"preallocated-temp", 17):

@@ -21,7 +21,7 @@ cdef enum:
     HAS_CROSS = 16
     HAS_TILES = 32
 
-# Tables of the rows whose lines have gaps.
+# Tables whose rows may have gaps.
 cdef enum:
     G_ALLOCATIONS
     G_VALUES
@@ -68,7 +68,7 @@ cdef struct Columns:
     Allocations allocations
     Values values
     CrossColor cross_color
-    Positions positions                           # of E1, like the uses
+    Positions positions                           # E1 only, like the uses
     Uses uses
     Buffer gaps
     Buffer faults
@@ -83,7 +83,7 @@ cdef struct Scan:
     bint want_name_offsets
     int features
     int64_t open                                  # offset of an E1 block that the end truncates, or -1
-    # Where the span begins, and then where it ends.
+    # State at the beginning of the span, and after the scan at its end.
     int64_t allocation                            # NO_INT: before the first one
     bint in_cross_color                           # in the block of values of other colors
     int64_t ordinal                               # of the next line of that block
@@ -124,7 +124,7 @@ cdef inline void push_value(
     Scan* s, const ShortValue* value, const Extent* extent, Repeat* cached, const char* shape, const char* end,
     int64_t offset,
 ) noexcept nogil:
-    # A value of the current allocation; `offset` is that of its line.
+    # A value of the current allocation; `offset` is the offset of its line.
     cdef Values* columns = &s.columns.values
     cdef bint invalid = False
     if s.free_values == 0:

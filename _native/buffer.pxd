@@ -1,6 +1,6 @@
 # Growable columns. Plain C structs: no Python object, no GIL.
 #
-# A push that runs out of memory sets `failed` and drops the item, so that loops need no check of their own.
+# A push that runs out of memory sets `failed` and drops the item, so loops need no checks.
 # `_column.own` raises MemoryError when the column is handed over.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -20,7 +20,7 @@ cdef extern from "pages.h":
         char* data
         size_t size                               # bytes in use
         size_t capacity                           # bytes allocated
-        Arena* arena                              # NULL: data is a block of its own
+        Arena* arena                              # NULL: data is a separate block
         int failed                                # NO_MEMORY, UNRESERVED or 0
     bint set_capacity "xla_set_capacity"(Buffer*, size_t) noexcept nogil
     bint grow "xla_grow"(Buffer*, size_t) noexcept nogil
@@ -30,7 +30,7 @@ cdef extern from "pages.h":
 cdef extern from "columns.h":
     bint likely "xla_likely"(bint) noexcept nogil
     void prefetch "xla_prefetch"(const void*) noexcept nogil
-    # Arguments of a struct type that has no member but columns; anything else does not compile.
+    # The arguments must be structs whose members are all columns; anything else does not compile.
     size_t n_columns "xla_n_columns"(...) noexcept nogil
     bint reserve_rows "xla_reserve_rows"(void*, size_t) noexcept nogil
     bint reserved "xla_reserved"(Buffer*, size_t) noexcept nogil
@@ -58,7 +58,7 @@ cdef inline void release(Buffer* b) noexcept nogil:
 
 
 cdef inline bint allocate_zeroed(Buffer* b, size_t n) noexcept nogil:
-    # Written at once: a page that is read first and written later costs two faults.
+    # Write immediately: reading a page first and writing it later costs two faults.
     memset(b, 0, sizeof(Buffer))
     b.arena = new_arena(n + 64)
     if b.arena != NULL:
@@ -72,7 +72,7 @@ cdef inline bint allocate_zeroed(Buffer* b, size_t n) noexcept nogil:
     return True
 
 
-# Append an item, growing the column where necessary.
+# Append an item, growing the column if necessary.
 
 cdef inline void push(Buffer* b, int64_t x) noexcept nogil:
     if likely(b.size + 8 <= b.capacity) or grow(b, 8):
@@ -99,7 +99,7 @@ cdef inline void push_bytes(Buffer* b, const char* p, size_t n) noexcept nogil:
             b.size += n
 
 
-# Append an item for which `reserve_rows` made room.
+# Append an item to space reserved by `reserve_rows`.
 
 cdef inline void put(Buffer* b, int64_t x) noexcept nogil:
     if reserved(b, 8):
@@ -132,8 +132,8 @@ cdef inline size_t predicted_size(size_t size, double ratio) noexcept nogil:
 
 
 cdef inline void presize(Buffer* first, size_t n, const Buffer* sample, double ratio) noexcept nogil:
-    # Move n columns into one arena, with room for `ratio` times the bytes of the sample's columns. A column that
-    # outgrows its room moves to a block of its own.
+    # Move n columns into one arena, with space for `ratio` times the bytes of the sample's columns. A column that
+    # outgrows its space moves to a separate block.
     cdef size_t i, capacity, total = 64
     cdef char* data
     cdef Arena* arena
@@ -158,7 +158,7 @@ cdef inline void presize(Buffer* first, size_t n, const Buffer* sample, double r
 
 
 cdef inline const char* find_line(const char* p, const char* end, const char* text, size_t n) noexcept nogil:
-    # The first line after p that starts with the text; end if there is none.
+    # Return the first line after p that starts with the text, or end if there is none.
     while True:
         p = <const char*> memchr(p, c'\n', end - p)
         if p == NULL or p + 1 + n > end:

@@ -8,7 +8,7 @@ cdef struct Node:
     int64_t length
     int64_t once                                  # bytes that ranges of this subtree cover at least once
     int64_t twice                                 # at least twice
-    int64_t count                                 # ranges added to this node, which cover all of it
+    int64_t count                                 # ranges that cover the entire node
 
 cdef struct Tree:
     Node* nodes
@@ -23,7 +23,7 @@ cdef struct Key:
 cdef enum:
     INSERTION_MAX = 32                            # keys; more are sorted by radix
     WIDE_DIGIT_MIN = 4096                         # keys; fewer have digits of 8 bits instead of 11
-    MAX_ITEMS = 1 << 30                           # of a group: 32-bit numbers, two per item
+    MAX_ITEMS = 1 << 30                           # per group: 32-bit numbers, two per item
 
 
 cdef inline void sort_keys(Key* keys, Key* other, int64_t n) noexcept nogil:
@@ -173,7 +173,7 @@ cdef inline bint init_tree(Tree* tree, const int64_t* bounds, int64_t cells) noe
     return True
 
 
-cdef struct UnionNode:                            # of a tree that only keeps the union
+cdef struct UnionNode:                            # node of a tree that only tracks the union
     int64_t once
     int64_t count
 
@@ -198,7 +198,7 @@ cdef inline int64_t add_whole_node(Union* u, int64_t i, int height, int64_t by) 
 
 
 cdef inline int64_t propagate(Union* u, int64_t i, int64_t change) noexcept nogil:
-    # Pass the growth of a child's union on, unless a range covers the whole node. Returns the growth of the node's.
+    # Propagate the growth of a child's union unless a range covers the entire node. Returns the node's growth.
     if u.nodes[i].count:
         return 0
     u.nodes[i].once += change

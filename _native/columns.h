@@ -12,11 +12,11 @@
 #define xla_prefetch(p) ((void)(p))
 #endif
 
-/* Does not compile for a struct with a member that is no column. */
+/* Does not compile for a struct with a member that is not a column. */
 #define xla_only_columns(s) sizeof(char[sizeof(s) % sizeof(xla_buffer) ? -1 : 1])
 #define xla_n_columns(s) (sizeof(s) / sizeof(xla_buffer) * xla_only_columns(s))
 
-/* Make room for so many rows of numbers in each column of the struct at s; 0: no memory. */
+/* Reserve space for a number of rows of numbers in each column of the struct at s. Returns 0 if out of memory. */
 #define xla_reserve_rows(s, rows) xla_reserve_columns((xla_buffer *)(void *)(s), xla_n_columns(*(s)), rows)
 
 static inline int xla_reserve_columns(xla_buffer *columns, size_t n, size_t rows) {
@@ -27,7 +27,7 @@ static inline int xla_reserve_columns(xla_buffer *columns, size_t n, size_t rows
     return 1;
 }
 
-/* Whether n more bytes were reserved: always, except in checked and sanitized builds, which look. */
+/* Whether n more bytes are reserved. Always true, except in checked and sanitized builds, which check it. */
 #if defined(XLAMEM_CHECKED) || defined(__SANITIZE_ADDRESS__)
 #define xla_reserved(b, n) ((b)->size + (n) <= (b)->capacity || ((b)->failed = XLA_UNRESERVED, 0))
 #else

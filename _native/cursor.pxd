@@ -1,5 +1,5 @@
-# Tokens of a span of text. The span ends in a newline, at which every loop here stops. A function returns the end of
-# its token, or NULL if the token is not at p.
+# Tokens of a span of text. The span ends in a newline, which stops every loop here. Functions return the end of
+# their token, or NULL if it is not at p.
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp
@@ -86,7 +86,7 @@ cdef inline const char* name(const char* p, Slice* out) noexcept nogil:
 
 
 cdef inline const char* integer(const char* p, int64_t* out) noexcept nogil:
-    # -?[0-9]+ that fits into 64 bits.
+    # -?[0-9]+ that fits in 64 bits.
     cdef unsigned int n = short_number(p, out)
     return p + n if n else long_integer(p, out)
 
@@ -189,7 +189,7 @@ cdef inline const char* balanced(const char* p, const char* end, uint8_t stop) n
 
 
 cdef inline const char* quoted_end(const char* p, const char* end) noexcept nogil:
-    # After the closing quote of the string at p, in which a backslash escapes a character; end + 1 if there is none.
+    # Return the end of the quoted string at p, in which backslashes escape characters; end + 1 if it is not closed.
     cdef unsigned int n
     p += 1
     while p < end:

@@ -1,4 +1,4 @@
-# The two older forms of a value (docs/reading.md calls them E0 and E1).
+# The two older forms of a value, called E0 and E1 in docs/reading.md.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

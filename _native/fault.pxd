@@ -1,5 +1,5 @@
-# Faults of a scan: rows of (code, byte offset, expected form). One Python function makes diagnostics of them, and only
-# there are line numbers counted.
+# Faults of a scan: rows of (code, byte offset, expected form). A single Python function converts them to diagnostics
+# and computes line numbers.
 
 from libc.stdint cimport int64_t
 

@@ -1,6 +1,6 @@
-# Text in a line that no known field explains. XLA adds fields every few months: known fields are read whatever
-# precedes, separates or follows them, and the text in between is a gap. docs/reading.md has the rules. A function
-# named gapped_… reads a known form with gaps in it and returns where it ends, or NULL.
+# Unknown text in known lines. XLA adds fields every few months: known fields are read regardless of what precedes,
+# separates or follows them, and the text in between is a gap. docs/reading.md describes the rules. A function named
+# gapped_… reads a known form that contains gaps and returns its end, or NULL.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp
@@ -13,12 +13,12 @@ from cursor cimport CLASS, DIGIT, IN_NAME, ShortValue, balanced, index, integer,
 
 cdef enum:
     MAX_GAPS = 16
-    MAX_TRIES = 8                                 # of a search whose attempts may each run to the end of the line
+    MAX_TRIES = 8                                 # attempts of a search; each may scan to the end of the line
     NO_ROW = -1                                   # table of a gap in a line without a row
 
 cdef struct Gaps:
     int n
-    bint overflow                                 # there are more: the whole line is unknown
+    bint overflow                                 # too many gaps: the entire line is unknown
     Slice[MAX_GAPS] items
 
 
@@ -39,8 +39,8 @@ cdef inline void add_gap(Gaps* gaps, const char* p, const char* end) noexcept no
 
 
 cdef inline bint is_field(const Slice* text) noexcept nogil:
-    # Whether the text looks like a field: "key=value", or anything but a word. A line of mere words may be of another
-    # kind.
+    # Whether the text looks like a field: "key=value", or anything but a word. A line of words only may be a
+    # different kind of line.
     cdef const char* p = text.p
     cdef const char* end = text.p + text.n
     while p < end and p[0] == c' ':
@@ -55,7 +55,7 @@ cdef inline bint is_field(const Slice* text) noexcept nogil:
 
 
 cdef inline bint starts_with_words(const Gaps* gaps, const char* p) noexcept nogil:
-    # Whether the line begins, at p, with a gap of mere words.
+    # Whether the line begins, at p, with a gap of words only.
     return gaps.n and gaps.items[0].p == p and not is_field(&gaps.items[0])
 
 
@@ -71,7 +71,7 @@ cdef inline void push_gaps(Buffer* out, const Gaps* gaps, const char* base, int6
         push(out, p - base + <int64_t> gaps.items[i].n)
 
 
-# Reads a token without gaps at p. Returns where it ends, or NULL.
+# Reads a token without gaps at p. Returns its end, or NULL.
 ctypedef const char* (*Element)(const char* p, const char* end, void* out) noexcept nogil
 
 
@@ -81,7 +81,7 @@ cdef inline bint ends_word(const char* p, const char* end) noexcept nogil:
 
 
 cdef inline const char* seek(Element element, const char* p, const char* end, void* out, Gaps* gaps) noexcept nogil:
-    # Find the first element that starts at p or a later word. Returns where it ends, or NULL.
+    # Find the first element that starts at p or at a later word. Returns its end, or NULL.
     cdef const char* q = p
     cdef const char* e
     while q < end:
@@ -236,10 +236,10 @@ cdef inline const char* shape_end(const char* p, const char* end) noexcept nogil
 cdef inline bint ends_as_shape(
     Repeat* cached, const Interner* shapes, const char* p, const char* end
 ) noexcept nogil:
-    # Whether nothing follows the shape at p. An interned shape is not scanned again, and becomes the cached one.
+    # Whether nothing follows the shape at p. An interned shape is not scanned again and replaces the cached one.
     cdef int32_t code
     if (end[-1] == c']' or end[-1] == c'}') and p[0] != c'(' and memchr(p, c' ', end - p) == NULL:
-        return True                               # an array's, without a blank in which a field could begin
+        return True                               # an array shape without a blank, where a field could begin
     if cached.p != NULL and cached.n == <size_t> (end - p) and equal(p, cached.p, cached.n):
         return True
     code = existing_code(shapes, p, end - p)
@@ -286,8 +286,8 @@ cdef inline const char* gapped_sizes(const char* p, const char* end, Extent* out
 
 
 cdef inline const char* gapped_shape(const char* p, const char* end, const char** shape, Gaps* gaps) noexcept nogil:
-    # ": SHAPE" with gaps, up to the end of the line. Returns where the shape ends. Text of another form is taken for a
-    # shape of a new form.
+    # ": SHAPE" with gaps, up to the end of the line. Returns the end of the shape. Text of any other form is treated
+    # as a new kind of shape.
     cdef const char* e
     cdef const char* q
     p = seek_text(b":", 1, p, end, gaps)
@@ -322,8 +322,8 @@ cdef inline bint gapped_position(const char* p, const char* end, Label* out, Gap
 
 
 cdef inline const char* position_words(const char* p, const char* end, Label* out, Gaps* gaps) noexcept nogil:
-    # "NAME[ {INDEX}]" with gaps, up to the end of the line: a name with its index, else a name between commas, else the
-    # first name.
+    # "NAME[ {INDEX}]" with gaps, up to the end of the line: a name with an index, else a name between commas, else
+    # the first name.
     cdef Gaps before = gaps[0]
     cdef const char* e = seek(name_index_element, p, end, out, gaps)
     cdef const char* q

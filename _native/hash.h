@@ -50,8 +50,8 @@ static inline uint32_t xla_hash_text(const char *p, size_t n) {
     return key ? key : 1;
 }
 
-/* Slots are read and written atomically: an interner may grow while threads read its snapshot. Where the processor has
-   no such access, a reader may see halves of two slots. That is harmless, because the texts are compared. */
+/* Slots are read and written atomically: an interner may grow while threads read its snapshot. Where the processor does
+   not support this, a reader may see halves of two slots, which is harmless because the texts are compared. */
 #if defined(__GNUC__) && __SIZEOF_POINTER__ >= 8
 #define XLA_ATOMIC_SLOTS 1
 #else

@@ -31,7 +31,7 @@ cdef enum:
 
 cdef enum:
     RECENT_CONFIGS = 4
-    MAX_PLAIN_FIELDS = 8                          # of metadata; longer ones are read field by field
+    MAX_PLAIN_FIELDS = 8                          # in metadata; larger metadata is read field by field
 
 ctypedef Interner* InternerP
 
@@ -60,7 +60,7 @@ cdef struct InstructionCaches:
     Buffer unescaped                              # scratch memory
 
 cdef struct Fields:
-    # The attributes of one instruction that have a column of their own.
+    # The attributes of one instruction that have separate columns.
     int32_t op_type
     int32_t op_name
     int32_t source_file
@@ -128,7 +128,7 @@ cdef inline void append_metadata(Parser* s, bint first, const char* p, const cha
 
 
 cdef inline bint take_metadata(Parser* s, Field* f, bint appended) noexcept nogil:
-    # Take one field of metadata={…}. Returns whether any field so far was appended to the attributes.
+    # Read one field of metadata={…}. Returns whether any field so far was appended to the attributes.
     cdef Fields* fields = &s.fields
     cdef int64_t x
     if key_is(&f.key, b"op_name", 7):
@@ -151,7 +151,7 @@ cdef inline bint take_metadata(Parser* s, Field* f, bint appended) noexcept nogi
 
 
 cdef inline void metadata(Parser* s, const char* p, const char* end) noexcept nogil:
-    # The fields between the braces of metadata={…}, whose values may hold brackets.
+    # The fields between the braces of metadata={…}; their values may contain brackets.
     cdef Field f
     cdef const char* e
     cdef bint appended = False
@@ -173,7 +173,7 @@ cdef inline void metadata(Parser* s, const char* p, const char* end) noexcept no
 
 cdef inline const char* plain_metadata(Parser* s, const char* p, const char* end) noexcept nogil:
     # The same without brackets to match: 'key="text" key=7 …}'. Returns the end of the attribute; NULL, with nothing
-    # taken, if the metadata have another form.
+    # stored, if the metadata has another form.
     cdef Field[MAX_PLAIN_FIELDS] fields
     cdef Field* f
     cdef const char* e
@@ -287,7 +287,7 @@ cdef inline const char* value_end(const char* p, const char* end) noexcept nogil
 
 
 cdef inline const char* config_end(InstructionCaches* caches, const char* p, const char* end) noexcept nogil:
-    # The same for a backend_config, compared with the recent ones first. It becomes the latest of them.
+    # The same for a backend_config, which is first compared with the recent ones and then becomes the most recent.
     cdef Slice config
     cdef int i, k
     for i in range(RECENT_CONFIGS):
@@ -322,8 +322,8 @@ cdef inline bint has_shapes(const char* p, const char* end) noexcept nogil:
 cdef inline bint put_instruction(
     Parser* s, const char* after_name, const char* end, int32_t code
 ) noexcept nogil:
-    # Put the row of the instruction whose name has this code and ends at `after_name`. False if the text has another
-    # form. Sets s.invalid and adds to s.features.
+    # Append the row of an instruction, given the code of its name and the name's end. Returns False if the text has
+    # another form. Sets s.invalid and adds to s.features.
     cdef Instructions* columns = s.columns
     cdef const char* p
     cdef const char* shape

@@ -12,7 +12,7 @@ from interner cimport intern_name
 from lookahead cimport NameQueue, flush_names
 from text cimport Slice, equal
 
-# Bits of `features`, beside those of instruction.pxd.
+# Bits of `features`, in addition to those of instruction.pxd.
 cdef enum:
     HAS_TEXT = 1
     HAS_BLANK = 2
@@ -22,7 +22,7 @@ cdef enum:
     WAITING_LINES = 16
 
 cdef struct TextSpans:
-    # Of each instruction: where its text begins and ends; int32: the previous row of its name, or -1.
+    # For each instruction: begin and end of its text; int32: the previous row with its name, or -1.
     Buffer begin
     Buffer end
     Buffer previous
@@ -51,11 +51,11 @@ cdef struct LineReader:
     NameQueue* names
     InstructionCaches caches
     int features
-    # Lines wait for the codes of their records' names, which are looked up together.
+    # Lines are queued until the codes of their records' names have been looked up.
     int n_waiting
-    bint last_valid                               # the line taken last has the form of an instruction
+    bint last_valid                               # whether the last line has the form of an instruction
     InstructionLine[WAITING_LINES] waiting
-    InstructionLine last                          # read last, waiting or not
+    InstructionLine last                          # read last, queued or not
 
 
 cdef inline void begin_lines(LineReader* s) noexcept nogil:
@@ -67,7 +67,7 @@ cdef inline void begin_lines(LineReader* s) noexcept nogil:
 cdef inline const char* glued_record(
     const char* p, const char* line_stop, const char* end, ShortValue* value
 ) noexcept nogil:
-    # Where the next record's header begins if it is glued to the end of this line (E4), else the end of the line.
+    # Return the beginning of the next record's header if it is on the same line (E4), or else the end of the line.
     cdef const char* q = line_stop - 1
     cdef Gaps gaps
     cdef int tries = MAX_TRIES
@@ -90,8 +90,8 @@ cdef inline const char* glued_record(
 
 
 cdef inline int32_t find_text(LineReader* s, const char* p, size_t n, int32_t row) noexcept nogil:
-    # The row with the text at p, among this row and its previous ones of the same name; -1 if there is none. A repeated
-    # text is compared in full and not parsed again.
+    # Return the row with the text at p, among this row and previous rows with the same name, or -1. Repeated texts are
+    # compared in full and not parsed again.
     cdef TextSpans* spans = &s.table.spans
     cdef const int64_t* begins = <const int64_t*> spans.begin.data
     cdef const int64_t* ends = <const int64_t*> spans.end.data
@@ -116,7 +116,7 @@ cdef inline void set_last_row(Buffer* row_of_name, int32_t code, int32_t row) no
 cdef inline const char* instruction_line(
     LineReader* s, const char* line, const char* p, const char* end, const Slice* header
 ) noexcept nogil:
-    # Queue the text after " from instruction:". Returns where the next line, or the glued header, begins.
+    # Queue the text after " from instruction:". Returns the beginning of the next line or header.
     cdef const char* stop
     cdef const char* e
     cdef Slice word
@@ -140,7 +140,7 @@ cdef inline const char* instruction_line(
     waiting = &s.waiting[s.n_waiting]
     n = <size_t> (s.last.end - s.last.begin)
     if n and n < <size_t> (end - p) and memcmp(p, s.base + s.last.begin, n) == 0 and p[n] == c'\n':
-        # Most repeats follow each other, and may be long: they are compared first.
+        # Most repeats are consecutive and may be long, so they are compared first.
         waiting[0] = s.last
         waiting.line = line - s.base
         waiting.repeated = True
@@ -189,7 +189,7 @@ cdef inline bint put_row(LineReader* s, const InstructionLine* line, int32_t pre
 
 
 cdef inline void take_lines(LineReader* s) noexcept nogil:
-    # The waiting instruction lines: one row for each new text.
+    # Process the queued instruction lines: append one row for each new text.
     cdef InstructionTable* table = s.table
     cdef InstructionLine* line
     cdef int i

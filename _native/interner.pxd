@@ -1,4 +1,4 @@
-# Names to codes: each text is stored once, and codes count the texts in the order of their first appearance.
+# Interner: maps texts to codes. Each text is stored once; codes are numbered in order of first appearance.
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -23,14 +23,14 @@ cdef struct TextList:
     Buffer ends                                   # int64: end of each text
 
 cdef struct Interner:
-    TextList texts                                # those of the base are not repeated here
+    TextList texts                                # without those of the base
     Buffer table                                  # memory of the slots
     Slot* slots
     uint64_t mask                                 # number of slots - 1
     const Interner* base                          # snapshot whose texts keep their codes; NULL: none
-    int32_t n_base                                # number of its texts: own codes begin here
-    int32_t n                                     # number of own texts
-    int32_t last                                  # code returned last: names come in runs
+    int32_t n_base                                # number of texts in the base; the first code of this interner
+    int32_t n                                     # number of texts, without those of the base
+    int32_t last                                  # code returned last, because names often repeat
     bint failed
 
 
@@ -109,7 +109,7 @@ cdef inline int32_t intern_hashed(
         i = (i + 1) & interner.mask
     before = interner.texts.bytes.size
     if not push_utf8(&interner.texts.bytes, p, n):
-        # Stored escaped, under the key of the escaped text, which may be interned already.
+        # Store the escaped text under its own key; it may be interned already.
         invalid[0] = True
         m = interner.texts.bytes.size - before
         interner.texts.bytes.size = before
@@ -125,8 +125,8 @@ cdef inline int32_t intern_hashed(
 
 
 cdef inline int32_t find_code(const Interner* interner, uint32_t key, const char* p, size_t n) noexcept nogil:
-    # Code of an own text, or NO_CODE. Changes nothing. A snapshot shares its slots with the interner that it was taken
-    # of: codes added later are skipped.
+    # Return the code of a text, ignoring the base, or NO_CODE. Read-only. A snapshot shares its slots with the interner
+    # that it was taken from: codes added later are skipped.
     cdef Slot slot
     cdef uint64_t i = key & interner.mask
     if interner.slots == NULL:
@@ -141,7 +141,7 @@ cdef inline int32_t find_code(const Interner* interner, uint32_t key, const char
 
 
 cdef inline int32_t existing_code(const Interner* interner, const char* p, size_t n) noexcept nogil:
-    # Code of a text of the interner or its base, or NO_CODE. Changes nothing.
+    # Return the code of a text in the interner or its base, or NO_CODE. Read-only.
     cdef uint32_t key = hash_text(p, n)
     cdef uint64_t i = key & interner.mask
     cdef Slot slot
@@ -160,8 +160,8 @@ cdef inline int32_t existing_code(const Interner* interner, const char* p, size_
 cdef inline void find_codes(
     const Interner* interner, const Interner* other, int32_t* codes, int32_t i, int32_t end
 ) noexcept nogil:
-    # codes[i] = our code of the other interner's own text i, or NO_CODE. Slots, offsets and texts of a batch are
-    # prefetched together.
+    # Set codes[i] to the code here of text i of the other interner (without its base), or NO_CODE. Slots, offsets and
+    # texts of a batch are prefetched together.
     cdef uint32_t[LOOKUP_BATCH] keys
     cdef int32_t k, m
     cdef size_t n
@@ -215,7 +215,7 @@ cdef inline int32_t intern_escaped(Interner* interner, size_t n, bint* invalid) 
 
 
 cdef inline int32_t intern(Interner* interner, const char* p, size_t n, bint* invalid) noexcept nogil:
-    # Code of a text, which is added if it is new. Sets invalid[0] if it is not UTF-8.
+    # Return the code of a text, adding it if it is new. Sets invalid[0] if it is not UTF-8.
     cdef size_t m
     cdef const char* q
     if interner.n or interner.n_base:
@@ -232,7 +232,7 @@ cdef inline int32_t intern_name(Interner* interner, const char* p, size_t n) noe
 
 
 cdef inline bint reserve_texts(Interner* interner, uint64_t n) noexcept nogil:
-    # Make room for n own texts.
+    # Reserve space for n texts, without those of the base.
     cdef uint64_t n_slots = interner.mask + 1 if interner.slots != NULL else 256
     while n_slots * 2 < n * 3:
         n_slots *= 2
@@ -242,7 +242,7 @@ cdef inline bint reserve_texts(Interner* interner, uint64_t n) noexcept nogil:
 cdef inline void presize_interner(
     Interner* interner, const Interner* sample, double names, double ratio
 ) noexcept nogil:
-    # Make room in an empty interner for so many names, and for `ratio` times the texts of a sample.
+    # Reserve space in an empty interner for a number of names and for `ratio` times the texts of a sample.
     if interner.n == 0:
         reserve_texts(interner, <uint64_t> (sample.n * ratio if interner.n_base else names))
         presize(&interner.texts.bytes, 2, &sample.texts.bytes, ratio)

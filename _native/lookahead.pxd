@@ -1,4 +1,4 @@
-# Repeats are recognised before anything is looked up; names wait and are looked up together.
+# Repeats are recognised before any lookup; names are queued and looked up together.
 
 from libc.stdint cimport int32_t, uint32_t
 
@@ -37,7 +37,7 @@ cdef inline bint is_repeat(const Repeat* cached, const char* p, const char* end,
 cdef inline int32_t repeat_code(
     Repeat* cached, Interner* interner, const char* p, const char* end, bint* invalid
 ) noexcept nogil:
-    # Code of a text, which becomes the cached one.
+    # Return the code of a text and cache it.
     cdef bint escaped = False
     cdef int32_t code
     if cached.p != NULL and cached.n == <size_t> (end - p) and equal(p, cached.p, cached.n):
@@ -57,7 +57,7 @@ cdef inline int32_t repeat_code(
 cdef struct QueuedName:
     const char* p
     size_t n
-    uint32_t key                                  # hash of the name; 0: the same name as the one before
+    uint32_t key                                  # hash of the name; 0: same as the previous name
     Buffer* column
     size_t offset                                 # of its code in the column
 
@@ -90,7 +90,7 @@ cdef inline void push_name(NameQueue* queue, Buffer* column, const char* p, size
 
 
 cdef inline void push_same_name(NameQueue* queue, Buffer* column, const char* p, size_t n) noexcept nogil:
-    # The same for a name that equals the one pushed last.
+    # The same for a name that equals the previous one.
     if queue.n == 0 or queue.n == LOOKUP_BATCH:
         push_name(queue, column, p, n)
     else:
@@ -109,7 +109,7 @@ cdef inline void enqueue(NameQueue* queue, Buffer* column, const char* p, size_t
 
 
 cdef inline void flush_names(NameQueue* queue) noexcept nogil:
-    # Look up the queued names in their order.
+    # Look up the queued names in order.
     cdef Interner* interner = queue.interner
     cdef const Interner* likely_in = queue.likely_in
     cdef QueuedName* item
@@ -119,7 +119,7 @@ cdef inline void flush_names(NameQueue* queue) noexcept nogil:
     cdef int i
     cdef size_t n
     if likely_in.n:
-        # Each load depends on the one before: the slot, the offset of its text, the text.
+        # Each load depends on the previous one: the slot, the offset of its text, the text.
         for i in range(queue.n):
             codes[i] = load_slot(&likely_in.slots[queue.items[i].key & likely_in.mask]).code
             if codes[i] >= likely_in.n:           # added after the snapshot
@@ -131,12 +131,12 @@ cdef inline void flush_names(NameQueue* queue) noexcept nogil:
         item = &queue.items[i]
         if item.key:
             code = intern_hashed(interner, item.p, item.n, item.key, &invalid)
-        if item.offset + 4 <= item.column.size:   # else its row was removed
+        if item.offset + 4 <= item.column.size:   # otherwise its row was removed
             (<int32_t*> (item.column.data + item.offset))[0] = code
     queue.n = 0
 
 
-# The codes of {} and {0} to {9}, once interned, need no look-up.
+# The codes of {} and {0} to {9}, once interned, need no lookup.
 
 cdef struct IndexCodes:
     Interner* interner

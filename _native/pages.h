@@ -104,7 +104,7 @@ static inline char *xla_resize(char *data, size_t used, size_t size, size_t want
 #if XLA_PAGES
     if (want >= XLA_MMAP_MIN) {
         char *p;
-#if !defined(__SANITIZE_ADDRESS__)             /* there a guard page follows */
+#if !defined(__SANITIZE_ADDRESS__)             /* with it, a guard page follows */
         if (size >= XLA_MMAP_MIN) {
             void *moved = mremap(data, size, want, MREMAP_MAYMOVE);
             return moved == MAP_FAILED ? NULL : (char *)moved;
@@ -129,11 +129,11 @@ typedef struct {
     char *data;
     size_t size;                           /* bytes in use */
     size_t capacity;                       /* bytes allocated */
-    xla_arena *arena;                      /* NULL: data is a block of its own */
+    xla_arena *arena;                      /* NULL: data is a separate block */
     int failed;                            /* XLA_NO_MEMORY, XLA_UNRESERVED or 0 */
 } xla_buffer;
 
-/* Allocate at least `capacity` bytes in all. A column that shares an arena moves to one of its own. */
+/* Allocate at least `capacity` bytes in all. A column in a shared arena moves to a separate block. */
 static inline int xla_set_capacity(xla_buffer *b, size_t capacity) {
     xla_arena *arena = NULL;
     char *data;

@@ -10,7 +10,7 @@ from lookahead cimport index_code, push_name
 from uses cimport ROWS, UseWriter
 
 cdef struct Records:
-    # For the check against the table `values`, and in place of it where it is missing.
+    # For the check against the table `values`, and used instead of it if it is missing.
     Buffer value_id
     Buffer instruction
     Buffer index
@@ -46,7 +46,7 @@ cdef inline void truncate_records(Records* columns, size_t rows) noexcept nogil:
 
 
 cdef inline const char* header_line(const char* p, const char* end, ShortValue* header, Gaps* gaps) noexcept nogil:
-    # "<ID NAME@…>", perhaps with gaps, up to the newline, which is returned. NULL if it has another form.
+    # "<ID NAME@…>", perhaps with gaps, up to the newline, which is returned; NULL if the form differs.
     cdef const char* e = short_value(p, end, header)
     cdef const char* q
     clear_gaps(gaps)

@@ -1,4 +1,4 @@
-# The rows of the memory-usage report: a list of allocations, and tables whose columns their heading names.
+# Rows of the memory-usage report: a list of allocations, and tables with headings that name their columns.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memset
@@ -19,7 +19,7 @@ cdef enum:
 
 cdef enum:
     MAX_FIELDS = 16
-    # The columns of a table, in their order.
+    # The columns of a table in order.
     F_CUMULATIVE = 0
     F_SIZE
     F_OFFSET
@@ -50,7 +50,7 @@ cdef struct Heading:
 
 
 cdef inline void init_row(Row* row, const Row* space, int part) noexcept nogil:
-    # A row of a memory space, whose values all its rows share.
+    # The values of a memory space, which all of its rows share.
     memset(row, 0, sizeof(Row))
     row.part = part
     row.color = space.color
@@ -150,10 +150,10 @@ cdef inline bint list_row(const char* p, const char* e, Row* row, Gaps* gaps) no
     return p != NULL and allocation_field(p, e, row, gaps)
 
 
-# The same with gaps, each in the field from p to e, which is padded with blanks to `width` characters.
+# The same with gaps. Each reads the field from p to e, which is padded with blanks to `width` characters.
 
 cdef inline const char* padding_start(const char* begin, const char* p, size_t n, size_t width) noexcept nogil:
-    # Where the blanks before the n characters at p begin that pad them to `width`.
+    # Return the beginning of the blanks that pad the n characters at p to `width`.
     while n < width and p > begin and p[-1] == c' ':
         p -= 1
         n += 1
@@ -233,7 +233,7 @@ cdef inline const char* shapes_end(const char* p, const char* end) noexcept nogi
 
 
 cdef inline const char* gapped_shapes(const char* p, const char* e, Slice* out) noexcept nogil:
-    # The shapes at p, or all of the field where it has another form.
+    # The shapes at p, or the entire field if the form differs.
     cdef const char* q = shapes_end(p, e)
     if q == p:
         q = e
@@ -253,7 +253,7 @@ cdef inline bint gapped_table_row(
     # The fields of unknown columns are gaps.
     cdef const char* begin
     cdef const char* stop
-    cdef const char* last_end = p                 # of the known field that was read last
+    cdef const char* last_end = p                 # of the last known field
     cdef const char* q
     cdef int i = 0, n = 0, field
     while p <= e:
@@ -298,7 +298,7 @@ cdef inline size_t column_name(const char* p, const char* stop, int field) noexc
 
 
 cdef inline bint table_heading(const char* p, const char* e, Heading* out, Gaps* gaps) noexcept nogil:
-    # The names of a table's columns, some of which may be unknown. Sets `out` and `gaps` if it is one.
+    # Parse a heading with the names of a table's columns, some of which may be unknown. Sets `out` and `gaps`.
     cdef const char* begin
     cdef const char* stop
     cdef const char* word

@@ -1,4 +1,4 @@
-# The nodes of XLA's stack tree of its peak: connectors, a label that may hold anything, and a tail of numbers.
+# The nodes of XLA's stack tree of its peak: connectors, a label with arbitrary text, and a tail of numbers.
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp
@@ -39,7 +39,7 @@ cdef struct NodeTail:
 cdef inline const char* spaced_number_before(
     TreeReader* s, const char* begin, const char* p, int64_t* out
 ) noexcept nogil:
-    # Read "46 137 348" (or "46137348", or negative) backwards from p. Returns where it begins.
+    # Read "46 137 348" (or "46137348", or negative) backwards from p. Returns its beginning.
     cdef const char* q = p
     cdef const char* r
     cdef int64_t n = 0
@@ -75,12 +75,12 @@ cdef inline const char* spaced_bytes(TreeReader* s, const char* p, const char* e
 
 
 cdef inline const char* text_before(const char* begin, const char* p, const char* text, size_t n) noexcept nogil:
-    # Where the text that ends at p begins; NULL if it is another one.
+    # Return the beginning of the text if it ends at p; otherwise NULL.
     return p - n if <size_t> (p - begin) >= n and memcmp(p - n, text, n) == 0 else NULL
 
 
 cdef inline const char* label_start(const char* p, const char* end, int64_t* depth) noexcept nogil:
-    # Where the label begins after the connectors; NULL if there are none.
+    # Return the beginning of the label after the connectors; NULL if there are none.
     if not starts(p, end, b"  ", 2):
         return NULL
     p += 2
@@ -133,7 +133,7 @@ cdef inline bint percent_before(const char* line, const char* p, Slice* out) noe
 
 cdef inline bint node_line(TreeReader* s, const char* line, const char* e) noexcept nogil:
     # "  {"    " | "│   "}("  " | "├── " | "└── ")LABEL (P%, total: N bytes, current: N bytes, remaining: N bytes)", read
-    # from the right because a label can hold anything. False if the line has no such tail.
+    # from the right because a label can contain anything. False if the line has no such tail.
     cdef const char* p = text_before(line, e, b" bytes)", 7)
     cdef NodeTail tail
     if p != NULL:
@@ -202,7 +202,7 @@ cdef inline bint has_tail(const char* p, const char* e) noexcept nogil:
 
 
 cdef inline void report_label(TreeReader* s, const char* stop) noexcept nogil:
-    # The lines up to `stop` are no label, because a complete node follows: report each as unknown.
+    # The lines up to `stop` are not a label, because a complete node follows: report each as unknown.
     cdef const char* p = s.label_begin
     while p < stop:
         fault(s.faults, UNKNOWN_LINE, p - s.base, W_NODE)

@@ -19,7 +19,7 @@ cdef struct TextColumn:
 
 
 cdef inline int utf8_length(const char* p, const char* end) noexcept nogil:
-    # Length of the well-formed UTF-8 sequence at p, 0 if there is none.
+    # Return the length of the well-formed UTF-8 sequence at p, or 0 if there is none.
     cdef uint8_t a = <uint8_t> p[0]
     cdef uint8_t b
     cdef int n, i
@@ -40,7 +40,7 @@ cdef inline int utf8_length(const char* p, const char* end) noexcept nogil:
 
 
 cdef inline bint push_utf8(Buffer* b, const char* p, size_t n) noexcept nogil:
-    # Append text, with bytes that are not UTF-8 written as \xNN. Returns whether all of it was UTF-8.
+    # Append text, replacing bytes that are not UTF-8 with \xNN. Returns whether all bytes were UTF-8.
     cdef const char* end = p + n
     cdef const char* digits = "0123456789abcdef"
     cdef int k
@@ -77,7 +77,7 @@ cdef inline void end_text(TextColumn* t, bint valid) noexcept nogil:
 
 
 cdef inline void end_reserved_text(TextColumn* t, bint valid) noexcept nogil:
-    # The same in a column for which `reserve_rows` made room.
+    # The same for a column with space reserved by `reserve_rows`.
     if t.offsets.size == 0:
         put_code(&t.offsets, 0)
     put_code(&t.offsets, <int32_t> <uint32_t> t.bytes.size)

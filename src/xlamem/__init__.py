@@ -1,4 +1,4 @@
-"""xlamem: where device memory goes in programs compiled by XLA, and which number to trust.
+"""xlamem: device memory usage of programs compiled by XLA, from XLA's memory dumps.
 
     import xlamem
     dump = xlamem.read("dumps/")      # a directory, a file, a stem, a tar, a stream, a URI, bytes
@@ -7,7 +7,7 @@
     xlamem.peak("dumps/").spaces      # computations take a dump, or anything that `read` takes
 
 The packages, in the order of the data: `input` (bytes), the native modules (columns), `parse` (text to tables),
-`dump` (what users hold), `compute` (peaks and what they consist of), `warehouse` (many dumps to a Parquet dataset),
+`dump` (the public `Dump`), `compute` (peaks and their composition), `warehouse` (many dumps to a Parquet dataset),
 `cli`. `schema` describes every table.
 """
 

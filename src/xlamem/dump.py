@@ -1,4 +1,4 @@
-"""One dump as its users hold it: a frozen face over its tables, each read on first use."""
+"""The class `Dump`: an immutable dump with lazily read tables; and `read`, which creates it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .parse.summary import summaries
 from .parse.whole import WholeReader
 
 Input = str | os.PathLike[str] | bytes | BinaryIO | Source
-"""What `read` takes."""
+"""The types that `read` accepts."""
 
 
 class Tables(Protocol):
-    """The tables of one dump, wherever they come from: all that a computation needs.
+    """The tables of one dump, independent of their origin: the interface that computations need.
 
-    A dump in text, a dump in Parquet and several dumps laid side by side implement it. Implementations are safe
-    to use from many threads.
+    It is implemented by dumps in text, dumps in Parquet, and several dumps combined. Implementations are
+    thread-safe.
     """
 
     @property
@@ -52,7 +52,7 @@ class Tables(Protocol):
 
     @property
     def cache(self) -> dict[str, Any]:
-        """What computations keep for this dump; lives as long as the dump."""
+        """Results that computations cache for this dump, for as long as the dump exists."""
         ...
 
     def __getitem__(self, name: str) -> pa.Table:
@@ -69,9 +69,9 @@ class Tables(Protocol):
 
 
 class DumpTables(Tables, Protocol):
-    """What a `Dump` needs besides: where the tables come from, and reading them in bounded memory.
+    """The interface that a `Dump` needs in addition: its source, and reading tables in bounded memory.
 
-    Implementations compare equal and are pickled by what identifies the dump, not by its content.
+    Implementations are compared and pickled by the identity of the dump, not by its content.
     """
 
     @property
@@ -186,10 +186,10 @@ class _TableAttribute:
 
 
 class Dump:
-    """What XLA wrote about one compiled module, as Arrow tables.
+    """The memory dump of one compiled module, as Arrow tables.
 
     Each table of `xlamem.schema` is an attribute (``dump.values``) and a key (``dump["values"]``): a
-    `pyarrow.Table`, tokenised on first use and then kept. A Dump is immutable, may be used from many threads, and is
+    `pyarrow.Table`, tokenised on first use and then cached. A Dump is immutable and thread-safe, and is
     pickled as the source that it was read from.
     """
 
@@ -310,7 +310,7 @@ class Dump:
 
 
 def _overview(tables: DumpTables) -> list[tuple[str, str]]:
-    """The lines of a dump's repr: label and text."""
+    """Return the lines of a dump's repr: label and text."""
     try:
         module, files = tables.summary("modules").to_pylist()[0], tables.summary("files")
     except errors.XlaMemError as error:
@@ -329,13 +329,13 @@ def _overview(tables: DumpTables) -> list[tuple[str, str]]:
 
 
 DumpLike = Input | Dump | Tables
-"""What a computation takes: a Dump, other `Tables`, or anything that `read` takes."""
+"""The types that computations accept: a Dump, other `Tables`, or anything that `read` accepts."""
 
 _TABLES_METHODS = ("__getitem__", "integers", "count_rows")
 
 
 def as_tables(dump: DumpLike) -> Tables:
-    """Return the tables behind a Dump, `Tables` as they are, and of anything else the tables of what `read` returns."""
+    """Return the tables of a Dump, `Tables` unchanged, and for anything else the tables of the Dump that is read."""
     if isinstance(dump, Dump):
         return dump._tables
     if all(hasattr(type(dump), method) for method in _TABLES_METHODS):
@@ -378,7 +378,8 @@ def read(
     Raises
     ------
     UsageError
-        The arguments contradict each other, or there are several modules and no `module`; the message lists them.
+        The arguments contradict each other, or `module` is needed to select one of several modules, which the
+        message lists.
     DumpError
         The file cannot be read at all, or, with `strict`, the first diagnostic.
     """

@@ -1,4 +1,4 @@
-"""Errors of the arguments, the input, the output, and the native modules."""
+"""Exceptions for invalid arguments, input, output, and bugs in the native modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class UsageError(XlaMemError):
 
 
 class NativeError(XlaMemError):
-    """A native module is missing, stale or broke an invariant. Please report it as a bug."""
+    """A native module is missing, is outdated, or violated an invariant. Please report it as a bug."""
 
 
 class OutputError(XlaMemError):

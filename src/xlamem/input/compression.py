@@ -1,4 +1,4 @@
-"""Compressed files: which codec a file has, and its decompressed bytes, chunk by chunk."""
+"""Compressed files: codec detection and chunk-wise decompression."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .filesystems import system_errors
 Codec = Literal["gzip", "zstd", "xz", "bzip2"]
 
 READ_SIZE = 64 * 1024
-"""Bytes of compressed data that are read at once."""
+"""Number of bytes of compressed data to read at once."""
 
 EXTENSIONS: dict[str, Codec] = {
     "gz": "gzip", "tgz": "gzip", "zst": "zstd", "tzst": "zstd", "xz": "xz", "txz": "xz",
@@ -50,9 +50,9 @@ _DECOMPRESSORS: dict[Codec, Callable[[], _Decompressor]] = {
 
 
 def detect_codec(head: bytes, name: str) -> Codec | None:
-    """Return the codec of a file by its first bytes; by its name only if they are not text.
+    """Detect the codec of a file by its first bytes, or by its name if they are not text.
 
-    Servers decompress gzip without being asked, so a file named `.gz` may hold plain text.
+    Some servers decompress gzip on their own, so a file named `.gz` may contain plain text.
     """
     if magic := _MAGIC.match(head):
         return cast(Codec, magic.lastgroup)
@@ -60,7 +60,7 @@ def detect_codec(head: bytes, name: str) -> Codec | None:
 
 
 def decompress(file: BinaryIO, codec: Codec, name: str) -> Iterator[bytes]:
-    """Yield the decompressed bytes of a file. Raises DumpError if its content is broken."""
+    """Yield the decompressed bytes of a file. Raises DumpError if its content is corrupt."""
     size = 0
     source = file if isinstance(file, pa.BufferReader) else _SystemErrorFile(file, name)
     chunks = _zstd_chunks(source) if codec == "zstd" else _chunks(source, _DECOMPRESSORS[codec])
@@ -75,7 +75,7 @@ def decompress(file: BinaryIO, codec: Codec, name: str) -> Iterator[bytes]:
 
 
 class _SystemErrorFile(io.RawIOBase):
-    """A file whose own read errors become DumpErrors, unlike the OSErrors of a decompressor."""
+    """A file wrapper that raises DumpError for read errors, to distinguish them from a decompressor's OSError."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file, self._name = file, name
@@ -96,7 +96,7 @@ def _zstd_chunks(file: BinaryIO | io.RawIOBase) -> Iterator[bytes]:
 
 
 def _chunks(file: BinaryIO | io.RawIOBase, new_decompressor: Callable[[], _Decompressor]) -> Iterator[bytes]:
-    """Decompress one or more streams that follow each other; each may be padded with zeros."""
+    """Decompress one or more concatenated streams, each of which may be padded with zeros."""
     decompressor = new_decompressor()
     while data := file.read(READ_SIZE):
         while data:

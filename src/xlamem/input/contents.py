@@ -1,4 +1,4 @@
-"""Files that are not named like members: containers, captured outputs, logs, and texts recognised by their content."""
+"""Files that are not named like members: containers, captured output, logs, and text recognised by content."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .member import Member
 from .spans import MemberSpan, contains_dump, detect_role, member_spans
 
 MAX_SEARCHED = 16 << 20
-"""Bytes of a file of unknown name that are searched for a dump in a directory: in a log the first one may come late.
-A file that the user names is searched to its end."""
+"""Bytes to search for a dump in files with unknown names in directories: in a log, the first dump may be far in.
+Files that the user names are searched to the end."""
 
 MAX_HEAD = 64 * 1024
-"""Bytes of a text without a module in which its first section is looked for."""
+"""Number of bytes to search for the first section of a text without a module."""
 
 
 class Contents:
-    """Examines files of unknown names, each once, and adds the members in them to the groups.
+    """Examines files with unknown names, each only once, and adds their members to the groups.
 
-    The ``path`` of a file is its real path: what tells whether two files are the same.
+    ``path`` is the real path of a file, which identifies it.
     """
 
     def __init__(self, groups: Groups) -> None:
@@ -33,7 +33,7 @@ class Contents:
         self._hits: dict[str, int] = {}
 
     def add_file(self, uri: str, path: str, *, search: bool = False) -> None:
-        """Add the dumps in a file; with ``search``, only if one begins near the beginning of the file."""
+        """Add the dumps in a file. If ``search`` is True, only files with a dump near the beginning are read."""
         self._add(Member("", uri), lambda: open_file(uri), path, search)
 
     def add_content(self, origin: Member, file: FileView, path: str) -> None:
@@ -64,15 +64,15 @@ class Contents:
         self._hits[path] = self._groups.hits - hits
 
     def _add_frames(self, origin: Member, frames: list[MemberSpan], file: FileView, path: str) -> None:
-        """Add the frames that are members. A stem whose role comes again is another process's."""
-        seen: dict[str, tuple[int, set[str]]] = {}
+        """Add the frames that are members. If a role of a stem repeats, it is from another process."""
+        roles_of_stem: dict[str, tuple[int, set[str]]] = {}
         for span in frames:
             if name := names.split(span.frame):
                 stem, role = name
-                number, roles = seen.get(stem, (0, set()))
+                number, roles = roles_of_stem.get(stem, (0, set()))
                 if role in roles:
                     number, roles = number + 1, set()
-                seen[stem] = number, roles | {role}
+                roles_of_stem[stem] = number, roles | {role}
                 member = replace(_span_member(origin, span, file, role), inner_name=span.frame)
                 self._groups.add(member, path, stem, 0, number=number)
 
@@ -94,7 +94,7 @@ class Contents:
             stem, role = name
             rank = names.compression_rank(file_name)
             member = replace(member, role=role, size=None if rank else entry.size, fault=fault)
-            # Of two entries with one name, the later one is what unpacking would leave.
+            # Of entries with the same name, the last one takes precedence, as it does when unpacking.
             self._groups.add(member, f"{path}::{folder}", stem, (rank << 32) - number)
         elif fault:
             self._groups.add_fault(member, f"{path}::{entry.name}", fault)

@@ -1,4 +1,4 @@
-"""Bytes by path or URI: read, mapped into memory, or decompressed into memory or a temporary file."""
+"""File contents by path or URI: read, memory-mapped, or decompressed into memory or a temporary file."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ Buffer: TypeAlias = bytes | memoryview | mmap.mmap
 Key: TypeAlias = tuple[Hashable, ...]
 
 MIN_MAPPED = 128 * 1024
-"""Local files from this size on are mapped, smaller ones are read."""
+"""Minimum size of local files to be mapped; smaller ones are read."""
 
 MAX_IN_MEMORY = 64 * 1024 * 1024
-"""Decompressed and remote content of more bytes goes to an unlinked temporary file (in TMPDIR), which is mapped."""
+"""Larger decompressed or remote content is written to an unlinked temporary file (in TMPDIR) and mapped."""
 
 MAX_CACHED_BYTES = 256 * 1024 * 1024
 MAX_CACHED_FILES = 8
-"""Bounds of the cache of decompressed content. Content in temporary files does not count as bytes."""
+"""Limits of the cache of decompressed content. Content in temporary files does not count towards the bytes."""
 
 BLOCK_SIZE = 16 * 1024 * 1024
-"""Bytes of a large file that are read or scanned at once."""
+"""Number of bytes of a large file to read or scan at once."""
 
 
 @dataclass(frozen=True)
 class FileView:
-    """The bytes [begin, end) of a file, read when asked for."""
+    """The bytes [begin, end) of a file, read on demand."""
 
     name: str
     fetch: Callable[[int, int], Buffer]
@@ -47,19 +47,19 @@ class FileView:
     begin: int
     end: int
     key: Key | None = None
-    """Equal only if the bytes are equal; what is derived from them is cached under it. None: nothing is cached."""
+    """Cache key for content derived from these bytes. Equal keys imply equal bytes; None disables caching."""
     opener: Callable[[], BinaryIO] | None = None
-    """Opens the view as a file, where reading all of it at once is expensive."""
+    """Opens the view as a file, if reading it entirely is expensive."""
 
     @classmethod
     def from_bytes(cls, name: str, data: Buffer, key: Key | None = None) -> FileView:
-        """A view of bytes in memory."""
+        """Create a view of bytes in memory."""
         size = len(data)
         return cls(name, lambda begin, end: data if end - begin == size else memoryview(data)[begin:end], 0, size, key)
 
     @classmethod
     def from_stream(cls, name: str, size: int, key: Key | None, opener: Callable[[], BinaryIO]) -> FileView:
-        """A view of bytes that can only be read from the beginning: the first `read` reads all of them."""
+        """Create a view of a stream, which is read entirely by the first `read`."""
 
         @cache
         def content() -> Buffer:
@@ -76,7 +76,7 @@ class FileView:
         return self.end - self.begin
 
     def read(self, begin: int = 0, end: int | None = None) -> Buffer:
-        """Read the bytes [begin, end) of the view, as far as it goes."""
+        """Read the bytes [begin, end) of the view, limited to its size."""
         last = self.end if end is None else min(self.begin + end, self.end)
         return self.fetch(min(self.begin + begin, last), last)
 
@@ -86,12 +86,12 @@ class FileView:
         return file
 
     def slice(self, name: str, begin: int, end: int) -> FileView:
-        """The view of an entry `name` of this file."""
+        """Return a view of the entry `name` at the bytes [begin, end)."""
         first, last = min(self.begin + begin, self.end), min(self.begin + end, self.end)
         return FileView(f"{self.name}::{name}", self.fetch, first, last, self.key and (*self.key, first, last))
 
     def decompressed(self) -> FileView:
-        """A view of the decompressed bytes; of the same bytes if they are not compressed."""
+        """Return a view of the decompressed bytes, or this view if they are not compressed."""
         codec = detect_codec(bytes(self.read(0, 16)), self.name)
         if codec is None:
             return self
@@ -104,7 +104,7 @@ class FileView:
         return FileView.from_bytes(self.name, _CACHE.get(key, read_all), key)
 
     def head(self, size: int) -> bytes:
-        """Read the first decompressed bytes, and decompress no more than needed."""
+        """Read the first `size` decompressed bytes without decompressing more than needed."""
         with self.open() as file:
             head = file.read(size)
             codec = detect_codec(head[:16], self.name)
@@ -129,7 +129,7 @@ def open_file(uri: str) -> FileView:
 
 
 def open_decompressed(uri: str) -> FileView:
-    """Open a file by path or URI, decompressed."""
+    """Open a file by path or URI and decompress it if needed."""
     file = None if URI.match(uri) else _read_small(uri)
     return (file or open_file(uri)).decompressed()
 
@@ -138,7 +138,7 @@ def open_decompressed(uri: str) -> FileView:
 
 
 def _read_small(path: str) -> FileView | None:
-    """Read a small file, as most are, with one open and one read; None if it is large."""
+    """Read a small file with a single open and read; return None if it is large."""
     with open(path, "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         size = status.st_size
@@ -174,7 +174,7 @@ def _map(fileno: int, length: int, offset: int = 0) -> mmap.mmap:
 
 
 def evict_pages(data: Buffer, begin: int, end: int) -> None:
-    """Release the pages of data[begin:end] if it is a mapped file. They are read again when they are used again."""
+    """Release the pages of data[begin:end] if it is a mapped file. They are reloaded on access."""
     mapped = data.obj if isinstance(data, memoryview) else data
     if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") and end > begin:
         skip = _address(data) - _address(mapped)
@@ -238,14 +238,14 @@ def _first_bytes(chunks: Iterator[bytes], size: int) -> bytes:
 
 
 class _ContentCache:
-    """The latest decompressed content: reading a thousand members of one archive decompresses it once."""
+    """Cache of decompressed content, so that an archive with many members is decompressed only once."""
 
     def __init__(self) -> None:
         self._contents: OrderedDict[Key, Buffer] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Key | None, read: Callable[[], Buffer]) -> Buffer:
-        """Return the content under a key; read it first if it is not cached. Without a key it is not kept."""
+        """Return the cached content of a key, calling `read` if there is none. Content without a key is not cached."""
         if key is None:
             return read()
         with self._lock:  # held while reading: threads that need the same content wait for the first
@@ -264,4 +264,4 @@ class _ContentCache:
 
 
 _CACHE = _ContentCache()
-"""Shared by all threads of the process, and empty until something is decompressed."""
+"""Shared by all threads of the process."""

@@ -1,4 +1,4 @@
-"""URIs: the filesystem behind a URI, the files below it, and glob patterns over URIs."""
+"""Filesystems of URIs, listing of remote directories, and glob patterns for URIs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _GLOB_REGEX = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
 
 @contextmanager
 def system_errors(name: str, expected: str = "a readable file") -> Iterator[None]:
-    """Raise errors of the system, of pyarrow, and of the library behind a URI as a DumpError about `name`."""
+    """Convert errors of the system, pyarrow, and the library that handles a URI to a DumpError about `name`."""
     try:
         yield
     except (XlaMemError, MemoryError):
         raise
-    except Exception as error:  # the libraries behind URIs have exceptions of their own
+    except Exception as error:  # libraries that handle URIs have their own exceptions
         if not isinstance(error, (OSError, pa.ArrowException)) and not URI.match(name):
             raise
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
@@ -34,7 +34,7 @@ def system_errors(name: str, expected: str = "a readable file") -> Iterator[None
 
 
 def filesystem(uri: str) -> tuple[arrow_fs.FileSystem, str]:
-    """Return the filesystem of a URI and the path in it. pyarrow's is preferred to fsspec's."""
+    """Return the filesystem of a URI, preferably pyarrow's rather than fsspec's, and the path in it."""
     parts = urlsplit(uri)
     if root := _arrow_root(uri):
         system, path = root
@@ -62,7 +62,7 @@ def files_below(base: str, system: arrow_fs.FileSystem, root: str) -> Iterator[s
 
 
 def glob_pattern(uri: str) -> re.Pattern[str]:
-    """Compile a glob over URIs. `*` does not match "/", `**` does."""
+    """Compile a glob pattern for URIs. `*` does not match "/", but `**` does."""
     return re.compile("".join(map(_glob_regex, _GLOB_TOKEN.split(uri))) + r"\Z")
 
 
@@ -73,7 +73,7 @@ def _glob_regex(token: str) -> str:
 
 
 def _arrow_root(uri: str) -> tuple[arrow_fs.FileSystem, str] | None:
-    if "::" in uri:  # chained URIs are fsspec's
+    if "::" in uri:  # chained URIs need fsspec
         return None
     parts = urlsplit(uri)
     query = f"?{parts.query}" if parts.query else ""
@@ -83,7 +83,7 @@ def _arrow_root(uri: str) -> tuple[arrow_fs.FileSystem, str] | None:
 
 @lru_cache(maxsize=64)
 def _arrow_filesystem(root: str) -> tuple[arrow_fs.FileSystem, str] | None:
-    """Return pyarrow's filesystem at the root of a URI, or None. Cached because some of them ask the network."""
+    """Return pyarrow's filesystem at the root of a URI, or None. Cached because some filesystems access the network."""
     try:
         system, path = arrow_fs.FileSystem.from_uri(root)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -1,4 +1,4 @@
-"""`find` lists the dumps under paths, `resolve` chooses one."""
+"""`find` lists the dumps under paths; `resolve` selects one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .walk import SEARCHED_FOR, Walker
 __all__ = ["Member", "Readable", "Source", "SourceLike", "Text", "find", "resolve", "split_modules"]
 
 MAX_LISTED = 40
-"""Modules that an error message lists."""
+"""Maximum number of modules that an error message lists."""
 
 
 class Readable(Protocol):
@@ -29,18 +29,18 @@ class Readable(Protocol):
 
 
 SourceLike = Source | str | os.PathLike[str] | bytes | bytearray | memoryview | Readable
-"""What a dump is read from: a source, a path, bytes or a binary file."""
+"""Anything a dump can be read from: a source, a path, bytes or a binary file."""
 
 
 def find(*paths: str | os.PathLike[str]) -> list[Source]:
     """List the dumps under files, directories, globs, tar and zip archives and URIs; "-" is standard input.
 
-    Members are grouped by name, without being opened. Texts of other names in directories and archives are included
-    if their first 16 MiB hold allocations or frames. A file that is given is searched whole, and the other members of
-    its dump are added. Hidden directories are skipped.
+    Members are grouped by name without opening them. Text files with other names in directories and archives are
+    included if their first 16 MiB contain allocations or frames. Files given as paths are searched entirely, and the
+    other members of their dump are added. Hidden directories are skipped.
 
-    A path that cannot be examined (a directory that cannot be listed, a broken link, a broken archive) does not stop
-    the search: its source has a `fault`, and raises it when it is read.
+    A path that cannot be examined (an unreadable directory, a broken link, a corrupt archive) does not stop the
+    search: its source has a `fault`, which is raised when the source is read.
 
     Raises
     ------
@@ -59,10 +59,10 @@ def find(*paths: str | os.PathLike[str]) -> list[Source]:
 
 
 def resolve(source: SourceLike, *, module: int | str | None = None) -> Source:
-    """Return the dump of a Source, a path (any member, a stem, a directory, "-"), bytes or a binary file.
+    """Return the dump in a Source, a path (any member, a stem, a directory, "-"), bytes or a binary file.
 
-    If there are several, ``module`` chooses one by its number in the order of `find`, or by its name. Raises
-    UsageError if it does not choose exactly one.
+    If there are several, ``module`` selects one by its number in the order of `find` or by its name. Raises
+    UsageError unless exactly one dump is selected.
     """
     sources, name, is_member = _sources(source)
     if len(sources) == 1 and (is_member or module is not None):
@@ -71,7 +71,7 @@ def resolve(source: SourceLike, *, module: int | str | None = None) -> Source:
 
 
 def split_modules(source: Source) -> list[Source]:
-    """Return one source per module if the file holds several one after the other; else the source alone."""
+    """Return one source per module if the file contains several modules, or else only the source."""
     member = source.member("buffer-assignment")
     if member is None or member.form == "log" or member.begin or member.end is not None:
         return [source]
@@ -80,7 +80,7 @@ def split_modules(source: Source) -> list[Source]:
             data = member.open().read()
             spans = [] if is_one_module(data) else member_spans(data)
     except DumpError:
-        return [source]  # reading it raises the error
+        return [source]  # the error is raised when the source is read
     if len(spans) < 2 and all(span.form == "plain" for span in spans):
         return [source]
     members = [replace(member, form=s.form, begin=s.begin, end=s.end, size=None) for s in spans if not s.frame]
@@ -95,7 +95,7 @@ def _path(path: str | os.PathLike[str]) -> str:
 
 
 def _sources(source: SourceLike) -> tuple[list[Source], str, bool]:
-    """The dumps in a source, its name, and whether it is the path of a member."""
+    """Return the dumps in a source, its name, and whether it is the path of a member."""
     if isinstance(source, Source):
         return [source], source.name, False
     if isinstance(source, (str, os.PathLike)):
@@ -108,7 +108,7 @@ def _sources(source: SourceLike) -> tuple[list[Source], str, bool]:
 
 
 def _content(source: bytes | bytearray | memoryview | Readable) -> tuple[bytes, str]:
-    """The content and the name of bytes or of a file."""
+    """Return the content and the name of bytes or of a file."""
     name = "<bytes>"
     if hasattr(source, "read"):
         name = str(getattr(source, "name", "<file>"))

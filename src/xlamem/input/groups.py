@@ -1,4 +1,4 @@
-"""Groups members into dumps while paths are searched."""
+"""Grouping of members into dumps during a search."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from .source import Source, sort_key, source_of
 
 @dataclass(slots=True)
 class _Group:
-    """The members of one dump, by role. Of two members with one role the smaller rank is kept."""
+    """The members of one dump by role. Of members with the same role, the one with the lowest rank is kept."""
 
     name: str
     by_name: bool = True
     requested: bool = False
-    """The user named a member of it."""
+    """Whether the user named a member of the dump."""
     members: dict[str, tuple[int, Member]] = field(default_factory=dict)
 
     def is_dump(self) -> bool:
-        """HLO text alone has no memory tables; it is a dump only if the user named it."""
+        """Return whether the members form a dump. HLO text alone has no memory tables and must be named by the user."""
         return self.requested or self.members.keys() != {"hlo"}
 
 
 class Groups:
-    """Groups members into dumps. A member that is added twice counts once.
+    """Groups members into dumps. Members may be added repeatedly.
 
     The ``folder`` of a member is the real path of its directory, or the path of its container or file.
     """
 
     def __init__(self) -> None:
         self.hits = 0
-        """Members added so far. A path that adds none has no dump."""
+        """Number of members added so far, to detect paths without dumps."""
         self._groups: dict[tuple[str, str, int], _Group] = {}
 
     def __bool__(self) -> bool:
@@ -41,7 +41,7 @@ class Groups:
     def add(
         self, member: Member, folder: str, stem: str, rank: int, *, number: int = 0, requested: bool = False
     ) -> None:
-        """Add a member whose role and stem are known. ``number`` distinguishes dumps of one stem in one file."""
+        """Add a member whose role and stem are known. ``number`` distinguishes dumps with the same stem in one file."""
         group = self._groups.setdefault((folder, stem, number), _Group(stem))
         group.requested |= requested
         self.hits += requested or member.role != "hlo"
@@ -54,11 +54,11 @@ class Groups:
         self._groups[path, "", number] = _Group(member.file_name, by_name=False, members={member.role: (0, member)})
 
     def add_fault(self, origin: Member, path: str, fault: DumpError) -> None:
-        """Add a file that cannot be examined as a dump that raises the fault when it is read."""
+        """Add a dump for a file that cannot be examined; reading it raises the fault."""
         self.add_single(replace(origin, role="buffer-assignment", fault=fault), path, -1)
 
     def sources(self) -> list[Source]:
-        """The dumps in the order in which they are listed."""
+        """Return the dumps in listing order."""
         dumps = [group for group in self._groups.values() if group.is_dump()]
         sources = [source_of(g.name, (m for _, m in g.members.values()), by_name=g.by_name) for g in dumps]
         return sorted(sources, key=sort_key)

@@ -1,6 +1,6 @@
-"""Logs: what the loggers of XLA, TensorFlow and absl, launchers and containers put before a line.
+"""Logs: the line prefixes of XLA, TensorFlow and absl loggers, launchers and containers.
 
-`split_line` takes one line apart; `LogText` is the text of one module, logged line by line, without the prefixes.
+`split_line` splits one line; `LogText` is the text of a module that was logged line by line, without the prefixes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TIME = (
 _ORIGIN = r"(?P<file>\S+):(?P<line>[0-9]+)\] ?"
 _LOGGER = _TIME + r"(?:(?P<thread>[0-9]+) )?" + _ORIGIN
 
-# Launchers (torchrun, MPI, Ray, srun, docker compose, Kubernetes) put the rank, the process or the pod before that.
+# Launchers (torchrun, MPI, Ray, srun, docker compose, Kubernetes) prepend the rank, the process or the pod.
 _LABEL = (
     r"\[(?P<named>(?=[^\]\s]*\d)[\w.@:/-]*(?:rank|default|worker|proc|task|host|node|pod/)[\w.@:/-]*)\]:? ?"
     r"|\[(?P<mpi>(?:[^\]\s@]*@)?\d+,\d+)\]<std(?:out|err|diag)>: ?"
@@ -35,7 +35,7 @@ _LABEL = (
     r"|(?P<compose>[\w.-]*\d[\w.-]*) +\|(?: |$)"
 )
 _CONTAINER_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) "
-_COLOR = r"(?:\x1b\[[\d;]*m|\[\d{1,2}m)+"  # the second where a copy has lost the escape itself
+_COLOR = r"(?:\x1b\[[\d;]*m|\[\d{1,2}m)+"  # the second form occurs where copying has lost the escape character
 
 
 # -- one line ------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ _COLOR_RE = re.compile(_COLOR)
 def split_line(line: str) -> tuple[str | None, str | None, str]:
     """Split a line into its labels, the thread that logged it, and its text.
 
-    The thread is None if there is no logger's prefix, and empty if the prefix has no thread.
+    The thread is None without a logger's prefix, and empty if the prefix has no thread.
     """
     if "\x1b" in line or "m(" in line:
         line = _COLOR_RE.sub("", line)
@@ -70,15 +70,15 @@ def split_line(line: str) -> tuple[str | None, str | None, str]:
 
 MODULE = b"BufferAssignment:"
 LIVE_RANGE = rb"HloLiveRange \((?:[^\n]*[ ,])?max "
-"""Regex for the first words of a live range."""
+"""Regex for the beginning of a live range."""
 
 _MAX_PREFIX = 1024
-"""Bytes before a head line in which its prefix is looked for."""
+"""Maximum number of bytes before a head line that are searched for its prefix."""
 
 _TIME_BYTES, _ORIGIN_BYTES = _TIME.encode(), _ORIGIN.encode()
 _LOGGER_BYTES_RE = re.compile(_LOGGER.encode())
 
-# A live range is one message of many lines, of which only the first has a prefix; elsewhere every line has one.
+# A live range is a single message of many lines, and only the first has a prefix. Elsewhere every line has one.
 _MESSAGE = rb"(?P<message>" + LIVE_RANGE + rb".*(?:\n(?!" + _TIME_BYTES + rb"|\Z).*)*|.*)"
 _OPENING_RE = re.compile(_LOGGER_BYTES_RE.pattern + _MESSAGE)
 _STATISTICS = (
@@ -88,16 +88,16 @@ _STATISTICS = (
 
 
 def find_prefix(data: Buffer, offset: int) -> tuple[int, re.Match[bytes] | None]:
-    """Return the beginning of the line of an offset, and the logger's prefix from there to the offset."""
+    """Return the beginning of the line that contains an offset, and the logger's prefix before the offset."""
     before = bytes(data[max(0, offset - _MAX_PREFIX) : offset])
     before = before[before.rfind(b"\n") + 1 :]
     return offset - len(before), _LOGGER_BYTES_RE.fullmatch(before)
 
 
 class LogText(Text):
-    """One module of a log: what one statement printed in one thread, without the prefixes.
+    """One module of a log: the output of one statement in one thread, without the prefixes.
 
-    The log begins with the head of the allocations, or with the live range that belongs to them.
+    The log begins with the head of the allocations or with their live range.
     """
 
     features = frozenset({"log"})
@@ -122,7 +122,7 @@ class LogText(Text):
         return self._log.file_offsets(self._in_log(offsets))
 
     def _in_log(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Offsets in the data of the log."""
+        """Convert offsets to offsets in the data of the log."""
         begins, log_begins = np.array(self._offsets, np.int64), np.array(self._log_offsets, np.int64)
         message = np.searchsorted(begins[: len(log_begins)], offsets, "right") - 1
         result: npt.NDArray[np.int64] = log_begins[message] + offsets - begins[message]
@@ -134,24 +134,24 @@ class LogText(Text):
 
 
 def _messages(log: Text) -> Iterator[re.Match[bytes]]:
-    """The messages of the module with which a log begins."""
+    """Iterate over the messages of the first module in a log."""
     opening = _OPENING_RE.match(log.data)
     head = _head(log, opening) if opening else None
     if opening is None or head is None:
         raise DumpError(log.uri, "logged allocations (the file has changed)", offset=log.base)
     begin = opening.end() if head is opening else head.start()
-    # What the statement of the head printed, and live ranges that the same file prints, all in one thread.
+    # Output of the same statement as the head, and live ranges from the same file, all in one thread.
     origin = re.escape(head["file"]) + rb":(?:%s\] ?(?!%s)|[0-9]+\] ?(?=%s))" % (head["line"], _STATISTICS, LIVE_RANGE)
     return chain([opening], re.compile(_thread(opening) + origin + _MESSAGE).finditer(log.data, begin))
 
 
 def _head(log: Text, opening: re.Match[bytes]) -> re.Match[bytes] | None:
-    """The head of the allocations: the first message, or after a live range the next one of its thread."""
+    """Return the head of the allocations: the first message, or the next one of its thread after a live range."""
     if opening["message"] == MODULE:
         return opening
     return re.compile(_thread(opening) + _ORIGIN_BYTES + MODULE).search(log.data, opening.end())
 
 
 def _thread(opening: re.Match[bytes]) -> bytes:
-    """Regex for the beginning of a later line of the same thread."""
+    """Return a regex for the beginning of a later line of the same thread."""
     return rb"\n" + _TIME_BYTES + (opening["thread"] + b" " if opening["thread"] else b"")

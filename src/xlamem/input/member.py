@@ -1,4 +1,4 @@
-"""One text of a dump, and how to read it."""
+"""Members: the texts of a dump."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from .text import Text
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One text of a dump, and how to read it.
+    """One text of a dump and its location.
 
-    ``begin`` and ``end`` are a span of the decompressed file ``uri`` or, if that is a container, of its decompressed
-    ``entry``.
+    ``begin`` and ``end`` delimit the text in the decompressed file ``uri`` or, if it is a container, in its
+    decompressed ``entry``.
     """
 
     role: str
     uri: str
     inner_name: str = ""
-    """The name in a container or of a frame."""
+    """The name of the container's entry or of the frame."""
     form: Form = "plain"
     begin: int = 0
     end: int | None = None
     size: int | None = None
-    """Bytes of the text, if known without reading it."""
+    """Size of the text in bytes, if known without reading it."""
     entry: Entry | None = None
     fault: DumpError | None = field(default=None, compare=False)
-    """Why the text cannot be read, if `find` has found out."""
+    """Why the text cannot be read, if `find` has detected it."""
     content: Buffer | None = field(default=None, compare=False, repr=False)
-    """The decompressed file, if it can be read only once or is in memory."""
+    """The decompressed file, if it is in memory or can be read only once."""
 
     @property
     def file_name(self) -> str:
-        """The name that XLA gave to this text (or the user to the file), for `names.parse`."""
+        """The file name of this text, given by XLA or the user, for `names.parse`."""
         path = self.inner_name or self.uri
         if URI.match(path):
             path = unquote(path.partition("?")[0])
@@ -50,16 +50,16 @@ class Member:
 
     @property
     def location(self) -> str:
-        """The file in which lines and offsets are counted: what errors and tables name."""
+        """The file that lines and offsets refer to, as named in errors and tables."""
         return utf8(f"{self.uri}::{self.entry.name}" if self.entry else self.uri)
 
     def open(self) -> FileView:
-        """The decompressed file of which the text is a span."""
+        """Open the decompressed file that contains the text."""
         file = FileView.from_bytes(self.uri, self.content) if self.content is not None else open_decompressed(self.uri)
         return self.entry.open(file).decompressed() if self.entry else file
 
     def load(self) -> Text:
-        """The text, mapped into memory where possible."""
+        """Load the text, memory-mapped where possible."""
         if self.fault is not None:
             raise self.fault.with_traceback(None)
         with system_errors(self.location):
@@ -70,7 +70,7 @@ class Member:
             return LogText(text) if self.form == "log" else text
 
     def bytes_on_disk(self) -> int | None:
-        """Bytes of the text, or of its compressed file; None if unknown without reading it."""
+        """Return the size of the text or of its compressed file; None if unknown without reading it."""
         if self.end is not None:
             return self.end - self.begin
         if self.size is not None:
@@ -84,7 +84,7 @@ class Member:
     def __reduce__(self) -> tuple[type[Member], tuple[object, ...]]:
         if self.content is not None:
             raise TypeError("a dump from bytes or standard input cannot be pickled")
-        # Written out, because a loop over the fields of ten thousand members takes as long as opening the files.
+        # Written out: for ten thousand members, a loop over the fields would take as long as opening the files.
         return Member, (
             self.role, self.uri, self.inner_name, self.form, self.begin, self.end, self.size, self.entry, self.fault,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""File names: the parts of the names that XLA gives to its dumps."""
+"""Parsing of the file names that XLA gives to its dumps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Role = Literal["buffer-assignment", "buffer-assignment-values", "live-range", "m
 Platform = Literal["tpu", "gpu", "cpu"]
 
 COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
-"""Extensions that may follow a member's own, in the order of preference; a file without one is preferred to all."""
+"""Compression extensions in order of preference; uncompressed files are preferred to all of them."""
 
 EXTENSIONS: dict[Role, str] = {
     "buffer-assignment": "-buffer-assignment.txt",
@@ -36,7 +36,7 @@ _DUMPED = re.compile(r"(?:[0-9]+\.)?module_[0-9]{4,}\.")
 
 @dataclass(frozen=True)
 class DumpName:
-    """The parts of a member's file name. Parts that it does not have are None."""
+    """The parts of a member's file name; missing parts are None."""
 
     stem: str
     role: Role
@@ -51,7 +51,7 @@ class DumpName:
 def split(file_name: str) -> tuple[str, Role] | None:
     """Return the stem and the role of a member's file name; None for any other file."""
     match = _ROLE.search(file_name)
-    # macOS stores "._NAME" beside NAME in archives.
+    # macOS adds "._NAME" next to NAME in archives.
     if match is None or match.start() == 0 or file_name.startswith("._"):
         return None
     return file_name[: match.start()], cast(Role, match[1] or "hlo")
@@ -64,7 +64,7 @@ def parse(file_name: str) -> DumpName | None:
 
 
 def describe(stem: str, role: Role) -> DumpName:
-    """Parse the stem of a dump. Stems chosen by users are valid and have few parts."""
+    """Parse the stem of a dump. Stems chosen by users are valid, but have few parts."""
     backend = _BACKEND.search(stem)
     module = _MODULE.fullmatch(stem[: backend.start()] if backend else stem)
     return DumpName(
@@ -80,31 +80,31 @@ def describe(stem: str, role: Role) -> DumpName:
 
 
 def is_dumped(file_name: str) -> bool:
-    """Whether XLA wrote a file of this name. One that is no member (an HLO pass, a proto) holds no memory text."""
+    """Return whether XLA wrote a file of this name. Such a file without a role (an HLO pass, a proto) has no dump."""
     return _DUMPED.match(file_name) is not None
 
 
 def is_text(file_name: str) -> bool:
-    """Whether a file that is no member looks like a text by its name, so that it may hold dumps."""
+    """Return whether a file that is not a member may be a text with dumps, judging by its name."""
     if is_dumped(file_name) or file_name.startswith("."):
         return False
     return os.path.splitext(without_compression(file_name))[1] in ("", ".txt", ".log")
 
 
 def without_compression(file_name: str) -> str:
-    """Return the name without the extension of a compression."""
+    """Remove the extension of a compression from a file name."""
     base, extension = os.path.splitext(file_name)
     return base if extension in COMPRESSED else file_name
 
 
 def compression_rank(file_name: str) -> int:
-    """Rank of a file among those of one role: 0 for a plain one, then in the order of COMPRESSED."""
+    """Return the preference of a file: 0 if uncompressed, otherwise by the order of COMPRESSED."""
     extension = os.path.splitext(file_name)[1]
     return 1 + COMPRESSED.index(extension) if extension in COMPRESSED else 0
 
 
 def variants(stem: str, role: Role) -> list[str]:
-    """The file names of a member, in the order of preference."""
+    """Return the possible file names of a member in order of preference."""
     return [stem + EXTENSIONS[role] + extension for extension in ("", *COMPRESSED)]
 
 
@@ -113,7 +113,7 @@ def _platform(backend: re.Match[str]) -> Platform | None:
         return "cpu"
     if backend["gpu"]:
         return "gpu"
-    # TPU dumps and very old ones of other platforms share the bare suffix.
+    # TPU dumps and very old dumps of other platforms have the same suffix.
     return "tpu" if backend["changelist"] else None
 
 

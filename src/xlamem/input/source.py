@@ -1,4 +1,4 @@
-"""A dump as its files: the members, and the parts of their name."""
+"""Sources: the members of a dump and the parts of their name."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Source:
     timestamp_us: int | None = None
 
     def member(self, role: str) -> Member | None:
-        """The member of a role, or None."""
+        """Return the member with a role, or None."""
         return next((m for m in self.members if m.role == role), None)
 
     @property
     def location(self) -> str:
-        """The directory, container or file that holds the dump."""
+        """The directory, container or file that contains the dump."""
         first = self.members[0]
         inner_path = first.entry.name if first.entry else first.inner_name
         if not inner_path:
@@ -46,11 +46,11 @@ class Source:
 
     @property
     def fault(self) -> DumpError | None:
-        """Why the dump cannot be read, if `find` has found out. Reading it raises this error."""
+        """Why the dump cannot be read, if `find` has detected it. Reading the dump raises this error."""
         return next((m.fault for m in self.members if m.fault), None)
 
     def bytes_on_disk(self) -> int | None:
-        """Bytes of the members; None if unknown without reading them."""
+        """Return the total size of the members; None if unknown without reading them."""
         sizes = [m.bytes_on_disk() for m in self.members]
         return None if None in sizes else sum(s for s in sizes if s is not None)
 
@@ -66,7 +66,7 @@ class Source:
 
 
 def source_of(name: str, members: Iterable[Member], *, by_name: bool) -> Source:
-    """Make a source of members; if XLA named them, with the parts of that name."""
+    """Create a source from members. If ``by_name`` is True, parse the name that XLA gave them."""
     ordered = tuple(sorted(members, key=lambda m: _ORDER[m.role]))
     name = utf8(name)
     if not by_name:
@@ -79,7 +79,7 @@ def source_of(name: str, members: Iterable[Member], *, by_name: bool) -> Source:
 
 
 def sort_key(source: Source) -> tuple[list[_NaturalKey], _NaturalKey, int]:
-    """Sources are listed by folder, name and position; numbers in names are compared as numbers."""
+    """Return the sort key of a source: folder, name and position. Numbers in names are compared as numbers."""
     return _folders_key(source.location), _natural_key(source.name), source.members[0].begin
 
 
@@ -87,7 +87,7 @@ _NaturalKey = list[tuple[int, str]]
 
 
 def _natural_key(text: str) -> _NaturalKey:
-    """Sort key with which 2 comes before 10, and numbers before letters."""
+    """Return a sort key that orders 2 before 10 and numbers before letters."""
     runs = re.findall("[0-9]+|[^0-9]+", text)
     return [(len(r.lstrip("0")), r.lstrip("0")) if r[0] in "0123456789" else (sys.maxsize, r) for r in runs]
 

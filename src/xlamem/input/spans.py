@@ -1,4 +1,4 @@
-"""Which spans of a text belong to which member: frames of a captured output, and modules, logged or not."""
+"""Splitting of a text into members: frames of captured output, and modules, logged or not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _END = re.compile(rb"\n\*\*\* (?:Begin |End ([^\n]*) \*\*\*)")
 
 
 class MemberSpan(NamedTuple):
-    """A span that belongs to one member: a frame (which has a name) or one module."""
+    """The span of one member: a named frame or a module."""
 
     begin: int
     end: int | None
@@ -32,7 +32,7 @@ class MemberSpan(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """A frame with the lines around it."""
+    """A frame, including its begin and end lines."""
 
     begin: int
     end: int
@@ -40,27 +40,27 @@ class _Frame(NamedTuple):
 
 
 class _LogHead(NamedTuple):
-    """A head line in a log: where its line begins, and what the logger put before it."""
+    """A head line in a log: the beginning of the line and the logger's prefix."""
 
     begin: int
     prefix: re.Match[bytes]
 
 
 def is_one_module(data: Buffer) -> bool:
-    """Whether there is exactly one module, without a prefix. Faster than `member_spans`."""
+    """Return whether there is exactly one module, without a log prefix. Faster than `member_spans`."""
     heads = [head.start() for head in islice(_MODULE.finditer(data), 2)]
     return len(heads) == 1 and (heads[0] == 0 or data[heads[0] - 1] == 10)
 
 
 def member_spans(data: Buffer) -> list[MemberSpan]:
-    """List all frames, and all modules outside of them, in the order of the text."""
+    """List all frames and all modules outside of frames, in the order of the text."""
     frames = list(_frames(data))
     plain, logged = _module_heads(data, frames)
     if len(plain) > 1:
         _include_values(data, plain)
     bounds = sorted([*(f.begin for f in frames), *plain, *(head.begin for head in logged)])
     if plain and plain[0] == bounds[0] and not frames:
-        # Text before the first module belongs to it: the reader reports text before a section.
+        # Text before the first module is included, so that the reader reports it.
         plain[0] = bounds[0] = 0
     ends: list[int | None] = [*bounds[1:], None]
     modules = [MemberSpan(begin, ends[bisect_right(bounds, begin) - 1]) for begin in plain]
@@ -68,12 +68,12 @@ def member_spans(data: Buffer) -> list[MemberSpan]:
 
 
 def contains_dump(head: bytes) -> bool:
-    """Whether the beginning of a text holds a frame or a module."""
+    """Return whether the beginning of a text contains a frame or a module."""
     return (b"BufferAssignment" in head or b"*** Begin " in head) and bool(member_spans(head))
 
 
 def detect_role(head: bytes) -> names.Role | None:
-    """The role of a text without allocations, by its first section."""
+    """Detect the role of a text without allocations by its first section."""
     text = head.replace(b"\r\n", b"\n").lstrip(b"\n")
     if text.startswith(b"HloLiveRange "):
         return "live-range"
@@ -88,7 +88,7 @@ def detect_role(head: bytes) -> names.Role | None:
 
 
 def _frames(data: Buffer) -> Iterator[_Frame]:
-    """Yield the frames of a captured standard output."""
+    """Yield the frames of captured standard output."""
     after = 0
     for head in _BEGIN.finditer(data):
         begin = head.start()
@@ -99,14 +99,14 @@ def _frames(data: Buffer) -> Iterator[_Frame]:
 
 
 def _frame_end(data: Buffer, head: re.Match[bytes]) -> tuple[int, int]:
-    """Where the content of a frame ends, and where its end line does."""
+    """Return the end of a frame's content and the end of the frame."""
     begin = head.end()
     for mark in _END.finditer(data, begin - 1):
         if mark[1] == head[1]:
             end = max(begin, mark.start())
             is_cr = head[2] and end > begin and data[end - 1] == 13
             return end - 1 if is_cr else end, mark.end()
-        if mark[1] is None:  # a frame without its end line (the writer was killed) ends where the next one begins
+        if mark[1] is None:  # no end line because the writer was killed: the next frame ends this one
             return mark.start() + 1, mark.start() + 1
     return len(data), len(data)
 
@@ -115,7 +115,7 @@ def _frame_end(data: Buffer, head: re.Match[bytes]) -> tuple[int, int]:
 
 
 def _module_heads(data: Buffer, frames: list[_Frame]) -> tuple[list[int], list[_LogHead]]:
-    """Find the head lines of modules outside of the frames: where plain ones begin, and the logged ones."""
+    """Return the head lines of modules outside of the frames: offsets of plain ones, and logged ones."""
     begins = [frame.begin for frame in frames]
     plain: list[int] = []
     logged: list[_LogHead] = []
@@ -132,7 +132,7 @@ def _module_heads(data: Buffer, frames: list[_Frame]) -> tuple[list[int], list[_
 
 
 def _include_values(data: Buffer, heads: list[int]) -> None:
-    """Let each module begin with its used values if these precede the allocations, as after `cat *`."""
+    """Move each module's begin to its used values if they precede the allocations, as after `cat *`."""
     totals = [m.start() for m in _TOTAL.finditer(data)]
     if totals and totals[0] < heads[0] and b"\nUsed values:" in bytes(data[totals[0] : totals[0] + 256]):
         for i in range(len(heads) - 1, 0, -1):
@@ -142,10 +142,9 @@ def _include_values(data: Buffer, heads: list[int]) -> None:
 
 
 def _logged_modules(data: Buffer, heads: list[_LogHead]) -> list[MemberSpan]:
-    """The modules in a log, each up to the next one of its thread.
+    """Return the modules in a log, each up to the next one of the same thread.
 
-    The simulation of the heap prints the live range before the allocations are printed, perhaps many times;
-    the last of these belongs to them.
+    The heap simulation may print several live ranges before the allocations; only the last one belongs to them.
     """
     lives: dict[bytes, _LogHead] = {}
     latest: dict[bytes, int] = {}

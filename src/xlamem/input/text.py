@@ -1,4 +1,4 @@
-"""The text of one member: its bytes with LF newlines, and the lines and file offsets of positions in it."""
+"""The text of one member: its bytes with LF newlines, and conversion of offsets to lines and file offsets."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .files import BLOCK_SIZE, Buffer
 
 
 class Text:
-    """The bytes of one member as the sections are read from them: lines end in LF, containers are removed.
+    """The text of one member with LF newlines, extracted from its container.
 
-    ``base`` is the offset of the first byte in the file (after decompression). ``crlf`` says that CR LF was
-    replaced by LF; ``first_bare_lf`` is then the offset in ``data`` of the first line that had no CR. ``raw`` are
-    the bytes with their CR LF, which a content hash is computed of, and ``size`` is their number.
+    ``base`` is the offset of the first byte in the decompressed file. ``crlf`` is True if CR LF was replaced by LF;
+    ``first_bare_lf`` is then the offset in ``data`` of the first line without a CR, if any. ``raw`` contains the
+    original bytes, from which the content hash is computed, and ``size`` is their number.
     """
 
     features: frozenset[str] = frozenset()
-    """Keys of `schema.FEATURES` that are about the container."""
+    """Keys of `schema.FEATURES` that describe how the text is stored."""
 
     def __init__(
         self, data: Buffer, uri: str = "<bytes>", *, base: int = 0, count_lines_before: Callable[[], int] = lambda: 0
@@ -45,11 +45,11 @@ class Text:
 
     @cached_property
     def first_line(self) -> int:
-        """Number of the line on which the data begin, counted when it is first asked for."""
+        """Line number of the first line of the data, computed on first use."""
         return 1 + self._count_lines_before()
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Return the line (from 1) and the byte offset in the file of an offset in ``data``."""
+        """Return the line number (from 1) and the file offset of an offset in ``data``."""
         return self.positions([offset])[0]
 
     def positions(self, offsets: Sequence[int]) -> list[tuple[int, int]]:
@@ -65,7 +65,7 @@ class Text:
         return positions
 
     def file_offsets(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the byte offsets in the file of offsets in ``data``."""
+        """Convert offsets in ``data`` to offsets in the file."""
         if self.crlf:
             raw = np.frombuffer(self.raw, np.uint8)
             returns = np.flatnonzero((raw[:-1] == 13) & (raw[1:] == 10))
@@ -73,7 +73,7 @@ class Text:
         return offsets + self.base
 
     def close(self) -> None:
-        """Release the bytes. A mapping is unmapped when nothing refers to it any more."""
+        """Release the bytes. A mapping is unmapped when it is no longer referenced."""
         self.data = self.raw = b""
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""From paths to members: files, directories, globs and URIs."""
+"""Search of files, directories, globs and URIs for members."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WILDCARD = re.compile(r"[*?[]")
 
 
 class Walker:
-    """Adds the dumps under paths to its groups, each once, even if several paths lead to it."""
+    """Adds the dumps under paths to its groups, each only once even if several paths lead to it."""
 
     def __init__(self) -> None:
         self.groups = Groups()
@@ -40,7 +40,7 @@ class Walker:
         self._has_protos = False
 
     def add(self, path: str) -> None:
-        """Add everything under a path. Raises UsageError if that is nothing."""
+        """Add all dumps under a path. Raises UsageError if there are none."""
         if path == "-":
             return self._add_stdin()
         if path[:7].lower() == "file://":
@@ -83,7 +83,7 @@ class Walker:
         directory, file_name = os.path.split(path)
         if stat.S_ISDIR(mode):
             self._walk(path)
-        elif not stat.S_ISREG(mode):  # a pipe, as in <(zcat …), can be read only once
+        elif not stat.S_ISREG(mode):  # a pipe, such as <(zcat …), can be read only once
             with system_errors(path), open(path, "rb") as file:
                 self.add_bytes(file.read(), path)
         elif name := names.split(file_name):
@@ -92,7 +92,7 @@ class Walker:
             self._contents.add_file(path, os.path.realpath(path))
 
     def _add_missing(self, path: str, error: OSError | ValueError) -> None:
-        """Add a path that is not a file: a broken link, a glob or a stem."""
+        """Add a path that does not exist: a broken link, a glob or a stem."""
         directory, stem = os.path.split(path)
         if isinstance(error, OSError) and os.path.lexists(path):  # a link to nothing, or to itself
             self._add_fault(path, error)
@@ -109,9 +109,9 @@ class Walker:
                 self._walk(path)
 
     def _add_siblings(self, directory: str, stem: str, given: str = "") -> bool:
-        """Add the members of a stem, without listing the directory, and return whether any exist.
+        """Add the members with a stem without listing the directory, and return whether any exist.
 
-        The file ``given`` is preferred to others of its role.
+        The file ``given`` is preferred to others with the same role.
         """
         hits = self.groups.hits
         folder, _ = _real_paths(os.path.join(directory, given or stem))
@@ -125,12 +125,12 @@ class Walker:
         return self.groups.hits > hits
 
     def _walk(self, top: str) -> None:
-        """Add the files of a directory and of all below it but hidden ones."""
+        """Add the files of a directory and of its subdirectories, except hidden ones."""
         stack = [(top, os.path.realpath(top))]
         while stack:
             directory, real = stack.pop()
             if real in self._walked:
-                self.groups.hits += bool(self.groups)  # reached before: its dumps count for this path too
+                self.groups.hits += bool(self.groups)  # visited before: its dumps count for this path too
                 continue
             self._walked.add(real)
             below = os.path.join(real, "")
@@ -142,7 +142,7 @@ class Walker:
                     stack.append((path, os.path.realpath(path)))
 
     def _entries(self, directory: str) -> list[os.DirEntry[str]]:
-        """List a directory. If that fails half-way, the entries before the error are kept."""
+        """List a directory. If an error occurs, the entries before it are kept."""
         entries: list[os.DirEntry[str]] = []
         try:
             with os.scandir(directory) as listing:
@@ -152,7 +152,7 @@ class Walker:
         return entries
 
     def _add_linked(self, path: str) -> bool:
-        """Add a path of a directory or a glob, following links, and return whether it is a directory."""
+        """Add a path from a directory or glob, following links, and return whether it is a directory."""
         file_name = os.path.basename(path)
         is_member = names.split(file_name) is not None
         try:
@@ -168,7 +168,7 @@ class Walker:
         return stat.S_ISDIR(mode)
 
     def _add_fault(self, path: str, reason: OSError | str, expected: str = "a readable file") -> None:
-        """Add a path that cannot be examined as a dump, or as a member of one, that fails when it is read."""
+        """Add a dump or member for a path that cannot be examined; reading it raises the fault."""
         path = path.rstrip(os.sep) or path
         text = reason if isinstance(reason, str) else reason.strerror or reason
         fault = DumpError(path, f"{expected} ({text})", system=True)
@@ -212,7 +212,7 @@ class Walker:
     # -- listed files
 
     def _add_listed(self, uri: str, file_name: str, folder: str, path: str, *, requested: bool = False) -> None:
-        """Add a listed file if its name is that of a member, a container or a text."""
+        """Add a listed file if it has the name of a member, a container or a text."""
         if name := names.split(file_name):
             stem, role = name
             rank = names.compression_rank(file_name)
@@ -226,7 +226,7 @@ class Walker:
 
 
 def _is_other_dump_file(path: str) -> bool:
-    """Whether XLA wrote the file, but no memory text: a shell expands `dir/*` to many of these."""
+    """Return whether XLA wrote the file, which is not a member: shells expand `dir/*` to many of these."""
     return not os.path.isdir(path) and names.is_dumped(os.path.basename(path))
 
 
@@ -239,7 +239,7 @@ def _does_not_exist(path: str) -> UsageError:
 
 
 def _split_glob(uri: str) -> tuple[str, re.Pattern[str] | None]:
-    """The directory above the first wildcard of a URI, and the glob; the URI itself if it has none."""
+    """Split a URI into the directory above its first wildcard and the glob; the glob is None without wildcards."""
     bare, mark, query = uri.partition("?")  # in a URI, "?" begins a query
     wildcard = _WILDCARD.search(bare)
     if wildcard is None:
@@ -249,13 +249,13 @@ def _split_glob(uri: str) -> tuple[str, re.Pattern[str] | None]:
 
 def _is_plain_file(entry: os.DirEntry[str]) -> bool:
     try:
-        return entry.is_file(follow_symlinks=False)  # mostly known without a system call
+        return entry.is_file(follow_symlinks=False)  # usually needs no system call
     except OSError:
         return False
 
 
 def _real_paths(path: str) -> tuple[str, str]:
-    """The real directory of a file (under its own name), and its real path."""
+    """Return the real directory of a file (under its own name), and its real path."""
     real = os.path.realpath(path)
     directory, name = os.path.split(real)
     is_same_name = name == os.path.basename(path)

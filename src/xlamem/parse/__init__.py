@@ -1,1 +1,1 @@
-"""Bytes to tables: sections of a dump, scanned natively and assembled as Arrow tables."""
+"""From bytes to tables: native scanning of a dump's sections and assembly of Arrow tables."""

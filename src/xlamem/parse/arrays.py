@@ -16,14 +16,14 @@ NULL = np.iinfo(np.int64).min
 """Null in native integer columns; null codes are -1."""
 
 BLOCK_ROWS = 1 << 20
-"""Rows processed at a time where a copy of the whole column would take much memory."""
+"""Number of rows to process at a time where copying the entire column would use too much memory."""
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.uint8]
 Scalar = TypeVar("Scalar", bound=np.generic)
 TextParts = tuple[Any, Codes, Bools]
-"""Text as Arrow lays it out: bytes, offsets modulo 2^32, validity."""
+"""Text in Arrow's layout: bytes, offsets modulo 2^32, validity."""
 
 INTERNER_OF = {
     "operand_shape_index": "shape_index",
@@ -34,13 +34,13 @@ INTERNER_OF = {
     "parameter_index": "shape_index",
     "space_label": "label",
 }
-"""The interner of a dictionary column, where its name differs from the column's."""
+"""Interners of dictionary columns, if not named like the column."""
 
 _DTYPES: dict[str, type[np.generic]] = {
     **dict.fromkeys((*_values.POOLS, "label", "kind", *INTERNER_OF, "before", "part"), np.int32),
     **dict.fromkeys(("flags", "is_phi", "uses_known"), np.uint8),
 }
-"""Types of native columns that hold neither text nor int64."""
+"""Types of native columns other than text and int64."""
 dtype_of = _DTYPES.get
 
 
@@ -67,18 +67,18 @@ def text_ends(parts: TextParts) -> Ints:
 
 
 def joined(arrays: Sequence[npt.NDArray[Scalar]], dtype: type[Scalar]) -> npt.NDArray[Scalar]:
-    """Concatenate arrays; a single array is returned as it is."""
+    """Concatenate arrays. A single array is returned without a copy."""
     return arrays[0] if len(arrays) == 1 else np.concatenate([*arrays, np.empty(0, dtype)])
 
 
 def numbers_of(column: pa.ChunkedArray) -> Ints:
-    """An integer column of Arrow as int64, nulls as `NULL`."""
+    """Convert an Arrow integer column to int64, with nulls as `NULL`."""
     values = column.fill_null(NULL) if column.null_count else column
     return np.ascontiguousarray(values.to_numpy(), np.int64)
 
 
 def distinct_of(values: Ints) -> list[int]:
-    """The distinct values in ascending order; fast if there are few."""
+    """Return the distinct values in ascending order. Fast if there are few."""
     few = distinct(values)
     return np.unique(values).tolist() if few is None else few
 
@@ -90,7 +90,7 @@ class Rows:
         self.n = len(keys)
         self.low, rows = first_rows(np.ascontiguousarray(keys, np.int64))
         self.rows = None if rows is None else codes(rows)
-        """Rows by key - low; None if the keys are too sparse for that."""
+        """Rows indexed by key - low; None if the keys are too sparse."""
         if self.rows is None:
             order = np.argsort(keys, kind="stable")
             self.keys = keys[order]
@@ -111,14 +111,14 @@ def row_of(keys: Ints, wanted: Ints) -> Ints:
 
 
 def ascending(keys: Ints) -> npt.NDArray[np.signedinteger[Any]]:
-    """Return the rows in ascending order of nearly dense keys, of equal keys the first row only."""
+    """Return the first row of each distinct key, in ascending order of the keys. Fast if the keys are nearly dense."""
     if not len(keys):
         return np.empty(0, np.int64)
     low, high = int(np.minimum.reduce(keys)), int(np.maximum.reduce(keys))
     if high - low > 8 * len(keys) + 1024 or len(keys) >= 1 << 31:
         return np.unique(keys, return_index=True)[1]
     row = np.full(high - low + 1, -1, np.int32)
-    for end in range(len(keys), 0, -BLOCK_ROWS):  # backwards: the first row of a key is written last
+    for end in range(len(keys), 0, -BLOCK_ROWS):  # backwards, so that the first row of a key is written last
         begin = max(0, end - BLOCK_ROWS)
         row[keys[begin:end][::-1] - low] = np.arange(end - 1, begin - 1, -1, dtype=np.int32)
     return row[row >= 0]

@@ -1,4 +1,4 @@
-"""Arrow arrays over native memory, without a copy; no chunk has more than `CHUNK_BYTES` of text."""
+"""Arrow arrays over native memory, without copying; chunks have at most `CHUNK_BYTES` of text."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .. import schema
 from .arrays import NULL, Bools, Codes, Ints, TextParts, text_ends
 
 CHUNK_BYTES = 1 << 30
-"""Most bytes of text in one chunk of a column, unless one item has more."""
+"""Maximum number of bytes of text in one chunk of a column, unless a single item is larger."""
 
 INT, BOOL, TEXT, NAME = (schema.ARROW[kind] for kind in ("int", "bool", "text", "name"))
 
 Dictionary = tuple[Any, Codes, int]
-"""Texts as Arrow lays them out: bytes, offsets, number of texts."""
+"""Texts in Arrow's layout: bytes, offsets, number of texts."""
 
 
 def int_array(values: Ints, *, nullable: bool = True) -> pa.Array:
-    """int64, null where the value is `NULL`."""
+    """Make an int64 array, with nulls where the value is `NULL`."""
     valid = _bitmap(values != NULL) if nullable and len(values) and np.minimum.reduce(values) == NULL else None
     return pa.Array.from_buffers(INT, len(values), [valid, pa.py_buffer(values)])
 
@@ -32,7 +32,7 @@ def bool_array(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def text_arrays(parts: TextParts) -> list[pa.Array]:
-    """UTF-8 text, in chunks of at most `CHUNK_BYTES`."""
+    """Make string arrays of at most `CHUNK_BYTES` each."""
     data, offsets, valid = parts
     if len(data) <= CHUNK_BYTES:
         return [_text_array(pa.py_buffer(data), offsets, valid)]
@@ -40,7 +40,7 @@ def text_arrays(parts: TextParts) -> list[pa.Array]:
 
 
 def text_chunks(data: pa.Buffer, ends: Ints, valid: Bools | None) -> list[pa.Array]:
-    """UTF-8 text of which item i ends at ends[i], in chunks of at most `CHUNK_BYTES`."""
+    """Make string arrays of at most `CHUNK_BYTES` each; item i ends at ends[i]."""
     n, row, begin = len(ends), 0, 0
     if not n or ends[-1] <= CHUNK_BYTES:
         return [_text_array(data, offsets_of(ends, 0), valid)]
@@ -57,7 +57,7 @@ def text_chunks(data: pa.Buffer, ends: Ints, valid: Bools | None) -> list[pa.Arr
 
 
 def offsets_of(ends: Ints, begin: int) -> Codes:
-    """Arrow's 32-bit offsets of texts that follow each other from `begin` on."""
+    """Return Arrow's 32-bit offsets of contiguous texts, of which the first begins at `begin`."""
     offsets = np.empty(len(ends) + 1, np.int32)
     offsets[0] = 0
     np.subtract(ends, begin, out=offsets[1:], casting="unsafe")
@@ -65,7 +65,7 @@ def offsets_of(ends: Ints, begin: int) -> Codes:
 
 
 def dictionary_array(values: Codes, dictionary: pa.Array, *, nullable: bool = True) -> pa.Array:
-    """dictionary<int32, string>, null where the code is negative."""
+    """Make a dictionary array, with nulls where the code is negative."""
     mask = _bitmap(values >= 0) if nullable and len(values) and np.minimum.reduce(values) < 0 else None
     return pa.DictionaryArray.from_buffers(NAME, len(values), [mask, pa.py_buffer(values)], dictionary)
 

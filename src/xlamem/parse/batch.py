@@ -1,4 +1,4 @@
-"""Spans of text and batches of columns: what a section reader takes, and what it gives."""
+"""Spans of text and batches of columns: the input and the output of section readers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .arrays import dtype_of, texts
 from .interners import Interners
 
 Columns = dict[str, Any]
-"""Columns of one table from one span: int64, int32 and uint8 arrays, and `TextParts`."""
+"""Columns of one table from one span: int64, int32 or uint8 arrays, or `TextParts`."""
 
 
 @dataclass(eq=False)
 class Section:
-    """One section of one file: data[begin:end] are whole lines below its head line."""
+    """One section of one file: data[begin:end] are the complete lines below its head line."""
 
     kind: str
     owner: weakref.ref[File]
-    """The file, which holds its sections: a strong reference would keep its text until a garbage collection."""
+    """The file, which refers to its sections: a strong reference would be a cycle and delay freeing the text."""
     begin: int
     end: int
     head: int
@@ -31,7 +31,7 @@ class Section:
     total: int | None = None
     """Printed total (used values, report)."""
     steps: int | None = None
-    """max of HloLiveRange."""
+    """The printed length of the schedule, `max` in the head of HloLiveRange."""
     unavailable: bool = False
 
     @property
@@ -42,12 +42,12 @@ class Section:
 
     @property
     def data(self) -> Any:
-        """The text of its file."""
+        """The text of the file that contains the section."""
         return self.file.text.data
 
     @property
     def last(self) -> bool:
-        """Whether it reaches the end of its file."""
+        """Whether this is the last section of its file."""
         return self is self.file.sections[-1]
 
 
@@ -82,31 +82,31 @@ class Span(NamedTuple):
 
 @dataclass(eq=False)
 class Batch:
-    """The rows of one span, by table, and what the scan reports about its text."""
+    """The columns of one span by table, and the faults and features that the scan reported."""
 
     span: Span
     tables: dict[str, Columns]
-    """Native columns until `load`, arrays from then on."""
+    """Native columns before `load`, arrays after it."""
     faults: Any = b""
-    """int64 triples: code, offset, what was expected."""
+    """int64 triples: code, offset, and index of the expected text."""
     features: Set[str] = frozenset()
     gaps: Any = b""
-    """int64 quadruples: index in `gap_tables` or -1, row, begin and end of text that no field explains."""
+    """int64 quadruples: index in `gap_tables` or -1, row, begin and end of unknown text."""
     gap_tables: tuple[str, ...] = ()
     unfinished: int = -1
-    """Offset of the record that the end of the span broke off, or -1."""
+    """Offset of the record that is incomplete at the end of the span, or -1."""
     state: Any = None
-    """The state with which the next span continues."""
+    """The state of the scan at the end of the span."""
     summary: Any = None
-    """Facts about the section, such as which of its lists were read."""
+    """Results about the section, such as which of its lists were read."""
     interners: Interners = field(init=False)
-    """Whose codes the columns hold; set by `load`."""
+    """The interners that the codes refer to; set by `load`."""
 
     def load(self, interners: Interners) -> Batch:
-        """Turn native columns into arrays; their codes must be those of `interners`."""
+        """Convert native columns to arrays; their codes must refer to `interners`."""
         self.interners = interners
         for columns in self.tables.values():
-            for name, column in columns.items():  # a call per column would cost small dumps 3 %
+            for name, column in columns.items():  # inlined: a call per column costs 3 % on small dumps
                 is_text = column.__class__ is tuple
                 columns[name] = texts(column) if is_text else np.frombuffer(column, dtype_of(name, np.int64))
         self.faults = np.frombuffer(self.faults, np.int64).reshape(-1, 3)
@@ -114,7 +114,7 @@ class Batch:
         return self
 
     def rows(self, table: str) -> int:
-        """Rows of a table."""
+        """Return the number of rows of a table."""
         for first in self.tables.get(table, _NO_COLUMNS).values():
             return len(first[1]) - 1 if first.__class__ is tuple else len(first)
         return 0

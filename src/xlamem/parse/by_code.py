@@ -1,4 +1,4 @@
-"""Connects rows by interner codes: for dumps whose batches share their interners."""
+"""Connects rows by interner codes: for dumps whose batches share interners."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from .stores import Store
 
 
 class CodeMatcher(Matcher):
-    """Its rows come from the store of the reader, which it does not own."""
+    """Connects rows by codes. Columns come from the reader's stores; the reader itself is referenced weakly."""
 
     def __init__(self, reader: Reader, interners: Interners) -> None:
-        self._reader: Reader = weakref.proxy(reader)  # a cycle would wait for the garbage collector
+        self._reader: Reader = weakref.proxy(reader)  # a cycle would be freed only by the garbage collector
         self._interners = interners
         self._range_rows = np.empty(0, np.int32)
 
     def release(self) -> None:
-        """Release what only the cross-checks need."""
+        """Release memory that only the cross-checks need."""
         self._range_rows = np.empty(0, np.int32)
 
     def _values(self) -> tuple[Store, str]:
-        """The store and the table that have the names of all values."""
+        """Return the store and the name of the table that contain the names of all values."""
         if self._reader.assignment is not None:
             return self._reader.stores[ASSIGNMENT], "values"
         return self._reader.stores[USED], "records"
@@ -63,12 +63,12 @@ class CodeMatcher(Matcher):
         self._null_indices(batches)
 
     def _match(self, ranges: Sequence[Mapping[str, Any]]) -> Ints:
-        """Match ranges by (instruction, shape_index); sets the row of each range, and returns the ids."""
+        """Match ranges by (instruction, shape_index): store the row of each range and return the ids."""
         name, index = (joined([r[c] for r in ranges], np.int32) for c in ("instruction", "shape_index"))
         store, table = self._values()
         ids = store.ints(table, "value_id")
         ordered = in_order(ids)
-        # An id occurs twice only in a broken text, where both values count.
+        # Ids repeat only in corrupt text; both values are kept then.
         order = np.argsort(ids, kind="stable").astype(np.int32) if ordered is None else codes(ordered)
         top = self._interners["shape_index"].code("{}")
         instructions, indices = store.codes(table, "instruction"), store.codes(table, "shape_index")
@@ -78,7 +78,7 @@ class CodeMatcher(Matcher):
         return value_ids
 
     def _null_indices(self, batches: Sequence[Batch]) -> None:
-        """Give arrays a null index: live ranges and peak lists print {} for them."""
+        """Set the index of arrays to null: live ranges and peak lists print {} for them."""
         store, table = self._values()
         is_array = np.append(store.codes(table, "shape_index") < 0, False)
         has_array = np.zeros(len(self._interners["instruction"].names), bool)

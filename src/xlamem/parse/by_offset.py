@@ -1,6 +1,6 @@
-"""Connects rows by offsets of their names in the files: for dumps whose batches are released one after another.
+"""Connects rows by the offsets of their names in the files: for dumps whose batches are released one by one.
 
-A position is ``(file ordinal << 48) + offset``; the text there is looked at again when names are compared.
+A position is ``(file ordinal << 48) + offset``. Names are compared by reading the text at their positions again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .sections import ASSIGNMENT, LIVE, REPORT, USED
 from .stores import CompactStore
 
 FILE_SHIFT = 48
-"""Bits of a position that hold the offset."""
+"""Number of bits of a position that hold the offset."""
 
 LIVE_COLUMNS = {
     "schedule": ("time",),
@@ -33,14 +33,14 @@ LIVE_COLUMNS = {
     "printed_stack": ("total", "depth", "remaining"),
     "live_ranges": ("value_id", "start", "end"),
 }
-"""What the cross-checks need of the live ranges."""
+"""Columns of the live ranges that the cross-checks need."""
 
 REPORT_COLUMNS = ("part", "color", "space_label", "total_bytes", "allocation", "n_values")
-"""What they need of a report."""
+"""Columns of a report that the cross-checks need."""
 
 
 class OffsetMatcher(Matcher):
-    """Keeps of each batch what cross-checks and later batches need, in narrow columns."""
+    """Connects rows by offset. Keeps the columns of each batch that cross-checks and later batches need, narrowed."""
 
     def __init__(
         self,
@@ -51,22 +51,22 @@ class OffsetMatcher(Matcher):
         checks: bool,
         matched: CompactStore | None,
     ) -> None:
-        """`matched` has the `value_id` of the live ranges (negative for none) from an earlier reading."""
-        self._reader: Reader = weakref.proxy(reader)  # a cycle would wait for the garbage collector
+        """`matched` holds the `value_id` of the live ranges (negative for none) from an earlier pass."""
+        self._reader: Reader = weakref.proxy(reader)  # a cycle would be freed only by the garbage collector
         self._stores, self._wanted, self._checks, self._matched = stores, wanted, checks, matched
-        self._matches = not {"live_ranges", "printed_peak"}.isdisjoint(wanted)
+        self._needs_matching = not {"live_ranges", "printed_peak"}.isdisjoint(wanted)
         self._overflow = _Overflow()
         self._differing: dict[int, list[tuple[int, bool]]] = {}
         self._labels: dict[int, tuple[str, str]] = {}
         """Instruction and index of the live ranges without a value, by row."""
-        self._ranges = 0
+        self._n_ranges = 0
         self._texts: _lookup.Files | None = None
         self._instructions: _lookup.Texts | None = None
         self._values: _lookup.Values | None = None
         self._ids: npt.NDArray[np.signedinteger[Any]] = np.empty(0, np.int64)
         """Ids of `_values`, ascending."""
         self._arrays: tuple[Rows, Bools] | None = None
-        """The values by id, and which of them are arrays."""
+        """An index of the values by id, and whether each value is an array."""
 
     @property
     def files(self) -> _lookup.Files:
@@ -76,14 +76,14 @@ class OffsetMatcher(Matcher):
         return self._texts
 
     def evict(self) -> None:
-        """Evict the pages of all files; they come back from the page cache."""
+        """Evict the mapped pages of all files; the operating system still caches them."""
         for file in self._reader.files:
             evict_pages(file.text.data, 0, len(file.text.data))
 
-    # -- what is kept ----------------------------------------------------------------------------
+    # -- kept columns ----------------------------------------------------------------------------
 
     def keep(self, batch: Batch) -> None:
-        """Keep the columns of a completed batch that are needed later."""
+        """Keep those columns of a completed batch that are needed later."""
         kind = batch.span.section.kind
         if kind == ASSIGNMENT:
             self._keep_values(batch)
@@ -100,7 +100,7 @@ class OffsetMatcher(Matcher):
         if self._checks:
             store.keep("allocations", allocations, ("allocation", "size", "color", "fields", "flags"))
             self._overflow.add(allocations, values)
-        if self._checks or self._matches:
+        if self._checks or self._needs_matching:
             sizes, shape = batch.interners.shape_sizes()[1], values["shape"]
             has_bytes = (sizes[shape] > 0).view(np.uint8) if len(sizes) else np.empty(0, np.uint8)
             columns = values | {
@@ -112,8 +112,8 @@ class OffsetMatcher(Matcher):
             store.keep("values", columns, ("value_id", "position", "is_array", *more))
 
     def _keep_records(self, batch: Batch) -> None:
-        alone = self._reader.assignment is None
-        if self._checks or (alone and self._matches):
+        has_no_values = self._reader.assignment is None
+        if self._checks or (has_no_values and self._needs_matching):
             store, records = self._stores[USED], batch.tables["records"]
             columns = records | {"is_array": (records["shape_index"] < 0).astype(np.uint8)}
             store.keep("records", columns, ("value_id", "offset", "color", "is_phi", "is_array"))
@@ -157,58 +157,59 @@ class OffsetMatcher(Matcher):
                 self._null_indices(batch, peak, None)
 
     def _match(self, batch: Batch) -> Ints:
-        """The value_id of each live range."""
+        """Return the `value_id` of each live range."""
         name, index = (batch.tables["live_ranges"][c] for c in ("instruction", "shape_index"))
         n = len(name)
         if not n:
             return np.empty(0, np.int64)
-        ids = self._find(batch, name, index) if self._matched is None else self._matched_before(n)
+        ids = self._find(batch, name, index) if self._matched is None else self._earlier_ids(n)
         if self._checks:
-            lost = np.flatnonzero(ids == NULL)
+            unmatched = np.flatnonzero(ids == NULL)
             names, indices = (
-                batch.interners[meaning].arrays(column[lost])[0].to_pylist()
+                batch.interners[meaning].arrays(column[unmatched])[0].to_pylist()
                 for meaning, column in (("instruction", name), ("shape_index", index))
             )
-            self._labels.update(zip((lost + self._ranges).tolist(), zip(names, indices, strict=True), strict=True))
-        self._ranges += n
+            rows = (unmatched + self._n_ranges).tolist()
+            self._labels.update(zip(rows, zip(names, indices, strict=True), strict=True))
+        self._n_ranges += n
         return ids
 
-    def _matched_before(self, n: int) -> Ints:
-        """The ids of an earlier reading; there are fewer if the file has grown since."""
+    def _earlier_ids(self, n: int) -> Ints:
+        """Return the ids from an earlier pass, with nulls at the end if the file has grown since."""
         assert self._matched is not None
         ids = np.full(n, NULL)
-        before = self._matched.ints("live_ranges", "value_id", self._ranges, self._ranges + n)
+        before = self._matched.ints("live_ranges", "value_id", self._n_ranges, self._n_ranges + n)
         ids[: len(before)] = np.where(before < 0, NULL, before)
         return ids
 
     def _null_indices(self, batch: Batch, columns: Columns, ids: Ints | None) -> None:
-        """Give arrays a null index: live ranges and peak lists print {} for them."""
+        """Set the index of arrays to null: live ranges and peak lists print {} for them."""
         index = columns["shape_index"]
         rows = np.flatnonzero(index == batch.interners["shape_index"].code("{}"))
-        found = self._find(batch, columns["instruction"][rows], index[rows]) if ids is None else ids[rows]
+        value_ids = self._find(batch, columns["instruction"][rows], index[rows]) if ids is None else ids[rows]
         if self._arrays is None:
             store, table = self._value_store()
             self._arrays = Rows(self._value_ids()), np.append(store.flags(table, "is_array"), np.uint8(0))
-        value = self._arrays[0](found)
+        value = self._arrays[0](value_ids)
         index = index.copy()
         index[rows[(value >= 0) & self._arrays[1][value].astype(bool)]] = -1
         columns["shape_index"] = index
 
     def _find(self, batch: Batch, name: Codes, index: Codes) -> Ints:
-        """The ids of the values with these names and indices, NULL for none."""
+        """Return the ids of the values with these names and indices, NULL for none."""
         if self._values is None:
             self._values = self._make_values()
         interners = batch.interners["instruction"].names, batch.interners["shape_index"].names
         row = codes(self._values.match(*interners, name, index))
         ids = np.full(len(row), NULL)
-        known = np.flatnonzero(row >= 0)
-        ids[known] = self._ids[row[known]]
+        matched = np.flatnonzero(row >= 0)
+        ids[matched] = self._ids[row[matched]]
         return ids
 
     def _make_values(self) -> _lookup.Values:
         ids = self._value_ids()
         order: Any = ascending(ids)
-        if len(order) < len(ids):  # an id occurs twice only in a broken text, where both values count
+        if len(order) < len(ids):  # ids repeat only in corrupt text; both values are kept then
             order = np.argsort(ids, kind="stable")
         ids = ids[order]
         self._ids = ids.astype(np.int32) if len(ids) and ids[0] >= 0 and ids[-1] < 1 << 31 else ids
@@ -225,7 +226,7 @@ class OffsetMatcher(Matcher):
         return store.ints(table, "value_id")
 
     def _value_positions(self) -> Ints:
-        """The positions of the names of all values."""
+        """Return the positions of the names of all values."""
         store, table = self._value_store()
         positions = store.ints(table, "position")
         return positions if table == "values" else ints(self.files.names(positions))
@@ -244,9 +245,9 @@ class OffsetMatcher(Matcher):
         values = self._stores[ASSIGNMENT].packed("values", "position", base)
         same = np.empty(len(rows), bool)
         for first, records in self._stores[USED].batches("records", "position"):
-            own = slice(first, first + len(records))
+            chunk = slice(first, first + len(records))
             names = ints(self.files.names(records))
-            same[own] = flags(self.files.same_names(values[rows[own]] + np.int64(base), names))
+            same[chunk] = flags(self.files.same_names(values[rows[chunk]] + np.int64(base), names))
             self.evict()
         return same
 
@@ -277,7 +278,7 @@ class OffsetMatcher(Matcher):
 
 
 def _report_name(section: Section) -> str:
-    """The name of a report's columns in their store."""
+    """Return the name under which the columns of a report are stored."""
     return f"report {section.file.ordinal} {section.begin}"
 
 
@@ -298,7 +299,7 @@ class _ReportColumns(Mapping[str, Ints]):
 
 
 class _Overflow:
-    """The values that may end beyond their allocation, which is nearly always the one printed above them."""
+    """Collects the values that may end beyond their allocation, nearly always the allocation printed above them."""
 
     def __init__(self) -> None:
         self._last = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -313,11 +314,11 @@ class _Overflow:
         owner, offset, extent = (values[c] for c in ("allocation", "offset", "size"))
         self._ascending &= bool((index[1:] > index[:-1]).all())
         rows = np.arange(len(owner))
-        if self._ascending and len(index):  # else an allocation may be printed twice: all values are candidates
+        if self._ascending and len(index):  # otherwise an allocation may be printed twice: all values are candidates
             row = Rows(index)(owner)
-            room = size[row]  # a sum of two numbers may not fit into 64 bits, this difference always does
-            odd = (row < 0) | (offset < 0) | (extent < 0) | (room < 0)
-            rows = np.flatnonzero(odd | (extent > np.maximum(room, 0) - np.maximum(offset, 0)))
+            room = size[row]  # offset + extent may overflow 64 bits, this difference cannot
+            is_invalid = (row < 0) | (offset < 0) | (extent < 0) | (room < 0)
+            rows = np.flatnonzero(is_invalid | (extent > np.maximum(room, 0) - np.maximum(offset, 0)))
         if len(rows):
             self._rows.append((rows + self._n, owner[rows], offset[rows], extent[rows]))
         self._n += len(owner)

@@ -1,6 +1,6 @@
-"""Rules that a whole dump obeys: what tells that a file was truncated, and the cross-checks.
+"""Rules that an entire dump must satisfy: detection of truncated files, and cross-checks between sections.
 
-docs/reading.md lists them; each function here is one of them. A rule looks only at sections that were read.
+docs/reading.md lists the rules; each has one function here. A rule is skipped unless all of its sections were read.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ IS_TEMP = 1 << FLAGS.index("is_temp")
 
 @dataclass
 class _Evidence:
-    """What earlier rules found out, for later ones."""
+    """Results of earlier rules that later rules use."""
 
     used_values_have_more: bool = True
-    """Whether all values are among the used ones, which may have more."""
+    """Whether the used values include all values of the allocations; they may include more."""
     report_agrees: bool = False
-    """Whether a report that is not truncated has the allocations' sizes."""
+    """Whether the sizes in a complete report match those of the allocations."""
 
 
 def check(reader: Reader) -> None:
-    """Run every rule whose sections were read; adds diagnostics and marks files as truncated."""
+    """Run every rule whose sections were read: add diagnostics and mark files as truncated."""
     evidence = _Evidence()
     kinds = {kind for kind in SECTIONS if reader.was_read(kind)}
     for needed, rule in _RULES:
@@ -44,7 +44,7 @@ def check(reader: Reader) -> None:
 
 
 def printed_total(reader: Reader) -> int | None:
-    """The total printed above the used values, else in a report of layout A."""
+    """Return the total printed above the used values, or else the one in a report of layout A."""
     sections = [*reader.sections(USED), *reader.sections(REPORT)]
     return next((s.total for s in sections if s.total is not None), None)
 
@@ -53,7 +53,7 @@ def printed_total(reader: Reader) -> int | None:
 
 
 def _values_inside(reader: Reader, _: _Evidence) -> None:
-    """No value ends beyond its allocation."""
+    """Check that no value ends beyond its allocation."""
     store, section = reader.stores[ASSIGNMENT], reader.assignment
     index, size = store.ints("allocations", "allocation"), store.ints("allocations", "size")
     if section is None or not len(index):
@@ -71,7 +71,7 @@ def _values_inside(reader: Reader, _: _Evidence) -> None:
 
 
 def _ids_ascend(reader: Reader, _: _Evidence) -> None:
-    """Value ids ascend within each allocation."""
+    """Check that value ids ascend within each allocation."""
     section = reader.assignment
     if section is None:
         return
@@ -93,7 +93,7 @@ def _total_of_sizes(reader: Reader) -> int:
 
 
 def _section_with_total(reader: Reader) -> Section | None:
-    """The used values below a printed total; of several, one that the allocations contradict."""
+    """Return the used values below a printed total; if there are several, preferably a total that does not match."""
     printed = [s for s in reader.sections(USED) if s.total is not None]
     if len(printed) > 1:
         printed.sort(key=lambda s: s.total == _total_of_sizes(reader))
@@ -101,16 +101,16 @@ def _section_with_total(reader: Reader) -> Section | None:
 
 
 def _adds_up(reader: Reader) -> bool | None:
-    """Whether the allocations add up to the total printed above the used values; None without one."""
+    """Return whether the allocations add up to the total printed above the used values, or None if there is none."""
     printed = _section_with_total(reader)
     return None if printed is None else _total_of_sizes(reader) == printed.total
 
 
 def _printed_total_agrees(reader: Reader, evidence: _Evidence) -> None:
-    """The allocations' sizes add up to the printed total (XLA counts every color and thread-local).
+    """Check that the allocations' sizes add up to the printed total, which includes all colors and thread-local ones.
 
-    If they do not, the file of the allocations is truncated where it ends early and its values are among the used
-    ones; if the report confirms the allocations, or nothing is missing, the files are of different compiles.
+    If the sizes are too small and all values are used values, the file of the allocations is truncated. Otherwise
+    the files come from different compilations.
     """
     section, printed = reader.assignment, _section_with_total(reader)
     if section is None or printed is None or _adds_up(reader):
@@ -127,7 +127,7 @@ def _printed_total_agrees(reader: Reader, evidence: _Evidence) -> None:
 
 
 def _add_at_values(reader: Reader, section: Section, code: str, rows: Iterable[tuple[int, str]]) -> None:
-    """Add a diagnostic at the line of each (row of `values`, what was expected), rows ascending."""
+    """Add a diagnostic for each pair of a row of `values` and the expected text. Rows must be ascending."""
     line: int | None = None
     for row, wanted in rows:
         if reader.diagnostics.is_full(section.file, section.kind, code):
@@ -138,7 +138,7 @@ def _add_at_values(reader: Reader, section: Section, code: str, rows: Iterable[t
 
 
 def _value_line(reader: Reader, section: Section, row: int, begin: int | None) -> int | None:
-    """The offset of the line that prints a row of `values`, searched from `begin` on."""
+    """Return the offset of the line that prints a row of `values`, searching from `begin`."""
     value = int(reader.stores[ASSIGNMENT].ints("values", "value_id")[row])
     features = section.file.features
     if "e1_values" in features:
@@ -154,7 +154,7 @@ def _value_line(reader: Reader, section: Section, row: int, begin: int | None) -
 
 
 def _used_values_agree(reader: Reader, evidence: _Evidence) -> None:
-    """The used values are the allocations' values: the same ids, and the same header for each."""
+    """Check that the used values and the values in the allocations have the same ids and the same headers."""
     used, section = [s for s in reader.sections(USED) if s.begin > s.head], reader.assignment
     if not used or section is None:
         return
@@ -175,7 +175,7 @@ def _used_values_agree(reader: Reader, evidence: _Evidence) -> None:
 
 
 def _compared_ids(reader: Reader, used: Section) -> tuple[Codes, bool, bool]:
-    """The row in `values` of each used value; whether some have none; whether some values are not used ones."""
+    """Return the row in `values` of each used value, whether any has no row, and whether any value is not used."""
     values, records = reader.stores[ASSIGNMENT], reader.stores[USED]
     row_of_id = Rows(values.packed("values", "value_id"))
     rows, last = [np.empty(0, np.int32)], np.empty(0, np.int64)
@@ -186,16 +186,16 @@ def _compared_ids(reader: Reader, used: Section) -> tuple[Codes, bool, bool]:
             reader.diagnostics.add(used.file, line, used.kind, "ids_descend", f"an id above {int(both[i])}")
         last = both[-1:]
         rows.append(row_of_id(ids).astype(np.int32))
-    value = np.concatenate(rows)
+    value_rows = np.concatenate(rows)
     del rows
-    seen = np.zeros(row_of_id.n + 1, bool)
-    seen[value] = True
-    fewer = not all(seen[row_of_id(ids)].all() for _, ids in values.batches("values", "value_id"))
-    return value, bool((value < 0).any()), fewer
+    is_used = np.zeros(row_of_id.n + 1, bool)
+    is_used[value_rows] = True
+    fewer = not all(is_used[row_of_id(ids)].all() for _, ids in values.batches("values", "value_id"))
+    return value_rows, bool((value_rows < 0).any()), fewer
 
 
 def _header_differs(reader: Reader, rows: Codes, both: Ints) -> npt.NDArray[np.bool_]:
-    """For each of the used values `both` whether its name, index, phi or color is not that of its value."""
+    """Return, for each used value in `both`, whether its name, index, phi or color differs from its value's."""
     values, records = reader.stores[ASSIGNMENT], reader.stores[USED]
     row = np.where(rows >= 0, rows, 0).astype(np.int32)
     if not len(both):
@@ -213,7 +213,7 @@ def _header_differs(reader: Reader, rows: Codes, both: Ints) -> npt.NDArray[np.b
 def _add_ids_differ(
     reader: Reader, section: Section, used: Section, n_used: int, more_fewer: tuple[bool, bool], other_compile: bool
 ) -> None:
-    """Report that allocations and used values have different ids: one of them is truncated, or of another compile."""
+    """Report that allocations and used values have different ids: one is truncated or from another compilation."""
     more, fewer = more_fewer
     n = sum(len(ids) for _, ids in reader.stores[ASSIGNMENT].batches("values", "value_id"))
     wanted = f"the same values in both: {n} in the allocations, {n_used} used values"
@@ -230,7 +230,7 @@ def _add_ids_differ(
 
 
 def _live_ranges_agree(reader: Reader, _: _Evidence) -> None:
-    """All lists are there, the schedule is dense, each range has its value."""
+    """Check that all lists are present, that the schedule is dense, and that each live range has a value."""
     live, section = reader.live, reader.live.section
     if section is None:
         return
@@ -250,7 +250,7 @@ def _live_ranges_agree(reader: Reader, _: _Evidence) -> None:
 
 
 def _check_schedule(reader: Reader, section: Section) -> int | None:
-    """The steps of the schedule; None if a list is missing."""
+    """Return the length of the schedule; None if a list is missing."""
     heads = (
         (_liveness.SCHEDULE, "  InstructionSequence:"),
         (_liveness.RANGES, "  BufferLiveRange:"),
@@ -272,7 +272,7 @@ def _check_schedule(reader: Reader, section: Section) -> int | None:
 
 
 def _steps(reader: Reader) -> tuple[int, int | None]:
-    """How many steps the schedule has, and the first one that is out of order."""
+    """Return the length of the schedule and the first step that is out of order."""
     n, gap = 0, None
     for first, time in reader.stores[LIVE].batches("schedule", "time"):
         n += len(time)
@@ -282,7 +282,7 @@ def _steps(reader: Reader) -> tuple[int, int | None]:
 
 
 def _check_ranges_inside(reader: Reader, section: Section, length: int) -> None:
-    """No live range starts before the schedule, ends behind it, or ends before it starts."""
+    """Check that every live range lies within the schedule and does not end before it starts."""
     n = sum(
         np.count_nonzero((start < 0) | (start > end) | (end > length))
         for _, start, end in reader.stores[LIVE].batches("live_ranges", "start", "end")
@@ -293,13 +293,13 @@ def _check_ranges_inside(reader: Reader, section: Section, length: int) -> None:
 
 
 def _check_values_of_ranges(reader: Reader, section: Section, rows: Codes) -> int:
-    """Each range has a value, and each temp value a range; returns how many values the peak list should have."""
+    """Check that ranges have values and temp values have ranges; return the expected length of the peak list."""
     step, has_bytes, needed = reader.live.peak_time, reader.matcher.has_bytes(), 0
-    assert step is not None, "the head of the peak list has a step"
+    assert step is not None, "the head of the peak list contains a step"
     has_range = np.zeros(len(has_bytes), np.uint8)
     for first, start, stop in reader.stores[LIVE].batches("live_ranges", "start", "end"):
-        own = rows[first : first + len(start)]
-        needed += _rules.live_at(step, own, start, stop, has_bytes, has_range)
+        chunk_rows = rows[first : first + len(start)]
+        needed += _rules.live_at(step, chunk_rows, start, stop, has_bytes, has_range)
     line: int | None = None
     unmatched = np.flatnonzero(rows < 0)
     for row in unmatched[:MAX_ROWS].tolist():
@@ -314,7 +314,7 @@ def _check_values_of_ranges(reader: Reader, section: Section, rows: Codes) -> in
 
 
 def _check_temp_values(reader: Reader, has_range: Bools) -> None:
-    """Each value of a temp allocation has a live range (constants and thread-local ones may lack one)."""
+    """Check that each value of a temp allocation has a live range. Constants and thread-local values may lack one."""
     section, store = reader.assignment, reader.stores[ASSIGNMENT]
     assert section is not None
     is_temp: Bools = store.flags("allocations", "flags") & np.uint8(IS_TEMP)
@@ -322,15 +322,15 @@ def _check_temp_values(reader: Reader, has_range: Bools) -> None:
 
     def missing() -> Iterator[tuple[int, str]]:
         for first, owner in store.batches("values", "allocation"):
-            own = has_range[first : first + len(owner)]
-            for value in ints(_rules.unseen(is_temp, row_of_allocation(owner), own)).tolist():
+            covered = has_range[first : first + len(owner)]
+            for value in ints(_rules.unseen(is_temp, row_of_allocation(owner), covered)).tolist():
                 yield first + value, "a live range"
 
     _add_at_values(reader, section, "live_range_missing", missing())
 
 
 def _check_tree(reader: Reader, section: Section) -> None:
-    """The stack tree: there where its release prints it, to its last node, adding up to its head."""
+    """Check that the stack tree is present if expected, is complete, and adds up to the total in its head line."""
     live, store, file = reader.live, reader.stores[LIVE], section.file
     if reader.diagnostics.has_unknown_lines(file, section.kind):
         return
@@ -354,7 +354,7 @@ def _check_tree(reader: Reader, section: Section) -> None:
 
 
 def _sections_complete(reader: Reader, _: _Evidence) -> None:
-    """Sections are there that other sections require."""
+    """Check that sections required by other sections are present."""
     for file in reader.files:
         _check_sections_of(reader, file)
     section = reader.assignment
@@ -382,7 +382,7 @@ def _check_sections_of(reader: Reader, file: File) -> None:
 
 
 def _reports_agree(reader: Reader, evidence: _Evidence) -> None:
-    """The reports are complete, and have the allocations' sizes."""
+    """Check that the reports are complete and that their sizes match the allocations."""
     for agrees in check_reports(reader, _adds_up):
         evidence.report_agrees = agrees
 

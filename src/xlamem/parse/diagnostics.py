@@ -1,4 +1,4 @@
-"""What reading a dump reports about its text: diagnostics, and the text that no field of a table holds."""
+"""Diagnostics of a dump, and the text that was not parsed into any column."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .batch import File, Section
 from .tables import Row
 
 MAX_ROWS = 1000
-"""Diagnostics of one code and file that become rows; one more row counts the rest."""
+"""Maximum number of rows for diagnostics of one code in one file; an additional row counts the rest."""
 
 UNKNOWN_LINE = _lines.CODES.index("unknown_line")
 
 
 class Diagnostic(NamedTuple):
-    """A diagnostic whose line has not been counted yet."""
+    """A diagnostic whose line number has not been computed yet."""
 
     file: File
     offset: int | None
@@ -44,7 +44,7 @@ class _UnknownField:
 
 
 class _UnknownText(NamedTuple):
-    """Text of one section that no field explains."""
+    """Text of one section that was not parsed."""
 
     ordinal: int
     section: str
@@ -73,7 +73,7 @@ class Diagnostics:
     def add(
         self, file: File, offset: int | None, section: str, code: str, wanted: str, severity: str = "warning"
     ) -> None:
-        """Add a diagnostic, or count it if there are MAX_ROWS of its kind."""
+        """Add a diagnostic, or only count it if there are already MAX_ROWS of its kind."""
         items = self._items.setdefault((file.ordinal, section, code), {})
         self._files[file.ordinal] = file
         if len(items) < MAX_ROWS:
@@ -82,22 +82,22 @@ class Diagnostics:
             self.count(file, section, code, 1)
 
     def is_full(self, file: File, section: str, code: str) -> bool:
-        """Whether a further diagnostic of this kind would only be counted."""
+        """Return whether further diagnostics of this kind are only counted."""
         return len(self._items.get((file.ordinal, section, code), ())) >= MAX_ROWS
 
     def count(self, file: File, section: str, code: str, n: int) -> None:
-        """Count diagnostics that do not become rows."""
+        """Count diagnostics without adding rows for them."""
         key = file.ordinal, section, code
         self._overflow[key] = self._overflow.get(key, 0) + n
 
     def truncated(self, file: File, offset: int, section: str, wanted: str) -> None:
-        """Mark a file as truncated; only the first rule that detects it adds a diagnostic."""
+        """Mark a file as truncated, and add a diagnostic unless it was marked before."""
         if not file.truncated:
             self.add(file, offset, section, "truncated", wanted, "error")
         file.truncated = True
 
     def faults(self, section: Section, faults: Ints, unfinished: int = -1) -> None:
-        """Add the faults of a scan; an unfinished record at the end of the file is a truncation."""
+        """Add the faults of a scan. An unfinished record at the end of the file means that it is truncated."""
         if not len(faults):
             return
         file, unknown = section.file, faults[:, 0] == UNKNOWN_LINE
@@ -112,7 +112,7 @@ class Diagnostics:
         file, name = section.file, _lines.CODES[code]
         if name == "not_utf8":
             file.features.add("not_utf8")
-        # By offset, whatever the order of the scans. A line can have the same fault twice.
+        # Sorted by offset, independent of the order of the scans. A line can have the same fault twice.
         distinct = np.unique(faults, axis=0)
         for offset, wanted in distinct[:MAX_ROWS].tolist():
             self.add(file, offset, section.kind, name, _lines.WANTED[wanted])
@@ -129,10 +129,10 @@ class Diagnostics:
     def unknown_fields(
         self, file: File, section: str, gaps: Ints, tables: tuple[str, ...], first_rows: Iterable[int]
     ) -> None:
-        """Keep unknown fields of lines that were read: (table, row, begin, end), rows counted from `first_rows` on."""
+        """Add unknown fields as (table, row, begin, end); rows count from the table's entry in `first_rows`."""
         self._files[file.ordinal] = file
         self._count_unknown_fields(file, section, gaps)
-        shift = np.append(np.fromiter(first_rows, np.int64, len(tables)), 0)  # the last one: of no table
+        shift = np.append(np.fromiter(first_rows, np.int64, len(tables)), 0)  # the last: text outside of tables
         rows = gaps.copy()
         rows[:, 1] += shift[gaps[:, 0]]
         self._unknown_text.append(_UnknownText(file.ordinal, section, tables, rows))
@@ -158,11 +158,11 @@ class Diagnostics:
         return {code for _, _, code in self._items} | ({"unknown_field"} if self._unknown_fields else set())
 
     def has_unknown_lines(self, file: File, section: str) -> bool:
-        """Whether the section has lines that were not understood: what seems missing may be in them."""
+        """Return whether the section has lines that were not understood, which may contain what seems to be missing."""
         return (file.ordinal, section, "unknown_line") in self._items
 
     def rows(self) -> list[Row]:
-        """The rows of `diagnostics`, by file; lines are counted here."""
+        """Return the rows of the table `diagnostics` file by file, with line numbers."""
         diagnostics = [d for items in self._items.values() for d in items]
         diagnostics += [
             Diagnostic(self._files[ordinal], field.first_offset, section, "unknown_field", _wanted(field))
@@ -174,8 +174,8 @@ class Diagnostics:
         return rows
 
     def _rows_of_file(self, ordinal: int, diagnostics: list[Diagnostic]) -> list[Row]:
-        """The first MAX_ROWS of each code, then a row that counts the rest."""
-        # An order that does not depend on which diagnostic was found first.
+        """Return the first MAX_ROWS diagnostics of each code, then rows that count the rest."""
+        # A deterministic order, independent of the order of detection.
         diagnostics.sort(key=lambda d: (d.offset is None, d.offset or 0, d.section, d.code, d.wanted))
         shown: list[Diagnostic] = []
         counts: dict[str, int] = {}
@@ -193,14 +193,14 @@ class Diagnostics:
         return rows
 
     def unknown_table(self, files: Sequence[File]) -> pa.Table:
-        """The table `unknown_text`."""
+        """Return the table `unknown_text`."""
         of_files = [(file, [u for u in self._unknown_text if u.ordinal == file.ordinal]) for file in files]
         tables = [_unknown_of_file(file, unknown) for file, unknown in of_files if unknown]
         return pa.concat_tables(tables).unify_dictionaries() if tables else schema.UNKNOWN.empty
 
 
 def _with_positions(diagnostics: list[Diagnostic]) -> list[Row]:
-    """Rows of the diagnostics of one file, in ascending order of their offsets."""
+    """Return the rows of the diagnostics of one file, which must be sorted by offset."""
     text = diagnostics[0].file.text
     positions = iter(text.positions([d.offset for d in diagnostics if d.offset is not None]))
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""Content hashes: XXH3-128 in hexadecimal digits."""
+"""Content hashes: XXH3-128 as hexadecimal digits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STEP_BYTES = 16 << 20
 
 def content_hash(data: Any, release: Callable[[int, int], None] | None = None) -> str:
     """Hash bytes; `release` is called with each range that has been hashed."""
-    import xxhash  # not needed by most readers
+    import xxhash  # most readers do not need it
 
     if release is None:
         return str(xxhash.xxh3_128_hexdigest(data))

@@ -1,4 +1,4 @@
-"""Interned text: names as codes, and the dictionaries that the codes index."""
+"""Interned text: integer codes for names, and the dictionaries that the codes index."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .arrow import TEXT, Dictionary, dictionary_array, offsets_of, split_by_byte
 
 
 class Interner:
-    """Distinct texts with one meaning and their codes; columns that share one are compared by code."""
+    """Distinct texts of one meaning and their codes. Columns that share an interner can be compared by code."""
 
     def __init__(self) -> None:
         self.names = Names()
@@ -27,7 +27,7 @@ class Interner:
         self._dictionary: Dictionary | None = None
 
     def dictionary(self) -> Dictionary | None:
-        """All texts; None if they exceed `CHUNK_BYTES`."""
+        """Return all texts in Arrow's layout; None if they exceed `CHUNK_BYTES`."""
         if self._dictionary is None or self._dictionary[2] != len(self.names):
             data, ends = self.export()
             if len(data) > arrow.CHUNK_BYTES:
@@ -36,19 +36,19 @@ class Interner:
         return self._dictionary
 
     def export(self) -> tuple[Any, Ints]:
-        """The bytes of all texts, and the end of each."""
+        """Return the bytes of all texts, and the end of each."""
         data, ends = self.names.export()
         return data, ints(ends)
 
     def text(self, code: int) -> str | None:
-        """The text of a code; None for -1."""
+        """Return the text of a code; None for -1."""
         if code < 0:
             return None
         data, ends = self.export()
         return bytes(memoryview(data)[int(ends[code - 1]) if code else 0 : int(ends[code])]).decode()
 
     def arrays(self, values: Codes, *, nullable: bool = True) -> list[pa.Array]:
-        """The dictionary column of these codes, in several chunks if its texts exceed `CHUNK_BYTES`."""
+        """Return a dictionary column of these codes, in several chunks if the texts exceed `CHUNK_BYTES`."""
         chunks = self._text_arrays()
         if len(chunks) == 1:
             return [dictionary_array(values, chunks[0], nullable=nullable)]
@@ -67,7 +67,7 @@ class Interner:
         return np.array([self.names.code(data[begin:end]) for begin, end in pairwise(parts[1].tolist())], np.int32)
 
     def find(self, texts: pa.StringArray, *, add: bool = False) -> Codes:
-        """Return the code of each text, or -1; with `add`, new texts are added."""
+        """Return the code of each text. New texts are added if `add` is True; otherwise their code is -1."""
         out = np.empty(len(texts), np.int32)
         if len(texts):
             _, ends, data = texts.buffers()
@@ -76,7 +76,7 @@ class Interner:
         return out
 
     def absorb(self, other: Interner | FixedDictionary) -> Codes:
-        """Add the texts of another dictionary; return the code here of each."""
+        """Add the texts of another dictionary and return their codes in this one."""
         if isinstance(other, FixedDictionary):
             data, offsets, n = other.texts
             out = np.empty(n, np.int32)
@@ -89,12 +89,12 @@ class Interner:
         return out
 
     def code(self, text: str) -> int:
-        """The code of one text, which is added if it is new."""
+        """Return the code of a text, adding it if it is new."""
         return int(self.names.code(text.encode()))
 
 
 class FixedDictionary:
-    """A closed list of texts as the dictionary of a column; None is null."""
+    """A dictionary with a fixed list of texts; None is null."""
 
     def __init__(self, *texts: str | None) -> None:
         distinct = list(dict.fromkeys(t for t in texts if t is not None))
@@ -128,18 +128,18 @@ class Interners(dict[str, Interner]):
     """The interners of a dump, by the meaning of their texts."""
 
     def __init__(self, shared: Interners | None = None) -> None:
-        """`shared` lends its interners of the report and of the HLO header, whose scans carry codes over."""
+        """The interners of the report and of the HLO header are taken from `shared`: their scans carry over codes."""
         super().__init__({name: Interner() for name in (*_values.POOLS, "element_type")})
         for name in ("label", "kind"):
             self[name] = Interner() if shared is None else shared[name]
         self._sizes: tuple[Codes, Ints] | None = None
 
     def names(self, meanings: Sequence[str]) -> list[Names]:
-        """The native interners of these meanings."""
+        """Return the native interners of these meanings."""
         return [self[m].names for m in meanings]
 
     def shape_sizes(self) -> tuple[Codes, Ints]:
-        """Element type (code) and unpadded bytes of each shape, by its code."""
+        """Return the element type (as a code) and the unpadded size of each shape, indexed by the shape's code."""
         if self._sizes is None or len(self._sizes[1]) != len(self["shape"].names):
             types, sizes = _shapes.sizes(*self["shape"].export(), self["element_type"].names)
             self._sizes = codes(types), ints(sizes)

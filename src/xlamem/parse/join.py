@@ -1,4 +1,4 @@
-"""Reads many small dumps into common tables: making each one's own tables costs more than reading it."""
+"""Reads many small dumps into common tables: building separate tables would cost more than reading."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NULL_CODE = np.full(1, -1, np.int32)
 
 
 class ReadDump:
-    """One dump, read and checked, whose tables have not been made; DumpError if it cannot be read at all."""
+    """A dump that has been read and checked, without its tables. Raises DumpError if it cannot be read at all."""
 
     def __init__(self, source: Source) -> None:
         self.reader = WholeReader(source, text=False, threads=1)
@@ -35,18 +35,18 @@ class ReadDump:
         self.unknown = self.reader.diagnostics.unknown_table(self.reader.files)
 
     def module(self, column: str) -> Any:
-        """A value of its row in `modules`."""
+        """Return a value of the dump's row in `modules`."""
         return self.rows["modules"][0][_MODULES[column]]
 
     def count(self, table: str) -> int:
-        """Rows of a table."""
+        """Return the number of rows of a table."""
         if table == "unknown_text":
             return int(self.unknown.num_rows)
         return self.reader.rows(table) if table in SECTION_OF else len(self.rows[table])
 
 
 def tables_of(dumps: Sequence[ReadDump]) -> tuple[dict[str, pa.Table], dict[str, Ints]]:
-    """The tables of several dumps, the rows of one after those of another, and the rows per table and dump."""
+    """Return the concatenated tables of several dumps, and the number of rows per table and dump."""
     tables: dict[str, pa.Table] = {}
     counts: dict[str, Ints] = {}
     join = _Join()
@@ -63,22 +63,22 @@ def tables_of(dumps: Sequence[ReadDump]) -> tuple[dict[str, pa.Table], dict[str,
 
 
 class _Join:
-    """Concatenates the columns of several dumps; codes become those of common interners."""
+    """Concatenates the columns of several dumps and recodes them to common interners."""
 
     def __init__(self) -> None:
         self._interners: dict[str, Interner] = {}
         self._maps: dict[str, list[Codes]] = {}
-        """By meaning: for each dictionary that was absorbed _NULL_CODE, then our codes of its texts."""
+        """By meaning: for each absorbed dictionary, _NULL_CODE and then the common codes of its texts."""
         self._lengths: dict[str, int] = {}
-        """The length of these maps together."""
+        """Total length of these maps."""
         self._starts: dict[tuple[str, int], tuple[int, Interner | FixedDictionary]] = {}
-        """Where the map of a dictionary begins, by its id; the dictionary itself keeps the id in use."""
+        """Start of each dictionary's map, by meaning and id(); the reference keeps the id from being reused."""
 
     def table(self, name: str, chunks: Sequence[Chunk]) -> pa.Table:
         columns = schema.TABLES[name].columns
 
         def has_values(chunk: Chunk) -> list[bool]:
-            """Flags and texts cannot express null: chunks without them stay apart."""
+            """Return which flag and text columns have values; chunks that differ in this cannot be joined."""
             pairs = zip(columns, chunk.columns, strict=True)
             return [column.items is not None for c, column in pairs if c.kind in ("bool", "text")]
 
@@ -93,7 +93,7 @@ class _Join:
         columns = zip(*(c.columns for c in chunks), strict=True)
         return Chunk(
             sum(lengths),
-            [_JOIN[spec.kind](self, spec.name, lengths, own) for spec, own in zip(specs, columns, strict=True)],
+            [_JOIN[spec.kind](self, spec.name, lengths, items) for spec, items in zip(specs, columns, strict=True)],
         )
 
     def ints(self, _: str, lengths: Sequence[int], columns: Sequence[Column]) -> Column:
@@ -127,7 +127,7 @@ class _Join:
         return Column(maps[0][codes + np.repeat(np.array(starts, np.int32) + 1, lengths)], self._interners[meaning])
 
     def _start(self, meaning: str, dictionary: Interner | FixedDictionary) -> int:
-        """Where the map of this dictionary begins; absorbs one that is new."""
+        """Return the start of this dictionary's map; absorb the dictionary if it is new."""
         start = self._starts.get((meaning, id(dictionary)))
         if start is None:
             if meaning not in self._interners:
@@ -149,7 +149,7 @@ _JOIN: dict[schema.Kind, Callable[[_Join, str, Sequence[int], Sequence[Column]],
 
 
 def _filled(columns: Sequence[Column], lengths: Sequence[int], null: int, dtype: type[Any]) -> Any:
-    """Concatenate columns, `null` where one has no items; None if none has."""
+    """Concatenate columns, with `null` for columns without items; None if none has items."""
     if all(c.items is None for c in columns):
         return None
     items = zip((c.items for c in columns), lengths, strict=True)

@@ -1,4 +1,4 @@
-"""What connects rows of different spans: which value a live range is of, which instruction texts repeat."""
+"""Interface for connecting rows of different spans: live ranges with values, and repeated instruction texts."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ SAME_TEXT = "the text printed for that instruction before"
 
 
 class Matcher(ABC):
-    """Two ways give the same answers: by interner codes (`by_code`), and by offsets in the files (`by_offset`)."""
+    """Connects rows of different spans. `by_code` compares interner codes, `by_offset` text at offsets in the files."""
 
     @abstractmethod
     def drop_repeats(self, batches: Sequence[Batch]) -> None:
-        """Drop instructions whose text an earlier batch has; report those whose text differs."""
+        """Drop instructions whose text occurs in an earlier batch; report those whose text differs."""
 
     @abstractmethod
     def match_ranges(self, batches: Sequence[Batch]) -> None:
-        """Give live ranges the `value_id` of their value, and arrays a null `shape_index`."""
+        """Set the `value_id` of each live range, and the `shape_index` of arrays to null."""
 
     # -- for the cross-checks --------------------------------------------------------------------
 
     @abstractmethod
     def overflowing(self) -> Iterator[tuple[int, Ints, Ints, Ints]]:
-        """(first row, allocation, offset, size) of values that may end beyond their allocation."""
+        """Yield (first row, allocation, offset, size) of values that may end beyond their allocation."""
 
     @abstractmethod
     def records_agree(self) -> bool:
-        """Whether the used values certainly are the values, one for one; False if that was not compared."""
+        """Return True if the used values are known to match the values one to one; False if that is unknown."""
 
     @abstractmethod
     def same_names(self, rows: Codes) -> Any:
-        """For each used value whether row rows[i] of `values` has its instruction and index."""
+        """Return, for each used value i, whether row rows[i] of `values` has the same instruction and index."""
 
     @abstractmethod
     def range_rows(self) -> Codes | None:
-        """The row in `values` of each live range, or -1; None without allocations."""
+        """Return the row in `values` of each live range, or -1; None without allocations."""
 
     @abstractmethod
     def has_bytes(self) -> Bools:
-        """For each row of `values` whether its unpadded size exceeds 0."""
+        """Return, for each row of `values`, whether its unpadded size exceeds 0."""
 
     @abstractmethod
     def label(self, table: str, row: int) -> tuple[str, str]:
-        """Instruction and index ({} for none) of a row of `values` or `live_ranges`."""
+        """Return the instruction and the index ({} for none) of a row of `values` or `live_ranges`."""
 
     @abstractmethod
     def report_columns(self, section: Section) -> Mapping[str, Any]:
-        """The columns of one memory-usage report."""
+        """Return the columns of one memory-usage report."""
 
     @abstractmethod
     def differing_rows(self, section: Section) -> list[tuple[int, bool]]:
-        """Rows of a report that contradict the allocations (see `report_checks.differing_rows`)."""
+        """Return the rows of a report that contradict the allocations (see `report_checks.differing_rows`)."""

@@ -1,4 +1,4 @@
-"""The outline of a dump: its files, and where in each a section begins and ends."""
+"""The outline of a dump: its files and the boundaries of their sections."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .batch import File, Section
 from .diagnostics import Diagnostics
 
 EVICT_BYTES = 256 << 20
-"""Bytes that are searched before their pages are evicted."""
+"""Number of bytes to search before their pages are evicted."""
 
 MAX_HEAD_BYTES = 200
-"""A longer line is not understood as the head of a section."""
+"""Maximum length of a section's head line; longer lines are reported as unknown."""
 
 _HUMAN = rb" \((?:-?\d+B|-?\d+\.\d+[KMGTPE]iB)"
 _TOTAL = re.compile(
@@ -62,7 +62,7 @@ def outline(member: Member, ordinal: int, diagnostics: Diagnostics) -> File:
 
 
 def _check_last_line(file: File, diagnostics: Diagnostics) -> None:
-    """A last line without a newline is a truncation, unless the text may end there."""
+    """Report a file as truncated if its last line has no newline, unless the text may end there."""
     unavailable = bool(file.sections) and file.sections[-1].unavailable
     if unavailable and bytes(file.text.data[file.end : file.end + 26]) == b"HloLiveRange not available":
         return
@@ -82,7 +82,7 @@ class _Head(NamedTuple):
 
     @property
     def body(self) -> int:
-        """Offset behind the line."""
+        """Offset of the end of the line."""
         return min(self.offset + len(self.line), self.stop)
 
 
@@ -93,7 +93,7 @@ class _Outliner:
         self._file, self._diagnostics = file, diagnostics
         self._owner = weakref.ref(file)
         self._total: tuple[int, int | None] | None = None
-        """Offset and number of the last "Total bytes used", until a section takes it."""
+        """Offset and number of the last "Total bytes used" that does not belong to a section yet."""
 
     def add_sections(self, file_name: str) -> None:
         file = self._file
@@ -110,7 +110,7 @@ class _Outliner:
 
     def _heads(self, file_name: str) -> list[_Head]:
         data, end = self._file.text.data, self._file.end
-        lines = [(k, at) for k, at in _head_lines(data, file_name) if at < end or k == _lines.LIVE_UNAVAILABLE]
+        lines = [(k, o) for k, o in _head_lines(data, file_name) if o < end or k == _lines.LIVE_UNAVAILABLE]
         following = [*lines, (None, end)][1:]
         return [
             _Head(kind, offset, _line(data, offset), stop, next_kind)
@@ -128,7 +128,7 @@ class _Outliner:
             self._total = None
 
     def _section(self, head: _Head) -> Section | None:
-        """The section that a head opens; None if it belongs to another one."""
+        """Return the section that a head opens; None if the head continues another section."""
         file, owner, (kind, offset, _, stop, _) = self._file, self._owner, head
         if kind == _lines.ASSIGNMENT:
             return Section("allocations", owner, head.body, stop, offset)
@@ -150,7 +150,7 @@ class _Outliner:
         return Section("live ranges", owner, head.body, stop, offset, unavailable=True)
 
     def _total_line(self, head: _Head) -> Section | None:
-        """A total belongs to the used values or the report below it; alone it is used values without records."""
+        """Handle a total, which belongs to the used values or report below it, or else is a section without records."""
         file, follower = self._file, head.next_kind
         self._total = head.offset, self._number(head, _TOTAL)
         if b"(" in head.line and follower != _lines.REPORT_LIST:
@@ -166,7 +166,7 @@ class _Outliner:
         return Section("used values", self._owner, head.offset, head.offset, head.offset, self._total[1])
 
     def _number(self, head: _Head, pattern: re.Pattern[bytes]) -> int | None:
-        """The number in a head; None, with a diagnostic, if there is none of at most 64 bits."""
+        """Return the number in a head; add a diagnostic and return None if there is none of at most 64 bits."""
         match = pattern.fullmatch(head.line.rstrip(b"\n")) if len(head.line) <= MAX_HEAD_BYTES else None
         digits = match and (match["n"] or match["m"])
         if digits and len(digits) <= 20 and abs(int(digits)) < 1 << 63:
@@ -176,7 +176,7 @@ class _Outliner:
         return None
 
     def _keep_unknown_text(self, head: _Head) -> None:
-        """Keep what a head says beyond the known text."""
+        """Keep the unknown text of a head."""
         if head.kind not in _HEADS or len(head.line) > MAX_HEAD_BYTES:
             return
         match = _HEADS[head.kind].fullmatch(head.line.rstrip(b"\n"))
@@ -201,17 +201,17 @@ class _Outliner:
 
 
 def _head_lines(data: Any, file_name: str) -> list[tuple[int, int]]:
-    """(kind, offset) of the lines that open a section.
+    """Return the (kind, offset) of each line that opens a section.
 
-    By its name, a file may have a single section: then the search ends at its head.
+    If the file name implies a single section, the search ends at its head.
     """
     name = names.split(file_name)
     single = name is not None and name[1] not in ("buffer-assignment", "hlo")
     heads = _locate(data, single)
     if single and heads and heads[0][0] == _lines.TOTAL:
-        # The head of used values has a second line.
+        # The head of the used values has a second line.
         for kind, prefix in ((_lines.USED, b"Used values"), (_lines.REPORT_LIST, b"Allocations sorted")):
-            if offset := _line_after_empty(data, heads[0][1], prefix):
+            if offset := _offset_after_empty_line(data, heads[0][1], prefix):
                 heads.append((kind, offset))
         if len(heads) == 1:
             heads = _locate(data, False)
@@ -224,14 +224,14 @@ def _locate(data: Any, first_only: bool) -> list[tuple[int, int]]:
     heads, begin = [], 0
     while begin < len(data):
         end = _lines.next_line(data, min(begin + EVICT_BYTES, len(data)) - 1, len(data), b"")
-        heads += [(kind, begin + at) for kind, at in _lines.locate(memoryview(data)[begin:end], False)]
+        heads += [(kind, begin + offset) for kind, offset in _lines.locate(memoryview(data)[begin:end], False)]
         evict_pages(data, begin, end)
         begin = end
     return heads
 
 
 def _end_of_lines(data: Any) -> int:
-    """The end of the last complete line; 0 if there is none."""
+    """Return the end of the last complete line; 0 if there is none."""
     end = len(data)
     while end > 0:
         begin = max(0, end - (1 << 16))
@@ -243,12 +243,12 @@ def _end_of_lines(data: Any) -> int:
 
 
 def _line(data: Any, offset: int) -> bytes:
-    """The line at an offset, with its newline."""
+    """Return the line at an offset, with its newline."""
     return bytes(data[offset : _lines.next_line(data, offset, len(data), b"")])
 
 
-def _line_after_empty(data: Any, offset: int, prefix: bytes) -> int | None:
-    """The offset of the line behind the next, empty one, if it starts with a prefix."""
+def _offset_after_empty_line(data: Any, offset: int, prefix: bytes) -> int | None:
+    """Return the offset of the second line after `offset` if it starts with `prefix` and the line between is empty."""
     below = offset + len(_line(data, offset))
     if bytes(data[below : below + 1]) == b"\n" and bytes(data[below + 1 : below + 1 + len(prefix)]) == prefix:
         return below + 1
@@ -256,7 +256,7 @@ def _line_after_empty(data: Any, offset: int, prefix: bytes) -> int | None:
 
 
 def _without_empty_lines(data: Any, begin: int, end: int) -> int:
-    """`end` without the empty lines before it."""
+    """Return `end` moved back over the empty lines before it."""
     while end - begin >= 2 and bytes(data[end - 2 : end]) == b"\n\n":
         end -= 1
     return begin if end - begin == 1 and bytes(data[begin:end]) == b"\n" else end

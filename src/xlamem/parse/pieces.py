@@ -1,6 +1,6 @@
-"""Reads a dump span by span, in memory that does not grow with the text.
+"""Reads a dump span by span in bounded memory.
 
-Each span has interners of its own. What later spans and the cross-checks need is kept by `OffsetMatcher`.
+Each span has its own interners. `OffsetMatcher` keeps the columns that later spans and the cross-checks need.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .stores import CompactStore, Empty
 from .summary import summaries
 
 SPAN_BYTES = 16 << 20
-"""Bytes of text that are scanned at a time (more where one record has more)."""
+"""Bytes of text that are scanned at a time (more if a single record is larger)."""
 
 Pieces = Iterator[tuple[str, pa.Table]]
 
-_E1_HEAD = b", positions:\n"
+_E1_HEADER_END = b", positions:\n"
 """The end of a value's header where the allocations print uses (E1)."""
 
 
@@ -45,10 +45,10 @@ def pieces(
     matched: CompactStore | None = None,
     empty: Empty = np.empty,
 ) -> Pieces:
-    """Yield the tables of one dump as (name, rows), in memory that does not grow with the text.
+    """Yield the tables of one dump as (name, rows) in bounded memory.
 
-    The tables of one name, concatenated, are what `xlamem.read` gives. They come in the order of the text and have the
-    schema's Arrow types; each has dictionaries of its own. `files`, `diagnostics`, `modules` and `unknown_text` come
+    Concatenated, the tables of one name equal the result of `xlamem.read`. They are in the order of the text and have
+    the schema's Arrow types; each has its own dictionaries. `files`, `diagnostics`, `modules` and `unknown_text` are
     last.
 
     Parameters
@@ -58,14 +58,14 @@ def pieces(
     checks
         Whether to cross-check the dump, for `files`, `diagnostics` and `modules`.
     matched
-        Columns of `live_ranges` from an earlier reading, whose `value_id` (negative for none) is used again.
+        Columns of `live_ranges` from an earlier pass, whose `value_id` (negative for none) is reused.
     empty
-        Allocates the columns that are kept across spans, as `np.empty` does.
+        Allocates the arrays of columns that are kept across spans, like `np.empty`.
 
     Raises
     ------
     UsageError
-        An unknown table; raised at once. What `xlamem.read` raises comes with the first rows.
+        A table is unknown; raised immediately. The errors of `xlamem.read` are raised with the first rows.
     """
     names = frozenset(schema.TABLES if tables is None else tables)
     if unknown := sorted(names - schema.TABLES.keys()):
@@ -82,10 +82,10 @@ def _pieces(reader: PieceReader, *, hashes: bool) -> Pieces:
         check(reader)
     if wanted := reader.wanted - SECTION_OF.keys():
         content = [_content_hash(f) if hashes else None for f in reader.files]
-        made = summaries(reader, reader.wanted, content)
+        tables = summaries(reader, reader.wanted, content)
         for name in ("files", "diagnostics", "modules", "unknown_text"):
-            if name in wanted and made[name].num_rows:
-                yield name, made[name]
+            if name in wanted and tables[name].num_rows:
+                yield name, tables[name]
 
 
 def _content_hash(file: File) -> str:
@@ -96,7 +96,7 @@ def _content_hash(file: File) -> str:
 
 
 class PieceReader(Reader):
-    """Keeps no batch; reads the kinds of sections in the order of `SECTIONS`."""
+    """Keeps no batches; reads sections in the order of `SECTIONS`."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class PieceReader(Reader):
         return kinds
 
     def tables(self, kind: str) -> Pieces:
-        """The tables wanted of one kind of section, span by span."""
+        """Yield the requested tables of one kind of section, span by span."""
         reader = SECTIONS[kind]
         names = [t for t in schema.TABLES if t in self.wanted and t in SECTION_OF and source_section(self, t) == kind]
         for section in reader.sections(self):
@@ -140,12 +140,12 @@ class PieceReader(Reader):
                         yield name, make_table(self, name, [batch])
 
     def finish(self) -> None:
-        """Release the columns of an earlier reading."""
+        """Release the columns of an earlier pass."""
         if self._matched is not None:
             self._matched.chunks.clear()
 
     def _batches(self, reader: SectionReader, section: Section) -> Iterator[Batch]:
-        """Scan a section span by span, each in the state in which the one before it ended."""
+        """Scan a section span by span; each span starts in the state in which the previous one ended."""
         begin, size, state = section.begin, SPAN_BYTES, reader.first_state
         while True:
             end = reader.next_split(section, begin + size) if begin + size < section.end else section.end
@@ -165,7 +165,7 @@ class PieceReader(Reader):
             if begin >= section.end:
                 return
 
-    # -- what sections and checks ask for ---------------------------------------------------------
+    # -- for sections and checks ---------------------------------------------------------
 
     @property
     def stores(self) -> Mapping[str, CompactStore]:
@@ -190,21 +190,21 @@ class PieceReader(Reader):
     @cached_property
     def _uses_in_allocations(self) -> bool:
         """Whether the allocations print the uses of their values (E1)."""
-        known = any("e1_values" in s.file.features for s in self.sections(ASSIGNMENT))
-        return known or self._any_batch(ASSIGNMENT, _E1_HEAD, lambda batch: "e1_values" in batch.features)
+        has_feature = any("e1_values" in s.file.features for s in self.sections(ASSIGNMENT))
+        return has_feature or self._any_batch(ASSIGNMENT, _E1_HEADER_END, lambda batch: "e1_values" in batch.features)
 
     def _any_batch(self, kind: str, text: bytes, test: Callable[[Batch], bool]) -> bool:
-        """Whether a batch passes the test; only sections that contain the text are scanned."""
-        found = [s for s in self.sections(kind) if _contains(s, text)]
-        return any(test(batch) for section in found for batch in self._batches(SECTIONS[kind], section))
+        """Return whether a batch passes the test; only sections that contain the text are scanned."""
+        sections = [s for s in self.sections(kind) if _contains_text(s, text)]
+        return any(test(batch) for section in sections for batch in self._batches(SECTIONS[kind], section))
 
     @cached_property
     def _prints_unknown_uses(self) -> bool:
-        """Whether the used values may say of some value that its uses are not known."""
+        """Whether the used values may mark the uses of a value as unknown."""
         return not self._uses_in_allocations and any(
             _lines.uses_unknown(section.data, max(0, begin - 64), end)
             for section in self.sections(USED)
-            for begin, end in _steps(section)
+            for begin, end in _ranges(section)
         )
 
     @cached_property
@@ -222,14 +222,14 @@ class PieceReader(Reader):
         return self._unknown_uses
 
 
-def _steps(section: Section) -> Iterator[tuple[int, int]]:
-    """Ranges of SPAN_BYTES that cover a section; their pages are evicted."""
+def _ranges(section: Section) -> Iterator[tuple[int, int]]:
+    """Yield ranges of SPAN_BYTES that cover a section, and evict the pages of each range afterwards."""
     for begin in range(section.begin, section.end, SPAN_BYTES):
         end = min(begin + SPAN_BYTES, section.end)
         yield begin, end
         evict_pages(section.data, begin, end)
 
 
-def _contains(section: Section, text: bytes) -> bool:
-    """Whether a section contains a text (shorter than 64 bytes)."""
-    return any(_lookup.find(section.data, max(section.begin, b - 64), e, text) >= 0 for b, e in _steps(section))
+def _contains_text(section: Section, text: bytes) -> bool:
+    """Return whether a section contains a text of fewer than 64 bytes."""
+    return any(_lookup.find(section.data, max(section.begin, b - 64), e, text) >= 0 for b, e in _ranges(section))

@@ -1,4 +1,4 @@
-"""The state that the drivers of reading share: files, sections, diagnostics, and what the batches reported so far."""
+"""State that all drivers share: files, sections, diagnostics, and the results of the batches read so far."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .stores import Store
 
 
 class Reader(ABC):
-    """One dump that is being read; a `sections.Context`."""
+    """A dump that is being read; implements `sections.Context`."""
 
     def __init__(self, source: Source, *, text: bool) -> None:
         self.source = source
@@ -45,14 +45,14 @@ class Reader(ABC):
 
     @property
     def files(self) -> list[File]:
-        """The members, outlined when first asked for."""
+        """The members, outlined on first use."""
         if self._files is None:
             with self.lock:
                 if self._files is None:
-                    self._files = self._outlined()
+                    self._files = self._outline_files()
         return self._files
 
-    def _outlined(self) -> list[File]:
+    def _outline_files(self) -> list[File]:
         self.diagnostics.clear()
         files = [outline(m, i, self.diagnostics) for i, m in enumerate(self.source.members)]
         if sum(s.kind == ASSIGNMENT for f in files for s in f.sections) > 1:
@@ -62,7 +62,7 @@ class Reader(ABC):
         return files
 
     def sections(self, kind: str) -> Sequence[Section]:
-        """The sections of one kind, in the order of the files."""
+        """Return the sections of one kind, in the order of the files."""
         if kind not in self._sections:
             self._sections[kind] = [s for f in self.files for s in f.sections if s.kind == kind]
         return self._sections[kind]
@@ -80,47 +80,47 @@ class Reader(ABC):
     # -- batches ---------------------------------------------------------------------------------
 
     def note(self, batch: Batch) -> None:
-        """Take over what a batch reports: unknown fields, rows per table, features and faults."""
+        """Record the unknown fields, rows per table, features and faults of a batch."""
         section = batch.span.section
         if len(batch.gaps):
-            self._keep_unknown_fields(batch)
+            self._add_unknown_fields(batch)
         for table in batch.tables:
             key = section.kind, table
             self.counts[key] = self.counts.get(key, 0) + batch.rows(table)
         section.file.features |= batch.features
         self.diagnostics.faults(section, batch.faults, batch.unfinished if batch.span.ends_section else -1)
 
-    def _keep_unknown_fields(self, batch: Batch) -> None:
-        """Report unknown fields, and keep them in the column `attributes` of their tables."""
+    def _add_unknown_fields(self, batch: Batch) -> None:
+        """Report unknown fields and store them in the column `attributes` of their tables."""
         section = batch.span.section
         first_rows = [self.counts.get((section.kind, t), 0) for t in batch.gap_tables]
         self.diagnostics.unknown_fields(section.file, section.kind, batch.gaps, batch.gap_tables, first_rows)
         for i, table in enumerate(batch.gap_tables):
-            own = batch.gaps[batch.gaps[:, 0] == i]
-            if len(own) and "attributes" in schema.TABLES[table].names:
-                batch.tables[table]["attributes"] = texts(_unknown.attributes(section.data, own, batch.rows(table)))
+            gaps = batch.gaps[batch.gaps[:, 0] == i]
+            if len(gaps) and "attributes" in schema.TABLES[table].names:
+                batch.tables[table]["attributes"] = texts(_unknown.attributes(section.data, gaps, batch.rows(table)))
 
-    def forget(self, kind: str) -> None:
+    def reset_counts(self, kind: str) -> None:
         """Reset the row counts of a kind of section."""
         for key in [key for key in self.counts if key[0] == kind]:
             del self.counts[key]
 
     def count(self, table: str) -> int | None:
-        """Rows of a table; None if its section was not read."""
+        """Return the number of rows of a table; None if its section was not read."""
         kind = source_section(self, table)
         return self.counts.get((kind, table), 0) if self.was_read(kind) else None
 
-    # -- what the drivers answer -----------------------------------------------------------------
+    # -- implemented by the drivers -----------------------------------------------------------------
 
     @property
     def platform(self) -> str | None:
-        """From the file name, else tpu if the shapes have tiled layouts."""
+        """The platform in the file name, or else tpu if the shapes have tiled layouts."""
         return self.source.platform or ("tpu" if self.has_tiles else None)
 
     @property
     @abstractmethod
     def has_tiles(self) -> bool:
-        """Whether a shape of the allocations (without them, of the used values) has a tiled layout."""
+        """Whether a shape in the allocations, or else in the used values, has a tiled layout."""
 
     @property
     @abstractmethod
@@ -139,15 +139,15 @@ class Reader(ABC):
 
     @abstractmethod
     def unknown_uses(self) -> Ints | None:
-        """Ids of the values whose uses the dump does not print; None if it prints no uses at all."""
+        """Return the ids of the values whose uses the dump does not print; None if it prints no uses at all."""
 
     @abstractmethod
     def was_read(self, kind: str) -> bool:
-        """Whether the sections of this kind were read."""
+        """Return whether the sections of this kind were read."""
 
 
 def any_tiled(batches: Iterable[Batch], table: str) -> bool:
-    """Whether a shape in these rows of `values` or `instructions` has a tiled layout."""
+    """Return whether a shape in these rows of `values` or `instructions` has a tiled layout."""
     return any(_is_tiled(batch.interners, batch.tables[table]["shape"]) for batch in batches)
 
 

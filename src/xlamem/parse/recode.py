@@ -1,4 +1,4 @@
-"""Merge the interners of spans that threads scanned independently, and recode their columns."""
+"""Merges the interners of independently scanned spans and recodes their columns."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .interners import Interners
 from .threads import Task, ThreadPool
 
 LOOK_UP_NAMES = 1 << 14
-"""Fewest names that one thread looks up."""
+"""Minimum number of names that one thread looks up."""
 
 Scanned = tuple[Batch, list[Names]]
-"""A batch, and the native interners whose codes it holds."""
+"""A batch and the native interners that its codes refer to."""
 
 
 def merge(pool: ThreadPool, interners: Interners, meanings: Sequence[str], scanned: Sequence[Scanned]) -> list[Batch]:

@@ -1,4 +1,4 @@
-"""Instruction texts that several spans print: of equal texts only the first becomes a row."""
+"""Repeated instruction texts: only the first of equal texts becomes a row."""
 
 from __future__ import annotations
 
@@ -16,28 +16,27 @@ _NOT_UTF8 = _lines.CODES.index("not_utf8")
 
 
 def line_of(data: Any, begin: Ints) -> Ints:
-    """The offset of the lines ' from instruction:[ ]%…' whose texts begin at `begin`."""
+    """Return the offsets of the lines ' from instruction:[ ]%…' whose texts begin at `begin`."""
     raw = flags(data)
     line: Ints = begin - 18 - (raw[begin - 1] == 32)
     return line
 
 
 def keep_instructions(batch: Batch, repeats: Ints, rows: Ints) -> None:
-    """Keep these rows of `instructions`, and drop the faults of the texts that begin at `repeats`."""
+    """Keep these rows of `instructions`, and drop the faults of texts that begin at one of `repeats`."""
     lines, faults = line_of(batch.span.section.data, repeats), batch.faults
-    dropped = faults[:, 0] == _INSTRUCTION_DIFFERS  # found within the span: compared with earlier spans again
+    dropped = faults[:, 0] == _INSTRUCTION_DIFFERS  # from within the span; compared with earlier spans below
     dropped |= (faults[:, 0] == _NOT_UTF8) & np.isin(faults[:, 1], lines)
     batch.faults = np.ascontiguousarray(faults[~dropped])
     _take(batch.tables["instructions"], rows)
 
 
 def _take(columns: Columns, keep: Ints) -> None:
-    """Keep these rows, ascending."""
+    """Keep these rows, which must be in ascending order."""
     if len(keep) == len(columns["instruction"]):
         return
     first, stop = (int(keep[0]), int(keep[-1]) + 1) if len(keep) else (0, 0)
-    # Adjacent rows are not copied: a repeat is nearly always the first row, of an instruction that defines several
-    # values.
+    # Adjacent rows are not copied. A repeat is nearly always the first row: an instruction that defines several values.
     rows = slice(first, stop) if stop - first == len(keep) else keep
     for name, column in columns.items():
         columns[name] = _take_text(column, rows) if isinstance(column, tuple) else column[rows]
@@ -54,25 +53,25 @@ def _take_text(parts: TextParts, rows: slice | Ints) -> TextParts:
 
 
 class SeenInstructions:
-    """The instructions of earlier batches with their texts, by code."""
+    """The instructions of earlier batches and their texts, by code."""
 
     def __init__(self, names: int) -> None:
-        """`names`: how many codes there are."""
+        """`names` is the number of codes."""
         self._last = np.full(names, -1, np.int32)
-        """By code: the last row so far, counted over all batches."""
+        """The last row of each code so far, counted over all batches."""
         self._previous: list[Codes | Ints] = []
-        """Per batch and row: the row before with the same code, or -1."""
+        """For each batch, the previous row with the same code as each row, or -1."""
         self._texts: list[tuple[Any, Ints, Ints]] = []
-        """Per batch: data, begin and end of each row."""
+        """For each batch, its data and the begin and end of each row's text."""
         self._starts = [0]
 
     def drop_repeats(self, batch: Batch) -> Ints:
-        """Drop the rows whose text an earlier batch has; return the lines of those whose text differs from all."""
+        """Drop rows whose text occurs in an earlier batch; return the lines of those with a new text."""
         columns, data = batch.tables["instructions"], batch.span.section.data
         name, begin, end, previous = (columns[c] for c in ("instruction", "text_begin", "text_end", "before"))
         earlier = self._last[name]
         if np.maximum.reduce(earlier, initial=-1) < 0 and np.maximum.reduce(previous, initial=-1) < 0:
-            keep_instructions(batch, begin[:0], np.arange(len(name)))  # each name is new, as nearly always
+            keep_instructions(batch, begin[:0], np.arange(len(name)))  # usually all names are new
             self._append(name, data, begin, end, previous)
             return np.empty(0, np.int64)
         repeat = self._repeats(data, begin, end, earlier)
@@ -91,7 +90,7 @@ class SeenInstructions:
         self._starts.append(start + len(name))
 
     def _repeats(self, data: Any, begin: Ints, end: Ints, earlier: Codes) -> Any:
-        """Which rows have the text of an earlier row with the same code; follows the rows before `earlier`."""
+        """Return which rows have the text of an earlier row with the same code; follows the links from `earlier`."""
         repeat = np.zeros(len(begin), bool)
         while len(todo := np.flatnonzero((earlier >= 0) & ~repeat)):
             batch = np.searchsorted(self._starts, earlier[todo], "right") - 1
@@ -105,7 +104,7 @@ class SeenInstructions:
         return repeat
 
     def _links(self, name: Codes, keep: Ints, previous: Ints) -> Ints:
-        """The row before each kept row: the nearest kept one of this batch, else the last of an earlier batch."""
+        """Return the previous kept row with the same code, in this batch or an earlier one, for each kept row."""
         row = np.full(len(name) + 1, -1, np.int64)
         row[keep] = self._starts[-1] + np.arange(len(keep))
         nearest = previous[keep]

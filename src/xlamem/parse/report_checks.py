@@ -19,22 +19,22 @@ from .sections import ASSIGNMENT
 OTHER_COMPILE = "these files are of different compiles"
 
 LINE_BYTES = 1 << 20
-"""Most bytes before an offset in which the beginning of its line is searched."""
+"""Maximum number of bytes before an offset that are searched for the beginning of its line."""
 
 Total = tuple[int | None, int, int | None]
-"""As printed, the sum of the allocations, and the offset of the line."""
+"""(printed total, sum of the allocations' sizes, offset of the line)."""
 
 
 def total_of(values: Ints) -> int:
-    """The sum, however large the numbers are."""
+    """Return the sum of the values without overflow."""
     small = np.abs(values.astype(np.float64)).sum() < 1 << 62
     return int(values.sum()) if small else sum(values.tolist())
 
 
 def find_line(section: Section, text: str, begin: int | None = None) -> int | None:
-    """The offset of the first line of a section that starts with a text; None if there is none.
+    """Return the offset of the first line of a section that starts with `text`; None if there is none.
 
-    The search starts at the line `begin`, and goes on at the head of the section.
+    The search starts at the line at `begin` and wraps around to the beginning of the section.
     """
     prefix = text.encode()
     offset = section.begin if begin is None else begin
@@ -46,7 +46,7 @@ def find_line(section: Section, text: str, begin: int | None = None) -> int | No
 
 
 def human_size(n: int) -> str:
-    """A size as XLA prints it for people: divided, rounding down, to below 1024 * 1024."""
+    """Format a size as XLA does: divide by 1024, rounding down, until it is below 1024 * 1024."""
     sign, n = ("-", -n) if n < 0 else ("", n)
     if n < 1024:
         return f"{sign}{n}B"
@@ -58,9 +58,9 @@ def human_size(n: int) -> str:
 
 
 def check_reports(reader: Reader, adds_up: Callable[[Reader], bool | None]) -> Iterator[bool]:
-    """Check each report; yields whether its totals are those of the allocations.
+    """Check each report and yield whether its totals agree with the allocations.
 
-    `adds_up` tells whether the allocations add up to the total above the used values, or None.
+    `adds_up` returns whether the allocations add up to the total printed above the used values, or None.
     """
     for report, summary in reader.reports.items():
         columns = reader.matcher.report_columns(report)
@@ -74,10 +74,10 @@ def check_reports(reader: Reader, adds_up: Callable[[Reader], bool | None]) -> I
 
 
 def _check_complete(reader: Reader, report: Section, summary: Mapping[str, Any]) -> None:
-    """The report has all of its lists."""
+    """Check that the report has all of its lists."""
     wanted = None
     if reader.diagnostics.has_unknown_lines(report.file, report.kind):
-        pass  # what seems missing may be in a line that was not understood
+        pass  # what seems to be missing may be in a line that was not understood
     elif summary["layout_a"] and not summary["second"]:
         wanted = "Allocations sorted by size with their values:"
     elif summary["layout_a"] and summary["heads"] != summary["announced"]:
@@ -94,7 +94,7 @@ def _check_complete(reader: Reader, report: Section, summary: Mapping[str, Any])
 def _totals(
     reader: Reader, report: Section, columns: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> list[Total]:
-    """The totals of a report: one in layout A, one per memory space in layout B."""
+    """Return the totals of a report: one in layout A, one per memory space in layout B."""
     store = reader.stores[ASSIGNMENT]
     color, size = store.ints("allocations", "color"), store.ints("allocations", "size")
     if not summary["layout_b"]:
@@ -125,10 +125,10 @@ def _check_totals(
     totals: list[Total],
     adds_up: Callable[[Reader], bool | None],
 ) -> bool:
-    """Compare totals as printed with the allocations' sizes; returns whether they agree and the report is complete.
+    """Compare the printed totals with the allocations' sizes; return whether they agree and the report is complete.
 
-    Allocations that add up to the total printed with the used values are right; others are truncated if the report
-    is complete and they lack bytes of some space and exceed those of none.
+    The allocations are correct if they add up to the total printed above the used values. Otherwise they are
+    truncated if the report is complete and every differing total exceeds the sum of their sizes.
     """
     readable = [total for total in totals if total[0] not in (None, NULL)]
     differing = [(printed, size, line) for printed, size, line in readable if printed != size]
@@ -151,18 +151,18 @@ def _check_totals(
 
 
 def _check_rows(reader: Reader, section: Section, report: Section, columns: Mapping[str, Any]) -> None:
-    """The rows are those of the allocations, and only an allocation of a single value has no table."""
+    """Check that the rows match the allocations, and that every allocation of more than one value has a table."""
     store = reader.stores[ASSIGNMENT]
     index = store.ints("allocations", "allocation")
     if not len(index) or not ((columns["allocation"] != NULL) & (columns["part"] <= 1)).any():
         return
     for offset, exists in reader.matcher.differing_rows(report)[:MAX_ROWS]:
-        if exists or not section.file.truncated:  # an allocation that was truncated away contradicts nothing
+        if exists or not section.file.truncated:  # a missing allocation of a truncated file is no contradiction
             begin = max(0, offset - LINE_BYTES)
             line = begin + bytes(report.data[begin:offset]).rfind(b"\n") + 1
             wanted = "this allocation as in the allocations"
             reader.diagnostics.add(report.file, line, report.kind, "report_differs", wanted)
-    # The last head: a table that should follow it was truncated away.
+    # If the table after the last head is missing, the report is truncated.
     heads = np.flatnonzero(columns["part"] == 1)
     if "e1_values" not in section.file.features and len(heads) and columns["n_values"][heads[-1]] == 1:
         last = int(columns["allocation"][heads[-1]])
@@ -172,11 +172,11 @@ def _check_rows(reader: Reader, section: Section, report: Section, columns: Mapp
 
 
 def differing_rows(reader: Reader, report: Section, columns: Mapping[str, Any]) -> list[tuple[int, bool]]:
-    """Layout A: the rows whose size, or the text behind it, is not the allocation's.
+    """Return the rows of layout A whose size, or the text after it, differs from the allocation's.
 
-    Returns for each the offset of that text, and whether there is such an allocation.
+    Each item is the offset of that text and whether such an allocation exists.
     """
-    import pyarrow.compute as pc  # 30 ms to import, for few reports
+    import pyarrow.compute as pc  # takes 30 ms to import, and few dumps contain a report
 
     store, section = reader.stores[ASSIGNMENT], reader.assignment
     index, sizes = store.ints("allocations", "allocation"), store.ints("allocations", "size")

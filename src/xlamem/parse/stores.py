@@ -1,4 +1,4 @@
-"""The columns of batches, kept for cross-checks and lookups: as they are, or narrowed to few bytes."""
+"""Columns of batches that are kept for cross-checks and lookups, either as scanned or narrowed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Empty = Callable[[int, type[Any]], npt.NDArray[Any]]
 
 
 class Store(ABC):
-    """Columns by table; each table in one chunk per batch."""
+    """Columns by table, in one chunk per batch."""
 
     @abstractmethod
     def of(self, table: str) -> Sequence[Columns]:
-        """The chunks of a table."""
+        """Return the chunks of a table."""
 
     def codes(self, table: str, column: str) -> Codes:
         return joined([c[column] for c in self.of(table)], np.int32)
@@ -34,15 +34,15 @@ class Store(ABC):
 
     @abstractmethod
     def ints(self, table: str, column: str) -> Ints:
-        """A column of int64."""
+        """Return a column as int64."""
 
     @abstractmethod
     def packed(self, table: str, column: str, base: int = 0) -> npt.NDArray[np.signedinteger[Any]]:
-        """A column of integers less `base`, in as few bytes as it is kept in; null stays the least int64."""
+        """Return an integer column minus `base`, narrow if it is stored so; nulls are `NULL`."""
 
     @abstractmethod
     def batches(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Columns of int64 chunk by chunk, after the number of the chunk's first row."""
+        """Yield (first row, column, ...) for each chunk, with columns as int64."""
 
 
 class FullStore(Store):
@@ -69,18 +69,18 @@ class FullStore(Store):
 
 
 class Narrow(NamedTuple):
-    """A column of int64 in as few bytes as its range allows: base + item, -1 for null."""
+    """An int64 column in as few bytes as its range allows: values are base + item; an item of -1 is null."""
 
     base: int
     items: npt.NDArray[np.signedinteger[Any]]
 
     def plus(self, number: int) -> Narrow:
-        """Add a number to each item, none of which is null."""
+        """Add a number to each value; the column must not have nulls."""
         return Narrow(NULL, self.items + number) if self.base == NULL else Narrow(self.base + number, self.items)
 
 
 def narrow(column: Ints) -> Narrow:
-    """Narrow a column; one whose range needs 64 bits keeps them, with the base `NULL`."""
+    """Narrow a column. If its range needs 64 bits, the values are kept and the base is `NULL`."""
     null = column == NULL
     values = column[~null] if null.any() else column
     if not len(values):
@@ -103,10 +103,10 @@ def widen(column: Narrow, out: Ints) -> None:
 
 
 class CompactStore(Store):
-    """Some columns, int64 ones narrowed; for dumps that do not fit into memory."""
+    """Selected columns, with int64 ones narrowed; for dumps that do not fit in memory."""
 
     def __init__(self, empty: Empty = np.empty) -> None:
-        """`empty` allocates the memory, as `np.empty` does."""
+        """`empty` allocates arrays like `np.empty`."""
         self._empty = empty
         self.chunks: dict[str, list[Columns]] = {}
         self._blocks: dict[tuple[str, str], _Blocks] = {}
@@ -134,7 +134,7 @@ class CompactStore(Store):
             del chunk[column]
 
     def ints(self, table: str, column: str, begin: int = 0, end: int = 1 << 62) -> Ints:
-        """A column, or some rows of it."""
+        """Return a column or the rows [begin, end) of it."""
         kept, first = [], 0
         for chunk in self.of(table):
             base, items = chunk[column]
@@ -168,7 +168,7 @@ class CompactStore(Store):
 
 
 class _Blocks:
-    """Copies of many short arrays in few long blocks."""
+    """Copies many short arrays into a few large blocks."""
 
     def __init__(self, empty: Empty) -> None:
         self._empty = empty

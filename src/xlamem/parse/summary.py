@@ -1,4 +1,4 @@
-"""The tables about the dump itself: modules, files, diagnostics, unknown_text."""
+"""Tables about the dump itself: modules, files, diagnostics, unknown_text."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .tables import Row, table_of_rows
 
 
 def summaries(reader: Reader, names: Set[str], hashes: Sequence[str | None]) -> dict[str, pa.Table]:
-    """The tables about a dump whose sections were read and checked; `names`: the tables asked for."""
+    """Return the tables about a dump that has been read and checked. `names` are the requested tables."""
     rows = summary_rows(reader, names, hashes)
     tables = {name: table_of_rows(name, items) for name, items in rows.items()}
     return {**tables, "unknown_text": reader.diagnostics.unknown_table(reader.files)}
 
 
 def summary_rows(reader: Reader, names: Set[str], hashes: Sequence[str | None]) -> dict[str, list[Row]]:
-    """The rows of `files`, `modules` and `diagnostics`; `hashes`: one per file, or None."""
+    """Return the rows of `files`, `modules` and `diagnostics`. `hashes` has a content hash or None for each file."""
     diagnostics = reader.diagnostics.rows()
     return {
         "files": [
@@ -38,7 +38,7 @@ def summary_rows(reader: Reader, names: Set[str], hashes: Sequence[str | None]) 
 
 def _module(reader: Reader, names: Set[str], hashes: Sequence[str | None], n_diagnostics: int) -> Row:
     source, codes, name = reader.source, reader.diagnostics.codes, reader.module_name
-    # Before `platform`, which may read more.
+    # Computed before `platform`, which may read more and thereby add features.
     features: set[str] = set().union(*(f.features for f in reader.files))
     peak_time, peak_bytes = _printed_peak(reader)
     values: dict[str, Any] = {
@@ -64,7 +64,7 @@ def _module(reader: Reader, names: Set[str], hashes: Sequence[str | None], n_dia
 
 
 def _printed_peak(reader: Reader) -> tuple[int | None, int | None]:
-    """Step and bytes of XLA's own peak list, null where it is missing or beyond 64 bits."""
+    """Return the step and bytes of XLA's own peak list; None if missing or larger than 64 bits."""
     available = any(not s.unavailable for s in reader.sections(LIVE))
     time = reader.live.peak_time if reader.was_read(LIVE) and available else None
     if time is None:

@@ -1,4 +1,4 @@
-"""Tables of the schema, from columns in any of the forms that reading gives."""
+"""Builds Arrow tables of the schema from native columns or Python rows."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .interners import FixedDictionary, Interner, fixed_dictionary
 
 
 class Column(NamedTuple):
-    """The items of a column: int64, bytes (or bytes and the bit of each), `TextParts`, or codes; None is all null."""
+    """Items of a column: int64, uint8 (or uint8 and the bit to test), `TextParts`, or codes; None if all are null."""
 
     items: Any
     dictionary: Interner | FixedDictionary | None = None
-    """What codes index."""
+    """The dictionary that the codes index."""
 
 
 class Chunk(NamedTuple):
-    """Some rows of a table: how many, and its columns in the schema's order."""
+    """Some rows of a table: their number, and the columns in the schema's order."""
 
     rows: int
     columns: Sequence[Column]
@@ -40,12 +40,12 @@ _KINDS = {"int": _record.INT, "bool": _record.BOOL, "name": _record.NAME, "text"
 
 
 def table_of(name: str, chunks: Sequence[Chunk]) -> pa.Table:
-    """The table of the schema with the rows of these chunks."""
+    """Return a table of the schema with the rows of these chunks."""
     spec = schema.TABLES[name]
     if not chunks:
         return spec.empty
     records = [_record_batch(name, chunk) for chunk in chunks if chunk.rows]
-    if None in records:  # more text than one chunk of a column may hold
+    if None in records:  # a column has more text than one chunk may hold
         columns = zip(spec.columns, zip(*(c.columns for c in chunks), strict=True), strict=True)
         lengths = [c.rows for c in chunks]
         arrays = {spec_.name: _arrays(spec_, items, lengths) for spec_, items in columns}
@@ -55,7 +55,7 @@ def table_of(name: str, chunks: Sequence[Chunk]) -> pa.Table:
 
 
 def table_of_rows(name: str, items: Sequence[Row]) -> pa.Table:
-    """A small table from rows of Python values."""
+    """Return a small table from rows of Python values."""
     spec = schema.TABLES[name]
     if not items:
         return spec.empty
@@ -64,7 +64,7 @@ def table_of_rows(name: str, items: Sequence[Row]) -> pa.Table:
 
 
 def _record_batch(name: str, chunk: Chunk) -> pa.RecordBatch | None:
-    """The chunk as a record batch; None if a column has too much text for one."""
+    """Return the chunk as a record batch; None if a column has too much text."""
     columns = []
     for (kind, nullable), (items, texts) in zip(_kinds(name), chunk.columns, strict=True):
         dictionary = None
@@ -84,7 +84,7 @@ def _kinds(name: str) -> list[tuple[int, bool]]:
 
 
 def _arrays(spec: schema.Column, columns: Sequence[Column], lengths: Sequence[int]) -> list[pa.Array]:
-    """The arrays of one column, none with more text than `CHUNK_BYTES`."""
+    """Return the arrays of one column, none with more text than `CHUNK_BYTES`."""
     return [array for column, n in zip(columns, lengths, strict=True) for array in _array(spec, column, n)]
 
 

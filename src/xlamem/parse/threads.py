@@ -1,4 +1,4 @@
-"""A thread pool whose caller works too while it waits."""
+"""A thread pool in which the waiting thread runs queued jobs too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Task(Generic[T]):
-    """A job that a worker runs, or the thread that needs its result first."""
+    """A job that is run by a worker, or by the caller if it needs the result first."""
 
     def __init__(self, workers: Executor, job: Callable[[], T]) -> None:
         self._job = job
@@ -20,7 +20,7 @@ class Task(Generic[T]):
         self._results: list[T] = []
 
     def run(self) -> None:
-        """Run the job in this thread unless a worker has started it."""
+        """Run the job in the current thread unless a worker has started it."""
         if not self._results and self._future.cancel():
             self._results.append(self._job())
 
@@ -33,7 +33,7 @@ class ThreadPool:
     """A pool of `threads` threads, the caller included."""
 
     def __init__(self, threads: int) -> None:
-        from concurrent.futures import ThreadPoolExecutor  # slow to import, and needed for large texts only
+        from concurrent.futures import ThreadPoolExecutor  # slow to import, and only needed for large texts
 
         self.threads = threads
         self._workers = ThreadPoolExecutor(max(1, threads - 1))
@@ -43,7 +43,7 @@ class ThreadPool:
         return Task(self._workers, job)
 
     def results(self, tasks: Sequence[Task[T]]) -> list[T]:
-        """Run the tasks to their end and return their results in order."""
+        """Run the tasks to completion and return their results in order."""
         for task in tasks:
             task.run()
         return [task.result() for task in tasks]

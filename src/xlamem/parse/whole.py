@@ -1,4 +1,4 @@
-"""Reads a dump as a whole: each section at once, large ones in spans on several threads."""
+"""Reads a dump into memory one kind of section at a time; large sections are scanned on several threads."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from .tables import Chunk
 from .threads import Task, ThreadPool
 
 SPAN_BYTES = 8 << 20
-"""Fewest bytes that one thread scans."""
+"""Minimum number of bytes that one thread scans."""
 
 READING_ORDER = sorted(SECTIONS, key=USED.__eq__)
-"""The used values come last: they take longest, and know nearly all of their names from the other sections."""
+"""Order in which sections are read. Used values are last: they take longest, and other sections share their names."""
 
 
 class WholeReader(Reader):
-    """Keeps all batches; a table is assembled when it is asked for."""
+    """Keeps all batches; tables are assembled on first use."""
 
     def __init__(self, source: Source, *, text: bool, threads: int | None) -> None:
         super().__init__(source, text=text)
@@ -53,17 +53,17 @@ class WholeReader(Reader):
         self.interners = Interners()
         self.tables: dict[str, pa.Table] = {}
         self.batches: dict[str, list[Batch]] = {}
-        """By kind of section, of the sections that were read."""
+        """Batches by kind of section, for the sections that were read."""
         self._stores: dict[str, Store] = {kind: FullStore(()) for kind in SECTIONS}
         self._matcher = CodeMatcher(self, self.interners)
         self._reading: set[str] = set()
         self._planned: set[str] = set()
         self._pool: ThreadPool | None = None
-        """The threads at work, if there are any."""
+        """The thread pool, while sections are queued."""
         self._queued: dict[str, tuple[list[Span], list[Task[Scanned]]]] = {}
         """Sections that are being scanned."""
         self._scanned: dict[str, list[Batch]] = {}
-        """Sections that were scanned ahead of their reading."""
+        """Sections that were scanned before they are read."""
         self._span_bytes = 0
         self._unknown_uses: Ints | None = None
         self._tiled: bool | None = None
@@ -72,18 +72,18 @@ class WholeReader(Reader):
     # -- tables ----------------------------------------------------------------------------------
 
     def table(self, name: str) -> pa.Table:
-        """A table of the sections; tokenises its section when first asked for."""
+        """Return a table; its section is tokenised on first use."""
         with self.lock:
             if name not in self.tables:
                 self.tables[name] = make_table(self, name, self._batches_of(name))
             return self.tables[name]
 
     def chunks(self, name: str) -> Sequence[Chunk]:
-        """The columns of a table, batch by batch."""
+        """Return the columns of a table, batch by batch."""
         return make_chunks(self, name, self._batches_of(name))
 
     def numbers(self, name: str, *columns: str) -> list[Ints]:
-        """Integer columns of a table, null as the least int64; the table itself is not assembled."""
+        """Return integer columns of a table, null as `NULL`, without assembling the table."""
         with self.lock:
             batches = [b for b in self._batches_of(name) if b.rows(name)]
             if any(column not in b.tables[name] for b in batches for column in columns):
@@ -91,7 +91,7 @@ class WholeReader(Reader):
             return [joined([b.tables[name][c] for b in batches], np.int64) for c in columns]
 
     def rows(self, name: str) -> int:
-        """Rows of a table, whose section is read."""
+        """Return the number of rows of a table after reading its section."""
         return sum(b.rows(name) for b in self._batches_of(name))
 
     def _batches_of(self, table: str) -> list[Batch]:
@@ -103,19 +103,19 @@ class WholeReader(Reader):
     # -- reading ---------------------------------------------------------------------------------
 
     def read_and_check(self, tables: Iterable[str]) -> None:
-        """Read the sections of these tables, and cross-check what was read."""
+        """Read the sections of these tables and run the cross-checks."""
         kinds = {SECTION_OF[t] for t in tables if t in SECTION_OF}
         self.scan_ahead(kinds)
         for kind in READING_ORDER:
             if kind in kinds:
                 self.read(kind)
-        if not self._checked:  # it is if an earlier call was interrupted behind the checks
+        if not self._checked:  # already True if an earlier call was interrupted after the checks
             check(self)
             self._checked = True
             self.release_checked()
 
     def read(self, kind: str) -> None:
-        """Read the sections of one kind, and those that they need."""
+        """Read the sections of one kind, and the sections that they depend on."""
         with self.lock:
             if kind in self.batches or kind in self._reading:
                 return
@@ -134,10 +134,10 @@ class WholeReader(Reader):
     def _complete(self, kind: str, batches: list[Batch]) -> None:
         reader = SECTIONS[kind]
         if any(a.span.section is b.span.section and not reader.continues(a, b) for a, b in pairwise(batches)):
-            # In a broken text the lists are not where they were looked for: scan each section as one span.
+            # In corrupt text, spans may begin in the wrong list: scan each section as a single span.
             sections = dict.fromkeys(b.span.section for b in batches)
             batches = self._scan_here(reader, [Span(s, s.begin, s.end) for s in sections])
-        self.forget(kind)  # what an interrupted attempt noted
+        self.reset_counts(kind)  # counts from an interrupted attempt
         self.batches[kind], self._stores[kind] = batches, FullStore(batches)
         try:
             reader.complete(self, batches)
@@ -151,7 +151,7 @@ class WholeReader(Reader):
             self._unknown_uses = joined([r["value_id"][r["uses_known"] == 0] for r in ids], np.int64)
 
     def _scan(self, kind: str) -> list[Batch]:
-        """The batches of a kind of section, with the codes of the dump's interners."""
+        """Scan a kind of section; the codes of the batches refer to the dump's interners."""
         if kind in self._scanned:
             return self._scanned.pop(kind)
         reader = SECTIONS[kind]
@@ -172,7 +172,7 @@ class WholeReader(Reader):
         return [reader.scan(span, names).load(self.interners) for span in spans]
 
     def _spans(self, reader: SectionReader) -> list[Span]:
-        """One span per section for one thread, as spans learn of each other's repeats only afterwards."""
+        """Split sections into spans; with one thread, each section is one span, which makes repeats cheap to detect."""
         spans: list[Span] = []
         for section in reader.sections(self):
             begin, end = section.begin, section.end
@@ -184,7 +184,7 @@ class WholeReader(Reader):
     # -- threads ---------------------------------------------------------------------------------
 
     def scan_ahead(self, kinds: Collection[str]) -> None:
-        """Queue these sections, all of which will be read, if there is text enough for several threads."""
+        """Queue these sections, all of which will be read, if there is enough text for several threads."""
         with self.lock:
             tables = [t for kind in kinds for t in SECTIONS[kind].tables]
             wanted = {*needed_sections(self, tables)} & {*kinds, ASSIGNMENT}
@@ -205,7 +205,7 @@ class WholeReader(Reader):
                 self._queue(USED, self._spans(SECTIONS[USED]))
 
     def _scan_ahead_of_used(self, pool: ThreadPool, kinds: Sequence[str]) -> None:
-        """Finish the sections that share names with the used values, so that these find them in the interners."""
+        """Scan the sections that share names with the used values first, so that their names are interned already."""
         shared = set(SECTIONS[USED].interners)
         naming = [k for k in kinds if k in self._queued and not shared.isdisjoint(SECTIONS[k].interners)]
         pool.results([task for kind in naming for task in self._queued[kind][1]])
@@ -216,24 +216,24 @@ class WholeReader(Reader):
         return sum(s.end - s.begin for kind in kinds for s in self.sections(kind))
 
     def _queue(self, kind: str, spans: list[Span]) -> None:
-        """Queue the scans of spans, each with native interners of its own on top of the dump's."""
+        """Queue the scans of spans; each scan has its own native interners on top of a snapshot of the dump's."""
         self._pool = self._pool or ThreadPool(self.threads)
         reader = SECTIONS[kind]
         snapshots = [names.snapshot() for names in self.interners.names(reader.interners)]
 
         def scan(span: Span) -> Scanned:
-            own = [Names(snapshot) for snapshot in snapshots]
-            if own and not own[0].n_base:
-                own[0].expect((span.end - span.begin) // reader.bytes_per_name)
-            batch = reader.scan(span, own)
-            if not self.with_text:  # unmapping takes a while: let each thread do its share
+            span_names = [Names(snapshot) for snapshot in snapshots]
+            if span_names and not span_names[0].n_base:
+                span_names[0].expect((span.end - span.begin) // reader.bytes_per_name)
+            batch = reader.scan(span, span_names)
+            if not self.with_text:  # unmapping is slow, so each thread evicts its own span
                 evict_pages(span.section.data, span.begin, span.end)
-            return batch, own
+            return batch, span_names
 
         if spans:
             self._queued[kind] = spans, [self._pool.submit(partial(scan, span)) for span in spans]
 
-    # -- what sections and checks ask for ---------------------------------------------------------
+    # -- for sections and checks ---------------------------------------------------------
 
     @property
     def stores(self) -> Mapping[str, Store]:
@@ -265,7 +265,7 @@ class WholeReader(Reader):
             return np.empty(0, np.int64)
         if not used:
             return None
-        # Look for the rare line that says so before tokenising a section that nobody may ask for.
+        # Search for the rare line before tokenising a section that may not be needed otherwise.
         if USED in {*self.batches, *self._planned} or any(
             _lines.uses_unknown(s.data, max(0, s.begin - 1), s.end) for s in used
         ):
@@ -274,7 +274,7 @@ class WholeReader(Reader):
         return np.empty(0, np.int64)
 
     def release_checked(self) -> None:
-        """Release what only the cross-checks need."""
+        """Release columns that only the cross-checks need."""
         self._matcher.release()
         for batch in self.batches.get(USED, ()) if self.assignment is not None else ():
             batch.tables.pop("records", None)

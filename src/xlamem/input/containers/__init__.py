@@ -1,4 +1,4 @@
-"""Files that hold files. Each kind is one module and one line of CONTAINERS."""
+"""Files that contain files. Each kind has its own module and a line in CONTAINERS."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CONTAINERS: tuple[Container, ...] = (
 
 
 def by_name(file_name: str) -> Container | None:
-    """Return the kind of container by a file name, or None."""
+    """Return the kind of container that a file name implies, or None."""
     name = names.without_compression(file_name.lower())
     return next((container for container in CONTAINERS if name.endswith(container.extensions)), None)
 
 
 def recognize(file_name: str, file: FileView) -> Container | None:
-    """Return the kind of container by the first bytes of a decompressed file, else by its name; or None."""
+    """Detect the kind of container by the first bytes of a decompressed file, or else by its name; may be None."""
     return next((container for container in CONTAINERS if container.matches(file)), None) or by_name(file_name)

@@ -1,4 +1,4 @@
-"""What a container is: a file that holds files."""
+"""Containers: files that contain files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Entry(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes of the entry, without the container's own compression."""
+        """Size of the entry in bytes after undoing the container's compression."""
 
     @property
     def expected(self) -> str:
-        """What the entry would need to be readable ("an entry without encryption"); empty if it is readable."""
+        """What was expected of an unreadable entry ("an entry without encryption"); empty if it is readable."""
 
     def open(self, container: FileView) -> FileView:
-        """A view of the entry. It may be compressed once more."""
+        """Return a view of the entry, which may be a compressed file itself."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Container:
     """A kind of container: how it is recognised, and how its entries are listed."""
 
     extensions: tuple[str, ...]
-    """In lower case. Each may be followed by the extension of a compression."""
+    """File name extensions in lower case; each may be followed by the extension of a compression."""
     matches: Callable[[FileView], bool]
-    """Whether the first bytes are those of such a container."""
+    """Whether the first bytes identify this kind of container."""
     entries: Callable[[FileView], Iterator[Entry]]
-    """List the regular files without decompressing them. Raises DumpError, perhaps after some entries."""
+    """List the regular files without decompressing them. May raise DumpError after some entries."""

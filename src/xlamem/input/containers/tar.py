@@ -12,7 +12,7 @@ from .base import Container
 
 
 class TarEntry(NamedTuple):
-    """A file in a tar archive: the span [begin, end) of it."""
+    """A file in a tar archive, which occupies its bytes [begin, end)."""
 
     name: str
     begin: int
@@ -40,7 +40,7 @@ def _entries(file: FileView) -> Iterator[TarEntry]:
             for info in tar:
                 if info.isreg() and not info.issparse():
                     yield TarEntry(info.name, info.offset_data, info.offset_data + info.size)
-    # The last three: headers with absurd numbers.
+    # The last three are caused by headers with absurd numbers.
     except (tarfile.TarError, OSError, ValueError, OverflowError, MemoryError) as error:
         reason = str(error) or type(error).__name__
         raise DumpError(file.name, f"a complete tar archive ({reason})", system=isinstance(error, OSError)) from error

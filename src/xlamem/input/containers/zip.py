@@ -1,4 +1,4 @@
-"""Zip archives. Their directory is read to list them; an entry is decompressed when it is read."""
+"""Zip archives. Only the directory is read to list entries; an entry is decompressed when it is read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..files import FileView
 from .base import Container
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
-"""The header before an entry: magic number; lengths of the name and of the extra field that follow."""
+"""The header before an entry: the magic number and the lengths of the name and extra field that follow."""
 
 _HEADER_MAGIC = b"PK\3\4"
 _EMPTY_MAGIC = b"PK\5\6"
 
 _MAX_DEFLATE_RATIO = 1032
-"""Bytes that one deflated byte decompresses to, at most."""
+"""Maximum number of bytes that one deflated byte can expand to."""
 
 _ENCRYPTED = 1
 _CORRUPT = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
@@ -46,7 +46,7 @@ class ZipEntry(NamedTuple):
         return FileView.from_stream(stored.name, self.size, key, lambda: cast(BinaryIO, _EntryFile(stored, self)))
 
     def _stored(self, container: FileView) -> FileView:
-        """The bytes as they are stored, behind the local header of the entry."""
+        """Return a view of the stored bytes, which follow the local header of the entry."""
         header = bytes(container.read(self.header_offset, self.header_offset + _LOCAL_HEADER.size))
         if len(header) < _LOCAL_HEADER.size or not header.startswith(_HEADER_MAGIC):
             name = f"{container.name}::{self.name}"
@@ -87,7 +87,7 @@ def _entries(file: FileView) -> Iterator[ZipEntry]:
     limits = _limits(infos, file.size)
     for info in infos:
         if _is_regular(info):
-            # Some tools of Windows write backslashes.
+            # Some Windows tools write backslashes.
             yield ZipEntry(
                 info.filename.replace("\\", "/"),
                 info.file_size,
@@ -103,14 +103,14 @@ def _directory(file: FileView) -> list[zipfile.ZipInfo]:
     try:
         with file.open() as opened, zipfile.ZipFile(opened) as archive:
             return archive.infolist()
-    # The last four: absurd numbers, versions and names.
+    # The last four are caused by absurd numbers, versions and names.
     except (*_CORRUPT, OSError, struct.error, ValueError, OverflowError, MemoryError, NotImplementedError) as error:
         reason = str(error) or type(error).__name__
         raise DumpError(file.name, f"a complete zip archive ({reason})", system=isinstance(error, OSError)) from error
 
 
 def _limits(infos: list[zipfile.ZipInfo], size: int) -> dict[int, int]:
-    """Where each entry has to end, by the offset of its header. Entries with the same offset cannot be valid."""
+    """Return the maximum end of each entry by header offset. Entries with the same offset cannot be valid."""
     offsets = sorted(info.header_offset for info in infos)
     limits: dict[int, int] = {}
     for offset, following in zip(offsets, [*offsets[1:], size], strict=False):
@@ -128,7 +128,7 @@ def _expected(info: zipfile.ZipInfo, limit: int) -> str:
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return f"an entry that is stored or deflated, not compressed by method {info.compress_type}"
     if info.header_offset < 0 or info.header_offset + _LOCAL_HEADER.size + info.compress_size > limit:
-        return "an entry that ends before the next one begins"  # those of zip bombs overlap
+        return "an entry that ends before the next one begins"  # entries of zip bombs overlap
     ratio = 1 if info.compress_type == zipfile.ZIP_STORED else _MAX_DEFLATE_RATIO
     if info.file_size > ratio * info.compress_size:
         return f"an entry of at most {ratio * info.compress_size:,} bytes, not {info.file_size:,}"

@@ -1,8 +1,8 @@
-"""Out-of-memory reports: messages of XLA, in a log or given alone, as tables.
+"""Out-of-memory reports: XLA's error messages, from a log or alone, as tables.
 
-A log is searched for the few sentences with which such messages begin. From there on its lines are split by rank and
+A log is searched for the few phrases that such messages begin with. The lines that follow are split by rank and
 thread, and each line of a message becomes a row. Sizes in these messages are rounded, so ``…_bytes`` is only as exact
-as the print; the printed text has a column beside it.
+as the printed text, which is in the column ``…_text``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read_oom(source: LogLike) -> OomReport:
 
 
 def _load(source: LogLike) -> tuple[str, Text]:
-    """The name and the text of a log."""
+    """Return the name and the text of a log."""
     if isinstance(source, str) and ("\n" in source or has_anchor(source)):
         return "<text>", Text(source.encode("utf-8", "backslashreplace"), "<text>")
     if not isinstance(source, (str, os.PathLike)):
@@ -77,7 +77,7 @@ def _load(source: LogLike) -> tuple[str, Text]:
 
 
 def _content(source: bytes | BinaryIO) -> tuple[str, bytes]:
-    """The name and the content of bytes or of a file."""
+    """Return the name and the content of bytes or of a file."""
     name = "<bytes>"
     content: bytes | str = b""
     if hasattr(source, "read"):
@@ -94,7 +94,7 @@ def _load_file(path: str) -> Text:
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
-        mode = stat.S_IFREG  # a URI, or a missing file, which opening it reports
+        mode = stat.S_IFREG  # a URI, or a missing file, which fails when it is opened
     if stat.S_ISDIR(mode):
         raise DumpError(path, "a log (this is a directory)")
     if not stat.S_ISREG(mode):  # a pipe can be read only once

@@ -33,7 +33,7 @@ def _peak_buffer(message: Message, m: re.Match[str]) -> bool:
 def _attribute(message: Message, m: re.Match[str]) -> bool:
     name, value = m["name"].lower(), m["value"].strip()
     if name == "xla label" and message.in_program_list() and message.buffer is None:
-        message.open_buffer(None, None)  # old lists have no numbers and sizes
+        message.open_buffer(None, None)  # lists of old releases have no numbers or sizes
     if message.buffer is None or (name == "size" and not re.fullmatch(SIZE, value)):
         return False
     if name == "operator":

@@ -1,4 +1,4 @@
-"""Cells of the tables from printed text: rounded sizes, and metadata of instructions."""
+"""Parses cells from printed text: rounded sizes and metadata of instructions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ESCAPED = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f
 
 @lru_cache(4096)
 def size_of(text: str | None) -> int | None:
-    """Bytes of a printed size (7.32G, 528.00M, 384.0KiB, 0B), rounded; None if it is no size."""
+    """Parse a printed size (7.32G, 528.00M, 384.0KiB, 0B) into bytes; None if it is not a size."""
     if text is None or not _SIZE_RE.fullmatch(text):
         return None
     number = text.rstrip("iBKMGTPE")
@@ -31,7 +31,7 @@ def size_of(text: str | None) -> int | None:
 
 
 def metadata_cells(text: str) -> Row:
-    """Cells of a buffer from the metadata of its instruction."""
+    """Parse the metadata of an instruction into cells of its buffer."""
     attributes = {m[1]: m for m in _ATTRIBUTE.finditer(text)}
     row: Row = {"operator": text}
     for name in ("op_type", "op_name", "source_file"):

@@ -1,4 +1,4 @@
-"""The grammar of a message: how it begins, and what each of its lines adds."""
+"""The grammar of messages: their first line, and the rules for the lines that follow."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .message import TABLES, Message, Rule
 _RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
     (re.compile(pattern), rule) for pattern, rule in (*buffers.RULES, *totals.RULES, *sentences.RULES)
 )
-"""The forms of a line, the frequent ones first."""
+"""Rules for lines, the most frequent ones first."""
 
 _REPEATED = re.compile(r" +\[repeated \d+x across cluster\](?: \(Ray deduplicates.*)?$")
 
 
 def begin_message(label: str | None, thread: str | None, number: int, text: str, offset: int) -> Message | None:
-    """The message that begins on a line, whose words begin at an offset; None if it cannot begin so."""
+    """Begin a message whose text starts at an offset of a line; None if no message begins like that."""
     row = dict.fromkeys(TABLES["reports"].names)
     row.update(text=text.rstrip())
     message = Message(label, thread, number, row, text[offset:].strip())
@@ -31,7 +31,7 @@ def begin_message(label: str | None, thread: str | None, number: int, text: str,
 
 
 def feed(message: Message, number: int, text: str) -> bool:
-    """Add a line to a message and return whether it belongs to it."""
+    """Add a line to a message and return whether it matched a rule."""
     line = _REPEATED.sub("", text).strip()
     if not line:
         message.take_empty_line()

@@ -1,4 +1,4 @@
-"""One message while its lines come in."""
+"""A message that is being read."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _SHAPE = re.compile(r"^%?[\w.-]+ = (\([^=]*?\)|\S+\[[^\]]*\](?:\{[^ ]*\})?) ")
 
 @dataclass(eq=False)
 class Message:
-    """One message while its lines come in: its rows, and the section and buffer that the next line may belong to."""
+    """A message that is being read: its rows so far, and the section and buffer that the next line may belong to."""
 
     label: str | None
     thread: str | None
     line: int
     row: Row
     first_words: str = ""
-    """The first line from the words of the message on: what copies of a message share."""
+    """The first line without its prefix, which is the same in all copies of a message."""
 
     usage: list[Row] = field(default_factory=list)
     buffers: list[Row] = field(default_factory=list)
@@ -52,18 +52,18 @@ class Message:
     buffer_list: str = ""
     memory_space: str | None = None
     buffer: Row | None = None
-    """The buffer whose lines are coming in."""
+    """The buffer that is being read."""
 
     pending: list[tuple[int, str]] = field(default_factory=list)
-    """Unknown lines since the last known one: part of the message only if a known line follows."""
+    """Unknown lines since the last known line; they belong to the message only if a known line follows."""
     misses: int = 0
     last_line: int = 0
     labelled: bool = False
-    """A later line repeats the label, so lines without it belong to other messages."""
+    """Whether a later line repeated the label; lines without it then belong to other messages."""
     threaded: bool = False
-    """The same for the thread: every line of the message is logged on its own."""
+    """Whether a later line repeated the thread, because every line was logged separately."""
     truncated: bool = False
-    """The last line is known to be incomplete."""
+    """Whether the last line is known to be incomplete."""
 
     def __post_init__(self) -> None:
         self.last_line = self.line
@@ -88,7 +88,7 @@ class Message:
         self.buffers.append(row)
 
     def open_buffer(self, ordinal: int | None, size: str | None) -> bool:
-        """Begin a buffer of the current list. Without an ordinal it gets the next one."""
+        """Begin a buffer of the current list. If `ordinal` is None, it gets the next one."""
         self.close_buffer(False)
         row = dict.fromkeys(TABLES["buffers"].names)
         if ordinal is None:
@@ -110,7 +110,7 @@ class Message:
     # -- lines
 
     def begin_heading(self, key: str) -> bool:
-        """Begin what follows a heading, which occurs once in a message; False if it has occurred."""
+        """Begin the part below a heading; return False if the heading has already occurred."""
         if key in self.headings:
             return False
         self.headings.add(key)
@@ -122,7 +122,7 @@ class Message:
         return self.buffer_list.startswith("program ")
 
     def take_empty_line(self) -> None:
-        """In old lists only an empty line ends a buffer."""
+        """End the buffer if it is from an old release's list, where an empty line is the only separator."""
         if self.buffer is not None and self.buffer["size_text"] is None and self.in_program_list():
             self.close_buffer(True)
 
@@ -138,11 +138,11 @@ class Message:
     # -- the end
 
     def is_truncated_at(self, number: int) -> bool:
-        """Whether this line, the last of the log, is the next of the message (they are indented) and is unknown."""
+        """Return whether the last line of the log is the only pending line and is indented like lines of a message."""
         return [n for n, _ in self.pending] == [number] and self.pending[0][1][:1] in (" ", "\t")
 
     def finish(self) -> None:
-        """Complete the rows when no more lines come."""
+        """Complete the rows after the last line."""
         follows = bool(self.pending) and self.buffer is not None and self.pending[0][0] == self.last_line + 1
         if self.pending and (self.truncated or follows):
             self.unknown.append(self.pending[0])  # the line that was truncated
@@ -166,4 +166,4 @@ class Message:
 
 
 Rule: TypeAlias = Callable[[Message, re.Match[str]], bool]
-"""What a line of one form adds to a message; False if it does not belong where it occurs."""
+"""Adds a matched line to a message; returns False if the line does not belong where it occurs."""

@@ -1,4 +1,4 @@
-"""Find the messages in a log: go from anchor to anchor, and line by line while messages are open."""
+"""Finds the messages in a log: skips from anchor to anchor, and reads line by line while messages are open."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .grammar import begin_message, feed
 from .message import Message
 
 MAX_MISSES = 16
-"""Unknown lines of a message's own stream after which it counts as ended."""
+"""Number of unknown lines in a message's own stream after which the message is considered finished."""
 
 MAX_SILENT_LINES = 20_000
-"""Lines of any stream without a line of a message, after which it counts as ended."""
+"""Number of lines in any stream without a line of the message after which it is considered finished."""
 
 _ANCHOR = re.compile(
     rb"Ran out of memory (?:in memory space|on) \w"
@@ -28,7 +28,7 @@ _ANCHOR = re.compile(
     rb"|Program \w+ requirement "
     rb"|XLA::TPU program \w"
 )
-"""Words with which a message can begin."""
+"""Phrases that a message can begin with."""
 
 _ANCHOR_WORDS = (
     b"of memory", b"exceed memory", b"Failed to allocate request", b"Attempting to ",
@@ -37,9 +37,9 @@ _ANCHOR_WORDS = (
 """Each anchor contains one of these. Searching a block for them first is several times faster."""
 
 _MAX_ANCHOR = 256
-"""Bytes of the longest anchor: blocks overlap by so much."""
+"""Maximum length of an anchor in bytes, by which blocks overlap."""
 _FIRST_BLOCK, _BLOCK = 1 << 16, 1 << 20
-"""Bytes that are searched for an anchor at once: few at first, because the next one is often near."""
+"""Bytes to search for an anchor at once; few at first, because the next anchor is often near."""
 
 _NEWLINE = re.compile(rb"\n")
 _CONTINUES = re.compile(
@@ -51,12 +51,12 @@ _FOLDED_ESCAPES = {"n": "\n", "t": "\t", "r": ""}
 
 
 def has_anchor(text: str) -> bool:
-    """Whether a text contains the beginning of a message."""
+    """Return whether a text contains the beginning of a message."""
     return _ANCHOR.search(text.encode("utf-8", "replace")) is not None
 
 
 def find_messages(data: Buffer) -> list[Message]:
-    """The messages of a log in the order in which they begin."""
+    """Return the messages of a log in the order in which they begin."""
     return _Scanner(data).run()
 
 
@@ -87,7 +87,7 @@ class _Scanner:
     # -- bytes
 
     def _find_anchor(self, offset: int) -> int | None:
-        """The offset of the next anchor."""
+        """Return the offset of the next anchor."""
         data, size = self._data, len(self._data)
         if m := _ANCHOR.search(data, min(offset, size), min(offset + _FIRST_BLOCK, size)):
             return m.start()
@@ -99,7 +99,7 @@ class _Scanner:
         return None
 
     def _skip_to_line(self, offset: int, number: int, target: int) -> tuple[int, int]:
-        """Offset and number of the line that holds the target offset."""
+        """Return the offset and number of the line that contains the target offset."""
         line_begin = offset
         for begin in range(offset, target, _BLOCK):
             block = bytes(self._data[begin : min(begin + _BLOCK, target)])
@@ -109,7 +109,7 @@ class _Scanner:
         return line_begin, number
 
     def _read_line(self, offset: int) -> tuple[str, int]:
-        """The line at an offset, and where it ends."""
+        """Return the line at an offset and the offset of its end."""
         newline = _NEWLINE.search(self._data, offset)
         end = newline.start() if newline else len(self._data)
         return bytes(self._data[offset:end]).rstrip(b"\r").decode("utf-8", "backslashreplace"), end
@@ -127,7 +127,7 @@ class _Scanner:
     def _take_anchored(
         self, number: int, label: str | None, thread: str | None, text: str, owner: Message | None
     ) -> None:
-        """Add a line with an anchor to its message, or begin one."""
+        """Add a line with an anchor to its message, or begin a new message."""
         if owner and _CONTINUES.search(text) and self._offer(owner, number, label, thread, text):
             return
         m = _ANCHOR.search(text.encode("utf-8", "replace"))
@@ -146,8 +146,10 @@ class _Scanner:
             self._finish(message)
 
     def _owner(self, label: str | None, thread: str | None) -> Message | None:
-        """The open message that a line belongs to: the one with its label and thread. If there is none, the latest
-        message whose lines need not repeat what this line lacks, as often only the first one has a prefix.
+        """Return the open message that a line belongs to.
+
+        This is the message with the same label and thread, or else the latest one whose lines need not repeat the
+        prefix that this line lacks: often only the first line of a message has a prefix.
         """
         for message in reversed(self._open):
             if message.label == label and message.thread == thread:
@@ -162,13 +164,13 @@ class _Scanner:
         return None
 
     def _offer(self, owner: Message, number: int, label: str | None, thread: str | None, text: str) -> bool:
-        """Add a line to a message if it belongs to it, and end a message to which too many do not."""
+        """Add a line to a message if it matches; finish the message if too many lines did not."""
         if feed(owner, number, text):
             owner.threaded = owner.threaded or thread is not None
             owner.labelled = owner.labelled or label is not None
             return True
         if thread is not None and not owner.threaded:
-            owner.misses += 3  # another message of the same thread: this one has probably ended
+            owner.misses += 3  # another message of the same thread: this one has probably finished
         if owner.misses >= MAX_MISSES:
             self._finish(owner)
         return False
@@ -191,7 +193,7 @@ class _Scanner:
 
 
 def _unfold(text: str) -> list[str]:
-    """The lines of a message that a log has written as one, with escapes (JSON, repr)."""
+    """Split a message that was logged as a single escaped line (JSON, repr) into its lines."""
     return _FOLDED_ESCAPE.sub(_unfold_one, text).split("\n")
 
 

@@ -1,4 +1,4 @@
-"""The sentence with which a message begins, one form after the other."""
+"""The sentences that messages begin with."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _DEBUGGING = "BufferAssignment OOM Debugging"
 
 
 def read_sentence(message: Message, text: str) -> bool:
-    """Fill the report from its first sentence; False if the text has none."""
+    """Fill the report from its first sentence; return False if the text has none."""
     if m := _CODE.search(text):
         message.row["code"] = m[1]
     if m := _MODULE.search(text):
@@ -56,7 +56,7 @@ def read_sentence(message: Message, text: str) -> bool:
 
 
 def form_of(space: str) -> str:
-    """The form of the compiler's message about a memory space."""
+    """Return the form of a compiler message about a memory space."""
     return f"tpu_{space}" if f"tpu_{space}" in FORMS else "tpu_space"
 
 
@@ -131,14 +131,14 @@ _SENTENCES = (
     (_RUNTIME, _runtime),
     (re.compile(_DEBUGGING), _debugging),
 )
-"""A text may match several of these; the first one counts."""
+"""Patterns of first sentences; if a text matches several, the first one applies."""
 
 
 # -- sentences that follow -----------------------------------------------------------------------
 
 
 def _debugging_follows(message: Message, m: re.Match[str]) -> bool:
-    """The allocator's sentence before it is about the same failure."""
+    """Handle the heading after the allocator's sentence about the same failure."""
     if message.row["form"] != "runtime" or message.headings:
         return False
     message.row["form"] = "peak_buffers"
@@ -146,7 +146,7 @@ def _debugging_follows(message: Message, m: re.Match[str]) -> bool:
 
 
 def _scoped_follows(message: Message, m: re.Match[str]) -> bool:
-    """The second half of a sentence that a log has split into two lines."""
+    """Handle the second half of a sentence that was split into two lines."""
     if message.row["form"] not in ("tpu_vmem", "tpu_smem", "tpu_space") or message.row["used_text"] is not None:
         return False
     _fill_scoped(message, m)

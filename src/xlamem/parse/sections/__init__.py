@@ -1,4 +1,4 @@
-"""The sections of a dump, one file each; `SECTIONS` lists them in the order in which they are read."""
+"""The sections of a dump, one module each. `SECTIONS` lists them in reading order."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SECTIONS: dict[str, SectionReader] = {
     for reader in (AssignmentReader(), UsedValuesReader(), LiveRangesReader(), ReportReader(), HloHeaderReader())
 }
 SECTION_OF = {table: kind for kind, reader in SECTIONS.items() for table in reader.tables}
-"""The section that usually fills a table (see `source_section`)."""
+"""The kind of section that usually fills each table (see `source_section`)."""
 
-_INSTEAD = {"values": USED, "positions": ASSIGNMENT, "uses": ASSIGNMENT}
-"""The section that fills a table where the usual one is missing."""
+_FALLBACKS = {"values": USED, "positions": ASSIGNMENT, "uses": ASSIGNMENT}
+"""The kind of section that fills a table if the usual one is missing."""
 
 _DERIVED: dict[str, dict[str, Derived]] = {
     table: dict(columns) for reader in SECTIONS.values() for table, columns in reader.derived.items()
@@ -34,18 +34,18 @@ _DERIVED: dict[str, dict[str, Derived]] = {
 
 
 def source_section(context: Context, table: str) -> str:
-    """The kind of section that fills a table of this dump.
+    """Return the kind of section that fills a table of this dump.
 
-    Without allocations the used values still name the values; without used values old allocations have their uses.
+    Without allocations, `values` comes from the used values; without used values, uses come from old allocations.
     """
-    kind, instead = SECTION_OF[table], _INSTEAD.get(table)
-    if instead is None or context.sections(kind):
+    kind, fallback = SECTION_OF[table], _FALLBACKS.get(table)
+    if fallback is None or context.sections(kind):
         return kind
-    return instead if context.sections(instead) or table == "values" else kind
+    return fallback if context.sections(fallback) or table == "values" else kind
 
 
 def needed_sections(context: Context, tables: Iterable[str]) -> list[str]:
-    """The kinds of sections to be read for these tables, in the order of `SECTIONS`."""
+    """Return the kinds of sections that must be read for these tables, in the order of `SECTIONS`."""
     kinds = {kind for t in tables if t in SECTION_OF for kind in (SECTION_OF[t], source_section(context, t))}
     if LIVE in kinds and any(s.begin < s.end for s in context.sections(LIVE)):
         kinds.add(ASSIGNMENT)  # live ranges are matched with values
@@ -55,12 +55,12 @@ def needed_sections(context: Context, tables: Iterable[str]) -> list[str]:
 
 
 def make_table(context: Context, name: str, batches: Iterable[Batch]) -> pa.Table:
-    """The table with the rows of these batches, derived columns included."""
+    """Return a table with the rows of these batches, including derived columns."""
     return table_of(name, make_chunks(context, name, batches))
 
 
 def make_chunks(context: Context, name: str, batches: Iterable[Batch]) -> Sequence[Chunk]:
-    """The columns of a table, batch by batch."""
+    """Return the columns of a table, batch by batch."""
     chunks = []
     for batch in batches:
         if rows := batch.rows(name):
@@ -80,7 +80,7 @@ def _batch_columns(context: Context, name: str, batch: Batch) -> list[Column]:
 
 @cache
 def _columns(name: str) -> list[tuple[str, str | None]]:
-    """The columns of a table; of dictionary columns also the interner's meaning."""
+    """Return the names of a table's columns, with the interner of each dictionary column."""
     columns = schema.TABLES[name].columns
     return [(c.name, INTERNER_OF.get(c.name, c.name) if c.kind == "name" else None) for c in columns]
 

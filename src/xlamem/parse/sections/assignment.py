@@ -1,4 +1,4 @@
-"""BufferAssignment: allocations, values, and values of another color; in old releases positions and uses too."""
+"""BufferAssignment: allocations, values, values of another color, and in old releases also positions and uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..tables import Column
 from .base import ASSIGNMENT, Context, Derived, SectionReader, even_spans, feature_names, next_line
 
 FLAGS = ("is_parameter", "is_entry_root", "is_constant", "is_thread_local", "is_live_out", "is_temp")
-"""Of an allocation: bit i of the column `flags`."""
+"""Boolean columns of an allocation; column i is bit i of the native column `flags`."""
 
 
 def _flag(bit: int, _: Context, __: Batch, columns: Columns) -> Column:

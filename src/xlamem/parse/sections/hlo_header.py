@@ -39,7 +39,7 @@ class HloHeaderReader(SectionReader):
         )  # fmt: skip
 
     def next_split(self, section: Section, offset: int) -> int:
-        return section.end  # the scan stops behind the header by itself
+        return section.end  # the scan stops after the header
 
     def complete(self, context: Context, batches: Sequence[Batch]) -> None:
         for batch in batches:
@@ -52,14 +52,14 @@ class HloHeaderReader(SectionReader):
 
 
 def _frames(header: Mapping[str, Any]) -> tuple[Columns, dict[str, Interner]]:
-    """Stack frames with their locations, and the interners of their texts.
+    """Return the stack frames with their locations, and the interners of their texts.
 
-    The printed parent is one too high; 1 means none.
+    XLA prints the id of the parent plus one; 1 means that there is none.
     """
     frames = ints(header["frames"]).reshape(-1, 3)
     locations = ints(header["locations"]).reshape(-1, 7)
-    row, found = _look_up(locations[:, 0], frames[:, 1])
-    location = np.where(found[:, None], locations[row] if len(locations) else np.full((len(frames), 7), NULL), NULL)
+    row, exists = _look_up(locations[:, 0], frames[:, 1])
+    location = np.where(exists[:, None], locations[row] if len(locations) else np.full((len(frames), 7), NULL), NULL)
     columns: Columns = {
         "id": np.ascontiguousarray(frames[:, 0]),
         "parent": np.where(frames[:, 2] > 1, frames[:, 2] - 1, NULL),
@@ -68,15 +68,15 @@ def _frames(header: Mapping[str, Any]) -> tuple[Columns, dict[str, Interner]]:
     for name, key, i in (("file", "files", 1), ("function", "functions", 2)):
         ids, parts = header[key]
         codes = interners[name].add(texts(parts))
-        row, found = _look_up(ints(ids), location[:, i])
-        columns[name] = np.where(found, np.append(codes, np.int32(0))[row], np.int32(-1))
+        row, exists = _look_up(ints(ids), location[:, i])
+        columns[name] = np.where(exists, np.append(codes, np.int32(0))[row], np.int32(-1))
     for name, i in (("line", 3), ("column", 4), ("end_line", 5), ("end_column", 6)):
         columns[name] = np.ascontiguousarray(location[:, i])
     return columns, interners
 
 
 def _look_up(keys: Ints, wanted: Ints) -> tuple[Ints, Any]:
-    """The row of each wanted key, and whether there is one."""
+    """Return the row of each wanted key, and whether it exists."""
     if not len(keys):
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), bool)
     order = np.argsort(keys, kind="stable")

@@ -17,15 +17,15 @@ class LiveRangesReader(SectionReader):
     interners = ("instruction", "shape_index")
     bytes_per_name = 100
     first_state = (_liveness.NONE, 0, 0)
-    """(list that the text belongs to, ordinal in the peak list, node of the tree)."""
+    """(current list, ordinal in the peak list, node of the tree)."""
 
     def sections(self, context: Context) -> Sequence[Section]:
         return [s for s in context.sections(LIVE) if not s.unavailable]
 
     def scan(self, span: Span, names: Sequence[Names]) -> Batch:
-        inside, ordinal, node = span.state or self.first_state
+        current_list, ordinal, node = span.state or self.first_state
         tables, faults, bits, heads, peak_time, tree_total, unfinished, state = _liveness.scan(
-            span.section.data, span.begin, span.end, inside, *names, ordinal=ordinal, node=node
+            span.section.data, span.begin, span.end, current_list, *names, ordinal=ordinal, node=node
         )
         gaps = tables.pop("gaps")["gap"]
         summary = heads, peak_time, tree_total
@@ -36,7 +36,7 @@ class LiveRangesReader(SectionReader):
         return next_line(section, offset)
 
     def spans(self, section: Section, size: int) -> Iterator[Span]:
-        """Spans of the schedule and of the live ranges; the peak list and the tree stay in one span."""
+        """Split the schedule and the live ranges into spans; the peak list and the tree are a single span."""
         if section.end - section.begin <= size:
             yield Span(section, section.begin, section.end)
             return
@@ -50,12 +50,12 @@ class LiveRangesReader(SectionReader):
             for span in even_spans(section, begin, stop, size, b"", (kind, 0, 0)) if begin < stop else ():
                 yield span._replace(state=None) if span.begin == begin else span
         if peak < end:
-            yield Span(section, peak, end, (_liveness.RANGES, 0, 0))  # what looks like a head may be none
+            yield Span(section, peak, end, (_liveness.RANGES, 0, 0))  # what looks like a head may not be one
 
     def continues(self, before: Batch, batch: Batch) -> bool:
-        assumed, real = (batch.span.state or self.first_state)[0], before.state[0]
-        # The span behind an unfinished tree cannot tell that it belongs to it.
-        return before.unfinished < 0 and real != _liveness.TREE and assumed in (_liveness.NONE, real)
+        assumed, actual = (batch.span.state or self.first_state)[0], before.state[0]
+        # A span after an unfinished tree cannot tell that it continues the tree.
+        return before.unfinished < 0 and actual != _liveness.TREE and assumed in (_liveness.NONE, actual)
 
     def complete(self, context: Context, batches: Sequence[Batch]) -> None:
         live = context.live

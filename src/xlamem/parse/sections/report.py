@@ -39,7 +39,7 @@ class ReportReader(SectionReader):
     def next_split(self, section: Section, offset: int) -> int:
         if bytes(section.data[section.begin : section.begin + 13]) == b"Memory Space:":
             return _next_full_line(section, offset)
-        # In the first layout an allocation and its table stay in one span.
+        # In layout A, an allocation and its table must be in the same span.
         return _lines.next_line(section.data, offset - 1, section.end, b"allocation ")
 
     def complete(self, context: Context, batches: Sequence[Batch]) -> None:
@@ -53,7 +53,7 @@ class ReportReader(SectionReader):
 
 
 def _next_full_line(section: Section, offset: int) -> int:
-    """The next line that is not empty."""
+    """Return the offset of the next line that is not empty."""
     offset = next_line(section, offset)
     while offset < section.end and section.data[offset] == 10:
         offset += 1

@@ -1,4 +1,4 @@
-"""Used values: positions, uses and instructions; the values themselves where there are no allocations."""
+"""Used values: positions, uses and instructions, and also values if there are no allocations."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..tables import Column
 from .base import ASSIGNMENT, USED, Context, SectionReader, even_spans, feature_names
 
 SEARCH_BYTES = 16 << 20
-"""Text that is searched for the next record at a time."""
+"""Bytes of text that are searched for the next record at a time."""
 
 _GLUED = re.compile(rb"<-?[0-9]+ [A-Za-z_][\w.-]*(?:\{[0-9,-]*\})?(?: \(phi\))?(?: @-?[0-9]+)?>\n\Z")
 """The header of the next record at the end of a line (E4)."""
 
 
 def _text(context: Context, batch: Batch, columns: Columns) -> Column:
-    """The instructions verbatim."""
+    """Return the verbatim text of the instructions."""
     if not context.with_text:
         return Column(None)
     data = batch.span.section.data
@@ -46,15 +46,15 @@ class UsedValuesReader(SectionReader):
         return Batch(span, tables, faults, features, gaps, _values.GAP_TABLES, unfinished, summary=expects_tree)
 
     def next_split(self, section: Section, offset: int) -> int:
-        """Where the next record begins; behind the line that its header is glued to (E4)."""
+        """Return the offset of the next record, or the end of the line that its header is appended to (E4)."""
         data, end = section.data, section.end
         while offset < end:
             stop = min(offset + SEARCH_BYTES, end)
             record = _lines.next_line(data, offset - 1, stop, b"<")
             if record < stop:
                 return record
-            if (behind := _behind_glued(data, offset, stop, end)) is not None:
-                return behind
+            if (line_end := _end_of_glued_line(data, offset, stop, end)) is not None:
+                return line_end
             offset = stop
         return end
 
@@ -70,16 +70,16 @@ class UsedValuesReader(SectionReader):
 
 
 def _without_offset(records: Columns) -> Columns:
-    """The columns of records that `values` has too; their `offset` is one of the text."""
+    """Return the columns of records that `values` has too. Their `offset` is a text offset, so it is dropped."""
     return {name: column for name, column in records.items() if name != "offset"}
 
 
-def _behind_glued(data: Any, offset: int, stop: int, end: int) -> int | None:
-    """The end of the first line from `offset` on to which a record's header is glued."""
+def _end_of_glued_line(data: Any, offset: int, stop: int, end: int) -> int | None:
+    """Return the end of the first line, not before `offset`, that ends with the header of a record."""
     line = _lines.next_line(data, offset - 1, stop, b" from instruction:")
     while line < stop:
-        behind = _lines.next_line(data, line, end, b"")
-        if _GLUED.search(bytes(data[max(line, behind - 4096) : behind])):
-            return behind
-        line = _lines.next_line(data, behind - 1, stop, b" from instruction:")
+        line_end = _lines.next_line(data, line, end, b"")
+        if _GLUED.search(bytes(data[max(line, line_end - 4096) : line_end])):
+            return line_end
+        line = _lines.next_line(data, line_end - 1, stop, b" from instruction:")
     return None
