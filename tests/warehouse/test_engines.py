@@ -452,6 +452,6 @@ def test_dask_with_a_dump_that_kills_workers(tmp_path: Path, clean: Path) -> Non
 
 def test_no_scheduler_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr(engines, "DASK_TIMEOUT", 1)
+    monkeypatch.setattr(engines, "DASK_TIMEOUT_SECONDS", 1)
     with pytest.raises(xlamem.UsageError, match="no Dask scheduler"):
         xlamem.convert(DUMPS, to=tmp_path, engine="dask", scheduler="tcp://127.0.0.1:1")

@@ -26,11 +26,11 @@ VERBS = {
 }
 
 REPLACED = {"live": "top --by buffer", "files": "dataset files"}
-"""Commands of version 0.1, and what to use instead."""
+"""Commands of version 0.1, with their replacements."""
 
 
 class Commands(click.Group):
-    """The commands, each imported when it is needed."""
+    """The commands. Each one is imported when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)

@@ -19,7 +19,7 @@ FINE, CHECK_FAILED, USAGE, UNREADABLE, UNWRITABLE, BUG, INTERRUPTED = 0, 1, 2, 3
 """Exit codes."""
 
 CSV_BUFFER = 1 << 20
-"""Characters of CSV that are collected before they are written."""
+"""Number of characters of CSV that are buffered before they are written."""
 
 MIN_WIDTH = 40
 
@@ -68,7 +68,7 @@ def error(message: str, code: int) -> int:
 
 
 def error_about(name: str, e: str, code: int) -> int:
-    """The same for an error of one input, which names it if its message does not."""
+    """Write an error about one input, with its name if the message lacks it, and return the exit code."""
     return error(e if name in e else f"{name}: {e}", code)
 
 
@@ -84,7 +84,7 @@ def unwritable(e: OSError) -> int:
 
 
 def _discard_stdout() -> None:
-    """Send the buffered rest of stdout to /dev/null, so that Python can close it without an error."""
+    """Redirect the buffered rest of stdout to /dev/null, so that Python can close it without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -145,13 +145,13 @@ def write_lines(lines: Iterable[Text], width: int | None = None) -> None:
 
 
 def write_field(label: str, lines: Iterable[str], indent: int) -> None:
-    """Write a label, and beside it lines of text."""
+    """Write a label next to lines of text."""
     for i, line in enumerate(lines):
         write(f"  {dim((label if i == 0 else '').ljust(indent))}{line}")
 
 
 def width() -> int | None:
-    """Return the columns of the terminal, or of COLUMNS; None where lines may have any length."""
+    """Return the width of the terminal, or COLUMNS; None if the width is not limited."""
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
         return None
     import shutil

@@ -1,4 +1,4 @@
-"""Numbers, names and prose as text for people."""
+"""Format numbers, names and prose for people."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Iterable
 
 GAP = "  "
-"""Between columns."""
+"""Space between columns."""
 NO_BREAK = "\N{NO-BREAK SPACE}"
 DEFAULT_WIDTH = 80
-"""Columns of prose where the output has no width of its own."""
+"""Width of prose if the width of the output is not limited."""
 
 
 def visible(text: str) -> str:
@@ -19,7 +19,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Escape every character that a terminal would interpret, newlines too."""
+    """Escape every character that a terminal would interpret, including newlines."""
     return visible(text).replace("\n", "\\n")
 
 
@@ -27,7 +27,7 @@ def one_line(text: str) -> str:
 
 
 def size(n: int | None) -> str:
-    """Bytes in binary units with two decimals."""
+    """Return bytes in binary units with two decimals."""
     if n is None:
         return "?"
     if abs(n) < 1024:
@@ -40,22 +40,22 @@ def size(n: int | None) -> str:
 
 
 def exact_size(n: int) -> str:
-    """Bytes in binary units, and exactly."""
+    """Return bytes in binary units, followed by the exact number."""
     return f"{size(n)} ({n:,} bytes)" if abs(n) >= 1024 else f"{n:,} bytes"
 
 
 def number(n: int | None) -> str:
-    """A number, or "?" if it is unknown."""
+    """Return a number, or "?" if it is unknown."""
     return "?" if n is None else f"{n:,}"
 
 
 def count(n: int, noun: str, plural: str = "") -> str:
-    """A number with its noun."""
+    """Return a number with its noun."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def percent(part: int, whole: int) -> str:
-    """A share with one decimal."""
+    """Return a share as a percentage with one decimal."""
     if not whole:
         return "-"
     share = 100 * part / whole
@@ -66,7 +66,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def shorten(text: str, limit: int | None) -> str:
-    """Replace the middle of a text that is too long by an ellipsis."""
+    """Replace the middle of a text that is too long with an ellipsis."""
     if limit is None or len(text) <= limit:
         return text
     limit = max(limit, 9)
@@ -75,7 +75,7 @@ def shorten(text: str, limit: int | None) -> str:
 
 
 def shorten_path(text: str, limit: int | None) -> str:
-    """Replace the beginning of a path or scope that is too long by an ellipsis, at a '/' if one is near."""
+    """Replace the beginning of a path or scope that is too long with an ellipsis, at a '/' if one is near."""
     if limit is None or len(text) <= limit:
         return text
     limit = max(limit, 4)

@@ -67,7 +67,7 @@ def report(failures: Iterable[Failure]) -> None:
 
 
 def open_dump(path: str, module: str | None, tables: Iterable[str] | None = None) -> Opened:
-    """Open the dump at a path: the chosen module, else the one with the largest device_total."""
+    """Open the dump at a path: the selected module, or else the one with the largest device_total."""
     sources = find(path)
     if module is not None:
         return Opened(_module(path, sources, module, tables), 0)
@@ -86,7 +86,7 @@ def open_dump(path: str, module: str | None, tables: Iterable[str] | None = None
 
 
 def _module(path: str, sources: list[Source], module: str, tables: Iterable[str] | None) -> Dump:
-    """Open a module by number, if that is unique, else by name."""
+    """Open a module by number if that is unique, or else by name."""
     matches = [s for s in sources if module.isdecimal() and s.module_id == int(module)]
     if len(matches) == 1:
         return read(matches[0], tables=tables)

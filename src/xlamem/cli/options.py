@@ -29,11 +29,11 @@ class Output:
 
     @property
     def width(self) -> int | None:
-        """Columns of the output; None if lines may have any length."""
+        """Width of the output; None if it is not limited."""
         return None if self.wide else console.width()
 
     def head(self, rows: Rows, default: int | None = None) -> Rows:
-        """Return the first rows: --limit of them, else all in JSON and CSV, else `default`."""
+        """Return the first rows: --limit of them, or else all for JSON and CSV, or else `default`."""
         limit = self.limit
         if limit is None and not self.json and not self.csv:
             limit = default
@@ -68,7 +68,7 @@ def output(*, csv: bool = False, limit: str = "", wide: bool = False) -> Callabl
 
 
 def dump(tables: Iterable[str] = inputs.ALL_SECTIONS) -> Callable[[Command], Command]:
-    """Pass the dump at PATH, chosen by --module, as ``dump``."""
+    """Pass the dump at PATH, selected with --module, as ``dump``."""
     return _opened("dump", lambda path, module: inputs.open_dump(path, module, tables))
 
 

@@ -1,11 +1,11 @@
-"""Numbers with a stated definition: pure functions from the tables of a dump to tables.
+"""Compute memory statistics: pure functions from the tables of a dump to tables.
 
-Every function takes a `Dump`, other `Tables`, or anything that `read` takes. `REGISTRY` lists the computations that
-return one table per dump; `sql` and the tests walk it. docs/numbers.md defines the numbers, `xlamem schema` the
-columns.
+Every function accepts a `Dump`, other `Tables`, or anything that `read` accepts. `REGISTRY` lists the computations that
+return one table per dump; `sql` and the tests iterate over it. docs/numbers.md defines the numbers, and `xlamem schema`
+describes the columns.
 
-`columns` and `layout` hold arrays, `program` joins them with names, `in_use` and `peaks` sweep over the schedule,
-`charges` lists what is in use at a step. The other modules have one subject each and build on these.
+`columns` and `layout` hold arrays, `program` joins them with names, `in_use` and `peaks` sweep over the schedule, and
+`charges` lists what is in use at a step. Each of the other modules covers one subject and builds on these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Donation of parameters: which ones share the allocation of an output, and which ones could."""
+"""Find out which parameters share the allocation of an output, and which ones could if they were donated."""
 
 from __future__ import annotations
 
@@ -18,34 +18,35 @@ from .program import Program, program
 from .uses import use_steps
 
 PARTITIONED = {"sharding": r"devices=|'=(?:[2-9]|\d\d)", "opcode": "^(?:all-|collective-|reduce-scatter|partition-id)"}
-"""What only programs for several devices have: ``{devices=[4,1]<=[4]}``, ``{mesh['x'=4], …}``, and collectives."""
+"""Patterns that occur only in programs for several devices: shardings such as ``{devices=[4,1]<=[4]}`` or
+``{mesh['x'=4], …}``, and collectives."""
 
 STATES = ("taken", "refused", "no")
 
 
 def donation(dump: DumpLike) -> pa.Table:
-    """Return for each allocation of an entry parameter whether it was donated, whether XLA used it, and what could be.
+    """Return whether the allocation of each entry parameter is donated, and what donating it could save.
 
     ``taken``: the allocation holds a parameter and is live-out, so XLA reuses it for an output. ``refused``: the
     header of the HLO text lists it as an alias or donor, but it holds no output.
 
-    Of the others, ``candidate`` means that XLA would alias it with an output if it were donated: JAX requires the
-    same number of elements, XLA the same number of bytes on the device and the same memory space; shape and element
-    type may differ (``exact``: they do not). As in JAX, each output is matched with one parameter, in the order of
-    their numbers, exact matches first. The output of a donated parameter needs no allocation of its own. That saves
-    at most its size, and nothing if XLA has to copy because the parameter is still read when the output is written.
-    These bounds ignore how other temporaries change. ``free_in_schedule``: in the current schedule, the last read of
-    the parameter is not after the first write to the allocation of the output.
+    For the others, ``candidate`` means that XLA would alias the parameter with an output if it were donated. JAX
+    requires the same number of elements, and XLA the same number of bytes on the device and the same memory space.
+    Shape and element type may differ, unless ``exact`` is true. Like JAX, xlamem matches each output with one parameter
+    in the order of their numbers, exact matches first. The output of a donated parameter needs no separate allocation.
+    This saves at most its size, and nothing if XLA has to copy because the parameter is still read when the output is
+    written. These bounds ignore changes of other temporaries. ``free_in_schedule`` means that, in the current schedule,
+    the last read of the parameter is not after the first write to the allocation of the output.
 
     Parameters
     ----------
     dump
-        A `Dump`, or anything that `read` takes.
+        A `Dump`, or anything that `read` accepts.
 
     Returns
     -------
     pyarrow.Table
-        Table ``donation``, by number of the parameter: bytes and steps; ``last_use`` is null without uses.
+        Table ``donation`` in bytes and steps, sorted by parameter number. ``last_use`` is null if there are no uses.
     """
     p = program(dump)
     parameters, outputs = _parameters(p), _outputs(p)
@@ -55,14 +56,14 @@ def donation(dump: DumpLike) -> pa.Table:
     candidate = match.output >= 0
     output = np.full(len(candidate), -1, np.int64)
     output[candidate] = outputs.value[match.output[candidate]]
-    own_output = row_of(p.owner[outputs.value].astype(np.int64), np.where(taken, parameters.allocation, -1))
+    output_of_parameter = row_of(p.owner[outputs.value].astype(np.int64), np.where(taken, parameters.allocation, -1))
     size = p.allocation_size[parameters.allocation]
     columns = {"parameter": parameters.number, "parameter_index": parameters.index}
     columns.update(p.space_columns(p.space_of_allocation[parameters.allocation]))
     columns["allocation"], columns["size"] = p.allocation_ids[parameters.allocation], size
     columns["shape"] = p.value_text("shape", parameters.value)
     columns["state"] = decoded(np.where(taken, 0, np.where(listed, 1, 2)), pa.array(STATES))
-    columns["output_index"] = pc.coalesce(printed_output, outputs.index.take(nullable(own_output)))
+    columns["output_index"] = pc.coalesce(printed_output, outputs.index.take(nullable(output_of_parameter)))
     columns["candidate"], columns["exact"] = candidate, match.exact
     columns["candidate_output"] = outputs.index.take(nullable(match.output))
     columns["candidate_instruction"] = p.value_text("instruction", output)
@@ -82,7 +83,7 @@ class Parameters(NamedTuple):
     allocation: Ints
     """Row in `allocations`."""
     value: Ints
-    """Row in `values` that represents it, -1 for none."""
+    """Row in `values` that represents the allocation, -1 for none."""
     number: Ints
     index: pa.Array
 
@@ -105,7 +106,7 @@ def _parameters(p: Program) -> Parameters:
 
 
 def _outputs(p: Program) -> Outputs:
-    """Without live ranges an output is known only if nothing else is in its allocation."""
+    """Return the outputs. Without live ranges, only those that are alone in their allocation can be identified."""
     values = np.flatnonzero((p.value_category == LIVE_OUT) | (p.value_category == DONATED))
     if p.steps is not None:
         values = values[p.is_output(values)]
@@ -125,7 +126,7 @@ def _outputs(p: Program) -> Outputs:
 
 
 def _listed_aliases(p: Program, parameters: Parameters) -> tuple[Mask, pa.Array]:
-    """Return which parameters the HLO header lists as alias or donor, and the output index that it prints for them."""
+    """Return which parameters the HLO header lists as aliases or donors, and the output index printed for them."""
     aliases = p.tables["aliases"]
     listed = _keys(ints(aliases, "parameter"), _shape_indices(aliases["parameter_index"]))
     row = pc.index_in(_keys(parameters.number, parameters.index), listed)
@@ -134,13 +135,13 @@ def _listed_aliases(p: Program, parameters: Parameters) -> tuple[Mask, pa.Array]
 
 
 def _shape_indices(column: pa.ChunkedArray) -> pa.Array:
-    """Return shape indices as text without blanks; ``{}`` where none is printed."""
+    """Return shape indices as text without spaces, and ``{}`` if none is printed."""
     texts = column.cast(pa.string()).combine_chunks().fill_null("{}")
     return pc.replace_substring(texts, " ", "")
 
 
 def _ranks(indices: pa.Array) -> Ints:
-    """Return the rank of each shape index in numeric order: {2} comes before {10}."""
+    """Return the rank of each shape index in numeric order, with {2} before {10}."""
     encoded_indices = indices.dictionary_encode()
     numbers = [[int(n) for n in re.findall(r"\d+", text or "")] for text in encoded_indices.dictionary.to_pylist()]
     rank = np.empty(len(numbers), np.int64)
@@ -157,7 +158,7 @@ def _keys(number: Ints, index: pa.Array) -> pa.Array:
 
 
 def _schedule_columns(p: Program, parameter: Ints, output: Ints) -> dict[str, pa.Array]:
-    """Return last_use of each parameter, and whether that is not after the first write to its output's allocation."""
+    """Return the columns last_use and free_in_schedule."""
     last = np.full(len(p.owner), -1, np.int64)
     value, step = use_steps(p)
     np.maximum.at(last, value, step)
@@ -181,16 +182,16 @@ def _first_writes(p: Program) -> Ints:
 
 
 class Match(NamedTuple):
-    """For each parameter, the output that it would be aliased with."""
+    """The output with which each parameter would be aliased."""
 
     output: Ints
-    """Number of the output, -1 for none."""
+    """Index of the output, -1 for none."""
     exact: Mask
     """Whether shape and element type are the same."""
 
 
 def _match(p: Program, parameters: Parameters, outputs: Outputs, candidates: Ints) -> Match:
-    """Match these parameters with the outputs that share no allocation with one, in the order of their indices."""
+    """Match these parameters with outputs that share no allocation with a parameter, in the order of their indices."""
     free = np.flatnonzero(p.value_category[outputs.value] == LIVE_OUT)
     free = free[np.argsort(_ranks(outputs.index.take(pa.array(free))), kind="stable")]
     match = _match_values(p, parameters.value[candidates], outputs.value[free])
@@ -204,9 +205,9 @@ def _match(p: Program, parameters: Parameters, outputs: Outputs, candidates: Int
 def _match_values(p: Program, parameters: Ints, outputs: Ints) -> Match:
     """Match these values as JAX and XLA do.
 
-    JAX matches equal shapes and element types first, then numbers of elements, always in order. What it matches by
-    number XLA matches by bytes. In a program for several devices XLA matches everything by bytes (unless
-    `out_shardings` assigns each output).
+    JAX first matches equal shapes and element types, then equal numbers of elements, always in order. XLA rematches the
+    latter by bytes. In a program for several devices, XLA matches everything by bytes (unless `out_shardings` assigns
+    each output).
     """
     both = np.concatenate([parameters, outputs])
     form, elements = _forms(p.value_text("shape", both))
@@ -236,7 +237,7 @@ def _is_partitioned(p: Program) -> bool:
 
 
 def _forms(shapes: pa.DictionaryArray) -> tuple[Ints, Ints]:
-    """Return a code for element type and dimensions of each array, and its number of elements; -1 for other shapes."""
+    """Return a code for the element type and dimensions of each array, and its number of elements; -1 for tuples."""
     matches = [re.match(r"(\w+)\[([\d,<= ]*)\]", text or "") for text in shapes.dictionary.to_pylist()]
     forms = pa.array([m and m[0] for m in matches], pa.string()).dictionary_encode()
     form = forms.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -247,7 +248,7 @@ def _forms(shapes: pa.DictionaryArray) -> tuple[Ints, Ints]:
 
 
 def _pair(left: Ints, right: Ints) -> Ints:
-    """Pair the k-th row of `left` with a key with the k-th row of `right` with that key; -1 for none."""
+    """Pair the k-th occurrence of each key in `left` with its k-th occurrence in `right`; -1 for none."""
     n = len(left)
     _, code = np.unique(np.concatenate([left, right]), axis=0, return_inverse=True)
     code = code.reshape(-1)

@@ -1,4 +1,4 @@
-"""How well temp allocations (arenas) are used: bytes never assigned, bytes lost between values, and holes."""
+"""Measure how well temp allocations (arenas) are used: bytes never assigned, lost between values, and in holes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .program import Program, program
 
 
 class Coverage(NamedTuple):
-    """The bytes of the allocations that some values cover together, and the holes between them."""
+    """The bytes of each allocation that some values cover together, and the holes between the values."""
 
     union: Ints
     """Bytes covered in each allocation."""
@@ -27,7 +27,7 @@ class Coverage(NamedTuple):
 
 
 def coverage(p: Layout, rows: Ints) -> Coverage:
-    """Return what these values cover. An allocation without any of them has no holes."""
+    """Return the coverage of these values. An allocation without any of them has no holes."""
     rows = rows[np.lexsort((p.offset[rows], p.owner[rows]))]
     owner, begin = p.owner[rows].astype(np.int64), p.offset[rows]
     end = begin + p.extent[rows]
@@ -47,8 +47,7 @@ def coverage(p: Layout, rows: Ints) -> Coverage:
 
 def _reach(owner: Ints, end: Ints, n: int) -> Ints:
     """Return the running maximum of the ends within each of n owners; rows are ordered by owner."""
-    # Owners are kept apart by a stride greater than every end. Ends for which the stride would overflow are replaced
-    # by their ranks.
+    # A stride greater than every end keeps the owners distinct. If it would overflow, ends are replaced by their ranks.
     stride = int(end.max()) + 1
     if stride <= MAX_TOTAL_BYTES // n:
         return np.maximum.accumulate(end + owner * stride) - owner * stride
@@ -58,22 +57,22 @@ def _reach(owner: Ints, end: Ints, n: int) -> Ints:
 
 
 def fragmentation(dump: DumpLike, *, time: int | None = None) -> pa.Table:
-    """Return how each temp allocation is used: bytes never used, lost between values, and holes at a step.
+    """Return how each temp allocation is used: bytes never assigned, bytes lost between values, and holes at a step.
 
-    ``unassigned`` = size - union over all values and times; ``fragmentation`` = size - unassigned - maximum bytes
-    that live values cover at any step; ``reuse`` = bytes of values over size.
+    ``unassigned`` is the size minus the union of all values. ``fragmentation`` is the size minus ``unassigned`` and the
+    maximum bytes that live values cover at any step. ``reuse`` is the total size of the values divided by the size.
 
     Parameters
     ----------
     dump
-        A `Dump`, or anything that `read` takes.
+        A `Dump`, or anything that `read` accepts.
     time
-        Step at which holes are counted; by default the peak of each space.
+        Step at which holes are counted; the peak of each space by default.
 
     Returns
     -------
     pyarrow.Table
-        Table ``fragmentation`` of the schema, one row per temp allocation: bytes.
+        Table ``fragmentation`` in bytes, with one row per temp allocation.
     """
     p = program(dump)
     arenas = np.flatnonzero(p.category == TEMP)
@@ -101,7 +100,7 @@ def _holes(p: Program, arenas: Ints, steps: Ints) -> dict[str, pa.Array]:
     np.add.at(count, live.hole_owner, 1)
     np.add.at(total, live.hole_owner, live.hole_bytes)
     np.maximum.at(largest, live.hole_owner, live.hole_bytes)
-    # An arena in which nothing is live is one hole.
+    # An arena without live values is a single hole.
     empty = (live.union == 0) & (count == 0) & (p.allocation_size > 0)
     columns = {
         "n_holes": np.where(empty, 1, count),

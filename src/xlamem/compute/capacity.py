@@ -1,4 +1,4 @@
-"""What must fit into the device's memory, and whether it does: True or False only with proof."""
+"""Compute what must fit into device memory, and whether it does: True or False only with proof."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .devices import device as device_named
 def device_total(dump: DumpLike) -> int | None:
     """Return the bytes that must fit into the device's main memory; None for a dump without allocations.
 
-    This is `reserved` (all allocations except thread-local ones), added up over the spaces in that memory: TPU
-    ``hbm`` and colors 7 and 9; GPU ``device``, ``collective`` and ``temp``; CPU ``memory``; every color except 5 if
-    the platform is unknown. Program code is not in the dump.
+    This is the sum of `reserved` (all allocations except thread-local ones) over the spaces in that memory: ``hbm`` and
+    colors 7 and 9 on TPU; ``device``, ``collective`` and ``temp`` on GPU; ``memory`` on CPU; all colors except 5 if the
+    platform is unknown. It excludes program code, which is not in the dump.
     """
     tables = as_tables(dump)
     allocations = tables["allocations"]
@@ -33,14 +33,14 @@ def device_total(dump: DumpLike) -> int | None:
 
 
 def must_fit(allocations: pa.Table, platform: str | None) -> Mask:
-    """Return which allocations count for `device_total`."""
+    """Return which allocations are part of `device_total`."""
     color = ints(allocations, "color")
     in_device_memory = [c for c in np.unique(color).tolist() if schema.in_device_memory(platform, c)]
     return np.isin(color, in_device_memory) & ~bools(allocations, "is_thread_local")
 
 
 def _sum(allocations: pa.Table, mask: Mask) -> int:
-    """Add up the sizes of these allocations with Python integers, as int64 could overflow."""
+    """Add up the sizes of these allocations as Python integers, because int64 could overflow."""
     sizes: Ints = ints(allocations, "size")[mask]
     return sum(sizes.tolist())
 
@@ -55,19 +55,19 @@ def _sums_by_color(allocations: pa.Table, mask: Mask) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Fits:
-    """Whether a program fits; sizes in bytes. Its ``bool()`` is True only if the program is known to fit."""
+    """Whether a program fits. Sizes are in bytes; ``bool()`` is True only if the program is known to fit."""
 
     fits: bool | None
-    """None: not known."""
+    """None if unknown."""
     reason: str
-    """The numbers compared, or what is missing for a verdict."""
+    """The numbers that were compared, or why there is no verdict."""
     device_total: int | None
-    """What must fit, as far as the dump states it; None without allocations."""
+    """Bytes that must fit, according to the dump; None without allocations."""
     available: int
-    """capacity x fraction - resident."""
+    """Equals capacity x fraction - resident."""
     capacity: int
     device: str | None = None
-    """Name of the device that has this capacity."""
+    """Name of the device with this capacity."""
     resident: int = 0
     fraction: float = 1.0
 
@@ -85,27 +85,27 @@ def fits(
 ) -> Fits:
     """Return whether a program fits into the memory of a device: True, False, or None without proof.
 
-    `device_total` is compared with capacity x fraction - resident. The verdict is known only if every allocation
-    header was understood and the sizes of the allocations add up to the total that the dump prints. Unknown fields
-    elsewhere (values, live ranges, HLO) do not matter.
+    `device_total` is compared with capacity x fraction - resident. There is a verdict only if xlamem understands
+    every allocation header, and the sizes of the allocations add up to the total printed in the dump. Unknown fields
+    elsewhere (in values, live ranges or HLO text) do not matter.
 
     Parameters
     ----------
     dump
-        A `Dump`, or anything that `read` takes.
+        A `Dump`, or anything that `read` accepts.
     capacity
         Memory of the device: bytes, or a size with a unit (``"16GiB"``).
     device
         Name of a device (``"v5e"``, ``"h100"``), instead of a capacity.
     resident
-        Bytes or size of what else is in that memory while the program runs, such as arrays of other programs.
+        Memory that is otherwise in use while the program runs, such as arrays of other programs; as for `capacity`.
     fraction
-        Fraction of the capacity that the runtime may use, above 0 and at most 1.
+        Fraction of the capacity that the runtime may use: above 0, at most 1.
 
     Raises
     ------
     UsageError
-        Neither or both of capacity and device are given; a size has no unit, or is below 0.
+        Neither or both of `capacity` and `device` are given, or a size has no unit or is negative.
     """
     room = available(capacity, device, resident, fraction)
     tables = as_tables(dump)
@@ -115,7 +115,7 @@ def fits(
 
 
 class Available(NamedTuple):
-    """The bytes of a device's memory that a program may use, and the arguments of `fits` that they follow from."""
+    """The memory of a device that a program may use, and the arguments of `fits` from which it is computed."""
 
     bytes: int
     capacity: int
@@ -146,7 +146,7 @@ def _bytes(name: str, size: Any) -> int:
 
 
 def _verdict(tables: Tables, available: int) -> tuple[bool | None, str]:
-    if doubt := _unproven(tables):
+    if doubt := _reason_for_doubt(tables):
         return None, doubt
     unknown = _unknown_colors(tables)
     least = device_total(tables) or 0
@@ -161,7 +161,7 @@ def _verdict(tables: Tables, available: int) -> tuple[bool | None, str]:
 
 
 def _unknown_colors(tables: Tables) -> dict[int, int]:
-    """Return the bytes, by color, of spaces that may or may not be in the device's main memory."""
+    """Return the bytes, by color, of spaces that might be in the device's main memory."""
     if tables.platform not in schema.DEVICE_MEMORY:
         return {}
     allocations = tables["allocations"]
@@ -173,8 +173,8 @@ def _unknown_colors(tables: Tables) -> dict[int, int]:
 # -- the proof -----------------------------------------------------------------------------------
 
 
-def _unproven(tables: Tables) -> str:
-    """Return why the allocations may differ from what XLA meant; empty if they are proven."""
+def _reason_for_doubt(tables: Tables) -> str:
+    """Return why the allocations cannot be trusted, or an empty string if they can."""
     allocations = tables["allocations"]
     if not allocations.num_rows:
         return "the dump has no allocations"
@@ -188,8 +188,8 @@ def _unproven(tables: Tables) -> str:
 
 
 def _doubtful_header(diagnostics: list[dict[str, Any]]) -> str:
-    """Return the first diagnostic that puts the header of an allocation in doubt."""
-    # Values that were not understood differ from the used values, which is no evidence against the allocations.
+    """Return a message about the first diagnostic that casts doubt on an allocation header, or an empty string."""
+    # Values that were not understood differ from the used values, which says nothing about the allocations.
     partial = any(d["section"] == "allocations" and d["code"] in schema.NOT_UNDERSTOOD for d in diagnostics)
     for d in diagnostics:
         if (doubt := _doubt(d)) and not (partial and d["code"] == "records_differ"):

@@ -1,4 +1,4 @@
-"""What separates other numbers of a program from its peak: bytes by cause, for several spaces or dumps at once."""
+"""Explain why other numbers of a program differ from its peak: bytes by cause, for several spaces or dumps at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .in_use import occupied_in, windows
 from .layout import THREAD_LOCAL, Layout
 
 UNUSED = "temp bytes not in use at the peak"
-LOCAL = "thread-local"
+THREAD_LOCAL_CAUSE = "thread-local"
 POINTERS = "pointers of tuples instead of their elements"
 DISAGREE = "the text and its tables disagree"
 
@@ -24,7 +24,7 @@ class Cause(NamedTuple):
 
     cause: str
     bytes: Ints
-    """Of each group."""
+    """Bytes of each group."""
 
 
 class SpaceCause(NamedTuple):
@@ -34,18 +34,18 @@ class SpaceCause(NamedTuple):
     """A key of schema.DEFINITIONS."""
     cause: str
     bytes: Ints
-    """Of each space."""
+    """Bytes of each space."""
 
 
 class GroupPeaks(NamedTuple):
-    """The first step at which most bytes are in use in the spaces of each group together, and these bytes."""
+    """The combined peak of the spaces of each group: its first step and its bytes."""
 
     step: Ints
     bytes: Ints
 
 
 def group_peaks(p: Layout, group: Ints, n: int) -> GroupPeaks:
-    """Return the peaks of n groups of spaces. `group`: the group of each space."""
+    """Return the combined peaks of n groups of spaces. `group` is the group of each space."""
     levels = np.zeros((n, p.steps or 1), np.int64)
     for window in windows(p):
         np.add.at(levels, group[window.spaces], window.expand(occupied_in(p, window)))
@@ -53,29 +53,33 @@ def group_peaks(p: Layout, group: Ints, n: int) -> GroupPeaks:
 
 
 def space_causes(p: Layout, spaces: pa.Table) -> Iterator[SpaceCause]:
-    """Take apart what separates the numbers of each space from its peak. `spaces`: the table ``peaks``."""
-    top, reserved = ints(spaces, "peak"), ints(spaces, "reserved")
-    yield SpaceCause("live", "bytes in use that no live value covers", ints(spaces, "live_peak") - top)
-    yield SpaceCause("half_open", "ranges that only touch", ints(spaces, "half_open_peak") - top)
-    yield SpaceCause("fixed", "temporaries at the peak", p.fixed_bytes() - top)
-    yield SpaceCause("reserved", UNUSED, reserved - top)
-    yield SpaceCause("allocated", UNUSED, reserved - top)
-    yield SpaceCause("allocated", LOCAL, ints(spaces, "allocated") - reserved)
+    """Yield the causes of the differences between the numbers of each space and its peak, from the table ``peaks``."""
+    peak, reserved = ints(spaces, "peak"), ints(spaces, "reserved")
+    yield SpaceCause("live", "bytes in use that no live value covers", ints(spaces, "live_peak") - peak)
+    yield SpaceCause("half_open", "ranges that only touch", ints(spaces, "half_open_peak") - peak)
+    yield SpaceCause("fixed", "temporaries at the peak", p.fixed_bytes() - peak)
+    yield SpaceCause("reserved", UNUSED, reserved - peak)
+    yield SpaceCause("allocated", UNUSED, reserved - peak)
+    yield SpaceCause("allocated", THREAD_LOCAL_CAUSE, ints(spaces, "allocated") - reserved)
 
 
 def total_causes(spaces: pa.Table, group: Ints, peaks: Ints) -> Iterator[Cause]:
-    """Take apart XLA's printed total of each group against the peak of all its spaces. The rest is DISAGREE."""
+    """Yield the causes of the differences between XLA's printed totals and the combined peaks of their groups.
+
+    The remainder is DISAGREE.
+    """
     reserved, allocated = np.zeros((2, len(peaks)), np.int64)
     np.add.at(reserved, group, ints(spaces, "reserved"))
     np.add.at(allocated, group, ints(spaces, "allocated"))
     yield Cause(UNUSED, reserved - peaks)
-    yield Cause(LOCAL, allocated - reserved)
+    yield Cause(THREAD_LOCAL_CAUSE, allocated - reserved)
 
 
 def xla_causes(p: Layout, group: Ints, peaks: Ints, steps: Ints) -> Iterator[Cause]:
-    """Take apart XLA's peak of each group, at these steps (-1: none), against the peak of all its spaces.
+    """Yield the causes of the differences between XLA's peaks at these steps (-1: none) and those of their groups.
 
-    The rest is POINTERS in lists without index, where a value weighs its entire instruction's shape, else DISAGREE.
+    The remainder is POINTERS if the peak list has no shape indices, so that each value is weighed with the shape of its
+    entire instruction, and DISAGREE otherwise.
     """
     last = (p.steps or 1) - 1
     step = np.where(steps >= 0, np.minimum(steps, last), -1)
@@ -88,20 +92,20 @@ def xla_causes(p: Layout, group: Ints, peaks: Ints, steps: Ints) -> Iterator[Cau
         return totals
 
     row_group = group[p.space[rows]]
-    lives = add_up(charged, row_group)
+    live_bytes = add_up(charged, row_group)
     in_use = add_up(np.where(p.in_temp[rows], charged, 0), row_group) + add_up(p.fixed_bytes(), group)
     assigned, unpadded = add_up(p.size[rows], row_group), add_up(p.unpadded[rows], row_group)
     local = _live_thread_local(p, group, step)
     yield Cause("another step (late removal, weights of whole tuples)", in_use - peaks)
-    yield Cause("parameters, constants and outputs only while live", lives - in_use)
-    yield Cause("aliases counted each", assigned - lives)
+    yield Cause("parameters, constants and outputs only while live", live_bytes - in_use)
+    yield Cause("aliases counted each", assigned - live_bytes)
     yield Cause("padding left out", unpadded - assigned)
-    yield Cause(LOCAL, add_up(p.unpadded[local], group[p.space[local]]))
+    yield Cause(THREAD_LOCAL_CAUSE, add_up(p.unpadded[local], group[p.space[local]]))
 
 
 def _live_thread_local(p: Layout, group: Ints, step: Ints) -> Ints:
     """Return the thread-local values that are live at the step of their group."""
     start, end = p.ranges
-    own_step = step[group[p.space]] if len(p.space) else np.empty(0, np.int64)
-    is_live = (start >= 0) & (start <= own_step) & (own_step <= end)
+    group_step = step[group[p.space]] if len(p.space) else np.empty(0, np.int64)
+    is_live = (start >= 0) & (start <= group_step) & (group_step <= end)
     return np.flatnonzero((p.value_category == THREAD_LOCAL) & is_live)

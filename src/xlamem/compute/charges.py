@@ -1,4 +1,4 @@
-"""The live set: what the bytes in use at a step are charged to."""
+"""Charge the bytes in use at a step to buffers: the live set."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def live_set(dump: DumpLike, time: int | None = None, *, space: str | int | None
     Parameters
     ----------
     dump
-        A `Dump`, or anything that `read` takes.
+        A `Dump`, or anything that `read` accepts.
     time
-        The step; by default the peak of each space (the first step of its first plateau).
+        The step; by default, the first step of the peak of each space.
     space
         Name or color of one memory space.
 
     Returns
     -------
     pyarrow.Table
-        Table ``live_set``: bytes and steps; in each space the largest first.
+        Table ``live_set`` in bytes and steps, sorted by space and by size in descending order.
 
     Raises
     ------
@@ -49,14 +49,14 @@ def live_set(dump: DumpLike, time: int | None = None, *, space: str | int | None
 
 @dataclass(frozen=True)
 class Charges:
-    """The bytes in use at a step, charged to values and to what is left of fixed allocations.
+    """The bytes in use at a step, charged to values and to the rest of fixed allocations.
 
-    The first `n_live` rows are the live values, by allocation and id. The others are allocations of which some bytes
-    are covered by no live value.
+    The first `n_live` rows are the live values, by allocation and id. The other rows are allocations with bytes that no
+    live value covers.
     """
 
     value: Ints
-    """Row in `values`: the live value, or the representative of the allocation (-1: none)."""
+    """Row in `values`: the live value, or the representative of the allocation (-1 if it has none)."""
     owner: Ints
     """Row in `allocations`."""
     bytes: Ints
@@ -65,7 +65,7 @@ class Charges:
 
 
 def live_values(p: Layout, steps: Ints) -> Ints:
-    """Return the values live at the step of their space, by allocation and id."""
+    """Return the values that are live at the step of their space, by allocation and id."""
     start, end = p.occupied_ranges()
     step = steps[p.space] if len(p.space) else np.empty(0, np.int64)
     is_live = (start >= 0) & (step >= 0) & (start <= step) & (step <= end) & (p.value_category != THREAD_LOCAL)
@@ -74,7 +74,7 @@ def live_values(p: Layout, steps: Ints) -> Ints:
 
 
 def charge_values(p: Layout, rows: Ints) -> tuple[Ints, Ints]:
-    """Return the bytes charged to each of these live values, and those that only it covers."""
+    """Return the bytes charged to each of these live values, and the bytes that no other value covers."""
     owner = p.owner[rows].astype(np.int64)
     charged, exclusive = _sweep.charge(owner, p.value_ids[rows], p.offset[rows], p.extent[rows])
     return column_ints(charged), column_ints(exclusive)
@@ -99,7 +99,7 @@ def charge(p: Program, steps: Ints) -> Charges:
 
 
 def live_set_table(p: Program, charges: Charges, rows: Ints) -> pa.Table:
-    """Return the table ``live_set`` of these rows of the charges."""
+    """Return these rows of the charges as a table ``live_set``."""
     value, owner = charges.value[rows], charges.owner[rows]
     is_live = rows < charges.n_live
     live_value = np.where(is_live, value, -1)

@@ -1,4 +1,4 @@
-"""Arrow columns to NumPy arrays, and arrays to the computed tables of the schema."""
+"""Convert Arrow columns to NumPy arrays, and arrays to the computed tables of the schema."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bools(table: pa.Table, column: str) -> Mask:
 
 
 def encoded(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
-    """Return the codes (-1: null) and the dictionary of a text column."""
+    """Return the codes (-1 for null) and the dictionary of a text column."""
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks else pa.array([], column.type)
@@ -40,7 +40,7 @@ def encoded(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
 
 
 def decoded(codes: Ints, dictionary: pa.Array) -> pa.Array:
-    """Return the dictionary-encoded column of these codes (negative: null)."""
+    """Return a dictionary-encoded column with these codes (negative for null)."""
     if not len(dictionary):
         return pa.nulls(len(codes), pa.dictionary(pa.int32(), pa.string()))
     indices = pa.array(np.where(codes < 0, 0, codes).astype(np.int32), mask=codes < 0)
@@ -50,7 +50,7 @@ def decoded(codes: Ints, dictionary: pa.Array) -> pa.Array:
 def match_dictionaries(dictionary: pa.Array, other: pa.Array) -> Ints:
     """Return the code in `other` of each text in `dictionary`, -1 if it is missing.
 
-    The dictionaries of one dump are often prefixes of each other; then no text is looked up.
+    One dictionary of a dump is often a prefix of another. In that case, no text is looked up.
     """
     codes = np.arange(len(dictionary))
     if len(dictionary) <= len(other) and other.slice(0, len(dictionary)).equals(dictionary):
@@ -61,12 +61,12 @@ def match_dictionaries(dictionary: pa.Array, other: pa.Array) -> Ints:
 
 
 def take(values: npt.NDArray[Any], rows: Ints) -> Ints:
-    """Return the values of these rows, -1 for negative rows."""
+    """Return the values of these rows, or -1 for negative rows."""
     return np.where(rows >= 0, values[rows], -1) if len(values) else np.full(len(rows), -1, np.int64)
 
 
 def take_text(column: pa.ChunkedArray, rows: Ints) -> pa.Array:
-    """Return the texts of these rows, null for negative rows."""
+    """Return the texts of these rows, or null for negative rows."""
     codes, dictionary = encoded(column)
     return decoded(take(codes, rows), dictionary)
 
@@ -77,7 +77,7 @@ def nullable(values: Ints) -> pa.Array:
 
 
 def runs(values: Ints) -> tuple[Ints, Ints]:
-    """Return the first and last index of each longest run of equal values."""
+    """Return the first and last index of each maximal run of equal values."""
     if not len(values):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     first = np.flatnonzero(np.diff(values, prepend=values[0] - 1))
@@ -85,7 +85,7 @@ def runs(values: Ints) -> tuple[Ints, Ints]:
 
 
 def computed_table(name: str, columns: dict[str, Any]) -> pa.Table:
-    """Return a table of `schema.COMPUTED` made of these arrays, cast to the types of the schema."""
+    """Build a table of `schema.COMPUTED` from these arrays, casting them to the types of the schema."""
     spec = schema.COMPUTED[name]
     arrays = []
     for column in spec.columns:

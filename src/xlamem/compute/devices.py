@@ -1,7 +1,7 @@
-"""The memory sizes of accelerators, with which `--device` compares a program.
+"""Memory sizes of accelerators, for the option `--device`.
 
 A program is compiled for one device, so the sizes are those of one device as XLA sees it: a core of TPU v2 and v3, a
-chip of v4 to v6e, a chiplet of TPU7x, one die of an MI250X.
+chip of TPU v4 to v6e, a chiplet of TPU7x, a die of an MI250X.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..errors import UsageError
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 GB = 1000**3
-"""Vendors of GPUs state decimal gigabytes. If a driver reports another size, `reported` has it."""
+"""GPU vendors state decimal gigabytes. If a driver reports a different size, it is in `Device.reported`."""
 
 OOM = "XLA's out-of-memory messages"
 SMI = "nvidia-smi"
@@ -29,16 +29,16 @@ class Device:
     bytes: int
     """Memory of one device according to its vendor."""
     stated: str
-    """The same in the vendor's words."""
+    """Memory in the words of the vendor."""
     source: str
-    """Document in which the vendor states it."""
+    """Document that states the size."""
     reported: int | None = None
     """Size that the compiler or the driver reports, if known."""
     reporter: str = ""
 
     @property
     def usable(self) -> int:
-        """The size used for comparison: the reported one, else the vendor's."""
+        """The size used for comparison: the reported size, or else that of the vendor."""
         return self.bytes if self.reported is None else self.reported
 
 
@@ -119,6 +119,6 @@ def parse_bytes(text: str) -> int:
 
 
 def _key(name: str) -> str:
-    """Return a name without vendor, topology, blanks and dashes."""
+    """Return a name in lower case, without vendor, topology and punctuation."""
     plain = name.lower().partition(":")[0]
     return re.sub(r"nvidia|amd|google|cloud|instinct|tesla|[^a-z0-9]", "", plain)

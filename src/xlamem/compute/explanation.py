@@ -1,4 +1,4 @@
-"""The numbers that other tools print for the same program, and what separates them from its peak."""
+"""Compare the numbers that other tools print for a program with its peak, and explain the differences."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ INT64_LIMIT = 1 << 63
 
 
 def explain(dump: DumpLike) -> pa.Table:
-    """Return every published number of this program, side by side.
+    """Return the numbers that XLA, JAX and XProf print for a program, side by side with those of xlamem.
 
     Parameters
     ----------
     dump
-        A `Dump`, or anything that `read` takes.
+        A `Dump`, or anything that `read` accepts.
 
     Returns
     -------
     pyarrow.Table
-        Table ``explain``: bytes and steps. ``difference`` is the number minus xlamem's peak (of its space, or of all
-        spaces together for numbers that add them up); `explain_causes` takes it apart. ``basis`` is ``exact`` if
-        the text contains the number and ``inferred`` if a formula gives it, with the number of dumps on which the
-        formula was right.
+        Table ``explain`` in bytes and steps. ``difference`` is the number minus xlamem's peak (of its space, or of all
+        spaces together for numbers that add them up); `explain_causes` splits it by cause. ``basis`` is ``exact`` if
+        the text contains the number, and ``inferred`` if it comes from a formula; ``n_equal`` of ``n_compared`` dumps
+        confirm the formula.
     """
     return _explanation(dump).numbers
 
 
 def explain_causes(dump: DumpLike) -> pa.Table:
-    """Return what separates each number of `explain` from xlamem's peak.
+    """Return the causes of the differences between the numbers of `explain` and xlamem's peak.
 
     Parameters
     ----------
     dump
-        A `Dump`, or anything that `read` takes.
+        A `Dump`, or anything that `read` accepts.
 
     Returns
     -------
     pyarrow.Table
-        Table ``explain_causes``: one row per number and cause, bytes other than 0; those of a number add up to its
-        ``difference``.
+        Table ``explain_causes``: one row per number and cause, except causes of 0 bytes. The bytes of a number add up
+        to its ``difference``.
     """
     return _explanation(dump).causes
 
 
 class Explanation(NamedTuple):
-    """Both tables."""
+    """The tables `explain` and `explain_causes`."""
 
     numbers: pa.Table
     causes: pa.Table
@@ -105,7 +105,7 @@ class _Rows:
         rest: str = "",
         **more: Any,
     ) -> None:
-        """Add a number and what separates it from a peak: bytes by cause, and under `rest` what they leave."""
+        """Add a number and the causes of its difference from a peak; `rest` names the cause of the remainder."""
         where: dict[str, Any] = {"memory_space": None, "color": None, "page": None}
         if space:
             where = {"memory_space": space.name, "color": space.color, "page": space.page}
@@ -123,7 +123,7 @@ class _Rows:
 
 
 def _nonzero(causes: Mapping[str, int], difference: int, rest: str) -> dict[str, int]:
-    """Return the causes that are not 0, with what they leave of the difference under `rest`."""
+    """Return the causes that are not 0 bytes, including the remainder of the difference under the name `rest`."""
     every = {**causes, rest: difference - sum(causes.values())} if rest else causes
     return {cause: by for cause, by in every.items() if by}
 
@@ -143,7 +143,7 @@ def _add_spaces(rows: _Rows, p: Program, spaces: pa.Table) -> None:
     for name, cause, sizes in space_causes(p, spaces) if timed else ():
         for i, size in enumerate(sizes.tolist()):
             causes.setdefault((name, i), {})[cause] = size
-    heap, fixed = xprof_peak(p), p.fixed_bytes().tolist()
+    xprof, fixed = xprof_peak(p), p.fixed_bytes().tolist()
     for i, row in enumerate(spaces.to_pylist()):
         if not row["allocated"]:
             continue
@@ -154,8 +154,8 @@ def _add_spaces(rows: _Rows, p: Program, spaces: pa.Table) -> None:
             rows.add("live", row["live_peak"], top, causes["live", i], space, time=row["live_step"])
             rows.add("half_open", row["half_open_peak"], top, causes["half_open", i], space)
             rows.add("fixed", fixed[i], top, causes["fixed", i], space)
-        if heap and heap.space == i:
-            rows.add("xprof", heap.bytes, top, {"tables of tuples": heap.bytes - top}, space, basis="inferred")
+        if xprof and xprof.space == i:
+            rows.add("xprof", xprof.bytes, top, {"tables of tuples": xprof.bytes - top}, space, basis="inferred")
         rows.add("allocated", row["allocated"], top, causes.get(("allocated", i)), space)
 
 
@@ -164,7 +164,7 @@ def _add_spaces(rows: _Rows, p: Program, spaces: pa.Table) -> None:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """What the numbers of all spaces together are compared with."""
+    """Values with which the numbers of all spaces together are compared."""
 
     p: Program
     module: dict[str, Any]
@@ -172,9 +172,9 @@ class _Comparison:
     spaces: pa.Table
     """The table ``peaks``."""
     group: Ints
-    """One group for all spaces."""
+    """The group of each space: 0, because all spaces are in one group."""
     peaks: GroupPeaks | None
-    """Their peak; None without live ranges or spaces."""
+    """Combined peak of the group; None without live ranges or spaces."""
 
     @classmethod
     def of(cls, p: Program) -> _Comparison:
@@ -189,12 +189,12 @@ class _Comparison:
 
 def _add_totals(rows: _Rows, c: _Comparison) -> None:
     p, reserved = c.p, ints(c.spaces, "reserved")
-    main = np.array([schema.in_device_memory(c.module["platform"], s.color) for s in p.spaces], bool)
-    device_total, causes = int(reserved[main].sum()), {}
+    is_main = np.array([schema.in_device_memory(c.module["platform"], s.color) for s in p.spaces], bool)
+    device_total, causes = int(reserved[is_main].sum()), {}
     if c.peaks:
         step = c.peaks.step[0]
         in_use = np.concatenate([occupied_in(p, w)[:, w.column(step)] for w in windows(p)])
-        causes = {UNUSED: int((reserved - in_use)[main].sum()), "other memory spaces": -int(in_use[~main].sum())}
+        causes = {UNUSED: int((reserved - in_use)[is_main].sum()), "other memory spaces": -int(in_use[~is_main].sum())}
     rows.add("device_total", device_total, c.peak, causes)
     if c.peaks:
         rows.add("peak_together", c.peak, c.peak, time=int(c.peaks.step[0]))

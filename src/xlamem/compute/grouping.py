@@ -1,4 +1,4 @@
-"""Bytes in use, grouped by scope of the model, source line, opcode, shape and so on."""
+"""Group the bytes in use by scope, source line, opcode, shape and other keys."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _WRAPPERS = (
     r"\(([^()]*)\)"
 )
 _WRAPPER_DEPTH = 4
-"""Levels of nested wrappers that are removed: transpose(jvp(jit(f)))."""
+"""Maximum depth of nested wrappers that are removed, as in transpose(jvp(jit(f)))."""
 
 
 def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> pa.Array:
     """Return the scope of each op_name: its path without the last component (the primitive) and JAX's wrappers.
 
-    `jit(f)/jit(main)/transpose(jvp(Model))/layers_17/dot_general` becomes `Model/layers_17`, with `fold`
-    `Model/layers_*`, with `depth=1` `Model`. An op_name of one component (the name of a parameter) is kept.
+    `jit(f)/jit(main)/transpose(jvp(Model))/layers_17/dot_general` becomes `Model/layers_17`, or `Model/layers_*` with
+    `fold`, or `Model` with `depth=1`. An op_name with a single component (the name of a parameter) is kept.
     """
     text = pc.replace_substring_regex(names, r"^(?:p?jit\([^()]*\)/)+", "")
     for _ in range(_WRAPPER_DEPTH):
@@ -65,12 +65,12 @@ def attribution(
     Parameters
     ----------
     dump
-        A `Dump`, or anything that `read` takes.
+        A `Dump`, or anything that `read` accepts.
     by
-        One or more of: memory_space, category, role, op_name, scope (see `scopes`), source (file:line),
-        opcode, element_type, shape, instruction.
+        One or more of memory_space, category, role, op_name, scope (see `scopes`), source (file:line), opcode,
+        element_type, shape and instruction.
     time, space
-        As in `live_set`: by default the peak of each space.
+        As for `live_set`; the peak of each space by default.
     depth
         Keep only the first components of a scope or op_name.
     fold
@@ -80,7 +80,7 @@ def attribution(
     -------
     pyarrow.Table
         The columns of `by`, ``bytes`` and ``n`` (rows of the live set), largest first. The bytes of a space add up
-        to occupied(time) exactly; buffers without such a name are in the row with null.
+        to occupied(time) exactly; buffers without a key are in a row in which it is null.
     """
     by = (by,) if isinstance(by, str) else tuple(by)
     if unknown := [k for k in by if k not in KEYS]:
@@ -106,7 +106,7 @@ def _key_column(rows: pa.Table, key: str, depth: int | None, fold: bool) -> pa.C
 
 
 def _path_column(column: pa.ChunkedArray, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:
-    """Return the scopes or shortened op_names; each distinct op_name is processed once."""
+    """Return scopes or shortened op_names, processing each distinct op_name only once."""
     array = column.cast(pa.string()).combine_chunks().dictionary_encode()
     names = array.dictionary
     paths = scopes(names, depth=depth, fold=fold) if key == "scope" else _shortened(names, depth, fold)

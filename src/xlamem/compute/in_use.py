@@ -1,4 +1,4 @@
-"""Bytes in use at every step of the schedule, by memory space."""
+"""Compute the bytes in use at every step of the schedule, by memory space."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from .program import Program, program
 Interval = Literal["closed", "half-open"]
 
 MAX_CELLS = 1 << 22
-"""Cells (spaces times steps) that are computed together where the result is not kept; at least one space."""
+"""Maximum number of cells (spaces times steps) per window. A window has at least one space."""
 
 MAX_SPACES = 64
-"""Above this number of spaces `occupancy` returns at most MAX_CELLS rows, so that its size stays in proportion to the
-text."""
+"""With more spaces than this, `occupancy` returns at most MAX_CELLS rows, to keep its size proportional to the text."""
 
 MAX_SWEPT_VALUES = 1 << 19
-"""Values of one allocation that are swept together; more are swept one interval of time after the other."""
+"""Maximum number of values of one allocation that are swept together. More are swept one time interval at a time."""
 
 
 class Window(NamedTuple):
@@ -36,7 +35,7 @@ class Window(NamedTuple):
 
     spaces: Ints
     changes: Ints | None
-    """The steps at which anything changes in these spaces, and 0: one column each. None: a column for every step."""
+    """Steps with a column: 0, and those at which anything changes in these spaces. None if all steps have a column."""
     steps: int
 
     def column(self, step: Ints) -> Ints:
@@ -59,7 +58,7 @@ class Window(NamedTuple):
 def windows(p: Layout) -> list[Window]:
     """Split all spaces into windows of about MAX_CELLS cells.
 
-    Spaces in which few values live during a long schedule keep only the steps at which something changes.
+    Spaces with few values and a long schedule keep only the steps at which something changes.
     """
     return p.once("windows", lambda: list(_windows(p)))
 
@@ -87,7 +86,7 @@ def _full_window(p: Layout, spaces: Ints) -> Window:
 
 
 def _changes(start: Ints, end: Ints, steps: int) -> Ints:
-    """Return the steps at which a range starts, or has just ended as a closed or a half-open one; and 0."""
+    """Return 0, and the steps at which a range starts or has just ended, as a closed or half-open range."""
     after_end = np.maximum(end - 1, start) + 1, end + 1
     times = np.unique(np.concatenate([np.zeros(1, np.int64), start, *after_end]))
     return times[times < steps]
@@ -99,8 +98,8 @@ def _changes(start: Ints, end: Ints, steps: int) -> Ints:
 def covered(p: Layout, values: Mask, interval: str = "closed", window: Window | None = None) -> tuple[Ints, Ints]:
     """Sweep the live ranges of these values over the schedule.
 
-    Returns the bytes that the live ones cover at each step, (spaces, columns) of the window, by default all spaces
-    and steps; and per allocation the maximum over the steps.
+    Return the bytes that the live ones cover, by space and column of the window (by default, all spaces and steps), and
+    the maximum over the steps for each allocation.
     """
     window = window or _full_window(p, np.arange(len(p.spaces)))
     start, end = p.occupied_ranges(interval)
@@ -118,9 +117,9 @@ def covered(p: Layout, values: Mask, interval: str = "closed", window: Window | 
     row_of_allocation = row_of_space[p.space_of_allocation]
     swept = _sweep.covered(rows, p.owner, start, end, p.offset, p.extent, row_of_allocation, changes)
     most = column_ints(swept)
-    for allocation, own in crowded.items():
+    for allocation, members in crowded.items():
         most = most.copy()
-        most[allocation] = _covered_in_turn(p, own, start, end, changes[row_of_allocation[allocation] :][:1])
+        most[allocation] = _covered_in_turn(p, members, start, end, changes[row_of_allocation[allocation] :][:1])
     return np.cumsum(changes, axis=1, out=changes), most
 
 
@@ -130,7 +129,7 @@ def _by_owner(p: Layout, rows: Codes) -> Codes:
 
 
 def _without_crowded(p: Layout, rows: Codes) -> tuple[Codes, dict[int, Codes]]:
-    """Split off the values of each allocation that has more than MAX_SWEPT_VALUES of them."""
+    """Separate the values of allocations that have more than MAX_SWEPT_VALUES of them."""
     if len(rows) <= MAX_SWEPT_VALUES:
         return rows, {}
     allocations = np.flatnonzero(np.bincount(p.owner[rows]) > MAX_SWEPT_VALUES)
@@ -139,14 +138,15 @@ def _without_crowded(p: Layout, rows: Codes) -> tuple[Codes, dict[int, Codes]]:
 
 
 def _covered_in_turn(p: Layout, rows: Codes, start: Ints, end: Ints, changes: Ints) -> int:
-    """Sweep the values of one allocation, one interval of time after the other; return the maximum."""
+    """Sweep the values of one allocation, one time interval at a time, and return the maximum."""
     begins, most = np.unique(np.sort(start[rows])[::MAX_SWEPT_VALUES]).tolist(), 0
     for begin, stop in pairwise([*begins, changes.shape[1]]):
-        some = rows[(start[rows] < stop) & (end[rows] >= begin)]
-        first, last = np.maximum(start[some], begin), np.minimum(end[some], stop - 1)
-        owner, row_of_allocation = np.zeros(len(some), np.int32), np.zeros(1, np.int64)
-        every = np.arange(len(some), dtype=np.int32)
-        swept = _sweep.covered(every, owner, first, last, p.offset[some], p.extent[some], row_of_allocation, changes)
+        chunk = rows[(start[rows] < stop) & (end[rows] >= begin)]
+        first, last = np.maximum(start[chunk], begin), np.minimum(end[chunk], stop - 1)
+        owner, row_of_allocation = np.zeros(len(chunk), np.int32), np.zeros(1, np.int64)
+        chunk_rows = np.arange(len(chunk), dtype=np.int32)
+        offset, extent = p.offset[chunk], p.extent[chunk]
+        swept = _sweep.covered(chunk_rows, owner, first, last, offset, extent, row_of_allocation, changes)
         most = max(most, int(column_ints(swept)[0]))
     return most
 
@@ -155,7 +155,7 @@ def _covered_in_turn(p: Layout, rows: Codes, start: Ints, end: Ints, changes: In
 
 
 def occupied(p: Layout, interval: str = "closed") -> Ints:
-    """Return occupied(t) of each space, (spaces, steps): bytes in use."""
+    """Return occupied(t), the bytes in use, by space and step."""
     return p.once(("occupied", interval), lambda: _occupied(p, interval))
 
 
@@ -167,7 +167,7 @@ def _occupied(p: Layout, interval: str) -> Ints:
 
 
 def live(p: Layout, interval: str = "closed") -> Ints:
-    """Return live(t) of each space, (spaces, steps): bytes covered by live values, thread-local ones excluded."""
+    """Return live(t), the bytes covered by live values other than thread-local ones, by space and step."""
     return p.once(("live", interval), lambda: _live(p, interval))
 
 
@@ -179,18 +179,18 @@ def _live(p: Layout, interval: str) -> Ints:
 
 
 def levels(p: Layout, window: Window, interval: str = "closed") -> tuple[Ints, Ints]:
-    """Return occupied(t) and live(t) of a window, (spaces, columns)."""
+    """Return occupied(t) and live(t), by space and column of a window."""
     if len(window.spaces) == len(p.spaces) and window.changes is None:
         return occupied(p, interval), live(p, interval)
     total = covered(p, p.in_temp, interval, window)[0]
-    lives = covered(p, p.in_fixed, interval, window)[0]
-    lives += total
+    live_bytes = covered(p, p.in_fixed, interval, window)[0]
+    live_bytes += total
     total += p.fixed_bytes()[window.spaces][:, None]
-    return total, lives
+    return total, live_bytes
 
 
 def occupied_in(p: Layout, window: Window) -> Ints:
-    """Return occupied(t) of a window, (spaces, columns)."""
+    """Return occupied(t), by space and column of a window."""
     if len(window.spaces) == len(p.spaces) and window.changes is None:
         return occupied(p)
     return covered(p, p.in_temp, "closed", window)[0] + p.fixed_bytes()[window.spaces][:, None]
@@ -214,14 +214,14 @@ def _most_covered(p: Layout) -> Ints:
 def occupancy(dump: DumpLike, *, space: str | int | None = None, interval: Interval = "closed") -> pa.Table:
     """Return the bytes in use at every step of the schedule, by memory space and category.
 
-    Thread-local allocations are excluded. Parameters, constants and outputs count in full at every step. Of each
-    temp allocation, the union of the address ranges of the values live at the step counts: bytes that several values
-    share count once, and padding counts.
+    Thread-local allocations are excluded. Parameters, constants and outputs count in full at every step. For each
+    temp allocation, the union of the address ranges of the values live at that step counts. Bytes that several values
+    share count only once; padding is included.
 
     Parameters
     ----------
     dump
-        A `Dump`, or anything that `read` takes.
+        A `Dump`, or anything that `read` accepts.
     space
         Name (``"hbm"``) or color of one memory space; all by default.
     interval
@@ -231,14 +231,14 @@ def occupancy(dump: DumpLike, *, space: str | int | None = None, interval: Inter
     Returns
     -------
     pyarrow.Table
-        Table ``occupancy`` of the schema: one row per space and step, 0 to the schedule length inclusive. An
-        impossible length, greater than the steps and live ranges in the text together, is replaced by the number of
-        steps in the text; live ranges are clipped to the schedule. Empty for a dump without live ranges.
+        Table ``occupancy``: one row per space and step, from 0 to the schedule length inclusive. A schedule length
+        that exceeds the number of steps and live ranges in the text is replaced by the number of steps in the text.
+        Live ranges are clipped to the schedule. The table is empty if the dump has no live ranges.
 
     Raises
     ------
     UsageError
-        There are more than 64 spaces and their steps make more than 4 million rows: select one with `space`.
+        There are more than 64 spaces and more than 4 million rows; select one space with `space`.
     """
     p = program(dump)
     selected, steps = np.array(p.select_spaces(space), np.int64), p.steps or 0
@@ -251,13 +251,13 @@ def occupancy(dump: DumpLike, *, space: str | int | None = None, interval: Inter
     columns |= {category: np.repeat(size[selected], steps) for category, size in fixed.items()}
     columns |= {"occupied": np.empty(0, np.int64), "live": np.empty(0, np.int64)}
     if len(selected):
-        total, lives = levels(p, _full_window(p, selected), interval)
-        columns["occupied"], columns["live"] = total.reshape(-1), lives.reshape(-1)
+        total, live_bytes = levels(p, _full_window(p, selected), interval)
+        columns["occupied"], columns["live"] = total.reshape(-1), live_bytes.reshape(-1)
     columns["temp"] = columns["occupied"] - sum(columns[category] for category in fixed)
     return computed_table("occupancy", columns)
 
 
 def _fixed_by_category(p: Program) -> dict[str, Ints]:
-    """Bytes of the fixed allocations of each space, by category."""
+    """Return the bytes of the fixed allocations of each space, by category."""
     categories = {"parameter": PARAMETER, "donated": DONATED, "constant": CONSTANT, "live_out": LIVE_OUT}
     return {name: p.sum_by_space(p.allocation_size, p.category == c) for name, c in categories.items()}

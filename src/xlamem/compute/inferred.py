@@ -1,4 +1,4 @@
-"""Numbers that other tools print and that a dump does not contain, inferred by formulas checked on real dumps."""
+"""Infer numbers that other tools print but a dump does not contain, with formulas checked on real dumps."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .program import Program
 from .xla_peak import max_overlap
 
 ARENA_ALIGNMENT = 1 << 14
-"""Bytes to which a TPU compiler rounds an arena in HBM."""
+"""Alignment in bytes to which the TPU compiler rounds arenas in HBM."""
 
 
 class Agreement(NamedTuple):
-    """On how many real dumps a formula gave the tool's own figure."""
+    """The number of real dumps on which a formula equals the number of the tool."""
 
     equal: int
     compared: int
@@ -34,7 +34,7 @@ AGREEMENT = {
 
 
 class SpaceBytes(NamedTuple):
-    """Bytes of one memory space."""
+    """A memory space and its bytes."""
 
     space: int
     bytes: int
@@ -43,23 +43,23 @@ class SpaceBytes(NamedTuple):
 def xprof_peak(p: Program) -> SpaceBytes | None:
     """Return the peak heap of XProf's memory viewer for memory space 0; None without live ranges or that space.
 
-    Parameters, constants and outputs in full, and the maximum bytes that live temporaries cover. Tuple tables are
-    not events of the heap trace and do not count.
+    It consists of parameters, constants and outputs in full, and of the maximum bytes that live temporaries cover.
+    Tuple tables do not count, because the heap trace has no events for them.
     """
     main = np.flatnonzero(np.array([s.color for s in p.spaces]) == 0)[:1]
     if p.steps is None or not len(main):
         return None
     space = int(main[0])
-    return SpaceBytes(space, int(p.fixed_bytes()[space]) + _max_union(p, _no_tuples(p), space))
+    return SpaceBytes(space, int(p.fixed_bytes()[space]) + _max_union(p, _temporaries_without_tuples(p), space))
 
 
 def inferred_analysis(p: Program) -> dict[str, int]:
-    """Return the fields of JAX's memory analysis of a TPU program that the text mostly allows to infer.
+    """Return the fields of JAX's memory analysis of a TPU program that can usually be inferred.
 
-    temp_size_in_bytes: arenas in HBM, rounded up to ARENA_ALIGNMENT, plus their unassigned bytes; 0 if they hold
-    only tuple tables and scalars of control flow (s32, pred). peak_memory_in_bytes: parameters, constants and
-    outputs of all spaces, plus the maximum bytes of live temporaries in the one space where that is greatest: their
-    union in HBM, their sum elsewhere, without tuple tables.
+    temp_size_in_bytes is the size of the arenas in HBM, rounded up to ARENA_ALIGNMENT, plus their unassigned bytes, or
+    0 if they hold only tuple tables and control-flow scalars (s32, pred). peak_memory_in_bytes is the size of
+    parameters, constants and outputs in all spaces, plus the maximum bytes of live temporaries in the space where these
+    are greatest: their union in HBM and their sum elsewhere, without tuple tables.
     """
     if p.tables["modules"]["platform"][0].as_py() != "tpu":
         return {}
@@ -85,9 +85,9 @@ def _temp_size(p: Program) -> int:
 
 
 def _max_temporaries(p: Program) -> int:
-    """Return the maximum bytes of live temporaries in the space where they are greatest."""
+    """Return the maximum bytes of live temporaries in any one space."""
     start, end = p.occupied_ranges()
-    counted, most = _no_tuples(p) & (start >= 0), 0
+    counted, most = _temporaries_without_tuples(p) & (start >= 0), 0
     for i, space in enumerate(p.spaces):
         rows = np.flatnonzero(counted & (p.space == i))
         if space.color == 0:
@@ -97,8 +97,8 @@ def _max_temporaries(p: Program) -> int:
     return most
 
 
-def _no_tuples(p: Program) -> Mask:
-    """Which values are in temp allocations and are not tuple tables."""
+def _temporaries_without_tuples(p: Program) -> Mask:
+    """Return which values are in temp allocations and are not tuple tables."""
     codes, types = encoded(p.tables["values"]["element_type"])
     counted: Mask = p.in_temp & (codes != pc.index(types, "tuple").as_py())
     return counted

@@ -1,4 +1,4 @@
-"""What a dump contains, and which cross-checks hold."""
+"""Summarize the contents of a dump and the results of its cross-checks."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ CROSS_CHECKS = (
     "tree_differs",
     "report_differs",
 )
-"""Diagnostic codes of the cross-checks: `schema.CODES` says what is wrong where one is reported."""
+"""Diagnostic codes of the cross-checks. `schema.CODES` describes them."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """One dump as plain data."""
+    """The contents of a dump as plain data."""
 
     source: Source
     module: Row
     files: list[Row]
     diagnostics: list[Row]
     allocated: int | None
-    """Printed total, else the sum of the allocations."""
+    """Printed total, or else the sum of the allocations."""
     checks: dict[str, Result]
-    """Result of each cross-check; skipped if the dump lacks what it compares."""
+    """Result of each cross-check, by code. A check is skipped if the dump lacks the data that it compares."""
 
     @property
     def failed_checks(self) -> list[str]:
@@ -52,12 +52,12 @@ class Inspection:
 
     @property
     def text_bytes(self) -> int:
-        """Size of the member files, after decompression."""
+        """Total size of the members after decompression."""
         return sum(f["bytes"] for f in self.files)
 
 
 def inspect(dump: Dump) -> Inspection:
-    """Read all of a dump, run its cross-checks and return what it contains."""
+    """Read an entire dump, run its cross-checks and return its contents."""
     diagnostics = dump.verify().to_pylist()
     (module,) = dump.modules.to_pylist()
     allocated = module["total_bytes"]
@@ -73,7 +73,7 @@ def _results(module: Row, codes: set[str]) -> dict[str, Result]:
 
 
 def _possible_checks(module: Row) -> set[str]:
-    """Return the cross-checks for which the dump has both sides of the comparison."""
+    """Return the cross-checks for which the dump contains both sides of the comparison."""
     features = set(module["features"].split(","))
     allocations, values = bool(module["n_allocations"]), bool(module["n_values"])
     live = module["schedule_length"] is not None
@@ -94,7 +94,7 @@ def _possible_checks(module: Row) -> set[str]:
 
 
 def duplicates(inspections: Iterable[Inspection]) -> list[list[Inspection]]:
-    """Return groups of dumps whose files hold the same bytes."""
+    """Return groups of dumps with identical content."""
     groups: dict[str, list[Inspection]] = {}
     for inspection in inspections:
         if inspection.text_bytes:

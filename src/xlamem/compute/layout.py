@@ -1,4 +1,4 @@
-"""Where the values of a program are placed in its allocations, and when they are live: integers only."""
+"""The layout of a program: where its values are placed in allocations, and when they are live."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Kinds = npt.NDArray[np.int8]
 Result = TypeVar("Result")
 
 CATEGORIES = ("thread_local", "constant", "donated", "parameter", "live_out", "temp", "temp_in_output")
-"""Categories of an allocation; the first that applies counts. The last one is of values only (`categories_of`)."""
+"""Categories of allocations, of which the first match applies. The last one is for values only (`categories_of`)."""
 THREAD_LOCAL, CONSTANT, DONATED, PARAMETER, LIVE_OUT, TEMP, TEMP_IN_OUTPUT = range(7)
 
 MAX_TOTAL_BYTES = 1 << 62
-"""Sizes that add up to less than this cannot overflow int64 when two sums are added."""
+"""Sizes that add up to less than this cannot overflow int64, even if two sums are added."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +38,20 @@ class Space:
 
 
 class Layout(ABC):
-    """The allocations of a program and the values in them. Times are schedule steps, sizes are bytes, -1 is null."""
+    """The allocations of a program and their values. Times are schedule steps, sizes are bytes, and -1 means null."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         """Name of the dump, for messages."""
         self.results: dict[Hashable, Any] = {}
-        """What functions of this package keep for the program, see `once`."""
+        """Results cached for the program (see `once`)."""
 
     def once(self, key: Hashable, compute: Callable[[], Result]) -> Result:
-        """Return the result kept under `key`; compute it on first use. Of racing threads the first result counts."""
+        """Return the result cached under `key`, computed on first use. If threads race, the first result is kept."""
         if key not in self.results:
             self.results.setdefault(key, compute())
-        kept: Result = self.results[key]
-        return kept
+        result: Result = self.results[key]
+        return result
 
     # -- allocations and values ------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ class Layout(ABC):
         self.allocation_ids = ints(allocations, "allocation")
         self.allocation_size = ints(allocations, "size")
         color, page = ints(allocations, "color"), np.maximum(ints(allocations, "page", 0), 0)
-        # Colors and pages can be any integers; their ranks are less than the number of allocations.
+        # Colors and pages can be any integers. Their ranks are less than the number of allocations.
         pages, rank = np.unique(page, return_inverse=True)
         key = np.unique(color, return_inverse=True)[1].reshape(-1) * len(pages) + rank.reshape(-1)
         _, first, space = np.unique(key, return_index=True, return_inverse=True)
@@ -71,11 +71,11 @@ class Layout(ABC):
 
     def _set_values(self, owner: Codes, offset: Ints, size: Ints) -> None:
         self.owner, self.offset, self.size = owner, offset, size
-        """The row in `allocations` of each value, and its offset and size in that allocation."""
+        """Row in `allocations` of each value, and its offset and size in that allocation."""
         available = self.allocation_size[owner] if len(owner) else size
         available = np.maximum(available, 0) - np.clip(offset, 0, MAX_TOTAL_BYTES)
         self.extent = size if (size <= available).all() else np.clip(available, 0, size)
-        """The bytes of each value that lie within its allocation: all, unless the text contradicts itself."""
+        """Bytes of each value that lie within its allocation: all of them, unless the text is inconsistent."""
         self.space: Codes = self.space_of_allocation.astype(np.int32)[self.owner]
         self.value_category: Kinds = self.category.astype(np.int8)[self.owner]
 
@@ -88,16 +88,16 @@ class Layout(ABC):
     @property
     @abstractmethod
     def value_ids(self) -> Ints:
-        """value_id of each value."""
+        """The value_id of each value."""
 
     @property
     @abstractmethod
     def unpadded(self) -> Ints:
-        """Unpadded bytes of each value, 0 if unknown."""
+        """Unpadded size of each value, 0 if unknown."""
 
     @cached_property
     def is_fixed(self) -> Mask:
-        """Whether each allocation is in use in full at every step: parameters, constants and outputs."""
+        """Whether each allocation is fully in use at every step: parameters, constants and outputs."""
         fixed: Mask = (self.category != TEMP) & (self.category != THREAD_LOCAL)
         return fixed
 
@@ -123,9 +123,9 @@ class Layout(ABC):
     @property
     @abstractmethod
     def ranges(self) -> tuple[Ints, Ints]:
-        """First and last step of each value's live range, clipped to the schedule; -1 without one.
+        """First and last step of the live range of each value, clipped to the schedule; -1 without a live range.
 
-        A range outside of the schedule, or one that ends before it starts, starts after its end or at `steps`.
+        If a range lies outside the schedule, or ends before it starts, its start is after its end or equal to `steps`.
         """
 
     @property
@@ -134,45 +134,45 @@ class Layout(ABC):
         return np.broadcast_to(np.int64((self.steps or 0) - 1), len(self.owner))
 
     def occupied_ranges(self, interval: str = "closed") -> tuple[Ints, Ints]:
-        """First and last step at which each value takes its bytes, -1 for never.
+        """Return the first and last step at which each value occupies its bytes, -1 for never.
 
-        Temp values without a live range take them at every step, other values without one at none.
+        Without a live range, values in temp allocations occupy them at every step, and other values never.
         """
         if interval not in ("closed", "half-open"):
             raise UsageError(f"interval must be 'closed' or 'half-open', not {interval!r}")
         start, end = (a.copy() for a in self.ranges)
-        steps, lacking = self.steps or 1, start < 0
+        steps, has_no_range = self.steps or 1, start < 0
         start[(start >= steps) | (start > end)] = -1
         if interval == "half-open":
             np.maximum(end - 1, start, out=end)
             end[start < 0] = -1
         np.minimum(end, steps - 1, out=end)
-        always = lacking & self.in_temp
+        always = has_no_range & self.in_temp
         start[always], end[always] = 0, steps - 1
         return start, end
 
     def is_output(self, values: Ints) -> Mask:
-        """Return whether these values are live after the last instruction: in a live-out allocation, the output."""
+        """Return whether these values are live after the last instruction, as outputs in live-out allocations are."""
         live: Mask = self.ranges[1][values] >= self.last_step[values]
         return live
 
     def categories_of(self, values: Ints) -> Ints:
-        """Return the category of each of these values: its allocation's, or TEMP_IN_OUTPUT.
+        """Return the category of each of these values: that of its allocation, or TEMP_IN_OUTPUT.
 
-        In the allocation of an output, the output is live after the last instruction and a donated parameter is live
-        from step 0 on; any other value there is a temporary. Without live ranges they cannot be told apart.
+        In the allocation of an output, the output is live after the last instruction, and a donated parameter is live
+        from step 0. All other values there are temporaries. Without live ranges, they cannot be distinguished.
         """
         category = self.value_category[values].astype(np.int64)
         if self.steps is None:
             return category
         start = self.ranges[0][values]
-        own = self.is_output(values) | (start < 0) | ((category == DONATED) & (start == 0))
-        return np.where(((category == LIVE_OUT) | (category == DONATED)) & ~own, TEMP_IN_OUTPUT, category)
+        has_category = self.is_output(values) | (start < 0) | ((category == DONATED) & (start == 0))
+        return np.where(((category == LIVE_OUT) | (category == DONATED)) & ~has_category, TEMP_IN_OUTPUT, category)
 
     # -- memory spaces ---------------------------------------------------------------------------
 
     def select_spaces(self, space: str | int | None) -> list[int]:
-        """Return the numbers of the spaces with this name or color, of all spaces for None."""
+        """Return the indices of the spaces with this name or color, or of all spaces for None."""
         selected = [i for i, s in enumerate(self.spaces) if space is None or space in (s.name, s.color)]
         if not selected and space is not None:
             available = ", ".join(f"{s.name} (color {s.color})" for s in self.spaces) or "none"
@@ -180,13 +180,13 @@ class Layout(ABC):
         return selected
 
     def sum_by_space(self, values: Ints, allocations: Mask) -> Ints:
-        """Add up these values, one per allocation, over the allocations in the mask, by memory space."""
+        """Add up values (one per allocation) over the allocations in the mask, by memory space."""
         totals = np.zeros(len(self.spaces), np.int64)
         np.add.at(totals, self.space_of_allocation[allocations], values[allocations])
         return totals
 
     def fixed_bytes(self) -> Ints:
-        """Return the bytes of the fixed allocations of each space: in use at every step."""
+        """Return the bytes of the fixed allocations of each space, which are in use at every step."""
         return self.sum_by_space(self.allocation_size, self.is_fixed)
 
     def space_columns(self, spaces: Ints) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def _categories(allocations: pa.Table) -> Ints:
 
 
 def _can_be_added(allocated: Ints, offset: Ints, size: Ints) -> bool:
-    """Whether nothing is negative and everything adds up to less than MAX_TOTAL_BYTES."""
+    """Return whether no number is negative and the numbers add up to less than MAX_TOTAL_BYTES."""
     if any(len(a) and a.min() < 0 for a in (allocated, offset, size)):
         return False
     total = allocated.sum(dtype=np.float64) + size.sum(dtype=np.float64) + float(offset.max(initial=0))
@@ -225,8 +225,8 @@ def _can_be_added(allocated: Ints, offset: Ints, size: Ints) -> bool:
 def schedule_lengths(printed: Ints, scheduled: Ints, ranges: Ints) -> Ints:
     """Return the schedule length of each dump, -1 if unknown.
 
-    It is the printed length, unless that is not a 64-bit integer (-1) or more than there are steps and live ranges
-    in the text together; then it is the number of steps in the text.
+    It is the printed length, unless that is not a 64-bit integer (-1) or exceeds the number of steps and live ranges in
+    the text; in that case, it is the number of steps in the text.
     """
     impossible = (printed < 0) | (printed > scheduled + ranges)
     return np.where(impossible & (scheduled >= 0), scheduled, printed)

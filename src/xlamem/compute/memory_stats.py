@@ -1,4 +1,4 @@
-"""JAX's memory analysis of a compiled program, from the text of its dump."""
+"""Compute JAX's memory analysis of a compiled program from its dump."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOST = 5
 
 
 class ReleaseValue(NamedTuple):
-    """The value that some releases of jaxlib print for a field of `MemoryAnalysis`."""
+    """Value of a field of `MemoryAnalysis` in some releases of jaxlib."""
 
     field: str
     releases: str
@@ -23,10 +23,10 @@ class ReleaseValue(NamedTuple):
 
 @dataclass(frozen=True)
 class MemoryAnalysis:
-    """JAX's `compiled.memory_analysis()`, bytes; None where the text does not determine a field.
+    """JAX's `compiled.memory_analysis()` in bytes. A field is None if the text does not determine it.
 
-    Where releases of jaxlib print different values and the text does not reveal the release, the field is None and
-    `by_release` lists each known value.
+    If releases of jaxlib print different values and the text does not reveal the release, the field is None and
+    `by_release` lists the known values.
     """
 
     argument_size_in_bytes: int | None
@@ -49,37 +49,38 @@ FIELDS = tuple(f.name for f in fields(MemoryAnalysis) if f.name != "by_release")
 def memory_analysis(dump: DumpLike) -> MemoryAnalysis:
     """Return the fields of JAX's memory analysis, computed from the allocations.
 
-    argument: parameters; output: maybe-live-out; alias: both; temp: preallocated-temp (not on TPU); host_*: the
-    same in color 5. total_allocation_bytes: color 0; indefinite_allocations: the same without temp; neither on GPU.
-    peak_memory_in_bytes: on CPU parameters, constants and outputs without any temporary; on other platforms the text
-    does not determine it.
+    The fields add up allocations: argument, the parameters; output, those that are maybe-live-out; alias, those that
+    are both; temp, those that are preallocated-temp (not on TPU); host_*, the same in color 5. total_allocation_bytes
+    is the total of color 0, and indefinite_allocations the same without temp; both are None on GPU.
+    peak_memory_in_bytes is the total of parameters, constants and outputs on CPU; on other platforms, the text does
+    not determine it.
 
-    On CPU the values depend on the release, which the text rarely reveals: jaxlib 0.4.28 and before print zeros;
-    0.7.0 and 0.7.1 print another peak; 0.11.2 counts thread-local allocations in both totals, 0.12.0 does not. For
-    TPU, `explain` infers more fields.
+    On CPU, the values depend on the release, which the text rarely reveals: jaxlib 0.4.28 and earlier print zeros;
+    0.7.0 and 0.7.1 print a different peak; 0.11.2 includes thread-local allocations in both totals, 0.12.0 does not.
+    For TPU, `explain` infers more fields.
 
     Parameters
     ----------
     dump
-        A `Dump`, or anything that `read` takes.
+        A `Dump`, or anything that `read` accepts.
     """
     p = program(dump)
     module = p.tables["modules"].to_pylist()[0]
     sizes = _Sizes(p.tables, p.category == THREAD_LOCAL)
-    known: dict[str, int | None] = {**sizes.by_kind()}
+    size_by_field: dict[str, int | None] = {**sizes.by_kind()}
     by_release: list[ReleaseValue] = []
     if module["platform"] == "cpu":
-        by_release = _cpu(sizes, p.tables, set((module["features"] or "").split(",")), known)
+        by_release = _cpu(sizes, p.tables, set((module["features"] or "").split(",")), size_by_field)
     elif module["platform"] != "gpu":
-        known["temp_size_in_bytes"] = None
+        size_by_field["temp_size_in_bytes"] = None
     if module["platform"] == "tpu":
-        known["total_allocation_bytes"] = sizes.of(sizes.main)
-        known["indefinite_allocations"] = sizes.of(sizes.main & ~sizes.temp)
-    return MemoryAnalysis(**{name: known.get(name) for name in FIELDS}, by_release=tuple(by_release))
+        size_by_field["total_allocation_bytes"] = sizes.of(sizes.main)
+        size_by_field["indefinite_allocations"] = sizes.of(sizes.main & ~sizes.temp)
+    return MemoryAnalysis(**{name: size_by_field.get(name) for name in FIELDS}, by_release=tuple(by_release))
 
 
 class _Sizes:
-    """The sizes of the allocations, and what kinds of allocations they are."""
+    """The sizes of the allocations, with masks of their kinds."""
 
     def __init__(self, tables: Tables, thread_local: Mask) -> None:
         allocations = tables["allocations"]
@@ -95,7 +96,7 @@ class _Sizes:
         return int(self.size[mask].sum())
 
     def by_kind(self) -> dict[str, int]:
-        """The fields argument, output, alias and temp, in the device's memory and on the host."""
+        """Return the fields argument, output, alias and temp, for the device and for the host."""
         kinds = {
             "argument": self.parameter, "output": self.output, "alias": self.parameter & self.output, "temp": self.temp,
         }  # fmt: skip
@@ -106,28 +107,28 @@ class _Sizes:
         }
 
 
-def _cpu(sizes: _Sizes, tables: Tables, features: set[str], known: dict[str, int | None]) -> list[ReleaseValue]:
-    """Fill in `known` for a CPU program, and return the values that depend on the release."""
+def _cpu(sizes: _Sizes, tables: Tables, features: set[str], size_by_field: dict[str, int | None]) -> list[ReleaseValue]:
+    """Add the fields of a CPU program to `size_by_field`, and return the values that depend on the release."""
     values = _cpu_kinds(sizes, features)
     totals = {"total_allocation_bytes": sizes.main, "indefinite_allocations": sizes.main & ~sizes.temp}
     for field, mask in totals.items():
-        without = sizes.of(mask & ~sizes.thread_local)
-        known[field] = without
+        without_local = sizes.of(mask & ~sizes.thread_local)
+        size_by_field[field] = without_local
         if sizes.of(mask & sizes.thread_local):
             values.append(ReleaseValue(field, "jaxlib 0.11.2", sizes.of(mask)))
-            values.append(ReleaseValue(field, "jaxlib 0.12.0", without))
+            values.append(ReleaseValue(field, "jaxlib 0.12.0", without_local))
     fixed = sizes.of(sizes.main & ~sizes.temp & ~sizes.thread_local)
-    known["peak_memory_in_bytes"] = fixed
+    size_by_field["peak_memory_in_bytes"] = fixed
     if "peak_c" in features and not _is_later_than_0_8_1(tables, features):
-        known["peak_memory_in_bytes"] = None
+        size_by_field["peak_memory_in_bytes"] = None
         if "tree" in features:
             values.append(ReleaseValue("peak_memory_in_bytes", "jaxlib 0.7.2 and later", fixed))
-    known.update((v.field, None) for v in values)
+    size_by_field.update((v.field, None) for v in values)
     return values
 
 
 def _cpu_kinds(sizes: _Sizes, features: set[str]) -> list[ReleaseValue]:
-    """Return both values of the sizes by kind if the release may be one that prints zeros."""
+    """Return both values of the sizes by kind if the release might be one that prints zeros."""
     blank = "from_instruction_blank" in features
     may_be_old = "from_instruction" in features and not blank
     may_be_old |= "glued" in features and "report_a" not in features
@@ -141,7 +142,7 @@ def _cpu_kinds(sizes: _Sizes, features: set[str]) -> list[ReleaseValue]:
 
 
 def _is_later_than_0_8_1(tables: Tables, features: set[str]) -> bool:
-    """Whether the dump has anything that jaxlib prints only after 0.8.1."""
+    """Return whether the dump contains anything that jaxlib prints only after 0.8.1."""
     later = {"frames", "report_b", "values_split", "live_split", "page", "uses_none"}
     frame_id = tables["instructions"]["stack_frame_id"]
     return bool(features & later) or frame_id.null_count < len(frame_id)

@@ -1,4 +1,4 @@
-"""Where the bytes of a buffer without a name of its own come from."""
+"""Find out where the contents of buffers without an op_name come from."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .columns import encoded
 Row = dict[str, Any]
 
 MAX_HOPS = 6
-"""Instructions followed back from one buffer."""
+"""Maximum number of instructions that are followed back from a buffer."""
 
 _MOVES = re.compile("copy|bitcast|reshape|transpose|get-tuple-element|async-|slice|tuple$")
-"""Opcodes that pass on the bytes of their first operand."""
+"""Opcodes with a result that consists of the bytes of the first operand."""
 _OPERAND = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.-]*)\s*(?:[,#]|$)")
 
 
 def add_origins(dump: Dump, rows: list[Row]) -> None:
-    """Add ``origin`` to rows of `live_set` that have no op_name: what a copy copies, or whose memory it uses."""
+    """Add ``origin`` to rows of `live_set` without an op_name: the source of a copy, or the parameter it overwrites."""
     unnamed = [row for row in rows if not row["op_name"] and row["instruction"]]
     if not unnamed:
         return
     instructions = _Instructions(dump.instructions)
     for row in unnamed:
-        moved, name = _trace(instructions, row["instruction"])
+        source, name = _trace(instructions, row["instruction"])
         if not name and (parameter := _parameter_name(dump, instructions, row)):
             row["origin"] = f"in the allocation of {parameter}"
-        elif moved:
-            row["origin"] = f"{row['instruction']} of {name or moved}"
+        elif source:
+            row["origin"] = f"{row['instruction']} of {name or source}"
 
 
 class _Instructions:
@@ -55,24 +55,24 @@ class _Instructions:
 
 
 def _trace(instructions: _Instructions, instruction: str) -> tuple[str | None, str | None]:
-    """Follow copies back to (the instruction that made the bytes, its op_name); None if there is none."""
-    row, moved, name = instructions.row(instruction), None, None
+    """Follow copies back, and return the last instruction reached and its op_name, None if there is none."""
+    row, source, name = instructions.row(instruction), None, None
     for _ in range(MAX_HOPS):
         if row is None or name or not _MOVES.match(instructions.get("opcode", row)):
             break
         operand = _OPERAND.search(instructions.get("operands", row))
         if operand is None:
             break
-        moved = operand[1]
-        row = instructions.row(moved)
+        source = operand[1]
+        row = instructions.row(source)
         if row is None:  # only the start of an asynchronous pair defines a value
-            row = instructions.row(moved.replace("-done", "-start"))
+            row = instructions.row(source.replace("-done", "-start"))
         name = None if row is None else instructions.get("op_name", row)
-    return moved, name
+    return source, name
 
 
 def _parameter_name(dump: Dump, instructions: _Instructions, row: Row) -> str | None:
-    """Return the op_name of the parameter in the allocation of a buffer, or None."""
+    """Return the op_name of the parameter in the same allocation as a buffer, or None."""
     if row["category"] not in ("parameter", "donated", "temp_in_output"):
         return None
     neighbors = dump.values.filter(pc.equal(dump.values["allocation"], row["allocation"]))

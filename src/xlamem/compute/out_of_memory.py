@@ -1,4 +1,4 @@
-"""What the printed numbers of an out-of-memory report point to."""
+"""Find likely causes in the numbers of an out-of-memory report."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from typing import Any
 Row = dict[str, Any]
 
 MIN_PADDING = 0.01
-"""Share of the listed bytes from which padding is reported."""
+"""Minimum share of the listed bytes for padding to be reported."""
 MIN_FRAGMENTATION = 0.05
-"""Share of a total from which its fragmentation is reported."""
+"""Minimum share of a total for its fragmentation to be reported."""
 MIN_ARGUMENTS = 0.5
-"""Share of the capacity from which the arguments are reported."""
+"""Minimum share of the capacity for the arguments to be reported."""
 MIN_REPEATED = 0.25
-"""Share of the listed bytes from which buffers of one shape are reported."""
+"""Minimum share of the listed bytes for buffers of the same shape to be reported."""
 
 
 @dataclass(frozen=True)
 class OomCauses:
-    """Likely causes, from the rows of one report; None or empty where its numbers do not suggest them."""
+    """Likely causes in one report. A field is None or empty if the numbers do not suggest its cause."""
 
     excess: int | None
     """Bytes above the capacity."""
     listed: int
-    """Bytes of all listed buffers."""
+    """Total bytes of the listed buffers."""
     padding: int = 0
     """Their padding, if it is worth reporting."""
     most_padded: Row | None = None
-    """The buffer with most padding, if that at least doubles it."""
+    """The buffer with the most padding, if padding at least doubles its size."""
     repeated: tuple[str, int, int] | None = None
-    """Shape, number and bytes of buffers that share a shape."""
+    """Shape, number and total bytes of buffers that have the same shape."""
     fragmented: list[Row] = field(default_factory=list)
-    """Rows of `usage` that lose much to fragmentation."""
+    """Rows of `usage` with much fragmentation."""
     arguments: Row | None = None
-    """The row of `usage` about the arguments, if they take much of the capacity."""
+    """Row of `usage` for the arguments, if they take a large share of the capacity."""
     oversized: Row | None = None
-    """A buffer that is larger than the memory."""
+    """A buffer that is larger than the capacity."""
 
 
 def oom_causes(report: Row, usage: list[Row], buffers: list[Row]) -> OomCauses:
-    """Return what the numbers of a report suggest: padding, repeated shapes, fragmentation, large arguments."""
+    """Return the causes that a report suggests: padding, repeated shapes, fragmentation, large arguments."""
     excess, capacity = excess_bytes(report), report["capacity_bytes"]
     listed = sum(b["size_bytes"] or 0 for b in buffers)
     padded = [b for b in buffers if is_padded(b)]
     padding = sum(b["padding_bytes"] for b in padded)
-    reported = padding >= MIN_PADDING * listed
+    is_significant = padding >= MIN_PADDING * listed
     return OomCauses(
         excess=excess,
         listed=listed,
-        padding=padding if reported else 0,
-        most_padded=_most_padded(padded) if reported else None,
+        padding=padding if is_significant else 0,
+        most_padded=_most_padded(padded) if is_significant else None,
         repeated=_repeated_shape(buffers),
         fragmented=_fragmented(usage) if report["form"] != "usage" else [],
         arguments=_large_arguments(usage, capacity) if capacity else None,
@@ -60,7 +60,7 @@ def oom_causes(report: Row, usage: list[Row], buffers: list[Row]) -> OomCauses:
 
 
 def excess_bytes(report: Row) -> int | None:
-    """Return the bytes above the capacity: as printed, else used minus capacity, else None."""
+    """Return the bytes above the capacity: the printed number, or else used minus capacity; None if unknown."""
     exceeded, used, capacity = report["exceeded_bytes"], report["used_bytes"], report["capacity_bytes"]
     if exceeded is None and used is not None and capacity is not None:
         exceeded = used - capacity
@@ -72,8 +72,8 @@ def is_padded(buffer: Row) -> bool:
 
 
 def _most_padded(padded: list[Row]) -> Row | None:
-    worst = max(padded, key=lambda b: b["padding_bytes"], default=None)
-    return worst if worst is not None and worst["expansion"] >= 2 else None
+    most_padded = max(padded, key=lambda b: b["padding_bytes"], default=None)
+    return most_padded if most_padded is not None and most_padded["expansion"] >= 2 else None
 
 
 def _repeated_shape(buffers: list[Row]) -> tuple[str, int, int] | None:

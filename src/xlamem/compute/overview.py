@@ -1,4 +1,4 @@
-"""The numbers of one program at a glance: what must fit, what is in use at the peak, and by what."""
+"""Summarize one program: what must fit, what is in use at the peak, and which buffers use it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .selection import main_first, select_space
 Row = dict[str, Any]
 
 OCCUPYING = ("parameter", "donated", "live_out", "constant", "temp")
-"""Categories whose bytes add up to the bytes in use: all but thread-local."""
+"""Categories that add up to the bytes in use: all except thread-local."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Overview:
     source: Source
     module: Row
     spaces: list[Row]
-    """Rows of ``peaks``, main memory first. With details also ``categories``, ``plateau_list``, ``buffers`` and
-    ``n_buffers``."""
+    """Rows of ``peaks``, main memory first. With details, they also have ``categories``, ``plateau_list``, ``buffers``
+    and ``n_buffers``."""
     device_total: int | None = None
-    """Bytes that must fit into the device's memory, whichever spaces were selected."""
+    """Bytes that must fit into the device's memory, regardless of which spaces are selected."""
     reserved: dict[str, int] = field(default_factory=dict)
-    """The bytes of `device_total`, by memory space."""
+    """Bytes of `device_total`, by memory space."""
     usage: dict[tuple[str, int], Ints] = field(default_factory=dict)
     """Bytes in use at each step, by memory space and page."""
 
@@ -55,7 +55,7 @@ class Overview:
 
     @property
     def peak_together(self) -> tuple[int, int] | None:
-        """Maximum bytes in use in all memory spaces together, and its first step; None if unknown."""
+        """Maximum bytes in use in all memory spaces together, and the first step with them; None if unknown."""
         if not self.usage:
             return None
         total = np.sum(list(self.usage.values()), axis=0)
@@ -78,7 +78,8 @@ def summarize(
     space
         Name or color of one memory space; all by default.
     limit
-        Buffers listed per memory space; all by default. With a limit, buffers without op_name get an ``origin``.
+        Maximum number of buffers per memory space; all by default. With a limit, buffers without an op_name get an
+        ``origin``.
     details
         False leaves out categories, plateaus, buffers and usage over time.
     required
@@ -123,9 +124,9 @@ def _add_usage(dump: Dump, result: Overview, limit: int | None) -> None:
     """Add categories and buffers at the peak, and usage over time."""
     levels, members = occupancy(dump), live_set(dump)
     for s in result.spaces:
-        own = _rows_of_space(levels, s)
-        result.usage[s["memory_space"], s["page"]] = own["occupied"].to_numpy()
-        s["categories"] = {c: own[c][s["first_step"] or 0].as_py() for c in OCCUPYING}
+        rows = _rows_of_space(levels, s)
+        result.usage[s["memory_space"], s["page"]] = rows["occupied"].to_numpy()
+        s["categories"] = {c: rows[c][s["first_step"] or 0].as_py() for c in OCCUPYING}
         buffers = _rows_of_space(members, s)
         s["n_buffers"] = buffers.num_rows
         s["buffers"] = (buffers if limit is None else buffers.slice(0, limit)).to_pylist()
@@ -136,7 +137,7 @@ def _rows_of_space(table: pa.Table, space: Row) -> pa.Table:
 
 
 def _add_sizes(dump: Dump, spaces: list[Row], limit: int | None) -> None:
-    """Add allocation sizes by category and the largest values: all that is known without live ranges."""
+    """Add allocation sizes by category and the largest values, for a dump without live ranges."""
     p = program(dump)
     numbers = {(s.color, s.page): i for i, s in enumerate(p.spaces)}
     for s in spaces:
@@ -151,19 +152,19 @@ def _add_sizes(dump: Dump, spaces: list[Row], limit: int | None) -> None:
 
 
 def _buffers(dump: Dump, values: Ints) -> list[Row]:
-    """Rows of `values` with the columns that `live_set` adds and that do not depend on time."""
+    """Return rows of `values` with the columns that `live_set` adds, except those that depend on time."""
     p = program(dump)
     table = dump.values.take(pa.array(values))
-    places = pa.table(p.source_columns(values)).to_pylist()
+    sources = pa.table(p.source_columns(values)).to_pylist()
     categories = [CATEGORIES[c] for c in p.value_category[values]]
     return [
-        {**row, "role": "value", "bytes": row["size"], "category": category, **place}
-        for row, category, place in zip(table.to_pylist(), categories, places, strict=True)
+        {**row, "role": "value", "bytes": row["size"], "category": category, **source}
+        for row, category, source in zip(table.to_pylist(), categories, sources, strict=True)
     ]
 
 
 def spaces_in_use(dump: Dump, rows: pa.Table, time: int | None) -> list[Row]:
-    """Return the bytes in use by memory space: the sums of the rows of `live_set` or `attribution` at a step.
+    """Return the bytes in use at a step by memory space: the sums of rows of `live_set` or `attribution`.
 
     Each row has ``memory_space`` (for rows of `live_set` also ``color`` and ``page``), the step ``time``, ``bytes``
     and the ``peak`` of the space.

@@ -1,4 +1,4 @@
-"""The peak of each memory space: how much is in use, when, and how often."""
+"""Compute the peak of each memory space: its size, its steps and its plateaus."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HTML_ROWS = 50
-"""Rows of a table that a notebook shows."""
+"""Maximum number of rows that a notebook shows."""
 
 
 @dataclass(frozen=True)
 class Peak:
-    """Peaks of a program: ``spaces`` (table ``peaks``) and ``plateaus`` (table ``plateaus``)."""
+    """The peaks of a program, as the tables ``peaks`` (in ``spaces``) and ``plateaus``."""
 
     spaces: pa.Table
     plateaus: pa.Table
     device_total: int | None = None
-    """Bytes that must fit into the device's main memory, all its spaces together; None without allocations."""
+    """Bytes that must fit into the device's main memory; None without allocations."""
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the table of spaces as a pandas DataFrame."""
@@ -54,22 +54,22 @@ def _html(rows: pa.Table) -> str:
 def peak(dump: DumpLike, *, k: int = 5) -> Peak:
     """Return the maximum bytes in use at any step, for each memory space.
 
-    ``xlamem schema peaks`` and docs/numbers.md define the columns: allocated (all allocations), reserved (without
-    thread-local ones: what must fit into the space), peak (maximum over t of occupied(t), see `occupancy`) with its
-    first plateau. `device_total` is what must fit into the device: reserved, added up over the spaces in its main
-    memory (see `fits`).
+    ``xlamem schema peaks`` and docs/numbers.md define the columns: allocated (all allocations), reserved (all except
+    thread-local ones, which is what must fit into the space), and peak (the maximum of occupied(t), see `occupancy`)
+    with its first plateau. `device_total` is what must fit into the device: the sum of reserved over the spaces in its
+    main memory (see `fits`).
 
     Parameters
     ----------
     dump
-        A `Dump`, or anything that `read` takes.
+        A `Dump`, or anything that `read` accepts.
     k
         Number of plateaus to list per space.
 
     Returns
     -------
     Peak
-        Bytes and schedule steps. Without live ranges everything that depends on time is null.
+        Bytes and schedule steps. Without live ranges, all columns that depend on time are null.
     """
     if k < 0:
         raise UsageError(f"k must be 0 or more, not {k}")
@@ -99,7 +99,7 @@ _NO_STEPS = np.empty((3, 0), np.int64)
 
 
 def _plateau_table(p: Layout, plateaus: list[Ints]) -> pa.Table:
-    """Return the table ``plateaus`` from first step, last step and bytes of those of each space."""
+    """Return the table ``plateaus``, given the first steps, last steps and bytes of the plateaus of each space."""
     counts = [plateau.shape[1] for plateau in plateaus]
     rows = p.space_columns(np.repeat(np.arange(len(counts)), counts))
     rows["rank"] = np.concatenate([np.empty(0, np.int64), *map(np.arange, counts)])
@@ -109,7 +109,7 @@ def _plateau_table(p: Layout, plateaus: list[Ints]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Top:
-    """The columns of ``peaks`` that depend on time, for one space; -1: none."""
+    """The columns of ``peaks`` that depend on time, for one space (-1 for null)."""
 
     peak: int
     half_open_peak: int
@@ -119,17 +119,17 @@ class _Top:
     last_step: int
     plateaus: int
     highest: Ints
-    """First step, last step and bytes of its highest plateaus."""
+    """First steps, last steps and bytes of the highest plateaus."""
 
 
 def _tops(p: Layout, window: Window, k: int) -> list[_Top]:
     half_open = covered(p, p.in_temp, "half-open", window)[0].max(1) + p.fixed_bytes()[window.spaces]
     by_space = zip(*levels(p, window), half_open.tolist(), strict=True)
-    return [_top(window, total, lives, half, k) for total, lives, half in by_space]
+    return [_top(window, total, live_bytes, half, k) for total, live_bytes, half in by_space]
 
 
-def _top(window: Window, total: Ints, lives: Ints, half_open: int, k: int) -> _Top:
-    top, live_top = int(total.max()), int(lives.max())
+def _top(window: Window, total: Ints, live_bytes: Ints, half_open: int, k: int) -> _Top:
+    top, live_top = int(total.max()), int(live_bytes.max())
     at_top = np.flatnonzero(total == top) if top > 0 else np.empty(0, np.int64)
     ends = np.flatnonzero(np.diff(at_top, append=-1) != 1)
     first, last = (columns[:k] for columns in plateaus_of(total)) if k and top > 0 else (at_top[:0], at_top[:0])
@@ -137,7 +137,7 @@ def _top(window: Window, total: Ints, lives: Ints, half_open: int, k: int) -> _T
         peak=top,
         half_open_peak=half_open,
         live_peak=live_top,
-        live_step=int(window.first_step(lives.argmax(0, keepdims=True))[0]) if live_top > 0 else -1,
+        live_step=int(window.first_step(live_bytes.argmax(0, keepdims=True))[0]) if live_top > 0 else -1,
         first_step=int(window.first_step(at_top)[0]) if len(at_top) else -1,
         last_step=int(window.last_step(at_top[ends])[0]) if len(at_top) else -1,
         plateaus=len(ends),
@@ -146,7 +146,7 @@ def _top(window: Window, total: Ints, lives: Ints, half_open: int, k: int) -> _T
 
 
 def plateaus_of(values: Ints) -> tuple[Ints, Ints]:
-    """Return the first and last index of each run with lower neighbours; the highest first, then by index."""
+    """Return the first and last index of each run with lower neighbours, sorted by height, then by index."""
     first, last = runs(values)
     level = values[first]
     above_previous = np.append(True, level[1:] > level[:-1])
@@ -157,7 +157,7 @@ def plateaus_of(values: Ints) -> tuple[Ints, Ints]:
 
 
 def peak_steps(p: Layout) -> Ints:
-    """Return the first step of the peak of each space, -1 where nothing is ever in use."""
+    """Return the first step of the peak of each space, or -1 if nothing is ever in use."""
     return p.once("peak steps", lambda: _peak_steps(p))
 
 
@@ -170,9 +170,10 @@ def _peak_steps(p: Layout) -> Ints:
 
 
 def selected_steps(p: Layout, time: int | None = None, space: str | int | None = None) -> Ints:
-    """Return the step to look at in each space: `time`, or the first step of its own peak.
+    """Return the selected step of each space: `time`, or by default the first step of its peak.
 
-    -1 for spaces that `space` does not select, and for those without a peak. Raises UsageError without live ranges.
+    It is -1 for spaces that `space` does not select, and for spaces without a peak. Raises UsageError without live
+    ranges.
     """
     selected = p.select_spaces(space)
     if p.steps is None:

@@ -1,4 +1,4 @@
-"""The tables of a dump, joined: what every computation starts from."""
+"""Join the tables of a dump into a `Program`, from which every computation starts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .layout import DONATED, PARAMETER, Layout, schedule_lengths
 
 
 def program(dump: DumpLike) -> Program:
-    """Return the program of a dump, kept in its cache. Every computation calls this first."""
+    """Return the program of a dump, which is cached. Every computation calls this first."""
     tables = as_tables(dump)
     if "program" not in tables.cache:
         tables.cache.setdefault("program", Program(tables))
-    kept: Program = tables.cache["program"]
-    return kept
+    cached: Program = tables.cache["program"]
+    return cached
 
 
 class Program(Layout):
@@ -72,12 +72,12 @@ class Program(Layout):
 
     @cached_property
     def names(self) -> tuple[Ints, pa.Array]:
-        """Codes and dictionary of the values' instruction names."""
+        """Codes and dictionary of the instruction names of the values."""
         return encoded(self.tables["values"]["instruction"])
 
     @cached_property
     def instruction_row(self) -> Ints:
-        """The row in `instructions` of each value's defining instruction, -1 if its text is not printed."""
+        """Row of the defining instruction of each value in `instructions`, -1 if its text is not printed."""
         codes, names = self.names
         printed, printed_names = encoded(self.tables["instructions"]["instruction"])
         if not len(printed) or not len(codes):
@@ -87,7 +87,7 @@ class Program(Layout):
 
     @cached_property
     def _source_lines(self) -> tuple[Ints, pa.Array, Ints]:
-        """File codes, files and line of each row of `instructions`: printed with it, or from its stack frame."""
+        """File codes, files and lines of the rows of `instructions`, as printed or from their stack frames."""
         instructions, frames = self.tables["instructions"], self.tables["frames"]
         codes, files = encoded(instructions["source_file"])
         line = ints(instructions, "source_line")
@@ -95,16 +95,16 @@ class Program(Layout):
             frame_codes, frame_files = encoded(frames["file"])
             frame = row_of(ints(frames, "id"), ints(instructions, "stack_frame_id"))
             from_frame = (codes < 0) & (frame >= 0)
-            in_both = np.where(frame_codes[frame] >= 0, frame_codes[frame] + len(files), -1)
-            codes = np.where(from_frame, in_both, codes)
+            file_code = np.where(frame_codes[frame] >= 0, frame_codes[frame] + len(files), -1)
+            codes = np.where(from_frame, file_code, codes)
             line = np.where(from_frame, ints(frames, "line")[frame], line)
             files = pa.concat_arrays([files, frame_files])
         return codes, files, line
 
     def source_columns(self, values: Ints) -> dict[str, pa.Array]:
-        """Return the columns op_name, source_file and source_line of these values (-1: null).
+        """Return the columns op_name, source_file and source_line of these values (null for -1).
 
-        A value without an op_name in the allocation of a parameter (a copy, an update in place) has the parameter's.
+        In the allocation of a parameter, values without an op_name (copies, updates in place) get the parameter's.
         """
         codes, op_names, row = self.op_names(values)
         file_codes, files, lines = self._source_lines
@@ -115,7 +115,7 @@ class Program(Layout):
         }
 
     def op_names(self, values: Ints) -> tuple[Ints, pa.Array, Ints]:
-        """Return codes and dictionary of these values' op_names (-1: null), and their rows in `instructions`."""
+        """Return codes (-1 for null) and dictionary of the op_names of these values, and rows in `instructions`."""
         codes, op_names = encoded(self.tables["instructions"]["op_name"])
         if not len(codes) or not len(self.owner):
             return np.full(len(values), -1), op_names, np.full(len(values), -1)
@@ -128,14 +128,14 @@ class Program(Layout):
         return take(codes, row), op_names, row
 
     def value_text(self, column: str, values: Ints) -> pa.Array:
-        """Return a text column of `values` for these rows (-1: null)."""
+        """Return these rows of a text column of `values` (null for -1)."""
         return take_text(self.tables["values"][column], values)
 
     # -- what represents an allocation -----------------------------------------------------------
 
     @cached_property
     def representative(self) -> Ints:
-        """The value that names each allocation: its parameter, else that with the highest id; -1 without values."""
+        """Value that names each allocation: its parameter, or else the value with the highest id; -1 without values."""
         values = np.full(len(self.allocation_ids), -1, np.int64)
         order = np.argsort(self.value_ids, kind="stable")
         values[self.owner[order]] = order
@@ -145,7 +145,7 @@ class Program(Layout):
         return values
 
     def _is_parameter(self, values: Ints) -> Mask:
-        """Whether each of these values is the entry parameter, at the index, that its allocation holds."""
+        """Return whether each of these values is the entry parameter (and index) that its allocation holds."""
         instructions, table = self.tables["instructions"], self.tables["values"]
         category, row = self.value_category[values], self.instruction_row[values]
         codes, opcodes = encoded(instructions["opcode"])

@@ -1,4 +1,4 @@
-"""What the peak would be without a buffer."""
+"""Compute how much lower the peak would be without a buffer."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from .program import program
 
 
 def savings(dump: DumpLike, *, space: str | int | None = None) -> pa.Table:
-    """Return how much lower the peak of its space would be without each buffer: an upper bound.
+    """Return an upper bound of how much lower the peak of a space would be without each of its buffers.
 
-    For a value in a temp allocation: peak - max(maximum outside of its live range, maximum inside of occupied(t)
-    minus the bytes that only it covers at t). For an entire parameter, constant or output: its size. The allocator
-    may not be able to use the bytes, and most values save nothing alone if the peak has several plateaus.
+    For a value in a temp allocation, this is the peak minus the greater of two maxima: that of occupied(t) outside its
+    live range, and that of occupied(t) minus the bytes that only this value covers at t inside its live range. For an
+    entire parameter, constant or output, it is its size. The allocator may not be able to use these bytes, and most
+    single values save nothing if the peak has several plateaus.
 
     Parameters
     ----------
     dump
-        A `Dump`, or anything that `read` takes.
+        A `Dump`, or anything that `read` accepts.
     space
         Name or color of one memory space; all by default.
 
     Returns
     -------
     pyarrow.Table
-        Table ``savings``: buffers that save more than 0 bytes, in each space the largest first. Without live ranges,
-        entire allocations only.
+        Table ``savings``: buffers that save more than 0 bytes, sorted by space and by saving in descending order.
+        Without live ranges, it contains entire allocations only.
     """
     p = program(dump)
     saved = _saved_by_value(p) if p.steps is not None else np.zeros(len(p.owner), np.int64)
@@ -58,7 +59,7 @@ def savings(dump: DumpLike, *, space: str | int | None = None) -> pa.Table:
 
 
 def _saved_by_value(p: Layout) -> Ints:
-    """Return by how many bytes the peak of its space falls without each value of a temp allocation."""
+    """Return by how many bytes the peak of a space falls without each value of its temp allocations."""
     saved = np.zeros(len(p.owner), np.int64)
     start, end = p.occupied_ranges()
     arenas = _values_by_arena(p, start)
@@ -72,7 +73,7 @@ def _saved_by_value(p: Layout) -> Ints:
 
 
 def _values_by_arena(p: Layout, start: Ints) -> dict[int, list[Ints]]:
-    """Return the values of each temp allocation that take bytes at some step, by space."""
+    """Return the values of each temp allocation that occupy bytes at some step, by space."""
     values = np.flatnonzero(p.in_temp & (start >= 0) & (p.extent > 0))
     values = values[np.argsort(p.owner[values], kind="stable")]
     arenas, begin = np.unique(p.owner[values], return_index=True)
@@ -83,7 +84,7 @@ def _values_by_arena(p: Layout, start: Ints) -> dict[int, list[Ints]]:
 
 
 class _Curve:
-    """The bytes in use in one space by column of a window, and the maximum before and after each column."""
+    """The bytes in use in one space by column of a window, with the maxima before and after each column."""
 
     def __init__(self, levels: Ints) -> None:
         self.levels = levels
@@ -93,7 +94,7 @@ class _Curve:
         self.after = np.append(np.maximum.accumulate(levels[::-1])[::-1][1:], -1)
 
     def savings(self, p: Layout, rows: Ints, first: Ints, last: Ints) -> tuple[Mask, Ints]:
-        """Return which values of an arena can lower the peak, and by how many bytes each of them does."""
+        """Return which values of an arena can lower the peak, and by how many bytes they do."""
         # Only a value that is live at every step of the peak can lower it.
         candidates = (first <= self.at_top[0]) & (last >= self.at_top[-1])
         if not candidates.any():

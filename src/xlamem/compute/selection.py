@@ -1,4 +1,4 @@
-"""Choose a program among several, and a memory space among those of a program."""
+"""Select one of several programs, and one of the memory spaces of a program."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .capacity import device_total
 Row = dict[str, Any]
 
 MAIN_SPACES = ("hbm", "device", "memory", "color_0")
-"""The device's main memory on each platform, and where the platform is unknown."""
+"""Names of the device's main memory, by platform; the last one is for unknown platforms."""
 
 
 def main_first(space: str | None) -> bool:
-    """Sort key that puts the main memory before other memory spaces."""
+    """Return a sort key that puts the main memory before other memory spaces."""
     return space not in MAIN_SPACES
 
 
 def select_space(rows: list[Row], space: str | int | None, *, required: bool = True) -> list[Row]:
-    """Return the rows of one memory space, given by name or color; all rows for None.
+    """Return the rows of the memory space with this name or color, or all rows for None.
 
     Raises UsageError if no row matches and `required` is true.
     """
@@ -36,7 +36,7 @@ def select_space(rows: list[Row], space: str | int | None, *, required: bool = T
 
 
 def largest_program(sources: Iterable[Source]) -> tuple[Source | None, list[DumpError | OSError]]:
-    """Return the source with the largest `device_total`, and the errors of sources that cannot be read."""
+    """Return the source with the largest `device_total`, and the errors of unreadable sources."""
     sizes: list[tuple[int, Source]] = []
     errors: list[DumpError | OSError] = []
     for source in sources:

@@ -1,4 +1,4 @@
-"""Scopes as a tree: the bytes of each scope and of all scopes below it."""
+"""Arrange scopes as a tree, adding the bytes of all nested scopes to each scope."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass
 class ScopeNode:
-    """A scope with its total bytes and number of buffers."""
+    """A scope with its total bytes and its number of buffers."""
 
     bytes: int = 0
     n: int = 0
@@ -24,11 +24,11 @@ class ScopeNode:
             node.n += row["n"]
 
     def largest_children(self) -> list[tuple[str, ScopeNode]]:
-        """Return the children that hold bytes, largest first."""
+        """Return the children with more than 0 bytes, largest first."""
         return sorted(((n, c) for n, c in self.children.items() if c.bytes), key=lambda child: -child[1].bytes)
 
     def only_child(self) -> tuple[str, ScopeNode] | None:
-        """Return the child that holds all bytes of this scope, if it is the only one."""
+        """Return the only child if it contains all bytes of this scope, else None."""
         if len(self.children) != 1:
             return None
         ((name, child),) = self.children.items()
@@ -36,7 +36,7 @@ class ScopeNode:
 
 
 def scope_tree(rows: Iterable[dict[str, Any]]) -> ScopeNode:
-    """Build the tree of rows of `attribution` by scope."""
+    """Build a tree from the rows of `attribution` by scope."""
     root = ScopeNode()
     for row in rows:
         root.add(("(no scope)",) if row["scope"] is None else row["scope"].split("/"), row)

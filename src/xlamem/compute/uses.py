@@ -1,4 +1,4 @@
-"""When values are read, and which ones are idle for long."""
+"""Find out when values are read, and which ones are idle for a long time."""
 
 from __future__ import annotations
 
@@ -31,23 +31,25 @@ def use_steps(p: Program) -> tuple[Ints, Ints]:
 
 
 def idle(dump: DumpLike, *, min_bytes: int = 0, limit: int | None = None) -> pa.Table:
-    """Return the values that stay in memory for long without being read: candidates for rematerialisation or offload.
+    """Return the values that stay in memory for a long time without being read.
 
-    Of each value, the longest gap between its definition and its uses counts; the end of a live range is not a use.
+    They are candidates for rematerialisation or offloading.
+
+    For each value, the longest gap between its definition and its uses counts. The end of a live range is not a use.
 
     Parameters
     ----------
     dump
-        A `Dump`, or anything that `read` takes.
+        A `Dump`, or anything that `read` accepts.
     min_bytes
-        Leave out smaller values.
+        Omit smaller values.
     limit
-        Return only the first rows; rows are sorted by size times gap.
+        Maximum number of rows, which are sorted by size times gap.
 
     Returns
     -------
     pyarrow.Table
-        Table ``idle``: bytes and steps. Empty without live ranges or used values.
+        Table ``idle`` in bytes and steps; empty without live ranges or used values.
     """
     if limit is not None and limit < 0:
         raise UsageError(f"limit must be 0 or more, not {limit}")
@@ -72,7 +74,7 @@ def idle(dump: DumpLike, *, min_bytes: int = 0, limit: int | None = None) -> pa.
 
 
 def _longest_gaps(p: Program, candidates: Mask) -> tuple[Ints, Ints, Ints]:
-    """Return each of these values, with the first step and the length of its longest gap (the first of several)."""
+    """Return these values, with the first step and the length of the longest gap of each (the first of several)."""
     start, end = p.ranges
     value, step = use_steps(p)
     keep = candidates[value] & (step <= end[value]) & (step >= start[value])

@@ -1,4 +1,4 @@
-"""XLA's own "Live ranges at N (peak)", recomputed."""
+"""Recompute XLA's "Live ranges at N (peak)"."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .program import Program, program
 
 
 def xla_rule(dump: DumpLike) -> tuple[int, int] | None:
-    """Return step and bytes of XLA's "Live ranges at N (peak)", recomputed; None without live ranges.
+    """Recompute step and bytes of XLA's "Live ranges at N (peak)"; return None without live ranges.
 
-    XLA sweeps over the schedule and weighs each value with the shape of its entire instruction. It adds the values
-    that start at a step before it removes those that ended at the step before; the first strict maximum is the step.
-    The bytes are those of the values live (closed) at that step: the size of the instruction's shape in lists
-    without index, of the value's own shape in later ones. Sizes are unpadded, all memory spaces are added up, and
-    each alias counts.
+    XLA sweeps over the schedule and weighs each value with the shape of its entire instruction. It adds the values that
+    start at a step before it removes those that ended at the previous step, and selects the step of the first strict
+    maximum. The bytes are those of the values live (closed) at that step, weighed with the shape of the instruction in
+    peak lists without shape indices, and with the shape of the value in later ones. Sizes are unpadded, all memory
+    spaces are added up, and each alias counts.
     """
     p = program(dump)
     if p.steps is None:
@@ -42,8 +42,8 @@ def xla_rule(dump: DumpLike) -> tuple[int, int] | None:
 def max_overlap(start: Ints, end: Ints, weight: Ints, delay: int = 0) -> tuple[int, int]:
     """Return the first step at which closed ranges have the greatest total weight, and that weight.
 
-    `delay`: steps by which the removal of a range is late. The cost depends on the number of ranges, not of steps:
-    a text can print any step.
+    `delay` is the number of steps by which the removal of a range is late. The cost depends on the number of ranges,
+    not on the number of steps, because a dump can contain arbitrary steps.
     """
     if not len(start):
         return 0, 0
@@ -57,22 +57,22 @@ def max_overlap(start: Ints, end: Ints, weight: Ints, delay: int = 0) -> tuple[i
 
 
 def _instruction_bytes(p: Program) -> Ints:
-    """Return ByteSizeOf the entire shape of each value's defining instruction, -1 if unknown."""
-    own = ints(p.tables["values"], "unpadded_size")
+    """Return the unpadded bytes of the entire shape of each value's defining instruction, -1 if unknown."""
+    value_bytes = ints(p.tables["values"], "unpadded_size")
     index, index_texts = encoded(p.tables["values"]["shape_index"])
     shape, shapes = encoded(p.tables["instructions"]["shape"])
-    sizes = np.where(index >= 0, -1, own)
+    sizes = np.where(index >= 0, -1, value_bytes)
     if len(shape):
         row = p.instruction_row
         sizes = np.where(row >= 0, _shape_bytes(shapes)[shape[row]], sizes)
     unknown = np.flatnonzero(sizes < 0)
     if len(unknown):
-        # Without instruction texts: the value of the same instruction with index {} has the entire shape.
+        # Without instruction text, the value with index {} of the same instruction has the entire shape.
         names, _ = p.names
         top = index_texts.to_pylist().index("{}") if "{}" in index_texts.to_pylist() else None
         entire = np.flatnonzero(index == top) if top is not None else unknown[:0]
         row = row_of(names[entire], names[unknown])
-        sizes[unknown] = np.where(row >= 0, take(own, take(entire, row)), own[unknown])
+        sizes[unknown] = np.where(row >= 0, take(value_bytes, take(entire, row)), value_bytes[unknown])
     return sizes
 
 

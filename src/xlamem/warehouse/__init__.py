@@ -1,10 +1,10 @@
-"""Converts many dumps to a Parquet dataset, and reads it.
+"""Convert many dumps to a Parquet dataset, and read it.
 
 Writing: `driver` finds the dumps, `plan` groups them into tasks, `run` submits them to an `engines` pool and commits
-the results to the `ledger`. A `worker` runs a `task` in a process configured by `worker_setup`: it derives more tables
-(`derived`, `merged`, `offsets`, `peak_numbers`) and writes the batch (`parquet`). `streamed` and `large` convert a
-dump that does not fit into memory, with `spill`. `identity` computes dump_ids, `rewrite` copies batches, `storage` is
-any filesystem.
+the results to the `ledger`. A `worker` runs a `task` in a process configured by `worker_setup`: it computes the derived
+tables (`derived`, `merged`, `offsets`, `peak_numbers`) and writes the batch (`parquet`). `streamed` and `large` convert
+dumps that do not fit into memory, using `spill`. `identity` computes dump_ids, `rewrite` copies batches, and `storage`
+wraps local and remote filesystems.
 
 Reading: `dataset`, and `query` for SQL.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .driver import convert
     from .result import Converted, Interrupted, Status
 else:
-    # Imported on first use: a worker process is set up before it imports NumPy.
+    # Imported on first use, because a worker process must be configured before it imports NumPy.
     _MODULES = {
         "convert": ".driver",
         **dict.fromkeys(("Converted", "Interrupted", "Status"), ".result"),

@@ -1,4 +1,4 @@
-"""Reads a dataset: its tables as pyarrow datasets or by SQL, and single dumps as `Dump`."""
+"""Read a dataset: its tables as pyarrow datasets or with SQL, and single dumps as `Dump`."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from .storage import Storage
 
 
 def is_dataset(dest: str | os.PathLike[str]) -> bool:
-    """Whether a directory or URI has a ledger."""
+    """Return whether a directory or URI has a ledger."""
     return _has_ledger(Storage(dest))
 
 
 class Dataset:
-    """A dataset written by `convert`, in the state of its ledger when it is opened.
+    """A dataset written by `convert`, as of the time it is opened.
 
-    Its files are those named by the ledger. Files that a converter has not committed yet, or has replaced, are ignored.
+    Only files named by the ledger are read. Files that a converter has not committed yet, or has replaced, are ignored.
     ``ds["values"]`` is a `pyarrow.dataset.Dataset`. Every table of `xlamem.schema.WAREHOUSE` exists, and is empty if
-    it was not written.
+    the converter did not write it.
 
     Raises
     ------
     UsageError
-        `dest` has no ledger.
+        The directory or URI has no ledger.
     """
 
     def __init__(self, dest: str | os.PathLike[str]) -> None:
@@ -73,14 +73,14 @@ class Dataset:
     def dataset(self, table: str) -> arrow_dataset.Dataset:
         """Return a table as a `pyarrow.dataset.Dataset` over its committed files, without opening any.
 
-        It has the columns and types of this version. Columns that an older version did not write are null.
+        Its columns and types are those of this version. Columns that an older version did not write are null.
         """
         return self.scan_files(_check_name(table), self._files[table])
 
     __getitem__ = dataset
 
     def scan_files(self, table: str, files: list[File]) -> arrow_dataset.Dataset:
-        """Return the rows of a table in some of its files."""
+        """Return a pyarrow dataset over some of the files of a table."""
         return arrow_dataset.FileSystemDataset.from_paths(
             [self.storage.path(f.path) for f in files],
             schema=schema.WAREHOUSE[table].warehouse,
@@ -89,7 +89,7 @@ class Dataset:
         )
 
     def dumps(self) -> pa.Table:
-        """Return one row per stored dump, sorted by dump_id: `modules`, and a column ``label_<key>`` for each label."""
+        """Return `modules`, sorted by dump_id, with a column ``label_<key>`` for each label."""
         ids = pa.array(self.ids, pa.string())
         with self.damage_errors("modules", "labels"):
             modules, labels = self["modules"].to_table(), self["labels"].to_table()
@@ -100,9 +100,9 @@ class Dataset:
         return table
 
     def files(self, table: str | None = None) -> pa.Table:
-        """Return the committed files, of one table or of all, for other tools.
+        """Return the committed files of one table, or of all tables, for other tools.
 
-        Columns: table, path (a URI where `dest` is one), rows, bytes, batch, tool_version, schema_version, run_id.
+        Columns: table, path (a URI if the dataset has one), rows, bytes, batch, tool_version, schema_version, run_id.
         """
         if table is not None:
             _check_name(table)
@@ -125,10 +125,10 @@ class Dataset:
     # -- SQL -------------------------------------------------------------------------------------
 
     def sql(self, query: str) -> pa.Table:
-        """Return the result of an SQL query by DuckDB (the extra ``xlamem[duckdb]``).
+        """Run an SQL query with DuckDB (the extra ``xlamem[duckdb]``) and return its result.
 
-        Every table is a view, whose files are opened only if the query uses it. Quote ``"values"``: it is a reserved
-        word of SQL. A statement without a result (``COPY (…) TO 'file.csv'``) returns an empty table.
+        Every table is a view; its files are opened only if the query uses it. Quote ``"values"``, which is a reserved
+        word in SQL. A statement without a result (``COPY (…) TO 'file.csv'``) returns an empty table.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class Dataset:
         return run_sql(query, schema.WAREHOUSE, self._load, self._find_damage)
 
     def _load(self, connection: Any, name: str) -> None:
-        """Define a table of DuckDB. On remote storage pyarrow reads it, as DuckDB would need its own credentials."""
+        """Create a view of a table. pyarrow reads remote files, because DuckDB would need its own credentials."""
         if self.storage.local:
             connection.execute(f'CREATE VIEW {SCHEMA}."{name}" AS {self._select(name)}')
             return
@@ -152,15 +152,15 @@ class Dataset:
     def _select(self, name: str) -> str:
         """Return SQL that selects the rows of a table from its files."""
         columns = schema.WAREHOUSE[name].columns
-        # Files with the same columns are read together, so that DuckDB need not open all of them to compare.
+        # Files with the same columns are read together, so that DuckDB does not have to open all of them to compare.
         groups: dict[int, list[str]] = {}
         for file in self._files[name]:
             groups.setdefault(file.columns, []).append(self.storage.path(file.path).replace("'", "''"))
         selects = []
-        for width, paths in groups.items():
+        for n_columns, paths in groups.items():
             quoted = ", ".join(f"'{path}'" for path in paths)
-            selects.append(f"FROM read_parquet([{quoted}], hive_partitioning = false, union_by_name = {not width})")
-        if groups.keys() != {len(columns)}:  # adds columns that no file has, as nulls
+            selects.append(f"FROM read_parquet([{quoted}], hive_partitioning = false, union_by_name = {not n_columns})")
+        if groups.keys() != {len(columns)}:  # adds columns that are missing from all files, as nulls
             typed = ", ".join(f'NULL::{SQL_TYPES[c.kind]} AS "{c.name}"' for c in columns)
             selects.insert(0, f"SELECT {typed} WHERE false")
         return " UNION ALL BY NAME ".join(selects)
@@ -168,20 +168,20 @@ class Dataset:
     # -- one dump --------------------------------------------------------------------------------
 
     def read(self, dump_id: str, *, tables: Iterable[str] | None = None) -> Dump:
-        """Return a stored dump as a `Dump`, with the same tables as before.
+        """Return a stored dump as a `Dump` with its original tables.
 
-        Its `verify()` returns the diagnostics of the conversion. `instructions.text` is null, as it is not stored.
+        Its `verify()` returns the diagnostics of the conversion. `instructions.text` is not stored, and is null.
 
         Parameters
         ----------
         dump_id
             The dump_id, or a unique prefix of it.
         tables
-            The tables to read; by default all that were stored.
+            The tables to read; all stored tables by default.
         """
-        return Dump(StoredTables(self, self._identity(dump_id), tables))
+        return Dump(StoredTables(self, self._resolve_id(dump_id), tables))
 
-    def _identity(self, dump_id: str) -> str:
+    def _resolve_id(self, dump_id: str) -> str:
         if dump_id in self.state.stored:
             return dump_id
         matches = [i for i in self.ids if i.startswith(dump_id)] if dump_id else []
@@ -197,7 +197,7 @@ class Dataset:
 
     @contextmanager
     def damage_errors(self, *tables: str) -> Iterator[None]:
-        """Raise a DumpError that names the damaged file if these tables cannot be read."""
+        """Raise DumpError with the path of the damaged file if these tables cannot be read."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:
@@ -206,7 +206,7 @@ class Dataset:
             raise damage or DumpError(self.storage.uri, f"readable Parquet files ({message})") from error
 
     def _find_damage(self, tables: Iterable[str]) -> DumpError | None:
-        """Return an error for the first file of these tables that is missing or has another size than committed."""
+        """Return an error for the first file of these tables that is missing or differs in size from the ledger."""
         files = [f for t in tables for f in self._files[t]]
         infos = self.storage.system.get_file_info([self.storage.path(f.path) for f in files])
         for file, info in zip(files, infos, strict=True):
@@ -233,11 +233,11 @@ class Dataset:
 
 
 def sql(source: DumpLike | Dataset, query: str) -> pa.Table:
-    """Return the result of an SQL query over a dump or a dataset (the extra ``xlamem[duckdb]``).
+    """Run an SQL query over a dump or a dataset (the extra ``xlamem[duckdb]``) and return its result.
 
-    The tables of a dump are those of the schema and those computed from it (``peaks``, ``live_set``, ``savings``, …).
-    The tables of a dataset are those that `convert` wrote. Only tables that the query uses are read. Quote
-    ``"values"``: it is a reserved word of SQL.
+    A dump has the tables of the schema and those computed from them (``peaks``, ``live_set``, ``savings``, …). A
+    dataset has the tables that `convert` wrote. Only the tables used by the query are read. Quote ``"values"``, which
+    is a reserved word in SQL.
 
     Raises UsageError if DuckDB is not installed or rejects the query.
     """
@@ -303,7 +303,7 @@ class StoredTables:
         return int(self.summary("modules")[f"n_{name}"][0].as_py() or 0)
 
     def summary(self, name: str) -> pa.Table:
-        """Return any stored table, whether or not it was requested."""
+        """Return a stored table, even if it was not requested."""
         if name not in self.stored:
             raise UsageError(f"the table {name!r} of this dump is not stored; there are {', '.join(self.stored)}")
         with self._lock:
@@ -323,7 +323,7 @@ class StoredTables:
         with self.dataset.damage_errors(name):
             table = self._scanner(name).to_table()
         self._check_rows(name, table.num_rows)
-        return _in_memory(name, table).unify_dictionaries()
+        return _with_dump_types(name, table).unify_dictionaries()
 
     def _batches(self, name: str) -> Iterator[pa.RecordBatch]:
         rows = 0
@@ -331,19 +331,19 @@ class StoredTables:
             for batch in self._scanner(name).to_batches():
                 rows += batch.num_rows
                 if batch.num_rows:
-                    yield from _in_memory(name, pa.table(batch)).to_batches()
+                    yield from _with_dump_types(name, pa.table(batch)).to_batches()
         self._check_rows(name, rows)
 
     def _scanner(self, name: str) -> arrow_dataset.Scanner:
         files = [f for f in self.batch.files if f.table == name]
         columns = schema.TABLES[name].arrow.names
-        own_rows = arrow_dataset.field("dump_id") == self.dump_id
+        is_this_dump = arrow_dataset.field("dump_id") == self.dump_id
         return self.dataset.scan_files(name, files).scanner(
-            columns=columns, filter=own_rows, batch_readahead=1, fragment_readahead=1
+            columns=columns, filter=is_this_dump, batch_readahead=1, fragment_readahead=1
         )
 
     def _check_rows(self, name: str, rows: int) -> None:
-        """Raise an error if the files have not as many rows as the dump: they must not pass for an empty table."""
+        """Raise an error if the files do not have all rows of the dump, rather than return a partial table."""
         expected = None
         if name in ("modules", "files"):
             expected = max(rows, 1)
@@ -356,7 +356,7 @@ class StoredTables:
             raise DumpError(uri, f"{expected:,} rows of {name} of the dump {self.dump_id}, not {rows:,}")
 
     def _source(self) -> Source:
-        """The files that the dump was read from when it was converted; they may no longer exist."""
+        """Return the files that the dump was read from when it was converted. They may no longer exist."""
         files, module = self._rows("files"), self._rows("modules")
         members = tuple(Member(f["role"], f["uri"], size=f["bytes"]) for f in files)
         members = members or (Member("buffer-assignment", self.dataset.storage.uri),)
@@ -365,7 +365,7 @@ class StoredTables:
         return Source(name, members, **{key: module[0][key] for key in keys if module})
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a table; none if it is not stored."""
+        """Return the rows of a table, or an empty list if it is not stored."""
         with suppress(UsageError):
             rows: list[dict[str, Any]] = self.summary(name).to_pylist()
             return rows
@@ -390,8 +390,8 @@ def _check_name(table: str) -> str:
     return table
 
 
-def _in_memory(name: str, table: pa.Table) -> pa.Table:
-    """Convert columns of a dataset to the types of a Dump, with names dictionary-encoded."""
+def _with_dump_types(name: str, table: pa.Table) -> pa.Table:
+    """Convert the columns of a dataset to the types of a `Dump`, dictionary-encoding names."""
     spec = schema.TABLES[name].arrow
     columns = [
         column.dictionary_encode() if pa.types.is_dictionary(field.type) else column
@@ -401,5 +401,5 @@ def _in_memory(name: str, table: pa.Table) -> pa.Table:
 
 
 def _rows_of_dumps(table: pa.Table, ids: pa.Array) -> pa.Table:
-    """Return the row of each dump_id, with nulls where there is none."""
+    """Return the row of each dump_id, or nulls if it has none."""
     return table.take(pc.index_in(ids, table["dump_id"].combine_chunks()))

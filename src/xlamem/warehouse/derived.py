@@ -1,4 +1,4 @@
-"""The tables that a dataset adds to those of its dumps: peaks, their causes, and what is in use at the peaks."""
+"""Tables that a dataset has in addition to those of its dumps: peaks, their causes, and what is in use at them."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from .merged import DumpSet, MergedProgram, MergedTables
 from .peak_numbers import module_numbers, peak_numbers
 
 MAX_CELLS = 1 << 22
-"""Cells (memory spaces times schedule steps) of the dumps that are merged, unless a single dump has more."""
+"""Maximum number of cells (memory spaces times schedule steps) of merged dumps. A single dump may have more."""
 
-NAMES_AT_ONCE = 1 << 16
-"""Op_names whose scopes are computed together."""
+OP_NAMES_PER_CALL = 1 << 16
+"""Number of op_names that are converted to scopes at once."""
 
 MAX_ID = 1 << 31
-"""Dumps with larger ids or pages are not merged with others, as offsets could overflow."""
+"""Dumps with larger ids or pages are not merged with others, because offsets could overflow."""
 
 
 def derive(dumps: DumpSet, top: int) -> dict[str, pa.Table]:
     """Return `peaks`, `explain_causes`, `peak_members` (the `top` largest of each space) and `scopes`, by dump."""
-    parts: dict[str, list[pa.Table]] = {name: [] for name in ("peaks", "explain_causes", "peak_members", "scopes")}
-    parts["peaks"].append(module_numbers(dumps.tables["modules"], _device_totals(dumps)))
+    tables: dict[str, list[pa.Table]] = {name: [] for name in ("peaks", "explain_causes", "peak_members", "scopes")}
+    tables["peaks"].append(module_numbers(dumps.tables["modules"], _device_totals(dumps)))
     for group in _groups(dumps):
         for name, table in _derive_merged(dumps.select(group), top):
             number = table["dump"].to_numpy()
-            parts[name].append(table.set_column(0, "dump", pa.array(group[number])))
-    return {name: _stored(name, tables, dumps.ids) for name, tables in parts.items() if tables}
+            tables[name].append(table.set_column(0, "dump", pa.array(group[number])))
+    return {name: _concatenated(name, pieces, dumps.ids) for name, pieces in tables.items() if pieces}
 
 
-def _stored(name: str, tables: list[pa.Table], ids: list[str]) -> pa.Table:
-    """Return one table in the types of the dataset, sorted by dump."""
+def _concatenated(name: str, tables: list[pa.Table], ids: list[str]) -> pa.Table:
+    """Concatenate tables, sort the rows by dump, and cast them to the types of the dataset."""
     spec = schema.WAREHOUSE[name].warehouse
     numbered = pa.schema([pa.field("dump", pa.int64()), *list(spec)[1:]])
     table = pa.concat_tables([t.cast(numbered) for t in tables])
@@ -54,22 +54,22 @@ def _stored(name: str, tables: list[pa.Table], ids: list[str]) -> pa.Table:
 
 
 def _groups(dumps: DumpSet) -> Iterator[Ints]:
-    """Split the dumps that have peaks into groups that are merged: of similar length, and within MAX_CELLS."""
+    """Split the dumps that have peaks into groups to be merged, of similar schedule length and within MAX_CELLS."""
     n, lengths = len(dumps.ids), module_lengths(dumps.tables["modules"])
     has_allocations = np.bincount(dumps.dump_of_row["allocations"], minlength=n) > 0
-    able, alone = has_allocations & _adds_up(dumps), _has_large_ids(dumps)
-    for i in np.flatnonzero(able & alone).tolist():
+    has_peaks, has_large_ids = has_allocations & _has_valid_sizes(dumps), _has_large_ids(dumps)
+    for i in np.flatnonzero(has_peaks & has_large_ids).tolist():
         yield np.array([i])
     spaces = _count_spaces(dumps)
-    mergeable = np.flatnonzero(able & ~alone)
+    mergeable = np.flatnonzero(has_peaks & ~has_large_ids)
     for timed in (False, True):
-        rest = mergeable[(lengths[mergeable] >= 0) == timed]
-        rest = rest[np.argsort(lengths[rest], kind="stable")]
-        while len(rest):
-            cells = np.cumsum(spaces[rest]) * (lengths[rest] + 1)
+        remaining = mergeable[(lengths[mergeable] >= 0) == timed]
+        remaining = remaining[np.argsort(lengths[remaining], kind="stable")]
+        while len(remaining):
+            cells = np.cumsum(spaces[remaining]) * (lengths[remaining] + 1)
             stop = max(1, int(np.searchsorted(cells, MAX_CELLS, "right")))
-            yield np.sort(rest[:stop])
-            rest = rest[stop:]
+            yield np.sort(remaining[:stop])
+            remaining = remaining[stop:]
 
 
 def _count_spaces(dumps: DumpSet) -> Ints:
@@ -81,14 +81,14 @@ def _count_spaces(dumps: DumpSet) -> Ints:
     return np.bincount(spaces // max(len(colors) * len(pages), 1), minlength=len(dumps.ids))
 
 
-def _adds_up(dumps: DumpSet) -> Mask:
-    """Return whether the sizes and offsets of each dump are possible (see `Layout`); others have no peaks."""
+def _has_valid_sizes(dumps: DumpSet) -> Mask:
+    """Return which dumps have sizes and offsets that cannot overflow (see `Layout`); the others have no peaks."""
     total = np.zeros(len(dumps.ids))
     for table, column in (("allocations", "size"), ("values", "size"), ("values", "offset")):
         size = ints(dumps.tables[table], column, 0).astype(np.float64)
         total += np.bincount(dumps.dump_of_row[table], np.where(size < 0, np.inf, size), minlength=len(total))
-    adds_up: Mask = total < MAX_TOTAL_BYTES
-    return adds_up
+    is_valid: Mask = total < MAX_TOTAL_BYTES
+    return is_valid
 
 
 def _has_large_ids(dumps: DumpSet) -> Mask:
@@ -105,24 +105,24 @@ def _has_large_ids(dumps: DumpSet) -> Mask:
 
 
 def _device_totals(dumps: DumpSet) -> pa.Array:
-    """Return `device_total` of each dump; null without allocations."""
+    """Return the `device_total` of each dump, null if it has no allocations."""
     allocations, dump = dumps.tables["allocations"], dumps.dump_of_row["allocations"]
     totals = np.full(len(dumps.ids), -1)
     totals[dump] = 0
     platforms = np.array(dumps.tables["modules"]["platform"].to_pylist(), object)
     for platform in {*platforms}:
-        own = np.flatnonzero(platforms[dump] == platform)
-        rows = allocations.select(["color", "size", "is_thread_local"]).take(pa.array(own))
+        selected = np.flatnonzero(platforms[dump] == platform)
+        rows = allocations.select(["color", "size", "is_thread_local"]).take(pa.array(selected))
         counted = must_fit(rows, platform)
-        np.add.at(totals, dump[own[counted]], ints(rows, "size")[counted])
-    return nullable(np.where(_adds_up(dumps), totals, -1))
+        np.add.at(totals, dump[selected[counted]], ints(rows, "size")[counted])
+    return nullable(np.where(_has_valid_sizes(dumps), totals, -1))
 
 
 # -- the tables of merged dumps ------------------------------------------------------------------
 
 
 def _derive_merged(dumps: DumpSet, top: int) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the derived tables of a group, with the number of the dump in the group as the first column."""
+    """Yield the derived tables of a group. Their first column is the index of the dump in the group."""
     p = MergedProgram(MergedTables(dumps))
     modules = dumps.tables["modules"]
     numbers, causes = dumps.large.numbers if dumps.large else peak_numbers(p, p.tables.offsets, modules)
@@ -130,17 +130,17 @@ def _derive_merged(dumps: DumpSet, top: int) -> Iterator[tuple[str, pa.Table]]:
     yield "explain_causes", causes.table(modules)
     if p.steps is not None:
         charges = charge(p, selected_steps(p))
-        yield "peak_members", _largest(p, charges, top)
+        yield "peak_members", _peak_members(p, charges, top)
         if dumps.large:
             release_memory()
         yield "scopes", _scopes(p, charges)
 
 
-def _largest(p: MergedProgram, charges: Charges, top: int) -> pa.Table:
+def _peak_members(p: MergedProgram, charges: Charges, top: int) -> pa.Table:
     """Return the largest rows of the live set of each space, with their rank."""
     page, color = (np.array(column, np.int64) for column in ([s.page for s in p.spaces], [s.color for s in p.spaces]))
-    own = p.tables.offsets.own_page(page)
-    space_order = np.argsort(np.lexsort((own.page, color, own.dump)))
+    local = p.tables.offsets.local_page(page)
+    space_order = np.argsort(np.lexsort((local.page, color, local.dump)))
     space = space_order[p.space_of_allocation[charges.owner]]
     order = np.lexsort((p.allocation_ids[charges.owner], -charges.bytes, space))
     first, last = runs(space[order])
@@ -166,10 +166,10 @@ def _scopes(p: MergedProgram, charges: Charges) -> pa.Table:
 
 
 def _scope_codes(codes: Ints, op_names: pa.Array) -> tuple[Ints, Interner]:
-    """Return the code of the scope of each op_name in use, with an additional -1 for none; and the scopes."""
+    """Return the code of the scope of each op_name in use, followed by -1 for null, and the scopes."""
     names, used = Interner(), np.unique(codes[codes >= 0])
     scope_of_name = np.full(len(op_names) + 1, -1)
-    for begin in range(0, len(used), NAMES_AT_ONCE):
-        some = used[begin : begin + NAMES_AT_ONCE]
-        scope_of_name[some] = names.find(scopes(op_names.take(pa.array(some))), add=True)
+    for begin in range(0, len(used), OP_NAMES_PER_CALL):
+        chunk = used[begin : begin + OP_NAMES_PER_CALL]
+        scope_of_name[chunk] = names.find(scopes(op_names.take(pa.array(chunk))), add=True)
     return scope_of_name, names

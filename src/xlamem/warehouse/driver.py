@@ -1,4 +1,4 @@
-"""`convert`: finds the dumps and writes them to a dataset."""
+"""Find dumps and convert them to a dataset."""
 
 from __future__ import annotations
 
@@ -38,48 +38,48 @@ def convert(
     single_writer: bool = False,
     progress: Progress | None = None,
 ) -> Converted:
-    """Convert dumps to a Parquet dataset in which each distinct dump is stored exactly once.
+    """Convert dumps to a Parquet dataset that stores each distinct dump exactly once.
 
-    An interrupted or killed run is resumed by repeating the call. docs/warehouse.md describes the layout of the
-    dataset and what readers can rely on; `xlamem.Dataset` reads it.
+    To resume an interrupted or killed run, repeat the call. docs/warehouse.md describes the layout of the dataset and
+    what readers can rely on; `xlamem.Dataset` reads it.
 
     Parameters
     ----------
     sources
-        The arguments or results of `find`.
+        Paths and URIs, as for `find`, or the sources that it returns.
     to
         The directory of the dataset, or a URI that pyarrow or fsspec can write to. Created if missing.
     tables
-        The tables to write (`xlamem schema` lists them); by default all. All tables are read in any case, for the
-        cross-checks.
+        The tables to write (`xlamem schema` lists them); all by default. The cross-checks read all tables in any case.
     labels
         Key-value pairs that describe these dumps (commit, date, model), stored in the table `labels`.
     partition_by
         Labels that become part of the path, as in ``values/schema=v1/date=2025-01-31/…``.
     top
-        Rows of `peak_members` per memory space.
+        Number of rows of `peak_members` per memory space.
     workers
-        Worker processes; by default one per core, as far as there is 1 GiB of memory for each.
+        Number of worker processes; by default one per core, but at most one per GiB of memory.
     engine, scheduler
-        ``"local"``: processes on this machine; a script must call it under ``if __name__ == "__main__":``.
+        ``"local"``: processes on this machine; a script must call `convert` under ``if __name__ == "__main__":``.
         ``"dask"``: a Dask cluster, at the address `scheduler` or on this machine. ``"here"``: this process.
     reprocess
-        Convert dumps again that are already stored, and replace them. Implies `retry_quarantine`.
+        Convert dumps again even if they are already stored, and replace them. Implies `retry_quarantine`.
     retry_quarantine
-        Retry dumps that are quarantined because of their content. System failures (I/O, memory, a worker that died)
-        are always retried.
+        Retry dumps that are quarantined because of their content. System failures (I/O, memory, the death
+        of a worker) are always retried.
     max_failures
-        Stop when more than this many dumps could not be read; by default never.
+        Stop when more than this number of dumps could not be read; by default never.
     single_writer
-        No other converter writes to the dataset at the same time. Required only for storage without conditional
-        writes. The local disk has them; S3, GCS and Azure have them with the extras ``s3``, ``gcs`` and ``azure``.
+        Promise that no other converter writes to the dataset at the same time. Required only for storage without
+        conditional writes. The local disk supports them, and so do S3, GCS and Azure with the extras ``s3``, ``gcs``
+        and ``azure``.
     progress
         Called with a `Status` as the run proceeds.
 
     Raises
     ------
     UsageError
-        There is no dump, an argument is invalid, or `to` does not support conditional writes.
+        No dump is found, an argument is invalid, or `to` does not support conditional writes.
     OutputError
         A file cannot be written. What was committed before is kept.
     """
@@ -118,7 +118,7 @@ def convert(
 def _find(sources: tuple[str | os.PathLike[str] | Source, ...]) -> list[Source]:
     if not sources:
         raise UsageError("nothing to convert")
-    # One call for all paths, so that a dump under several of them is found once.
+    # A single call for all paths, so that a dump under several of them is found only once.
     paths = [absolute(s) for s in sources if not isinstance(s, Source)]
     given = [s for s in sources if isinstance(s, Source)]
     return list(dict.fromkeys([*given, *(find(*paths) if paths else [])]))

@@ -1,8 +1,8 @@
-"""Where tasks run: on any executor with the interface of `concurrent.futures.Executor`.
+"""Engines, which run tasks on executors with the interface of `concurrent.futures.Executor`.
 
 An engine is a context manager that yields a `Pool`. To add another one (Ray, Slurm, a batch service), register it in
-`ENGINES`. Tasks and their results are small and can be pickled; workers need access only to the paths of the dumps
-and of the dataset.
+`ENGINES`. Tasks and their results are small and picklable; workers only need access to the files of the dumps and of
+the dataset.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .memory import total_memory
 from .worker_setup import start_worker
 
 WORKER_MEMORY = 1 << 30
-"""Memory reserved for a worker when the number of workers is chosen."""
-DASK_TIMEOUT = 30
-"""Seconds to wait for a Dask scheduler."""
+"""Memory assumed per worker when the number of workers is chosen."""
+DASK_TIMEOUT_SECONDS = 30
+"""How long to wait for a Dask scheduler."""
 
 
 @dataclass
@@ -30,9 +30,9 @@ class Pool:
 
     executor: Executor
     size: int
-    """Tasks that run at the same time."""
+    """Number of tasks that run at the same time."""
     death_errors: tuple[type[BaseException], ...] = (BrokenExecutor, MemoryError)
-    """Exceptions that mean that a worker died."""
+    """Exceptions that indicate that a worker died."""
     restart: Callable[[], None] = lambda: None
     """Make the executor usable again after a worker died."""
     kill: Callable[[], None] = lambda: None
@@ -41,7 +41,7 @@ class Pool:
     """Wait until the workers have started."""
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
-        """Submit a call. If the executor is already broken, the future has the exception."""
+        """Submit a call. If the executor is already broken, return a future with the exception."""
         try:
             return self.executor.submit(function, *args)
         except self.death_errors as error:
@@ -67,13 +67,13 @@ class InProcessExecutor(Executor):
 
 @contextmanager
 def in_process(workers: int | None = None, scheduler: str | None = None) -> Iterator[Pool]:
-    """This process: for a few dumps, and for storage that other processes cannot access."""
+    """Run tasks in this process: for a few dumps, or for storage that other processes cannot access."""
     yield Pool(InProcessExecutor(), 1)
 
 
 @contextmanager
 def local(workers: int | None = None, scheduler: str | None = None) -> Iterator[Pool]:
-    """Spawned processes on this machine, which end with this one."""
+    """Run tasks in spawned processes on this machine, which exit together with this one."""
     processes = _Processes(workers or default_workers())
     try:
         yield processes.pool
@@ -111,7 +111,7 @@ class _Processes:
         try:
             self._wait()
         except BrokenExecutor:
-            self.start()  # a worker may have been killed from outside
+            self.start()  # a worker may have been killed by another process
             try:
                 self._wait()
             except BrokenExecutor:
@@ -126,14 +126,14 @@ class _Processes:
 
 
 def default_workers() -> int:
-    """Return the number of available cores, limited by the memory."""
+    """Return the number of available cores, limited by the available memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, total_memory() // WORKER_MEMORY))
 
 
 @contextmanager
 def dask(workers: int | None = None, scheduler: str | None = None) -> Iterator[Pool]:
-    """A Dask cluster: that of a scheduler, or by default a cluster on this machine."""
+    """Run tasks on the Dask cluster of a scheduler, or by default on a local cluster."""
     try:
         from distributed import Client, LocalCluster
         from distributed.scheduler import KilledWorker
@@ -142,12 +142,12 @@ def dask(workers: int | None = None, scheduler: str | None = None) -> Iterator[P
 
     with ExitStack() as stack:
         if scheduler is None:
-            cluster = LocalCluster(
-                n_workers=workers or default_workers(), threads_per_worker=1, dashboard_address=None
-            )
+            cluster = LocalCluster(n_workers=workers or default_workers(), threads_per_worker=1, dashboard_address=None)
             stack.enter_context(cluster)
         try:
-            client = stack.enter_context(Client(scheduler or cluster, set_as_default=False, timeout=DASK_TIMEOUT))
+            client = stack.enter_context(
+                Client(scheduler or cluster, set_as_default=False, timeout=DASK_TIMEOUT_SECONDS)
+            )
         except OSError as error:
             raise UsageError(f"no Dask scheduler answers at {scheduler}: {error}") from error
         threads = sum(w["nthreads"] for w in client.scheduler_info(n_workers=-1)["workers"].values())

@@ -14,18 +14,18 @@ from .task import DumpInput, Failure, Options
 
 
 def dump_id(content: str, source: Source, options: Options) -> str:
-    """Return the XXH3-128 of the content hash, the name without timestamp, the labels and the partition."""
+    """Return an XXH3-128 hash of the content hash, the name without its timestamp, the labels and the partition."""
     name = source.name
     if source.timestamp_us is not None:
         name = name.replace(str(source.timestamp_us), "", 1)
-    # A dump stored under partition labels is distinct from one with the same labels outside the path.
+    # A dump that is partitioned by a label differs from one that merely has the label.
     labels = (f"{key}={value}" for key, value in sorted(options.labels))
     fields = (content, name, *labels, "/".join(options.partition))
     return xxhash.xxh3_128_hexdigest("\0".join(fields).encode("utf-8", "surrogateescape"))
 
 
 def identify(sources: list[Source], options: Options) -> list[DumpInput | Failure]:
-    """Return the dump_id and the size of each dump, or why it cannot be loaded."""
+    """Return the dump_id and size of each dump, or a failure if it cannot be loaded."""
     return [dump for source in sources for dump in _identify(source, options)]
 
 
@@ -34,7 +34,7 @@ def _identify(source: Source, options: Options) -> list[DumpInput | Failure]:
         content, size, modules = _load(source)
     except MemoryError:
         raise
-    except Exception as error:  # neither an unreadable dump nor a bug that it triggers stops the run
+    except Exception as error:  # an unreadable dump, or a bug that it triggers, must not stop the run
         return [failure(error, source)]
     if len(modules) > 1:
         return identify(modules, options)
@@ -42,17 +42,17 @@ def _identify(source: Source, options: Options) -> list[DumpInput | Failure]:
 
 
 def _load(source: Source) -> tuple[str, int, list[Source]]:
-    """Return the hash and the size of the content, and the modules of a file that holds several."""
+    """Return the hash and size of the content, and the modules if the file contains several."""
     texts = [member.load() for member in source.members]
     try:
-        several = not is_one_module(texts[0].raw)
+        has_several = not is_one_module(texts[0].raw)
         hashes = [xxhash.xxh3_128_hexdigest(text.raw) for text in texts]
         size = sum(text.size for text in texts)
     finally:
         for text in texts:
             text.close()
     content = xxhash.xxh3_128_hexdigest("\n".join(hashes).encode())
-    return content, size, split_modules(source) if several else []
+    return content, size, split_modules(source) if has_several else []
 
 
 def display_name(source: Source) -> str:
@@ -61,7 +61,7 @@ def display_name(source: Source) -> str:
 
 
 def failure(error: BaseException, source: Source, identity: str = "", attempts: int = 1) -> Failure:
-    """Return the row of `quarantine`. Without an identity, the path and what is wrong with the content serve as one."""
+    """Return the row of `quarantine`. Without an identity, hash the path and, for bad content, the error."""
     row = _describe(error, source)
     system = error.system if isinstance(error, DumpError) else isinstance(error, (OSError, MemoryError))
     row = replace(row, kind="system" if system else "content", attempts=attempts, identified=bool(identity))

@@ -1,4 +1,4 @@
-"""The peaks of a dump that does not fit into memory, from its integer columns alone."""
+"""Compute the peaks of a dump that does not fit into memory, from its integer columns alone."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ INTEGER_COLUMNS = {
     "live_ranges": ["value_id", "start", "end"],
     "modules": ["schedule_length", "n_schedule", "n_live_ranges", "printed_peak_time"],
 }
-"""The columns that determine what is in use at each step."""
+"""Columns that determine what is in use at each step."""
 
 COUNTED_TABLE = "schedule"
-"""Of this table only the number of rows is needed."""
+"""A table that is needed only for its number of rows."""
 
 
 class IntegerColumns:
-    """INTEGER_COLUMNS of one dump, collected batch by batch."""
+    """The INTEGER_COLUMNS of one dump, collected batch by batch."""
 
     def __init__(self, empty: Callable[..., Any]) -> None:
         self.compact = CompactStore(empty)
         specs = {name: schema.TABLES[name].empty.select(INTEGER_COLUMNS[name]) for name in ("allocations", "modules")}
         self.spilled = Spill({name: table.schema for name, table in specs.items()})
-        """To be closed by the caller."""
+        """The caller must close it."""
 
     def add(self, name: str, rows: pa.Table) -> None:
         columns = INTEGER_COLUMNS[name]
@@ -55,7 +55,7 @@ class IntegerColumns:
 
 
 class LargeLayout(Layout):
-    """The layout of one large dump. Takes over the columns, and releases each of them once it was used."""
+    """The layout of one large dump. It takes ownership of the columns and releases each one after use."""
 
     def __init__(self, name: str, tables: dict[str, pa.Table], compact: CompactStore) -> None:
         super().__init__(name)
@@ -90,7 +90,7 @@ class LargeLayout(Layout):
 
     @cached_property
     def ranges(self) -> tuple[Ints, Ints]:
-        """Start and end in as few bytes as the number of steps allows."""
+        """Start and end of each value, as int32 if the number of steps allows it."""
         rows, top = Rows(self.compact.packed("live_ranges", "value_id")), (self.steps or 0) + 1
         ranges = np.empty((2, len(self.owner)), np.int32 if top < 1 << 31 else np.int64)
         for out, name, low in zip(ranges, ("start", "end"), (0, -1), strict=True):
@@ -107,21 +107,21 @@ class LargeLayout(Layout):
 
 @dataclass(frozen=True)
 class LargePeaks:
-    """The peaks of a large dump, and which of its rows are needed to name what is in use at them."""
+    """The peaks of a large dump, and the values that are in use at them."""
 
     numbers: PeakNumbers
     peak_steps: Ints | None
-    """The step of the peak of each space; None without live ranges."""
+    """Step of the peak of each space; None without live ranges."""
     values: Ints
     """Ids of the values that are live at the peaks or in a fixed allocation."""
     matched: CompactStore | None = None
     """The column `value_id` of `live_ranges`."""
     instruction_row: Ints | None = None
-    """The row in `instructions` of each of the values, or -1, once they were read."""
+    """Row of each value in `instructions`, or -1; None until they are read."""
 
 
 def large_peaks(name: str, columns: IntegerColumns) -> LargePeaks | None:
-    """Return the peaks, taking over the columns; None for a dump without allocations."""
+    """Return the peaks, or None if the dump has no allocations. Takes ownership of the columns."""
     tables = columns.spilled.tables()
     if not tables["allocations"].num_rows:
         return None

@@ -1,8 +1,8 @@
 """The ledger of a dataset: a log that states which files hold which dumps.
 
-Each entry, ``_ledger/entries/<number>.json``, adds batches and removes others, and is written by one atomic create.
-Numbers are consecutive, so that only one of two concurrent converters can write the next entry. Files that no entry
-names are not part of the dataset; they are deleted when no run is active.
+Each entry, ``_ledger/entries/<number>.json``, adds and removes batches, and is created atomically. Numbers are
+consecutive, so that only one of two concurrent converters can write the next entry. Files that no entry names are not
+part of the dataset; they are deleted when no run is active.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ CHECKPOINTS = "_ledger/checkpoints"
 RUNS = "_ledger/runs"
 LOCK = "_ledger/lock"
 CHECKPOINT_INTERVAL = 64
-"""Entries between two checkpoints, each of which replaces all entries before it."""
+"""Number of entries between checkpoints. A checkpoint replaces all entries before it."""
 HEARTBEAT_SECONDS = 30
-"""Interval at which a run renews its heartbeat, on storage without file locks."""
+"""Interval at which a run renews its heartbeat on storage without file locks."""
 HEARTBEAT_TIMEOUT = 10 * HEARTBEAT_SECONDS
-"""Age of a heartbeat after which its run counts as dead."""
+"""Age of a heartbeat after which its run is considered dead."""
 
 _GENERATED_NAME = re.compile(r"[0-9a-f]{32}-\d+(-[0-9a-f]{8})?\.parquet|\..*" + re.escape(TEMPORARY))
 
@@ -65,11 +65,11 @@ class Batch:
     tables: tuple[str, ...] = ()
     """The tables that were written."""
     attempts: dict[str, int] = field(default_factory=dict)
-    """Failed runs of each quarantined dump_id; missing if written by a version that did not count them."""
+    """Number of failed runs of each quarantined dump_id; empty if written by a version that did not count them."""
     system: tuple[str, ...] = ()
     """The quarantined dump_ids with a system failure, which the next run retries."""
     places: dict[str, str] = field(default_factory=dict)
-    """The path of each quarantined dump_id whose content could not be loaded, so that it is a hash of the path."""
+    """Paths of quarantined dumps with content that could not be loaded, by dump_id (a hash of the path)."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Batch:
@@ -101,12 +101,12 @@ class State:
         self.quarantined.update(dict.fromkeys(batch.quarantined, batch.name))
 
     def attempts(self, dump_id: str) -> int:
-        """Return how many runs failed to read a quarantined dump; 0 for any other."""
+        """Return how many runs failed to read a dump; 0 if it is not quarantined."""
         batch = self.quarantine_batch(dump_id)
         return batch.attempts.get(dump_id, 1) if batch else 0
 
     def quarantine_batch(self, dump_id: str) -> Batch | None:
-        """Return the batch that holds a quarantined dump."""
+        """Return the batch that a quarantined dump belongs to, or None."""
         name = self.quarantined.get(dump_id)
         return None if name is None else self.batches[name]
 
@@ -118,13 +118,13 @@ class State:
                     del batch_of[dump_id]
 
     def files(self, table: str | None = None) -> list[File]:
-        """Return the committed files, of one table or of all, sorted by path."""
+        """Return the committed files of one table, or of all tables, sorted by path."""
         files = [f for b in self.batches.values() for f in b.files if table is None or f.table == table]
         return sorted(files, key=lambda f: f.path)
 
 
 class Ledger:
-    """The ledger of a dataset, and its state when it was last read."""
+    """The ledger of a dataset, and the state as of the last read."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
@@ -151,16 +151,16 @@ class Ledger:
         Parameters
         ----------
         batches, remove
-            The new batches, and the names of those that they replace.
+            The new batches, and the names of the batches that they replace.
         clear
-            Dumps to be removed from quarantine. Each batch that holds one of them is replaced by what
-            ``rewrite(batch, clear)`` returns, if anything.
+            Dumps to be removed from quarantine. Each batch that contains one of them is replaced by the result of
+            ``rewrite(batch, clear)``, or removed if that is None.
         may_fail
             Stored dumps that may also be quarantined, because reading them again failed.
 
         Returns
         -------
-        The dump_ids that another run has claimed. If there are any, nothing was committed.
+        The dump_ids that another run has claimed. If there are any, nothing is committed.
         """
         new, removed = batches, remove
         while True:
@@ -181,9 +181,9 @@ class Ledger:
                 return set()
 
     def _claimed(self, new: tuple[Batch, ...], removed: tuple[str, ...], may_fail: Set[str]) -> set[str]:
-        """Return the dumps of new batches that are in other batches, or whose replaced batch is gone."""
+        """Return the dumps of new batches that other batches contain; all of them if a replaced batch is gone."""
         state = self.state
-        # A dump may be both: stored by an older version, and quarantined by a later one.
+        # A dump can be stored by an older version and quarantined by a later one.
         failed = {i for batch in new for i in batch.quarantined if i not in may_fail}
         dumps = failed.union(*(batch.dumps for batch in new))
         if any(name not in state.batches for name in removed):
@@ -207,7 +207,7 @@ class Ledger:
     # -- checkpoints
 
     def _read_checkpoint(self) -> None:
-        """Start from the newest checkpoint that can be read, if any."""
+        """Load the newest checkpoint that can be read, if any."""
         for name, _ in reversed(self.storage.files(CHECKPOINTS, recursive=False)):
             with suppress(zlib.error, ValueError, KeyError, TypeError):
                 data = json.loads(zlib.decompress(self.storage.read(name) or b""))
@@ -218,7 +218,7 @@ class Ledger:
             self.state = State()
 
     def checkpoint(self) -> None:
-        """Write a checkpoint if there are CHECKPOINT_INTERVAL entries since the last one."""
+        """Write a checkpoint if CHECKPOINT_INTERVAL entries were added since the last one."""
         names = [name for name, _ in self.storage.files(CHECKPOINTS, recursive=False)]
         last = int(re.findall(r"\d+", names[-1])[-1]) if names else 0
         if self.state.number - last < CHECKPOINT_INTERVAL:
@@ -232,7 +232,7 @@ class Ledger:
 
     @contextmanager
     def run(self, run_id: str) -> Iterator[None]:
-        """Mark a run as active. Uncommitted files of dead runs are deleted before and after it."""
+        """Mark a run as active. Delete uncommitted files of dead runs before and after it."""
         with ExitStack() as stack:
             use_lock = self.storage.local and _fcntl is not None
             marker = _LockFile(self.storage) if use_lock else _Heartbeat(self.storage, run_id)
@@ -247,8 +247,8 @@ class Ledger:
     def delete_uncommitted(self, is_only: Callable[[], bool]) -> list[str]:
         """Delete files that no entry names, unless another run is active; return their names.
 
-        The order matters. Files listed before `is_only` belong to runs that it sees or that have ended, and the
-        entries of those that have ended are read after it.
+        The order matters: files are listed before `is_only` is called, so they belong to runs that it detects or that
+        have ended. The entries of runs that have ended are read afterwards.
         """
         names = [name for table in schema.WAREHOUSE for name, _ in self.storage.files(table)]
         names += [name for name, _ in self.storage.files("_ledger") if name.endswith(TEMPORARY)]
@@ -271,14 +271,14 @@ except ImportError:  # Windows
 
 
 class _LockFile:
-    """Marks a run as active by a shared lock on a local file, which ends with its process."""
+    """Marks a run as active with a shared lock on a local file. The lock ends with the process."""
 
     def __init__(self, storage: Storage) -> None:
         os.makedirs(storage.path("_ledger"), exist_ok=True)
         self.descriptor = os.open(storage.path(LOCK), os.O_RDWR | os.O_CREAT, 0o666)
 
     def is_only(self) -> bool:
-        """Whether no other run is active: only then the exclusive lock can be taken."""
+        """Return whether no other run is active, which is when the exclusive lock can be acquired."""
         try:
             _fcntl.flock(self.descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
         except BlockingIOError:
@@ -293,7 +293,7 @@ class _LockFile:
 
 
 class _Heartbeat:
-    """Marks a run as active by a file whose timestamp is renewed, on storage without file locks."""
+    """Marks a run as active with a timestamp that is renewed regularly, on storage without file locks."""
 
     def __init__(self, storage: Storage, run_id: str) -> None:
         self.storage, self.name = storage, f"{RUNS}/{run_id}.json"
@@ -301,7 +301,7 @@ class _Heartbeat:
         self.thread = threading.Thread(target=self._renew, daemon=True)
 
     def is_only(self) -> bool:
-        """Whether no other run is active. Heartbeats of dead runs are deleted."""
+        """Return whether no other run is active. Delete the heartbeats of dead runs."""
         for name, _ in self.storage.files(RUNS, recursive=False):
             if name == self.name or (data := self.storage.read(name)) is None:
                 continue

@@ -1,4 +1,4 @@
-"""How much memory there is, and returning unused memory to the system."""
+"""Measure the memory of the machine, and release unused memory."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pyarrow as pa
 
 
 def release_memory() -> None:
-    """Return unused memory to the system. Layouts are part of reference cycles, so these are collected first."""
+    """Return unused memory to the system. Garbage is collected first, because layouts are in reference cycles."""
     gc.collect()
     pa.default_memory_pool().release_unused()
 
 
 def total_memory() -> int:
-    """Return the memory of the machine in bytes, or the limit of the container if that is lower."""
+    """Return the size of the memory in bytes: that of the machine, or the limit of the container if lower."""
     limits = [1 << 62]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -1,6 +1,6 @@
-"""Several dumps as one program, whose memory spaces are those of all of them.
+"""Merge several dumps into one program that has the memory spaces of all of them.
 
-`compute` then runs once for hundreds of small dumps. Ids and pages are offset by dump, see `Offsets`.
+`compute` then runs once for hundreds of small dumps. Ids and pages are offset by dump (see `Offsets`).
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class DumpSet:
     def __init__(
         self, ids: list[str], tables: dict[str, pa.Table], counts: dict[str, Ints], large: LargePeaks | None = None
     ) -> None:
-        """`counts`: rows of each dump in each table. `large`: the peaks of the only dump, if they are known."""
+        """Describe dumps. `counts`: rows of each dump, by table. `large`: the peaks, if this is one streamed dump."""
         self.ids, self.tables, self.large = ids, tables, large
         self.dump_of_row = {name: _repeat(n) for name, n in counts.items()}
-        """By table, the dump of each row."""
+        """Index of the dump of each row, by table."""
 
     @classmethod
     def of_one(cls, dump_id: str, tables: dict[str, pa.Table], large: LargePeaks | None = None) -> DumpSet:
         return cls([dump_id], tables, {name: np.array([t.num_rows]) for name, t in tables.items()}, large)
 
     def select(self, dumps: Ints) -> DumpSet:
-        """Return some of the dumps, in this order, with the tables in DERIVED_FROM."""
+        """Return these dumps, in this order, with the tables in DERIVED_FROM."""
         if len(dumps) == len(self.ids):
             return self
         tables, counts = {}, {}
@@ -62,14 +62,14 @@ class DumpSet:
 
 
 def _repeat(counts: Ints) -> Ints:
-    """Return the index of each count, that many times; of a single count without using memory for each."""
+    """Repeat the index of each count that many times. For a single count, this allocates no memory."""
     if len(counts) == 1:
         return np.broadcast_to(np.int64(0), int(counts[0]))
     return np.repeat(np.arange(len(counts)), counts)
 
 
 class MergedTables:
-    """The tables of a set of dumps as those of one dump (`dump.Tables`)."""
+    """The tables of a `DumpSet`, presented as those of a single dump (`dump.Tables`)."""
 
     name = "several dumps"
     platform = None
@@ -84,30 +84,30 @@ class MergedTables:
         self.schedule_length = longest if longest >= 0 else None
         self._tables = dict(dumps.tables)
         page = np.maximum(ints(dumps.tables["allocations"], "page", 0), 0)
-        common_page = self.offsets.add("page", page, dumps.dump_of_row["allocations"])
-        self._replace("allocations", page=pa.array(common_page))
-        self._replace("live_ranges", **self._clipped(lengths))
+        merged_page = self.offsets.add("page", page, dumps.dump_of_row["allocations"])
+        self._replace("allocations", page=pa.array(merged_page))
+        self._replace("live_ranges", **self._clipped_ranges(lengths))
         for table, column, key in (
             ("allocations", "allocation", "allocation"), ("values", "allocation", "allocation"),
             ("values", "value_id", "value_id"), ("live_ranges", "value_id", "value_id"),
             ("frames", "id", "id"), ("instructions", "stack_frame_id", "id"),
         ):  # fmt: skip
             if self.offsets.stride:
-                own = ints(self._tables[table], column)
-                self._replace(table, **{column: nullable(self.offsets.add(key, own, dumps.dump_of_row[table]))})
+                ids = ints(self._tables[table], column)
+                self._replace(table, **{column: nullable(self.offsets.add(key, ids, dumps.dump_of_row[table]))})
 
     def _replace(self, table: str, **columns: pa.Array) -> None:
         self._tables[table] = with_columns(self._tables[table], **columns)
 
-    def _clipped(self, lengths: Ints) -> dict[str, pa.Array]:
-        """Return start and end such that nothing happens after the schedule of its own dump."""
+    def _clipped_ranges(self, lengths: Ints) -> dict[str, pa.Array]:
+        """Return start and end, clipped to the schedule of the dump that each live range belongs to."""
         live, dump = self._tables["live_ranges"], self.dumps.dump_of_row["live_ranges"]
-        own_length = lengths if len(lengths) == 1 else lengths[dump]
+        length = lengths if len(lengths) == 1 else lengths[dump]
         start, end = ints(live, "start"), ints(live, "end")
-        never, after_all = start > own_length, int(lengths.max(initial=0)) + 1
+        is_outside, after_end = start > length, int(lengths.max(initial=0)) + 1
         return {
-            "start": pa.array(np.where(never, after_all, start)),
-            "end": pa.array(np.where(never, after_all, np.minimum(end, own_length + 1))),
+            "start": pa.array(np.where(is_outside, after_end, start)),
+            "end": pa.array(np.where(is_outside, after_end, np.minimum(end, length + 1))),
         }
 
     def __getitem__(self, name: str) -> pa.Table:
@@ -137,7 +137,7 @@ def _offsets(dumps: DumpSet) -> Offsets:
 
 
 class MergedProgram(Program):
-    """The program of merged tables: the name of an instruction means that of its own dump."""
+    """The program of merged tables. Instruction names are resolved within each dump."""
 
     tables: MergedTables
 
@@ -148,7 +148,7 @@ class MergedProgram(Program):
             self.results["peak steps"] = self.dumps.large.peak_steps
 
     def _check_sizes(self) -> None:
-        """The sizes of each dump were checked when the dumps were selected."""
+        """Skip the check: only dumps with valid sizes are merged."""
 
     @cached_property
     def steps(self) -> int | None:
@@ -184,9 +184,9 @@ class MergedProgram(Program):
 
 
 def _take_few(column: pa.ChunkedArray, rows: Ints) -> pa.Array:
-    """Return the texts of a few rows (-1: null) without unifying the dictionaries, which takes much memory."""
+    """Return the texts of a few rows (-1: null) without unifying the dictionaries, which would take much memory."""
     begins = np.cumsum([0, *(len(chunk) for chunk in column.chunks)])
     chunk = np.searchsorted(begins, rows, "right") - 1
-    places = zip(chunk.tolist(), (rows - begins[chunk]).tolist(), rows >= 0, strict=True)
-    texts = [column.chunk(i)[row].as_py() if valid else None for i, row, valid in places]
+    positions = zip(chunk.tolist(), (rows - begins[chunk]).tolist(), rows >= 0, strict=True)
+    texts = [column.chunk(i)[row].as_py() if valid else None for i, row, valid in positions]
     return pa.array(texts, pa.string()).dictionary_encode()

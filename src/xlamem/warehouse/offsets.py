@@ -1,4 +1,4 @@
-"""How the ids and pages of several dumps are kept apart in common tables."""
+"""Offsets that keep the ids and pages of several dumps distinct in merged tables."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 from ..compute.columns import Ints, ints, nullable
 
 
-class OwnPage(NamedTuple):
-    """A page as its own dump numbers it."""
+class LocalPage(NamedTuple):
+    """A dump, and the number of a page within it."""
 
     dump: Ints
     page: Ints
@@ -20,28 +20,28 @@ class OwnPage(NamedTuple):
 
 @dataclass(frozen=True)
 class Offsets:
-    """Ids of the i-th dump are offset by i times the stride of their column; those of one dump alone are not."""
+    """Strides by which ids are offset: those of the i-th dump by i times the stride of their kind."""
 
     stride: dict[str, int] = field(default_factory=dict)
-    """By kind of id: page, allocation, value_id, id (of a stack frame). Empty for one dump."""
+    """Stride by kind of id: page, allocation, value_id, id (of a stack frame). Empty for a single dump."""
 
-    def add(self, key: str, own: Ints, dump: Ints) -> Ints:
-        """Return the common ids; negative ones stay."""
-        return np.where(own >= 0, own + dump * self.stride[key], -1) if self.stride else own
+    def add(self, key: str, ids: Ints, dump: Ints) -> Ints:
+        """Return ids that are unique among the dumps; negative ids become -1."""
+        return np.where(ids >= 0, ids + dump * self.stride[key], -1) if self.stride else ids
 
-    def own_page(self, page: Ints) -> OwnPage:
-        """Return the dump of each common page, and its number in that dump."""
+    def local_page(self, page: Ints) -> LocalPage:
+        """Return the dump of each merged page, and the number of the page in that dump."""
         if not self.stride:
-            return OwnPage(np.zeros(len(page), np.int64), page)
-        return OwnPage(*np.divmod(page, self.stride["page"]))
+            return LocalPage(np.zeros(len(page), np.int64), page)
+        return LocalPage(*np.divmod(page, self.stride["page"]))
 
     def split(self, table: pa.Table) -> pa.Table:
-        """Add the dump of each row as the first column, restore own pages and ids, sort by dump, color and page."""
-        dump, page = self.own_page(ints(table, "page"))
+        """Prepend the dump of each row, restore the pages and ids of the dumps, and sort by dump, color and page."""
+        dump, page = self.local_page(ints(table, "page"))
         columns = {"page": pa.array(page)}
         for key in {"value_id", "allocation"} & set(table.column_names) & self.stride.keys():
-            common = ints(table, key)
-            columns[key] = nullable(np.where(common >= 0, common % self.stride[key], -1))
+            merged = ints(table, key)
+            columns[key] = nullable(np.where(merged >= 0, merged % self.stride[key], -1))
         order = np.lexsort((np.arange(len(page)), page, ints(table, "color"), dump))
         return with_columns(table, **columns).add_column(0, "dump", pa.array(dump)).take(pa.array(order))
 

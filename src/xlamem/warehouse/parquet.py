@@ -1,4 +1,4 @@
-"""Writes the tables of a batch to Parquet files, several dumps to a file."""
+"""Write the tables of a batch to Parquet files, with several dumps per file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .memory import release_memory
 from .storage import Storage
 
 ROW_GROUP_BYTES = 64 << 20
-"""Size of a row group before compression, with names counted as plain text."""
+"""Target size of a row group before compression, counting names as plain text."""
 MIN_ROW_GROUP_BYTES = 16 << 20
-"""Remaining rows of less than this size are added to the row group before them."""
+"""Minimum size of the last row group. A smaller remainder is added to the previous row group."""
 MAX_ROW_GROUPS = 16
-"""Row groups per file."""
+"""Maximum number of row groups per file."""
 
 
 class BatchWriter:
@@ -36,10 +36,10 @@ class BatchWriter:
         low_memory: bool = False,
         run_id: str = "",
     ) -> None:
-        """`folder` is the path between a table's folder and its files. `low_memory` halves the row groups.
+        """Create a writer for files in `folder`, relative to the folder of their table. `low_memory` halves row groups.
 
-        Off the local disk, where a file cannot be protected from being overwritten, `run_id` becomes part of its name:
-        concurrent runs may write the same batch, and the files of the one that commits must stay.
+        On remote storage, where files cannot be protected from being overwritten, `run_id` becomes part of their names:
+        concurrent runs may write the same batch, and the files of the run that commits must not change.
         """
         self.storage, self.folder, self.batch = storage, folder, batch
         self.replace, self.first_file = replace, first_file
@@ -55,18 +55,18 @@ class BatchWriter:
             self.tables[name].add(table)
 
     def flush(self, name: str) -> None:
-        """Write the pending rows of a table, to free their memory."""
+        """Write the pending rows of a table, and release their memory."""
         if name in self.tables:
             self.tables[name].flush()
 
     def close(self) -> list[File]:
-        """Write all pending rows and return the files, which are then on the disk."""
+        """Write all pending rows, sync the files to the disk, and return them."""
         files = [file for name in schema.WAREHOUSE if name in self.tables for file in self.tables[name].close()]
         self.storage.sync([file.path for file in files])
         return files
 
     def abandon(self) -> None:
-        """Discard pending rows, and on the local disk the file that is open."""
+        """Discard pending rows and, on the local disk, files that are open."""
         for table in self.tables.values():
             table.abandon()
         self.tables.clear()
@@ -110,11 +110,11 @@ class _TableWriter:
 
     @property
     def max_pending(self) -> int:
-        """The size from which a row group can be written that leaves enough rows for another one."""
+        """Size of the pending rows from which they fill a row group and leave enough rows for another one."""
         return self.batch.row_group_bytes + MIN_ROW_GROUP_BYTES
 
     def _write_full_row_groups(self) -> None:
-        """Write row groups while there are enough rows for two, and keep the remaining rows pending."""
+        """Write row groups while there are enough rows for two, and keep the remainder pending."""
         table = pa.concat_tables(self.pending).combine_chunks()
         ends = np.cumsum(row_bytes(table))
         row = written = 0
@@ -173,7 +173,7 @@ class _OpenFile:
         self.parquet.close()
         size = self.stream.tell()
         self.stack.close()
-        if self.storage.local:  # an existing file of another run is kept
+        if self.storage.local:  # an existing file is kept
             size = os.stat(self.storage.path(self.path)).st_size
         return File(self.table, self.path, self.rows, size)
 
@@ -184,7 +184,7 @@ class _OpenFile:
 
 
 def choose_encodings(table: pa.Table, spec: pa.Schema) -> pa.Schema:
-    """Return the types to write a table in: dictionaries only for names that repeat."""
+    """Return the types with which a table is written: dictionaries only for names that repeat."""
     fields = []
     for field, column in zip(spec, table.columns, strict=True):
         if pa.types.is_dictionary(field.type):
@@ -205,9 +205,9 @@ def _cast(table: pa.Table, spec: pa.Schema) -> pa.Table:
 
 
 def compacted(table: pa.Table) -> pa.Table:
-    """Copy a slice of a table, with dictionaries of the names that occur in it.
+    """Copy a slice of a table, with dictionaries that contain only the names that occur in it.
 
-    Otherwise it would keep, and write, the dictionaries of all tables that were ever concatenated with it.
+    Otherwise, it would keep and write the dictionaries of all tables that were ever concatenated with it.
     """
     return pa.table([_compacted(c.combine_chunks()) for c in table.columns], schema=table.schema)
 
@@ -218,7 +218,7 @@ def _compacted(array: pa.Array) -> pa.Array:
 
 
 def copied(table: pa.Table) -> pa.Table:
-    """Copy a table that shares memory with other tables, so that it does not keep theirs alive."""
+    """Copy a table that shares memory with other tables, so that it does not keep their memory alive."""
     return pa.table([_copied(c.combine_chunks()) for c in table.columns], schema=table.schema)
 
 
@@ -229,7 +229,7 @@ def _copied(array: pa.Array) -> pa.Array:
 
 
 def table_bytes(table: pa.Table) -> int:
-    """Return the sum of `row_bytes`."""
+    """Return the size of a table in plain Arrow columns: the sum of `row_bytes`."""
     size = 0
     for column in table.columns:
         if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
@@ -240,7 +240,7 @@ def table_bytes(table: pa.Table) -> int:
 
 
 def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the size of each row in plain Arrow columns."""
+    """Return the size of each row in plain Arrow columns, without dictionaries."""
     size = np.zeros(table.num_rows, np.int64)
     for column in table.columns:
         if not (pa.types.is_dictionary(column.type) or pa.types.is_string(column.type)):
@@ -255,9 +255,9 @@ def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
 
 def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     if isinstance(array, pa.DictionaryArray):
-        lengths = np.append(_lengths(array.dictionary), 0)  # -1, the code of null, selects the last
+        lengths = np.append(_lengths(array.dictionary), 0)  # -1, the code of null, selects the last element
         codes = array.indices if not array.null_count else array.indices.fill_null(-1)
-        of_rows: npt.NDArray[np.int64] = lengths[codes.to_numpy(zero_copy_only=False)]
-        return of_rows
+        row_lengths: npt.NDArray[np.int64] = lengths[codes.to_numpy(zero_copy_only=False)]
+        return row_lengths
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
     return np.diff(offsets).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The numbers of `peaks` in a dataset, and what separates them: of several dumps at once, or of one large dump."""
+"""Compute the numbers of `peaks` in a dataset and the causes of their differences, for one or several dumps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPACE_NUMBERS = {
     "fixed": ("fixed", None),
     "slack": ("slack", None),
 }
-"""Numbers of a memory space: column and step in the table ``peaks`` of a dump (`fixed` is added to it)."""
+"""Numbers of a memory space: their column in the table ``peaks`` of a dump, and the column with their step."""
 TIMED = {"peak", "half_open", "live", "slack"}
 """Numbers that a dump without live ranges does not have."""
 MODULE_NUMBERS = {"xla_total": "total_bytes", "xla_printed": "printed_peak_bytes"}
@@ -34,30 +34,33 @@ MODULE_NUMBERS = {"xla_total": "total_bytes", "xla_printed": "printed_peak_bytes
 
 @dataclass(frozen=True)
 class Causes:
-    """What separates the numbers of dumps from their peaks, as far as it does not depend on what XLA printed."""
+    """Causes of the differences between the numbers of dumps and their peaks, as far as XLA's output is not needed."""
 
     peaks: Ints | None = None
-    """Peak of all spaces together, by dump; None without live ranges."""
+    """Combined peak of all spaces, by dump; None without live ranges."""
     spaces: list[pa.Table] = field(default_factory=list)
-    """Rows of `explain_causes` of single spaces."""
+    """Rows of `explain_causes` that are about single spaces."""
     totals: dict[str, list[Cause]] = field(default_factory=dict)
     """Causes of MODULE_NUMBERS, by dump."""
 
     def table(self, modules: pa.Table) -> pa.Table:
-        """Return the rows of `explain_causes`; with `modules`, the rest of each printed number is known too."""
+        """Return the rows of `explain_causes`, including the remainder of each number printed in `modules`."""
         empty = schema.DERIVED["explain_causes"].warehouse.empty_table()
         rows = [empty.add_column(0, "dump", pa.array([], pa.int64())), *self.spaces]
         if self.peaks is None:
             return rows[0]
-        where = _all_spaces(np.arange(len(self.peaks)))
+        keys = _null_space_keys(np.arange(len(self.peaks)))
         weighs_tuples = pc.match_substring_regex(modules["features"], r"\bpeak_a\b").fill_null(False).to_numpy()
         for definition, column in MODULE_NUMBERS.items():
             printed, causes = ints(modules, column), self.totals[definition]
-            rest = printed - self.peaks - np.sum([cause.bytes for cause in causes], axis=0)
+            remainder = printed - self.peaks - np.sum([cause.bytes for cause in causes], axis=0)
             is_pointers = weighs_tuples & (definition == "xla_printed")
-            rests = Cause(POINTERS, np.where(is_pointers, rest, 0)), Cause(DISAGREE, np.where(is_pointers, 0, rest))
-            for cause, size in (*causes, *rests):
-                rows.append(_cause_rows(definition, cause, where, np.where(printed >= 0, size, 0)))
+            remainders = (
+                Cause(POINTERS, np.where(is_pointers, remainder, 0)),
+                Cause(DISAGREE, np.where(is_pointers, 0, remainder)),
+            )
+            for cause, size in (*causes, *remainders):
+                rows.append(_cause_rows(definition, cause, keys, np.where(printed >= 0, size, 0)))
         return pa.concat_tables(rows)
 
 
@@ -69,26 +72,26 @@ class PeakNumbers(NamedTuple):
 
 
 def peak_numbers(p: Layout, offsets: Offsets, modules: pa.Table) -> PeakNumbers:
-    """Return the numbers of each space and of each dump, and what separates them from the peaks."""
+    """Return the numbers of each space and of each dump, and the causes of their differences from the peaks."""
     peaks, _ = peak_tables(p, 0)
     spaces = offsets.split(peaks.append_column("fixed", pa.array(p.fixed_bytes())))
     numbers = [
-        _number_rows(definition, _space(spaces), spaces[column], spaces[step] if step else None)
+        _number_rows(definition, _space_keys(spaces), spaces[column], spaces[step] if step else None)
         for definition, (column, step) in SPACE_NUMBERS.items()
         if p.steps is not None or definition not in TIMED
     ]
     if p.steps is None:
         return PeakNumbers(pa.concat_tables(numbers), Causes())
-    dump = offsets.own_page(ints(peaks, "page")).dump
-    together = group_peaks(p, dump, modules.num_rows)
-    where = _all_spaces(np.arange(modules.num_rows))
-    numbers.append(_number_rows("peak_together", where, pa.array(together.bytes), pa.array(together.step)))
+    dump = offsets.local_page(ints(peaks, "page")).dump
+    combined = group_peaks(p, dump, modules.num_rows)
+    keys = _null_space_keys(np.arange(modules.num_rows))
+    numbers.append(_number_rows("peak_together", keys, pa.array(combined.bytes), pa.array(combined.step)))
     printed_step = ints(modules, "printed_peak_time")
     totals = {
-        "xla_total": list(total_causes(peaks, dump, together.bytes)),
-        "xla_printed": list(xla_causes(p, dump, together.bytes, printed_step)),
+        "xla_total": list(total_causes(peaks, dump, combined.bytes)),
+        "xla_printed": list(xla_causes(p, dump, combined.bytes, printed_step)),
     }
-    return PeakNumbers(pa.concat_tables(numbers), Causes(together.bytes, _space_cause_rows(p, peaks, offsets), totals))
+    return PeakNumbers(pa.concat_tables(numbers), Causes(combined.bytes, _space_cause_rows(p, peaks, offsets), totals))
 
 
 def _space_cause_rows(p: Layout, peaks: pa.Table, offsets: Offsets) -> list[pa.Table]:
@@ -96,40 +99,40 @@ def _space_cause_rows(p: Layout, peaks: pa.Table, offsets: Offsets) -> list[pa.T
     for definition, cause, size in space_causes(p, peaks):
         columns = peaks.select(["memory_space", "color", "page"]).append_column("bytes", pa.array(size))
         spaces = offsets.split(columns)
-        rows.append(_cause_rows(definition, cause, _space(spaces), ints(spaces, "bytes")))
+        rows.append(_cause_rows(definition, cause, _space_keys(spaces), ints(spaces, "bytes")))
     return rows
 
 
 def module_numbers(modules: pa.Table, device_totals: pa.Array) -> pa.Table:
-    """Return the rows of `peaks` that are about several spaces together and need no live ranges."""
-    where = _all_spaces(np.arange(modules.num_rows))
+    """Return the rows of `peaks` that concern all spaces together and do not require live ranges."""
+    keys = _null_space_keys(np.arange(modules.num_rows))
     rows = [
-        _number_rows("device_total", where, device_totals),
-        _number_rows("xla_total", where, modules["total_bytes"]),
-        _number_rows("xla_printed", where, modules["printed_peak_bytes"], modules["printed_peak_time"]),
+        _number_rows("device_total", keys, device_totals),
+        _number_rows("xla_total", keys, modules["total_bytes"]),
+        _number_rows("xla_printed", keys, modules["printed_peak_bytes"], modules["printed_peak_time"]),
     ]
     return pa.concat_tables([table.filter(table["bytes"].is_valid()) for table in rows])
 
 
-def _number_rows(definition: str, where: dict[str, Any], size: Any, time: Any = None) -> pa.Table:
+def _number_rows(definition: str, keys: dict[str, Any], size: Any, time: Any = None) -> pa.Table:
     n = len(size)
     names = {"definition": pa.array([definition] * n, pa.string())}
-    return pa.table(where | names | {"bytes": size, "time": pa.nulls(n, pa.int64()) if time is None else time})
+    return pa.table(keys | names | {"bytes": size, "time": pa.nulls(n, pa.int64()) if time is None else time})
 
 
-def _cause_rows(definition: str, cause: str, where: dict[str, Any], size: Ints) -> pa.Table:
-    """Return the rows of `explain_causes` for one cause of one number, except those of 0 bytes."""
+def _cause_rows(definition: str, cause: str, keys: dict[str, Any], size: Ints) -> pa.Table:
+    """Return the rows of `explain_causes` for one cause of one number, omitting those of 0 bytes."""
     n = len(size)
-    columns = {"dump": where["dump"], "definition": pa.array([definition] * n, pa.string())} | where
+    columns = {"dump": keys["dump"], "definition": pa.array([definition] * n, pa.string())} | keys
     columns |= {"cause": pa.array([cause] * n, pa.string()), "bytes": size}
     return pa.table(columns).filter(pa.array(size != 0))
 
 
-def _space(spaces: pa.Table) -> dict[str, Any]:
+def _space_keys(spaces: pa.Table) -> dict[str, Any]:
     columns = {c: spaces[c] for c in ("dump", "memory_space", "color", "page")}
     return columns | {"memory_space": spaces["memory_space"].cast(pa.string())}
 
 
-def _all_spaces(dumps: Ints) -> dict[str, Any]:
+def _null_space_keys(dumps: Ints) -> dict[str, Any]:
     nulls = {"memory_space": pa.string(), "color": pa.int64(), "page": pa.int64()}
     return {"dump": pa.array(dumps)} | {name: pa.nulls(len(dumps), kind) for name, kind in nulls.items()}

@@ -1,4 +1,4 @@
-"""Which dumps are converted, and which of them form a batch."""
+"""Decide which dumps to convert, and group them into tasks."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from .ledger import Batch, State
 from .task import STREAMED_BYTES, DumpInput, Failure, Options, Task
 
 MIN_BATCH_BYTES, MAX_BATCH_BYTES, TARGET_BATCHES = 4 << 20, 128 << 20, 32
-"""A run is divided into TARGET_BATCHES batches, as far as these bounds on the text of a batch allow."""
+"""A run is divided into TARGET_BATCHES batches, within these limits on the text of a batch."""
 MAX_BATCH_DUMPS = 8192
-IDENTIFY_DUMPS = 256
-"""Dumps that are identified by one call of a worker."""
+DUMPS_PER_IDENTIFY = 256
+"""Number of dumps that a worker identifies per call."""
 
 
 @dataclass
 class Plan:
-    """The tasks of a run, and the dumps for which there is nothing to do."""
+    """The tasks of a run, and counts of the dumps that need no task."""
 
     tasks: list[Task] = field(default_factory=list)
     """Largest first."""
     stored: int = 0
-    """Dumps that this version has stored already."""
+    """Dumps that this version has already stored."""
     quarantined: int = 0
-    """Dumps that this version has quarantined already and does not retry."""
+    """Dumps that this version has already quarantined and does not retry."""
     duplicates: int = 0
     """Dumps that occur more than once in the input."""
     recovered: frozenset[str] = frozenset()
-    """Quarantined dump_ids that no longer fail and need no task."""
+    """Quarantined dump_ids that no longer fail, and need no task."""
 
 
 def identify_chunks(sources: Sequence[Source]) -> list[list[Source]]:
-    """Split the dumps into lists that are identified together."""
-    return [list(sources[i : i + IDENTIFY_DUMPS]) for i in range(0, len(sources), IDENTIFY_DUMPS)]
+    """Split the dumps into chunks that are identified together."""
+    return [list(sources[i : i + DUMPS_PER_IDENTIFY]) for i in range(0, len(sources), DUMPS_PER_IDENTIFY)]
 
 
 def plan(
@@ -53,8 +53,8 @@ def plan(
 ) -> Plan:
     """Return the tasks for the dumps that are not stored yet.
 
-    They depend on the dumps only, not on their order or on the workers. `searched` are the paths under which all
-    dumps were identified.
+    The tasks depend only on the dumps, not on their order or on the workers. `searched` lists the paths under which
+    all dumps were identified.
     """
     return _Planner(state, options, retry=reprocess or retry_quarantine, reprocess=reprocess).plan(identified, searched)
 
@@ -75,7 +75,7 @@ class _Planner:
                 if self._failed_by_system(dump.dump_id):
                     recovered.add(dump.dump_id)
             elif self._is_settled(dump.dump_id):
-                self.result.quarantined += 1  # even if an older version could read it; its rows are kept
+                self.result.quarantined += 1  # an older version may have read it; its rows are kept
             elif batch:
                 replaced[batch].append(dump)
             else:
@@ -89,18 +89,18 @@ class _Planner:
         return self.result
 
     def _distinct(self, identified: Sequence[DumpInput | Failure]) -> list[DumpInput]:
-        """Return one dump per dump_id, that with the first path, sorted by dump_id."""
+        """Return one dump per dump_id, sorted by dump_id. Of duplicates, keep the one with the first path."""
         dumps: dict[str, DumpInput] = {}
         for dump in identified:
             if isinstance(dump, DumpInput):
                 other = dumps.get(dump.dump_id)
                 self.result.duplicates += other is not None
-                if other is None or _paths(dump) < _paths(other):
+                if other is None or _member_paths(dump) < _member_paths(other):
                     dumps[dump.dump_id] = dump
         return [replace(dump, attempts=self.state.attempts(i)) for i, dump in sorted(dumps.items())]
 
     def _failure_tasks(self, failures: dict[str, Failure]) -> list[Task]:
-        """Return a task that quarantines the dumps that could not be identified, unless they are already."""
+        """Return a task that quarantines the dumps that could not be identified, unless they already are."""
         new = [failure for dump_id, failure in sorted(failures.items()) if not self._is_settled(dump_id)]
         self.result.quarantined += len(failures) - len(new)
         if not new:
@@ -120,7 +120,7 @@ class _Planner:
         return name is not None and self._is_current(self.state.batches[name]) and not self.reprocess
 
     def _is_settled(self, dump_id: str) -> bool:
-        """Whether the dump is quarantined and not to be retried."""
+        """Return whether the dump is quarantined and must not be retried."""
         batch = self.state.quarantine_batch(dump_id)
         return batch is not None and self._is_current(batch) and not (dump_id in batch.system or self.retry)
 
@@ -129,38 +129,38 @@ class _Planner:
         return batch is not None and dump_id in batch.system
 
     def _is_current(self, batch: Batch) -> bool:
-        """Whether the batch was written by this version."""
+        """Return whether the batch was written by this version."""
         return batch.tool_version == self.options.tool_version and batch.schema_version == schema.VERSION
 
 
 def _recovered(identified: Sequence[DumpInput | Failure], state: State, searched: Sequence[str]) -> set[str]:
-    """Return the dumps quarantined by path whose path was searched again and no longer fails, or is gone."""
+    """Return the dumps quarantined by path that were searched for again, and no longer fail or are gone."""
     failing = {f.dump_id for f in identified if isinstance(f, Failure)}
     paths = {i: path for b in state.batches.values() for i, path in b.places.items() if i not in failing}
     if not paths:
         return set()
-    seen = _with_parents(identified)
+    existing = _with_parents(identified)
     prefixes = [prefix for path in searched for prefix in (f"{path.rstrip('/')}/", f"{path}::")]
-    return {i for i, path in paths.items() if path in seen or f"{path}/".startswith(tuple(prefixes))}
+    return {i for i, path in paths.items() if path in existing or f"{path}/".startswith(tuple(prefixes))}
 
 
 def _with_parents(identified: Sequence[DumpInput | Failure]) -> set[str]:
-    """Return the paths of the dumps with all directories and archives that contain them."""
-    seen: set[str] = set()
+    """Return the paths of the dumps, and of all directories and archives that contain them."""
+    paths: set[str] = set()
     for dump in identified:
         path = dump.name if isinstance(dump, Failure) else display_name(dump.source)
-        while path and path not in seen:
-            seen.add(path)
+        while path and path not in paths:
+            paths.add(path)
             path = path[: max(path.rfind("/"), path.rfind("::"), 0)]
-    return seen
+    return paths
 
 
-def _paths(dump: DumpInput) -> tuple[str, ...]:
+def _member_paths(dump: DumpInput) -> tuple[str, ...]:
     return tuple(member.location for member in dump.source.members)
 
 
 def _batches(dumps: list[DumpInput]) -> list[tuple[DumpInput, ...]]:
-    """Split sorted dumps into batches; those that are streamed form batches of their own."""
+    """Split sorted dumps into batches. Each streamed dump forms a batch of its own."""
     small = [dump for dump in dumps if dump.bytes <= STREAMED_BYTES]
     limit = min(max(sum(dump.bytes for dump in small) // TARGET_BATCHES, MIN_BATCH_BYTES), MAX_BATCH_BYTES)
     batches: list[tuple[DumpInput, ...]] = [(dump,) for dump in dumps if dump.bytes > STREAMED_BYTES]
@@ -176,8 +176,8 @@ def _batches(dumps: list[DumpInput]) -> list[tuple[DumpInput, ...]]:
 
 
 def make_task(dumps: tuple[DumpInput, ...], options: Options, failures: tuple[Failure, ...] = ()) -> Task:
-    """Return a task whose batch is named by a hash of its dumps, the versions and the settings."""
-    # Failed attempts change the name, as files of the batch that failed may still exist.
+    """Return a task. Its batch is named after a hash of the dumps, the versions and the settings."""
+    # Failed attempts change the name, because files of the failed batch may still exist.
     attempts = {d.dump_id: d.attempts for d in dumps} | {f.dump_id: f.attempts - 1 for f in failures}
     ids = sorted(f"{i}~{n}" if n else i for i, n in attempts.items())
     settings = (str(schema.VERSION), options.tool_version, ",".join(options.tables), str(options.top), options.folder)

@@ -1,4 +1,4 @@
-"""SQL by DuckDB, over tables that are loaded when a statement uses them."""
+"""Run SQL with DuckDB, over tables that are loaded when a statement uses them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SQL_TYPES: dict[schema.Kind, str] = {
 }
 
 SCHEMA = "loaded"
-"""DuckDB schema of the tables that have been loaded."""
+"""DuckDB schema that contains the loaded tables."""
 
 Load = Callable[[Any, str], None]
-"""``load(connection, name)`` creates a view or table `name` in SCHEMA."""
+"""``load(connection, name)`` creates the table or view `name` in SCHEMA."""
 _MISSING_TABLE = re.compile(r"Catalog Error: Table with name (\w+) does not exist!")
 
 
@@ -37,7 +37,7 @@ def run_sql(
     load: Load,
     find_damage: Callable[[list[str]], XlaMemError | None] = lambda loaded: None,
 ) -> pa.Table:
-    """Return the result of the last statement of a query, as an empty table if it has none.
+    """Return the result of the last statement of a query, or an empty table if it returns nothing.
 
     ``find_damage(loaded)`` may return an error that explains why DuckDB failed.
     """
@@ -54,7 +54,7 @@ def run_sql(
 
 
 def sql_over_dump(dump: Tables, query: str) -> pa.Table:
-    """Return the result of an SQL query over the tables of a dump and those computed from it."""
+    """Return the result of an SQL query over the tables of a dump and those computed from them."""
 
     def load(connection: Any, name: str) -> None:
         connection.register(f"arrow_{name}", REGISTRY[name](dump) if name in computed else dump[name])
@@ -65,23 +65,23 @@ def sql_over_dump(dump: Tables, query: str) -> pa.Table:
 
 
 class _Session:
-    """A DuckDB connection in which every table is a view of a table in SCHEMA, which is missing until it is loaded.
+    """A DuckDB connection with a view of every table. The table in SCHEMA behind a view is missing until it is loaded.
 
-    DuckDB reports a missing table when it binds a statement, before it executes any of it. The table is then loaded
-    and the statement is bound again. Statements that list tables and columns find the views, and load nothing.
+    DuckDB reports a missing table when it binds a statement, before it executes any of it. The table is then loaded,
+    and the statement is bound again. Statements that list tables and columns see the views and load nothing.
     """
 
     def __init__(self, connection: Any, tables: Mapping[str, schema.Table], load: Load) -> None:
         self.connection, self.tables, self.load_table = connection, tables, load
         self.loaded: list[str] = []
-        # Otherwise DuckDB would look up unknown tables among the Python variables of its callers.
+        # Otherwise, DuckDB would look up unknown tables among the Python variables of its callers.
         connection.execute("SET python_enable_replacements = false; SET TimeZone = 'UTC'")
         connection.execute(";".join(_view_statements(tables)))
 
     def run(self, query: str) -> pa.Table:
         result = pa.table({})
         for statement in self.connection.extract_statements(query):
-            if statement.type.name == "TRANSACTION":  # in which the error of a missing table would be fatal
+            if statement.type.name == "TRANSACTION":  # a missing table would abort it
                 self._load_all()
             result = self._execute(statement)
         return _with_int64_sums(result)
@@ -106,12 +106,12 @@ class _Session:
 
     def _load_all(self) -> None:
         for name in self.tables.keys() - set(self.loaded):
-            with suppress(UsageError):  # a dump from which it cannot be computed
+            with suppress(UsageError):  # the dump lacks what it is computed from
                 self._load(name)
 
 
 def _view_statements(tables: Mapping[str, schema.Table]) -> list[str]:
-    """Return SQL that creates a view of each table. DuckDB needs the tables until the views exist."""
+    """Return SQL statements that create a view of each table. The tables are needed only while views are created."""
     statements = ["BEGIN", f"CREATE SCHEMA {SCHEMA}"]
     for name, table in tables.items():
         columns = ", ".join(f'"{c.name}" {SQL_TYPES[c.kind]}' for c in table.columns)
@@ -123,7 +123,7 @@ def _view_statements(tables: Mapping[str, schema.Table]) -> list[str]:
 
 
 def _with_int64_sums(table: pa.Table) -> pa.Table:
-    """Cast DuckDB's sums of int64, which are decimals, to int64 if they fit."""
+    """Cast sums of int64, which DuckDB returns as decimals, to int64 if they fit."""
     for i, field in enumerate(table.schema):
         if field.type == pa.decimal128(38, 0):
             with suppress(pa.ArrowInvalid):

@@ -1,4 +1,4 @@
-"""What `convert` reports: its progress and its result."""
+"""The progress and the result of `convert`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ class Status:
     """The progress of a run."""
 
     phase: str
-    """find, identify, convert."""
+    """One of "find", "identify" and "convert"."""
     dumps: int
-    """Dumps identified or, in the last phase, committed."""
+    """Number of dumps that were identified or, in the last phase, committed."""
     of_dumps: int
-    """All dumps of the phase."""
+    """Number of dumps in this phase."""
     bytes: int
-    """Text of the dumps that were committed."""
+    """Size of the text of the committed dumps."""
     of_bytes: int
-    """Text of all dumps to be converted; 0 while unknown."""
+    """Size of the text of all dumps to be converted; 0 while unknown."""
     failed: int
     seconds: float
     """Since the phase began."""
@@ -40,25 +40,25 @@ class Converted:
     dumps: int
     """Dumps written by this run, including truncated ones."""
     stored: int
-    """Dumps that this version had already stored."""
+    """Dumps that were already stored by this version."""
     duplicates: int
     """Dumps that have the same content and name as another one."""
     files: int
     """Parquet files written."""
     bytes: int
-    """Size of these files."""
+    """Total size of these files."""
     rows: int
     """Rows in these files."""
     text_bytes: int
-    """Text of the dumps written."""
+    """Size of the text of the dumps written."""
     failed: list[Failure] = field(default_factory=list)
     """Dumps that could not be read, as in the table `quarantine`."""
     known: int = 0
-    """Dumps that were not retried because this version had already quarantined them for their content."""
+    """Dumps that this version had already quarantined because of their content, and did not retry."""
     changed: list[str] = field(default_factory=list)
     """Names of dumps that were modified during the run. The next run converts them."""
     cut: list[str] = field(default_factory=list)
-    """Names of truncated dumps, which were converted as far as they go."""
+    """Names of truncated dumps, which were converted up to their end."""
     stopped: bool = False
     """Whether the run ended early because more than `max_failures` dumps could not be read."""
     seconds: float = 0.0
@@ -70,7 +70,7 @@ class Converted:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised by `convert` after Ctrl-C. `result` describes what was committed."""
+    """Raised by `convert` after Ctrl-C, with the `result` so far."""
 
     def __init__(self, result: Converted) -> None:
         super().__init__()

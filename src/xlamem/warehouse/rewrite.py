@@ -1,4 +1,4 @@
-"""Copying a batch without some of its dumps."""
+"""Copy a batch without some of its dumps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .storage import Storage
 
 
 def rewrite(storage: Storage, old: Batch, removed: Set[str], failed: Set[str], run_id: str) -> Batch | None:
-    """Copy a batch without the dumps `removed`, and without their rows and those of `failed` in `quarantine`.
+    """Copy a batch without the dumps in `removed`, and without the rows of `removed` and `failed` in `quarantine`.
 
-    Returns None if nothing is left.
+    Return None if nothing is left.
     """
     dumps = tuple(i for i in old.dumps if i not in removed)
     quarantined = tuple(i for i in old.quarantined if i not in removed | failed)
@@ -43,7 +43,7 @@ def rewrite(storage: Storage, old: Batch, removed: Set[str], failed: Set[str], r
 
 
 def _copy(storage: Storage, file: File, batch: str, number: int, ids: pa.Array, run_id: str) -> list[File]:
-    """Copy the rows of these dumps, row group by row group."""
+    """Copy the rows of these dumps, one row group at a time."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -58,7 +58,7 @@ def _copy(storage: Storage, file: File, batch: str, number: int, ids: pa.Array, 
 
 
 def with_current_columns(table: pa.Table, spec: pa.Schema) -> pa.Table:
-    """Return a table of an older version with the columns of this one; missing columns are null."""
+    """Convert a table of an older version to the columns of this version; missing columns are null."""
     names = set(table.column_names)
     columns: list[Any] = [
         table[f.name].cast(f.type) if f.name in names else pa.nulls(table.num_rows, f.type) for f in spec

@@ -23,7 +23,7 @@ from .task import DumpInput, Failure, Options, Task, TaskResult
 from .worker import process, progress_marker
 
 MAX_DEATHS = 2
-"""Workers that may die while they read only one dump, before it is quarantined."""
+"""Number of workers that may die while reading a single dump before it is quarantined."""
 REPORT_SECONDS = 5.0
 """Longest time between two progress reports."""
 
@@ -48,7 +48,7 @@ class Run:
         self.plan = Plan()
         self.results: list[TaskResult] = []
         self.failed_tasks: list[Task] = []
-        """Tasks that failed as a whole. They are retried one by one."""
+        """Tasks that failed as a whole, to be retried one by one."""
         self.stored_before: frozenset[str] = frozenset()
         self.stored_by_others = 0
         self.stopped = False
@@ -56,7 +56,7 @@ class Run:
         self.start = self.phase_start = time.monotonic()
 
     def execute(self, sources: list[Source], searched: list[str], *, reprocess: bool, retry_quarantine: bool) -> None:
-        """Convert the dumps. `searched` are the paths under which they were found."""
+        """Convert the dumps. `searched` lists the paths that were searched for them."""
         identified = self.identify_all(sources)
         state = self.ledger.state
         self.stored_before = frozenset(state.stored)
@@ -78,19 +78,19 @@ class Run:
     # -- identifying
 
     def identify_all(self, sources: list[Source]) -> list[DumpInput | Failure]:
-        """Identify every dump; those in memory are identified in this process."""
+        """Identify all dumps. Those in memory are identified in this process."""
         self.of_dumps = len(sources)
         identified = identify([source for source in sources if _in_memory(source)], self.options)
         chunks = deque(identify_chunks([source for source in sources if not _in_memory(source)]))
-        lost: list[Source] = []
+        unidentified: list[Source] = []
         for chunk, future in self._completed("identify", chunks, lambda c: self.pool.submit(identify, c, self.options)):
             try:
                 identified += future.result()
             except self.pool.death_errors:
-                lost += chunk
+                unidentified += chunk
             self.dumps += len(chunk)
             self.report_status("identify")
-        for source in lost:
+        for source in unidentified:
             identified += self.identify_alone(source)
         return identified
 
@@ -110,7 +110,7 @@ class Run:
     # -- tasks
 
     def run_tasks(self, tasks: list[Task]) -> None:
-        """Run all tasks. Those that fail as a whole are added to `failed_tasks`."""
+        """Run all tasks. Add those that fail as a whole to `failed_tasks`."""
         waiting = deque(tasks)
         for task, future in self._completed("convert", waiting, self._submit):
             error = _error_of(future)
@@ -118,8 +118,8 @@ class Run:
                 raise error
             if error is not None:
                 self.failed_tasks.append(task)
-            elif (rest := self.commit(future.result(), task)) is not None:
-                waiting.append(rest)
+            elif (remaining := self.commit(future.result(), task)) is not None:
+                waiting.append(remaining)
 
     def _submit(self, task: Task) -> Future[TaskResult]:
         in_memory = any(_in_memory(dump.source) for dump in task.inputs)
@@ -131,9 +131,9 @@ class Run:
     def _completed(
         self, phase: str, waiting: deque[T], submit: Callable[[T], Future[R]]
     ) -> Iterator[tuple[T, Future[R]]]:
-        """Submit the items, twice as many at a time as there are workers, and yield them as they complete.
+        """Submit the items, keeping two per worker in flight, and yield them as they complete.
 
-        When a worker dies, the pool is restarted, and the items that were running are yielded as failed.
+        When a worker dies, restart the pool, and yield all items that were in flight as failed.
         """
         running: dict[Future[R], T] = {}
         while (waiting or running) and not self.stopped:
@@ -157,10 +157,10 @@ class Run:
             future.cancel()
 
     def retry_alone(self, task: Task) -> None:
-        """Retry a task that failed as a whole, while no other task runs.
+        """Retry a task that failed as a whole, while no other task is running.
 
-        If its worker dies again, the dump that it was reading is retried as a task of its own. Only when that has
-        killed MAX_DEATHS workers is the dump quarantined.
+        If its worker dies again, the dump that it was reading is retried in a separate task. The dump is quarantined
+        only after that task has killed MAX_DEATHS workers.
         """
         task = self._with_current_batch(task)
         marker = progress_marker(task.batch)
@@ -172,7 +172,7 @@ class Run:
             self.storage.delete([marker])
 
     def _run_alone(self, task: Task, attempts: int) -> Exception | None:
-        """Run and commit a task, and return its error if every attempt killed its worker, or it failed otherwise."""
+        """Run and commit a task. Return its error if it failed, or if every attempt killed a worker."""
         error: Exception | None = None
         for _ in range(attempts):
             future = self._submit_alone(task)
@@ -180,8 +180,8 @@ class Run:
             if isinstance(error, OutputError):
                 raise error
             if error is None:
-                if (rest := self.commit(future.result(), task)) is not None:
-                    self.failed_tasks.append(rest)
+                if (remaining := self.commit(future.result(), task)) is not None:
+                    self.failed_tasks.append(remaining)
                 return None
             if not isinstance(error, self.pool.death_errors):
                 return error
@@ -189,7 +189,7 @@ class Run:
         return error
 
     def _with_current_batch(self, task: Task) -> Task:
-        """Update the batch that a divided task replaces, after its other part was committed."""
+        """Update the batch that a divided task replaces, which changes when the other part is committed."""
         state = self.ledger.state
         if task.replaces is None or task.replaces.name in state.batches:
             return task
@@ -198,9 +198,9 @@ class Run:
         return replace(task, replaces=state.batches.get(name))
 
     def divide(self, task: Task, error: Exception) -> None:
-        """Quarantine the only dump of a task, or divide the task.
+        """Divide a task that failed or, if it has only one dump, quarantine that dump.
 
-        The dump that was being read when the worker died is retried alone. If it is unknown, the task is halved.
+        The dump that was being read when the worker died is retried separately. If it is unknown, the task is halved.
         """
         died = isinstance(error, self.pool.death_errors)
         if len(task.inputs) == 1:
@@ -220,9 +220,9 @@ class Run:
     # -- committing
 
     def commit(self, result: TaskResult, task: Task) -> Task | None:
-        """Commit what a worker wrote.
+        """Commit the result of a task.
 
-        If another run has claimed one of the dumps, nothing is committed, and a task for the other dumps is returned.
+        If another run has claimed some of the dumps, commit nothing and return a task for the other dumps.
         """
         tried = {*result.dumps, *(f.dump_id for f in result.failures)}
         claimed = self._commit(result, task, tried) if tried else set()
@@ -246,7 +246,7 @@ class Run:
             )
 
     def _unclaimed(self, task: Task, claimed: set[str]) -> Task | None:
-        """Return a task for the dumps that the other run did not claim, if any."""
+        """Return a task for the dumps that no other run has claimed, if any."""
         done = claimed | (self.ledger.state.stored.keys() if task.replaces else set())
         dumps = tuple(d for d in task.inputs if d.dump_id not in done)
         self.stored_by_others += len(task.inputs) - len(dumps)
@@ -255,13 +255,20 @@ class Run:
         return make_task(dumps, self.options, failures) if dumps or failures else None
 
     def _batches(self, result: TaskResult) -> list[Batch]:
-        """Return the batches of a result. Quarantine is one of its own, so that it can be cleared separately."""
-        o = self.options
+        """Return the batches of a result. Quarantined dumps form a separate batch, which can be cleared separately."""
+        options = self.options
         files: dict[bool, list[File]] = {False: [], True: []}
         for file in result.files:
             files[file.table == "quarantine"].append(file)
         dumps = Batch(
-            result.batch, result.dumps, (), tuple(files[False]), o.tool_version, schema.VERSION, o.run_id, o.tables
+            result.batch,
+            result.dumps,
+            (),
+            tuple(files[False]),
+            options.tool_version,
+            schema.VERSION,
+            options.run_id,
+            options.tables,
         )
         quarantine = replace(
             dumps,
@@ -313,7 +320,7 @@ def _in_memory(source: Source) -> bool:
 
 
 def _run_here(task: Task) -> Future[TaskResult]:
-    """Run a task in this process; its errors are raised."""
+    """Run a task in this process, and raise its errors."""
     future: Future[TaskResult] = Future()
     future.set_result(process(task))
     return future
@@ -334,11 +341,11 @@ def _failed_future(error: Exception) -> Future[Any]:
 
 
 def _worker_death(error: Exception | None) -> Exception:
-    """The failure of a dump that killed its workers: an OSError, so that the next run retries it."""
+    """Return the error for a dump that killed its workers: an OSError, so that the next run retries it."""
     message = f"each of {MAX_DEATHS} workers that read only this dump died"
     return OSError(f"{message} ({type(error).__name__}: {error})")
 
 
 def _repeated_failure(error: Exception) -> Exception:
-    """The failure of a dump that made its task fail twice in an unexpected way."""
+    """Return the error for a dump that made its task fail twice."""
     return RuntimeError(f"reading it failed twice: {type(error).__name__}: {error}")

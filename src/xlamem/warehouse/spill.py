@@ -1,4 +1,4 @@
-"""Temporary storage on disk for a dump that does not fit into memory: tables, and long-lived arrays."""
+"""Temporary storage on disk for tables and long-lived arrays of a dump that does not fit into memory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import pyarrow as pa
 from ..errors import OutputError
 
 REGION_BYTES = 64 << 20
-"""Size of the files that arrays share."""
+"""Minimum size of the files from which arrays are allocated."""
 
 
 class Scratch:
     """Allocates NumPy arrays in unlinked, memory-mapped temporary files (in TMPDIR).
 
-    Under memory pressure the kernel writes their pages to disk. A file is freed with the last array in it.
+    Under memory pressure, the kernel writes their pages to disk. A file is freed together with its last array.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Scratch:
 
 
 def _map_region(size: int) -> npt.NDArray[np.uint8]:
-    """Return `size` bytes in a temporary file, or in memory if the disk has no room for them."""
+    """Map `size` bytes of a temporary file, or allocate them in memory if that fails."""
     try:
         with tempfile.TemporaryFile() as file:
             _reserve(file, size)
@@ -49,7 +49,7 @@ def _map_region(size: int) -> npt.NDArray[np.uint8]:
 
 
 def _reserve(file: Any, size: int) -> None:
-    """Allocate the blocks of a file: a write to a mapped page that gets no block would kill the process."""
+    """Allocate the blocks of a file, because writing to a mapped page without a block would kill the process."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)
         return
@@ -59,7 +59,7 @@ def _reserve(file: Any, size: int) -> None:
 
 
 class Spill(ExitStack):
-    """Tables that are appended to in unlinked temporary files (in TMPDIR) and memory-mapped to be read."""
+    """Tables that are written to unlinked temporary files (in TMPDIR) and read by memory-mapping them."""
 
     def __init__(self, schemas: dict[str, pa.Schema]) -> None:
         super().__init__()

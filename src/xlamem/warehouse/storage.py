@@ -1,4 +1,4 @@
-"""The storage of a dataset: a directory on the local disk or on any filesystem that pyarrow or fsspec open."""
+"""The storage of a dataset: a directory on the local disk or any filesystem that pyarrow or fsspec can open."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ..errors import OutputError, UsageError, XlaMemError, utf8
 from ..input import filesystems
 
 CONDITIONAL_CREATE = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure"}
-"""Libraries whose ``pipe_file(mode="create")`` is one conditional request, and the extras that install them.
+"""Libraries that implement ``pipe_file(mode="create")`` as one conditional request, and the extras that install them.
 
-Other fsspec filesystems, except memory, check and then write, so that two writers can both succeed.
+Other fsspec filesystems, except memory, check first and then write, so that two writers can both succeed.
 """
 
 _LIBRARIES = {
@@ -29,7 +29,7 @@ _LIBRARIES = {
 _MEMORY_LOCK = Lock()
 
 TEMPORARY = ".tmp"
-"""The suffix of files that are being written. Those of dead writers may be deleted."""
+"""Suffix of files that are being written. Files left by dead writers may be deleted."""
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
@@ -39,13 +39,13 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
 
 class Storage:
-    """Reads, writes and lists the files of a directory, by '/'-separated names relative to it.
+    """A directory, with methods to read, write and list its files. Names are relative to it and separated by '/'.
 
-    A file appears under its name when it is complete or, on object stores, when it is closed.
+    A file becomes visible when it is complete or, on object stores, when it is closed.
     """
 
     def __init__(self, uri: str | os.PathLike[str], *, single_writer: bool = False) -> None:
-        """With `single_writer` the caller guarantees that there is no concurrent writer: see `create`."""
+        """Open a directory or URI. With `single_writer`, the caller guarantees that nothing else writes to it."""
         self.uri, self.single_writer = absolute(uri), single_writer
         if self.uri[:7].lower() == "file://":
             self.uri = arrow_fs.FileSystem.from_uri(self.uri)[1]
@@ -62,7 +62,7 @@ class Storage:
         return f"{self.root}/{name}" if name else self.root
 
     def uri_of(self, name: str) -> str:
-        """Return the path or URI of a file for other tools."""
+        """Return the path or URI of a file, for use by other tools."""
         uri, mark, query = (self.uri, "", "") if self.local else self.uri.partition("?")
         return f"{uri.rstrip('/')}/{name}{mark}{query}"
 
@@ -74,13 +74,13 @@ class Storage:
 
     @property
     def shared(self) -> bool:
-        """Whether other processes see the same files, as they do not with memory://."""
+        """Whether other processes see the same files: False for memory://."""
         return not self.uri.startswith("memory:")
 
     # -- reading
 
     def files(self, folder: str, *, recursive: bool = True) -> list[tuple[str, int]]:
-        """Return name and size of every file in a folder, sorted. A missing folder is empty."""
+        """Return the names and sizes of all files in a folder, sorted. A missing folder counts as empty."""
         selector = arrow_fs.FileSelector(self.path(folder), allow_not_found=True, recursive=recursive)
         start = len(self.path("")) + 1
         if self._fsspec:
@@ -102,7 +102,7 @@ class Storage:
             return None
 
     def exist(self, names: Iterable[str]) -> bool:
-        """Whether all of these files exist."""
+        """Return whether all of these files exist."""
         infos = self.system.get_file_info([self.path(n) for n in names])
         return all(i.type == arrow_fs.FileType.File for i in infos)
 
@@ -110,7 +110,7 @@ class Storage:
 
     @contextmanager
     def output_errors(self) -> Iterator[None]:
-        """Raise OutputError in place of any OSError."""
+        """Raise OutputError instead of OSError."""
         try:
             yield
         except OSError as error:
@@ -119,7 +119,7 @@ class Storage:
 
     @contextmanager
     def open_output(self, name: str, *, replace: bool = False) -> Iterator[Any]:
-        """Open a stream to a new file. On the local disk an existing file is kept unless `replace`."""
+        """Open a stream to a new file. On the local disk, an existing file is kept unless `replace` is true."""
         path = self.path(name)
         if not self.local:
             with self._open_remote(path) as stream:
@@ -138,15 +138,16 @@ class Storage:
     def _open_remote(self, path: str) -> Any:
         try:
             return self.system.open_output_stream(path)
-        except FileNotFoundError:  # unlike an object store, it needs the folder first
+        except FileNotFoundError:  # unlike an object store, this filesystem requires the folder
             self.system.create_dir(path.rpartition("/")[0], recursive=True)
             return self.system.open_output_stream(path)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a small file atomically unless one of that name exists; return whether it was written.
+        """Write a small file atomically unless the name exists; return whether it was written.
 
-        Of two concurrent calls one returns False: by a hard link, or by a conditional write of the object store.
-        With `single_writer` it checks and then writes. Raises UsageError if the storage supports neither.
+        Of two concurrent calls, only one returns True. This is ensured by a hard link on the local disk and by a
+        conditional write on object stores. With `single_writer`, it checks first and then writes. Raises UsageError if
+        the storage has no conditional writes.
         """
         if self.local:
             return self._create_local(self.path(name), data)
@@ -187,7 +188,7 @@ class Storage:
         return True
 
     def check_conditional_create(self) -> None:
-        """Raise UsageError if two writers could both `create` a file, or if the server ignores the condition."""
+        """Raise UsageError if `create` could succeed for two writers, or if the server ignores the condition."""
         if self.local or self.single_writer:
             return
         name, data = f"_ledger/.{secrets.token_hex(4)}{TEMPORARY}", secrets.token_bytes(16)
@@ -200,7 +201,7 @@ class Storage:
             )
 
     def sync(self, names: Iterable[str]) -> None:
-        """Wait until these files would survive a power failure."""
+        """Flush these files to the disk, so that they survive a power failure."""
         paths = [self.path(n) for n in names] if self.local and os.name == "posix" else []
         if paths:
             paths += {p.rpartition("/")[0] for p in paths}
@@ -213,7 +214,7 @@ class Storage:
             stream.write(data)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files, and on the local disk the folders that become empty. Missing files are ignored."""
+        """Delete files and, on the local disk, folders that become empty. Missing files are ignored."""
         folders = set()
         for name in names:
             with suppress(FileNotFoundError):
@@ -224,7 +225,7 @@ class Storage:
                 self._delete_empty(folder)
 
     def _delete_empty(self, folder: str) -> None:
-        """Delete a folder and its parents as far as they are empty."""
+        """Delete a folder and its parents, up to the first one that is not empty."""
         with suppress(OSError):
             while folder:
                 os.rmdir(self.path(folder))
@@ -264,7 +265,7 @@ _SINGLE_WRITER = "; if there is only one converter at a time, use --single-write
 
 
 def _s3fs_options(uri: str) -> dict[str, Any]:
-    """Convert the query parameters of pyarrow's S3 URIs to options of s3fs."""
+    """Convert the query parameters of an S3 URI, as pyarrow defines them, to options of s3fs."""
     url = urlsplit(uri)
     query = {key: values[-1] for key, values in parse_qs(url.query).items()}
     options: dict[str, Any] = {}
@@ -280,7 +281,7 @@ def _s3fs_options(uri: str) -> dict[str, Any]:
 
 @contextmanager
 def _temporary(path: str) -> Iterator[str]:
-    """Yield the path of a temporary file beside `path`, and delete it afterwards."""
+    """Yield the path of a temporary file next to `path`, and delete the file afterwards."""
     folder, _, name = path.rpartition("/")
     temporary = f"{folder}/.{name}.{secrets.token_hex(4)}{TEMPORARY}"
     try:

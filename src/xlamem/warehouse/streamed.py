@@ -1,7 +1,7 @@
-"""Converts a dump that does not fit into memory, in two passes over its text.
+"""Convert a dump that does not fit into memory, in two passes over its text.
 
 The first pass collects the integer columns from which the peaks are computed. The second pass writes all tables, and
-keeps the rows that the derived tables need: those of the values in use at the peaks.
+keeps the rows that the derived tables need, which are those of the values in use at the peaks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_INT64 = np.iinfo(np.int64).max
 
 
 class StreamedDump:
-    """One large dump, and what was kept of it for the derived tables."""
+    """One large dump, and the rows of it that are kept for the derived tables."""
 
     def __init__(self, source: Source, dump_id: str) -> None:
         self.source, self.dump_id = source, dump_id
@@ -41,9 +41,9 @@ class StreamedDump:
     def convert(
         self, write: Callable[[str, pa.Table, pa.Array], None], flush: Callable[[str], None], *, with_peaks: bool
     ) -> dict[str, Any]:
-        """Write every table by ``write(table, rows, dump_ids)`` and return the row of `modules`.
+        """Pass the rows of every table to ``write(table, rows, dump_ids)``, and return the row of `modules`.
 
-        ``flush(table)`` is called when a table is complete. `with_peaks` prepares `dump_set`.
+        ``flush(table)`` is called when a table is complete. `with_peaks` is required for `dump_set`.
         """
         if with_peaks:
             self.peaks = self._find_peaks()
@@ -67,9 +67,7 @@ class StreamedDump:
             release_memory()
             return large_peaks(self.dump_id, columns)
 
-    def _write_tables(
-        self, write: Callable[[str, pa.Table, pa.Array], None], flush: Callable[[str], None]
-    ) -> None:
+    def _write_tables(self, write: Callable[[str, pa.Table, pa.Array], None], flush: Callable[[str], None]) -> None:
         needed = NeededRows(self.peaks.values if self.peaks else np.empty(0, np.int64))
         matched = self.peaks.matched if self.peaks else None
         specs = {name: schema.TABLES[name].empty.select(columns).schema for name, columns in DERIVED_FROM.items()}
@@ -99,9 +97,9 @@ def _repeat(text: str, n: int) -> pa.Array:
 
 
 class NeededRows:
-    """Selects the rows of a dump's tables that its derived tables need.
+    """Selects the rows from which the derived tables are computed.
 
-    These are some values, with their live ranges and instructions, and all rows of the smaller tables.
+    These are some of the values, with their live ranges and instructions, and all rows of the smaller tables.
     """
 
     def __init__(self, values: Ints) -> None:
@@ -111,12 +109,12 @@ class NeededRows:
         self.has_live_ranges = False
 
     def instruction_rows(self) -> Ints:
-        """Return the row among the selected instructions of each selected value, or -1."""
+        """Return the row of each selected value among the selected instructions, or -1."""
         values, instructions = (joined(codes, np.int32).astype(np.int64) for codes in self.codes.values())
         return row_of(instructions, values)
 
     def select(self, name: str, rows: pa.Table) -> pa.Table:
-        """Return the needed rows and columns of consecutive rows of a table."""
+        """Return the needed rows and columns of the next rows of a table."""
         rows = rows.select(DERIVED_FROM[name])
         if name == "live_ranges":
             self.names = Interner()  # the instructions are complete
@@ -138,7 +136,7 @@ class NeededRows:
         return selected
 
     def _select_live_ranges(self, rows: pa.Table) -> pa.Table:
-        """Select the live ranges of the values, and the first one, which shows that there are live ranges."""
+        """Select the live ranges of the values, and the first one, so that the table is not empty."""
         selected = self._rows_of_values(rows)
         if not self.has_live_ranges:
             selected, self.has_live_ranges = np.union1d(selected, [0]), True

@@ -1,4 +1,4 @@
-"""What the driver and its workers exchange: small values that can be pickled, never tables."""
+"""Values that the driver and its workers exchange: small and picklable, never tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..input.find import Source
 from .ledger import Batch, File
 
 STREAMED_BYTES = 256 << 20
-"""A dump with more text than this is converted alone and span by span."""
+"""A dump with more text than this is converted on its own, span by span."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Options:
 
     @property
     def folder(self) -> str:
-        """The path between a table's folder and its files."""
+        """Path between the folder of a table and its files."""
         values = dict(self.labels)
         partitions = (f"{quote(key, safe='')}={quote(values[key], safe='')}" for key in self.partition)
         return "/".join([f"schema=v{schema.VERSION}", *partitions])
@@ -49,11 +49,11 @@ class Failure:
     offset: int | None = None
     excerpt: str = ""
     kind: str = "content"
-    """content or system, as in `quarantine`."""
+    """Either "content" or "system", as in `quarantine`."""
     attempts: int = 1
     """Failed runs, including this one."""
     identified: bool = True
-    """Whether dump_id is a hash of the content. If the content could not be loaded, it is a hash of the path."""
+    """Whether dump_id is a hash of the content; otherwise the content could not be loaded, and it hashes the path."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class Task:
     inputs: tuple[DumpInput, ...]
     options: Options
     failures: tuple[Failure, ...] = ()
-    """Dumps that could not even be identified."""
+    """Dumps that could not be identified."""
     replaces: Batch | None = None
-    """The committed batch that holds these dumps. The other dumps in it are copied to a new batch."""
+    """Committed batch that contains these dumps. Its other dumps are copied to a new batch."""
     write_progress: bool = False
     """Write a progress marker before each dump, so that the driver can tell which dump killed a worker."""
 
@@ -89,7 +89,7 @@ class Task:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a worker wrote. It takes effect when the driver commits it."""
+    """The result of a task. It takes effect when the driver commits it."""
 
     batch: str
     files: tuple[File, ...]
@@ -98,9 +98,9 @@ class TaskResult:
     changed: tuple[str, ...] = ()
     """Names of dumps whose content changed since the run began; they were skipped."""
     truncated: tuple[str, ...] = ()
-    """Names of dumps that end early; they were converted as far as they go."""
+    """Names of truncated dumps, which were converted up to their end."""
     bytes: int = 0
     rows: dict[str, int] = field(default_factory=dict)
-    """Rows by table."""
+    """Number of rows by table."""
     remainder: Batch | None = None
-    """The other dumps of the batch that this one replaces."""
+    """Copy of the remaining dumps of the batch that this one replaces."""

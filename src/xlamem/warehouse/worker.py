@@ -1,4 +1,4 @@
-"""What a worker does: reads the dumps of a task and writes the Parquet files of its batch."""
+"""Run a task in a worker: read its dumps and write the Parquet files of its batch."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .streamed import StreamedDump
 from .task import STREAMED_BYTES, DumpInput, Failure, Options, Task, TaskResult
 
 CHUNK_BYTES = 4 << 20
-"""Text of the dumps that are read and written together."""
+"""Approximate amount of text in the dumps that are read and written together."""
 DERIVED = frozenset(schema.DERIVED) - {"labels"}
 
 
 def process(task: Task) -> TaskResult:
-    """Write the files of a batch. They are not part of the dataset before the driver commits the result."""
+    """Write the files of a batch. They become part of the dataset when the driver commits the result."""
     storage = Storage(task.options.dest)
     streamed = any(dump.bytes > STREAMED_BYTES for dump in task.inputs)
     writer = BatchWriter(
@@ -47,7 +47,7 @@ def process(task: Task) -> TaskResult:
 
 
 def progress_marker(batch: str) -> str:
-    """Return the name of the file in which a worker notes the dump that it reads."""
+    """Return the name of the file in which a worker records which dump it is reading."""
     return f"_ledger/careful/{batch}"
 
 
@@ -70,7 +70,7 @@ class _Worker:
                 self.convert_streamed(chunk[0])
             else:
                 self.convert_chunk(chunk)
-            gc.collect(1)  # worker processes have automatic collection off
+            gc.collect(1)  # worker processes disable automatic collection
         self.write_quarantine()
         files = tuple(self.writer.close())
         return TaskResult(
@@ -86,7 +86,7 @@ class _Worker:
         )
 
     def remainder(self) -> Any:
-        """Copy the other dumps of the batch that is replaced."""
+        """Copy the remaining dumps of the batch that is being replaced."""
         if self.task.replaces is None:
             return None
         failed = {failure.dump_id for failure in self.failures}
@@ -111,7 +111,7 @@ class _Worker:
             parsed = ReadDump(dump.source)
         except MemoryError:
             raise
-        except Exception as error:  # neither an unreadable dump nor a bug that it triggers stops the run
+        except Exception as error:  # an unreadable dump, or a bug that it triggers, must not stop the run
             self.record_failure(error, dump)
             return None
         return parsed if self.accept(dump, parsed.module("content_hash"), parsed.module("complete")) else None
@@ -145,7 +145,7 @@ class _Worker:
     # -- a dump that does not fit into memory
 
     def convert_streamed(self, dump: DumpInput) -> None:
-        """Convert a dump span by span. It is the only one of its batch, so that the batch can be discarded."""
+        """Convert a dump span by span. It is the only dump of its batch, so the batch can be discarded."""
         self.mark_progress(dump.dump_id)
         streamed = StreamedDump(dump.source, dump.dump_id)
         wants_derived = bool(DERIVED & set(self.options.tables))
@@ -176,7 +176,7 @@ class _Worker:
         self.writer.add(name, table)
 
     def write_table(self, name: str, table: pa.Table, dump_ids: pa.Array) -> None:
-        """Write rows of a dump's own table, with their dump_id and, in `modules`, their lineage."""
+        """Write rows of a table of `schema.TABLES` with their dump_id and, in `modules`, with their lineage."""
         if name in self.options.tables:
             lineage = _lineage(self.options, table.num_rows).values() if name == "modules" else ()
             columns = [dump_ids, *lineage, *table.columns]
@@ -209,7 +209,7 @@ class _Worker:
 
 
 def _chunks(dumps: tuple[DumpInput, ...]) -> Iterator[list[DumpInput]]:
-    """Split the dumps into lists of about CHUNK_BYTES of text."""
+    """Split the dumps into lists with at most CHUNK_BYTES of text, or of a single dump."""
     chunk: list[DumpInput] = []
     size = 0
     for dump in dumps:
@@ -223,7 +223,7 @@ def _chunks(dumps: tuple[DumpInput, ...]) -> Iterator[list[DumpInput]]:
 
 
 def _lineage(options: Options, rows: int) -> dict[str, pa.Array]:
-    """Return the columns that state which run wrote a row."""
+    """Return the columns that record which run wrote a row."""
     types = schema.QUARANTINE.warehouse
     values = {
         "tool_version": options.tool_version,

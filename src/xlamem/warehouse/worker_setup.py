@@ -1,4 +1,4 @@
-"""Configures worker processes. They run nothing but tasks, so that process-wide settings are safe."""
+"""Configure worker processes. They run nothing but tasks, so process-wide settings are safe."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def start_worker() -> None:
     """Configure a new worker process."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy starts a thread per core
     import pyarrow.compute
-    import pyarrow.parquet  # noqa: F401  # imported while the driver still looks for dumps
+    import pyarrow.parquet  # noqa: F401  # imported while the driver is still looking for dumps
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
     _exit_with_parent()
-    # Searching thousands of tables for garbage takes 8 % of the CPU time of small dumps; `worker` collects it.
+    # Searching thousands of tables for garbage takes 8 % of the CPU time for small dumps. `worker` collects explicitly.
     gc.disable()
     if sys.platform == "linux":
         gc.callbacks.append(_trim_heap)

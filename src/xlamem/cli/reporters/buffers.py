@@ -1,4 +1,4 @@
-"""Buffers, rows of `live_set`: on two lines each, or in columns where the output is wide."""
+"""List buffers (rows of `live_set`) on two lines each, or in columns if the output is wide."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..formatting import GAP, one_line, shorten, shorten_path, size, visible
 Row = dict[str, Any]
 
 SIZE_WIDTH = 11
-"""Columns of a size."""
+"""Width of a size."""
 WIDE = 140
-"""Columns from which a buffer takes one line."""
+"""Minimum width of the output for one line per buffer."""
 SOURCE_WIDTH = 28
-"""Columns of file and line at most."""
+"""Maximum width of file and line."""
 TEXT_WIDTH = 24
-"""Columns of a shape or a name at most, in columns."""
+"""Maximum width of a shape or a name, if buffers are shown in columns."""
 MIN_SCOPE_WIDTH = 20
 
 CATEGORY_NAMES = {"live_out": "output", "temp_in_output": "temporary in an output's space"}
@@ -69,12 +69,12 @@ def value_name(row: Row) -> str:
 
 
 def scope_name(row: Row) -> str:
-    """Return the op_name of a buffer, else its origin, else an empty text."""
+    """Return the op_name of a buffer, or else its origin, or else an empty string."""
     return one_line(row["op_name"] or row.get("origin") or "")
 
 
 def padding_bytes(row: Row) -> int:
-    """Return the padding of a value; rows of role ``reserved`` have none of their own."""
+    """Return the padding of a value; rows with the role ``reserved`` have none."""
     if row["unpadded_size"] is None or row["role"] != "value":
         return 0
     return max(0, int(row["size"]) - int(row["unpadded_size"]))
@@ -100,7 +100,7 @@ def _notes(row: Row) -> str:
 
 
 def _two_lines(row: Row, width: int) -> list[Text]:
-    """Bytes, scope and source line; below them shape, value and notes."""
+    """Return two lines: bytes, scope and source line; shape, value and notes."""
     indent = 2 + SIZE_WIDTH + 2
     room = width - indent
     scope, value = scope_name(row), value_name(row)
@@ -127,12 +127,12 @@ def _value_line(row: Row, value: str, room: int, indent: int) -> Text:
 HEADINGS = ("bytes", "padding", "scope", "source", "shape", "value", "category")
 STYLES = ("bold", "yellow", "", "green", "dim", "dim", "dim")
 N_NUMBERS = 2
-"""The first columns, aligned to the right."""
+"""Names of the first columns, which are aligned to the right."""
 SCOPE = HEADINGS.index("scope")
 
 
 def _in_columns(rows: list[Row], width: int | None, *, wide: bool) -> list[Text]:
-    """Columns of which only the scope shrinks, at its beginning; `rich.table` shortens cells at their end."""
+    """Return columns. Only the scope shrinks, at its beginning, whereas `rich.table` shortens cells at their end."""
     cells = [_cells(row, width, wide=wide) for row in rows]
     headings = [h if h != "padding" or any(c[1] for c in cells) else "" for h in HEADINGS]
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]

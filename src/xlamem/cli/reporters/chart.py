@@ -17,11 +17,11 @@ from ..formatting import size
 Ints = npt.NDArray[np.int64]
 
 MAX_WIDTH, MAX_WIDTH_WIDE = 60, 100
-"""Columns of the chart at most, on outputs below and above 100 columns."""
+"""Maximum width of the chart, for outputs below and above 100 columns."""
 MAX_REPEAT = 4
-"""Columns that one step takes at most."""
+"""Maximum number of columns per step."""
 LEVELS = 8
-"""Heights of a character cell."""
+"""Number of heights that a character cell can show."""
 
 
 def is_unicode() -> bool:
@@ -34,7 +34,7 @@ def blocks() -> str:
 
 
 def bar(part: int, whole: int, width: int) -> str:
-    """Return a bar as long as the share, at least one cell for any share above 0."""
+    """Return a bar with a length proportional to the share, and at least one cell for a share above 0."""
     cells = max(1, round(width * part / whole)) if part and whole else 0
     return blocks()[-1] * cells
 
@@ -91,7 +91,7 @@ def _labels(floor: int, scale: int, rows: int) -> list[str]:
 
 
 def _drawn(cells: str, highlighted: npt.NDArray[np.bool_], *, crossed: bool) -> Text:
-    """Style the cells of a row; `crossed` rows show the line of the capacity where they are empty."""
+    """Style the cells of a row. Empty cells of `crossed` rows show the line of the capacity."""
     rule = "┄" if is_unicode() else "-"
     styled = [
         (rule, "red") if crossed and c == " " else (c, "bold red" if highlighted[i] else "cyan")

@@ -1,4 +1,4 @@
-"""What `xlamem convert` reports while it runs and when it is done."""
+"""Report the progress and the result of `xlamem convert`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ..formatting import count, exact_size, size
 Progress = Callable[[Status], None]
 
 MAX_FAILURES, MAX_NAMES = 10, 5
-"""Unreadable dumps, and names of other dumps, that are listed."""
+"""Maximum number of unreadable dumps, and of names of other dumps, that are listed."""
 LOG_INTERVAL = 60.0
-"""Seconds between lines of progress where stderr is not a terminal."""
+"""Seconds between lines of progress if stderr is not a terminal."""
 BAR_WIDTH = 20
 
 
@@ -45,7 +45,7 @@ def _describe(fault: Any) -> str:
 
 
 def report_notes(result: Converted) -> None:
-    """Write to stderr what the summary leaves out."""
+    """Write notes that are not in the summary to stderr."""
     if result.cut:
         console.note(f"truncated, converted up to the point of truncation: {_first(result.cut)}")
     if result.changed:
@@ -83,7 +83,7 @@ def summary(result: Converted, to: str) -> str:
 
 @contextmanager
 def progress(*, hidden: bool) -> Iterator[Progress | None]:
-    """Show a bar on stderr if it is a terminal, else write a line a minute."""
+    """Show a progress bar if stderr is a terminal, or else write one line per minute."""
     if hidden:
         yield None
     elif sys.stderr.isatty():
@@ -94,7 +94,7 @@ def progress(*, hidden: bool) -> Iterator[Progress | None]:
 
 
 class _Log:
-    """Writes a line of progress from time to time."""
+    """Writes a line of progress at regular intervals."""
 
     def __init__(self) -> None:
         self.last = time.monotonic()

@@ -21,7 +21,7 @@ JAX_NAME_WIDTH, JAX_NUMBER_WIDTH = 34, 15
 JAX = "jax."
 """Prefix of the fields of JAX's memory_analysis()."""
 ALWAYS_SHOWN = ("reserved", "peak", "peak_together", "device_total")
-"""Numbers that get lines of their own even if they equal the peak."""
+"""Numbers that get separate lines even if they equal the peak."""
 
 
 def screen(dump: Dump, numbers: list[Row], causes: list[Row], width: int | None) -> list[Text]:
@@ -43,7 +43,7 @@ def _key(row: Row) -> tuple[str, int | None, int | None]:
 
 
 def _by_space(numbers: list[Row]) -> list[tuple[str | None, list[Row]]]:
-    """Group numbers by memory space, the main memory first, without spaces that hold nothing."""
+    """Group numbers by memory space, main memory first, and omit empty spaces."""
     groups: dict[str | None, list[Row]] = defaultdict(list)
     for n in numbers:
         if not n["name"].startswith(JAX):
@@ -55,7 +55,7 @@ def _by_space(numbers: list[Row]) -> list[tuple[str | None, list[Row]]]:
 
 
 def _space(numbers: list[Row], causes: Causes, digits: int, width: int | None) -> list[Text]:
-    """Lines of each number; numbers that equal the peak are listed by name where the width is limited."""
+    """Return lines for each number. If the width is limited, numbers that equal the peak are only listed by name."""
     equal = [n["name"] for n in numbers if n["difference"] == 0 and n["name"] not in ALWAYS_SHOWN]
     if width is None:
         equal = []
@@ -84,7 +84,7 @@ def _basis(n: Row) -> str:
 
 
 def _memory_analysis(fields: list[Row], digits: int) -> list[Text]:
-    """JAX's fields, without those about the host that are 0."""
+    """Return JAX's fields, without those about the host that are 0."""
     lines = [_field(n, digits) for n in fields if n["bytes"] or not n["name"].startswith(f"{JAX}host_")]
     title = Text("JAX's memory_analysis(), as far as it follows from the dump", "bold")
     return [Text(), title, *lines] if fields else []

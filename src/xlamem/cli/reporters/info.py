@@ -1,4 +1,4 @@
-"""What a dump contains, and a list of dumps. Written without rich, whose import would take most of the time."""
+"""Describe one dump, or list several. Does not use rich, because importing it would take most of the time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .problems import count_problems, describe, location, problems
 Row = dict[str, Any]
 
 MAX_DIAGNOSTICS = 10
-"""Diagnostics shown."""
+"""Maximum number of diagnostics that are shown."""
 
 LABEL_WIDTH = 16
 INDENT = LABEL_WIDTH + 2
@@ -32,7 +32,7 @@ def full_name(dump: Inspection) -> str:
 
 
 def write_one(dump: Inspection) -> None:
-    """Write all that is known about a dump."""
+    """Describe the contents of a dump."""
     columns = width()
     for problem in _problem_lines(dump, columns):
         write(red(problem))
@@ -43,7 +43,7 @@ def write_one(dump: Inspection) -> None:
 
 
 def _fields(dump: Inspection, columns: int | None) -> dict[str, list[str]]:
-    """Return label and lines of each field; a field without lines is left out."""
+    """Return label and lines of each field. Fields without lines are omitted."""
     module = dump.module
     features = filter(None, module["features"].split(","))
     counts = [f"{t} {module[f'n_{t}']:,}" for t in schema.TABLES if module.get(f"n_{t}") and t != "diagnostics"]
@@ -95,7 +95,7 @@ def _printed_peak(module: Row) -> list[str]:
 
 
 def _checks(dump: Inspection) -> list[str]:
-    """Return how many cross-checks passed, failed or were skipped, and what is wrong."""
+    """Return how many cross-checks passed, failed or were skipped, and describe the failures."""
     results = list(dump.checks.values())
     counts = [(n, result) for result in ("passed", "failed", "skipped") if (n := results.count(result))]
     summary = ", ".join(red(f"{n} failed") if result == "failed" else f"{n} {result}" for n, result in counts)

@@ -10,7 +10,7 @@ from ..formatting import visible
 
 
 def short_names(sources: Sequence[Source]) -> list[str]:
-    """Names without the directories that all sources share, and without what XLA adds to the module's name."""
+    """Return names without the directories that all sources share, and without what XLA adds to the module name."""
     directories = [s.location for s in sources]
     try:
         shared = commonpath(directories)

@@ -16,18 +16,18 @@ from ..formatting import GAP, align, count, exact_size, one_line, shorten, size,
 Row = dict[str, Any]
 
 N_BUFFERS = 10
-"""Buffers listed without --limit."""
+"""Number of buffers listed without --limit."""
 MAX_UNKNOWN = 3
-"""Lines shown that were not understood."""
+"""Maximum number of unknown lines that are shown."""
 MAX_COPIES, MAX_RANKS = 5, 8
-"""Copies of a report, and ranks, that are listed."""
+"""Maximum number of copies of a report, and of ranks, that are listed."""
 MIN_SHARE = 0.001
-"""Share of all listed bytes from which a buffer is shown where the width is limited."""
+"""Minimum share of all listed bytes for a buffer to be shown if the width is limited."""
 INDENT = 4
 LABEL_WIDTH = 11
 SIZE_WIDTH = 11
 DEFAULT_ROOM = 100
-"""Columns of a buffer's description where lines may have any length."""
+"""Width of a buffer's description if the width of lines is not limited."""
 
 TITLES = {
     "tpu_e1000": "out of memory in {space} (TPU compiler{code})",
@@ -39,7 +39,7 @@ TITLES = {
 OTHER_TITLE = TITLES["tpu_e1000"]
 
 WRAPPED = ("needs", "why", "repeated", "state")
-"""Fields whose text is wrapped; others are shortened."""
+"""Fields with wrapped text; the text of other fields is shortened."""
 FAILED = "failed allocation"
 """Value of buffers.list for the allocation that a message is about."""
 
@@ -57,7 +57,7 @@ class Report:
 
 
 def write_reports(reports: OomReport, limit: int | None, width: int | None) -> None:
-    """Write each distinct failure, or what programs that fit use if there is no failure."""
+    """Write each distinct failure or, if there is none, the memory of programs that fit."""
     every = _split(reports)
     failures = [r for r in every if r.row["form"] != "usage" and r.row["same_as"] is None]
     fitting = [r for r in every if r.row["form"] == "usage"]
@@ -194,7 +194,7 @@ def _printed(text: str | None) -> str:
 
 @dataclass(frozen=True)
 class Total:
-    """One line of the breakdown."""
+    """A line of the breakdown."""
 
     depth: int
     label: str
@@ -265,7 +265,7 @@ def _details(u: Row) -> str:
 
 
 def _write_buffers(buffers: list[Row], limit: int, width: int | None) -> None:
-    """Write the largest buffers; where the width is limited, without those of a very small share."""
+    """Write the largest buffers. If the width is limited, omit those with a very small share."""
     buffers = sorted(buffers, key=lambda b: -(b["size_bytes"] or 0))
     least = MIN_SHARE * sum(b["size_bytes"] or 0 for b in buffers) if width is not None else 0
     shown = [b for b in buffers[:limit] if b["size_bytes"] is None or b["size_bytes"] >= least]
@@ -297,7 +297,7 @@ def _describe(b: Row, room: int | None) -> list[str]:
 
 
 def _label(b: Row) -> str:
-    """Return the instruction without its shape, which is shown beside it."""
+    """Return the instruction without its shape, which is shown separately."""
     if b["parameter"]:
         return "entry parameter"
     label = re.sub(r", (?:metadata|backend_config)=.*", "", b["xla_label"] or "")

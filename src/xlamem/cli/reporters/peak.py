@@ -21,13 +21,13 @@ Row = dict[str, Any]
 LABEL_WIDTH = 10
 INDENT = LABEL_WIDTH + 2
 PIPE_WIDTH = 100
-"""Columns of charts and bars where lines may have any length."""
+"""Width of charts and bars if the width of lines is not limited."""
 N_BUFFERS, N_BUFFERS_OTHER = 10, 3
-"""Buffers listed for the first memory space, and for each of the others."""
+"""Number of buffers listed for the first memory space, and for each other one."""
 CHART_ROWS = 3
-"""Rows of the chart of the first memory space; the others have one."""
+"""Height of the chart for the first memory space; the others have one row."""
 MIN_SHARE = 0.001
-"""Share of the largest peak from which a space is shown, and of a space's peak from which a buffer is listed."""
+"""Minimum share of the largest peak for a space to be shown, and of its peak for a buffer to be listed."""
 BAR_WIDTH = 40
 
 CATEGORY_NAMES = {
@@ -42,17 +42,17 @@ CATEGORY_COLORS = {"parameter": "blue", "donated": "cyan", "live_out": "green", 
 
 @dataclass(frozen=True)
 class Layout:
-    """How much is shown."""
+    """How much the screen shows."""
 
     width: int | None
-    """Columns; None if lines may have any length."""
+    """Width in columns; None if it is not limited."""
     limit: int | None = None
     """Buffers listed per memory space; None for the defaults."""
     wide: bool = False
 
     @property
     def room(self) -> int:
-        """Columns beside the labels."""
+        """Number of columns to the right of the labels."""
         return (self.width or PIPE_WIDTH) - INDENT
 
     def wrapped(self, text: str, style: str = "", *, indent: int = 0) -> list[Text]:
@@ -126,7 +126,7 @@ def _device_total(overview: Overview, fits: Fits | None, layout: Layout) -> list
 
 
 def _must_fit(total: int, reserved: dict[str, int], width: int | None) -> list[Text]:
-    """The sum and its terms, beside each other if there is room."""
+    """Return the sum and its terms, on one line if there is room."""
     amount = f"{size(total)}  ({total:,} bytes)"
     terms = [f"{name}{NO_BREAK}{size(n)}" if len(reserved) > 1 else name for name, n in reserved.items()]
     lines = wrap(" + ".join(terms), INDENT + len(amount) + 2, width)
@@ -148,7 +148,7 @@ def _verdict(fits: Fits) -> tuple[str, str]:
 
 
 def _notes(fits: Fits, platform: str | None) -> list[str]:
-    """Return how the available memory follows from the capacity, and what is not counted."""
+    """Return how the available memory is computed from the capacity, and what is not counted."""
     notes = []
     if fits.available != fits.capacity:
         fraction = "" if fits.fraction == 1 else f"{100 * fits.fraction:g} % of "
@@ -215,12 +215,12 @@ def _chart(overview: Overview, space: Row, capacity: int | None, layout: Layout,
 
 
 def _categories(space: Row) -> list[tuple[str, int]]:
-    """Return the categories that hold bytes, largest first."""
+    """Return the categories with more than 0 bytes, largest first."""
     return sorted(((c, n) for c, n in space["categories"].items() if n), key=lambda p: -p[1])
 
 
 def _breakdown(space: Row, layout: Layout) -> list[Text]:
-    """Bytes, share and bar of each category."""
+    """Return the bytes, share and bar of each category."""
     categories = _categories(space)
     total = space["peak"] if space["peak"] is not None else sum(n for _, n in categories)
     names = max((len(CATEGORY_NAMES[c]) for c, _ in categories), default=0)
@@ -239,7 +239,7 @@ def _short_breakdown(space: Row) -> Text:
 
 
 def _buffers(space: Row, layout: Layout, default: int) -> list[Text]:
-    """The largest buffers, without those of a very small share."""
+    """Return the largest buffers, without those with a very small share."""
     least = 0 if layout.wide or space["peak"] is None else MIN_SHARE * space["peak"]
     rows = space["buffers"][: default if layout.limit is None else layout.limit]
     rows = [b for i, b in enumerate(rows) if b["bytes"] and (i < N_BUFFERS_OTHER or b["bytes"] >= least)]
@@ -259,7 +259,7 @@ def _buffers(space: Row, layout: Layout, default: int) -> list[Text]:
 
 
 def _printed_peak(overview: Overview, layout: Layout) -> list[Text]:
-    """A sentence about the peak that XLA prints, if it differs."""
+    """Return a sentence about the peak that XLA prints, if it differs."""
     computed, printed = overview.peak_together, overview.module["printed_peak_bytes"]
     if printed is None or computed is None:
         return []

@@ -1,4 +1,4 @@
-"""The state of a dump in words: truncated, not understood, not consistent."""
+"""Describe the problems of a dump: truncated, not understood, not consistent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CAUSES: dict[str, set[str]] = {
 
 
 def problems(module: Row) -> list[str]:
-    """Return what is wrong with a dump."""
+    """Return the problems of a dump."""
     return [problem for column, problem in PROBLEMS.items() if not module[column]]
 
 
@@ -41,7 +41,7 @@ def describe_problems(dump: Dump) -> list[str]:
 
 
 def describe(source: Source, module: Row, diagnostics: list[Row]) -> list[str]:
-    """Return the same sentences, from rows that were read already."""
+    """Return the same sentences, given rows that were already read."""
     return [_describe(column, diagnostics, source) for column in PROBLEMS if not module[column]]
 
 
@@ -63,7 +63,7 @@ def _explain(column: str, diagnostic: Row) -> str:
 
 
 def location(diagnostic: Row, source: Source) -> str:
-    """File and line of a diagnostic, without the part of the file name that all files of the dump share."""
+    """Return file and line of a diagnostic, without the part of the file name that all files of the dump share."""
     name = basename(diagnostic["file"] or "") or "dump"
     suffix = name.removeprefix(source.name)
     line = f":{diagnostic['line']}" if diagnostic["line"] is not None else ""

@@ -1,4 +1,4 @@
-"""Several programs, a line each."""
+"""List several programs, one per line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADINGS = ["device_total", "peak", "step", "space", "program"]
 
 
 def list_programs(programs: list[Program], n_failed: int, limit: int, width: int | None) -> list[Text]:
-    """Return a line for each of the first programs, and a summary of all."""
+    """Return a line for each of the first programs, and a summary of all programs."""
     shown = programs[:limit]
     head, *rows = align([HEADINGS, *(_cells(p.overview) for p in shown)], {3, 4})
     indent = head.rindex("program")

@@ -1,4 +1,4 @@
-"""Any Arrow table: for a terminal, in columns for a pipe, as JSON or as CSV."""
+"""Write Arrow tables to a terminal, to a pipe in columns, as JSON or as CSV."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 N_ROWS = 100
-"""Rows shown where the width is limited, without --limit."""
+"""Number of rows without --limit if the width is limited."""
 MAX_WIDTH = 1 << 20
-"""Columns that no table has."""
+"""A width greater than that of any table."""
 MIN_COLUMN_WIDTH = 8
 """Columns of text shrink to this width; if that is not enough, each row becomes a list."""
 
@@ -53,7 +53,7 @@ def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: numbers, text, lists and objects."""
+    """Convert a value to types that JSON supports."""
     if isinstance(value, list):
         return [_plain(v) for v in value]
     if isinstance(value, dict):
@@ -105,7 +105,7 @@ def _cell(value: Any) -> str:
 
 
 class _Cell:
-    """Text that is shortened in its middle to the width of its column."""
+    """Text that is shortened in the middle to the width of its column."""
 
     def __init__(self, text: str, style: str, *, fixed: bool) -> None:
         self.text, self.style, self.fixed = text, style, fixed
@@ -123,7 +123,7 @@ class _Cell:
 
 
 def _fitted(names: list[str], rows: list[list[str]], numeric: list[bool], width: int) -> list[Text]:
-    """Columns that fit the width, else lists."""
+    """Return columns if they fit the width, or else lists."""
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table
@@ -143,7 +143,7 @@ def _fitted(names: list[str], rows: list[list[str]], numeric: list[bool], width:
 
 
 def _lists(names: list[str], rows: list[list[str]], width: int) -> list[Text]:
-    """Each row as a list of its cells, with a blank line between rows."""
+    """Return each row as a list of cells, with a blank line between rows."""
     from rich.text import Text
 
     indent = max(map(len, names))

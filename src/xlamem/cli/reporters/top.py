@@ -17,11 +17,11 @@ from .problems import describe_problems
 Row = dict[str, Any]
 
 N_ROWS = 20
-"""Rows per memory space without --limit."""
+"""Number of rows per memory space without --limit."""
 BAR_WIDTH = 16
 PERCENT_WIDTH = 7
 MIN_SHARE = 0.005
-"""Share of the bytes in use from which a scope is drawn in the tree."""
+"""Minimum share of the bytes in use for a scope to appear in the tree."""
 
 
 class Screen:
@@ -36,7 +36,7 @@ class Screen:
         return header(self.dump.source, self.module, describe_problems(self.dump), self.width)
 
     def _title(self, space: Row) -> Text:
-        """The bytes in use of a memory space, and the step."""
+        """Return the bytes in use in a memory space, and the step."""
         page = f" page {space['page']}" if space.get("page") else ""
         peak = " (its peak)" if space["bytes"] == space["peak"] else f" (peak {size(space['peak'])})"
         steps = f"at step {space['time'] or 0:,} of {number(self.module['schedule_length'])}"
@@ -49,18 +49,18 @@ class Screen:
         """List the buffers of each memory space."""
         lines = self._header()
         for space in _sorted(spaces):
-            own = [r for r in rows if (r["color"], r["page"]) == (space["color"], space["page"])]
-            shown = own[: self.limit]
+            members = [r for r in rows if (r["color"], r["page"]) == (space["color"], space["page"])]
+            shown = members[: self.limit]
             add_origins(self.dump, shown)
-            lines += [Text(), self._title(space), *self._counts(space, own)]
+            lines += [Text(), self._title(space), *self._counts(space, members)]
             lines += buffer_lines(shown, self.width, wide=self.wide) if shown else []
-            if more := len(own) - len(shown):
+            if more := len(members) - len(shown):
                 left = space["bytes"] - sum(r["bytes"] for r in shown)
                 lines.append(more_line(left, f"in {count(more, 'more', 'more')}: --limit shows more"))
         return lines
 
     def _counts(self, space: Row, rows: list[Row]) -> list[Text]:
-        """The number of buffers, and the instruction that runs."""
+        """Return the number of buffers, and the instruction at the step."""
         n_live = sum(r["role"] == "value" for r in rows)
         counts = count(n_live, "live buffer")
         if reserved := len(rows) - n_live:
@@ -75,9 +75,9 @@ class Screen:
         """List the groups of each memory space, or draw its tree of scopes."""
         lines = self._header()
         for space in _sorted(spaces):
-            own = [r for r in rows if r["memory_space"] == space["memory_space"] and r["bytes"]]
+            members = [r for r in rows if r["memory_space"] == space["memory_space"] and r["bytes"]]
             lines += [Text(), self._title(space)]
-            lines += self._tree(own, space["bytes"]) if tree else self._list(own, keys, space["bytes"])
+            lines += self._tree(members, space["bytes"]) if tree else self._list(members, keys, space["bytes"])
         return lines
 
     def _list(self, rows: list[Row], keys: list[str], total: int) -> list[Text]:
@@ -100,7 +100,7 @@ class Screen:
     # -- tree
 
     def _tree(self, rows: list[Row], total: int) -> list[Text]:
-        """The tree beside its sizes; `rich.tree` cannot draw columns before its branches."""
+        """Return the tree next to its sizes. `rich.tree` cannot draw columns before its branches."""
         lines: list[Text] = []
         self._branch(scope_tree(rows), total, "", lines)
         return lines
@@ -123,7 +123,7 @@ class Screen:
 
 
 def _sorted(spaces: list[Row]) -> list[Row]:
-    """Memory spaces in which bytes are in use: main memory first, then the largest."""
+    """Return the memory spaces with bytes in use, main memory first, then by size."""
     used = [s for s in spaces if s["bytes"]]
     return sorted(used, key=lambda s: (main_first(s["memory_space"]), -s["bytes"]))
 

@@ -19,7 +19,7 @@ from ..inputs import Failure, Program
 from ..reporters.problems import describe_problems
 
 N_SHOWN = 10
-"""Programs listed, and buffers read per memory space, without --limit."""
+"""Number of programs listed, and of buffers read per memory space, without --limit."""
 LIMIT = f"Buffers shown per memory space, and programs listed.  [default: {N_SHOWN}; all in JSON and CSV]"
 
 

@@ -15,7 +15,7 @@ from ...errors import UsageError
 from .. import console, options
 
 BUFFER = "buffer"
-"""The key that lists buffers instead of adding them up."""
+"""Key that lists buffers instead of grouping them."""
 
 Row = dict[str, Any]
 
