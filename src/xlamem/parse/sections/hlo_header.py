@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import _hlo
 from ..._column import Names
-from ..arrays import NULL, Ints, ints, texts
+from ..arrays import NULL, ints, row_of, texts
 from ..batch import Batch, Columns, Section, Span
 from ..interners import Interner
 from ..tables import Column
@@ -58,8 +58,8 @@ def _frames(header: Mapping[str, Any]) -> tuple[Columns, dict[str, Interner]]:
     """
     frames = ints(header["frames"]).reshape(-1, 3)
     locations = ints(header["locations"]).reshape(-1, 7)
-    row, exists = _look_up(locations[:, 0], frames[:, 1])
-    location = np.where(exists[:, None], locations[row] if len(locations) else np.full((len(frames), 7), NULL), NULL)
+    locations = np.vstack([locations, np.full((1, 7), NULL)])  # row -1 is null
+    location = locations[row_of(locations[:-1, 0], frames[:, 1])]
     columns: Columns = {
         "id": np.ascontiguousarray(frames[:, 0]),
         "parent": np.where(frames[:, 2] > 1, frames[:, 2] - 1, NULL),
@@ -68,17 +68,7 @@ def _frames(header: Mapping[str, Any]) -> tuple[Columns, dict[str, Interner]]:
     for name, key, i in (("file", "files", 1), ("function", "functions", 2)):
         ids, parts = header[key]
         codes = interners[name].add(texts(parts))
-        row, exists = _look_up(ints(ids), location[:, i])
-        columns[name] = np.where(exists, np.append(codes, np.int32(0))[row], np.int32(-1))
+        columns[name] = np.append(codes, np.int32(-1))[row_of(ints(ids), location[:, i])]
     for name, i in (("line", 3), ("column", 4), ("end_line", 5), ("end_column", 6)):
         columns[name] = np.ascontiguousarray(location[:, i])
     return columns, interners
-
-
-def _look_up(keys: Ints, wanted: Ints) -> tuple[Ints, Any]:
-    """Return the row of each wanted key, and whether it exists."""
-    if not len(keys):
-        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), bool)
-    order = np.argsort(keys, kind="stable")
-    position = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    return order[position], keys[order][position] == wanted
