@@ -1,4 +1,4 @@
-"""The numbers of DESIGN section 4, computed the slow and obvious way from the rows of the tables.
+"""The numbers of docs/numbers.md, computed the slow and obvious way from the rows of the tables.
 
 An allocation is cut at every offset at which one of its values begins or ends. A set of the pieces
 between is an int with one bit for each, so a union is `|`; its bytes are the widths of its pieces.
@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from typing import Any
+
+from oracle import COLUMNS
 
 Row = dict[str, Any]
 Tables = Mapping[str, list[Row]]
@@ -435,7 +437,8 @@ def hostile(
     for number in range(rng.randint(min(1, arenas), arenas)):
         kind = rng.choices(list(KINDS), WEIGHTS)[0]
         color, page = rng.choice(COLORS), rng.choice(PAGES) if pages else None
-        row = dict.fromkeys(("address", "parameter_number", "parameter_shape_index", "parameter_shape", "output_shape"))
+        row = dict.fromkeys(COLUMNS["allocations"].split())
+        del row["memory_space"]  # follows from the platform
         row |= dict.fromkeys(FLAGS, False) | dict.fromkeys(KINDS[kind], True)
         row |= {"allocation": number, "size": rng.randint(0, size) * unit, "color": color, "page": page}
         if row["is_parameter"]:

@@ -170,32 +170,32 @@ def test_lines_and_sections(name: str) -> None:
 
 
 def test_attributes_and_diagnostics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The issue's two examples: all lines of a kind have the field; it is named once, with the number of lines."""
+    """All lines of a kind have a new field: it is named once, with the number of lines."""
     source = dump_of("cpu-jaxlib-0.10.2-cond_switch")
     members = texts(source)
     data = members["buffer-assignment"]
-    data = re.sub(rb"(allocation \d+: size \d+)", rb"\1, alignment 64", data)
+    data = re.sub(rb"(allocation \d+: size \d+)", rb"\1, placement 64", data)
     data = re.sub(rb",offset=", b",align=8,offset=", data)
     changed = held("x", members | {"buffer-assignment": data}, source.platform)
     dump, plain = xlamem.read(changed), xlamem.read(source)
     assert known(dump) == known(plain)
     assert dump.complete
     assert dump.modules["consistent"][0].as_py()
-    assert set(dump.allocations["attributes"].to_pylist()) == {"alignment 64"}
+    assert set(dump.allocations["attributes"].to_pylist()) == {"placement 64"}
     assert set(dump.values["attributes"].to_pylist()) == {"align=8"}
     found = [(d["code"], d["wanted"], d["excerpt"][:15]) for d in dump.diagnostics.to_pylist()]
     lines = (dump.allocations.num_rows, dump.values.num_rows)
     assert found == [
-        ("unknown_field", f"the fields that this version knows, not 'alignment' ({lines[0]} times)", ", alignment 64"),
+        ("unknown_field", f"the fields that this version knows, not 'placement' ({lines[0]} times)", ", placement 64"),
         ("unknown_field", f"the fields that this version knows, not 'align' ({lines[1]} times)", ",align=8,offset"),
     ] or [f[:2] for f in found] == [
-        ("unknown_field", f"the fields that this version knows, not 'alignment' ({lines[0]} times)"),
+        ("unknown_field", f"the fields that this version knows, not 'placement' ({lines[0]} times)"),
         ("unknown_field", f"the fields that this version knows, not 'align' ({lines[1]} times)"),
     ]
     assert xlamem.peak(dump).spaces.equals(xlamem.peak(plain).spaces)
     result = xlamem.fits(dump, capacity="1MiB")
     assert result.fits is None
-    assert "alignment" in result.reason
+    assert "placement" in result.reason
     # By spans on several threads, and piece by piece.
     rows = {name: dump[name].to_pylist() for name in schema.TABLES}
     monkeypatch.setattr(whole, "SPAN_BYTES", 300)

@@ -17,6 +17,10 @@ Columns = dict[str, Any]
 """Columns of one table from one span: int64, int32 or uint8 arrays, or `TextParts`."""
 
 
+ASSIGNMENT, USED, LIVE, REPORT, HLO = "allocations", "used values", "live ranges", "report", "hlo"
+"""Kinds of sections."""
+
+
 @dataclass(eq=False)
 class Section:
     """One section of one file: data[begin:end] are the complete lines below its head line."""

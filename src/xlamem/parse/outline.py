@@ -12,7 +12,7 @@ from .. import _lines
 from ..input import names
 from ..input.files import evict_pages
 from ..input.find import Member
-from .batch import File, Section
+from .batch import ASSIGNMENT, HLO, LIVE, REPORT, USED, File, Section
 from .diagnostics import Diagnostics
 
 EVICT_BYTES = 256 << 20
@@ -53,7 +53,7 @@ def outline(member: Member, ordinal: int, diagnostics: Diagnostics) -> File:
     if size == 0:
         diagnostics.truncated(file, 0, "file", "text")
     elif member.role == "hlo":
-        file.sections.append(Section("hlo", weakref.ref(file), 0, file.end, 0))
+        file.sections.append(Section(HLO, weakref.ref(file), 0, file.end, 0))
     else:
         _Outliner(file, diagnostics).add_sections(member.file_name)
     if not ends_in_newline and size:
@@ -67,7 +67,7 @@ def _check_last_line(file: File, diagnostics: Diagnostics) -> None:
     if unavailable and bytes(file.text.data[file.end : file.end + 26]) == b"HloLiveRange not available":
         return
     kind = next((s.kind for s in reversed(file.sections) if s.begin <= file.end), "file")
-    diagnostics.truncated(file, file.end, "hlo" if file.role == "hlo" else kind, "a newline")
+    diagnostics.truncated(file, file.end, HLO if file.role == "hlo" else kind, "a newline")
 
 
 class _Head(NamedTuple):
@@ -102,11 +102,11 @@ class _Outliner:
         for head in heads:
             self._add_section(head)
         kinds = {s.kind for s in file.sections if s.begin > s.head}
-        inline = "allocations" in kinds
-        if "used values" in kinds:
+        inline = ASSIGNMENT in kinds
+        if USED in kinds:
             file.features.add("values_inline" if inline else "values_split")
-        if "live ranges" in kinds and "live_unavailable" not in file.features:
-            file.features.add("live_inline" if inline or "used values" in kinds else "live_split")
+        if LIVE in kinds and "live_unavailable" not in file.features:
+            file.features.add("live_inline" if inline or USED in kinds else "live_split")
 
     def _heads(self, file_name: str) -> list[_Head]:
         data, end = self._file.text.data, self._file.end
@@ -122,7 +122,7 @@ class _Outliner:
         if head.line not in _PLAIN_HEADS and (head.kind, head.next_kind) != (_lines.TOTAL, _lines.REPORT_LIST):
             self._keep_unknown_text(head)
         if section is not None:
-            if section.kind != "report":
+            if section.kind != REPORT:
                 section.end = max(section.begin, _without_empty_lines(section.data, section.begin, section.end))
             self._file.sections.append(section)
             self._total = None
@@ -131,23 +131,23 @@ class _Outliner:
         """Return the section that a head opens; None if the head continues another section."""
         file, owner, (kind, offset, _, stop, _) = self._file, self._owner, head
         if kind == _lines.ASSIGNMENT:
-            return Section("allocations", owner, head.body, stop, offset)
+            return Section(ASSIGNMENT, owner, head.body, stop, offset)
         if kind == _lines.TOTAL:
             return self._total_line(head)
         if kind in (_lines.USED, _lines.REPORT_LIST):
             first, total = self._total or (offset, None)
             if kind == _lines.USED:
-                return Section("used values", owner, head.body, stop, first, total)
-            return Section("report", owner, first, stop, first, total)
+                return Section(USED, owner, head.body, stop, first, total)
+            return Section(REPORT, owner, first, stop, first, total)
         if kind == _lines.SPACE:
-            if not file.sections or file.sections[-1].kind != "report":
-                return Section("report", owner, offset, stop, offset)
+            if not file.sections or file.sections[-1].kind != REPORT:
+                return Section(REPORT, owner, offset, stop, offset)
             file.sections[-1].end = stop
             return None
         if kind == _lines.LIVE:
-            return Section("live ranges", owner, head.body, stop, offset, steps=self._number(head, _STEPS))
+            return Section(LIVE, owner, head.body, stop, offset, steps=self._number(head, _STEPS))
         file.features.add("live_unavailable")
-        return Section("live ranges", owner, head.body, stop, offset, unavailable=True)
+        return Section(LIVE, owner, head.body, stop, offset, unavailable=True)
 
     def _total_line(self, head: _Head) -> Section | None:
         """Handle a total, which belongs to the used values or report below it, or else is a section without records."""
@@ -162,8 +162,8 @@ class _Outliner:
             return None
         if head.stop == file.end:
             wanted = "'Used values:' below the total"
-            self._diagnostics.truncated(file, file.end, "used values", wanted)
-        return Section("used values", self._owner, head.offset, head.offset, head.offset, self._total[1])
+            self._diagnostics.truncated(file, file.end, USED, wanted)
+        return Section(USED, self._owner, head.offset, head.offset, head.offset, self._total[1])
 
     def _number(self, head: _Head, pattern: re.Pattern[bytes]) -> int | None:
         """Return the number in a head; add a diagnostic and return None if there is none of at most 64 bits."""

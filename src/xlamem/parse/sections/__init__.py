@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from ... import schema
 from ..arrays import INTERNER_OF
-from ..batch import Batch
+from ..batch import ASSIGNMENT, HLO, LIVE, REPORT, USED, Batch
 from ..tables import Chunk, Column, table_of
 from .assignment import AssignmentReader
-from .base import ASSIGNMENT, HLO, LIVE, REPORT, USED, Context, Derived, SectionReader
+from .base import Context, Derived, SectionReader
 from .hlo_header import HloHeaderReader
 from .live_ranges import LiveRangesReader
 from .report import ReportReader

@@ -10,10 +10,10 @@ import numpy as np
 from ... import _allocations, schema
 from ..._column import Names, take
 from ..arrays import codes, distinct_of, ints
-from ..batch import Batch, Columns, Section, Span
+from ..batch import ASSIGNMENT, Batch, Columns, Section, Span
 from ..interners import fixed_dictionary
 from ..tables import Column
-from .base import ASSIGNMENT, Context, Derived, SectionReader, even_spans, feature_names, next_line
+from .base import Context, Derived, SectionReader, even_spans, feature_names, next_line
 
 FLAGS = ("is_parameter", "is_entry_root", "is_constant", "is_thread_local", "is_live_out", "is_temp")
 """Boolean columns of an allocation; column i is bit i of the native column `flags`."""

@@ -16,9 +16,6 @@ from ..diagnostics import Diagnostics
 from ..matcher import Matcher
 from ..tables import Column
 
-ASSIGNMENT, USED, LIVE, REPORT, HLO = "allocations", "used values", "live ranges", "report", "hlo"
-"""Kinds of sections."""
-
 
 @dataclass
 class LiveSummary:

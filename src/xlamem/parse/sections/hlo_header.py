@@ -10,10 +10,10 @@ import numpy as np
 from ... import _hlo
 from ..._column import Names
 from ..arrays import NULL, ints, row_of, texts
-from ..batch import Batch, Columns, Section, Span
+from ..batch import HLO, Batch, Columns, Section, Span
 from ..interners import Interner
 from ..tables import Column
-from .base import HLO, Context, SectionReader
+from .base import Context, SectionReader
 
 
 def _file(_: Context, batch: Batch, columns: Columns) -> Column:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from ... import _lines, _liveness
 from ..._column import Names
 from ..arrays import NULL
-from ..batch import Batch, Section, Span
-from .base import LIVE, Context, SectionReader, even_spans, feature_names, next_line
+from ..batch import LIVE, Batch, Section, Span
+from .base import Context, SectionReader, even_spans, feature_names, next_line
 
 
 class LiveRangesReader(SectionReader):

@@ -8,10 +8,10 @@ import numpy as np
 
 from ... import _lines, _usage
 from ..._column import Names
-from ..batch import Batch, Columns, Section, Span
+from ..batch import REPORT, Batch, Columns, Section, Span
 from ..interners import fixed_dictionary
 from ..tables import Column
-from .base import REPORT, Context, SectionReader, next_line
+from .base import Context, SectionReader, next_line
 
 _PARTS = fixed_dictionary(*_usage.PARTS)
 

@@ -9,9 +9,9 @@ from typing import Any
 from ... import _lines, _values
 from ..._column import Names
 from ..arrays import texts
-from ..batch import Batch, Columns, Section, Span
+from ..batch import ASSIGNMENT, USED, Batch, Columns, Section, Span
 from ..tables import Column
-from .base import ASSIGNMENT, USED, Context, SectionReader, even_spans, feature_names
+from .base import Context, SectionReader, even_spans, feature_names
 
 SEARCH_BYTES = 16 << 20
 """Bytes of text that are searched for the next record at a time."""
