@@ -95,10 +95,11 @@ class WholeReader(Reader):
         return sum(b.rows(name) for b in self._batches_of(name))
 
     def _batches_of(self, table: str) -> list[Batch]:
-        kind = source_section(self, table)
-        if kind not in self.batches:
-            self.read(kind)
-        return self.batches[kind]
+        with self.lock:  # another thread may be completing these batches
+            kind = source_section(self, table)
+            if kind not in self.batches:
+                self.read(kind)
+            return self.batches[kind]
 
     # -- reading ---------------------------------------------------------------------------------
 
