@@ -21,6 +21,8 @@ from .whole import WholeReader
 
 _MODULES = {c.name: i for i, c in enumerate(schema.MODULES.columns)}
 
+Dictionaries = Sequence[Interner | FixedDictionary | None]
+
 _NULL_CODE = np.full(1, -1, np.int32)
 
 
@@ -80,7 +82,7 @@ class _Join:
         def has_values(chunk: Chunk) -> list[bool]:
             """Return which flag and text columns have values; chunks that differ in this cannot be joined."""
             pairs = zip(columns, chunk.columns, strict=True)
-            return [column.items is not None for c, column in pairs if c.kind in ("bool", "text")]
+            return [items is not None for c, (items, _) in pairs if c.kind in ("bool", "text")]
 
         if len(chunks) > 1:
             chunks = [self._chunk(columns, list(run)) for _, run in groupby(chunks, has_values)]
@@ -90,41 +92,40 @@ class _Join:
         if len(chunks) == 1:
             return chunks[0]
         lengths = [c.rows for c in chunks]
-        columns = zip(*(c.columns for c in chunks), strict=True)
+        columns = (zip(*parts, strict=True) for parts in zip(*(c.columns for c in chunks), strict=True))
         return Chunk(
             sum(lengths),
-            [_JOIN[spec.kind](self, spec.name, lengths, items) for spec, items in zip(specs, columns, strict=True)],
+            [_JOIN[spec.kind](self, spec.name, lengths, *parts) for spec, parts in zip(specs, columns, strict=True)],
         )
 
-    def ints(self, _: str, lengths: Sequence[int], columns: Sequence[Column]) -> Column:
-        return Column(_filled(columns, lengths, NULL, np.int64))
+    def ints(self, _: str, lengths: Sequence[int], items: Sequence[Any], __: Dictionaries) -> Column:
+        return _filled(items, lengths, NULL, np.int64), None
 
-    def flags(self, _: str, __: Sequence[int], columns: Sequence[Column]) -> Column:
-        first = columns[0].items
-        if first is None:
-            return Column(None)
-        if isinstance(first, tuple):  # one bit of each byte
-            return Column((np.concatenate([c.items[0] for c in columns]), first[1]))
-        return Column(np.concatenate([c.items for c in columns]))
+    def flags(self, _: str, __: Sequence[int], items: Sequence[Any], ___: Dictionaries) -> Column:
+        if items[0] is None:
+            return None, None
+        if isinstance(items[0], tuple):  # one bit of each byte
+            return (np.concatenate([values for values, _ in items]), items[0][1]), None
+        return np.concatenate(items), None
 
-    def texts(self, _: str, __: Sequence[int], columns: Sequence[Column]) -> Column:
-        if columns[0].items is None:
-            return Column(None)
-        data, offsets, valid = zip(*(c.items for c in columns), strict=True)
+    def texts(self, _: str, __: Sequence[int], items: Sequence[Any], ___: Dictionaries) -> Column:
+        if items[0] is None:
+            return None, None
+        data, offsets, valid = zip(*items, strict=True)
         lengths = [np.diff(o.view(np.uint32)) for o in offsets]
         joined = np.cumsum(np.concatenate([np.zeros(1, np.uint32), *lengths]), dtype=np.uint32).view(np.int32)
-        return Column((b"".join(data), joined, np.concatenate(valid)))
+        return (b"".join(data), joined, np.concatenate(valid)), None
 
-    def names(self, name: str, lengths: Sequence[int], columns: Sequence[Column]) -> Column:
-        codes, dictionary = _filled(columns, lengths, -1, np.int32), columns[0].dictionary
-        if all(c.dictionary is dictionary for c in columns):
-            return Column(codes, dictionary)
+    def names(self, name: str, lengths: Sequence[int], items: Sequence[Any], dictionaries: Dictionaries) -> Column:
+        codes = _filled(items, lengths, -1, np.int32)
+        if all(d is dictionaries[0] for d in dictionaries):
+            return codes, dictionaries[0]
         meaning = INTERNER_OF.get(name, name)
-        starts = [0 if c.dictionary is None else self._start(meaning, c.dictionary) for c in columns]
+        starts = [0 if d is None else self._start(meaning, d) for d in dictionaries]
         maps = self._maps[meaning]
         if len(maps) > 1:
             maps[:] = [np.concatenate(maps)]
-        return Column(maps[0][codes + np.repeat(np.array(starts, np.int32) + 1, lengths)], self._interners[meaning])
+        return maps[0][codes + np.repeat(np.array(starts, np.int32) + 1, lengths)], self._interners[meaning]
 
     def _start(self, meaning: str, dictionary: Interner | FixedDictionary) -> int:
         """Return the start of this dictionary's map; absorb the dictionary if it is new."""
@@ -140,7 +141,7 @@ class _Join:
         return start[0]
 
 
-_JOIN: dict[schema.Kind, Callable[[_Join, str, Sequence[int], Sequence[Column]], Column]] = {
+_JOIN: dict[schema.Kind, Callable[[_Join, str, Sequence[int], Sequence[Any], Dictionaries], Column]] = {
     "int": _Join.ints,
     "bool": _Join.flags,
     "text": _Join.texts,
@@ -148,9 +149,9 @@ _JOIN: dict[schema.Kind, Callable[[_Join, str, Sequence[int], Sequence[Column]],
 }
 
 
-def _filled(columns: Sequence[Column], lengths: Sequence[int], null: int, dtype: type[Any]) -> Any:
+def _filled(items: Sequence[Any], lengths: Sequence[int], null: int, dtype: type[Any]) -> Any:
     """Concatenate columns, with `null` for columns without items; None if none has items."""
-    if all(c.items is None for c in columns):
+    if all(values is None for values in items):
         return None
-    items = zip((c.items for c in columns), lengths, strict=True)
-    return np.concatenate([np.full(n, null, dtype) if values is None else values for values, n in items])
+    pairs = zip(items, lengths, strict=True)
+    return np.concatenate([np.full(n, null, dtype) if values is None else values for values, n in pairs])

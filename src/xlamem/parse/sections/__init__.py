@@ -73,7 +73,7 @@ def _batch_columns(context: Context, name: str, batch: Batch) -> list[Column]:
     return [
         derived[column](context, batch, columns)
         if column in derived
-        else Column(columns.get(column), interners[meaning] if meaning else None)
+        else (columns.get(column), interners[meaning] if meaning else None)
         for column, meaning in _columns(name)
     ]
 

@@ -20,37 +20,37 @@ FLAGS = ("is_parameter", "is_entry_root", "is_constant", "is_thread_local", "is_
 
 
 def _flag(bit: int, _: Context, __: Batch, columns: Columns) -> Column:
-    return Column((columns["flags"], bit))
+    return (columns["flags"], bit), None
 
 
 def _memory_space(context: Context, _: Batch, columns: Columns) -> Column:
     platform, colors = context.platform, sorted(context.colors)
     spaces = fixed_dictionary(*(schema.memory_space(platform, c) for c in colors))
-    return Column(spaces.codes(np.asarray(np.searchsorted(colors, columns["color"]))), spaces)
+    return spaces.codes(np.asarray(np.searchsorted(colors, columns["color"]))), spaces
 
 
 def _element_type(_: Context, batch: Batch, columns: Columns) -> Column:
     if "shape" not in columns:
-        return Column(None)
+        return None, None
     types, _sizes = batch.interners.shape_sizes()
-    return Column(codes(take(types, columns["shape"])), batch.interners["element_type"])
+    return codes(take(types, columns["shape"])), batch.interners["element_type"]
 
 
 def _unpadded_size(_: Context, batch: Batch, columns: Columns) -> Column:
     if "shape" not in columns:
-        return Column(None)
-    return Column(ints(take(batch.interners.shape_sizes()[1], columns["shape"])))
+        return None, None
+    return ints(take(batch.interners.shape_sizes()[1], columns["shape"])), None
 
 
 def _uses_known(context: Context, _: Batch, columns: Columns) -> Column:
     if "uses_known" in columns:
-        return Column(columns["uses_known"])
+        return columns["uses_known"], None
     unknown = context.unknown_uses()
     if unknown is None:
-        return Column(None)
+        return None, None
     if not len(unknown):
-        return Column(np.ones(len(columns["value_id"]), np.uint8))
-    return Column(np.isin(columns["value_id"], unknown, invert=True).view(np.uint8))
+        return np.ones(len(columns["value_id"]), np.uint8), None
+    return np.isin(columns["value_id"], unknown, invert=True).view(np.uint8), None
 
 
 class AssignmentReader(SectionReader):

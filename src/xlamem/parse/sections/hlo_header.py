@@ -17,11 +17,11 @@ from .base import Context, SectionReader
 
 
 def _file(_: Context, batch: Batch, columns: Columns) -> Column:
-    return Column(columns["file"], batch.summary["file"])
+    return columns["file"], batch.summary["file"]
 
 
 def _function(_: Context, batch: Batch, columns: Columns) -> Column:
-    return Column(columns["function"], batch.summary["function"])
+    return columns["function"], batch.summary["function"]
 
 
 class HloHeaderReader(SectionReader):

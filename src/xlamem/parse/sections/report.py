@@ -17,7 +17,7 @@ _PARTS = fixed_dictionary(*_usage.PARTS)
 
 
 def _part(_: Context, __: Batch, columns: Columns) -> Column:
-    return Column(_PARTS.codes(columns["part"]), _PARTS)
+    return _PARTS.codes(columns["part"]), _PARTS
 
 
 class ReportReader(SectionReader):
@@ -32,9 +32,7 @@ class ReportReader(SectionReader):
         )
         tables, gaps = {"printed_report": columns}, columns.pop("gap")
         features = {f for f, k in (("report_a", "layout_a"), ("report_b", "layout_b")) if summary[k]}
-        return Batch(
-            span, tables, faults, features, gaps, _usage.GAP_TABLES, state=summary, summary=summary
-        )
+        return Batch(span, tables, faults, features, gaps, _usage.GAP_TABLES, state=summary, summary=summary)
 
     def next_split(self, section: Section, offset: int) -> int:
         if bytes(section.data[section.begin : section.begin + 13]) == b"Memory Space:":

@@ -23,9 +23,9 @@ _GLUED = re.compile(rb"<-?[0-9]+ [A-Za-z_][\w.-]*(?:\{[0-9,-]*\})?(?: \(phi\))?(
 def _text(context: Context, batch: Batch, columns: Columns) -> Column:
     """Return the verbatim text of the instructions."""
     if not context.with_text:
-        return Column(None)
+        return None, None
     data = batch.span.section.data
-    return Column(texts(_values.texts(data, columns["text_begin"], columns["text_end"])))
+    return texts(_values.texts(data, columns["text_begin"], columns["text_end"])), None
 
 
 class UsedValuesReader(SectionReader):
