@@ -4,15 +4,22 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memset, strlen
 
 from buffer cimport NO_CODE, NO_INT, Buffer, push, push_byte, push_code, release
-from cursor cimport BLANK, CLASS, COMMA, DIGIT, IN_NAME, balanced, integer, line_end, name, name_end, quoted_end, \
-    skip, starts
+from cursor cimport (
+    BLANK, CLASS, COMMA, DIGIT, IN_NAME, balanced, integer, line_end, name, name_end, quoted_end, skip, starts,
+)
 from escape cimport unescape
-from instruction cimport InternerP, key_is, value_end
+from instruction cimport InternerP, ends_value, key_is, value_end
 from interner cimport Interner, intern, intern_name
+from lookahead cimport (
+    NameQueue, Repeat, RepeatCache, cached_repeat, flush_names, init_queue, is_repeat, push_name, repeat_code,
+)
 from text cimport Slice
 from xlamem._column cimport Names, own
 
 INTERNERS = ("instruction", "computation", "opcode", "op_name", "source_file", "shape_index")
+
+cdef enum:
+    RECENT_CONFIGS = 8
 
 cdef enum:
     I_INSTRUCTION
@@ -68,9 +75,14 @@ cdef struct Row:
 cdef struct Scan:
     Columns columns
     InternerP[N_INTERNERS] interners
+    NameQueue queue                               # names of instructions
+    RepeatCache shapes                            # without codes
+    RepeatCache opcodes
+    Slice[RECENT_CONFIGS] configs
+    int next_config                               # the oldest of them
     Buffer rows                                   # int32, by code of an instruction: its latest row
     Buffer scratch                                # scratch memory
-    int64_t first_row                             # of the computation
+    int32_t first_row                             # of the computation
     int64_t n_unknown                             # lines that were not understood entirely
     int32_t entry                                 # number of the entry computation
     bint inside                                   # a computation is open
@@ -167,6 +179,25 @@ cdef bint calls(Scan* s, int kind, const char* p, const char* end) noexcept nogi
             return False
 
 
+cdef const char* config_end(Scan* s, const char* p, const char* end) noexcept nogil:
+    # The end of a backend_config, which is often that of a recent one.
+    cdef const char* e
+    cdef Slice* config
+    cdef int i
+    for i in range(RECENT_CONFIGS):
+        config = &s.configs[i]
+        if config.n and starts(p, end, config.p, config.n) and ends_value(p + config.n, end):
+            return p + config.n
+    e = balanced(p + 1, end, 0) + 1
+    if p[0] != c'{' or e > end or not ends_value(e, end):
+        return value_end(p, end)
+    config = &s.configs[s.next_config]
+    config.p = p
+    config.n = e - p
+    s.next_config = (s.next_config + 1) % RECENT_CONFIGS
+    return e
+
+
 cdef bint attributes(Scan* s, Row* row, const char* p, const char* end) noexcept nogil:
     # ", key=value" up to the end. Returns whether all were understood.
     cdef Slice key
@@ -187,7 +218,7 @@ cdef bint attributes(Scan* s, Row* row, const char* p, const char* end) noexcept
                 p = e
                 continue
             good = False
-        p = value_end(value, end)
+        p = config_end(s, value, end) if key_is(&key, b"backend_config", 14) else value_end(value, end)
         kind = call_kind(&key)
         if kind >= 0:
             good = calls(s, kind, value, p) and good
@@ -246,7 +277,7 @@ cdef bint operands(Scan* s, const char* p, const char* end) noexcept nogil:
             if q != NULL:
                 q = projections(s, q, &index)
         if q == e:
-            push_code(&s.columns.operand, intern_name(s.interners[I_INSTRUCTION], word.p, word.n))
+            push_name(&s.queue, &s.columns.operand, word.p, word.n)
             push_code(&s.columns.operand_index, index)
         else:
             push_code(&s.columns.operand, NO_CODE)
@@ -297,15 +328,23 @@ cdef const char* next_start(const char* p, const char* end) noexcept nogil:
     return end
 
 
-cdef void number_row(Scan* s, int32_t code, int64_t row) noexcept nogil:
-    # Of two rows with one name in a computation, the first counts.
-    cdef int32_t* rows
-    while s.rows.size // 4 <= <size_t> code and not s.rows.failed:
-        push_code(&s.rows, NO_CODE)
-    if not s.rows.failed:
-        rows = <int32_t*> s.rows.data
-        if rows[code] < s.first_row:
-            rows[code] = <int32_t> row
+cdef const char* unknown_line(Scan* s, const char* e) noexcept nogil:
+    s.n_unknown += 1
+    return e
+
+
+cdef const char* after_shape(RepeatCache* cache, const char* p, const char* e) noexcept nogil:
+    # The opcode after a shape and a blank, or NULL.
+    cdef Repeat* repeat = cached_repeat(cache, p)
+    cdef const char* q
+    if is_repeat(repeat, p, e, c' '):
+        return p + repeat.n + 1
+    q = balanced(p, e, BLANK)
+    if q == p or q >= e or q[0] != c' ':
+        return NULL
+    repeat.p = p
+    repeat.n = q - p
+    return q + 1
 
 
 cdef const char* instruction(
@@ -314,29 +353,32 @@ cdef const char* instruction(
     # The row of an instruction, of which "NAME = " was read. Returns the end of its last line.
     cdef Columns* columns = &s.columns
     cdef Slice opcode
+    cdef Repeat* repeat
     cdef Row row
-    cdef int32_t code
     cdef int64_t parameter = -1
     cdef bint good = True
     cdef const char* begin
     cdef const char* close
-    close = balanced(shape, e, BLANK)
-    opcode.p = close + 1
-    begin = name_end(opcode.p) if close < e and close[0] == c' ' else e
-    if begin >= e or begin[0] != c'(' or begin == opcode.p or close == shape:
-        s.n_unknown += 1
-        return e
+    cdef const char* last = e                     # the end of the last line
+    opcode.p = after_shape(&s.shapes, shape, e)
+    if opcode.p == NULL:
+        return unknown_line(s, e)
+    repeat = cached_repeat(&s.opcodes, opcode.p)
+    begin = opcode.p + repeat.n if is_repeat(repeat, opcode.p, e, c'(') else name_end(opcode.p)
     opcode.n = begin - opcode.p
+    if opcode.n == 0 or begin[0] != c'(':
+        return unknown_line(s, e)
     begin += 1
     close = balanced(begin, e, 0)
     if close >= e:
         end = next_start(e + 1, end)
         close = balanced(begin, end, 0)
-        if close < end:
-            e = line_end(close, end)
-    if close >= e or close[0] != c')':
-        s.n_unknown += 1
-        return e
+        if close >= end:
+            return unknown_line(s, e)
+        last = line_end(close, end)
+    if close[0] != c')':
+        return unknown_line(s, e)
+    e = last
     row.op_name = row.source_file = NO_CODE
     row.source_line = row.stack_frame_id = NO_INT
     row.tuple_index = -1
@@ -346,11 +388,9 @@ cdef const char* instruction(
         good = operands(s, begin, close)
     good = attributes(s, &row, close + 1, e) and good
     s.n_unknown += not good
-    code = intern_name(s.interners[I_INSTRUCTION], word.p, word.n)
-    number_row(s, code, columns.instruction.size // 4)
-    push_code(&columns.instruction, code)
+    push_name(&s.queue, &columns.instruction, word.p, word.n)
     push_code(&columns.computation, <int32_t> (columns.computation_name.size // 4) - 1)
-    push_code(&columns.opcode, intern_name(s.interners[I_OPCODE], opcode.p, opcode.n))
+    push_code(&columns.opcode, repeat_code(repeat, s.interners[I_OPCODE], opcode.p, opcode.p + opcode.n, &s.invalid))
     push_code(&columns.op_name, row.op_name)
     push_code(&columns.source_file, row.source_file)
     push(&columns.source_line, row.source_line)
@@ -363,26 +403,43 @@ cdef const char* instruction(
     return e
 
 
+cdef void number_rows(Scan* s) noexcept nogil:
+    # Store the row of each name of the computation. Of two rows with one name, the first counts.
+    cdef int32_t code, row
+    cdef int32_t* rows
+    cdef const Buffer* names = &s.columns.instruction
+    for row in range(s.first_row, <int32_t> (names.size // 4)):
+        code = (<int32_t*> names.data)[row]
+        while s.rows.size // 4 <= <size_t> code and not s.rows.failed:
+            push_code(&s.rows, NO_CODE)
+        if not s.rows.failed:
+            rows = <int32_t*> s.rows.data
+            if rows[code] < s.first_row:
+                rows[code] = row
+
+
 cdef void end_computation(Scan* s) noexcept nogil:
     # Find the rows of its operands.
     cdef int32_t code, row
     cdef size_t i
     cdef Columns* columns = &s.columns
+    flush_names(&s.queue)
+    number_rows(s)
     for i in range(columns.operand_row.size // 4, columns.operand.size // 4):
         code = (<int32_t*> columns.operand.data)[i]
         row = NO_CODE
         if code >= 0 and <size_t> code < s.rows.size // 4:
             row = (<int32_t*> s.rows.data)[code]
         push_code(&columns.operand_row, row if row >= s.first_row else NO_CODE)
-    s.inside = False
 
 
 cdef void begin_computation(Scan* s, const Slice* word, bint entry) noexcept nogil:
     cdef Columns* columns = &s.columns
-    end_computation(s)
+    if s.inside:
+        end_computation(s)
     if entry and s.entry < 0:
         s.entry = <int32_t> (columns.computation_name.size // 4)
-    s.first_row = columns.instruction.size // 4
+    s.first_row = <int32_t> (columns.instruction.size // 4)
     push_code(&columns.computation_name, intern_name(s.interners[I_COMPUTATION], word.p, word.n))
     push(&columns.computation_begin, s.first_row)
     s.inside = True
@@ -402,12 +459,12 @@ cdef void scan_body(Scan* s, const char* p, const char* end) noexcept nogil:
             begin_computation(s, &word, flag)
         elif s.inside and p[0] == c'}':
             end_computation(s)
+            s.inside = False
         elif e > p and s.columns.computation_name.size:   # the header is read elsewhere
             s.n_unknown += 1
         p = e + 1
     if s.inside:
         end_computation(s)
-        s.inside = True
 
 
 def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, tuple names not None):
@@ -426,6 +483,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         raise ValueError("one interner for each meaning")
     for i in range(N_INTERNERS):
         s.interners[i] = &(<Names?> names[i]).interner
+    init_queue(&s.queue, s.interners[I_INSTRUCTION])
     if begin < end:
         if not 0 <= begin <= end <= data.shape[0] or data[end - 1] != c'\n':
             raise ValueError("a span must lie within the data and end in a newline")
