@@ -95,8 +95,8 @@ def test_real_texts(source: Source) -> None:
 @pytest.mark.parametrize("source", [s for s in sources() if len(s.members) > 1], ids=label)
 def test_instructions_of_the_tables_are_in_the_text(source: Source) -> None:
     """Their op_name and line agree; only get-tuple-elements that the text writes as `%while#1` are missing."""
-    if source.bytes_on_disk() > 4 * LARGE:
-        pytest.skip("large")
+    if source.bytes_on_disk() > 4 * LARGE or "disable_metadata" in source.location:
+        pytest.skip("large, or only the used values have metadata")
     dump = xlamem.read(source)
     body = hlo_body(as_tables(dump))
     if body is None or not body.complete:
