@@ -22,7 +22,17 @@ import pyarrow as pa
 import pytest
 
 from xlamem import (
-    _allocations, _hlo, _hlo_body, _lines, _liveness, _record, _rules, _shapes, _sweep, _usage, _values,
+    _allocations,
+    _hlo,
+    _hlo_body,
+    _lines,
+    _liveness,
+    _record,
+    _rules,
+    _shapes,
+    _sweep,
+    _usage,
+    _values,
 )  # fmt: skip
 from xlamem._column import Names, in_order, recode, take
 from xlamem.parse import arrays, arrow
