@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import proto
 import pyarrow as pa
 import pytest
 from compare_bodies import compare, complete_lines, names, numbers, plain
@@ -59,6 +60,69 @@ def test_instructions_of_the_tables_are_in_the_text(source: Source) -> None:
         assert {c: v[i] for c, v in ours.items()} == {c: row[c] for c in ours}
         assert (lines[i], frames[i]) == (row["source_line"], row["stack_frame_id"])
     assert found or not table
+
+
+def module_of(source: Source) -> Any:
+    """The module in the `.hlo.pb` beside a dump, None if there is none."""
+    path = Path(source.location.split("::")[0]) / f"{source.name}.hlo.pb"
+    return proto.module(path.read_bytes()) if path.is_file() else None
+
+
+def facts_of(module: Any) -> dict[str, Any]:
+    """The instructions of a module by name, as `facts` gives them."""
+    computations = {c.id: c.name for c in module.computations}
+    found = {}
+    for c in module.computations:
+        name_of = {i.id & 0xFFFFFFFF: i.name for i in c.instructions}
+        for i in c.instructions:
+            found[i.name] = {
+                "computation": c.name, "op_name": i.metadata.op_name or None,
+                "source_file": i.metadata.source_file or None, "source_line": i.metadata.source_line or None,
+                "stack_frame_id": i.metadata.stack_frame_id or None, "is_root": i.id == c.root_id,
+                "operands": [name_of[o & 0xFFFFFFFF] for o in i.operand_ids],
+                "calls": sorted({computations[c] for c in i.called_computation_ids}),
+                "parameter_number": i.parameter_number if i.opcode == "parameter" else None,
+                "tuple_index": i.tuple_index if i.opcode == "get-tuple-element" else None,
+            }  # fmt: skip
+    return found
+
+
+def with_elements(row: Any, elements: dict[str, tuple[str, int]]) -> Any:
+    """The row with operands as the text writes them: `%a#0#1` for get-tuple-elements that it leaves out."""
+    operands = []
+    for name in row["operands"]:
+        index: list[str] = []
+        while name in elements:
+            name, element = elements[name]
+            index.insert(0, str(element))
+        operands.append((name, "{" + ",".join(index) + "}" if index else None))
+    return row | {"operands": operands}
+
+
+@pytest.mark.parametrize("source", [s for s in sources() if any(m.role == "hlo" for m in s.members)], ids=label)
+def test_proto(source: Source) -> None:
+    """Every instruction of the module, with its metadata, operands and calls; the text has no others."""
+    module = module_of(source)
+    if module is None or source.bytes_on_disk() > 99 * LARGE or "disable_metadata" in source.location:
+        pytest.skip("no proto, large, or no metadata in the text")
+    body = plain(complete_lines(texts(source)["hlo"]))
+    name_of = [c["name"] for c in body.computations]
+    wanted = facts_of(module)
+    if not body.complete:
+        pytest.skip("cut")
+    present = {row["instruction"] for row in body.instructions}
+    if all(row["stack_frame_id"] is None for row in body.instructions):  # older releases do not print them
+        wanted = {name: fact | {"stack_frame_id": None} for name, fact in wanted.items()}
+    elements = {n: (w["operands"][0], w["tuple_index"]) for n, w in wanted.items() if n not in present}
+    for row in body.instructions:
+        given = row | {
+            "computation": name_of[row["computation"]], "operands": [o[:2] for o in row["operands"]],
+            "calls": sorted({name_of[c] for _, c in row["calls"]}),
+        }  # fmt: skip
+        expected = with_elements(wanted.pop(row["instruction"]), elements)
+        assert {k: given[k] for k in expected} == expected
+    assert wanted.keys() == elements.keys()
+    assert module.entry_computation_name == name_of[body.entry or 0]
 
 
 # -- broken texts ------------------------------------------------------------------------------------
