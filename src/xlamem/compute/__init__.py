@@ -20,11 +20,11 @@ from .arenas import fragmentation
 from .capacity import Available, Fits, available, device_total, fits
 from .charges import live_set
 from .explanation import explain, explain_causes
-from .grouping import KEYS, attribution, scopes
+from .grouping import KEYS, attribution
 from .in_use import occupancy
 from .inspection import CROSS_CHECKS, Inspection, duplicates, inspect
 from .memory_stats import MemoryAnalysis, memory_analysis
-from .origin import add_origins
+from .op_names import scopes
 from .out_of_memory import OomCauses, excess_bytes, is_padded, oom_causes
 from .overview import OCCUPYING, Overview, spaces_in_use, summarize
 from .peaks import Peak, peak
@@ -63,7 +63,6 @@ __all__ = [
     "Overview",
     "Peak",
     "ScopeNode",
-    "add_origins",
     "attribution",
     "available",
     "device_total",

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from .. import schema
 from ..dump import Dump
 from ..input.find import Source
+from .buffer_names import buffer_names
 from .charges import live_set
 from .columns import Ints
 from .in_use import occupancy
 from .layout import CATEGORIES, THREAD_LOCAL
-from .origin import add_origins
 from .peaks import peak
 from .program import program
 from .selection import main_first, select_space
@@ -103,8 +103,6 @@ def summarize(
             _add_usage(dump, result, limit)
         else:
             _add_sizes(dump, spaces, limit)
-        if limit is not None:
-            add_origins(dump, [b for s in spaces for b in s["buffers"]])
     return result
 
 
@@ -155,11 +153,11 @@ def _buffers(dump: Dump, values: Ints) -> list[Row]:
     """Return rows of `values` with the columns that `live_set` adds, except those that depend on time."""
     p = program(dump)
     table = dump.values.take(pa.array(values))
-    sources = pa.table(p.source_columns(values)).to_pylist()
+    names = pa.table(buffer_names(p, values)).to_pylist()
     categories = [CATEGORIES[c] for c in p.value_category[values]]
     return [
-        {**row, "role": "value", "bytes": row["size"], "category": category, **source}
-        for row, category, source in zip(table.to_pylist(), categories, sources, strict=True)
+        {**row, "role": "value", "bytes": row["size"], "category": category, **name}
+        for row, category, name in zip(table.to_pylist(), categories, names, strict=True)
     ]
 
 

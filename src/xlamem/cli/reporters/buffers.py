@@ -70,7 +70,7 @@ def value_name(row: Row) -> str:
 
 def scope_name(row: Row) -> str:
     """Return the op_name of a buffer, or else its origin, or else an empty string."""
-    return one_line(row["op_name"] or row.get("origin") or "")
+    return one_line(row["op_name"] or "")
 
 
 def padding_bytes(row: Row) -> int:

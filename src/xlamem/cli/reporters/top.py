@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ...compute import ScopeNode, add_origins, main_first, scope_tree
+from ...compute import ScopeNode, main_first, scope_tree
 from ...dump import Dump
 from ..formatting import count, exact_size, number, one_line, percent, shorten_path, size, wrap
 from .buffers import SIZE_WIDTH, buffer_lines, category_name, more_line
@@ -51,7 +51,6 @@ class Screen:
         for space in _sorted(spaces):
             members = [r for r in rows if (r["color"], r["page"]) == (space["color"], space["page"])]
             shown = members[: self.limit]
-            add_origins(self.dump, shown)
             lines += [Text(), self._title(space), *self._counts(space, members)]
             lines += buffer_lines(shown, self.width, wide=self.wide) if shown else []
             if more := len(members) - len(shown):
