@@ -17,6 +17,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import schema, warehouse
+from xlamem.compute import REGISTRY
 from xlamem.input import files as input_files
 from xlamem.parse import pieces as streaming
 from xlamem.warehouse import identity, ledger, parquet, plan, run, spill, streamed, task, worker
@@ -156,6 +157,7 @@ def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
                 assert [r.pop("rank") for r in theirs] == list(range(len(mine)))
                 assert theirs == mine
             scopes = of(stored(everything, "scopes"), i)
+            assert scopes == REGISTRY["scopes"](dump).to_pylist()
             wanted = xlamem.attribution(dump, ("memory_space", "scope")).to_pylist()
             key = lambda r: (r["memory_space"], r["scope"] or "", r["bytes"], r["n"])  # noqa: E731
             assert sorted(map(key, scopes)) == sorted(map(key, wanted))

@@ -20,7 +20,7 @@ from .arenas import fragmentation
 from .capacity import Available, Fits, available, device_total, fits
 from .charges import live_set
 from .explanation import explain, explain_causes
-from .grouping import KEYS, attribution, scopes
+from .grouping import KEYS, attribution, scopes, scopes_in_use
 from .in_use import occupancy
 from .inspection import CROSS_CHECKS, Inspection, duplicates, inspect
 from .memory_stats import MemoryAnalysis, memory_analysis
@@ -40,6 +40,7 @@ REGISTRY: dict[str, Callable[[DumpLike], pa.Table]] = {
     "plateaus": lambda dump: peak(dump).plateaus,
     "occupancy": occupancy,
     "live_set": live_set,
+    "scopes": scopes_in_use,
     "fragmentation": fragmentation,
     "savings": savings,
     "padding": padding,
@@ -88,6 +89,7 @@ __all__ = [
     "savings",
     "scope_tree",
     "scopes",
+    "scopes_in_use",
     "select_space",
     "space_padding",
     "spaces_in_use",

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from ..dump import DumpLike
 from ..errors import UsageError
 from .charges import live_set
+from .columns import computed_table
 
 Key = Literal[
     "memory_space", "category", "role", "op_name", "scope", "source", "opcode", "element_type", "shape", "instruction"
@@ -88,12 +89,32 @@ def attribution(
     if depth is not None and depth < 1:
         raise UsageError(f"depth must be 1 or more, not {depth}")
     rows = live_set(dump, time, space=space)
-    columns: dict[str, pa.ChunkedArray] = {key: _key_column(rows, key, depth, fold) for key in by}
-    grouped = pa.table(columns | {"bytes": rows["bytes"]}).group_by(list(by), use_threads=False)
+    sums = _sums({key: _key_column(rows, key, depth, fold) for key in by}, rows["bytes"])
+    return sums.sort_by([("bytes", "descending"), *((k, "ascending") for k in by)])
+
+
+def scopes_in_use(dump: DumpLike) -> pa.Table:
+    """Return the bytes in use at the peak of each memory space, by scope: the table ``scopes``.
+
+    Parameters
+    ----------
+    dump
+        A `Dump`, or anything that `read` accepts.
+    """
+    rows = live_set(dump)
+    space = {key: rows[key] for key in ("memory_space", "color", "page")}
+    sums = _sums({**space, "scope": _key_column(rows, "scope", None, False)}, rows["bytes"])
+    order = [("color", "ascending"), ("page", "ascending"), ("bytes", "descending"), ("scope", "ascending")]
+    table = sums.sort_by(order)
+    return computed_table("scopes", {name: table[name] for name in table.column_names})
+
+
+def _sums(keys: dict[str, pa.ChunkedArray], sizes: pa.ChunkedArray) -> pa.Table:
+    """Return the columns of `keys`, and the sum ``bytes`` and number ``n`` of the sizes with each combination."""
+    grouped = pa.table({**keys, "bytes": sizes}).group_by(list(keys), use_threads=False)
     sums = grouped.aggregate([("bytes", "sum"), ("bytes", "count")])
     names = {"bytes_sum": "bytes", "bytes_count": "n"}
-    sums = sums.rename_columns([names.get(c, c) for c in sums.column_names])
-    return sums.select([*by, "bytes", "n"]).sort_by([("bytes", "descending"), *((k, "ascending") for k in by)])
+    return sums.rename_columns([names.get(c, c) for c in sums.column_names]).select([*keys, "bytes", "n"])
 
 
 def _key_column(rows: pa.Table, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:
