@@ -18,7 +18,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import cli, compute, schema
-from xlamem.cli import formatting
+from xlamem import formatting
 from xlamem.cli.reporters import buffers
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xlamem.cli.formatting import size
+from xlamem.formatting import size
 from xlamem.compute.devices import DEVICES, GB, GIB, device, parse_bytes
 from xlamem.errors import UsageError
 

@@ -11,7 +11,7 @@ from ..dump import Dump, read
 from ..errors import DumpError, UsageError
 from ..input.find import Source, find
 from . import console
-from .formatting import count
+from ..formatting import count
 
 if TYPE_CHECKING:
     from ..warehouse import Dataset

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ..formatting import GAP, one_line, shorten, shorten_path, size, visible
+from ...formatting import GAP, one_line, shorten, shorten_path, size, visible
 
 Row = dict[str, Any]
 

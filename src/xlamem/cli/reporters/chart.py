@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.text import Text
 
-from ..formatting import size
+from ...formatting import size
 
 Ints = npt.NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...warehouse import Converted, Status
 from .. import console
-from ..formatting import count, exact_size, size
+from ...formatting import count, exact_size, size
 
 Progress = Callable[[Status], None]
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ...compute import main_first
 from ...dump import Dump
-from ..formatting import visible, wrap, wrap_items
+from ...formatting import visible, wrap, wrap_items
 from .header import header
 from .problems import describe_problems
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from os.path import commonpath, join, relpath
 
 from ...input.find import Source
-from ..formatting import visible
+from ...formatting import visible
 
 
 def short_names(sources: Sequence[Source]) -> list[str]:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ...compute import Fits, Overview
 from ...compute.devices import device
-from ..formatting import NO_BREAK, align, count, number, percent, size, wrap
+from ...formatting import NO_BREAK, align, count, number, percent, size, wrap
 from ..inputs import Program
 from .buffers import SIZE_WIDTH, buffer_lines, more_line
 from .chart import bar, usage_chart

@@ -11,7 +11,7 @@ from ... import schema
 from ...dump import Dump
 from ...input.find import Source
 from ...schema import PROBLEMS
-from ..formatting import count, visible
+from ...formatting import count, visible
 
 Row = dict[str, Any]
 

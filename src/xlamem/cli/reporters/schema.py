@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ... import schema
 from ..console import bold, dim, width, write
-from ..formatting import GAP, align, wrap
+from ...formatting import GAP, align, wrap
 
 OF_DUMPS = {**schema.TABLES, **schema.COMPUTED, **schema.OOM}
 OF_DATASETS = {**schema.DERIVED, "quarantine": schema.QUARANTINE}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from .. import console
-from ..formatting import GAP, align, count, one_line, shorten
+from ...formatting import GAP, align, count, one_line, shorten
 from ..options import Output
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from ...compute import ScopeNode, add_origins, main_first, scope_tree
 from ...dump import Dump
-from ..formatting import count, exact_size, number, one_line, percent, shorten_path, size, wrap
+from ...formatting import count, exact_size, number, one_line, percent, shorten_path, size, wrap
 from .buffers import SIZE_WIDTH, buffer_lines, category_name, more_line
 from .chart import bar
 from .header import header

@@ -10,7 +10,7 @@ import click
 from ... import warehouse
 from ...errors import UsageError
 from .. import console, options
-from ..formatting import count
+from ...formatting import count
 from ..reporters import convert as reporter
 
 

@@ -8,7 +8,7 @@ import click
 
 from ...errors import UsageError
 from .. import console, options
-from ..formatting import align, count, exact_size
+from ...formatting import align, count, exact_size
 
 
 @click.group("dataset")
