@@ -6,7 +6,6 @@ import re
 import textwrap
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
-from os.path import commonprefix
 
 GAP = "  "
 """Space between columns."""
@@ -111,12 +110,17 @@ def shorten_distinct(texts: Iterable[str], limit: int | None) -> list[str]:
 
 def _around_differences(texts: list[str], limit: int) -> dict[str, str]:
     """Shorten these sorted texts to what surrounds the characters at which they differ from others."""
-    shared = [len(commonprefix(pair)) for pair in pairwise(texts)]
+    shared = [_n_shared(*pair) for pair in pairwise(texts)]
     result = {}
     for i, text in enumerate(texts):
         positions = {*accumulate(shared[i:], min), *accumulate(reversed(shared[:i]), min)}
         result[text] = _with_context(text, {min(p, len(text) - 1) for p in positions}, limit)
     return result
+
+
+def _n_shared(text: str, other: str) -> int:
+    """Return the number of characters with which both texts begin."""
+    return next((i for i, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other)))
 
 
 def _with_context(text: str, kept: set[int], limit: int) -> str:

@@ -18,8 +18,7 @@ import pytest
 from conftest import DUMPS
 
 import xlamem
-from xlamem import cli, compute, schema
-from xlamem import formatting
+from xlamem import cli, compute, formatting, schema
 from xlamem.cli.reporters import info as info_reporter
 from xlamem.cli.verbs import info
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,17 +32,21 @@ def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> 
     `jit(f)/jit(main)/transpose(jvp(Model))/layers_17/dot_general` becomes `Model/layers_17`, or `Model/layers_*` with
     `fold`, or `Model` with `depth=1`. An op_name with a single component (the name of a parameter) is kept.
     """
+    # The name of a parameter (params['a/b'].c) is not a path.
+    text = pc.replace_substring_regex(plain_names(names), r"^([^'\"\[]*)/[^/'\"\[]*$", r"\1")
+    return shortened_paths(text, depth, fold)
+
+
+def plain_names(names: pa.Array) -> pa.Array:
+    """Return op_names without JAX's wrappers: `jit(f)/transpose(jvp(Model))/dot` becomes `Model/dot`."""
     text = pc.replace_substring_regex(names, r"^(?:p?jit\([^()]*\)/)+", "")
     for _ in range(_WRAPPER_DEPTH):
         text = pc.replace_substring_regex(text, _WRAPPERS, r"\1")
     text = pc.replace_substring_regex(text, r"/{2,}", "/")
-    text = pc.replace_substring_regex(text, r"^/", "")
-    # The name of a parameter (params['a/b'].c) is not a path.
-    text = pc.replace_substring_regex(text, r"^([^'\"\[]*)/[^/'\"\[]*$", r"\1")
-    return _shortened(text, depth, fold)
+    return pc.replace_substring_regex(text, r"^/", "")
 
 
-def _shortened(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:
+def shortened_paths(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:
     """Fold layers (`layers_17` -> `layers_*`, `block.3` -> `block.*`, `h[12]` -> `h[*]`), keep `depth` components."""
     if fold:
         paths = pc.replace_substring_regex(paths, r"([_.\[/])\d+\b", r"\1*")
@@ -89,8 +93,14 @@ def attribution(
     if depth is not None and depth < 1:
         raise UsageError(f"depth must be 1 or more, not {depth}")
     rows = live_set(dump, time, space=space)
-    sums = _sums({key: _key_column(rows, key, depth, fold) for key in by}, rows["bytes"])
+    sums = sums_by({key: key_column(rows, key, depth, fold) for key in by}, rows["bytes"])
     return sums.sort_by([("bytes", "descending"), *((k, "ascending") for k in by)])
+
+
+def folded_scopes(members: pa.Table) -> list[dict[str, Any]]:
+    """Return the sums of rows of `live_set` by category, scope (with layers folded) and opcode, for `scope_tree`."""
+    keys = {key: key_column(members, key, None, fold=True) for key in ("category", "scope", "opcode")}
+    return sums_by(keys, members["bytes"]).to_pylist()  # type: ignore[no-any-return]
 
 
 def scopes_in_use(dump: DumpLike) -> pa.Table:
@@ -103,13 +113,13 @@ def scopes_in_use(dump: DumpLike) -> pa.Table:
     """
     rows = live_set(dump)
     space = {key: rows[key] for key in ("memory_space", "color", "page")}
-    sums = _sums({**space, "scope": _key_column(rows, "scope", None, False)}, rows["bytes"])
+    sums = sums_by({**space, "scope": key_column(rows, "scope", None, False)}, rows["bytes"])
     order = [("color", "ascending"), ("page", "ascending"), ("bytes", "descending"), ("scope", "ascending")]
     table = sums.sort_by(order)
     return computed_table("scopes", {name: table[name] for name in table.column_names})
 
 
-def _sums(keys: dict[str, pa.ChunkedArray], sizes: pa.ChunkedArray) -> pa.Table:
+def sums_by(keys: dict[str, pa.ChunkedArray], sizes: pa.ChunkedArray) -> pa.Table:
     """Return the columns of `keys`, and the sum ``bytes`` and number ``n`` of the sizes with each combination."""
     grouped = pa.table({**keys, "bytes": sizes}).group_by(list(keys), use_threads=False)
     sums = grouped.aggregate([("bytes", "sum"), ("bytes", "count")])
@@ -117,7 +127,8 @@ def _sums(keys: dict[str, pa.ChunkedArray], sizes: pa.ChunkedArray) -> pa.Table:
     return sums.rename_columns([names.get(c, c) for c in sums.column_names]).select([*keys, "bytes", "n"])
 
 
-def _key_column(rows: pa.Table, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:
+def key_column(rows: pa.Table, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:
+    """Return the value of a key for each row of `live_set`."""
     if key in ("scope", "op_name"):
         return _path_column(rows["op_name"], key, depth, fold)
     if key != "source":
@@ -130,5 +141,5 @@ def _path_column(column: pa.ChunkedArray, key: str, depth: int | None, fold: boo
     """Return scopes or shortened op_names, processing each distinct op_name only once."""
     array = column.cast(pa.string()).combine_chunks().dictionary_encode()
     names = array.dictionary
-    paths = scopes(names, depth=depth, fold=fold) if key == "scope" else _shortened(names, depth, fold)
+    paths = scopes(names, depth=depth, fold=fold) if key == "scope" else shortened_paths(names, depth, fold)
     return pa.chunked_array([paths.take(array.indices)])

@@ -59,6 +59,12 @@ def chart_rows(heights: Ints, top: int, rows: int) -> list[str]:
     return ["".join(marks[c] for c in line.tolist()) for line in cells]
 
 
+def sparkline(usage: Ints, width: int) -> str:
+    """Draw the bytes in use over the schedule in one row."""
+    starts = column_starts(len(usage), width)
+    return chart_rows(np.maximum.reduceat(usage, starts), int(usage.max()), 1)[0].ljust(width)
+
+
 def usage_chart(
     usage: Ints, peak_step: int, *, floor: int, capacity: int | None, rows: int, width: int
 ) -> list[Text]:

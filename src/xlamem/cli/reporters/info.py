@@ -7,10 +7,10 @@ from typing import Any
 
 from ... import schema
 from ...compute import Inspection, duplicates
+from ...formatting import align, count, exact_size, number, shorten, size, visible, wrap, wrap_items
 from ...input.find import Source
 from ...schema import PROBLEMS
 from ..console import bold, dim, red, width, write, write_field
-from ...formatting import align, count, exact_size, number, shorten, size, visible, wrap, wrap_items
 from ..inputs import path_of
 from .names import short_names
 from .problems import count_problems, describe, location, problems
