@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .columns import Ints, decoded, encoded, take
+from .columns import Ints, decoded, encoded, groups_of, ints, sums_of, take
 from .grouping import plain_names, shortened_paths
 
 Row = dict[str, Any]
@@ -34,37 +34,35 @@ def like_buffers(members: pa.Table, n: int) -> list[Row]:
     """
     codes, op_names = encoded(members["op_name"])
     plain = plain_names(op_names.cast(pa.string()))
-    table = pa.table({**_likeness(members, codes, plain), "bytes": members["bytes"]})
-    keys = table.column_names[:-1]
-    table = table.append_column("row", pa.array(np.arange(len(codes))))
-    table = table.append_column("shape code", pa.array(_codes(members["shape"])))
-    kinds = [("bytes", "sum"), ("bytes", "count"), ("row", "min"), ("shape code", "count_distinct")]
-    groups = table.group_by(keys, use_threads=False).aggregate(kinds)
-    groups = groups.sort_by([("bytes_sum", "descending"), ("row_min", "ascending")]).slice(0, n).to_pylist()
-    largest = members.take(pa.array([g["row_min"] for g in groups], pa.int64())).to_pylist()
-    return [_group(row, group, plain, codes) for row, group in zip(largest, groups, strict=True)]
+    first, group = groups_of(*_likeness(members, codes, plain))
+    sizes, numbers = sums_of(ints(members, "bytes"), group, len(first)), np.bincount(group, minlength=len(first))
+    shape_rows, _ = groups_of(group, _codes(members["shape"]))
+    n_shapes = np.bincount(group[shape_rows], minlength=len(first))
+    largest = np.lexsort((first, -sizes))[:n]
+    rows = members.take(pa.array(first[largest])).to_pylist()
+    for row, g in zip(rows, largest.tolist(), strict=True):
+        row |= {"bytes": int(sizes[g]), "n": int(numbers[g]), "n_shapes": int(n_shapes[g])}
+        row["name"] = _name(plain, int(codes[first[g]]), fold=row["n"] > 1)
+    return rows  # type: ignore[no-any-return]
 
 
-def _likeness(members: pa.Table, codes: Ints, plain: pa.Array) -> dict[str, Ints]:
+def _likeness(members: pa.Table, codes: Ints, plain: pa.Array) -> list[Ints]:
     """Return columns that are equal for like buffers, given the codes and texts of their names."""
     folded = _codes(shortened_paths(plain, None, fold=True))
-    keys = {"folded": take(folded, codes)}
-    keys |= {column: _codes(members[column]) for column in _ALIKE if column in members.column_names}
-    return keys | {column: np.where(codes < 0, _codes(members[column]), -1) for column in ("opcode", "shape")}
+    keys = [take(folded, codes)] + [_codes(members[name]) for name in _ALIKE if name in members.column_names]
+    return keys + [np.where(codes < 0, _codes(members[name]), -1) for name in ("opcode", "shape")]
 
 
-def _group(row: Row, group: Row, plain: pa.Array, codes: Ints) -> Row:
-    """Return the row of the largest buffer of a group with the sums of the group."""
-    row |= {"bytes": group["bytes_sum"], "n": group["bytes_count"], "n_shapes": group["shape code_count_distinct"]}
-    code = codes[group["row_min"]]
-    names = plain.slice(code, 1) if code >= 0 else pa.nulls(1, pa.string())
-    return row | {"name": shortened_paths(names, None, fold=row["n"] > 1)[0].as_py()}
+def _name(plain: pa.Array, code: int, *, fold: bool) -> str | None:
+    if code < 0:
+        return None
+    name: str = shortened_paths(plain.slice(code, 1), None, fold=fold)[0].as_py()
+    return name
 
 
 def _codes(column: pa.ChunkedArray | pa.Array) -> Ints:
-    """Return equal integers for equal values, -1 for null."""
-    chunked = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-    return encoded(chunked)[0]
+    """Return equal integers from 0 for equal values, -1 for null."""
+    return encoded(column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column]))[0]
 
 
 # -- the rest of a list --------------------------------------------------------------------------

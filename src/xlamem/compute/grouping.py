@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..dump import DumpLike
 from ..errors import UsageError
 from .charges import live_set
-from .columns import computed_table
+from .columns import computed_table, decoded, encoded, groups_of, ints, sums_of
 
 Key = Literal[
     "memory_space", "category", "role", "op_name", "scope", "source", "opcode", "element_type", "shape", "instruction"
@@ -99,8 +100,13 @@ def attribution(
 
 def folded_scopes(members: pa.Table) -> list[dict[str, Any]]:
     """Return the sums of rows of `live_set` by category, scope (with layers folded) and opcode, for `scope_tree`."""
-    keys = {key: key_column(members, key, None, fold=True) for key in ("category", "scope", "opcode")}
-    return sums_by(keys, members["bytes"]).to_pylist()  # type: ignore[no-any-return]
+    keys = [encoded(key_column(members, key, None, fold=True)) for key in ("category", "scope", "opcode")]
+    first, group = groups_of(*(codes for codes, _ in keys))
+    sizes = sums_of(ints(members, "bytes"), group, len(first)).tolist()
+    numbers = np.bincount(group, minlength=len(first)).tolist()
+    texts = [decoded(codes[first], names).to_pylist() for codes, names in keys]
+    rows = zip(*texts, sizes, numbers, strict=True)
+    return [{"category": c, "scope": s, "opcode": o, "bytes": size, "n": n} for c, s, o, size, n in rows]
 
 
 def scopes_in_use(dump: DumpLike) -> pa.Table:
