@@ -57,6 +57,7 @@ __all__ = [
     "read",
     "savings",
     "schema",
+    "show",
     "sql",
 ]
 
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         peak,
         savings,
     )
+    from .display import show
     from .dump import Dump, read
     from .input.find import Source, find
     from .warehouse import Converted, Dataset, convert, sql
@@ -84,6 +86,7 @@ else:
     # Names are imported on first use, so that `import xlamem` and each command load only what they need.
     _MODULES = {
         "schema": "schema",
+        "show": "display",
         **dict.fromkeys(("Dump", "read"), "dump"),
         **dict.fromkeys(("Source", "find"), "input.find"),
         **dict.fromkeys(("Converted", "Dataset", "convert", "sql"), "warehouse"),

@@ -491,6 +491,17 @@ COMPUTED_TABLES = (
         (*_LIVE_BUFFER, *_SOURCE, *_ORIGIN),
     ),
     Table(
+        "scopes",
+        "named scope with bytes in use at the peak of a memory space",
+        "compute",
+        (
+            *_SPACE,
+            _text("scope", "scope as in `attribution`; null for buffers without an op_name", null=True),
+            _int("bytes", "bytes in use at the first step of the peak of the space", "bytes"),
+            _int("n", "number of rows of the live set"),
+        ),
+    ),
+    Table(
         "fragmentation",
         "temp allocation",
         "compute",
@@ -915,17 +926,7 @@ DERIVED: dict[str, Table] = {
                 *COMPUTED["explain_causes"].columns[1:],
             ),
         ),
-        Table(
-            "scopes",
-            "named scope with bytes in use at the peak of a memory space",
-            "compute",
-            (
-                *_SPACE,
-                _text("scope", "scope as in `attribution`; null for buffers without an op_name", null=True),
-                _int("bytes", "bytes in use at the first step of the peak of the space", "bytes"),
-                _int("n", "number of rows of the live set"),
-            ),
-        ),
+        COMPUTED["scopes"],
     )
 }
 """The tables that the converter adds to those of a dump."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from .. import compute, schema
 from ..dump import Dump, read
 from ..errors import DumpError, UsageError
+from ..formatting import count
 from ..input.find import Source, find
 from . import console
-from .formatting import count
 
 if TYPE_CHECKING:
     from ..warehouse import Dataset

@@ -85,6 +85,25 @@ def runs(values: Ints) -> tuple[Ints, Ints]:
     return first, np.append(first[1:] - 1, len(values) - 1)
 
 
+def groups_of(*keys: Ints) -> tuple[Ints, Ints]:
+    """Return the first row of each combination of keys (codes from -1), and the group of each row.
+
+    `pyarrow.Table.group_by` would import Acero and the dataset modules, which takes longer than a screen.
+    """
+    group = np.zeros(len(keys[0]), np.int64)
+    for key in keys:
+        group = np.unique(group * (key.max(initial=-1) + 2) + key + 1, return_inverse=True)[1]
+    _, first, group = np.unique(group, return_index=True, return_inverse=True)
+    return first.astype(np.int64), group.astype(np.int64)
+
+
+def sums_of(values: Ints, group: Ints, n: int) -> Ints:
+    """Return the sum of the values of each of n groups."""
+    totals = np.zeros(n, np.int64)
+    np.add.at(totals, group, values)
+    return totals
+
+
 def computed_table(name: str, columns: dict[str, Any]) -> pa.Table:
     """Build a table of `schema.COMPUTED` from these arrays, casting them to the types of the schema."""
     return table_of_columns(schema.COMPUTED[name].columns, columns)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..dump import DumpLike
 from ..errors import UsageError
 from .charges import live_set
-from .op_names import scopes, shortened
+from .columns import computed_table, decoded, encoded, groups_of, ints, sums_of
+from .op_names import scopes, shortened_paths
 
 Key = Literal[
     "memory_space",
@@ -69,15 +71,47 @@ def attribution(
     if depth is not None and depth < 1:
         raise UsageError(f"depth must be 1 or more, not {depth}")
     rows = live_set(dump, time, space=space)
-    columns: dict[str, pa.ChunkedArray] = {key: _key_column(rows, key, depth, fold) for key in by}
-    grouped = pa.table(columns | {"bytes": rows["bytes"]}).group_by(list(by), use_threads=False)
+    sums = sums_by({key: key_column(rows, key, depth, fold) for key in by}, rows["bytes"])
+    return sums.sort_by([("bytes", "descending"), *((k, "ascending") for k in by)])
+
+
+def folded_scopes(members: pa.Table) -> list[dict[str, Any]]:
+    """Return the sums of rows of `live_set` by category, scope (with layers folded) and opcode, for `scope_tree`."""
+    keys = [encoded(key_column(members, key, None, fold=True)) for key in ("category", "scope", "opcode")]
+    first, group = groups_of(*(codes for codes, _ in keys))
+    sizes = sums_of(ints(members, "bytes"), group, len(first)).tolist()
+    numbers = np.bincount(group, minlength=len(first)).tolist()
+    texts = [decoded(codes[first], names).to_pylist() for codes, names in keys]
+    rows = zip(*texts, sizes, numbers, strict=True)
+    return [{"category": c, "scope": s, "opcode": o, "bytes": size, "n": n} for c, s, o, size, n in rows]
+
+
+def scopes_in_use(dump: DumpLike) -> pa.Table:
+    """Return the bytes in use at the peak of each memory space, by scope: the table ``scopes``.
+
+    Parameters
+    ----------
+    dump
+        A `Dump`, or anything that `read` accepts.
+    """
+    rows = live_set(dump)
+    space = {key: rows[key] for key in ("memory_space", "color", "page")}
+    sums = sums_by({**space, "scope": key_column(rows, "scope", None, False)}, rows["bytes"])
+    order = [("color", "ascending"), ("page", "ascending"), ("bytes", "descending"), ("scope", "ascending")]
+    table = sums.sort_by(order)
+    return computed_table("scopes", {name: table[name] for name in table.column_names})
+
+
+def sums_by(keys: dict[str, pa.ChunkedArray], sizes: pa.ChunkedArray) -> pa.Table:
+    """Return the columns of `keys`, and the sum ``bytes`` and number ``n`` of the sizes with each combination."""
+    grouped = pa.table({**keys, "bytes": sizes}).group_by(list(keys), use_threads=False)
     sums = grouped.aggregate([("bytes", "sum"), ("bytes", "count")])
     names = {"bytes_sum": "bytes", "bytes_count": "n"}
-    sums = sums.rename_columns([names.get(c, c) for c in sums.column_names])
-    return sums.select([*by, "bytes", "n"]).sort_by([("bytes", "descending"), *((k, "ascending") for k in by)])
+    return sums.rename_columns([names.get(c, c) for c in sums.column_names]).select([*keys, "bytes", "n"])
 
 
-def _key_column(rows: pa.Table, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:
+def key_column(rows: pa.Table, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:
+    """Return the value of a key for each row of `live_set`."""
     if key in ("scope", "op_name"):
         return _path_column(rows["op_name"], key, depth, fold)
     if key == "layer" and not fold:
@@ -100,5 +134,5 @@ def _path_column(column: pa.ChunkedArray, key: str, depth: int | None, fold: boo
     """Return scopes or shortened op_names, processing each distinct op_name only once."""
     array = column.cast(pa.string()).combine_chunks().dictionary_encode()
     names = array.dictionary
-    paths = scopes(names, depth=depth, fold=fold) if key == "scope" else shortened(names, depth, fold)
+    paths = scopes(names, depth=depth, fold=fold) if key == "scope" else shortened_paths(names, depth, fold)
     return pa.chunked_array([paths.take(array.indices)])

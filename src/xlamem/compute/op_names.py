@@ -40,17 +40,21 @@ def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> 
     `jit(f)/jit(main)/transpose(jvp(Model))/layers_17/dot_general` becomes `Model/layers_17`, or `Model/layers_*` with
     `fold`, or `Model` with `depth=1`. An op_name with a single component (the name of a parameter) is kept.
     """
+    # The name of a parameter (params['a/b'].c) is not a path.
+    text = pc.replace_substring_regex(plain_names(names), r"^([^'\"\[]*)/[^/'\"\[]*$", r"\1")
+    return shortened_paths(text, depth, fold)
+
+
+def plain_names(names: pa.Array) -> pa.Array:
+    """Return op_names without JAX's wrappers: `jit(f)/transpose(jvp(Model))/dot` becomes `Model/dot`."""
     text = pc.replace_substring_regex(names, r"^(?:p?jit\([^()]*\)/)+", "")
     for _ in range(_WRAPPER_DEPTH):
         text = pc.replace_substring_regex(text, _WRAPPERS, r"\1")
     text = pc.replace_substring_regex(text, r"/{2,}", "/")
-    text = pc.replace_substring_regex(text, r"^/", "")
-    # The name of a parameter (params['a/b'].c) is not a path.
-    text = pc.replace_substring_regex(text, r"^([^'\"\[]*)/[^/'\"\[]*$", r"\1")
-    return shortened(text, depth, fold)
+    return pc.replace_substring_regex(text, r"^/", "")
 
 
-def shortened(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:
+def shortened_paths(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:
     """Fold layers (`layers_17` -> `layers_*`, `block.3` -> `block.*`, `h[12]` -> `h[*]`), keep `depth` components."""
     if fold:
         paths = pc.replace_substring_regex(paths, r"([_.\[/])\d+\b", r"\1*")

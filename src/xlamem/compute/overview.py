@@ -43,6 +43,8 @@ class Overview:
     """Bytes of `device_total`, by memory space."""
     usage: dict[tuple[str, int], Ints] = field(default_factory=dict)
     """Bytes in use at each step, by memory space and page."""
+    members: dict[tuple[str, int], pa.Table] = field(default_factory=dict)
+    """Rows of ``live_set`` at the peak, by memory space and page."""
 
     @property
     def has_live_ranges(self) -> bool:
@@ -78,8 +80,7 @@ def summarize(
     space
         Name or color of one memory space; all by default.
     limit
-        Maximum number of buffers per memory space; all by default. With a limit, buffers without an op_name get an
-        ``origin``.
+        Maximum number of buffers per memory space; all by default.
     details
         False leaves out categories, plateaus, buffers and usage over time.
     required
@@ -125,7 +126,7 @@ def _add_usage(dump: Dump, result: Overview, limit: int | None) -> None:
         rows = _rows_of_space(levels, s)
         result.usage[s["memory_space"], s["page"]] = rows["occupied"].to_numpy()
         s["categories"] = {c: rows[c][s["first_step"] or 0].as_py() for c in OCCUPYING}
-        buffers = _rows_of_space(members, s)
+        buffers = result.members[s["memory_space"], s["page"]] = _rows_of_space(members, s)
         s["n_buffers"] = buffers.num_rows
         s["buffers"] = (buffers if limit is None else buffers.slice(0, limit)).to_pylist()
 
