@@ -63,7 +63,7 @@ class LargeLayout(Layout):
         lengths = module_lengths(tables["modules"])
         self.schedule_length = int(lengths[0]) if len(lengths) else -1
         self._set_allocations(tables["allocations"])
-        self._unpadded = np.maximum(self._take("values", "unpadded_size"), 0)
+        self._unpadded = self._take("values", "unpadded_size")
         rows = Rows(self.allocation_ids)
         owner = [rows(allocation).astype(np.int32) for _, allocation in compact.batches("values", "allocation")]
         self._set_values(joined(owner, np.int32), self._take("values", "offset"), self._take("values", "size"))
