@@ -41,6 +41,7 @@ __all__ = [
     "UsageError",
     "XlaMemError",
     "attribution",
+    "bill",
     "convert",
     "donation",
     "explain",
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from . import schema
     from .compute import (
         attribution,
+        bill,
         donation,
         explain,
         explain_causes,

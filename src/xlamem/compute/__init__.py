@@ -17,6 +17,7 @@ import pyarrow as pa
 from ..dump import DumpLike
 from .aliasing import donation
 from .arenas import fragmentation
+from .bill import bill
 from .capacity import Available, Fits, available, device_total, fits
 from .charges import live_set
 from .explanation import explain, explain_causes
@@ -40,6 +41,7 @@ REGISTRY: dict[str, Callable[[DumpLike], pa.Table]] = {
     "plateaus": lambda dump: peak(dump).plateaus,
     "occupancy": occupancy,
     "live_set": live_set,
+    "bills": bill,
     "fragmentation": fragmentation,
     "savings": savings,
     "padding": padding,
@@ -66,6 +68,7 @@ __all__ = [
     "add_origins",
     "attribution",
     "available",
+    "bill",
     "device_total",
     "donation",
     "duplicates",
