@@ -85,7 +85,10 @@ def fixed(arena: Arena) -> Iterator[tuple[str, str, int]]:
     yield line, "never_covered", arena.size - size(whole)
 
 
-def temporary(arena: Arena, times: Iterable[int], step: int | None) -> Iterator[tuple[str, str | None, int, int | None]]:
+Part = tuple[str, str | None, int, int | None]
+
+
+def temporary(arena: Arena, times: Iterable[int], step: int | None) -> Iterator[Part]:
     """The parts of a temp allocation in an account at a step."""
     cells = Cells(arena)
     live = [] if step is None else arena.live(step)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ..dump import DumpLike
 from .aliasing import donation
 from .arenas import fragmentation
-from .bill import bill
+from .bills import bill
 from .capacity import Available, Fits, available, device_total, fits
 from .charges import live_set
 from .explanation import explain, explain_causes

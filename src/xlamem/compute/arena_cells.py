@@ -29,6 +29,10 @@ def granules(p: Layout) -> Ints:
 
 def cell_extents(p: Layout) -> Ints:
     """Return the bytes of the cells that each value in a temp allocation touches, 0 for all other values."""
+    return p.once("cell extents", lambda: _cell_extents(p))
+
+
+def _cell_extents(p: Layout) -> Ints:
     end = p.offset + p.extent
     granule = granules(p)[p.owner]
     end += -end % granule
@@ -45,11 +49,15 @@ class CellPeaks(NamedTuple):
     """First such step; 0 if no byte is ever in use."""
 
 
-def cell_peaks(p: Layout, extent: Ints) -> CellPeaks:
-    """Return the peak of the cells of each temp allocation, given the `cell_extents` of the values."""
+def cell_peaks(p: Layout) -> CellPeaks:
+    """Return the peak of the cells of each temp allocation."""
+    return p.once("cell peaks", lambda: _cell_peaks(p))
+
+
+def _cell_peaks(p: Layout) -> CellPeaks:
     most, step = np.zeros((2, len(p.allocation_ids)), np.int64)
     for window in windows(p):
-        _, window_most, column = covered(p, p.in_temp, "closed", window, extent)
+        _, window_most, column = covered(p, p.in_temp, "closed", window, cell_extents(p))
         used = np.flatnonzero(window_most)
         most[used], step[used] = window_most[used], window.first_step(column[used])
     return CellPeaks(most, step)
@@ -68,8 +76,9 @@ class FreeCells(NamedTuple):
     """Bytes of these cells, by slot."""
 
 
-def free_cells(p: Layout, extent: Ints, step: Ints) -> FreeCells:
-    """Return what is not in use at these steps (one per allocation), given the `cell_extents` of the values."""
+def free_cells(p: Layout) -> FreeCells:
+    """Return what is not in use at the steps of `cell_peaks`."""
+    extent, step = cell_extents(p), cell_peaks(p).step
     rows = np.flatnonzero(extent)
     slots = _first_in_slot(p, rows)
     start, end = p.occupied_ranges()

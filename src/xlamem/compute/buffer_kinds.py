@@ -15,13 +15,14 @@ KINDS = tuple(schema.BILL_KINDS)
 _ASYNC_COPY, _COLLECTIVE, _COPY = range(3)
 _PATTERNS = {
     _ASYNC_COPY: r"^(copy|slice|dynamic-slice|dynamic-update-slice)-(start|update|done)$",
-    _COLLECTIVE: r"^(all-gather|all-reduce|reduce-scatter|(ragged-)?all-to-all|collective-(permute|broadcast)|send|recv)"
-    r"(-start|-update|-done)?$",
+    _COLLECTIVE: r"^(all-gather|all-reduce|reduce-scatter|(ragged-)?all-to-all|collective-(broadcast|permute)|"
+    r"recv|send)(-start|-update|-done)?$",
     _COPY: r"^copy$",
 }
 """Opcodes, by group."""
-_KIND_OF_TABLE = {-1: "tuple table", _ASYNC_COPY: "async copy table", _COLLECTIVE: "collective table", _COPY: "tuple table"}
-_KIND_OF_ARRAY = {_ASYNC_COPY: "async copy", _COLLECTIVE: "collective", _COPY: "copy"}
+_TABLES = {_ASYNC_COPY: "async copy table", _COLLECTIVE: "collective table", _COPY: "tuple table", -1: "tuple table"}
+_ARRAYS = {_ASYNC_COPY: "async copy", _COLLECTIVE: "collective", _COPY: "copy"}
+"""Kinds of tuple tables and of arrays, by group."""
 
 
 def buffer_kinds(p: Program, values: Ints) -> Ints:
@@ -31,10 +32,9 @@ def buffer_kinds(p: Program, values: Ints) -> Ints:
     code = take(codes, values)
     is_table = (code >= 0) & (code == pc.index(types, "tuple").as_py())
     kinds = np.full(len(values), -1, np.int64)
-    for g, kind in _KIND_OF_ARRAY.items():
-        kinds[~is_table & (group == g)] = KINDS.index(kind)
-    for g, kind in _KIND_OF_TABLE.items():
-        kinds[is_table & (group == g)] = KINDS.index(kind)
+    for names, selected in ((_TABLES, is_table), (_ARRAYS, ~is_table)):
+        for number, kind in names.items():
+            kinds[selected & (group == number)] = KINDS.index(kind)
     return kinds
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from .. import _sweep, schema
 from ..dump import DumpLike
+from ..parse.arrays import Codes
 from ..parse.arrays import ints as column_ints
 from .arena_cells import cell_extents, cell_peaks, free_cells
 from .buffer_kinds import KINDS, buffer_kinds
@@ -126,7 +127,7 @@ def bill_items(p: Layout, steps: Ints) -> Items:
     return Items.joined([*items, *_items_at(p, steps)])
 
 
-def _items(row: tuple[str, str | None], owner: Ints, size: Ints, value: Ints | None = None) -> Items:
+def _items(row: tuple[str, str | None], owner: Ints | Codes, size: Ints, value: Ints | None = None) -> Items:
     n = len(owner)
     return Items(np.full(n, ROW[row]), owner.astype(np.int64), np.full(n, -1) if value is None else value, size)
 
@@ -174,9 +175,7 @@ def _packing_items(p: Layout) -> list[Items]:
     arenas = np.flatnonzero(p.category == TEMP)
     if p.steps is None:
         return [_items(("temporaries", None), arenas, p.allocation_size[arenas])]
-    extent = p.once("cell extents", lambda: cell_extents(p))
-    peaks = p.once("cell peaks", lambda: cell_peaks(p, extent))
-    free = free_cells(p, extent, peaks.step)
+    free = free_cells(p)
     return [
         _items(("packing", "never_touched"), arenas, free.never_touched[arenas]),
         _items(("packing", "shared"), arenas, free.shared[arenas]),
@@ -190,12 +189,9 @@ def _items_at(p: Layout, steps: Ints) -> list[Items]:
         return []
     values = live_values(p, steps)
     values = values[p.in_temp[values]]
-    extent = p.once("cell extents", lambda: cell_extents(p))
-    extents = [p.data_extent(values), p.extent[values], extent[values]]
-    charged = _charge_in_turn(p, values, extents)
+    charged = _charge_in_turn(p, values, [p.data_extent(values), p.extent[values], cell_extents(p)[values]])
     arenas = np.flatnonzero(p.category == TEMP)
-    most = p.once("cell peaks", lambda: cell_peaks(p, extent)).bytes
-    another = most - sum(_by_allocation(p, values, column) for column in charged)
+    another = cell_peaks(p).bytes - sum(_by_allocation(p, values, column) for column in charged)
     rows = (("temporaries", "data"), ("temporaries", "padding"), ("alignment", None))
     items = [_items(row, p.owner[values], size, values) for row, size in zip(rows, charged, strict=True)]
     return [*items, _items(("another_step", None), arenas, another[arenas])]
@@ -208,7 +204,7 @@ def _table(p: Program, items: Items, account: Ints, steps: Ints) -> pa.Table:
     """Add up items by account, row and kind. Account 0 is `device_total`, and i + 1 that of space i."""
     size = np.where(items.value >= 0, take(p.size, items.value), p.allocation_size[items.owner])
     totals = np.zeros((3, len(steps), len(ROWS), len(KINDS) + 1), np.int64)
-    for total, column in zip(totals, (items.bytes, size, 1), strict=True):
+    for total, column in zip(totals, (items.bytes, size, np.ones(len(size), np.int64)), strict=True):
         np.add.at(total, (account, items.row, buffer_kinds(p, items.value)), column)
     account, row, kind = np.nonzero(totals[0])
     total, buffer_bytes, n = totals[:, account, row, kind]
@@ -231,7 +227,8 @@ def _table(p: Program, items: Items, account: Ints, steps: Ints) -> pa.Table:
 
 def _account_columns(p: Program, account: Ints) -> dict[str, Any]:
     names = [s.name for s in p.spaces]
-    color, page = (np.array([0, *column], np.int64) for column in ([s.color for s in p.spaces], [s.page for s in p.spaces]))
+    color = np.array([0, *(s.color for s in p.spaces)], np.int64)
+    page = np.array([0, *(s.page for s in p.spaces)], np.int64)
     return {
         "account": pa.array([DEVICE_TOTAL, *names]).take(pa.array(account)),
         "memory_space": pa.array([None, *names], pa.string()).take(pa.array(account)),
