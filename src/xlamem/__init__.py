@@ -56,6 +56,7 @@ __all__ = [
     "padding",
     "peak",
     "read",
+    "repack",
     "savings",
     "schema",
     "sql",
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         occupancy,
         padding,
         peak,
+        repack,
         savings,
     )
     from .dump import Dump, read

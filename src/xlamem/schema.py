@@ -524,6 +524,14 @@ COMPUTED_TABLES = (
                 null=True,
             ),
             _int("buffer_bytes", "total size of those buffers; null without n", "bytes", null=True),
+            _int("buffer_size", "size of each of those buffers; null if they differ", "bytes", null=True),
+            _int(
+                "granule",
+                "granule of the temp allocations, of which all offsets are multiples; null if they differ, and for "
+                "parameters, donated, outputs and constants",
+                "bytes",
+                null=True,
+            ),
             _int("bytes", "bytes of the row, never 0", "bytes"),
         ),
     ),

@@ -28,6 +28,7 @@ from .memory_stats import MemoryAnalysis, memory_analysis
 from .origin import add_origins
 from .out_of_memory import OomCauses, excess_bytes, is_padded, oom_causes
 from .overview import OCCUPYING, Overview, spaces_in_use, summarize
+from .packing import Packing, repack
 from .peaks import Peak, peak
 from .removal import savings
 from .selection import largest_program, main_first, select_space
@@ -63,6 +64,7 @@ __all__ = [
     "MemoryAnalysis",
     "OomCauses",
     "Overview",
+    "Packing",
     "Peak",
     "ScopeNode",
     "add_origins",
@@ -88,6 +90,7 @@ __all__ = [
     "oom_causes",
     "padding",
     "peak",
+    "repack",
     "savings",
     "scope_tree",
     "scopes",

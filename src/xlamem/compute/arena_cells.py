@@ -19,6 +19,10 @@ def granules(p: Layout) -> Ints:
 
     It is 1 byte in an allocation with fewer than two distinct offsets.
     """
+    return p.once("granules", lambda: _granules(p))
+
+
+def _granules(p: Layout) -> Ints:
     low = np.full(len(p.allocation_ids), np.iinfo(np.int64).max)
     high, bits = np.zeros((2, len(low)), np.int64)
     np.minimum.at(low, p.owner, p.offset)

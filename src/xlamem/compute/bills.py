@@ -11,7 +11,7 @@ from .. import _sweep, schema
 from ..dump import DumpLike
 from ..parse.arrays import Codes
 from ..parse.arrays import ints as column_ints
-from .arena_cells import cell_extents, cell_peaks, free_cells
+from .arena_cells import cell_extents, cell_peaks, free_cells, granules
 from .buffer_kinds import KINDS, buffer_kinds
 from .causes import group_peaks
 from .charges import live_values
@@ -202,14 +202,14 @@ def _items_at(p: Layout, steps: Ints) -> list[Items]:
 
 def _table(p: Program, items: Items, account: Ints, steps: Ints) -> pa.Table:
     """Add up items by account, row and kind. Account 0 is `device_total`, and i + 1 that of space i."""
+    sums = _Sums((len(steps), len(ROWS), len(KINDS) + 1), (account, items.row, buffer_kinds(p, items.value)))
+    account, row, kind = sums.keys
     size = np.where(items.value >= 0, take(p.size, items.value), p.allocation_size[items.owner])
-    totals = np.zeros((3, len(steps), len(ROWS), len(KINDS) + 1), np.int64)
-    for total, column in zip(totals, (items.bytes, size, np.ones(len(size), np.int64)), strict=True):
-        np.add.at(total, (account, items.row, buffer_kinds(p, items.value)), column)
-    account, row, kind = np.nonzero(totals[0])
-    total, buffer_bytes, n = totals[:, account, row, kind]
-    kind[kind == len(KINDS)] = -1
-    uncounted = np.isin(row, UNCOUNTED)
+    granule = np.where(p.is_fixed, -1, granules(p))[items.owner]
+    is_counted = ~np.isin(row, UNCOUNTED)
+    n, buffer_bytes, buffer_size = (
+        np.where(is_counted, column, -1) for column in (sums.add(size * 0 + 1), sums.add(size), sums.common(size))
+    )
     return computed_table(
         "bills",
         {
@@ -217,12 +217,39 @@ def _table(p: Program, items: Items, account: Ints, steps: Ints) -> pa.Table:
             "step": nullable(steps[account]),
             "line": pa.array([line for line, _ in ROWS]).take(pa.array(row)),
             "part": pa.array([part for _, part in ROWS], pa.string()).take(pa.array(row)),
-            "kind": decoded(kind, pa.array(KINDS)),
-            "n": pa.array(n, mask=uncounted),
-            "buffer_bytes": pa.array(buffer_bytes, mask=uncounted),
-            "bytes": total,
+            "kind": decoded(np.where(kind < len(KINDS), kind, -1), pa.array(KINDS)),
+            "n": nullable(n),
+            "buffer_bytes": nullable(buffer_bytes),
+            "buffer_size": nullable(buffer_size),
+            "granule": nullable(sums.common(granule)),
+            "bytes": sums.add(items.bytes),
         },
     )
+
+
+class _Sums:
+    """Aggregates of items that are grouped by several small numbers, of which negative ones count from the end."""
+
+    def __init__(self, shape: tuple[int, ...], keys: tuple[Ints, ...]) -> None:
+        key = np.ravel_multi_index(tuple(k % n for k, n in zip(keys, shape, strict=True)), shape)
+        n = np.bincount(key, minlength=int(np.prod(shape)))
+        groups = np.flatnonzero(n)
+        self.keys: tuple[Ints, ...] = np.unravel_index(groups, shape)
+        self.group = (np.cumsum(n > 0) - 1)[key]
+        self.n = len(groups)
+
+    def add(self, column: Ints) -> Ints:
+        """Return the sum of a column by group."""
+        total = np.zeros(self.n, np.int64)
+        np.add.at(total, self.group, column)
+        return total
+
+    def common(self, column: Ints) -> Ints:
+        """Return the value that a column has in all items of a group, or -1."""
+        low, high = np.full(self.n, np.iinfo(np.int64).max), np.full(self.n, -1, np.int64)
+        np.minimum.at(low, self.group, column)
+        np.maximum.at(high, self.group, column)
+        return np.where(low == high, low, -1)
 
 
 def _account_columns(p: Program, account: Ints) -> dict[str, Any]:

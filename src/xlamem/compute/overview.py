@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from .. import schema
 from ..dump import Dump
 from ..input.find import Source
+from .bills import bill
 from .charges import live_set
 from .columns import Ints
 from .in_use import occupancy
@@ -43,6 +44,8 @@ class Overview:
     """Bytes of `device_total`, by memory space."""
     usage: dict[tuple[str, int], Ints] = field(default_factory=dict)
     """Bytes in use at each step, by memory space and page."""
+    bill: list[Row] = field(default_factory=list)
+    """Rows of ``bills``; empty without details."""
 
     @property
     def has_live_ranges(self) -> bool:
@@ -98,6 +101,7 @@ def summarize(
     )
     result = Overview(dump.source, module, spaces, peaks.device_total, _reserved(rows))
     if details:
+        result.bill.extend(bill(dump).to_pylist())
         _add_plateaus(spaces, peaks.plateaus.to_pylist())
         if result.has_live_ranges:
             _add_usage(dump, result, limit)

@@ -139,7 +139,7 @@ class _Arena:
     def can_be_packed(self) -> bool:
         n = len(self.rows)
         cells = float(self.position.sum(dtype=np.float64) + self.count.sum(dtype=np.float64))
-        return 0 < n and n * n <= MAX_SWEPT_PAIRS and cells < MAX_CELLS / 2
+        return n > 0 and n * n <= MAX_SWEPT_PAIRS and cells < MAX_CELLS / 2
 
     @cached_property
     def levels(self) -> Ints:

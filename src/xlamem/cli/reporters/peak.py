@@ -12,6 +12,7 @@ from ...compute import Fits, Overview
 from ...compute.devices import device
 from ..formatting import NO_BREAK, align, count, number, percent, size, wrap
 from ..inputs import Program
+from .bill import bill_line
 from .buffers import SIZE_WIDTH, buffer_lines, more_line
 from .chart import bar, usage_chart
 from .header import header
@@ -172,6 +173,8 @@ def _space(overview: Overview, space: Row, fits: Fits | None, layout: Layout, *,
     only_space = list(overview.reserved) == [space["memory_space"]]
     lines = [Text(_name(space), "bold")]
     lines += _amounts(overview, space, layout.width, must_fit=only_space and fits is None)
+    if first and space["in_device_memory"] and (reason := bill_line(overview.bill)):
+        lines += [_field("" if i else "bill", line) for i, line in enumerate(wrap(reason, INDENT, layout.width))]
     if space["peak"]:
         capacity = fits.available if fits is not None and only_space else None
         lines += _chart(overview, space, capacity, layout, CHART_ROWS if first else 1)
