@@ -131,9 +131,9 @@ def test_the_kernels_refuse_wrong_items() -> None:
         (one, zero, zero, one), (-one, one, zero, one), (zero, one, -one, one), (zero, one, zero, zero),
         (zero, one, far, one), (zero, one, zero, far),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match="value must have|add up to less"):
+        with pytest.raises(ValueError, match=r"value must have|add up to less"):
             _packing.place(order, first, start, end, offset, size, False)
-        with pytest.raises(ValueError, match="value must have|add up to less"):
+        with pytest.raises(ValueError, match=r"value must have|add up to less"):
             _packing.blocks(start, end, offset, size)
     with pytest.raises(ValueError, match="one block"):
         _packing.place(order, np.array([0, 2]), zero, one, zero, one, False)

@@ -33,13 +33,15 @@ LABELS["never_touched"] = "never touched"
 KINDS = {
     "async copy table": ("tuple table of an async copy", "tuple tables of async copies"),
     "collective table": ("tuple table of a collective", "tuple tables of collectives"),
-    "tuple table": ("other tuple table", "other tuple tables"),
+    "tuple table": ("tuple table", "tuple tables"),
     "async copy": ("buffer of an async copy", "buffers of async copies"),
     "collective": ("buffer of a collective", "buffers of collectives"),
     "copy": ("copy", "copies"),
-    None: ("other buffer", "other buffers"),
+    None: ("buffer", "buffers"),
 }
 """Singular and plural of the kinds of buffers."""
+REST = ("tuple table", None)
+"""Kinds that are defined as the rest."""
 EXPLANATIONS = {
     "another_step": "at another step, more cells are in use",
     "one_value": "in slots that nothing else ever uses:",
@@ -139,33 +141,35 @@ def _details(rows: list[Row], indent: int, width: int | None) -> list[Text]:
     texts = [EXPLANATIONS[key] for key in (line, part) if key in EXPLANATIONS]
     lines = [text for sentence in texts for text in _dim(sentence, indent, width)]
     if part == "one_value":
-        sentences = [_slot_sentence(r) for r in _largest(rows)]
-        lines += [text for sentence in sentences for text in _dim(sentence, indent + 2, width)]
+        for r, noun in _largest(rows):
+            lines += _dim(_slot_sentence(r, noun), indent + 2, width)
     elif line == "temporaries" and any(r["kind"] for r in rows):
-        lines += _dim(", ".join(f"{_buffers(r)} {size(r['bytes'])}" for r in _largest(rows)), indent, width)
+        lines += _dim(", ".join(f"{noun} {size(r['bytes'])}" for r, noun in _largest(rows)), indent, width)
     elif line == "alignment":
         granules = {r["granule"] for r in rows}
         lines += _dim(f"up to the next {_short(max(granules))}", indent, width) if None not in granules else []
     return lines
 
 
-def _largest(rows: list[Row]) -> list[Row]:
-    """Return the kinds of buffers with most bytes, without those of less than 1 %."""
+def _largest(rows: list[Row]) -> list[tuple[Row, str]]:
+    """Return the kinds of buffers with at least 1 % of the bytes, and the number of buffers with their noun."""
     least = 0.01 * sum(r["bytes"] for r in rows)
-    return [r for r in sorted(rows, key=lambda r: -r["bytes"])[:N_KINDS] if r["bytes"] >= least]
+    shown = [r for r in sorted(rows, key=lambda r: -r["bytes"])[:N_KINDS] if r["bytes"] >= least]
+    return [(r, count(r["n"], *(_noun(r, i > 0, number) for number in (0, 1)))) for i, r in enumerate(shown)]
 
 
-def _buffers(row: Row) -> str:
-    return count(row["n"], *KINDS[row["kind"]])
+def _noun(row: Row, other: bool, number: int) -> str:
+    """Return the noun for a kind, singular or plural; "other" kinds are those in REST after the first."""
+    return f"{'other ' if other and row['kind'] in REST else ''}{KINDS[row['kind']][number]}"
 
 
-def _slot_sentence(row: Row) -> str:
+def _slot_sentence(row: Row, noun: str) -> str:
     """Say how small the buffers are, and how large their slots."""
     if row["buffer_size"] is None or row["granule"] is None:
         slots = f" in slots of {_short(row['bytes'])}" if row["bytes"] > row["buffer_bytes"] else ""
-        return f"{_buffers(row)}, {_short(row['buffer_bytes'])}{slots} together"
+        return f"{noun}, {_short(row['buffer_bytes'])}{slots} together"
     slots = "a slot" if row["n"] == 1 else "slots"
-    return f"{_buffers(row)}, {_each(row)} in {slots} of {_short(_slot_size(row))}"
+    return f"{noun}, {_each(row)} in {slots} of {_short(_slot_size(row))}"
 
 
 def _each(row: Row) -> str:

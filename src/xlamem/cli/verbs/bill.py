@@ -19,7 +19,7 @@ from .. import console, options
     "--repack", "seconds", type=click.FloatRange(min=0), metavar="SECONDS",
     help="Search for a better packing of the temporaries for so long.",
 )  # fmt: skip
-@options.output(csv=True, limit="Rows of JSON and CSV.  [default: all]")
+@options.output(csv=True)
 def command(dump: Dump, space: str | int | None, seconds: float | None, output: options.Output) -> None:
     """Show why the program in PATH must have so much memory: an account of device_total and one of each memory space,
     at its peak, that add up to the byte.
@@ -27,7 +27,7 @@ def command(dump: Dump, space: str | int | None, seconds: float | None, output: 
     Parameters, outputs and constants are divided into data, padding and bytes that no value covers; temporaries into
     data and padding. Alignment, other steps and packing explain why temporaries take more than is in use at the peak.
     """
-    rows = output.head(select_space(compute.bill(dump).to_pylist(), space))
+    rows = select_space(compute.bill(dump).to_pylist(), space)
     packings = [] if seconds is None else compute.repack(dump, seconds, space=space)
     if output.json:
         data = {"bill": rows} if seconds is None else {"bill": rows, "packings": [_as_json(p) for p in packings]}
