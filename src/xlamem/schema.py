@@ -961,6 +961,14 @@ DERIVED: dict[str, Table] = {
             ),
         ),
         Table(
+            "bills",
+            "line of the bill of a memory space, or of device_total: the rows of an account add up to it",
+            "compute",
+            tuple(
+                c for c in COMPUTED["bills"].columns if c.name not in ("kind", "buffer_bytes", "buffer_size", "granule")
+            ),
+        ),
+        Table(
             "scopes",
             "named scope with bytes in use at the peak of a memory space",
             "compute",

@@ -101,6 +101,7 @@ def test_line_of_the_first_screen() -> None:
     row = dict.fromkeys(schema.COMPUTED["bills"].names) | {"line": "parameters", "part": "data", "bytes": 100}
     unused = row | {"line": "another_step", "part": None}
     assert bill_line([row, unused | {"bytes": 3}]) is None
-    assert bill_line([row, unused | {"bytes": 4}]) == "another step: 4 B of 104 B, at another step, more cells are in use"
+    line = bill_line([row, unused | {"bytes": 4}])
+    assert line == "another step: 4 B of 104 B, at another step, more cells are in use"
     hole = row | {"line": "packing", "part": "never_touched", "bytes": 100}
     assert bill_line([row, hole]) == "packing: 100 B of 200 B, nearly all memory that no value ever uses"

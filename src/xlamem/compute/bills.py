@@ -66,14 +66,9 @@ def bill(dump: DumpLike) -> pa.Table:
 
 def _bill(p: Program) -> pa.Table:
     in_device = np.array([schema.in_device_memory(p.tables.platform, s.color) for s in p.spaces], bool)
-    combined, by_space = combined_steps(p, np.where(in_device, 0, -1), 1), space_steps(p)
-    tables = []
-    for account, steps in (
-        (np.where(in_device, 0, -1), np.where(in_device, combined, -1)), (np.arange(1, len(p.spaces) + 1), by_space),
-    ):  # fmt: skip
-        items = bill_items(p, steps)
-        account = account[p.space_of_allocation[items.owner]]
-        tables.append(_table(p, items.of(account >= 0), account[account >= 0], np.append(combined, by_space)))
+    total, spaces = np.where(in_device, 0, -1), np.arange(1, len(p.spaces) + 1)
+    steps = np.append(combined_steps(p, total, 1), space_steps(p))
+    tables = [_table(p, *account_items(p, account, steps), steps) for account in (total, spaces)]
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
@@ -121,10 +116,15 @@ class Items(NamedTuple):
         return joined.of(joined.bytes != 0)
 
 
-def bill_items(p: Layout, steps: Ints) -> Items:
-    """Return the items of the bills of all spaces, each at a step (-1 if nothing is in use)."""
-    items = p.once("bill items", lambda: [*_fixed_items(p), *_packing_items(p)])
-    return Items.joined([*items, *_items_at(p, steps)])
+def account_items(p: Layout, account: Ints, steps: Ints) -> tuple[Items, Ints]:
+    """Return the items of accounts, and the account of each item.
+
+    `account` is that of each space (-1 for none), and `steps` the step of each account (-1 if nothing is in use).
+    """
+    always = p.once("bill items", lambda: [*_fixed_items(p), *_packing_items(p)])
+    items = Items.joined([*always, *_items_at(p, np.where(account < 0, -1, take(steps, account)))])
+    number = account[p.space_of_allocation[items.owner]]
+    return items.of(number >= 0), number[number >= 0]
 
 
 def _items(row: tuple[str, str | None], owner: Ints | Codes, size: Ints, value: Ints | None = None) -> Items:
@@ -202,21 +202,19 @@ def _items_at(p: Layout, steps: Ints) -> list[Items]:
 
 def _table(p: Program, items: Items, account: Ints, steps: Ints) -> pa.Table:
     """Add up items by account, row and kind. Account 0 is `device_total`, and i + 1 that of space i."""
-    sums = _Sums((len(steps), len(ROWS), len(KINDS) + 1), (account, items.row, buffer_kinds(p, items.value)))
+    sums = Sums((len(steps), len(ROWS), len(KINDS) + 1), (account, items.row, buffer_kinds(p, items.value)))
     account, row, kind = sums.keys
     size = np.where(items.value >= 0, take(p.size, items.value), p.allocation_size[items.owner])
     granule = np.where(p.is_fixed, -1, granules(p))[items.owner]
-    is_counted = ~np.isin(row, UNCOUNTED)
     n, buffer_bytes, buffer_size = (
-        np.where(is_counted, column, -1) for column in (sums.add(size * 0 + 1), sums.add(size), sums.common(size))
+        np.where(np.isin(row, UNCOUNTED), -1, column) for column in (sums.n, sums.add(size), sums.common(size))
     )
     return computed_table(
         "bills",
         {
             **_account_columns(p, account),
             "step": nullable(steps[account]),
-            "line": pa.array([line for line, _ in ROWS]).take(pa.array(row)),
-            "part": pa.array([part for _, part in ROWS], pa.string()).take(pa.array(row)),
+            **row_names(row),
             "kind": decoded(np.where(kind < len(KINDS), kind, -1), pa.array(KINDS)),
             "n": nullable(n),
             "buffer_bytes": nullable(buffer_bytes),
@@ -227,26 +225,34 @@ def _table(p: Program, items: Items, account: Ints, steps: Ints) -> pa.Table:
     )
 
 
-class _Sums:
+def row_names(row: Ints) -> dict[str, pa.Array]:
+    """Return the columns line and part."""
+    line, part = (pa.array(names, pa.string()) for names in zip(*ROWS, strict=True))
+    return {"line": line.take(pa.array(row)), "part": part.take(pa.array(row))}
+
+
+class Sums:
     """Aggregates of items that are grouped by several small numbers, of which negative ones count from the end."""
 
     def __init__(self, shape: tuple[int, ...], keys: tuple[Ints, ...]) -> None:
         key = np.ravel_multi_index(tuple(k % n for k, n in zip(keys, shape, strict=True)), shape)
-        n = np.bincount(key, minlength=int(np.prod(shape)))
-        groups = np.flatnonzero(n)
+        count = np.bincount(key, minlength=int(np.prod(shape)))
+        groups = np.flatnonzero(count)
         self.keys: tuple[Ints, ...] = np.unravel_index(groups, shape)
-        self.group = (np.cumsum(n > 0) - 1)[key]
-        self.n = len(groups)
+        """The numbers of each group."""
+        self.n: Ints = count[groups]
+        """Number of items of each group."""
+        self.group = (np.cumsum(count > 0) - 1)[key]
 
     def add(self, column: Ints) -> Ints:
         """Return the sum of a column by group."""
-        total = np.zeros(self.n, np.int64)
+        total = np.zeros(len(self.n), np.int64)
         np.add.at(total, self.group, column)
         return total
 
     def common(self, column: Ints) -> Ints:
         """Return the value that a column has in all items of a group, or -1."""
-        low, high = np.full(self.n, np.iinfo(np.int64).max), np.full(self.n, -1, np.int64)
+        low, high = np.full(len(self.n), np.iinfo(np.int64).max), np.full(len(self.n), -1, np.int64)
         np.minimum.at(low, self.group, column)
         np.maximum.at(high, self.group, column)
         return np.where(low == high, low, -1)

@@ -17,6 +17,7 @@ from ..compute.layout import Layout, module_lengths
 from ..compute.peaks import selected_steps
 from ..parse.arrays import Rows, joined
 from ..parse.stores import CompactStore
+from .bill_sums import bill_sums
 from .memory import release_memory
 from .offsets import Offsets
 from .peak_numbers import PeakNumbers, peak_numbers
@@ -28,7 +29,7 @@ INTEGER_COLUMNS = {
     "allocations": ["allocation", "size", "color", "page", "memory_space", *FLAGS],
     "values": ["value_id", "allocation", "offset", "size", "unpadded_size"],
     "live_ranges": ["value_id", "start", "end"],
-    "modules": ["schedule_length", "n_schedule", "n_live_ranges", "printed_peak_time"],
+    "modules": ["platform", "schedule_length", "n_schedule", "n_live_ranges", "printed_peak_time"],
 }
 """Columns that determine what is in use at each step."""
 
@@ -110,6 +111,8 @@ class LargePeaks:
     """The peaks of a large dump, and the values that are in use at them."""
 
     numbers: PeakNumbers
+    bills: pa.Table
+    """Rows of `bills`."""
     peak_steps: Ints | None
     """Step of the peak of each space; None without live ranges."""
     values: Ints
@@ -127,10 +130,11 @@ def large_peaks(name: str, columns: IntegerColumns) -> LargePeaks | None:
         return None
     p = LargeLayout(name, tables, columns.compact)
     numbers = peak_numbers(p, Offsets(), tables["modules"])
+    bills = bill_sums(p, Offsets(), tables["modules"])
     needed, steps = p.in_fixed, None
     if p.steps is not None:
         steps = selected_steps(p)
         needed[live_values(p, steps)] = True
     values = p.value_ids[needed]
     p.compact.chunks.pop("values", None)
-    return LargePeaks(numbers, steps, values, p.compact if p.steps is not None else None)
+    return LargePeaks(numbers, bills, steps, values, p.compact if p.steps is not None else None)
