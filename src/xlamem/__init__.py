@@ -41,6 +41,7 @@ __all__ = [
     "UsageError",
     "XlaMemError",
     "attribution",
+    "bill",
     "convert",
     "donation",
     "explain",
@@ -55,6 +56,7 @@ __all__ = [
     "padding",
     "peak",
     "read",
+    "repack",
     "savings",
     "schema",
     "show",
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from . import schema
     from .compute import (
         attribution,
+        bill,
         donation,
         explain,
         explain_causes,
@@ -76,6 +79,7 @@ if TYPE_CHECKING:
         occupancy,
         padding,
         peak,
+        repack,
         savings,
     )
     from .display import show

@@ -437,6 +437,41 @@ DEFINITIONS = {
 }
 """The definition of every number that `explain` and the dataset's `peaks` report, by name."""
 
+BILL_LINES = {
+    "parameters": "allocations of parameters, in full",
+    "donated": "allocations of parameters that are also outputs, in full",
+    "outputs": "allocations of outputs, in full",
+    "constants": "allocations of constants, in full",
+    "temporaries": "bytes that live values cover in temp allocations at the step of the account; without live ranges, "
+    "temp allocations in full",
+    "alignment": "other bytes of the cells that hold them. A cell is one granule of its allocation: the largest power "
+    "of two that divides every offset, at most 64 KiB; 1 byte with fewer than two distinct offsets",
+    "another_step": "temp allocations at the step at which most bytes of their cells are in use, minus the same at the "
+    "step of the account",
+    "packing": "the rest of the temp allocations: bytes of cells not in use at the first of those steps",
+}
+"""The lines of a bill, in order, and their definitions."""
+
+BILL_PARTS = {
+    "data": "bytes of values without padding",
+    "padding": "bytes that layouts add to values",
+    "never_covered": "bytes that no value ever covers",
+    "never_touched": "cells that no value ever touches",
+    "one_value": "cells of slots that nothing else ever uses: all values there have one offset and size",
+    "shared": "cells that values of different offset or size use at different steps",
+}
+"""The parts of the lines of a bill, and their definitions."""
+
+BILL_KINDS = {
+    "async copy table": "tuple table of an asynchronous copy or slice",
+    "collective table": "tuple table of a collective",
+    "tuple table": "tuple table of any other instruction",
+    "async copy": "buffer of an asynchronous copy or slice",
+    "collective": "buffer of a collective",
+    "copy": "copy",
+}
+"""The kinds of buffers that a bill distinguishes."""
+
 COMPUTED_TABLES = (
     Table(
         "occupancy",
@@ -499,6 +534,43 @@ COMPUTED_TABLES = (
             _text("scope", "scope as in `attribution`; null for buffers without an op_name", null=True),
             _int("bytes", "bytes in use at the first step of the peak of the space", "bytes"),
             _int("n", "number of rows of the live set"),
+        ),
+    ),
+    Table(
+        "bills",
+        "line of the account of a memory space, or of device_total: the rows of an account add up to it",
+        "compute",
+        (
+            _name("account", "memory space, or device_total for all spaces in the device's main memory"),
+            _name("memory_space", "xlamem's name of the memory space; null for device_total", null=True),
+            _int("color", "color of the space; null for device_total", null=True),
+            _int("page", "page of the space; null for device_total", null=True),
+            _int(
+                "step",
+                "first step of the peak of the space, or of the combined peak of the spaces in device_total; null if "
+                "nothing is ever in use, or without live ranges",
+                "schedule steps",
+                null=True,
+            ),
+            _name("line", "what takes the bytes: a key of schema.BILL_LINES"),
+            _name("part", "part of the line: a key of schema.BILL_PARTS; null if it is not divided", null=True),
+            _name("kind", "kind of the buffers: a key of schema.BILL_KINDS; null if none of them", null=True),
+            _int(
+                "n",
+                "number of buffers with such bytes: of allocations (parameters, donated, outputs, constants), of slots "
+                "(one_value) or of live values (temporaries, alignment); null for other lines",
+                null=True,
+            ),
+            _int("buffer_bytes", "total size of those buffers; null without n", "bytes", null=True),
+            _int("buffer_size", "size of each of those buffers; null if they differ", "bytes", null=True),
+            _int(
+                "granule",
+                "granule of the temp allocations, of which all offsets are multiples; null if they differ, and for "
+                "parameters, donated, outputs and constants",
+                "bytes",
+                null=True,
+            ),
+            _int("bytes", "bytes of the row, never 0", "bytes"),
         ),
     ),
     Table(
@@ -926,6 +998,14 @@ DERIVED: dict[str, Table] = {
                 *COMPUTED["explain_causes"].columns[1:],
             ),
         ),
+        Table(
+            "bills",
+            "line of the bill of a memory space, or of device_total: the rows of an account add up to it",
+            "compute",
+            tuple(
+                c for c in COMPUTED["bills"].columns if c.name not in ("kind", "buffer_bytes", "buffer_size", "granule")
+            ),
+        ),
         COMPUTED["scopes"],
     )
 }
@@ -1079,6 +1159,7 @@ def as_json() -> dict[str, Any]:
         "oom": [_as_json(t) for t in OOM.values()],
         "warehouse": [_as_json(t) for t in WAREHOUSE.values()],
         "definitions": DEFINITIONS,
+        "bill": {"lines": BILL_LINES, "parts": BILL_PARTS, "kinds": BILL_KINDS},
         "roles": ROLES,
         "features": FEATURES,
         "codes": CODES,

@@ -103,6 +103,18 @@ def test_every_table_is_that_of_the_dump(everything: Path) -> None:
     assert seen == set(tables["modules"]["dump_id"].to_pylist())
 
 
+def bill_by_line(dump: xlamem.Dump) -> list[dict[str, Any]]:
+    """The bill without the kinds of buffers, spaces in the order of their colors."""
+    names = schema.DERIVED["bills"].names[:-2]
+    found: dict[Any, Any] = {}
+    for row in xlamem.bill(dump).to_pylist():
+        line = found.setdefault(tuple(row[k] for k in names), {k: row[k] for k in names} | {"n": 0, "bytes": 0})
+        line["n"] = None if row["n"] is None else line["n"] + row["n"]
+        line["bytes"] += row["bytes"]
+    first = "device_total"
+    return sorted(found.values(), key=lambda r: (r["account"] != first, r["color"] or 0, r["page"] or 0))
+
+
 def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
     dumps = 0
     for source in xlamem.find(DUMPS):
@@ -142,6 +154,7 @@ def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
             ]
             causes = [(r["definition"], *(r[k] for k in keys)) for r in of(stored(everything, "explain_causes"), i)]
             assert sorted(causes, key=str) == sorted(wanted, key=str)
+        assert of(stored(everything, "bills"), i) == bill_by_line(dump)
         module = dump.modules.to_pylist()[0]
         total = peaks.get((None, None, "xla_total"))
         assert (total and total["bytes"]) == module["total_bytes"]

@@ -17,6 +17,7 @@ import pyarrow as pa
 from ..dump import DumpLike
 from .aliasing import donation
 from .arenas import fragmentation
+from .bills import bill
 from .capacity import Available, Fits, available, device_total, fits
 from .charges import live_set
 from .explanation import explain, explain_causes
@@ -28,6 +29,7 @@ from .memory_stats import MemoryAnalysis, memory_analysis
 from .op_names import scopes
 from .out_of_memory import OomCauses, excess_bytes, is_padded, oom_causes
 from .overview import OCCUPYING, Overview, spaces_in_use, summarize
+from .packing import Packing, repack
 from .peaks import Peak, peak
 from .removal import savings
 from .selection import largest_program, main_first, select_space
@@ -42,6 +44,7 @@ REGISTRY: dict[str, Callable[[DumpLike], pa.Table]] = {
     "occupancy": occupancy,
     "live_set": live_set,
     "scopes": scopes_in_use,
+    "bills": bill,
     "fragmentation": fragmentation,
     "savings": savings,
     "padding": padding,
@@ -64,10 +67,12 @@ __all__ = [
     "MemoryAnalysis",
     "OomCauses",
     "Overview",
+    "Packing",
     "Peak",
     "ScopeNode",
     "attribution",
     "available",
+    "bill",
     "device_total",
     "donation",
     "duplicates",
@@ -93,6 +98,7 @@ __all__ = [
     "oom_causes",
     "padding",
     "peak",
+    "repack",
     "savings",
     "scope_tree",
     "scopes",

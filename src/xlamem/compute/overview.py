@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from .. import schema
 from ..dump import Dump
 from ..input.find import Source
+from .bills import bill
 from .buffer_names import buffer_names
 from .charges import live_set
 from .columns import Ints
@@ -45,6 +46,8 @@ class Overview:
     """Bytes in use at each step, by memory space and page."""
     members: dict[tuple[str, int], pa.Table] = field(default_factory=dict)
     """Rows of ``live_set`` at the peak, by memory space and page."""
+    bill: list[Row] = field(default_factory=list)
+    """Rows of ``bills``; empty without details."""
 
     @property
     def has_live_ranges(self) -> bool:
@@ -99,6 +102,7 @@ def summarize(
     )
     result = Overview(dump.source, module, spaces, peaks.device_total, _reserved(rows))
     if details:
+        result.bill.extend(bill(dump).to_pylist())
         _add_plateaus(spaces, peaks.plateaus.to_pylist())
         if result.has_live_ranges:
             _add_usage(dump, result, limit)

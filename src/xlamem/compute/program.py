@@ -48,7 +48,7 @@ class Program(Layout):
 
     @cached_property
     def unpadded(self) -> Ints:
-        return np.maximum(ints(self.tables["values"], "unpadded_size"), 0)
+        return ints(self.tables["values"], "unpadded_size")
 
     @cached_property
     def steps(self) -> int | None:

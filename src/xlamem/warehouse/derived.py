@@ -15,6 +15,7 @@ from ..compute.layout import MAX_TOTAL_BYTES, module_lengths
 from ..compute.op_names import scopes
 from ..compute.peaks import selected_steps
 from ..parse.interners import Interner
+from .bill_sums import bill_sums
 from .memory import release_memory
 from .merged import DumpSet, MergedProgram, MergedTables
 from .peak_numbers import module_numbers, peak_numbers
@@ -30,8 +31,9 @@ MAX_ID = 1 << 31
 
 
 def derive(dumps: DumpSet, top: int) -> dict[str, pa.Table]:
-    """Return `peaks`, `explain_causes`, `peak_members` (the `top` largest of each space) and `scopes`, by dump."""
-    tables: dict[str, list[pa.Table]] = {name: [] for name in ("peaks", "explain_causes", "peak_members", "scopes")}
+    """Return `peaks`, `explain_causes`, `bills`, `peak_members` (the `top` largest of each space) and `scopes`."""
+    names = ("peaks", "explain_causes", "bills", "peak_members", "scopes")
+    tables: dict[str, list[pa.Table]] = {name: [] for name in names}
     tables["peaks"].append(module_numbers(dumps.tables["modules"], _device_totals(dumps)))
     for group in _groups(dumps):
         for name, table in _derive_merged(dumps.select(group), top):
@@ -128,6 +130,7 @@ def _derive_merged(dumps: DumpSet, top: int) -> Iterator[tuple[str, pa.Table]]:
     numbers, causes = dumps.large.numbers if dumps.large else peak_numbers(p, p.tables.offsets, modules)
     yield "peaks", numbers
     yield "explain_causes", causes.table(modules)
+    yield "bills", dumps.large.bills if dumps.large else bill_sums(p, p.tables.offsets, modules)
     if p.steps is not None:
         charges = charge(p, selected_steps(p))
         yield "peak_members", _peak_members(p, charges, top)

@@ -11,6 +11,7 @@ from rich.text import Text
 from ...compute import Fits, Overview, fold_scopes, folded_scopes, like_buffers, scope_tree
 from ...formatting import align, number, size, wrap
 from ..inputs import Program
+from .bill import bill_line
 from .buffers import SIZE_WIDTH, buffer_lines, group_lines
 from .chart import sparkline, usage_chart
 from .header import header
@@ -96,6 +97,8 @@ def _space(overview: Overview, space: Row, fits: Fits | None, layout: Layout) ->
     only_space = list(overview.reserved) == [space["memory_space"]]
     lines = [Text(_name(space), "bold")]
     lines += _amounts(overview, space, layout.width, must_fit=only_space and fits is None)
+    if space["in_device_memory"] and (reason := bill_line(overview.bill)):
+        lines += [field("" if i else "bill", line) for i, line in enumerate(wrap(reason, INDENT, layout.width))]
     if space["peak"]:
         capacity = fits.available if fits is not None and only_space else None
         lines += _chart(overview, space, capacity, layout)
