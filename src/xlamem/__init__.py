@@ -42,6 +42,7 @@ __all__ = [
     "XlaMemError",
     "attribution",
     "bill",
+    "buffer",
     "convert",
     "donation",
     "explain",

@@ -18,6 +18,7 @@ from ..dump import DumpLike
 from .aliasing import donation
 from .arenas import fragmentation
 from .bills import bill
+from .buffer import Buffer, buffer
 from .capacity import Available, Fits, available, device_total, fits
 from .charges import live_set
 from .explanation import explain, explain_causes
@@ -61,6 +62,7 @@ __all__ = [
     "OCCUPYING",
     "REGISTRY",
     "Available",
+    "Buffer",
     "Fits",
     "FoldedScope",
     "Inspection",
@@ -73,6 +75,7 @@ __all__ = [
     "attribution",
     "available",
     "bill",
+    "buffer",
     "device_total",
     "donation",
     "duplicates",

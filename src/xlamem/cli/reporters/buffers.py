@@ -20,6 +20,15 @@ TEXT_WIDTH = 24
 """Maximum width of a shape or a name, if buffers are shown in columns."""
 MIN_SCOPE_WIDTH = 20
 
+ORIGIN_TEXTS = {
+    "own": "the instruction that defines it",
+    "argument": "an argument of the program",
+    "operand": "its bytes come from {}",
+    "slot": "{} writes to the same bytes",
+    "hlo": "its bytes are written by {}, inside a fusion or loop (from the HLO text)",
+    "user": "unknown; {} is the first to read it",
+    "none": "unknown",
+}
 CATEGORY_NAMES = {"live_out": "output", "temp_in_output": "temporary in an output's space"}
 """Categories that are shown under another name."""
 CATEGORY_PLURALS = {
@@ -88,6 +97,16 @@ def label(row: Row) -> str:
     Every list of buffers uses this. Without an op_name, it is the name of the value.
     """
     return one_line(row.get("name") or row["op_name"] or value_name(row))
+
+
+def origin_text(row: Row) -> str:
+    """Return how the name of a buffer was found, in words."""
+    source, argument = row["origin_instruction"], row["argument"]
+    if argument is not None:
+        index = row["argument_index"]
+        text = f"argument {argument}{index if index and index != '{}' else ''} of the program"
+        return text if row["origin"] == "own" else f"its bytes come from {text}"
+    return ORIGIN_TEXTS[row["origin"]].format(source)
 
 
 def padding_bytes(row: Row) -> int:
