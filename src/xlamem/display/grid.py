@@ -30,15 +30,16 @@ class Grid:
         return "\n".join([*(f"  {line}" for line in lines), *([f"  {one_line(self.note)}"] if self.note else [])])
 
     def html(self) -> str:
-        head = f"<tr>{self._cells(self.headings, 'th')}</tr>" if self.headings else ""
-        body = "".join(f"<tr>{self._cells(row, 'td')}</tr>" for row in self.rows)
+        head = f"<tr>{self._cells(self.headings, ['th'] * len(self.headings))}</tr>" if self.headings else ""
+        tags = [*(["td"] if self.headings else ["th"]), *["td"] * len(self.rows[0] if self.rows else [])]
+        body = "".join(f"<tr>{self._cells(row, tags)}</tr>" for row in self.rows)
         note = f"<div>{escape(visible(self.note))}</div>" if self.note else ""
         return f"<div style='overflow-x:auto'><table>{head}{body}</table></div>{note}"
 
-    def _cells(self, cells: Iterable[str], tag: str) -> str:
+    def _cells(self, cells: Iterable[str], tags: Iterable[str]) -> str:
         return "".join(
             f"<{tag} style='{CELL}{'right' if i in self.right else 'left'}'>{escape(visible(cell))}</{tag}>"
-            for i, cell in enumerate(cells)
+            for i, (cell, tag) in enumerate(zip(cells, tags, strict=False))
         )
 
 
