@@ -62,7 +62,7 @@ def test_info_of_one_dump(run: Any) -> None:
         "cpu",
         "buffer-assignment-values",
         "15,635",
-        "values_split",
+        "used values in a file of their own",
         "live_ranges 51",
         "472.34 KiB (483,680 bytes), as printed by XLA",
         "XLA's peak      408.04 KiB (417,832 bytes), as printed",

@@ -301,7 +301,7 @@ def test_the_marker_of_every_chart_is_below_its_tallest_column(
             assert heights[mark - 12] == max(heights[: max(mark - 11, 1)]) >= 1, (source, lines[i : end + 1])
             assert heights[mark - 12] >= heights[max(mark - 13, 0)]
             charts += 1
-    assert charts > 40
+    assert charts > 30  # one of each dump with live ranges
 
 
 def test_columns_and_marker_are_one_mapping() -> None:

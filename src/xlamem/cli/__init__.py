@@ -45,6 +45,14 @@ class Commands(click.Group):
         command: click.Command = import_module(f".verbs.{cmd_name}", __name__).command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Take `xlamem PATH` for `xlamem peak PATH`."""
+        if args[0] not in (*VERBS, *REPLACED) and (os.path.exists(args[0]) or "://" in args[0]):
+            args = ["peak", *args]
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         # Not around `main`: click handles a closed pipe itself.
         return console.report_errors(lambda: super(Commands, self).invoke(ctx))
@@ -59,6 +67,8 @@ class Commands(click.Group):
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Show where device memory goes in programs compiled by XLA, from the memory dumps that XLA writes.
+
+    `xlamem PATH` is short for `xlamem peak PATH`.
 
     \b
     Exit codes:

@@ -22,7 +22,7 @@ from .buffer import Buffer, buffer
 from .capacity import Available, Fits, available, device_total, fits
 from .charges import live_set
 from .explanation import explain, explain_causes
-from .folding import folded_rest, is_small, like_buffers, named
+from .folding import folded_rest, like_buffers, n_until_small, named
 from .grouping import KEYS, attribution, folded_scopes, scopes_in_use
 from .in_use import occupancy
 from .inspection import CROSS_CHECKS, Inspection, duplicates, inspect
@@ -90,12 +90,12 @@ __all__ = [
     "idle",
     "inspect",
     "is_padded",
-    "is_small",
     "largest_program",
     "like_buffers",
     "live_set",
     "main_first",
     "memory_analysis",
+    "n_until_small",
     "named",
     "occupancy",
     "oom_causes",

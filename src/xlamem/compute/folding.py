@@ -18,6 +18,8 @@ SMALL_SHARE = 0.03
 LAYERS, NUMBERS, DIGITS = range(3)
 FOLDINGS = ((LAYERS, None), (NUMBERS, None), (DIGITS, None), (DIGITS, 3), (DIGITS, 2), (DIGITS, 1))
 """What becomes * in a name (layers_17, f32[4,128], arg12), and how many components of a path are kept."""
+N_FOLDED = (8, 16, 24)
+"""Maximum numbers of rows for what is not listed. The finest folding that needs at most the first is best."""
 PATHS = ("scope", "op_name", "name")
 """Keys whose values are paths from the outer scope to the inner."""
 
@@ -75,34 +77,41 @@ def named(members: pa.Table) -> pa.Table:
     return members.append_column("name", pc.coalesce(plain, members["instruction"].cast(pa.string())))
 
 
-def folded_rest(rows: pa.Table, keys: list[str], n_shown: int, n: int) -> pa.Table:
+def folded_rest(rows: pa.Table, keys: list[str], n_shown: int) -> tuple[pa.Table, int]:
     """Fold the rows after the first `n_shown` by shortened names, so that few rows have nearly all of the bytes.
 
     Parameters
     ----------
     rows
         Text columns `keys`, ``bytes`` and, if a row stands for several buffers, ``n``.
-    n
-        Number of folded rows to show.
 
     Returns
     -------
-    pyarrow.Table
-        Columns `keys`, ``bytes`` and ``n``, largest first. The first of FOLDINGS is used with which the rows after the
-        first n are small (see `is_small`).
+    pyarrow.Table, int
+        Columns `keys`, ``bytes`` and ``n``, largest first; and the number of rows to show. The rows after these are
+        small (see `n_until_small`), unless no folding achieves that.
     """
     rest, total = rows.slice(n_shown), pc.sum(rows["bytes"]).as_py() or 0
-    for what, depth in FOLDINGS:
-        folded = _folded(rest, keys, what, depth)
-        if is_small(folded, n, total):
-            break
-    return folded
+    tables: dict[tuple[int, int | None], tuple[pa.Table, int]] = {}
+    for most in N_FOLDED:
+        for folding in FOLDINGS:
+            if folding not in tables:
+                table = _folded(rest, keys, *folding)
+                tables[folding] = table, n_until_small(table, total)
+            if tables[folding][1] <= most:
+                return tables[folding]
+    return tables[FOLDINGS[-1]][0], N_FOLDED[-1]
 
 
-def is_small(rows: pa.Table, n: int, total: int) -> bool:
-    """Return whether the rows after the first n together are smaller than the last of these, and than SMALL_SHARE."""
-    left = pc.sum(rows["bytes"].slice(n)).as_py() or 0
-    return not left or bool(left < rows["bytes"][n - 1].as_py() and left <= SMALL_SHARE * total) if n else not left
+def n_until_small(rows: pa.Table, total: int) -> int:
+    """Return the least number of rows after which the others, together, are smaller than each of these and SMALL_SHARE.
+
+    The rows are sorted by bytes; the number is that of all rows if the others are never small.
+    """
+    size = ints(rows, "bytes")
+    left = size[::-1].cumsum()[::-1] - size
+    is_small = (left == 0) | ((left < size) & (left <= SMALL_SHARE * total))
+    return int(is_small.argmax()) + 1 if len(size) else 0
 
 
 def _folded(rows: pa.Table, keys: list[str], what: int, depth: int | None) -> pa.Table:

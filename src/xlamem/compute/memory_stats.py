@@ -155,11 +155,11 @@ def _cpu_kinds(sizes: _Sizes, features: set[str]) -> list[ReleaseValue]:
     may_be_old = "from_instruction" in features and not blank
     may_be_old |= "glued" in features and "report_a" not in features
     values = []
-    for field, size in sizes.by_kind().items():
-        if may_be_old and size:
+    for field, total in sizes.by_kind().items():
+        if may_be_old and total:
             values.append(ReleaseValue(field, "jaxlib 0.4.28 and before", 0))
             if blank:
-                values.append(ReleaseValue(field, "jaxlib 0.4.29 and later", size))
+                values.append(ReleaseValue(field, "jaxlib 0.4.29 and later", total))
     return values
 
 

@@ -69,7 +69,8 @@ def _spaces_grid(spaces: pa.Table) -> Grid:
         steps = ["" if s[name] is None else f"{s[name]:,}" for name in names[2:]]
         peak = "" if s["peak"] is None else size(s["peak"])
         rows.append([f"{s['memory_space']}{page}", size(s["reserved"]), peak, *steps])
-    return Grid(["memory space", "reserved", "peak", "first step", "last step", "plateaus"], rows, frozenset(range(1, 6)))
+    headings = ["memory space", "reserved", "peak", "first step", "last step", "plateaus"]
+    return Grid(headings, rows, frozenset(range(1, len(headings))))
 
 
 def _curves(p: Layout, spaces: pa.Table) -> list[Curve]:

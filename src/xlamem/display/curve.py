@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
-from ..formatting import size
+from ..formatting import size, visible
 
 Ints = npt.NDArray[np.int64]
 
@@ -44,7 +44,7 @@ class Curve:
         scale = max(int(tops.max()), 1)
         mark = LEFT + (self.step + 0.5) * WIDTH / n
         base, floor = TOP + self.height, self._y(self.fixed, scale)
-        title = f"{self.label}: {size(int(self.usage[self.step]))} at step {self.step:,} of {n - 1:,}"
+        title = f"{visible(self.label)}: {size(int(self.usage[self.step]))} at step {self.step:,} of {n - 1:,}"
         return "".join([
             f"<div>{escape(title)} &nbsp; {_legend(FIXED, 'parameters, outputs, constants')} "
             f"{_legend(TEMPORARY, 'temporaries')}</div>",
@@ -59,8 +59,7 @@ class Curve:
             _label(LEFT - 6, base + 14, "step", "end"),
             _label(LEFT, base + 14, "0", "start"),
             _label(LEFT + WIDTH, base + 14, f"{n - 1:,}", "end"),
-            *([] if mark - LEFT < WIDTH / 8 or mark - LEFT > WIDTH * 7 / 8
-              else [_label(mark, base + 14, f"{self.step:,}", "middle")]),
+            _label(mark, base + 14, f"{self.step:,}", "middle") if WIDTH / 8 < mark - LEFT < WIDTH * 7 / 8 else "",
             "</svg>",
         ])  # fmt: skip
 

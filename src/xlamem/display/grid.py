@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
-from ..formatting import align, visible
+from ..formatting import align, one_line, visible
 
 CELL = "padding:0.1em 0.6em;white-space:nowrap;text-align:"
 
@@ -26,19 +26,20 @@ class Grid:
     def text(self) -> str:
         rows = [self.headings, *self.rows] if self.headings else self.rows
         left = [i for i in range(len(rows[0]) if rows else 0) if i not in self.right]
-        lines = align([[visible(cell).replace("\n", "\\n") for cell in row] for row in rows], left) if rows else []
-        return "\n".join([*(f"  {line}" for line in lines), *([f"  {self.note}"] if self.note else [])])
+        lines = align([[one_line(cell) for cell in row] for row in rows], left) if rows else []
+        return "\n".join([*(f"  {line}" for line in lines), *([f"  {one_line(self.note)}"] if self.note else [])])
 
     def html(self) -> str:
-        head = f"<tr>{self._cells(self.headings, 'th')}</tr>" if self.headings else ""
-        body = "".join(f"<tr>{self._cells(row, 'td')}</tr>" for row in self.rows)
-        note = f"<div>{escape(self.note)}</div>" if self.note else ""
+        head = f"<tr>{self._cells(self.headings, ['th'] * len(self.headings))}</tr>" if self.headings else ""
+        tags = [*(["td"] if self.headings else ["th"]), *["td"] * len(self.rows[0] if self.rows else [])]
+        body = "".join(f"<tr>{self._cells(row, tags)}</tr>" for row in self.rows)
+        note = f"<div>{escape(visible(self.note))}</div>" if self.note else ""
         return f"<div style='overflow-x:auto'><table>{head}{body}</table></div>{note}"
 
-    def _cells(self, cells: Iterable[str], tag: str) -> str:
+    def _cells(self, cells: Iterable[str], tags: Iterable[str]) -> str:
         return "".join(
             f"<{tag} style='{CELL}{'right' if i in self.right else 'left'}'>{escape(visible(cell))}</{tag}>"
-            for i, cell in enumerate(cells)
+            for i, (cell, tag) in enumerate(zip(cells, tags, strict=False))
         )
 
 

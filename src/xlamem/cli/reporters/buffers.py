@@ -215,17 +215,17 @@ MIN_PADDING = 0.1
 """Minimum share of padding that is mentioned."""
 
 
-def group_lines(groups: list[Row], width: int | None) -> list[Text]:
+def group_lines(groups: list[Row], width: int | None, *, wide: bool) -> list[Text]:
     """Return one line for each group of `like_buffers`: bytes, number, name, shape with notes, source line."""
     numbers = [f"{g['n']:,}× " if g["n"] > 1 else "" for g in groups]
     start = max(map(len, numbers), default=0)
     starts = [f"  {size(g['bytes']).rjust(SIZE_WIDTH)}  {n.rjust(start)}" for g, n in zip(groups, numbers, strict=True)]
-    columns = [[label(g) for g in groups], [_about(g) for g in groups], _sources(groups, width)]
+    columns = [[label(g) for g in groups], [_about(g, wide=wide) for g in groups], _sources(groups, width)]
     lengths = [max(map(len, column), default=0) for column in columns]
     if width is not None:
         lengths = _fitted(lengths, width - SIZE_WIDTH - start - 8)
         columns = [shorten_distinct(c, n) if n else [""] * len(c) for c, n in zip(columns, lengths, strict=True)]
-        columns[ABOUT] = [_about(g, lengths[ABOUT]) for g in groups]
+        columns[ABOUT] = [_about(g, lengths[ABOUT], wide=wide) for g in groups]
     return [_group_line(start, cells, lengths) for start, *cells in zip(starts, *columns, strict=True)]
 
 
@@ -246,9 +246,11 @@ def _fitted(lengths: list[int], room: int) -> list[int]:
     return lengths
 
 
-def _about(group: Row, limit: int | None = None) -> str:
+def _about(group: Row, limit: int | None = None, *, wide: bool) -> str:
     """Return shape, category and padding of a group; if they do not fit, the shape is shortened."""
-    shape = f"{group['n_shapes']:,} shapes" if group["n_shapes"] > 1 else plain_shape(group["shape"])
+    shape = (group["shape"] or "") if wide else plain_shape(group["shape"])
+    if group["n_shapes"] > 1:
+        shape = f"{group['n_shapes']:,} shapes"
     notes = SHORT_CATEGORIES.get(group["category"], "")
     if group["n_shapes"] == 1 and padding_bytes(group) >= MIN_PADDING * group["size"]:
         notes = f"{100 * padding_bytes(group) / group['size']:.0f} % padding"

@@ -165,7 +165,8 @@ def _largest(overview: Overview, space: Row, n: int, layout: Layout) -> list[Tex
     """Return the lines of the n largest groups of like buffers, without those with a very small share."""
     groups = like_buffers(overview.members[space["memory_space"], space["page"]], n)
     least = 0 if layout.wide else MIN_SHARE * space["peak"]
-    return group_lines([g for i, g in enumerate(groups) if i == 0 or g["bytes"] >= least], layout.width)
+    groups = [g for i, g in enumerate(groups) if i == 0 or g["bytes"] >= least]
+    return group_lines(groups, layout.width, wide=layout.wide)
 
 
 def _all_buffers(space: Row, room: int, layout: Layout) -> list[Text]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.text import Text
 
-from ...compute import FoldedScope, fold_scopes, folded_rest, is_small, main_first, named, scope_tree
+from ...compute import FoldedScope, fold_scopes, folded_rest, main_first, n_until_small, named, scope_tree
 from ...dump import Dump
 from ...formatting import count, exact_size, number, one_line, shorten_distinct, size, wrap
 from .buffers import buffer_lines, category_name, more_line
@@ -22,8 +22,6 @@ Row = dict[str, Any]
 
 N_ROWS = 20
 """Number of rows per memory space without --limit."""
-N_REST = 8
-"""Number of rows for everything that is not listed, unless that is small."""
 BAR_WIDTH = 16
 
 
@@ -93,7 +91,7 @@ class Screen:
         scopes = fold_scopes(scope_tree(rows.to_pylist()), self.limit)
         if len(scopes) < self.limit:
             return scopes
-        return fold_scopes(scope_tree(folded_rest(rows, ["scope"], 0, self.limit).to_pylist()), self.limit)
+        return fold_scopes(scope_tree(folded_rest(rows, ["scope"], 0)[0].to_pylist()), self.limit)
 
     def _list(self, rows: list[Row], keys: list[str], total: int) -> list[Text]:
         """Return a line for each group, with a bar."""
@@ -116,13 +114,13 @@ class Screen:
             return []
         left = pc.sum(rows["bytes"].slice(self.limit)).as_py()
         more = f"in {count(n, 'more', 'more')}: --limit shows more"
-        if is_small(rows, self.limit, total):
+        if n_until_small(rows, total) <= self.limit:
             return [more_line(left, more)]
-        folded = folded_rest(rows, keys, self.limit, N_REST)
+        folded, n_shown = folded_rest(rows, keys, self.limit)
         title = Text(f"  {size(left)} in {count(n, 'more', 'more')}, with numbers folded to *:", "dim")
-        lines = [title, *self._list(folded.slice(0, N_REST).to_pylist(), keys, total)]
-        if (hidden := folded.num_rows - N_REST) > 0:
-            lines.append(more_line(pc.sum(folded["bytes"].slice(N_REST)).as_py(), f"in {hidden:,} other groups"))
+        lines = [title, *self._list(folded.slice(0, n_shown).to_pylist(), keys, total)]
+        if (hidden := folded.num_rows - n_shown) > 0:
+            lines.append(more_line(pc.sum(folded["bytes"].slice(n_shown)).as_py(), f"in {hidden:,} other groups"))
         return lines
 
 

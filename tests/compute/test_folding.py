@@ -1,0 +1,161 @@
+"""Folding many buffers into few rows: nothing is lost, and what is summed up is small."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import DUMPS, label, sources
+
+import xlamem
+from xlamem import compute
+from xlamem.compute import FoldedScope, ScopeNode, folding, grouping, tree
+from xlamem.input.find import Source
+
+Row = dict[str, Any]
+
+TIMED = [s for s in sources() if str(DUMPS) in s.location and xlamem.read(s).live_ranges.num_rows]
+
+
+def random_rows(seed: int, n: int) -> list[Row]:
+    """Rows by category, scope and opcode: deep, flat, named by numbers, or without names."""
+    draw = random.Random(seed)
+    flat = draw.random() < 0.3
+
+    def scope() -> str | None:
+        kind = draw.random()
+        if kind < 0.1:
+            return None
+        if kind < 0.3:
+            return f"params['layer_{draw.randrange(9)}'].w[{draw.randrange(3)}]"
+        depth = 1 if flat else draw.randrange(1, 6)
+        return "/".join(draw.choice(["a", "b", "mlp", f"x{draw.randrange(300)}"]) for _ in range(depth))
+
+    return [
+        {
+            "category": draw.choice(["temp", "parameter", "live_out"]),
+            "scope": scope(),
+            "opcode": draw.choice(["fusion", "copy", "dot", None]),
+            "bytes": draw.choice([1, 10, 1000, draw.randrange(10**6)]),
+            "n": draw.randrange(1, 5),
+        }
+        for _ in range(n)
+    ]
+
+
+def check(scope: FoldedScope, total: int) -> int:
+    """Check the lines beneath a scope, and return the number of lines including its own."""
+    beneath = sum(inner.bytes for inner in scope.children)
+    assert beneath <= scope.bytes
+    if scope.children:
+        assert beneath >= scope.bytes - tree.HIDDEN_SHARE * total
+        assert scope.bytes >= tree.EXPANDED_SHARE * total
+    for inner in scope.children:
+        if inner.name == "others":
+            assert inner.bytes <= (tree.SMALL_SHARE + tree.HIDDEN_SHARE) * total
+    return 1 + sum(check(inner, total) for inner in scope.children)
+
+
+@pytest.mark.parametrize("by_category", [True, False])
+@pytest.mark.parametrize("seed", range(25))
+def test_lines_of_a_folded_tree_add_up(seed: int, by_category: bool) -> None:
+    rows = random_rows(seed, 10 ** (seed % 4))
+    if not by_category:
+        rows = [{k: v for k, v in row.items() if k != "category"} for row in rows]
+    total = sum(row["bytes"] for row in rows)
+    for n in (6, 10, 14, 40):
+        root = compute.scope_tree(rows)
+        lines = compute.fold_scopes(root, n)
+        assert (root.bytes, root.n) == (total, sum(row["n"] for row in rows))
+        assert sum(check(line, total) for line in lines) <= n
+        assert total >= sum(line.bytes for line in lines) >= (1 - tree.HIDDEN_SHARE) * total
+
+
+def test_arguments_are_split_into_their_parts() -> None:
+    names = ["params['a/b'][0].w", "params['a/b'][1].w", "params['c']", "jit/layer_0/mlp"]
+    root = compute.scope_tree([{"scope": name, "bytes": 100, "n": 1} for name in names])
+    shown = {scope.name: [inner.name for inner in scope.children] for scope in compute.fold_scopes(root, 20)}
+    assert shown == {"params": ["['a/b']", "['c']"], "jit/layer_0/mlp": []}
+
+
+def test_a_scope_with_buffers_of_its_own() -> None:
+    sizes = {"a": (60, 3), "a/b": (40, 1), "c": (9, 1)}
+    rows = [{"scope": scope, "bytes": size, "n": n} for scope, (size, n) in sizes.items()]
+    (a, c) = compute.fold_scopes(compute.scope_tree(rows), 10)
+    assert [(inner.name, inner.bytes, inner.node.n) for inner in a.children] == [(tree.ITSELF, 60, 3), ("b", 40, 1)]
+    assert (c.name, c.children) == ("c", [])
+
+
+def test_many_small_scopes_are_summed_up_by_opcode() -> None:
+    rows = [{"scope": f"s/x{i}", "opcode": "fusion" if i % 3 else "copy", "bytes": 10, "n": 1} for i in range(300)]
+    rows.append({"scope": "s/large", "opcode": "dot", "bytes": 2000, "n": 1})
+    rows.append({"scope": "t", "opcode": "dot", "bytes": 4000, "n": 1})
+    t, s = sorted(compute.fold_scopes(compute.scope_tree(rows), 8), key=lambda scope: scope.name, reverse=True)
+    assert (t.name, s.name) == ("t", "s")
+    assert [(i.name, i.bytes, i.node.n) for i in s.children] == [
+        ("large", 2000, 1), ("other: fusion", 2000, 200), ("other: copy", 1000, 100),
+    ]  # fmt: skip
+    assert isinstance(s.node, ScopeNode)
+
+
+# ---- like buffers
+
+
+@pytest.mark.parametrize("source", TIMED, ids=label)
+def test_like_buffers_are_the_groups_of_the_live_set(source: Source) -> None:
+    members = compute.live_set(xlamem.read(source))
+    wanted: dict[Any, list[Row]] = defaultdict(list)
+    for row in members.to_pylist():
+        name = row["op_name"] and grouping.plain_names(pa.array([row["op_name"]]))
+        key = name and grouping.shortened_paths(name, None, fold=True)[0].as_py()
+        nameless = None if row["op_name"] else (row["opcode"], row["shape"])
+        wanted[key, nameless, row["source_file"], row["source_line"], row["category"]].append(row)
+    found = compute.like_buffers(members, len(wanted) + 1)
+    assert sorted((g["bytes"], g["n"], g["n_shapes"]) for g in found) == sorted(
+        (sum(r["bytes"] for r in rows), len(rows), len({r["shape"] for r in rows} - {None})) for rows in wanted.values()
+    )
+    assert [g["bytes"] for g in found] == sorted((g["bytes"] for g in found), reverse=True)
+    assert compute.like_buffers(members, 3) == found[:3]
+    for group in found:
+        assert (group["name"] is None) == (not group["op_name"])
+
+
+# ---- the rest of a list
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_rest_is_folded_until_it_is_small(seed: int) -> None:
+    draw = random.Random(seed)
+    names = [f"layer_{draw.randrange(30)}/{draw.choice(['attn', 'mlp'])}/op{i}" for i in range(400)]
+    sizes = sorted((draw.randrange(1, 1000) for _ in names), reverse=True)
+    rows = pa.table({"name": names, "bytes": sizes})
+    for shown in (0, 5, 20):
+        folded, n = compute.folded_rest(rows, ["name"], shown)
+        assert sum(folded["bytes"].to_pylist()) == sum(sizes[shown:])
+        assert sum(folded["n"].to_pylist()) == len(names) - shown
+        left = sum(folded["bytes"].to_pylist()[n:])
+        assert left == 0 or (left < folded["bytes"][n - 1].as_py() and left <= folding.SMALL_SHARE * sum(sizes))
+        assert n <= folding.N_FOLDED[0]
+
+
+def test_numbers_of_shapes_and_instructions_are_folded() -> None:
+    rows = pa.table({"shape": [f"f32[{i},{i % 50}]{{1,0}}" for i in range(100)], "bytes": [100] * 100})
+    folded, n = compute.folded_rest(rows, ["shape"], 1)
+    assert folded.to_pylist() == [{"shape": "f32[*,*]{*,*}", "bytes": 9900, "n": 99}]
+    rows = pa.table({"instruction": [f"fusion.{i}" for i in range(100)] + [None], "bytes": [100] * 101})
+    folded, n = compute.folded_rest(rows, ["instruction"], 0)
+    assert folded.to_pylist()[:2] == [
+        {"instruction": "fusion.*", "bytes": 10000, "n": 100}, {"instruction": None, "bytes": 100, "n": 1},
+    ]  # fmt: skip
+    assert n == 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wanted"),
+    [([], 0), ([7], 1), ([50, 50], 2), ([980, 10, 10], 1), ([900, 50, 40, 10], 3), ([5] * 100, 100)],
+)
+def test_when_the_others_are_small(sizes: list[int], wanted: int) -> None:
+    assert compute.n_until_small(pa.table({"bytes": pa.array(sizes, pa.int64())}), sum(sizes)) == wanted

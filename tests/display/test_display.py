@@ -1,0 +1,209 @@
+"""What results look like in a terminal and in a notebook."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem import compute
+from xlamem.display import Curve, Grid, View, fields
+
+TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
+TIMELESS = DUMPS / "cpu-tf-1.15.0-loop"
+HOSTILE = "<script>alert('x')</script>\x1b[31m&"
+
+
+class Tags(HTMLParser):
+    """Counts the elements and collects the text of a piece of HTML, and checks that elements are closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.open.append(tag)
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.seen.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_a_peak_in_a_terminal() -> None:
+    assert repr(xlamem.peak(TPU)).splitlines() == [
+        "<xlamem.Peak of module_0000.jit_m_host_offload.cl_1004524046.after_optimizations>",
+        "  must fit  3.56 MiB (3,737,088 bytes)",
+        "  memory space    reserved        peak  first step  last step  plateaus",
+        "  hbm             3.56 MiB    3.50 MiB           8          8         1",
+        "  vmem          512.00 KiB  512.00 KiB           1          8         1",
+        "  sflag                4 B         4 B           1          3         2",
+        "  host            1.00 MiB    1.00 MiB           5          9         1",
+    ]
+
+
+def test_a_peak_in_a_notebook_has_its_curve() -> None:
+    html = xlamem.peak(TPU)._repr_html_()
+    tags = Tags(html)
+    assert tags.seen.count("svg") == 3  # sflag has 4 bytes
+    assert {"hbm: 3.50 MiB at step 8 of 15", "vmem: 512.00 KiB at step 1 of 15"} <= set(map(str.strip, tags.texts))
+    assert "3.56 MiB (3,737,088 bytes)" in tags.texts
+    assert "text-align:right'>3.50 MiB<" in html
+    assert "pyarrow" not in html
+
+
+def test_results_without_a_peak() -> None:
+    assert "must fit  7.06 KiB (7,232 bytes)" in repr(xlamem.peak(TIMELESS))
+    assert "svg" not in xlamem.peak(TIMELESS)._repr_html_()
+    empty = xlamem.peak(b"BufferAssignment:\n")
+    assert repr(empty).startswith("<xlamem.Peak of")
+    Tags(empty._repr_html_())
+
+
+def test_a_peak_can_be_pickled_and_compared() -> None:
+    peak = xlamem.peak(TPU)
+    again = pickle.loads(pickle.dumps(peak))
+    assert again == peak
+    assert again._repr_html_() == peak._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("capacity", "title", "rows"),
+    [
+        ("4MiB", "fits", ["must fit   3.56 MiB (3,737,088 bytes)", "to spare   446.50 KiB (457,216 bytes)"]),
+        ("1MiB", "does not fit", ["available  1.00 MiB (1,048,576 bytes)", "missing    2.56 MiB (2,688,512 bytes)"]),
+    ],
+)
+def test_a_verdict(capacity: str, title: str, rows: list[str]) -> None:
+    verdict = xlamem.fits(TPU, capacity=capacity)
+    lines = repr(verdict).splitlines()
+    assert lines[0] == f"<xlamem.Fits: {title}>"
+    assert {f"  {row}" for row in rows} <= set(lines)
+    assert lines[-1].startswith("  reason  ")
+    assert title in " ".join(Tags(verdict._repr_html_()).texts)
+
+
+def test_an_unknown_verdict() -> None:
+    assert repr(xlamem.fits(TIMELESS, capacity="1GiB")).startswith("<xlamem.Fits: not known whether it fits>")
+
+
+def test_memory_analysis() -> None:
+    lines = repr(xlamem.memory_analysis(TPU)).splitlines()
+    assert re.fullmatch(r"  host_temp_size_in_bytes +1\.00 MiB +1,048,576", lines[9])
+    assert lines[-1].endswith("not in the dump")
+    by_release = repr(xlamem.memory_analysis(DUMPS / "cpu-jaxlib-0.12.0-multiheap"))
+    assert "total_allocation_bytes, jaxlib 0.11.2  " in by_release
+    Tags(xlamem.memory_analysis(TPU)._repr_html_())
+
+
+def test_a_dump_has_sizes_with_units() -> None:
+    dump = xlamem.read(TPU)
+    assert "  files   5 files, 24.75 KiB (25,347 bytes)" in repr(dump).splitlines()
+    assert "5 files, 24.75 KiB (25,347 bytes)" in Tags(dump._repr_html_()).texts
+
+
+# ---- tables
+
+
+def test_a_table_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "90")
+    rows = compute.attribution(xlamem.read(TPU), ("scope", "category"), space="hbm")
+    assert repr(xlamem.show(rows, limit=3)).splitlines() == [
+        "  scope        category       bytes  n",
+        "  dot_general  temp        1.00 MiB  3",
+        "               temp        1.00 MiB  2",
+        "  dot_general  live_out  512.00 KiB  1",
+        "  4 more rows",
+    ]
+    for columns in (60, 80, 120, 400):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        for table in (compute.live_set, compute.donation, compute.idle, compute.padding, compute.explain):
+            lines = repr(xlamem.show(table(xlamem.read(TPU)))).splitlines()
+            assert max(map(len, lines)) <= columns
+            assert lines[-1].endswith("more columns") or columns == 400
+
+
+def test_only_sizes_have_units() -> None:
+    dump = xlamem.read(TPU)
+    donation = Tags(xlamem.show(compute.donation(dump))._repr_html_())
+    assert "512.00 KiB" in donation.texts
+    assert "0 B" in donation.texts  # the lower bound of the saving
+    headings = donation.texts[: donation.texts.index("free_in_schedule") + 1]
+    first_row = dict(zip(headings, donation.texts[len(headings) :], strict=False))
+    assert (first_row["parameter"], first_row["parameter_index"]) == ("0", "{}")
+    occupancy = repr(xlamem.show(compute.occupancy(dump)))
+    assert "1.00 MiB" in occupancy
+    offsets = xlamem.show(compute.live_set(dump))._repr_html_()
+    assert ">2,113,536<" in offsets
+
+
+def test_columns_that_are_null_are_left_out() -> None:
+    table = pa.table({"a": [1, 2], "empty": pa.nulls(2, pa.string()), "x": [0.25, None], "b": [True, False]})
+    assert repr(xlamem.show(table)).splitlines() == ["  a     x  b", "  1  0.25  yes", "  2        no"]
+    assert repr(xlamem.show(table.slice(0, 0))).splitlines() == ["  a  empty  x  b"]
+    assert repr(xlamem.show(pa.table({}))) == ""
+
+
+@pytest.mark.parametrize("value", [3, None, "text", [1]])
+def test_show_needs_a_table(value: Any) -> None:
+    with pytest.raises(xlamem.UsageError, match=r"needs a pyarrow\.Table"):
+        xlamem.show(value)
+    with pytest.raises(xlamem.UsageError, match="0 or more"):
+        xlamem.show(pa.table({}), limit=-1)
+
+
+# ---- safety
+
+
+def test_html_is_escaped() -> None:
+    table = pa.table({HOSTILE: [HOSTILE], "bytes": [2048]})
+    curve = Curve(HOSTILE, np.array([1, 5, 2]), 1, 1)
+    view = View(HOSTILE, (fields([(HOSTILE, HOSTILE)]), Grid([HOSTILE], [[HOSTILE]], note=HOSTILE), curve))
+    for html in (xlamem.show(table)._repr_html_(), view._repr_html_()):
+        tags = Tags(html)
+        assert "script" not in tags.seen
+        assert "\x1b" not in html
+        assert any("<script>" in text for text in tags.texts)
+    for text in (repr(view), repr(xlamem.show(table))):
+        assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(("usage", "fixed", "step"), [([4], 0, 0), ([4, 9, 1], 1, 1), (list(range(5000)), 0, 4999)])
+def test_a_curve_is_valid_svg(usage: list[int], fixed: int, step: int) -> None:
+    html = Curve("hbm", np.array(usage), fixed, step).html()
+    svg = ET.fromstring(html[html.index("<svg") :])
+    assert svg.findtext("title") == f"hbm: {max(usage):,} B at step {step:,} of {len(usage) - 1:,}" or max(usage) > 1023
+    area, mark = (path.attrib["d"] for path in svg.findall("path"))
+    heights = [float(y) for y in re.findall(r"V([\d.]+)", area)]
+    assert min(heights) == 6.0  # the top of the area is the maximum
+    assert len(heights) <= 642
+    x = float(re.match(r"M([\d.]+)", mark)[1])  # type: ignore[index]
+    assert 90 <= x <= 730
+
+
+def test_reprs_load_no_more_than_they_need() -> None:
+    code = (
+        "import sys, xlamem; peak = xlamem.peak(sys.argv[1]); before = {'html', 'xlamem.display'} & set(sys.modules);"
+        "print(sorted(before)); repr(peak); print(sorted({'rich', 'click', 'IPython', 'pandas'} & set(sys.modules)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code, str(TPU)], capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines() == ["[]", "[]"]
