@@ -59,6 +59,7 @@ __all__ = [
     "repack",
     "savings",
     "schema",
+    "show",
     "sql",
 ]
 
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
         repack,
         savings,
     )
+    from .display import show
     from .dump import Dump, read
     from .input.find import Source, find
     from .warehouse import Converted, Dataset, convert, sql
@@ -88,6 +90,7 @@ else:
     # Names are imported on first use, so that `import xlamem` and each command load only what they need.
     _MODULES = {
         "schema": "schema",
+        "show": "display",
         **dict.fromkeys(("Dump", "read"), "dump"),
         **dict.fromkeys(("Source", "find"), "input.find"),
         **dict.fromkeys(("Converted", "Dataset", "convert", "sql"), "warehouse"),

@@ -6,18 +6,23 @@ import io
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, overload
 
 import pyarrow as pa
 
 from . import errors, schema
 from .errors import DumpError, UsageError
+from .formatting import count, exact_size
 from .input.find import Source, resolve
 from .parse.arrays import Ints
 from .parse.hashes import content_hash
 from .parse.sections import SECTION_OF
 from .parse.summary import summaries
 from .parse.whole import WholeReader
+
+if TYPE_CHECKING:
+    from .display import View
+    from .parse.hlo_body import HloBody
 
 Input = str | os.PathLike[str] | bytes | BinaryIO | Source
 """The types that `read` accepts."""
@@ -294,19 +299,15 @@ class Dump:
         return hash(self._tables)
 
     def __repr__(self) -> str:
-        lines = [f"<xlamem.Dump {self.name}>"]
-        lines += [f"  {label:<14}{text}" for label, text in _overview(self._tables)]
-        return "\n".join(lines)
+        return repr(self._view())
 
     def _repr_html_(self) -> str:
-        import html  # for notebooks only
+        return self._view()._repr_html_()
 
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for label, text in _overview(self._tables)
-        )
-        return f"<strong>xlamem.Dump {html.escape(self.name)}</strong><table>{cells}</table>"
+    def _view(self) -> View:
+        from .display import View, fields  # not needed to read
+
+        return View(f"xlamem.Dump {self.name}", (fields(_overview(self._tables)),))
 
 
 def _overview(tables: DumpTables) -> list[tuple[str, str]]:
@@ -317,15 +318,15 @@ def _overview(tables: DumpTables) -> list[tuple[str, str]]:
         return [("unreadable", str(error))]
     lines = [
         ("module", f"{module['module_name'] or '?'}  ({module['platform'] or 'platform unknown'})"),
-        ("files", f"{files.num_rows}, {sum(files['bytes'].to_pylist()):,} bytes"),
+        ("files", f"{count(files.num_rows, 'file')}, {exact_size(sum(files['bytes'].to_pylist()))}"),
     ]
     if module["total_bytes"] is not None:
-        lines.append(("total", f"{module['total_bytes']:,} bytes allocated, as printed"))
+        lines.append(("total", f"{exact_size(module['total_bytes'])} allocated, as printed"))
     counts = [f"{name} {module[f'n_{name}']:,}" for name in tables.tables if module.get(f"n_{name}")]
     for i in range(0, len(counts), 3):
         lines.append(("rows" if i == 0 else "", ", ".join(counts[i : i + 3])))
     states = ", ".join(state if module[state] else negation for state, negation in schema.PROBLEMS.items())
-    return [*lines, ("state", f"{states}; {module['n_diagnostics']} diagnostics")]
+    return [*lines, ("state", f"{states}; {count(module['n_diagnostics'], 'diagnostic')}")]
 
 
 DumpLike = Input | Dump | Tables
@@ -341,6 +342,23 @@ def as_tables(dump: DumpLike) -> Tables:
     if all(hasattr(type(dump), method) for method in _TABLES_METHODS):
         return dump  # type: ignore[return-value]  # mypy does not narrow by attributes
     return read(dump)._tables  # type: ignore[arg-type]
+
+
+def hlo_body(tables: Tables) -> HloBody | None:
+    """Return the instructions of the HLO text beside a dump, which is scanned on first use.
+
+    None if there is no HLO text, or if the tables are not those of a dump in text. Raises DumpError if the file cannot
+    be read.
+    """
+    if not isinstance(tables, TextTables):
+        return None
+    from .parse.hlo_body import read_body  # for few dumps only
+
+    with tables.reader.lock:
+        if "hlo_body" not in tables.cache:
+            tables.cache["hlo_body"] = read_body(tables.reader)
+    body: HloBody | None = tables.cache["hlo_body"]
+    return body
 
 
 def read(

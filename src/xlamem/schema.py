@@ -354,8 +354,7 @@ _SPACE = (
 _SOURCE = (
     _name(
         "op_name",
-        "named scopes of the defining instruction; if it has none and is in the allocation of a parameter, those of "
-        "the parameter",
+        "named scopes of the defining instruction, or of the origin of its bytes if it has none (see live_set.origin)",
         null=True,
     ),
     _name("source_file", "source file, from the metadata or the stack frame", null=True),
@@ -365,6 +364,56 @@ _SOURCE = (
 _CATEGORY = (
     "category of the allocation; temp_in_output for a temporary in the allocation of an output (live_out, donated): a "
     "value that is neither the output (live after the last instruction) nor the donated parameter (live from step 0)"
+)
+
+_ORIGIN = (
+    _name(
+        "origin",
+        "how op_name was found. own: the defining instruction has it. Other buffers have none, or one that names only "
+        "control flow; theirs is that of: argument (the entry parameter that the bytes come from), operand (what a "
+        "copy or another forwarding instruction reads), slot (the only name among the buffers of the same allocation, "
+        "offset and size whose live ranges touch, as that of the writer of a loop carry), hlo (the instructions "
+        "inside the fusion or loop body, from the HLO text), user (the first instruction that reads it); none: no name",
+    ),
+    _name("origin_instruction", "instruction that has the op_name", null=True),
+    _int("argument", "number of the entry parameter that the bytes come from", null=True),
+    _name("argument_index", "index into the shape of that parameter", null=True),
+    _name("layer", "layer in op_name, its number replaced by *, as in layers_*", null=True),
+    _int("layer_index", "number of the layer", null=True),
+    _name(
+        "phase",
+        "phase in op_name (forward, backward, recompute, optimizer); null if it cannot be told, or if origin is user",
+        null=True,
+    ),
+    _name(
+        "kind",
+        "parameter, optimizer state, gradient, activation, residual of a scan (stacked over the iterations of a loop), "
+        "collective, copy between memories, tuple table, scratch; null if it cannot be told",
+        null=True,
+    ),
+    _int("iterations", "trip count of a loop that the buffer has one slice for in each iteration", null=True),
+)
+_LIVE_BUFFER = (
+    *_SPACE,
+    _name("role", "value, or reserved: the bytes of a parameter, constant or output that no live value covers"),
+    _int("value_id", "id of the value; null for reserved", null=True),
+    _name(
+        "instruction",
+        "defining instruction; for reserved that of the parameter, else of the value with the highest id",
+        null=True,
+    ),
+    _name("shape_index", "index into the shape of that instruction", null=True),
+    _int("allocation", "the allocation"),
+    _name("category", _CATEGORY),
+    _int("offset", "offset of the value in it; null for reserved", "bytes", null=True),
+    _int("size", "size of the value; for reserved of the allocation", "bytes"),
+    _int("bytes", "bytes charged to this row; shared bytes are charged to the lowest live value_id", "bytes"),
+    _int("exclusive", "bytes that only this row covers", "bytes"),
+    _int("shared", "bytes that other live values also cover", "bytes"),
+    _name("shape", "shape", null=True),
+    _name("element_type", "element type", null=True),
+    _int("unpadded_size", "bytes without padding", "bytes", null=True),
+    _name("opcode", "opcode of the defining instruction", null=True),
 )
 
 DEFINITIONS = {
@@ -474,28 +523,17 @@ COMPUTED_TABLES = (
         "live_set",
         "live value, or reserved bytes that no live value covers",
         "compute",
+        (*_LIVE_BUFFER, *_SOURCE, *_ORIGIN),
+    ),
+    Table(
+        "scopes",
+        "named scope with bytes in use at the peak of a memory space",
+        "compute",
         (
             *_SPACE,
-            _name("role", "value, or reserved: the bytes of a parameter, constant or output that no live value covers"),
-            _int("value_id", "id of the value; null for reserved", null=True),
-            _name(
-                "instruction",
-                "defining instruction; for reserved that of the parameter, else of the value with the highest id",
-                null=True,
-            ),
-            _name("shape_index", "index into the shape of that instruction", null=True),
-            _int("allocation", "the allocation"),
-            _name("category", _CATEGORY),
-            _int("offset", "offset of the value in it; null for reserved", "bytes", null=True),
-            _int("size", "size of the value; for reserved of the allocation", "bytes"),
-            _int("bytes", "bytes charged to this row; shared bytes are charged to the lowest live value_id", "bytes"),
-            _int("exclusive", "bytes that only this row covers", "bytes"),
-            _int("shared", "bytes that other live values also cover", "bytes"),
-            _name("shape", "shape", null=True),
-            _name("element_type", "element type", null=True),
-            _int("unpadded_size", "bytes without padding", "bytes", null=True),
-            _name("opcode", "opcode of the defining instruction", null=True),
-            *_SOURCE,
+            _text("scope", "scope as in `attribution`; null for buffers without an op_name", null=True),
+            _int("bytes", "bytes in use at the first step of the peak of the space", "bytes"),
+            _int("n", "number of rows of the live set"),
         ),
     ),
     Table(
@@ -949,7 +987,7 @@ DERIVED: dict[str, Table] = {
             "peak_members",
             "one of the largest rows of the live set at the peak of a memory space",
             "compute",
-            (_int("rank", "rank in its space, 0 for the largest"), *COMPUTED["live_set"].columns),
+            (_int("rank", "rank in its space, 0 for the largest"), *_LIVE_BUFFER, *_SOURCE),
         ),
         Table(
             "explain_causes",
@@ -968,17 +1006,7 @@ DERIVED: dict[str, Table] = {
                 c for c in COMPUTED["bills"].columns if c.name not in ("kind", "buffer_bytes", "buffer_size", "granule")
             ),
         ),
-        Table(
-            "scopes",
-            "named scope with bytes in use at the peak of a memory space",
-            "compute",
-            (
-                *_SPACE,
-                _text("scope", "scope as in `attribution`; null for buffers without an op_name", null=True),
-                _int("bytes", "bytes in use at the first step of the peak of the space", "bytes"),
-                _int("n", "number of rows of the live set"),
-            ),
-        ),
+        COMPUTED["scopes"],
     )
 }
 """The tables that the converter adds to those of a dump."""

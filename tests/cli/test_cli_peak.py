@@ -17,8 +17,7 @@ import pytest
 from conftest import DUMPS
 
 import xlamem
-from xlamem import cli, compute, schema
-from xlamem.cli import formatting
+from xlamem import cli, compute, formatting, schema
 from xlamem.cli.reporters import buffers
 
 ROOT = Path(__file__).parents[2]

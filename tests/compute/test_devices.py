@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from xlamem.cli.formatting import size
 from xlamem.compute.devices import DEVICES, GB, GIB, device, parse_bytes
 from xlamem.errors import UsageError
+from xlamem.formatting import size
 
 NUMBERS = Path(__file__).parents[2] / "docs" / "numbers.md"
 

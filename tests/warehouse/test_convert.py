@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from conftest import DUMPS
+from printed_names import scopes_of, with_printed_names
 
 import xlamem
 from xlamem import schema, warehouse
@@ -161,7 +162,7 @@ def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
         if printed:
             assert (printed["bytes"], printed["time"]) == (module["printed_peak_bytes"], module["printed_peak_time"])
         if dump.live_ranges.num_rows:
-            held = xlamem.live_set(dump).to_pylist()
+            held = with_printed_names(dump, xlamem.live_set(dump)).to_pylist()
             members = of(stored(everything, "peak_members"), i)
             for s in spaces:
                 mine = [r for r in held if (r["color"], r["page"]) == (s["color"], s["page"])][:20]
@@ -169,9 +170,7 @@ def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
                 assert [r.pop("rank") for r in theirs] == list(range(len(mine)))
                 assert theirs == mine
             scopes = of(stored(everything, "scopes"), i)
-            wanted = xlamem.attribution(dump, ("memory_space", "scope")).to_pylist()
-            key = lambda r: (r["memory_space"], r["scope"] or "", r["bytes"], r["n"])  # noqa: E731
-            assert sorted(map(key, scopes)) == sorted(map(key, wanted))
+            assert {(r["memory_space"], r["scope"]): (r["bytes"], r["n"]) for r in scopes} == scopes_of(held)
     assert dumps > 20
 
 

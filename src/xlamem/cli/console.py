@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import NativeError, OutputError, UsageError, XlaMemError
-from .formatting import visible
+from ..formatting import visible
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from .. import compute, schema
 from ..dump import Dump, read
 from ..errors import DumpError, UsageError
+from ..formatting import count
 from ..input.find import Source, find
 from . import console
-from .formatting import count
 
 if TYPE_CHECKING:
     from ..warehouse import Dataset
 
 T = TypeVar("T")
 
-ALL_SECTIONS = [t for t in schema.TABLES if t not in ("uses", "positions", "printed_stack")]
-"""Tables from which the numbers and the state of a dump are computed: every section is read."""
+ALL_SECTIONS = [t for t in schema.TABLES if t != "printed_stack"]
+"""Tables from which the numbers, names and the state of a dump are computed: every section is read."""
 
 
 class Failure(NamedTuple):

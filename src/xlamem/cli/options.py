@@ -20,12 +20,13 @@ Rows = TypeVar("Rows", bound=Sequence[Any])
 
 @dataclass(frozen=True)
 class Output:
-    """Format and extent of the output, from --json, --csv, --limit and --wide."""
+    """Format and extent of the output, from --json, --csv, --limit, --wide and --verbose."""
 
     json: bool = False
     csv: bool = False
     limit: int | None = None
     wide: bool = False
+    verbose: bool = False
 
     @property
     def width(self) -> int | None:
@@ -40,27 +41,36 @@ class Output:
         return rows if limit is None else rows[:limit]  # type: ignore[return-value]
 
 
-def output(*, csv: bool = False, limit: str = "", wide: bool = False) -> Callable[[Command], Command]:
-    """Pass --json, and where wanted --csv, --limit and --wide, as one argument ``output``.
+def output(
+    *, csv: bool = False, limit: str = "", wide: bool = False, verbose: str = ""
+) -> Callable[[Command], Command]:
+    """Pass --json, and where wanted --csv, --limit, --wide and --verbose, as one argument ``output``.
 
-    `limit` is the help text of --limit.
+    `limit` and `verbose` are the help texts of these options.
     """
     options = [click.option("--json", "as_json", is_flag=True, help="Print JSON.")]
     if csv:
         options.insert(0, click.option("--csv", "as_csv", is_flag=True, help="Print CSV."))
     if wide:
         options.append(click.option("--wide", is_flag=True, help="Do not shorten lines."))
+    if verbose:
+        options.append(click.option("--verbose", "-v", is_flag=True, help=verbose))
     if limit:
         options.append(click.option("--limit", "-n", type=click.IntRange(min=0), metavar="N", help=limit))
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def run(
-            as_json: bool, as_csv: bool = False, limit: int | None = None, wide: bool = False, **arguments: Any
+            as_json: bool,
+            as_csv: bool = False,
+            limit: int | None = None,
+            wide: bool = False,
+            verbose: bool = False,
+            **arguments: Any,
         ) -> Any:
             if as_json and as_csv:
                 raise UsageError("--json and --csv exclude each other")
-            return command(output=Output(as_json, as_csv, limit, wide), **arguments)
+            return command(output=Output(as_json, as_csv, limit, wide, verbose), **arguments)
 
         return functools.reduce(lambda wrapped, option: option(wrapped), options, run)
 

@@ -21,11 +21,12 @@ from .bills import bill
 from .capacity import Available, Fits, available, device_total, fits
 from .charges import live_set
 from .explanation import explain, explain_causes
-from .grouping import KEYS, attribution, scopes
+from .folding import folded_rest, is_small, like_buffers, named
+from .grouping import KEYS, attribution, folded_scopes, scopes_in_use
 from .in_use import occupancy
 from .inspection import CROSS_CHECKS, Inspection, duplicates, inspect
 from .memory_stats import MemoryAnalysis, memory_analysis
-from .origin import add_origins
+from .op_names import scopes
 from .out_of_memory import OomCauses, excess_bytes, is_padded, oom_causes
 from .overview import OCCUPYING, Overview, spaces_in_use, summarize
 from .packing import Packing, repack
@@ -33,7 +34,7 @@ from .peaks import Peak, peak
 from .removal import savings
 from .selection import largest_program, main_first, select_space
 from .slots import padding, space_padding
-from .tree import ScopeNode, scope_tree
+from .tree import FoldedScope, ScopeNode, fold_scopes, scope_tree
 from .uses import idle
 from .xla_peak import xla_rule
 
@@ -42,6 +43,7 @@ REGISTRY: dict[str, Callable[[DumpLike], pa.Table]] = {
     "plateaus": lambda dump: peak(dump).plateaus,
     "occupancy": occupancy,
     "live_set": live_set,
+    "scopes": scopes_in_use,
     "bills": bill,
     "fragmentation": fragmentation,
     "savings": savings,
@@ -60,6 +62,7 @@ __all__ = [
     "REGISTRY",
     "Available",
     "Fits",
+    "FoldedScope",
     "Inspection",
     "MemoryAnalysis",
     "OomCauses",
@@ -67,7 +70,6 @@ __all__ = [
     "Packing",
     "Peak",
     "ScopeNode",
-    "add_origins",
     "attribution",
     "available",
     "bill",
@@ -78,14 +80,20 @@ __all__ = [
     "explain",
     "explain_causes",
     "fits",
+    "fold_scopes",
+    "folded_rest",
+    "folded_scopes",
     "fragmentation",
     "idle",
     "inspect",
     "is_padded",
+    "is_small",
     "largest_program",
+    "like_buffers",
     "live_set",
     "main_first",
     "memory_analysis",
+    "named",
     "occupancy",
     "oom_causes",
     "padding",
@@ -94,6 +102,7 @@ __all__ = [
     "savings",
     "scope_tree",
     "scopes",
+    "scopes_in_use",
     "select_space",
     "space_padding",
     "spaces_in_use",

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import index
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,13 @@ import pyarrow.compute as pc
 from .. import schema
 from ..dump import DumpLike, Tables, as_tables
 from ..errors import UsageError
+from ..formatting import exact_size
 from .columns import Ints, Mask, bools, ints
 from .devices import Device, parse_bytes
 from .devices import device as device_named
+
+if TYPE_CHECKING:
+    from ..display import View
 
 
 def device_total(dump: DumpLike) -> int | None:
@@ -53,7 +57,7 @@ def _sums_by_color(allocations: pa.Table, mask: Mask) -> dict[int, int]:
 # -- the verdict ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fits:
     """Whether a program fits. Sizes are in bytes; ``bool()`` is True only if the program is known to fit."""
 
@@ -73,6 +77,23 @@ class Fits:
 
     def __bool__(self) -> bool:
         return self.fits is True
+
+    def __repr__(self) -> str:
+        return repr(self._view())
+
+    def _repr_html_(self) -> str:
+        return self._view()._repr_html_()
+
+    def _view(self) -> View:
+        from ..display import View, fields  # not needed to compute
+
+        verdict = {True: "fits", False: "does not fit", None: "not known whether it fits"}[self.fits]
+        rows = [("available", exact_size(self.available) + (f" of {self.device}" if self.device else ""))]
+        if self.device_total is not None:
+            spare = self.available - self.device_total
+            rows.insert(0, ("must fit", exact_size(self.device_total)))
+            rows.append(("to spare" if spare >= 0 else "missing", exact_size(abs(spare))))
+        return View(f"xlamem.Fits: {verdict}", (fields([*rows, ("reason", self.reason)]),))
 
 
 def fits(

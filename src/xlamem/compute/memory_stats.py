@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..dump import DumpLike, Tables
+from ..formatting import size
 from .columns import Ints, Mask, bools, ints
 from .layout import THREAD_LOCAL
 from .program import program
+
+if TYPE_CHECKING:
+    from ..display import View
 
 HOST = 5
 
@@ -21,7 +25,7 @@ class ReleaseValue(NamedTuple):
     bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MemoryAnalysis:
     """JAX's `compiled.memory_analysis()` in bytes. A field is None if the text does not determine it.
 
@@ -41,6 +45,24 @@ class MemoryAnalysis:
     indefinite_allocations: int | None
     peak_memory_in_bytes: int | None
     by_release: tuple[ReleaseValue, ...] = ()
+
+    def __repr__(self) -> str:
+        return repr(self._view())
+
+    def _repr_html_(self) -> str:
+        return self._view()._repr_html_()
+
+    def _view(self) -> View:
+        from ..display import Grid, View  # not needed to compute
+
+        rows = [[name, *_amounts(getattr(self, name))] for name in FIELDS]
+        rows += [[f"{v.field}, {v.releases}", *_amounts(v.bytes)] for v in self.by_release]
+        return View("xlamem.MemoryAnalysis", (Grid(["field", "size", "bytes"], rows, frozenset((1, 2))),))
+
+
+def _amounts(n: int | None) -> list[str]:
+    """Return the size with a unit and exactly."""
+    return ["", "not in the dump"] if n is None else [size(n), f"{n:,}"]
 
 
 FIELDS = tuple(f.name for f in fields(MemoryAnalysis) if f.name != "by_release")

@@ -14,11 +14,11 @@ from .. import schema
 from ..dump import Dump
 from ..input.find import Source
 from .bills import bill
+from .buffer_names import buffer_names
 from .charges import live_set
 from .columns import Ints
 from .in_use import occupancy
 from .layout import CATEGORIES, THREAD_LOCAL
-from .origin import add_origins
 from .peaks import peak
 from .program import program
 from .selection import main_first, select_space
@@ -44,6 +44,8 @@ class Overview:
     """Bytes of `device_total`, by memory space."""
     usage: dict[tuple[str, int], Ints] = field(default_factory=dict)
     """Bytes in use at each step, by memory space and page."""
+    members: dict[tuple[str, int], pa.Table] = field(default_factory=dict)
+    """Rows of ``live_set`` at the peak, by memory space and page."""
     bill: list[Row] = field(default_factory=list)
     """Rows of ``bills``; empty without details."""
 
@@ -81,8 +83,7 @@ def summarize(
     space
         Name or color of one memory space; all by default.
     limit
-        Maximum number of buffers per memory space; all by default. With a limit, buffers without an op_name get an
-        ``origin``.
+        Maximum number of buffers per memory space; all by default.
     details
         False leaves out categories, plateaus, buffers and usage over time.
     required
@@ -107,8 +108,6 @@ def summarize(
             _add_usage(dump, result, limit)
         else:
             _add_sizes(dump, spaces, limit)
-        if limit is not None:
-            add_origins(dump, [b for s in spaces for b in s["buffers"]])
     return result
 
 
@@ -131,7 +130,7 @@ def _add_usage(dump: Dump, result: Overview, limit: int | None) -> None:
         rows = _rows_of_space(levels, s)
         result.usage[s["memory_space"], s["page"]] = rows["occupied"].to_numpy()
         s["categories"] = {c: rows[c][s["first_step"] or 0].as_py() for c in OCCUPYING}
-        buffers = _rows_of_space(members, s)
+        buffers = result.members[s["memory_space"], s["page"]] = _rows_of_space(members, s)
         s["n_buffers"] = buffers.num_rows
         s["buffers"] = (buffers if limit is None else buffers.slice(0, limit)).to_pylist()
 
@@ -159,11 +158,11 @@ def _buffers(dump: Dump, values: Ints) -> list[Row]:
     """Return rows of `values` with the columns that `live_set` adds, except those that depend on time."""
     p = program(dump)
     table = dump.values.take(pa.array(values))
-    sources = pa.table(p.source_columns(values)).to_pylist()
+    names = pa.table(buffer_names(p, values)).to_pylist()
     categories = [CATEGORIES[c] for c in p.value_category[values]]
     return [
-        {**row, "role": "value", "bytes": row["size"], "category": category, **source}
-        for row, category, source in zip(table.to_pylist(), categories, sources, strict=True)
+        {**row, "role": "value", "bytes": row["size"], "category": category, **name}
+        for row, category, name in zip(table.to_pylist(), categories, names, strict=True)
     ]
 
 

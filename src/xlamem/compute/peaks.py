@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import html
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from .. import schema
-from ..dump import DumpLike
+from ..dump import DumpLike, Tables
 from ..errors import UsageError
+from ..formatting import exact_size, size
 from .capacity import device_total
-from .columns import Ints, computed_table, nullable, runs
-from .in_use import Window, covered, levels, occupied_in, windows
+from .columns import Ints, computed_table, ints, nullable, runs
+from .in_use import MAX_CELLS, Window, covered, levels, occupied, occupied_in, windows
 from .layout import TEMP, THREAD_LOCAL, Layout
 from .program import program
 
 if TYPE_CHECKING:
     import pandas as pd
 
-HTML_ROWS = 50
-"""Maximum number of rows that a notebook shows."""
+    from ..display import Curve, Grid, View
+
+MIN_CURVE = 0.001
+"""Minimum share of the largest peak for a notebook to show the curve of a memory space."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Peak:
     """The peaks of a program, as the tables ``peaks`` (in ``spaces``) and ``plateaus``."""
 
@@ -33,22 +36,51 @@ class Peak:
     plateaus: pa.Table
     device_total: int | None = None
     """Bytes that must fit into the device's main memory; None without allocations."""
+    _tables: Tables | None = field(default=None, compare=False)
+    """The tables of the dump, from which a notebook draws curves."""
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the table of spaces as a pandas DataFrame."""
         return self.spaces.to_pandas()
 
+    def __repr__(self) -> str:
+        return repr(self._view(curves=False))
+
     def _repr_html_(self) -> str:
-        return _html(self.spaces) + _html(self.plateaus)
+        return self._view(curves=True)._repr_html_()
+
+    def _view(self, *, curves: bool) -> View:
+        from ..display import View, fields  # not needed to compute
+
+        name = f" of {self._tables.name}" if self._tables else ""
+        total = [] if self.device_total is None else [fields([("must fit", exact_size(self.device_total))])]
+        drawn = _curves(program(self._tables), self.spaces) if curves and self._tables else []
+        return View(f"xlamem.Peak{name}", (*total, _spaces_grid(self.spaces), *drawn))
 
 
-def _html(rows: pa.Table) -> str:
-    head = "".join(f"<th>{html.escape(n)}</th>" for n in rows.column_names)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{'' if v is None else html.escape(str(v))}</td>" for v in row.values()) + "</tr>"
-        for row in rows.slice(0, HTML_ROWS).to_pylist()
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
+def _spaces_grid(spaces: pa.Table) -> Grid:
+    """Return a line for each memory space."""
+    from ..display import Grid
+
+    names = ("reserved", "peak", "first_step", "last_step", "plateaus")
+    rows = []
+    for s in spaces.to_pylist():
+        page = f" page {s['page']}" if s["page"] else ""
+        steps = ["" if s[name] is None else f"{s[name]:,}" for name in names[2:]]
+        peak = "" if s["peak"] is None else size(s["peak"])
+        rows.append([f"{s['memory_space']}{page}", size(s["reserved"]), peak, *steps])
+    return Grid(["memory space", "reserved", "peak", "first step", "last step", "plateaus"], rows, frozenset(range(1, 6)))
+
+
+def _curves(p: Layout, spaces: pa.Table) -> list[Curve]:
+    """Return the curves of the memory spaces in which much is in use, unless there are too many steps to keep."""
+    from ..display import Curve
+
+    if p.steps is None or len(p.spaces) * p.steps > MAX_CELLS:
+        return []
+    tops, usage, fixed = ints(spaces, "peak"), occupied(p), p.fixed_bytes().tolist()
+    large = np.flatnonzero(tops >= max(1, MIN_CURVE * tops.max(initial=0))).tolist()
+    return [Curve(p.spaces[i].name, usage[i], fixed[i], int(peak_steps(p)[i])) for i in large]
 
 
 def peak(dump: DumpLike, *, k: int = 5) -> Peak:
@@ -74,7 +106,7 @@ def peak(dump: DumpLike, *, k: int = 5) -> Peak:
     if k < 0:
         raise UsageError(f"k must be 0 or more, not {k}")
     p = program(dump)
-    return Peak(*peak_tables(p, k), device_total(p.tables))
+    return Peak(*peak_tables(p, k), device_total(p.tables), p.tables)
 
 
 def peak_tables(p: Layout, k: int) -> tuple[pa.Table, pa.Table]:
@@ -87,7 +119,7 @@ def peak_tables(p: Layout, k: int) -> tuple[pa.Table, pa.Table]:
             columns.setdefault(column.name, pa.nulls(len(p.spaces), pa.int64()))
         return computed_table("peaks", columns), _plateau_table(p, [_NO_STEPS] * len(p.spaces))
     tops = [top for window in windows(p) for top in _tops(p, window, k)]
-    numbers = {f.name: np.array([getattr(t, f.name) for t in tops], np.int64) for f in fields(_Top)[:-1]}
+    numbers = {f.name: np.array([getattr(t, f.name) for t in tops], np.int64) for f in dataclass_fields(_Top)[:-1]}
     p.results.setdefault("peak steps", numbers["first_step"])
     columns |= numbers | {name: nullable(numbers[name]) for name in ("live_step", "first_step", "last_step")}
     temp = p.sum_by_space(p.allocation_size, p.category == TEMP)

@@ -8,6 +8,7 @@ import pyarrow as pa
 from .. import _sweep
 from ..dump import DumpLike
 from ..parse.arrays import ints as column_ints
+from .buffer_names import source_columns
 from .columns import Ints, Mask, computed_table, decoded, nullable, take
 from .in_use import occupied_in, windows
 from .layout import Layout
@@ -53,7 +54,7 @@ def savings(dump: DumpLike, *, space: str | int | None = None) -> pa.Table:
     columns["allocation"] = p.allocation_ids[owner]
     columns["size"] = np.concatenate([p.size[values], p.allocation_size[allocations]])
     columns["saving"] = np.concatenate([saved[values], saved_by_allocation[allocations]])
-    columns.update(p.source_columns(value))
+    columns.update(source_columns(p, value))
     order = np.lexsort((columns["allocation"], -columns["saving"], p.space_of_allocation[owner]))
     return computed_table("savings", columns).take(pa.array(order))
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from .. import schema
 from ..compute.capacity import must_fit
-from ..compute.charges import Charges, charge, live_set_table
-from ..compute.columns import Ints, Mask, ints, nullable, runs
-from ..compute.grouping import scopes
+from ..compute.charges import Charges, charge, live_set_columns
+from ..compute.columns import Ints, Mask, ints, nullable, runs, table_of_columns
 from ..compute.layout import MAX_TOTAL_BYTES, module_lengths
+from ..compute.op_names import scopes
 from ..compute.peaks import selected_steps
 from ..parse.interners import Interner
 from .bill_sums import bill_sums
@@ -148,7 +148,10 @@ def _peak_members(p: MergedProgram, charges: Charges, top: int) -> pa.Table:
     order = np.lexsort((p.allocation_ids[charges.owner], -charges.bytes, space))
     first, last = runs(space[order])
     rank = np.arange(len(order)) - np.repeat(first, last - first + 1)
-    table = p.tables.offsets.split(live_set_table(p, charges, order[rank < top]))
+    rows = order[rank < top]
+    columns = live_set_columns(p, charges, rows) | p.source_columns(charges.value[rows])
+    specs = schema.DERIVED["peak_members"].columns
+    table = p.tables.offsets.split(table_of_columns([c for c in specs if c.name in columns], columns))
     return table.add_column(1, "rank", pa.array(rank[rank < top]))
 
 

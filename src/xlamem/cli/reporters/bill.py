@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ...compute import Packing, main_first
 from ...dump import Dump
-from ..formatting import count, number, percent, size, wrap
+from ...formatting import count, number, percent, size, wrap
 from .header import header
 from .problems import describe_problems
 

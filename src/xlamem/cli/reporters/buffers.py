@@ -1,4 +1,4 @@
-"""List buffers (rows of `live_set`) on two lines each, or in columns if the output is wide."""
+"""List buffers (rows of `live_set`) on two lines each, or in columns if the output is wide; groups on one line each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ..formatting import GAP, one_line, shorten, shorten_path, size, visible
+from ...formatting import GAP, one_line, shorten, shorten_distinct, size, visible
 
 Row = dict[str, Any]
 
@@ -22,13 +22,21 @@ MIN_SCOPE_WIDTH = 20
 
 CATEGORY_NAMES = {"live_out": "output", "temp_in_output": "temporary in an output's space"}
 """Categories that are shown under another name."""
+CATEGORY_PLURALS = {
+    "parameter": "parameters",
+    "donated": "donated parameters",
+    "live_out": "outputs",
+    "constant": "constants",
+    "temp": "temporaries",
+    "temp_in_output": "temporaries in the space of outputs",
+}
 
 
 def buffer_lines(rows: list[Row], width: int | None, *, wide: bool) -> list[Text]:
     """Return the lines of these buffers."""
     if wide or width is None or width >= WIDE:
         return _in_columns(rows, width, wide=wide)
-    return [line for row in rows for line in _two_lines(row, width)]
+    return _two_lines(rows, width)
 
 
 def more_line(left: int, text: str) -> Text:
@@ -51,6 +59,12 @@ def source_line(row: Row, width: int | None = None) -> str:
     return short if len(short) <= width else shorten(text.rsplit("/", 1)[-1], width)
 
 
+def source_lines(rows: list[Row], limit: int | None) -> list[str]:
+    """Return file:line of each buffer, such that different lines stay different."""
+    full, short = [source_line(row) for row in rows], [source_line(row, limit) for row in rows]
+    return short if len(set(short)) == len(set(full)) else shorten_distinct(full, limit)
+
+
 def plain_shape(shape: str | None) -> str:
     """Return a shape without its layout."""
     characters, depth = [], 0
@@ -68,9 +82,12 @@ def value_name(row: Row) -> str:
     return f"{row['instruction'] or '?'}{index if index and index != '{}' else ''}"
 
 
-def scope_name(row: Row) -> str:
-    """Return the op_name of a buffer, or else its origin, or else an empty string."""
-    return one_line(row["op_name"] or row.get("origin") or "")
+def label(row: Row) -> str:
+    """Return what people call a buffer or a group of `like_buffers`: the name of its place in the model, if it has one.
+
+    Every list of buffers uses this. Without an op_name, it is the name of the value.
+    """
+    return one_line(row.get("name") or row["op_name"] or value_name(row))
 
 
 def padding_bytes(row: Row) -> int:
@@ -80,8 +97,8 @@ def padding_bytes(row: Row) -> int:
     return max(0, int(row["size"]) - int(row["unpadded_size"]))
 
 
-def category_name(category: str) -> str:
-    return CATEGORY_NAMES.get(category, category)
+def category_name(category: str, *, plural: bool = False) -> str:
+    return (CATEGORY_PLURALS if plural else CATEGORY_NAMES).get(category, category)
 
 
 def _notes(row: Row) -> str:
@@ -96,24 +113,25 @@ def _notes(row: Row) -> str:
     return ", ".join(notes)
 
 
-# -- lines ---------------------------------------------------------------------------------------
+# -- two lines per buffer ------------------------------------------------------------------------
 
 
-def _two_lines(row: Row, width: int) -> list[Text]:
-    """Return two lines: bytes, scope and source line; shape, value and notes."""
+def _two_lines(rows: list[Row], width: int) -> list[Text]:
+    """Return two lines per buffer: bytes, name and source line; shape, value and notes."""
     indent = 2 + SIZE_WIDTH + 2
     room = width - indent
-    scope, value = scope_name(row), value_name(row)
-    if not scope:
-        scope, value = value, ""
-    return [_scope_line(row, scope, room), _value_line(row, value, room, indent)]
+    sources = source_lines(rows, min(30, room // 2))
+    labels = shorten_distinct(map(label, rows), room - max((len(s) + 2 for s in sources if s), default=0))
+    lines = []
+    for row, name, source in zip(rows, labels, sources, strict=True):
+        value = value_name(row) if row["op_name"] else ""
+        lines += [_name_line(row, name, source, room), _value_line(row, value, room, indent)]
+    return lines
 
 
-def _scope_line(row: Row, scope: str, room: int) -> Text:
-    source = source_line(row, min(30, room // 2))
-    scope = shorten_path(scope, room - len(source) - 2 if source else room)
-    gap = " " * max(2, room - len(scope) - len(source)) if source else ""
-    return Text.assemble("  ", (size(row["bytes"]).rjust(SIZE_WIDTH), "bold"), "  ", scope, gap, (source, "green"))
+def _name_line(row: Row, name: str, source: str, room: int) -> Text:
+    gap = " " * max(2, room - len(name) - len(source)) if source else ""
+    return Text.assemble("  ", (size(row["bytes"]).rjust(SIZE_WIDTH), "bold"), "  ", name, gap, (source, "green"))
 
 
 def _value_line(row: Row, value: str, room: int, indent: int) -> Text:
@@ -124,6 +142,9 @@ def _value_line(row: Row, value: str, room: int, indent: int) -> Text:
     return Text.assemble(" " * indent, (f"{names}  ", "dim"), (notes, "yellow" if "padding" in notes else "dim"))
 
 
+# -- columns -------------------------------------------------------------------------------------
+
+
 HEADINGS = ("bytes", "padding", "scope", "source", "shape", "value", "category")
 STYLES = ("bold", "yellow", "", "green", "dim", "dim", "dim")
 N_NUMBERS = 2
@@ -132,13 +153,15 @@ SCOPE = HEADINGS.index("scope")
 
 
 def _in_columns(rows: list[Row], width: int | None, *, wide: bool) -> list[Text]:
-    """Return columns. Only the scope shrinks, at its beginning, whereas `rich.table` shortens cells at their end."""
+    """Return columns. Only the scope shrinks, such that different scopes stay different."""
     cells = [_cells(row, width, wide=wide) for row in rows]
     headings = [h if h != "padding" or any(c[1] for c in cells) else "" for h in HEADINGS]
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
     if width is not None:
         others = sum(widths) - widths[SCOPE] + 2 * sum(1 for w in widths if w) + 2
         widths[SCOPE] = min(widths[SCOPE], max(MIN_SCOPE_WIDTH, width - others))
+        for row, name in zip(cells, shorten_distinct([row[SCOPE] for row in cells], widths[SCOPE]), strict=True):
+            row[SCOPE] = name
     lines = [_columns(headings, widths, ("dim",) * len(HEADINGS))]
     return lines + [_columns(row, widths, STYLES) for row in cells]
 
@@ -150,14 +173,76 @@ def _cells(row: Row, width: int | None, *, wide: bool) -> list[str]:
     source = source_line(row, None if wide or width is None else SOURCE_WIDTH)
     padding = padding_bytes(row)
     category = category_name(row["category"]) + (", reserved" if row["role"] == "reserved" else "")
-    return [size(row["bytes"]), size(padding) if padding else "", scope_name(row), source, shape, value, category]
+    return [size(row["bytes"]), size(padding) if padding else "", label(row), source, shape, value, category]
 
 
 def _columns(cells: list[str], widths: list[int], styles: tuple[str, ...]) -> Text:
     line = Text()
     for i, (cell, width, style) in enumerate(zip(cells, widths, styles, strict=True)):
         if width:
-            cell = shorten_path(cell, width) if i == SCOPE else cell
             line.append(GAP).append(cell.rjust(width) if i < N_NUMBERS else cell.ljust(width), style)
     line.rstrip()
     return line
+
+
+# -- one line per group --------------------------------------------------------------------------
+
+NAME, ABOUT, SOURCE = range(3)
+SHRINKING = ((ABOUT, 26), (SOURCE, 14), (NAME, 22), (ABOUT, 20), (NAME, 18), (ABOUT, 9), (NAME, 9), (SOURCE, 0))
+"""Columns that shrink if they do not fit, in this order, and the widths to which they may."""
+SHORT_CATEGORIES = {"live_out": "output", "temp_in_output": "in an output", "constant": "constant"}
+"""Categories that are mentioned."""
+MIN_PADDING = 0.1
+"""Minimum share of padding that is mentioned."""
+
+
+def group_lines(groups: list[Row], width: int | None) -> list[Text]:
+    """Return one line for each group of `like_buffers`: bytes, number, name, shape with notes, source line."""
+    numbers = [f"{g['n']:,}× " if g["n"] > 1 else "" for g in groups]
+    start = max(map(len, numbers), default=0)
+    starts = [f"  {size(g['bytes']).rjust(SIZE_WIDTH)}  {n.rjust(start)}" for g, n in zip(groups, numbers, strict=True)]
+    columns = [[label(g) for g in groups], [_about(g) for g in groups], _sources(groups, width)]
+    lengths = [max(map(len, column), default=0) for column in columns]
+    if width is not None:
+        lengths = _fitted(lengths, width - SIZE_WIDTH - start - 8)
+        columns = [shorten_distinct(c, n) if n else [""] * len(c) for c, n in zip(columns, lengths, strict=True)]
+        columns[ABOUT] = [_about(g, lengths[ABOUT]) for g in groups]
+    return [_group_line(start, cells, lengths) for start, *cells in zip(starts, *columns, strict=True)]
+
+
+def _group_line(start: str, cells: list[str], lengths: list[int]) -> Text:
+    name, about, source = cells
+    style = "yellow" if "padding" in about else "dim"
+    styled = (about.ljust(lengths[ABOUT]), style), GAP, (source, "green")
+    line = Text.assemble(start, name.ljust(lengths[NAME]), GAP, *styled)
+    line.rstrip()
+    return line
+
+
+def _fitted(lengths: list[int], room: int) -> list[int]:
+    """Return the widths of the columns after they shrink to the room."""
+    for i, least in SHRINKING:
+        if (excess := sum(lengths) - room) > 0:
+            lengths[i] = max(min(lengths[i], least), lengths[i] - excess)
+    return lengths
+
+
+def _about(group: Row, limit: int | None = None) -> str:
+    """Return shape, category and padding of a group; if they do not fit, the shape is shortened."""
+    shape = f"{group['n_shapes']:,} shapes" if group["n_shapes"] > 1 else plain_shape(group["shape"])
+    notes = SHORT_CATEGORIES.get(group["category"], "")
+    if group["n_shapes"] == 1 and padding_bytes(group) >= MIN_PADDING * group["size"]:
+        notes = f"{100 * padding_bytes(group) / group['size']:.0f} % padding"
+    room = len(shape) if limit is None else limit - (len(notes) + 1 if notes else 0)
+    if len(shape) > room:
+        shape = f"{shape[: room - 1]}…" if room > 4 else ""
+    return " ".join(filter(None, [shape, notes]))
+
+
+def _sources(groups: list[Row], width: int | None) -> list[str]:
+    """Return file:line of each group: if the width is limited without directories, unless files differ only in them."""
+    full = [source_line(g) for g in groups]
+    names = [text.rsplit("/", 1)[-1] for text in full]
+    if width is None or len(set(names)) == len(set(full)):
+        return full if width is None else names
+    return source_lines(groups, SOURCE_WIDTH)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.text import Text
 
-from ..formatting import size
+from ...formatting import size
 
 Ints = npt.NDArray[np.int64]
 
@@ -57,6 +57,12 @@ def chart_rows(heights: Ints, top: int, rows: int) -> list[str]:
     level = np.ceil(heights / max(top, 1) * LEVELS * rows).astype(np.int64)
     cells = [np.clip(level - LEVELS * row, 0, LEVELS) for row in range(rows - 1, -1, -1)]
     return ["".join(marks[c] for c in line.tolist()) for line in cells]
+
+
+def sparkline(usage: Ints, width: int) -> str:
+    """Draw the bytes in use over the schedule in one row."""
+    starts = column_starts(len(usage), width)
+    return chart_rows(np.maximum.reduceat(usage, starts), int(usage.max()), 1)[0].ljust(width)
 
 
 def usage_chart(

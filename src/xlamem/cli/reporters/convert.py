@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ...formatting import count, exact_size, size
 from ...warehouse import Converted, Status
 from .. import console
-from ..formatting import count, exact_size, size
 
 Progress = Callable[[Status], None]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.text import Text
 
+from ...formatting import count, shorten, shorten_path, visible, wrap
 from ...input.find import Source
-from ..formatting import count, shorten, shorten_path, visible, wrap
 
 
 def header(source: Source, module: dict[str, Any], problems: list[str], width: int | None) -> list[Text]:

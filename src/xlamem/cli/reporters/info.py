@@ -7,10 +7,10 @@ from typing import Any
 
 from ... import schema
 from ...compute import Inspection, duplicates
+from ...formatting import align, count, exact_size, number, shorten, size, visible, wrap, wrap_items
 from ...input.find import Source
 from ...schema import PROBLEMS
 from ..console import bold, dim, red, width, write, write_field
-from ..formatting import align, count, exact_size, number, shorten, size, visible, wrap, wrap_items
 from ..inputs import path_of
 from .names import short_names
 from .problems import count_problems, describe, location, problems
@@ -45,7 +45,7 @@ def write_one(dump: Inspection) -> None:
 def _fields(dump: Inspection, columns: int | None) -> dict[str, list[str]]:
     """Return label and lines of each field. Fields without lines are omitted."""
     module = dump.module
-    features = filter(None, module["features"].split(","))
+    features = [schema.FEATURES.get(code, code) for code in filter(None, module["features"].split(","))]
     counts = [f"{t} {module[f'n_{t}']:,}" for t in schema.TABLES if module.get(f"n_{t}") and t != "diagnostics"]
     return {
         "path": [shorten(visible(dump.source.location), columns and columns - INDENT)],
@@ -54,7 +54,7 @@ def _fields(dump: Inspection, columns: int | None) -> dict[str, list[str]]:
         "changelist": [] if module["changelist"] is None else [str(module["changelist"])],
         "written": [] if module["timestamp_us"] is None else [_date(module["timestamp_us"])],
         "files": _files(dump),
-        "features": wrap_items(features, INDENT, columns) or ["none"],
+        "features": [line for feature in features for line in wrap(feature, INDENT, columns)] or ["none"],
         "rows": wrap_items(counts, INDENT, columns) or ["none"],
         "allocated": _allocated(dump),
         "XLA's peak": _printed_peak(module),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os.path import commonpath, join, relpath
 
+from ...formatting import visible
 from ...input.find import Source
-from ..formatting import visible
 
 
 def short_names(sources: Sequence[Source]) -> list[str]:

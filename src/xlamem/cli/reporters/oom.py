@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...compute import OomCauses, excess_bytes, is_padded, oom_causes
+from ...formatting import GAP, align, count, exact_size, one_line, shorten, size, visible, wrap
 from ...parse.oom import OomReport
 from ..console import bold, dim, red, write, write_field
-from ..formatting import GAP, align, count, exact_size, one_line, shorten, size, visible, wrap
 
 Row = dict[str, Any]
 

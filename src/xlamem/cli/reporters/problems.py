@@ -9,9 +9,9 @@ from typing import Any
 
 from ... import schema
 from ...dump import Dump
+from ...formatting import count, visible
 from ...input.find import Source
 from ...schema import PROBLEMS
-from ..formatting import count, visible
 
 Row = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from ...compute import Fits, Overview
-from ..formatting import align, count, shorten_path, size, wrap
+from ...formatting import align, count, shorten_path, size, wrap
 from ..inputs import Program
 from .names import short_names
 from .problems import count_problems, problems

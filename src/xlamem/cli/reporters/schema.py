@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ... import schema
+from ...formatting import GAP, align, wrap
 from ..console import bold, dim, width, write
-from ..formatting import GAP, align, wrap
 
 OF_DUMPS = {**schema.TABLES, **schema.COMPUTED, **schema.OOM}
 OF_DATASETS = {**schema.DERIVED, "quarantine": schema.QUARANTINE}

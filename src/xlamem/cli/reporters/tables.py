@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ...formatting import GAP, align, count, one_line, shorten
 from .. import console
-from ..formatting import GAP, align, count, one_line, shorten
 from ..options import Output
 
 if TYPE_CHECKING:

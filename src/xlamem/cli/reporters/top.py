@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from rich.text import Text
 
-from ...compute import ScopeNode, add_origins, main_first, scope_tree
+from ...compute import FoldedScope, fold_scopes, folded_rest, is_small, main_first, named, scope_tree
 from ...dump import Dump
-from ..formatting import count, exact_size, number, one_line, percent, shorten_path, size, wrap
-from .buffers import SIZE_WIDTH, buffer_lines, category_name, more_line
+from ...formatting import count, exact_size, number, one_line, shorten_distinct, size, wrap
+from .buffers import buffer_lines, category_name, more_line
 from .chart import bar
 from .header import header
 from .problems import describe_problems
+from .scopes import amount, tree_lines
 
 Row = dict[str, Any]
 
 N_ROWS = 20
 """Number of rows per memory space without --limit."""
+N_REST = 8
+"""Number of rows for everything that is not listed, unless that is small."""
 BAR_WIDTH = 16
-PERCENT_WIDTH = 7
-MIN_SHARE = 0.005
-"""Minimum share of the bytes in use for a scope to appear in the tree."""
 
 
 class Screen:
@@ -40,30 +43,30 @@ class Screen:
         page = f" page {space['page']}" if space.get("page") else ""
         peak = " (its peak)" if space["bytes"] == space["peak"] else f" (peak {size(space['peak'])})"
         steps = f"at step {space['time'] or 0:,} of {number(self.module['schedule_length'])}"
+        name = f"{space['memory_space']}{page}"
         text = f"  {exact_size(space['bytes'])} in use {steps}{peak}"
-        return Text.assemble((f"{space['memory_space']}{page}", "bold"), text)
+        if self.width and len(name) + len(text) > self.width:
+            text = f"  {size(space['bytes'])} in use {steps}{peak}"
+        return Text.assemble((name, "bold"), text)
 
     # -- buffers
 
-    def buffers(self, spaces: list[Row], rows: list[Row]) -> list[Text]:
-        """List the buffers of each memory space."""
+    def buffers(self, spaces: list[Row], rows: pa.Table) -> list[Text]:
+        """List the buffers of each memory space, the small ones by name."""
         lines = self._header()
         for space in _sorted(spaces):
-            members = [r for r in rows if (r["color"], r["page"]) == (space["color"], space["page"])]
-            shown = members[: self.limit]
-            add_origins(self.dump, shown)
+            members = _of_space(rows, space, "color", "page")
+            shown = members.slice(0, self.limit).to_pylist()
             lines += [Text(), self._title(space), *self._counts(space, members)]
             lines += buffer_lines(shown, self.width, wide=self.wide) if shown else []
-            if more := len(members) - len(shown):
-                left = space["bytes"] - sum(r["bytes"] for r in shown)
-                lines.append(more_line(left, f"in {count(more, 'more', 'more')}: --limit shows more"))
+            lines += self._rest(named(members), ["name"], space["bytes"])
         return lines
 
-    def _counts(self, space: Row, rows: list[Row]) -> list[Text]:
+    def _counts(self, space: Row, rows: pa.Table) -> list[Text]:
         """Return the number of buffers, and the instruction at the step."""
-        n_live = sum(r["role"] == "value" for r in rows)
+        n_live = pc.sum(pc.equal(rows["role"], "value")).as_py() or 0
         counts = count(n_live, "live buffer")
-        if reserved := len(rows) - n_live:
+        if reserved := rows.num_rows - n_live:
             counts += f", {count(reserved, 'allocation')} reserved but not live"
         step, schedule = space["time"] or 0, self.dump.schedule["instruction"]
         runs = f"step {step:,} runs {schedule[step].as_py()}" if step < len(schedule) else "after the last instruction"
@@ -71,65 +74,68 @@ class Screen:
 
     # -- groups
 
-    def groups(self, spaces: list[Row], rows: list[Row], keys: list[str], *, tree: bool) -> list[Text]:
+    def groups(self, spaces: list[Row], rows: pa.Table, keys: list[str], *, tree: bool) -> list[Text]:
         """List the groups of each memory space, or draw its tree of scopes."""
         lines = self._header()
         for space in _sorted(spaces):
-            members = [r for r in rows if r["memory_space"] == space["memory_space"] and r["bytes"]]
+            members = _of_space(rows, space, "memory_space")
+            members = members.filter(pc.greater(members["bytes"], 0))
             lines += [Text(), self._title(space)]
-            lines += self._tree(members, space["bytes"]) if tree else self._list(members, keys, space["bytes"])
+            if tree:
+                lines += tree_lines(self._tree(members), space["bytes"], self.width)
+            else:
+                lines += self._list(members.slice(0, self.limit).to_pylist(), keys, space["bytes"])
+                lines += self._rest(members, keys, space["bytes"])
         return lines
+
+    def _tree(self, rows: pa.Table) -> list[FoldedScope]:
+        """Return the tree of scopes, with layers and other numbers folded if it does not fit otherwise."""
+        scopes = fold_scopes(scope_tree(rows.to_pylist()), self.limit)
+        if len(scopes) < self.limit:
+            return scopes
+        return fold_scopes(scope_tree(folded_rest(rows, ["scope"], 0, self.limit).to_pylist()), self.limit)
 
     def _list(self, rows: list[Row], keys: list[str], total: int) -> list[Text]:
-        shown, rest = rows[: self.limit], rows[self.limit :]
-        digits = max((len(f"{r['n']:,}") for r in shown), default=1)
-        lines = [self._group(r, keys, total, digits) for r in shown]
-        if rest:
-            start = _amount(sum(r["bytes"] for r in rest), total)
-            lines.append(Text(f"{start}in {len(rest):,} more: --limit shows more", "dim"))
+        """Return a line for each group, with a bar."""
+        starts = [(amount(r["bytes"], total), bar(r["bytes"], total, BAR_WIDTH).ljust(BAR_WIDTH)) for r in rows]
+        numbers = [f"{r['n']:,}×" for r in rows]
+        digits = max(map(len, numbers), default=0)
+        names = ["  ".join(_group_name(key, row[key]) for key in keys) for row in rows]
+        room = self.width and self.width - max((len(a) + len(b) for a, b in starts), default=0) - digits - 4
+        return [
+            Text.assemble(start, (drawn, "cyan"), (f"  {n.rjust(digits)}  ", "dim"), name)
+            for (start, drawn), n, name in zip(starts, numbers, shorten_distinct(names, room), strict=True)
+        ]
+
+    # -- what is not listed
+
+    def _rest(self, rows: pa.Table, keys: list[str], total: int) -> list[Text]:
+        """Return a line about the rows that are not listed if they are small, or else lines by folded names."""
+        n = rows.num_rows - self.limit
+        if n <= 0:
+            return []
+        left = pc.sum(rows["bytes"].slice(self.limit)).as_py()
+        more = f"in {count(n, 'more', 'more')}: --limit shows more"
+        if is_small(rows, self.limit, total):
+            return [more_line(left, more)]
+        folded = folded_rest(rows, keys, self.limit, N_REST)
+        title = Text(f"  {size(left)} in {count(n, 'more', 'more')}, with numbers folded to *:", "dim")
+        lines = [title, *self._list(folded.slice(0, N_REST).to_pylist(), keys, total)]
+        if (hidden := folded.num_rows - N_REST) > 0:
+            lines.append(more_line(pc.sum(folded["bytes"].slice(N_REST)).as_py(), f"in {hidden:,} other groups"))
         return lines
 
-    def _group(self, row: Row, keys: list[str], total: int, digits: int) -> Text:
-        start = _amount(row["bytes"], total)
-        drawn = bar(row["bytes"], total, BAR_WIDTH).ljust(BAR_WIDTH)
-        n = f"  {row['n']:>{digits},}×  "
-        room = self.width and self.width - len(start) - len(drawn) - len(n)
-        names = "  ".join(_group_name(key, row[key]) for key in keys)
-        return Text.assemble(start, (drawn, "cyan"), (n, "dim"), shorten_path(names, room))
 
-    # -- tree
-
-    def _tree(self, rows: list[Row], total: int) -> list[Text]:
-        """Return the tree next to its sizes. `rich.tree` cannot draw columns before its branches."""
-        lines: list[Text] = []
-        self._branch(scope_tree(rows), total, "", lines)
-        return lines
-
-    def _branch(self, node: ScopeNode, total: int, indent: str, lines: list[Text]) -> None:
-        children = node.largest_children()
-        shown = [c for i, c in enumerate(children) if i < self.limit and c[1].bytes >= MIN_SHARE * total]
-        rest = children[len(shown) :]
-        for i, (name, child) in enumerate(shown):
-            while only := child.only_child():
-                name, child = f"{name}/{only[0]}", only[1]
-            last = i == len(shown) - 1 and not rest
-            start, branch = _amount(child.bytes, total), f"{indent}{'└─ ' if last else '├─ '}"
-            room = self.width and self.width - len(start) - len(branch)
-            lines.append(Text.assemble(start, (branch, "dim"), shorten_path(one_line(name), room)))
-            self._branch(child, total, indent + ("   " if last else "│  "), lines)
-        if rest:
-            start = _amount(sum(c.bytes for _, c in rest), total)
-            lines.append(Text(f"{start}{indent}└─ … {len(rest):,} more", "dim"))
+def _of_space(rows: pa.Table, space: Row, *columns: str) -> pa.Table:
+    """Return the rows of a memory space."""
+    masks = [pc.equal(rows[column], space[column]) for column in columns]
+    return rows.filter(reduce(pc.and_, masks))
 
 
 def _sorted(spaces: list[Row]) -> list[Row]:
     """Return the memory spaces with bytes in use, main memory first, then by size."""
     used = [s for s in spaces if s["bytes"]]
     return sorted(used, key=lambda s: (main_first(s["memory_space"]), -s["bytes"]))
-
-
-def _amount(n: int, total: int) -> str:
-    return f"  {size(n).rjust(SIZE_WIDTH)}  {percent(n, total).rjust(PERCENT_WIDTH)}  "
 
 
 def _group_name(key: str, name: str | None) -> str:

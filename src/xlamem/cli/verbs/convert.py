@@ -9,8 +9,8 @@ import click
 
 from ... import warehouse
 from ...errors import UsageError
+from ...formatting import count
 from .. import console, options
-from ..formatting import count
 from ..reporters import convert as reporter
 
 

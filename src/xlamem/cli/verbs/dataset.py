@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from ...errors import UsageError
+from ...formatting import align, count, exact_size
 from .. import console, options
-from ..formatting import align, count, exact_size
 
 
 @click.group("dataset")

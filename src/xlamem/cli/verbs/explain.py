@@ -15,7 +15,7 @@ from .. import console, options
 @click.command("explain")
 @options.dump()
 @options.space
-@options.output(csv=True, limit="Numbers shown.  [default: all]", wide=True)
+@options.output(csv=True, limit="Numbers shown.  [default: all]", wide=True, verbose="Define each number.")
 def command(dump: Dump, space: str | int | None, output: options.Output) -> None:
     """Compare the numbers that XLA, JAX, XProf and xlamem report as peak, total or reserved for the program in PATH:
     definition, difference from xlamem's peak, and the causes of the difference.
@@ -33,7 +33,8 @@ def command(dump: Dump, space: str | int | None, output: options.Output) -> None
     else:
         from ..reporters.explain import screen  # imports rich
 
-        console.write_lines(screen(dump, numbers, causes, output.width), output.width)
+        lines = screen(dump, numbers, causes, output.width, verbose=output.verbose)
+        console.write_lines(lines, output.width)
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from ..reporters.problems import describe_problems
 
 N_SHOWN = 10
 """Number of programs listed, and of buffers read per memory space, without --limit."""
-LIMIT = f"Buffers shown per memory space, and programs listed.  [default: {N_SHOWN}; all in JSON and CSV]"
+LIMIT = "Rows of buffers per memory space, and programs listed.  [default: one screen; all in JSON and CSV]"
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,15 @@ def _memory(command: Callable[..., int]) -> Callable[..., int]:
 @click.command("peak")
 @options.paths
 @options.space
-@options.output(csv=True, limit=LIMIT, wide=True)
+@options.output(csv=True, limit=LIMIT, wide=True, verbose="Show notes in full.")
 @_memory
 @options.strict("Exit with 3 if a dump is truncated.")
 def command(
     paths: tuple[str, ...], space: str | int | None, output: options.Output, memory: Memory | None, strict: bool
 ) -> int:
-    """Show what must fit into the device's memory (device_total). For each memory space, show the bytes that are
-    reserved, the peak of the bytes in use, its breakdown, and the largest buffers with their place in the model.
+    """Show what must fit into the device's memory (device_total), and for each memory space the bytes that are reserved
+    and the peak of the bytes in use: over time, by scope of the model, and by buffer. Like buffers of all layers are
+    one row.
 
     If the PATHs hold several programs, list them, largest first, and show the largest.
     """
@@ -111,10 +112,11 @@ def command(
     elif output.csv:
         _write_csv(programs)
     elif programs:
+        n_lines = 0
         if several:
-            _write_list(programs, len(failures), output)
+            n_lines = _write_list(programs, len(failures), output)
             programs[0] = read_one(programs[0].overview.source, details=True)
-        _write_screen(programs[0], output, all_spaces=space is None)
+        _write_screen(programs[0], output, n_lines, all_spaces=space is None)
     inputs.report(failures)
     return code
 
@@ -132,18 +134,22 @@ def _exit_code(programs: list[Program], failures: list[Failure], *, strict: bool
     return console.CHECK_FAILED if False in verdicts else console.FINE
 
 
-def _write_list(programs: list[Program], n_failed: int, output: options.Output) -> None:
+def _write_list(programs: list[Program], n_failed: int, output: options.Output) -> int:
+    """List the programs and return the number of lines."""
     from ..reporters.programs import list_programs  # imports rich
 
     limit = N_SHOWN if output.limit is None else output.limit
-    console.write_lines(list_programs(programs, n_failed, limit, output.width), output.width)
+    lines = list_programs(programs, n_failed, limit, output.width)
+    console.write_lines(lines, output.width)
     console.write()
+    return len(lines) + 1
 
 
-def _write_screen(program: Program, output: options.Output, *, all_spaces: bool) -> None:
-    from ..reporters.peak import Layout, screen  # imports rich
+def _write_screen(program: Program, output: options.Output, n_lines: int, *, all_spaces: bool) -> None:
+    from ..reporters.peak import HEIGHT, MIN_HEIGHT, Layout, screen  # imports rich
 
-    layout = Layout(output.width, output.limit, output.wide)
+    height = max(HEIGHT - n_lines, MIN_HEIGHT)
+    layout = Layout(output.width, output.limit, output.wide, output.verbose, height)
     console.write_lines(screen(program, layout, all_spaces=all_spaces), output.width)
 
 

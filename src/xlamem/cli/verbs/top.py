@@ -60,8 +60,7 @@ def command(
         from ..reporters.top import Screen  # imports rich
 
         screen = Screen(dump, output.width, output.limit, wide=output.wide, step=step)
-        rows = table.to_pylist()
-        lines = screen.buffers(spaces, rows) if keys == [BUFFER] else screen.groups(spaces, rows, keys, tree=tree)
+        lines = screen.buffers(spaces, table) if keys == [BUFFER] else screen.groups(spaces, table, keys, tree=tree)
         console.write_lines(lines, output.width)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable
+from itertools import accumulate, pairwise
 
 GAP = "  "
 """Space between columns."""
@@ -26,17 +27,21 @@ def one_line(text: str) -> str:
 # -- numbers -------------------------------------------------------------------------------------
 
 
+UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+MAX_AMOUNT = 999.995
+"""Amounts from here on, which would need four digits before the point, are shown in the next unit."""
+
+
 def size(n: int | None) -> str:
-    """Return bytes in binary units with two decimals."""
+    """Return bytes in binary units with two decimals: 1000.00 MiB is 0.98 GiB."""
     if n is None:
         return "?"
     if abs(n) < 1024:
         return f"{n} B"
-    amount, units = n / 1024, ["KiB", "MiB", "GiB", "TiB"]
-    while abs(amount) >= 1023.995 and len(units) > 1:
-        amount /= 1024
-        del units[0]
-    return f"{amount:.2f} {units[0]}"
+    amount, unit = n / 1024, 0
+    while abs(amount) >= MAX_AMOUNT and unit < len(UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.2f} {UNITS[unit]}"
 
 
 def exact_size(n: int) -> str:
@@ -82,6 +87,58 @@ def shorten_path(text: str, limit: int | None) -> str:
     end = text[len(text) - limit + 1 :]
     slash = end.find("/")
     return "…" + (end[slash:] if 0 <= slash <= len(end) // 2 else end)
+
+
+def shorten_distinct(texts: Iterable[str], limit: int | None) -> list[str]:
+    """Shorten texts that are too long such that different texts stay different.
+
+    The beginnings are cut off, or else the middles, or else all but the part where a text differs from those that are
+    most similar to it.
+    """
+    texts = list(texts)
+    if limit is None or all(len(text) <= limit for text in texts):
+        return texts
+    distinct = set(texts)
+    for cut in (shorten_path, shorten):
+        shortened = {text: cut(text, limit) for text in distinct}
+        if len(set(shortened.values())) == len(distinct):
+            break
+    else:
+        shortened = _around_differences(sorted(distinct), max(limit, 4))
+    return [shortened[text] for text in texts]
+
+
+def _around_differences(texts: list[str], limit: int) -> dict[str, str]:
+    """Shorten these sorted texts to what surrounds the characters at which they differ from others."""
+    shared = [_n_shared(*pair) for pair in pairwise(texts)]
+    result = {}
+    for i, text in enumerate(texts):
+        positions = {*accumulate(shared[i:], min), *accumulate(reversed(shared[:i]), min)}
+        result[text] = _with_context(text, {min(p, len(text) - 1) for p in positions}, limit)
+    return result
+
+
+def _n_shared(text: str, other: str) -> int:
+    """Return the number of characters with which both texts begin."""
+    return next((i for i, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other)))
+
+
+def _with_context(text: str, kept: set[int], limit: int) -> str:
+    """Return the characters at these positions with as many neighbours as fit, and ellipses for the others."""
+    if len(text) <= limit:
+        return text
+    result = _elided(text, kept)
+    while True:
+        kept = {q for p in kept for q in (p - 1, p, p + 1) if 0 <= q < len(text)}
+        if len(longer := _elided(text, kept)) > limit:
+            return result
+        result = longer
+
+
+def _elided(text: str, kept: set[int]) -> str:
+    """Return the characters at these positions, with an ellipsis for each gap."""
+    marks = "".join(c if i in kept else "\0" for i, c in enumerate(text))
+    return re.sub("\0+", "…", marks)
 
 
 # -- lines ---------------------------------------------------------------------------------------

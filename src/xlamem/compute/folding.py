@@ -1,0 +1,125 @@
+"""Fold many buffers into few rows: like buffers of all layers together, and the rest of a list by shortened names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .columns import Ints, decoded, encoded, groups_of, ints, sums_of, take
+from .op_names import plain_names, shortened_paths
+
+Row = dict[str, Any]
+
+SMALL_SHARE = 0.03
+"""Maximum share of the bytes of a list of a row that sums up the rows that are not listed."""
+LAYERS, NUMBERS, DIGITS = range(3)
+FOLDINGS = ((LAYERS, None), (NUMBERS, None), (DIGITS, None), (DIGITS, 3), (DIGITS, 2), (DIGITS, 1))
+"""What becomes * in a name (layers_17, f32[4,128], arg12), and how many components of a path are kept."""
+PATHS = ("scope", "op_name", "name")
+"""Keys whose values are paths from the outer scope to the inner."""
+
+_ALIKE = ("source_file", "source_line", "category", "kind", "phase", "origin")
+"""Columns of `live_set` in which like buffers agree, as far as it has them."""
+
+
+def like_buffers(members: pa.Table, n: int) -> list[Row]:
+    """Return the n largest groups of like buffers among rows of `live_set`, largest first.
+
+    Buffers are alike if they have the same op_name (with layers folded), source line and category; without an op_name,
+    the same opcode and shape. A group is the row of its largest buffer with the ``bytes`` of all, their number ``n``,
+    the number ``n_shapes`` of their shapes, and the ``name``: the op_name without JAX's wrappers, folded if n > 1.
+    """
+    codes, op_names = encoded(members["op_name"])
+    plain = plain_names(op_names.cast(pa.string()))
+    first, group = groups_of(*_likeness(members, codes, plain))
+    sizes, numbers = sums_of(ints(members, "bytes"), group, len(first)), np.bincount(group, minlength=len(first))
+    shape_rows, _ = groups_of(group, _codes(members["shape"]))
+    n_shapes = np.bincount(group[shape_rows], minlength=len(first))
+    largest = np.lexsort((first, -sizes))[:n]
+    rows = members.take(pa.array(first[largest])).to_pylist()
+    for row, g in zip(rows, largest.tolist(), strict=True):
+        row |= {"bytes": int(sizes[g]), "n": int(numbers[g]), "n_shapes": int(n_shapes[g])}
+        row["name"] = _name(plain, int(codes[first[g]]), fold=row["n"] > 1)
+    return rows  # type: ignore[no-any-return]
+
+
+def _likeness(members: pa.Table, codes: Ints, plain: pa.Array) -> list[Ints]:
+    """Return columns that are equal for like buffers, given the codes and texts of their names."""
+    folded = _codes(shortened_paths(plain, None, fold=True))
+    keys = [take(folded, codes)] + [_codes(members[name]) for name in _ALIKE if name in members.column_names]
+    return keys + [np.where(codes < 0, _codes(members[name]), -1) for name in ("opcode", "shape")]
+
+
+def _name(plain: pa.Array, code: int, *, fold: bool) -> str | None:
+    if code < 0:
+        return None
+    name: str = shortened_paths(plain.slice(code, 1), None, fold=fold)[0].as_py()
+    return name
+
+
+def _codes(column: pa.ChunkedArray | pa.Array) -> Ints:
+    """Return equal integers from 0 for equal values, -1 for null."""
+    return encoded(column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column]))[0]
+
+
+# -- the rest of a list --------------------------------------------------------------------------
+
+
+def named(members: pa.Table) -> pa.Table:
+    """Return rows of `live_set` with a column ``name``: the op_name without JAX's wrappers, else the instruction."""
+    codes, op_names = encoded(members["op_name"])
+    plain = decoded(codes, plain_names(op_names.cast(pa.string()))).cast(pa.string())
+    return members.append_column("name", pc.coalesce(plain, members["instruction"].cast(pa.string())))
+
+
+def folded_rest(rows: pa.Table, keys: list[str], n_shown: int, n: int) -> pa.Table:
+    """Fold the rows after the first `n_shown` by shortened names, so that few rows have nearly all of the bytes.
+
+    Parameters
+    ----------
+    rows
+        Text columns `keys`, ``bytes`` and, if a row stands for several buffers, ``n``.
+    n
+        Number of folded rows to show.
+
+    Returns
+    -------
+    pyarrow.Table
+        Columns `keys`, ``bytes`` and ``n``, largest first. The first of FOLDINGS is used with which the rows after the
+        first n are small (see `is_small`).
+    """
+    rest, total = rows.slice(n_shown), pc.sum(rows["bytes"]).as_py() or 0
+    for what, depth in FOLDINGS:
+        folded = _folded(rest, keys, what, depth)
+        if is_small(folded, n, total):
+            break
+    return folded
+
+
+def is_small(rows: pa.Table, n: int, total: int) -> bool:
+    """Return whether the rows after the first n together are smaller than the last of these, and than SMALL_SHARE."""
+    left = pc.sum(rows["bytes"].slice(n)).as_py() or 0
+    return not left or bool(left < rows["bytes"][n - 1].as_py() and left <= SMALL_SHARE * total) if n else not left
+
+
+def _folded(rows: pa.Table, keys: list[str], what: int, depth: int | None) -> pa.Table:
+    """Sum rows up by their folded names."""
+    names = {}
+    for key in keys:
+        codes, texts = encoded(rows[key].cast(pa.string()))
+        names[key] = decoded(codes, _folded_names(texts, what, depth if key in PATHS else None)).cast(pa.string())
+    n = rows["n"] if "n" in rows.column_names else pa.array(np.ones(rows.num_rows, np.int64))
+    grouped = pa.table({**names, "bytes": rows["bytes"], "n": n}).group_by(keys, use_threads=False)
+    table = grouped.aggregate([("bytes", "sum"), ("n", "sum")])
+    table = table.rename_columns([c.removesuffix("_sum") for c in table.column_names]).select([*keys, "bytes", "n"])
+    return table.sort_by([("bytes", "descending"), *((key, "ascending") for key in keys)])
+
+
+def _folded_names(texts: pa.Array, what: int, depth: int | None) -> pa.Array:
+    texts = shortened_paths(texts, depth, fold=True)
+    if what >= NUMBERS:
+        texts = pc.replace_substring_regex(texts, r"(^|[^0-9A-Za-z])\d+", r"\1*")
+    return pc.replace_substring_regex(texts, r"\d+", "*") if what >= DIGITS else texts

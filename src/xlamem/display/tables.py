@@ -1,0 +1,115 @@
+"""Arrow tables for people: sizes with units, columns that say nothing left out, and only the first rows."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pyarrow as pa
+
+from .. import schema
+from ..errors import UsageError
+from ..formatting import GAP, count, shorten_distinct, size
+from .grid import Grid
+from .view import View
+
+MAX_TEXT = 30
+"""Maximum width of a text in a terminal."""
+IMPORTANT = (
+    "bytes", "saving", "padding", "gap", "reserved", "peak", "memory_space", "op_name", "scope", "instruction", "n",
+    "shape", "source_line", "source_file", "category", "size", "name", "first_step", "parameter", "candidate",
+)  # fmt: skip
+"""Columns that are shown first if a terminal is too narrow for all."""
+
+
+def _byte_columns(table: pa.Table) -> set[str]:
+    """Return the columns that hold sizes: those of the table of the schema with these columns, else by their names.
+
+    Offsets are shown as numbers.
+    """
+    tables = [*schema.TABLES.values(), *schema.COMPUTED.values()]
+    same = [t for t in tables if [*t.names] == table.column_names] or tables
+    columns = [c for t in same for c in t.columns]
+    others = {c.name for c in columns if c.unit != "bytes"}
+    return {c.name for c in columns if c.unit == "bytes"} - others - {"offset"}
+
+
+class TableGrid:
+    """The first rows of an Arrow table."""
+
+    def __init__(self, table: pa.Table, limit: int) -> None:
+        self.n_rows, self.table = table.num_rows, table.slice(0, limit)
+        names = table.column_names
+        empty = {name for name in names if table.num_rows and table[name].null_count == table.num_rows}
+        self.names = [name for name in names if name not in empty]
+        self.sizes = _byte_columns(table)
+
+    def html(self) -> str:
+        return self._grid(self.names, None).html()
+
+    def text(self) -> str:
+        """Return as many columns as fit the terminal."""
+        widths = {name: max(map(len, [name, *self._cells(name, MAX_TEXT)])) for name in self.names}
+        room = shutil.get_terminal_size().columns - 2
+        fitting: set[str] = set()
+        for name in sorted(self.names, key=lambda n: IMPORTANT.index(n) if n in IMPORTANT else len(IMPORTANT)):
+            if widths[name] + len(GAP) <= room or not fitting:
+                fitting.add(name)
+                room -= widths[name] + len(GAP)
+        return self._grid([name for name in self.names if name in fitting], MAX_TEXT).text()
+
+    def _grid(self, names: list[str], limit: int | None) -> Grid:
+        columns = [self._cells(name, limit) for name in names]
+        right = frozenset(i for i, name in enumerate(names) if _is_number(self.table.schema.field(name).type))
+        return Grid(names, [list(row) for row in zip(*columns, strict=True)], right, self._note(len(names)))
+
+    def _note(self, n_columns: int) -> str:
+        hidden = [(self.n_rows - self.table.num_rows, "more row"), (len(self.names) - n_columns, "more column")]
+        return " and ".join(count(n, what) for n, what in hidden if n > 0)
+
+    def _cells(self, name: str, limit: int | None) -> list[str]:
+        values = self.table[name].to_pylist()
+        if name in self.sizes and pa.types.is_integer(self.table.schema.field(name).type):
+            return ["" if v is None else size(v) for v in values]
+        return shorten_distinct(map(_text, values), limit)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def show(table: pa.Table, *, limit: int = 20) -> View:
+    """Return a table as a view for people, which a terminal and a notebook print well.
+
+    >>> xlamem.show(xlamem.live_set(dump))
+
+    Sizes have units, numbers are aligned to the right, and columns that are entirely null are left out. A terminal
+    shows as many columns as fit, a notebook all.
+
+    Parameters
+    ----------
+    table
+        A `pyarrow.Table`, such as those of a dump and those that computations return.
+    limit
+        Number of rows that are shown.
+
+    Raises
+    ------
+    UsageError
+        `table` is not a table, or `limit` is negative.
+    """
+    if not isinstance(table, pa.Table):
+        raise UsageError(f"show needs a pyarrow.Table, not {type(table).__name__}, which shows itself")
+    if limit < 0:
+        raise UsageError(f"limit must be 0 or more, not {limit}")
+    return View("", (TableGrid(table, limit),))
