@@ -15,6 +15,7 @@ from render import render
 
 import xlamem
 from xlamem import schema
+from xlamem.compute import arena_cells, in_use
 from xlamem.input.find import Source
 
 HOSTILE = range(300)
@@ -72,6 +73,15 @@ def assert_equals_reference(dump: xlamem.Dump) -> None:
 @pytest.mark.parametrize("seed", HOSTILE)
 def test_hostile(seed: int) -> None:
     assert_equals_reference(xlamem.read(render(hostile(seed))["buffer-assignment"]))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_crowded(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allocations with many values are swept in turn: by steps, and by addresses."""
+    monkeypatch.setattr(in_use, "MAX_SWEPT_VALUES", 1 + seed % 3)
+    monkeypatch.setattr(arena_cells, "MAX_TOGETHER", 1 + seed % 4)
+    monkeypatch.setattr(in_use, "MAX_CELLS", 1 + seed % 20)
+    assert_equals_reference(xlamem.read(render(hostile(seed, values=20))["buffer-assignment"]))
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +14,9 @@ from .layout import TEMP, Layout
 
 MAX_GRANULE = 1 << 16
 """Maximum granule in bytes."""
+
+MAX_TOGETHER = 1 << 19
+"""Maximum number of values of one allocation whose free cells are found together."""
 
 
 def granules(p: Layout) -> Ints:
@@ -82,27 +87,70 @@ class FreeCells(NamedTuple):
 
 def free_cells(p: Layout) -> FreeCells:
     """Return what is not in use at the steps of `cell_peaks`."""
-    extent, step = cell_extents(p), cell_peaks(p).step
-    rows = np.flatnonzero(extent)
-    slots = _first_in_slot(p, rows)
-    start, end = p.occupied_ranges()
-    at = step[p.owner[rows]]
-    live = rows[(start[rows] >= 0) & (start[rows] <= at) & (at <= end[rows])]
-    arenas = np.flatnonzero(p.category == TEMP)
-    begin = np.concatenate([p.offset[slots], p.offset[live], np.zeros(len(arenas), np.int64)])
-    stop = np.concatenate([(p.offset + extent)[slots], (p.offset + extent)[live], p.allocation_size[arenas]])
-    owner = np.concatenate([p.owner[slots], p.owner[live], arenas])
-    number = np.append(np.arange(1, len(slots) + 1), np.zeros(len(live) + len(arenas), np.int64))
-    is_live = np.repeat([0, 1, 0], [len(slots), len(live), len(arenas)])
-    stretches = _Stretches.of(owner, begin, stop)
+    return p.once("free cells", lambda: _joined(p, [_free_in(p, part) for part in _parts(p)]))
+
+
+class _Part(NamedTuple):
+    """Address ranges of allocations that are swept together."""
+
+    arenas: Ints
+    low: int
+    """First address."""
+    high: Ints
+    """End of the addresses, by allocation."""
+    values: Ints
+    """Values with cells in these ranges."""
+
+
+def _parts(p: Layout) -> Iterator[_Part]:
+    """Split the temp allocations: those with more than MAX_TOGETHER values are split into address ranges."""
+    arenas, values = np.flatnonzero(p.category == TEMP), np.flatnonzero(cell_extents(p))
+    is_crowded = np.bincount(p.owner[values], minlength=len(p.allocation_ids)) > MAX_TOGETHER
+    yield _Part(arenas[~is_crowded[arenas]], 0, p.allocation_size, values[~is_crowded[p.owner[values]]])
+    for arena in np.flatnonzero(is_crowded):
+        members = values[p.owner[values] == arena]
+        begin, end = p.offset[members], p.offset[members] + cell_extents(p)[members]
+        bounds = np.unique(np.sort(begin)[::MAX_TOGETHER])[1:].tolist()
+        for low, high in pairwise([0, *bounds, int(p.allocation_size[arena])]):
+            yield _Part(np.array([arena]), low, np.full(len(is_crowded), high), members[(begin < high) & (end > low)])
+
+
+def _free_in(p: Layout, part: _Part) -> FreeCells:
+    """Return what is not in use in a part of the allocations."""
+    slots, live = _first_in_slot(p, part.values), _live_at_peak(p, part.values)
+    rows = np.append(slots, live)
+    owner: Ints = np.append(p.owner[rows], part.arenas).astype(np.int64)
+    begin = np.append(p.offset[rows], np.full(len(part.arenas), part.low))
+    end = np.append((p.offset[rows] + cell_extents(p)[rows]), p.allocation_size[part.arenas])
+    stretches = _Stretches.of(owner, np.maximum(begin, part.low), np.minimum(end, part.high[owner]))
+    number = np.append(np.arange(1, len(slots) + 1), np.zeros(len(owner) - len(slots), np.int64))
+    is_live = np.repeat([0, 1, 0], [len(slots), len(live), len(part.arenas)])
     free = (stretches.width > 0) & (stretches.level(is_live) == 0)
     touching, number = stretches.level(np.sign(number)), stretches.level(number)
-    single = free & (touching == 1)
+    single, n = free & (touching == 1), len(p.allocation_ids)
     slot_bytes = np.zeros(len(slots), np.int64)
     np.add.at(slot_bytes, number[single] - 1, stretches.width[single])
-    never, shared = (stretches.sum(free & which, len(p.allocation_ids)) for which in (touching == 0, touching > 1))
-    used = np.flatnonzero(slot_bytes)
-    return FreeCells(never, shared, slots[used], slot_bytes[used])
+    never, shared = (stretches.sum(free & which, n) for which in (touching == 0, touching > 1))
+    return FreeCells(never, shared, slots[slot_bytes > 0], slot_bytes[slot_bytes > 0])
+
+
+def _joined(p: Layout, parts: list[FreeCells]) -> FreeCells:
+    """Add up the parts. A slot may be in several of them."""
+    never, shared = np.zeros((2, len(p.allocation_ids)), np.int64)
+    for part in parts:
+        never += part.never_touched
+        shared += part.shared
+    slot, index = np.unique(np.concatenate([part.slot for part in parts]), return_inverse=True)
+    slot_bytes = np.zeros(len(slot), np.int64)
+    np.add.at(slot_bytes, index, np.concatenate([part.slot_bytes for part in parts]))
+    return FreeCells(never, shared, slot, slot_bytes)
+
+
+def _live_at_peak(p: Layout, values: Ints) -> Ints:
+    """Return those of these values that are live at the step of their allocation in `cell_peaks`."""
+    start, end = (column[values] for column in p.occupied_ranges())
+    step = cell_peaks(p).step[p.owner[values]]
+    return values[(start >= 0) & (start <= step) & (step <= end)]
 
 
 def _first_in_slot(p: Layout, rows: Ints) -> Ints:
