@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from .columns import Ints, Mask, decoded, encoded, ints, nullable, take, take_text
 from .op_names import OPTIMIZER, PHASES, first_numbers, is_optimizer_file, is_optimizer_state, layers, matching, phases
-from .origins import NONE, ORIGINS, USER, operands_of, origins
+from .origins import NONE, ORIGINS, USER, has_opcode, operands_of, origins, uses_of
 from .program import Program
 
 KINDS = (
@@ -80,13 +80,18 @@ def _layers(op_names: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def _phases(p: Program, values: Ints) -> Ints:
     """Return the phase of each value; -1 if it is only known from a user, which may belong to another phase."""
-    found, rows = origins(p), _rows(p, values)
-    codes, names = found.names.op_name
+    phase = _phases_of_rows(p, _rows(p, values))
+    is_guess = (take(origins(p).origin, values) == USER) | (phase < 0)
+    return np.where(is_guess, _phases_of_rows(p, take(p.instruction_row, values)), phase)
+
+
+def _phases_of_rows(p: Program, rows: Ints) -> Ints:
+    named = origins(p).names
+    codes, names = named.op_name
     phase = take(_codes(phases(names), PHASES), take(codes, rows))
-    file_codes, files = encoded(found.names.columns(rows)["source_file"])
+    file_codes, files = encoded(named.columns(rows)["source_file"])
     in_optimizer = take(is_optimizer_file(files), file_codes) > 0
-    phase = np.where((phase < 0) & in_optimizer, OPTIMIZER, phase)
-    return np.where(take(found.origin, values) == USER, -1, phase)
+    return np.where((phase < 0) & in_optimizer, OPTIMIZER, phase)
 
 
 def _codes(texts: pa.Array, names: tuple[str, ...]) -> Ints:
@@ -141,8 +146,7 @@ def _is_workspace(p: Program, values: Ints) -> Mask:
 
 
 def _has_opcode(p: Program, values: Ints, pattern: str) -> Mask:
-    codes, opcodes = encoded(p.tables["instructions"]["opcode"])
-    return take(matching(opcodes, pattern), take(codes, take(p.instruction_row, values))) > 0
+    return has_opcode(p, take(p.instruction_row, values), pattern)
 
 
 def _moves_between_memories(p: Program, values: Ints) -> Mask:
@@ -164,13 +168,34 @@ def _code_of(names: pa.Array, text: str) -> int:
 
 
 def _iterations(p: Program, values: Ints) -> Ints:
-    """Return the number of iterations that each carry of a loop has one slice for, -1 for other values.
+    """Return the number of iterations that each value has one slice for, -1 for other values.
 
-    These are the arrays that a loop carries whose first dimension is the trip count of the loop.
+    These are arrays in a slot that a loop carries and writes or reads slice by slice, whose first dimension is the trip
+    count of the loop.
     """
     trips = p.once("trip counts", partial(_trip_counts, p))
-    count = take(trips, values)
+    count = np.where(take(_is_sliced(p), values) > 0, take(trips, values), -1)
     return np.where((count > 1) & (_first_dimension(p, values) == count), count, -1)
+
+
+def _is_sliced(p: Program) -> Mask:
+    """Return which values are written or read slice by slice, or are in a slot with one that is."""
+    value, user, _, _ = uses_of(p)
+    sliced = take(_slices(p, r"dynamic[-_](?:update[-_])?slice"), p.instruction_row) > 0
+    sliced |= origins(p).is_stacked
+    sliced[value[(value >= 0) & (take(_slices(p, r"dynamic[-_]slice"), user) > 0)]] = True
+    is_sliced: Mask = np.isin(p.slots, np.unique(p.slots[sliced]))
+    return is_sliced
+
+
+def _slices(p: Program, pattern: str) -> Mask:
+    """Return which instructions slice, by their name or their op_name."""
+    table = p.tables["instructions"]
+    by_name = np.zeros(table.num_rows, bool)
+    for column in ("instruction", "op_name"):
+        codes, names = encoded(table[column])
+        by_name |= take(matching(names, pattern), codes) > 0
+    return by_name
 
 
 def _first_dimension(p: Program, values: Ints) -> Ints:
@@ -181,7 +206,7 @@ def _first_dimension(p: Program, values: Ints) -> Ints:
 
 
 def _trip_counts(p: Program) -> Ints:
-    """Return the trip count of the first loop that carries each value, -1 if it is not known."""
+    """Return the trip count of the first loop that carries the slot of each value, -1 if it is not known."""
     table, positions = p.tables["instructions"], p.optional("positions")
     codes, opcodes = encoded(table["opcode"])
     is_loop = codes == _code_of(opcodes, "while")
@@ -191,9 +216,9 @@ def _trip_counts(p: Program) -> Ints:
     value, loop = value[value >= 0], loop[value >= 0]
     printed = _printed_trip_counts(p, np.flatnonzero(is_loop))
     counts = np.where(printed >= 0, printed, _written_slices(p, value, loop))
-    trips = np.full(len(p.value_ids), -1)
-    trips[value[::-1]] = counts[loop[::-1]]
-    return trips
+    by_slot = np.full(int(p.slots.max(initial=0)) + 1, -1)
+    by_slot[p.slots[value[::-1]]] = counts[loop[::-1]]
+    return by_slot[p.slots]
 
 
 def _printed_trip_counts(p: Program, loops: Ints) -> Ints:
@@ -213,10 +238,7 @@ def _written_slices(p: Program, value: Ints, loop: Ints) -> Ints:
     A carry is written slice by slice if a dynamic-update-slice, which may be fused, writes to its slot.
     """
     table = p.tables["instructions"]
-    codes, names = encoded(table["instruction"])
-    op_codes, op_names = encoded(table["op_name"])
-    updates = take(matching(names, "dynamic-update-slice"), codes) > 0
-    updates |= take(matching(op_names, "/dynamic_update_slice$"), op_codes) > 0
+    updates = _slices(p, "dynamic[-_]update[-_]slice")
     slots = p.slots
     written = np.unique(slots[take(updates, p.instruction_row) > 0])
     selected = np.isin(slots[value], written)

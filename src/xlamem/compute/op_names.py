@@ -70,8 +70,17 @@ def is_control_flow(names: pa.Array) -> Mask:
 
 
 def is_move(names: pa.Array) -> Mask:
-    """Return whether each op_name adds only a primitive that moves bytes to control flow: `jit(f)/while/body/copy`."""
-    return _matches(names, _MOVE_ONLY)
+    """Return whether each op_name adds only a primitive that moves bytes to control flow: `jit(f)/while/body/copy`.
+
+    So does the name of an instruction, such as `broadcast.37`, which XLA uses where there is no op_name.
+    """
+    return _matches(names, _MOVE_ONLY) | _matches(names, r"^[a-z\-]+\.\d+$")
+
+
+def is_parameter_name(names: pa.Array, parameters: pa.Array) -> Mask:
+    """Return whether each op_name is that of an entry parameter, which XLA gives to copies of it too."""
+    found = pc.is_in(names.cast(pa.string()), parameters.cast(pa.string()), skip_nulls=True)
+    return np.asarray(found.to_numpy(zero_copy_only=False), bool)
 
 
 FORWARDING = (
@@ -82,6 +91,10 @@ FORWARDING = (
     r"all-reduce-start|all-reduce-done|pad|add-dependency)$"
 )
 """Opcodes with a result that consists of the first operand's bytes: moved, converted, or exchanged with devices."""
+
+
+MOVING = r"^(?:fusion|dynamic-update-slice|broadcast|iota|constant|tuple|while|call|conditional|parameter)$"
+"""Further opcodes that may only move bytes if their op_name says so; others compute, whatever their op_name."""
 
 
 def matching(names: pa.Array, pattern: str) -> Mask:
@@ -111,6 +124,7 @@ _OPTIMIZER_STATE = r"(?i)\b(?:opt_?state|optimizer|mu|nu|momentum|exp_avg\w*|vel
 
 _ARGUMENT_INDEX = r"^(?P<stem>\w+)\[\d+\]"
 _LAYER_STEM = r"(?i)layer|block|stage|resnet|\bh$"
+_NO_LAYER = r"(?i)norm|embed|dropout|matmul|branch"
 _LAYER = (
     r"(?:^|[/'\"\[.(])(?P<stem>[A-Za-z][A-Za-z0-9_\-]*?)(?P<joint>_|\.|\[|'\]\[|\"\]\[)(?P<index>\d{1,9})"
     r"(?:['\"]?\]|)(?:[/'\".)\[]|$)"
@@ -156,7 +170,8 @@ def layers(names: pa.Array) -> tuple[pa.Array, pa.Array]:
     parts = pc.extract_regex(text, rf"^.*?{_LAYER}")
     stem, joint, index = (pc.struct_field(parts, name) for name in ("stem", "joint", "index"))
     bracket = pc.match_substring_regex(joint, r"\[$")
+    stem = pc.if_else(pc.match_substring_regex(stem, _NO_LAYER), None, stem)
     layer = pc.binary_join_element_wise(
         stem, pc.if_else(bracket, "[", joint), "*", pc.if_else(bracket, "]", ""), ""
     )
-    return layer, index.cast(pa.int64())
+    return layer, pc.if_else(pc.is_valid(layer), index.cast(pa.int64()), None)

@@ -18,7 +18,7 @@ from ..parse.arrays import Rows
 from ..parse.hlo_body import HloBody
 from .columns import Ints, Mask, encoded, ints, match_dictionaries, nullable, take, take_text
 from .hlo_trace import HloTrace
-from .op_names import FORWARDING, first_numbers, is_control_flow, is_move, matching
+from .op_names import FORWARDING, MOVING, first_numbers, is_control_flow, is_move, is_parameter_name, matching
 from .program import Program, source_lines
 
 ORIGINS = ("own", "argument", "operand", "slot", "user", "hlo", "none")
@@ -52,6 +52,10 @@ class NamedInstructions:
     def __init__(self, p: Program, trace: HloTrace | None) -> None:
         table = p.tables["instructions"]
         own = p.source_lines(np.arange(table.num_rows))
+        self._moves = has_opcode(p, np.arange(table.num_rows), f"{FORWARDING}|{MOVING}")
+        self._moves |= _moves_without_name(p)
+        parameters = pa.array(p.instruction_row[p.entry_parameters])
+        self._parameter_names = table["op_name"].take(parameters).cast(pa.string()).combine_chunks()
         self._parts = [pa.table({"instruction": table["instruction"], "op_name": table["op_name"], **own})]
         if trace is not None:
             self._parts.append(_body_table(p, trace.body))
@@ -82,13 +86,16 @@ class NamedInstructions:
     def is_named(self) -> Mask:
         """Whether each row has an op_name that names more than control flow and moves of bytes."""
         codes, names = self.op_name
-        return _of_codes(~is_control_flow(names) & ~is_move(names), codes)
+        return _of_codes(~is_control_flow(names), codes) & ~self.is_weak
 
     @cached_property
     def is_weak(self) -> Mask:
-        """Whether each row has an op_name that names only a move of bytes."""
+        """Whether each row is a move of bytes whose op_name says no more, or is that of a parameter."""
         codes, names = self.op_name
-        return _of_codes(is_move(names) & ~is_control_flow(names), codes)
+        is_weak = is_move(names) & ~is_control_flow(names)
+        weak = _of_codes(is_weak | is_parameter_name(names, self._parameter_names), codes)
+        weak[: len(self._moves)] &= self._moves
+        return weak
 
 
 def _body_table(p: Program, body: HloBody) -> pa.Table:
@@ -109,6 +116,8 @@ class Origins:
         self.argument = np.full(n, -1, np.int64)
         """Row in `allocations` of the entry parameter that the bytes come from."""
         self.origin = np.full(n, NONE, np.int8)
+        self.is_stacked = np.zeros(n, bool)
+        """Whether the HLO text shows that the value is written slice by slice."""
         self._use_own_names()
         if trace is not None:
             self._follow_hlo(trace)
@@ -120,10 +129,13 @@ class Origins:
         return np.flatnonzero(self.origin == NONE)
 
     def share_without_definer(self) -> float:
-        """Return the share of the bytes of temp values that are named only by users or moves, or not at all."""
+        """Return the share of the bytes of temp values that have no name of a definer, or one that may be another's."""
         p = self._p
-        weak = take(self.names.is_weak, self.source) > 0
-        unknown = (self.origin == NONE) | (self.origin == USER) | weak
+        weak = (take(self.names.is_weak, self.source) > 0) & (self.argument < 0)
+        # The op_name of a fusion may be that of another of its elements.
+        is_element = (first_numbers(p.tables["values"]["shape_index"]) >= 0) & (self.origin == OWN)
+        is_element &= has_opcode(p, p.instruction_row, "^fusion$")
+        unknown = (self.origin == NONE) | (self.origin == USER) | weak | is_element
         total = int(p.size[p.in_temp].sum())
         return float(p.size[p.in_temp & unknown].sum() / total) if total else 0.0
 
@@ -151,24 +163,29 @@ class Origins:
 
     def _follow_hlo(self, trace: HloTrace) -> None:
         """Name buffers after instructions inside fusions and loop bodies: also elements of fusions with a name."""
-        p, body = self._p, trace.body
+        p = self._p
+        element = first_numbers(p.tables["values"]["shape_index"])
+        codes, names = p.names
+        row = take(np.asarray(trace.body.rows_of(names.cast(pa.string())), np.int64), codes)
+        self._name_by_trace(trace, row, element, (self.origin == OWN) & (element >= 0) & (self.argument < 0))
         while self._name_after_operands():
             pass
-        codes, names = p.names
-        row = take(np.asarray(body.rows_of(names.cast(pa.string())), np.int64), codes)
-        element = first_numbers(p.tables["values"]["shape_index"])
-        unclear = (self.origin == NONE) | ((self.origin == OWN) & (element >= 0) & (self.argument < 0))
-        values = np.flatnonzero((row >= 0) & unclear)
-        ends, end_elements = trace.follow(row[values], element[values])
-        is_parameter = trace.is_entry_parameter(ends)
-        parameters, width = p.entry_parameters, int(max(element.max(initial=0), end_elements.max(initial=0))) + 2
+        self._name_by_trace(trace, row, element, self.origin == NONE)
+
+    def _name_by_trace(self, trace: HloTrace, row: Ints, element: Ints, selected: Mask) -> None:
+        p = self._p
+        values = np.flatnonzero((row >= 0) & selected)
+        ends = trace.follow(row[values], element[values])
+        self.is_stacked[values] = ends.stacked
+        is_parameter = trace.is_entry_parameter(ends.rows)
+        parameters, width = p.entry_parameters, int(max(element.max(initial=0), ends.elements.max(initial=0))) + 2
         by_position = Rows(row[parameters] * width + element[parameters] + 1)
-        ends_at = np.where(is_parameter, by_position(ends * width + end_elements + 1), -1)
+        ends_at = np.where(is_parameter, by_position(ends.rows * width + ends.elements + 1), -1)
         self._name(values, take(parameters, ends_at), ARGUMENT)
-        named = (ends >= 0) & ~is_parameter
-        values, ends = values[named], ends[named]
-        self.origin[values] = np.where(ends == row[values], OWN, HLO)
-        self.source[values] = ends + p.tables["instructions"].num_rows
+        named = (ends.rows >= 0) & ~is_parameter
+        values, rows = values[named], ends.rows[named]
+        self.origin[values] = np.where(rows == row[values], OWN, HLO)
+        self.source[values] = rows + p.tables["instructions"].num_rows
 
     # -- names of other buffers ------------------------------------------------------------------
 
@@ -202,18 +219,17 @@ class Origins:
     def _forwarded(self) -> tuple[Ints, Ints]:
         """Values without a name of their own that forward an operand, and the value of that operand, or -1."""
         p, pending = self._p, self._pending
-        codes, opcodes = encoded(p.tables["instructions"]["opcode"])
-        opcode = take(codes, p.instruction_row[pending])
-        updates = take(matching(opcodes, "^dynamic-update-slice$"), opcode) > 0
-        selected = updates | (take(matching(opcodes, FORWARDING), opcode) > 0)
+        rows = p.instruction_row[pending]
+        updates = has_opcode(p, rows, "^dynamic-update-slice$")
+        selected = updates | has_opcode(p, rows, FORWARDING) | (take(_moves_without_name(p), rows) > 0)
         return pending[selected], operands_of(p, pending[selected], updates[selected].astype(np.int64))
 
     # -- slots -----------------------------------------------------------------------------------
 
     def _name_after_slots(self) -> int:
-        """Name buffers after those of the same slot and element type whose live ranges touch theirs.
+        """Name loop carries after the buffers of the same slot and element type whose live ranges touch theirs.
 
-        A loop carry gets the name of its writer in the body. If the names differ, none is used.
+        This is the writer in the body. If the names differ, none is used.
         """
         values, first, last, order = self._mates
         left = self.origin[values] == NONE
@@ -249,7 +265,7 @@ class Origins:
         empty = np.empty(0, np.int64)
         pending = np.zeros(len(start), bool)
         pending[self._pending] = True
-        pending &= start >= 0
+        pending &= (start >= 0) & self._is_carried()
         if not pending.any():
             return empty, empty, empty, empty
         slot = p.slots
@@ -270,6 +286,14 @@ class Origins:
         kept = count <= limit
         return values[kept], first[kept], np.maximum(last, first)[kept], order
 
+    def _is_carried(self) -> Mask:
+        """Return which values a loop or branch may write in place: its tuple, its parameters, its initial values."""
+        p = self._p
+        value, user, _, _ = uses_of(p)
+        is_carried = has_opcode(p, p.instruction_row, r"^(?:parameter|while|conditional|call)$")
+        is_carried[value[(value >= 0) & has_opcode(p, user, "^while$")]] = True
+        return is_carried
+
     # -- users -----------------------------------------------------------------------------------
 
     def _name_after_users(self) -> int:
@@ -289,8 +313,7 @@ class Origins:
 
     def _name_after_defined(self, value: Ints, user: Ints, values: Ints) -> int:
         """Name buffers after the named buffers that their nameless users define."""
-        codes, opcodes = encoded(self._p.tables["instructions"]["opcode"])
-        selected = take(matching(opcodes, _GATHERING), take(codes, user)) <= 0
+        selected = ~has_opcode(self._p, user, _GATHERING)
         value, user = value[selected], user[selected]
         resolved = np.flatnonzero(self.origin != NONE)
         defined = take(resolved, Rows(self._p.instruction_row[resolved])(user))
@@ -341,6 +364,20 @@ def _index_codes(p: Program, column: pa.ChunkedArray) -> Ints:
     if empty >= 0:
         matched[empty] = -1
     return take(matched, codes)
+
+
+def has_opcode(p: Program, rows: Ints, pattern: str) -> Mask:
+    """Return whether the opcode of each row of `instructions` matches; False for -1."""
+    codes, opcodes = encoded(p.tables["instructions"]["opcode"])
+    matches: Mask = take(matching(opcodes, pattern), take(codes, rows)) > 0
+    return matches
+
+
+def _moves_without_name(p: Program) -> Mask:
+    """Return which instructions are custom calls without metadata: XLA inserts them to move bytes."""
+    table = p.tables["instructions"]
+    nameless = np.asarray(table["op_name"].is_null().to_numpy(), bool)
+    return nameless & has_opcode(p, np.arange(table.num_rows), "^custom-call$")
 
 
 def _of_codes(flags: Mask, codes: Ints) -> Mask:
