@@ -23,6 +23,11 @@ _CONTROL_WORD = (
     r"(?:while|body|cond|condition|call|scan|cond_fun|body_fun|branch_\d+_fun|rematted_computation|remat\d*|checkpoint|"
     r"shard_map|pjit|(?:core_|closed_|custom_jvp_|custom_vjp_|xla_)call(?:_jaxpr)?)"
 )
+_BETWEEN = (
+    r"(?:while/(?:body|cond)|cond/branch_\d+_fun|(?:core_|closed_|core_closed_|custom_jvp_|custom_vjp_)call|checkpoint|"
+    r"remat\d*|rematted_computation)"
+)
+"""Components between those of a model that plain names leave out."""
 _CONTROL = rf"(?:{_WRAPPER}*p?jit\([^()/]*\)+|{_WRAPPER}+\)+|{_WRAPPER}*{_CONTROL_WORD}\)*)"
 """A component of a path that names only control flow or a transformation."""
 _MOVES = (
@@ -46,12 +51,13 @@ def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> 
 
 
 def plain_names(names: pa.Array) -> pa.Array:
-    """Return op_names without JAX's wrappers: `jit(f)/transpose(jvp(Model))/dot` becomes `Model/dot`."""
+    """Return op_names without JAX's wrappers and loops: `jit(f)/jvp(Model)/while/body/dot` becomes `Model/dot`."""
     text = pc.replace_substring_regex(names, r"^(?:p?jit\([^()]*\)/)+", "")
     for _ in range(_WRAPPER_DEPTH):
         text = pc.replace_substring_regex(text, _WRAPPERS, r"\1")
     text = pc.replace_substring_regex(text, r"/{2,}", "/")
-    return pc.replace_substring_regex(text, r"^/", "")
+    text = pc.replace_substring_regex(text, r"^/", "")
+    return pc.replace_substring_regex(text, rf"(^|/)(?:{_BETWEEN}/)+([^/])", r"\1\2")
 
 
 def shortened_paths(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:

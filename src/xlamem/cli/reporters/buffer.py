@@ -10,7 +10,7 @@ from rich.text import Text
 from ...compute import Buffer
 from ...dump import Dump
 from ...formatting import count, exact_size, number, one_line, shorten_path, wrap
-from .buffers import category_name, origin_text, padding_bytes, plain_shape, source_line, value_name
+from .buffers import category_name, origin_text, padding_bytes, shape_text, source_line, value_name
 from .header import header
 from .problems import describe_problems
 from .verdict import INDENT, field
@@ -26,7 +26,7 @@ def screen(dump: Dump, buffer: Buffer, width: int | None, limit: int | None) -> 
     (module,) = dump.modules.to_pylist()
     n, value = N_ROWS if limit is None else limit, buffer.value
     lines = [*header(dump.source, module, describe_problems(dump), width), Text()]
-    title = f"  {plain_shape(value['shape'])}  {exact_size(value['size'])}"
+    title = f"  {shape_text(value, wide=False)}  {exact_size(value['size'])}"
     lines.append(Text.assemble((value_name(value), "bold"), title))
     lines += _fields(_about(buffer, module["schedule_length"]), width)
     lines += _list("read by", map(_user, _latest(buffer.users, n)), buffer.users, n, width)

@@ -34,6 +34,9 @@ N_OTHER_SPACES, N_OTHER_BUFFERS = 2, 2
 CHART_ROWS = 3
 """Height of the chart of the first memory space."""
 SPARKLINE_WIDTH = 20
+STACKED = (
+    "f32[24 × 8,512] has one slice for each of 24 iterations of a loop, which writes or reads a slice in each of them"
+)
 MIN_SHARE = 0.001
 """Minimum share of the largest peak for a space to have a line, and of its peak for a buffer to be listed."""
 
@@ -211,6 +214,8 @@ def _notes(overview: Overview, fits: Fits | None, used: list[Row], *, all_spaces
     notes = verdict_notes(fits, overview.module["platform"])
     if all_spaces and (printed := _printed_peak(overview)):
         notes.append(Note("XLA prints another peak", printed))
+    if any(members["iterations"].null_count < members.num_rows for members in overview.members.values()):
+        notes.append(Note("stacked buffers", STACKED))
     unused = [s for s in overview.spaces if s not in used]
     if names := ", ".join(_name(s) for s in unused):
         reserved = sum(s["reserved"] for s in unused)
