@@ -18,7 +18,6 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import cli, compute, formatting, schema
-from xlamem.cli.reporters import buffers
 
 ROOT = Path(__file__).parents[2]
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
@@ -466,16 +465,3 @@ def test_a_cold_start_imports_only_what_it_needs() -> None:
     unneeded, imports = shown.stdout.splitlines()[-2:]
     assert unneeded == "[]"
     assert int(imports) < MOST_IMPORTS
-
-
-def test_shortening() -> None:
-    assert formatting.shorten_path("jit(f)/layers_3/mlp/dot", 16) == "…/mlp/dot"
-    assert formatting.shorten_path("jit(f)/layers_3/mlp/dot", 20) == "…/layers_3/mlp/dot"
-    assert formatting.shorten_path("abc", 3) == "abc"
-    assert formatting.shorten_path("a" * 30, 10) == "…" + "a" * 9
-    assert buffers.plain_shape("(f32[4,8]{1,0:T(8,128)S(1)}, u32[]{:S(2)})") == "(f32[4,8], u32[])"
-    row = {"source_file": "/home/user/model/layers.py", "source_line": 17}
-    assert buffers.source_line(row) == "/home/user/model/layers.py:17"
-    assert buffers.source_line(row, 24) == "…/model/layers.py:17"
-    assert buffers.source_line(row, 14) == "layers.py:17"
-    assert buffers.source_line({"source_file": None, "source_line": None}, 9) == ""

@@ -144,7 +144,7 @@ def test_programs_with_long_names_are_told_apart(run: Any, tmp_path: Path) -> No
     text = next(s for s in EVERY if s.module_name == "jit_beta").members[0]
     name = "jit_" + "transform_the_batch_and_apply_the_model_" * 2
     for i, letter in enumerate("abc"):
-        target = tmp_path / f"module_{i:04d}.{name}{letter}_{'of_the_update_step' * 2}.cpu_after_optimizations"
+        target = tmp_path / f"module_{i:04d}.{name}{letter}_{'of_the_update_step' * 3}.cpu_after_optimizations"
         Path(f"{target}-buffer-assignment.txt").write_bytes(Path(text.uri).read_bytes())
     lines = run("peak", tmp_path).out.splitlines()[1:4]
     names = {line.split()[-1] for line in lines}

@@ -23,7 +23,7 @@ N_FOLDED = (8, 16, 24)
 PATHS = ("scope", "op_name", "name")
 """Keys whose values are paths from the outer scope to the inner."""
 
-_ALIKE = ("source_file", "source_line", "category", "kind", "phase", "origin")
+_ALIKE = ("source_file", "source_line", "category", "kind", "phase")
 """Columns of `live_set` in which like buffers agree, as far as it has them."""
 
 

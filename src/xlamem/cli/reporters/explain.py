@@ -237,8 +237,9 @@ def _basis(n: Row) -> str:
 
 
 def _memory_analysis(fields: list[Row], columns: _Columns) -> list[Text]:
-    """Return JAX's fields, without those about the host that are 0."""
-    shown = [n for n in fields if n["bytes"] or not n["name"].startswith(f"{JAX}host_")]
+    """Return JAX's fields, without those about the host that are 0 in every release."""
+    used = {n["name"].split(",")[0] for n in fields if n["bytes"]}
+    shown = [n for n in fields if n["name"].split(",")[0] in used or not n["name"].startswith(f"{JAX}host_")]
     names = [n["name"].removeprefix(JAX) if n["releases"] is None else f"  {n['releases']}" for n in shown]
     length = max(map(len, names), default=0)
     lines = [_field(name.ljust(length), n, columns) for name, n in zip(names, shown, strict=True)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import schema
 from ...compute import Inspection, duplicates
-from ...formatting import align, count, exact_size, number, shorten, size, visible, wrap, wrap_items
+from ...formatting import align, count, exact_size, number, shorten, shorten_distinct, size, visible, wrap, wrap_items
 from ...input.find import Source
 from ...schema import PROBLEMS
 from ..console import bold, dim, red, width, write, write_field
@@ -143,8 +143,9 @@ def write_list(dumps: list[Inspection], n_failed: int) -> None:
     head, *rows = align([_headings(with_states), *(_cells(d, with_states) for d in dumps)], {2, 3, 4})
     indent = head.rindex("dump")
     write(bold(head))
-    for row, name, state in zip(rows, short_names([d.source for d in dumps]), states, strict=True):
-        line = row.ljust(indent) + shorten(name, columns and columns - indent)
+    names = shorten_distinct(short_names([d.source for d in dumps]), columns and columns - indent)
+    for row, name, state in zip(rows, names, states, strict=True):
+        line = row.ljust(indent) + name
         write(line if state == "ok" else red(line))
     write()
     write(", ".join(_summary(dumps, n_failed)))

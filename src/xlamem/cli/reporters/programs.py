@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from ...compute import Fits, Overview
-from ...formatting import align, count, shorten_path, size, wrap
+from ...formatting import align, count, shorten_distinct, size, wrap
 from ..inputs import Program
 from .names import short_names
 from .problems import count_problems, problems
@@ -18,10 +18,15 @@ def list_programs(programs: list[Program], n_failed: int, limit: int, width: int
     shown = programs[:limit]
     head, *rows = align([HEADINGS, *(_cells(p.overview) for p in shown)], {3, 4})
     indent = head.rindex("program")
-    names = short_names([p.overview.source for p in programs])
+    states = ["".join(f"  {state}" for state in _states(p)) for p in shown]
+    room = width and width - indent - max(map(len, states), default=0)
+    names = shorten_distinct(short_names([p.overview.source for p in programs])[:limit], room)
     lines = [Text(head, "bold")]
-    for program, row, name in zip(shown, rows, names, strict=False):
-        lines.append(_line(program, row.ljust(indent), name, width))
+    for program, row, name, state in zip(shown, rows, names, states, strict=True):
+        line = Text.assemble(row.ljust(indent), name, (state, "bold red"))
+        if program.fits is not None and not program.fits:
+            line.stylize("red")
+        lines.append(line)
     if (more := len(programs) - limit) > 0:
         lines.append(Text(f"… and {count(more, 'smaller program')}: --limit shows more", "dim"))
     summary = f"{', '.join(_summary(programs, n_failed))}; the largest:"
@@ -37,16 +42,12 @@ def _cells(overview: Overview) -> list[str]:
     return [total, "-" if space["peak"] is None else size(space["peak"]), step, space["memory_space"], ""]
 
 
-def _line(program: Program, row: str, name: str, width: int | None) -> Text:
+def _states(program: Program) -> list[str]:
+    """Return what is wrong with a program."""
     states = problems(program.overview.module)
-    doubtful = program.fits is not None and not program.fits
-    if program.fits is not None and doubtful:
+    if program.fits is not None and not program.fits:
         states.append("does not fit" if program.fits.fits is False else "fit unknown")
-    state = "".join(f"  {s}" for s in states)
-    line = Text.assemble(row, shorten_path(name, width and width - len(row) - len(state)), (state, "bold red"))
-    if doubtful:
-        line.stylize("red")
-    return line
+    return states
 
 
 def _summary(programs: list[Program], n_failed: int) -> list[str]:

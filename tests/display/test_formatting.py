@@ -1,0 +1,76 @@
+"""Numbers, names and prose for people."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlamem import formatting
+from xlamem.cli.reporters import buffers
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [
+        (None, "?"),
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (1048575, "1.00 MiB"),
+        (1048576, "1.00 MiB"),
+        (-2048, "-2.00 KiB"),
+        (999 << 20, "999.00 MiB"),
+        (1000 << 20, "0.98 GiB"),
+        ((1000 << 20) - 5000, "0.98 GiB"),
+        ((1000 << 20) - 6000, "999.99 MiB"),
+        (-(1000 << 30), "-0.98 TiB"),
+        (1023 << 10, "1.00 MiB"),
+        ((1 << 30) - 1, "1.00 GiB"),
+        (1 << 60, "1.00 EiB"),
+        (1 << 72, "4096.00 EiB"),
+    ],
+)
+def test_sizes_for_people(n: int | None, text: str) -> None:
+    assert formatting.size(n) == text
+
+
+def test_text_for_terminals() -> None:
+    assert formatting.visible("a\x1b[31m\u202eb\ud800") == "a\\x1b[31m\\u202eb\\ud800"
+    assert formatting.shorten("abcdefghijkl", 9) == "abcd…ijkl"
+    assert formatting.shorten("abc", 9) == "abc"
+    assert formatting.wrap_items(["aa", "bb", "cc"], 0, 7) == ["aa, bb,", "cc"]
+    assert formatting.wrap_items(["values 12", "uses 3"], 0, 12) == ["values 12,", "uses 3"]
+    assert formatting.wrap("needs more than 1.50 GiB of memory", 0, 20) == ["needs more than", "1.50 GiB of memory"]
+    assert formatting.align([["a", "1", "x"], ["bcd", "234", ""]], {0, 2}) == ["a      1  x", "bcd  234"]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["jit(f)/layers_3/mlp/dot_general", "jit(f)/layers_17/mlp/dot_general"],
+        [f"/home/u/{d}/models/transformer/layers.py:17" for d in "ab"],
+        [f"{'x' * 30}{d}{'y' * 30}" for d in "abc"],
+        [f"{'x' * 12}{c}{'z' * 9}{d}{'y' * 40}" for c in "ab" for d in "cd"],
+        ["x" * n for n in (5, 19)] + [f"{'q' * 18}a{'r' * 8}", f"{'q' * 18}b{'r' * 8}"],
+    ],
+)
+def test_what_differs_is_never_cut_off(texts: list[str]) -> None:
+    for limit in (16, 20, 24):
+        shortened = formatting.shorten_distinct([*texts, texts[0]], limit)
+        assert max(map(len, shortened)) <= limit
+        assert len(set(shortened)) == len(texts)
+        assert shortened[-1] == shortened[0]
+        assert all(s == t for s, t in zip(shortened, texts, strict=False) if len(t) <= limit)
+    assert formatting.shorten_distinct(texts, None) == texts
+
+
+def test_shortening() -> None:
+    assert formatting.shorten_path("jit(f)/layers_3/mlp/dot", 16) == "…/mlp/dot"
+    assert formatting.shorten_path("jit(f)/layers_3/mlp/dot", 20) == "…/layers_3/mlp/dot"
+    assert formatting.shorten_path("abc", 3) == "abc"
+    assert formatting.shorten_path("a" * 30, 10) == "…" + "a" * 9
+    assert buffers.plain_shape("(f32[4,8]{1,0:T(8,128)S(1)}, u32[]{:S(2)})") == "(f32[4,8], u32[])"
+    row = {"source_file": "/home/user/model/layers.py", "source_line": 17}
+    assert buffers.source_line(row) == "/home/user/model/layers.py:17"
+    assert buffers.source_line(row, 24) == "…/model/layers.py:17"
+    assert buffers.source_line(row, 14) == "layers.py:17"
+    assert buffers.source_line({"source_file": None, "source_line": None}, 9) == ""
