@@ -557,8 +557,8 @@ COMPUTED_TABLES = (
             _name("kind", "kind of the buffers: a key of schema.BILL_KINDS; null if none of them", null=True),
             _int(
                 "n",
-                "number of buffers with such bytes: of allocations (parameters, donated, outputs, constants), of slots "
-                "(one_value) or of live values (temporaries, alignment); null for other lines",
+                "number of buffers with such bytes: slots (one_value), live values (temporaries, alignment), or "
+                "allocations (parameters, donated, outputs, constants, undivided temporaries); null for other lines",
                 null=True,
             ),
             _int("buffer_bytes", "total size of those buffers; null without n", "bytes", null=True),

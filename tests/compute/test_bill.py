@@ -97,6 +97,22 @@ def test_forged(era: str, platform: Any, tmp_path: Path) -> None:
         assert_equals_reference(xlamem.read(folder))
 
 
+@pytest.mark.parametrize("seed", HOSTILE[::3])
+def test_explain_has_the_lines_of_the_bill(seed: int) -> None:
+    dump = xlamem.read(render(hostile(seed))["buffer-assignment"])
+    found: dict[Any, dict[str, int]] = defaultdict(dict)
+    for cause in xlamem.explain_causes(dump).to_pylist():
+        if cause["name"] == "reserved":
+            found[cause["color"], cause["page"]][cause["cause"]] = cause["bytes"]
+    wanted: dict[Any, dict[str, int]] = defaultdict(dict)
+    for row in rows(dump) if dump.live_ranges.num_rows else []:
+        line = row["line"].replace("_", " ")
+        if line in ("alignment", "another step", "packing") and row["color"] is not None:
+            lines = wanted[row["color"], row["page"]]
+            lines[line] = lines.get(line, 0) + row["bytes"]
+    assert found == wanted
+
+
 @pytest.fixture(params=sources(), ids=label)
 def real(request: pytest.FixtureRequest) -> xlamem.Dump:
     source: Source = request.param

@@ -94,6 +94,8 @@ def computed(dump: xlamem.Dump) -> None:
         xlamem.memory_analysis(dump)
     except xlamem.XlaMemError:
         return
+    if {"peaks", "bills"} <= found.keys():
+        bills_add_up(found["peaks"].to_pylist(), found["bills"].to_pylist())
     if {"peaks", "live_set"} <= found.keys():
         held: dict[tuple[int, int], int] = {}
         for row in found["live_set"].to_pylist():
@@ -103,6 +105,18 @@ def computed(dump: xlamem.Dump) -> None:
                 raise CheckError(f"live_set adds up to {held}, the peak is {row}")
             if row["peak"] is not None and row["peak"] < row["half_open_peak"]:
                 raise CheckError(f"the half-open peak is above the closed one: {row}")
+
+
+def bills_add_up(peaks: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+    total: dict[tuple[int | None, int | None], int] = {}
+    for row in rows:
+        if row["bytes"] <= 0:
+            raise CheckError(f"a row of the bill has no bytes: {row}")
+        key = row["color"], row["page"]
+        total[key] = total.get(key, 0) + row["bytes"]
+    for row in peaks:
+        if total.get((row["color"], row["page"]), 0) != row["reserved"]:
+            raise CheckError(f"the bills add up to {total}, reserved is {row}")
 
 
 def converted(members: Members, clean: Members, place: Path) -> None:

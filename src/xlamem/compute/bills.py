@@ -13,11 +13,10 @@ from ..parse.arrays import Codes
 from ..parse.arrays import ints as column_ints
 from .arena_cells import cell_extents, cell_peaks, free_cells, granules
 from .buffer_kinds import KINDS, buffer_kinds
-from .causes import group_peaks
 from .charges import live_values
 from .columns import Ints, Mask, computed_table, decoded, nullable, take
 from .layout import CONSTANT, DONATED, LIVE_OUT, PARAMETER, TEMP, Layout
-from .peaks import peak_steps
+from .peaks import group_peaks, peak_steps
 from .program import Program, program
 
 DEVICE_TOTAL = "device_total"
@@ -38,6 +37,9 @@ ROWS = (
 ROW = {row: i for i, row in enumerate(ROWS)}
 
 LINE_OF_CATEGORY = {PARAMETER: "parameters", DONATED: "donated", LIVE_OUT: "outputs", CONSTANT: "constants"}
+
+UNUSED = {"alignment": "alignment", "another_step": "another step", "packing": "packing"}
+"""Lines that are not in use at the step of an account, and their names as causes."""
 
 UNCOUNTED = [ROW["another_step", None], ROW["packing", "never_touched"], ROW["packing", "shared"]]
 """Rows that do not consist of buffers."""
@@ -195,6 +197,15 @@ def _items_at(p: Layout, steps: Ints) -> list[Items]:
     rows = (("temporaries", "data"), ("temporaries", "padding"), ("alignment", None))
     items = [_items(row, p.owner[values], size, values) for row, size in zip(rows, charged, strict=True)]
     return [*items, _items(("another_step", None), arenas, another[arenas])]
+
+
+def unused_bytes(p: Layout, account: Ints, steps: Ints) -> dict[str, Ints]:
+    """Return, by line, the bytes of accounts that are not in use at their steps; arguments as for `account_items`."""
+    items, number = account_items(p, account, steps)
+    line = np.array([list(UNUSED).index(line) if line in UNUSED else -1 for line, _ in ROWS])[items.row]
+    totals = np.zeros((len(UNUSED) + 1, len(steps)), np.int64)
+    np.add.at(totals, (line, number), items.bytes)
+    return dict(zip(UNUSED.values(), totals, strict=False))
 
 
 # -- the table -----------------------------------------------------------------------------------

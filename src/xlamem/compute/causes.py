@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from .bills import space_steps, unused_bytes
 from .charges import charge_values, live_values
 from .columns import Ints, ints
-from .in_use import occupied_in, windows
 from .layout import THREAD_LOCAL, Layout
 
 UNUSED = "temp bytes not in use at the peak"
@@ -37,28 +37,14 @@ class SpaceCause(NamedTuple):
     """Bytes of each space."""
 
 
-class GroupPeaks(NamedTuple):
-    """The combined peak of the spaces of each group: its first step and its bytes."""
-
-    step: Ints
-    bytes: Ints
-
-
-def group_peaks(p: Layout, group: Ints, n: int) -> GroupPeaks:
-    """Return the combined peaks of n groups of spaces. `group` is the group of each space."""
-    levels = np.zeros((n, p.steps or 1), np.int64)
-    for window in windows(p):
-        np.add.at(levels, group[window.spaces], window.expand(occupied_in(p, window)))
-    return GroupPeaks(levels.argmax(1), levels.max(1))
-
-
 def space_causes(p: Layout, spaces: pa.Table) -> Iterator[SpaceCause]:
     """Yield the causes of the differences between the numbers of each space and its peak, from the table ``peaks``."""
     peak, reserved = ints(spaces, "peak"), ints(spaces, "reserved")
     yield SpaceCause("live", "bytes in use that no live value covers", ints(spaces, "live_peak") - peak)
     yield SpaceCause("half_open", "ranges that only touch", ints(spaces, "half_open_peak") - peak)
     yield SpaceCause("fixed", "temporaries at the peak", p.fixed_bytes() - peak)
-    yield SpaceCause("reserved", UNUSED, reserved - peak)
+    for cause, size in unused_bytes(p, np.arange(len(peak)), space_steps(p)).items():
+        yield SpaceCause("reserved", cause, size)
     yield SpaceCause("allocated", UNUSED, reserved - peak)
     yield SpaceCause("allocated", THREAD_LOCAL_CAUSE, ints(spaces, "allocated") - reserved)
 

@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from .. import schema
 from ..dump import DumpLike
-from .causes import DISAGREE, POINTERS, UNUSED, Cause, GroupPeaks, group_peaks, space_causes, total_causes, xla_causes
+from .bills import unused_bytes
+from .causes import DISAGREE, POINTERS, Cause, space_causes, total_causes, xla_causes
 from .columns import Ints, computed_table, ints
 from .in_use import occupied_in, windows
 from .inferred import AGREEMENT, inferred_analysis, xprof_peak
 from .layout import Space
 from .memory_stats import FIELDS, memory_analysis
-from .peaks import peak_tables
+from .peaks import GroupPeaks, group_peaks, peak_tables
 from .program import Program, program
 from .xla_peak import xla_rule
 
@@ -194,7 +195,9 @@ def _add_totals(rows: _Rows, c: _Comparison) -> None:
     if c.peaks:
         step = c.peaks.step[0]
         in_use = np.concatenate([occupied_in(p, w)[:, w.column(step)] for w in windows(p)])
-        causes = {UNUSED: int((reserved - in_use)[is_main].sum()), "other memory spaces": -int(in_use[~is_main].sum())}
+        unused = unused_bytes(p, np.where(is_main, 0, -1), c.peaks.step[:1])
+        causes = {cause: int(size[0]) for cause, size in unused.items()}
+        causes["other memory spaces"] = -int(in_use[~is_main].sum())
     rows.add("device_total", device_total, c.peak, causes)
     if c.peaks:
         rows.add("peak_together", c.peak, c.peak, time=int(c.peaks.step[0]))

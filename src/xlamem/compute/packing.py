@@ -19,8 +19,8 @@ from .columns import Ints
 from .layout import TEMP, Layout
 from .program import program
 
-MAX_SWEPT_PAIRS = 1 << 33
-"""Allocations with more pairs of values than this are not packed anew: one attempt would take tens of seconds."""
+MAX_VALUES = 1 << 16
+"""Allocations with more values are not packed anew: one attempt takes seconds, and more with the square of them."""
 MAX_CELLS = 1 << 60
 """Positions and sizes of the values of an allocation must add up to less than this number of cells."""
 
@@ -65,7 +65,7 @@ def repack(dump: DumpLike, seconds: float = 10, *, space: str | int | None = Non
     dump
         A `Dump`, or anything that `read` accepts.
     seconds
-        Time to search; at least the initial orders are tried.
+        Time to search. At least one packing of each allocation is tried.
     space
         Name or color of one memory space; all by default.
 
@@ -139,7 +139,7 @@ class _Arena:
     def can_be_packed(self) -> bool:
         n = len(self.rows)
         cells = float(self.position.sum(dtype=np.float64) + self.count.sum(dtype=np.float64))
-        return n > 0 and n * n <= MAX_SWEPT_PAIRS and cells < MAX_CELLS / 2
+        return n > 0 and n <= MAX_VALUES and cells < MAX_CELLS / 2
 
     @cached_property
     def levels(self) -> Ints:
@@ -232,7 +232,7 @@ class _Search:
         for order in self.blocks.orders():
             for best_fit in (True, False):
                 self._try(order, best_fit)
-                if self.is_optimal:
+                if self.is_optimal or time.monotonic() >= end:
                     return
         while time.monotonic() < end and not self.is_optimal:
             self._try(self._varied(random), self.best_fit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -200,6 +200,21 @@ def _peak_steps(p: Layout) -> Ints:
         total = occupied_in(p, window)
         steps[window.spaces] = np.where(total.any(1), window.first_step(total.argmax(1)), -1)
     return steps
+
+
+class GroupPeaks(NamedTuple):
+    """The combined peak of the spaces of each group: its first step and its bytes."""
+
+    step: Ints
+    bytes: Ints
+
+
+def group_peaks(p: Layout, group: Ints, n: int) -> GroupPeaks:
+    """Return the combined peaks of n groups of spaces. `group` is the group of each space."""
+    levels = np.zeros((n, p.steps or 1), np.int64)
+    for window in windows(p):
+        np.add.at(levels, group[window.spaces], window.expand(occupied_in(p, window)))
+    return GroupPeaks(levels.argmax(1), levels.max(1))
 
 
 def selected_steps(p: Layout, time: int | None = None, space: str | int | None = None) -> Ints:

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
-from ..compute.causes import DISAGREE, POINTERS, Cause, group_peaks, space_causes, total_causes, xla_causes
+from ..compute.causes import DISAGREE, POINTERS, Cause, space_causes, total_causes, xla_causes
 from ..compute.columns import Ints, ints
 from ..compute.layout import Layout
-from ..compute.peaks import peak_tables
+from ..compute.peaks import group_peaks, peak_tables
 from .offsets import Offsets
 
 SPACE_NUMBERS = {

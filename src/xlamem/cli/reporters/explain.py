@@ -87,7 +87,7 @@ def _extents(blocks: list[Block]) -> Iterator[tuple[int, int | None]]:
     least = _least(blocks)
     n_large = sum(b.title != TOGETHER and b.largest >= least for b in blocks)
     yield from ((full, None) for full in range(max(n_large, 1), 0, -1))
-    yield from ((1, n_causes) for n_causes in (2, 1))
+    yield from ((1, n_causes) for n_causes in (3, 2, 1))
 
 
 def _least(blocks: list[Block]) -> float:
@@ -204,7 +204,11 @@ class _Columns:
         n = line.number
         step = "" if n["time"] is None else f"step {n['time']:,}"
         if len(line.causes) > 1:
-            causes = [f"{_signed(c['bytes'])}  {c['cause']}" for c in line.causes]
+            largest = sorted(line.causes, key=lambda c: -abs(c["bytes"]))
+            if self.n_causes is not None:
+                least = MIN_SHARE * (n["bytes"] or 0)
+                largest = [c for i, c in enumerate(largest) if i == 0 or abs(c["bytes"]) >= least]
+            causes = [f"{_signed(c['bytes'])}  {c['cause']}" for c in largest]
             more = len(causes) - len(causes[: self.n_causes])
             return step, [*causes[: self.n_causes], *([f"and {more:,} more: see -v"] if more else [])]
         cause = line.causes[0]["cause"] if line.causes else ""

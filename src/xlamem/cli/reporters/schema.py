@@ -25,6 +25,7 @@ def write_all() -> None:
     for table in OF_DATASETS.values():
         _write_table(table, "in a dataset: ")
     _write_definitions()
+    _write_bills()
     write(f"schema version {schema.VERSION}")
 
 
@@ -38,6 +39,8 @@ def write_tables(names: Iterable[str]) -> None:
             _write_table(OF_DATASETS[name], "in a dataset: ")
     if "peaks" in names:
         _write_definitions()
+    if "bills" in names:
+        _write_bills()
 
 
 def _write_dataset() -> None:
@@ -51,6 +54,12 @@ def _write_dataset() -> None:
 
 def _write_definitions() -> None:
     _write_values("definitions", "numbers of a dump: peaks.definition in a dataset", schema.DEFINITIONS)
+
+
+def _write_bills() -> None:
+    _write_values("bills.line", "what takes the bytes", schema.BILL_LINES)
+    _write_values("bills.part", "parts of a line", schema.BILL_PARTS)
+    _write_values("bills.kind", "kinds of buffers", schema.BILL_KINDS)
 
 
 def _write_table(table: schema.Table, prefix: str = "") -> None:
