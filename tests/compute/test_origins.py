@@ -7,11 +7,15 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from conftest import DUMPS
 
 import xlamem
+from xlamem import compute
 from xlamem.compute import origins as module
+from xlamem.compute.buffer_names import source_columns
 from xlamem.compute.op_names import is_control_flow, is_move, layers, phases
 
 DATA = Path(__file__).parent.parent / "data" / "origins"
@@ -222,3 +226,43 @@ def iterate(dump: xlamem.Dump) -> list[int]:
     return module.origins(program(dump)).source.tolist()
 
 
+
+
+# -- scopes over time, and clones
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_peaks_of_scopes(name: str, folders: dict[str, Path]) -> None:
+    dump = xlamem.read(folders[name])
+    rows = compute.scope_peaks(dump).to_pylist()
+    ranges = {r["value_id"]: (r["start"], r["end"]) for r in dump.live_ranges.to_pylist()}
+    p = program(folders[name])
+    op_names = source_columns(p, np.arange(len(p.value_ids)))["op_name"].cast(pa.string())
+    scope_of = dict(zip(p.value_ids.tolist(), compute.scopes(op_names).to_pylist(), strict=True))
+    values = [v for v in dump.values.to_pylist() if v["size"] and v["value_id"] in ranges]
+    for row in rows[:10]:
+        here = [v for v in values if v["allocation"] == row["allocation"]]
+        members = [v for v in here if scope_of[v["value_id"]] == row["scope"]]
+        assert len(members) == row["n"]
+        sizes = {}
+        for step in {ranges[v["value_id"]][0] for v in members}:
+            live = [v for v in members if ranges[v["value_id"]][0] <= step <= ranges[v["value_id"]][1]]
+            sizes[step] = len(set().union(*(range(v["offset"], v["offset"] + v["size"], 4) for v in live))) * 4
+        assert row["peak"] == max(sizes.values())
+        assert row["step"] == min(s for s, size in sizes.items() if size == row["peak"])
+
+
+def test_clones_of_rematerialization(tmp_path: Path) -> None:
+    folder = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
+    assert compute.rematerialized(folder).num_rows == 0
+    for path in folder.glob("*.txt"):
+        text = re.sub(r"\bfusion\.6\b(?!\d)", "fusion.63.remat", path.read_text())
+        (tmp_path / path.name).write_text(text)
+    dump = xlamem.read(tmp_path)
+    ids = {v["instruction"]: v["value_id"] for v in dump.values.to_pylist()}
+    (row,) = compute.rematerialized(dump).to_pylist()
+    assert (row["value_id"], row["original_id"]) == (ids["fusion.63.remat"], ids["fusion.63"])
+    ranges = {r["value_id"]: (r["start"], r["end"]) for r in dump.live_ranges.to_pylist()}
+    peak = {s["memory_space"]: s["first_step"] for s in xlamem.peak(dump).spaces.to_pylist()}[row["memory_space"]]
+    assert (row["original_end"], row["start"]) == (ranges[row["original_id"]][1], ranges[row["value_id"]][0])
+    assert row["saved"] == (row["size"] if row["original_end"] < peak < row["start"] else 0)

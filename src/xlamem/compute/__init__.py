@@ -33,6 +33,7 @@ from .overview import OCCUPYING, Overview, spaces_in_use, summarize
 from .packing import Packing, repack
 from .peaks import Peak, peak
 from .removal import savings
+from .scope_peaks import rematerialized, scope_peaks
 from .selection import largest_program, main_first, select_space
 from .slots import padding, space_padding
 from .tree import FoldedScope, ScopeNode, fold_scopes, scope_tree
@@ -46,6 +47,8 @@ REGISTRY: dict[str, Callable[[DumpLike], pa.Table]] = {
     "live_set": live_set,
     "scopes": scopes_in_use,
     "bills": bill,
+    "scope_peaks": scope_peaks,
+    "rematerialized": rematerialized,
     "fragmentation": fragmentation,
     "savings": savings,
     "padding": padding,
@@ -101,8 +104,10 @@ __all__ = [
     "oom_causes",
     "padding",
     "peak",
+    "rematerialized",
     "repack",
     "savings",
+    "scope_peaks",
     "scope_tree",
     "scopes",
     "scopes_in_use",
