@@ -16,7 +16,7 @@ CYTHON = $(BIN)/python -m cython -3 -Wextra -X freethreading_compatible=True -X 
 	-X initializedcheck=False -X wraparound=False -X cdivision=True -I _native
 
 # Quick tests of the native modules, for the sanitized and checked builds. For all tests: make test-sanitized QUICK=tests
-QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks unknown seeds hostile)
+QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unknown seeds hostile)
 # The sanitizer libraries must be loaded first. Python's own allocator would hide its blocks from them.
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0

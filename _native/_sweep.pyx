@@ -41,12 +41,14 @@ def covered(const int32_t[::1] rows not None, const int32_t[::1] group not None,
     """Add to `changes[s, t]` the growth, at step t, of the bytes that live values cover in space s.
 
     The values are the `rows` of the columns, ordered by group; `space[g]` is the space of group g. Returns the maximum
-    of each group over all steps: int64 of len(space).
+    of each group over all steps, and the first step at which it is reached (0 if the maximum is 0): two int64 columns
+    of len(space).
     """
-    cdef Buffer maxima
+    cdef Buffer maxima, steps_of_maxima
     cdef Py_ssize_t n = rows.shape[0], n_rows = group.shape[0], steps = changes.shape[1], i, j, k = 0, m, row
     cdef int64_t* out
     cdef int64_t* maximum
+    cdef int64_t* step_of_maximum
     cdef int64_t t, before, now, largest = 0
     cdef int32_t g = -1
     cdef Scratch w
@@ -74,10 +76,13 @@ def covered(const int32_t[::1] rows not None, const int32_t[::1] group not None,
     if largest >= MAX_ITEMS:
         raise ValueError("too many values in one group")
     memset(&maxima, 0, sizeof(Buffer))
+    memset(&steps_of_maxima, 0, sizeof(Buffer))
     with nogil:
         fill(&maxima, space.shape[0], 0)
+        fill(&steps_of_maxima, space.shape[0], 0)
         maximum = <int64_t*> maxima.data
-        good = init_scratch(&w, largest) and not maxima.failed
+        step_of_maximum = <int64_t*> steps_of_maxima.data
+        good = init_scratch(&w, largest) and not maxima.failed and not steps_of_maxima.failed
         i = 0
         while i < n and good:
             g = group[rows[i]]
@@ -91,6 +96,7 @@ def covered(const int32_t[::1] rows not None, const int32_t[::1] group not None,
                 add_at(out, steps, start[row], size[row])
                 add_at(out, steps, <int64_t> end[row] + 1, -size[row])
                 maximum[g] = size[row]
+                step_of_maximum[g] = start[row] if size[row] else 0
             else:
                 good = init_union(&w.union_, w.bounds, build_cells(&w, &rows[i], &offset[0], &size[0], m))
                 for k in range(m):
@@ -114,12 +120,14 @@ def covered(const int32_t[::1] rows not None, const int32_t[::1] group not None,
                         before = now
                         if now > maximum[g]:
                             maximum[g] = now
+                            step_of_maximum[g] = t
             i = j
         free_scratch(&w)
     if not good:
         release(&maxima)
+        release(&steps_of_maxima)
         raise MemoryError("no memory for a sweep")
-    return own(&maxima)
+    return own_two(&maxima, &steps_of_maxima)
 
 
 def charge(const int64_t[::1] group not None, const int64_t[::1] ids not None,

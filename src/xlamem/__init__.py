@@ -41,6 +41,8 @@ __all__ = [
     "UsageError",
     "XlaMemError",
     "attribution",
+    "bill",
+    "buffer",
     "convert",
     "donation",
     "explain",
@@ -55,6 +57,7 @@ __all__ = [
     "padding",
     "peak",
     "read",
+    "repack",
     "savings",
     "schema",
     "show",
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from . import schema
     from .compute import (
         attribution,
+        bill,
         donation,
         explain,
         explain_causes,
@@ -76,6 +80,7 @@ if TYPE_CHECKING:
         occupancy,
         padding,
         peak,
+        repack,
         savings,
     )
     from .display import show

@@ -22,6 +22,7 @@ from .parse.whole import WholeReader
 
 if TYPE_CHECKING:
     from .display import View
+    from .parse.hlo_body import HloBody
 
 Input = str | os.PathLike[str] | bytes | BinaryIO | Source
 """The types that `read` accepts."""
@@ -341,6 +342,23 @@ def as_tables(dump: DumpLike) -> Tables:
     if all(hasattr(type(dump), method) for method in _TABLES_METHODS):
         return dump  # type: ignore[return-value]  # mypy does not narrow by attributes
     return read(dump)._tables  # type: ignore[arg-type]
+
+
+def hlo_body(tables: Tables) -> HloBody | None:
+    """Return the instructions of the HLO text beside a dump, which is scanned on first use.
+
+    None if there is no HLO text, or if the tables are not those of a dump in text. Raises DumpError if the file cannot
+    be read.
+    """
+    if not isinstance(tables, TextTables):
+        return None
+    from .parse.hlo_body import read_body  # for few dumps only
+
+    with tables.reader.lock:
+        if "hlo_body" not in tables.cache:
+            tables.cache["hlo_body"] = read_body(tables.reader)
+    body: HloBody | None = tables.cache["hlo_body"]
+    return body
 
 
 def read(

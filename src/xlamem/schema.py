@@ -354,8 +354,7 @@ _SPACE = (
 _SOURCE = (
     _name(
         "op_name",
-        "named scopes of the defining instruction; if it has none and is in the allocation of a parameter, those of "
-        "the parameter",
+        "named scopes of the defining instruction, or of the origin of its bytes if it has none (see live_set.origin)",
         null=True,
     ),
     _name("source_file", "source file, from the metadata or the stack frame", null=True),
@@ -365,6 +364,56 @@ _SOURCE = (
 _CATEGORY = (
     "category of the allocation; temp_in_output for a temporary in the allocation of an output (live_out, donated): a "
     "value that is neither the output (live after the last instruction) nor the donated parameter (live from step 0)"
+)
+
+_ORIGIN = (
+    _name(
+        "origin",
+        "how op_name was found. own: the defining instruction has it. Other buffers have none, or one that names only "
+        "control flow; theirs is that of: argument (the entry parameter that the bytes come from), operand (what a "
+        "copy or another forwarding instruction reads), slot (the only name among the buffers of the same allocation, "
+        "offset and size whose live ranges touch, as that of the writer of a loop carry), hlo (the instructions "
+        "inside the fusion or loop body, from the HLO text), user (the first instruction that reads it); none: no name",
+    ),
+    _name("origin_instruction", "instruction that has the op_name", null=True),
+    _int("argument", "number of the entry parameter that the bytes come from", null=True),
+    _name("argument_index", "index into the shape of that parameter", null=True),
+    _name("layer", "layer in op_name, its number replaced by *, as in layers_*", null=True),
+    _int("layer_index", "number of the layer", null=True),
+    _name(
+        "phase",
+        "phase in op_name (forward, backward, recompute, optimizer); null if it cannot be told, or if origin is user",
+        null=True,
+    ),
+    _name(
+        "kind",
+        "parameter, optimizer state, gradient, activation, residual of a scan (stacked over the iterations of a loop), "
+        "collective, copy between memories, tuple table, scratch; null if it cannot be told",
+        null=True,
+    ),
+    _int("iterations", "trip count of a loop that the buffer has one slice for in each iteration", null=True),
+)
+_LIVE_BUFFER = (
+    *_SPACE,
+    _name("role", "value, or reserved: the bytes of a parameter, constant or output that no live value covers"),
+    _int("value_id", "id of the value; null for reserved", null=True),
+    _name(
+        "instruction",
+        "defining instruction; for reserved that of the parameter, else of the value with the highest id",
+        null=True,
+    ),
+    _name("shape_index", "index into the shape of that instruction", null=True),
+    _int("allocation", "the allocation"),
+    _name("category", _CATEGORY),
+    _int("offset", "offset of the value in it; null for reserved", "bytes", null=True),
+    _int("size", "size of the value; for reserved of the allocation", "bytes"),
+    _int("bytes", "bytes charged to this row; shared bytes are charged to the lowest live value_id", "bytes"),
+    _int("exclusive", "bytes that only this row covers", "bytes"),
+    _int("shared", "bytes that other live values also cover", "bytes"),
+    _name("shape", "shape", null=True),
+    _name("element_type", "element type", null=True),
+    _int("unpadded_size", "bytes without padding", "bytes", null=True),
+    _name("opcode", "opcode of the defining instruction", null=True),
 )
 
 DEFINITIONS = {
@@ -387,6 +436,41 @@ DEFINITIONS = {
     "jax": "JAX's memory_analysis()",
 }
 """The definition of every number that `explain` and the dataset's `peaks` report, by name."""
+
+BILL_LINES = {
+    "parameters": "allocations of parameters, in full",
+    "donated": "allocations of parameters that are also outputs, in full",
+    "outputs": "allocations of outputs, in full",
+    "constants": "allocations of constants, in full",
+    "temporaries": "bytes that live values cover in temp allocations at the step of the account; without live ranges, "
+    "temp allocations in full",
+    "alignment": "other bytes of the cells that hold them. A cell is one granule of its allocation: the largest power "
+    "of two that divides every offset, at most 64 KiB; 1 byte with fewer than two distinct offsets",
+    "another_step": "temp allocations at the step at which most bytes of their cells are in use, minus the same at the "
+    "step of the account",
+    "packing": "the rest of the temp allocations: bytes of cells not in use at the first of those steps",
+}
+"""The lines of a bill, in order, and their definitions."""
+
+BILL_PARTS = {
+    "data": "bytes of values without padding",
+    "padding": "bytes that layouts add to values",
+    "never_covered": "bytes that no value ever covers",
+    "never_touched": "cells that no value ever touches",
+    "one_value": "cells of slots that nothing else ever uses: all values there have one offset and size",
+    "shared": "cells that values of different offset or size use at different steps",
+}
+"""The parts of the lines of a bill, and their definitions."""
+
+BILL_KINDS = {
+    "async copy table": "tuple table of an asynchronous copy or slice",
+    "collective table": "tuple table of a collective",
+    "tuple table": "tuple table of any other instruction",
+    "async copy": "buffer of an asynchronous copy or slice",
+    "collective": "buffer of a collective",
+    "copy": "copy",
+}
+"""The kinds of buffers that a bill distinguishes."""
 
 COMPUTED_TABLES = (
     Table(
@@ -439,29 +523,7 @@ COMPUTED_TABLES = (
         "live_set",
         "live value, or reserved bytes that no live value covers",
         "compute",
-        (
-            *_SPACE,
-            _name("role", "value, or reserved: the bytes of a parameter, constant or output that no live value covers"),
-            _int("value_id", "id of the value; null for reserved", null=True),
-            _name(
-                "instruction",
-                "defining instruction; for reserved that of the parameter, else of the value with the highest id",
-                null=True,
-            ),
-            _name("shape_index", "index into the shape of that instruction", null=True),
-            _int("allocation", "the allocation"),
-            _name("category", _CATEGORY),
-            _int("offset", "offset of the value in it; null for reserved", "bytes", null=True),
-            _int("size", "size of the value; for reserved of the allocation", "bytes"),
-            _int("bytes", "bytes charged to this row; shared bytes are charged to the lowest live value_id", "bytes"),
-            _int("exclusive", "bytes that only this row covers", "bytes"),
-            _int("shared", "bytes that other live values also cover", "bytes"),
-            _name("shape", "shape", null=True),
-            _name("element_type", "element type", null=True),
-            _int("unpadded_size", "bytes without padding", "bytes", null=True),
-            _name("opcode", "opcode of the defining instruction", null=True),
-            *_SOURCE,
-        ),
+        (*_LIVE_BUFFER, *_SOURCE, *_ORIGIN),
     ),
     Table(
         "scopes",
@@ -472,6 +534,43 @@ COMPUTED_TABLES = (
             _text("scope", "scope as in `attribution`; null for buffers without an op_name", null=True),
             _int("bytes", "bytes in use at the first step of the peak of the space", "bytes"),
             _int("n", "number of rows of the live set"),
+        ),
+    ),
+    Table(
+        "bills",
+        "line of the account of a memory space, or of device_total: the rows of an account add up to it",
+        "compute",
+        (
+            _name("account", "memory space, or device_total for all spaces in the device's main memory"),
+            _name("memory_space", "xlamem's name of the memory space; null for device_total", null=True),
+            _int("color", "color of the space; null for device_total", null=True),
+            _int("page", "page of the space; null for device_total", null=True),
+            _int(
+                "step",
+                "first step of the peak of the space, or of the combined peak of the spaces in device_total; null if "
+                "nothing is ever in use, or without live ranges",
+                "schedule steps",
+                null=True,
+            ),
+            _name("line", "what takes the bytes: a key of schema.BILL_LINES"),
+            _name("part", "part of the line: a key of schema.BILL_PARTS; null if it is not divided", null=True),
+            _name("kind", "kind of the buffers: a key of schema.BILL_KINDS; null if none of them", null=True),
+            _int(
+                "n",
+                "number of buffers with such bytes: of allocations (parameters, donated, outputs, constants), of slots "
+                "(one_value) or of live values (temporaries, alignment); null for other lines",
+                null=True,
+            ),
+            _int("buffer_bytes", "total size of those buffers; null without n", "bytes", null=True),
+            _int("buffer_size", "size of each of those buffers; null if they differ", "bytes", null=True),
+            _int(
+                "granule",
+                "granule of the temp allocations, of which all offsets are multiples; null if they differ, and for "
+                "parameters, donated, outputs and constants",
+                "bytes",
+                null=True,
+            ),
+            _int("bytes", "bytes of the row, never 0", "bytes"),
         ),
     ),
     Table(
@@ -888,7 +987,7 @@ DERIVED: dict[str, Table] = {
             "peak_members",
             "one of the largest rows of the live set at the peak of a memory space",
             "compute",
-            (_int("rank", "rank in its space, 0 for the largest"), *COMPUTED["live_set"].columns),
+            (_int("rank", "rank in its space, 0 for the largest"), *_LIVE_BUFFER, *_SOURCE),
         ),
         Table(
             "explain_causes",
@@ -897,6 +996,14 @@ DERIVED: dict[str, Table] = {
             (
                 _text("definition", "the number: a key of schema.DEFINITIONS"),
                 *COMPUTED["explain_causes"].columns[1:],
+            ),
+        ),
+        Table(
+            "bills",
+            "line of the bill of a memory space, or of device_total: the rows of an account add up to it",
+            "compute",
+            tuple(
+                c for c in COMPUTED["bills"].columns if c.name not in ("kind", "buffer_bytes", "buffer_size", "granule")
             ),
         ),
         COMPUTED["scopes"],
@@ -1052,6 +1159,7 @@ def as_json() -> dict[str, Any]:
         "oom": [_as_json(t) for t in OOM.values()],
         "warehouse": [_as_json(t) for t in WAREHOUSE.values()],
         "definitions": DEFINITIONS,
+        "bill": {"lines": BILL_LINES, "parts": BILL_PARTS, "kinds": BILL_KINDS},
         "roles": ROLES,
         "features": FEATURES,
         "codes": CODES,

@@ -66,8 +66,8 @@ def test_the_first_screen_names_buffer_layer_line_and_bytes(run: Any) -> None:
     assert "  reserved  3.56 MiB  (3,737,088 bytes)  must fit" in lines
     assert "  peak      3.50 MiB  (3,672,576 bytes)  at step 8 of 15" in lines
     scopes = next(i for i, line in enumerate(lines) if line.startswith("  scopes"))
-    assert lines[scopes + 1].split()[:5] == ["2.00", "MiB", "57.1", "%", "temporaries"]
-    assert lines[scopes + 2].split() == ["1.00", "MiB", "28.6", "%", "├─", "dot_general", "3×"]
+    assert lines[scopes + 1].split() == ["2.00", "MiB", "57.1", "%", "temporaries:", "dot_general", "5×"]
+    assert lines[scopes + 3].split() == ["512.00", "KiB", "14.3", "%", "├─", "x"]
     first = next(i for i, line in enumerate(lines) if line.startswith("  largest"))
     assert lines[first + 1].split() == ["1.00", "MiB", "dot_general", "f32[512,512]", "models.py:369"]
     assert lines[-1] == "1 note: XLA prints another peak; -v shows it"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from compare_bodies import compare
 from fuzz.mutate import Members
 
 import xlamem
@@ -151,5 +152,7 @@ def check(rng: random.Random, members: Members, clean: Members, place: Path | No
     finally:
         whole.SPAN_BYTES, streaming.SPAN_BYTES = SPAN
     computed(dump)
+    if "hlo" in members:
+        compare(members["hlo"])
     if place is not None:
         converted(members, clean, place)

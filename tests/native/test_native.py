@@ -21,7 +21,19 @@ import oracle
 import pyarrow as pa
 import pytest
 
-from xlamem import _allocations, _hlo, _lines, _liveness, _record, _rules, _shapes, _sweep, _usage, _values
+from xlamem import (
+    _allocations,
+    _hlo,
+    _hlo_body,
+    _lines,
+    _liveness,
+    _record,
+    _rules,
+    _shapes,
+    _sweep,
+    _usage,
+    _values,
+)  # fmt: skip
 from xlamem._column import Names, in_order, recode, take
 from xlamem.parse import arrays, arrow
 from xlamem.parse.arrays import NULL, codes, flags, ints
@@ -129,6 +141,7 @@ def test_empty_tables_of_every_section() -> None:
     _liveness.scan(b"", 0, 0, 0, pools[0], pools[1])
     _usage.scan(b"", 0, 0, pools[0])
     _hlo.scan(b"", 0, pools[0], pools[1])
+    _hlo_body.scan(b"", 0, 0, pools[: len(_hlo_body.INTERNERS)])
     assert Interner().arrays(np.empty(0, np.int32))[0].to_pylist() == []
     assert arrow.int_array(np.empty(0, np.int64)).to_pylist() == []
 
@@ -306,6 +319,7 @@ def test_no_scan_looks_into_the_next_page(era: str, fence: mmap.mmap) -> None:
             _usage.scan(data, 0, end, Names())
             if role == "hlo":
                 _hlo.scan(data, end, Names(), Names())
+                _hlo_body.scan(data, 0, end, tuple(Names() for _ in _hlo_body.INTERNERS))
             del data
     shape = b"f32[128,256]{1,0:T(8,128)(2,1)E(16)}"
     for n in range(1, len(shape) + 1):

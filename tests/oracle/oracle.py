@@ -154,14 +154,14 @@ def unescape(text: str) -> str:
         code = found[1]
         if code in simple:
             return simple[code]
-        if code[:1] == b"x":
+        if code[:1] in b"xX":
             return bytes([int(code[1:], 16)])
         if code.isdigit():
-            return bytes([int(code, 8)])
+            return bytes([int(code, 8) & 255])
         return code
 
     raw = text.encode("utf-8", "surrogateescape")
-    raw = re.sub(rb"\\([ntrabfv\\\"'?]|[0-3]?[0-7]{1,2}|x[0-9a-fA-F]{2})", one, raw)
+    raw = re.sub(rb"\\([ntrabfv\\\"'?]|[0-7]{1,3}|[xX][0-9a-fA-F]{1,2})", one, raw)
     return raw.decode("utf-8", "surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""The BufferAssignmentProto in a `.hlo.pb`: an independent encoding of the same assignment by the same compiler."""
+"""The protos in a `.hlo.pb`: an independent encoding of the same assignment and module by the same compiler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,30 @@ _TYPES = {"int": _F.TYPE_INT64, "bool": _F.TYPE_BOOL, "text": _F.TYPE_STRING}
 
 # Message -> field -> (number, type, repeated). Only what the tests compare; other fields are skipped as unknown.
 _MESSAGES: dict[str, dict[str, tuple[int, str, bool]]] = {
-    "HloProto": {"buffer_assignment": (3, "BufferAssignment", False)},
+    "HloProto": {"hlo_module": (1, "HloModule", False), "buffer_assignment": (3, "BufferAssignment", False)},
+    "HloModule": {"entry_computation_name": (2, "text", False), "computations": (3, "Computation", True)},
+    "Computation": {
+        "name": (1, "text", False),
+        "instructions": (2, "Instruction", True),
+        "id": (5, "int", False),
+        "root_id": (6, "int", False),
+    },
+    "Instruction": {
+        "name": (1, "text", False),
+        "opcode": (2, "text", False),
+        "metadata": (7, "Metadata", False),
+        "parameter_number": (9, "int", False),
+        "tuple_index": (13, "int", False),
+        "id": (35, "int", False),
+        "operand_ids": (36, "int", True),
+        "called_computation_ids": (38, "int", True),
+    },
+    "Metadata": {
+        "op_name": (2, "text", False),
+        "source_file": (3, "text", False),
+        "source_line": (4, "int", False),
+        "stack_frame_id": (15, "int", False),
+    },
     "BufferAssignment": {
         "logical_buffers": (1, "LogicalBuffer", True),
         "buffer_allocations": (3, "BufferAllocation", True),
@@ -56,3 +79,8 @@ def assignment(data: bytes) -> Any:
     """The buffer assignment of an HloProto; None if it has none."""
     proto = HloProto.FromString(data)
     return proto.buffer_assignment if proto.HasField("buffer_assignment") else None
+
+
+def module(data: bytes) -> Any:
+    """The module of an HloProto."""
+    return HloProto.FromString(data).hlo_module

@@ -24,10 +24,12 @@ FILE = next(FOLDER.glob("*-buffer-assignment.txt"))
 COMPUTATIONS: dict[str, Callable[..., Any]] = {
     **compute.REGISTRY,
     "attribution": compute.attribution,
+    "bill": compute.bill,
     "device_total": compute.device_total,
     "fits": lambda dump: compute.fits(dump, capacity="16GiB"),
     "memory_analysis": compute.memory_analysis,
     "peak": lambda dump: compute.peak(dump).spaces,
+    "repack": lambda dump: [(p.allocation, p.found, p.lower_bound) for p in compute.repack(dump, 0)],
     "xla_rule": compute.xla_rule,
 }
 

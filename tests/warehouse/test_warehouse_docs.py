@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import DUMPS, HERE
+from printed_names import scopes_of, with_printed_names
 
 import xlamem
 from xlamem import compute, schema
@@ -142,9 +143,10 @@ def test_scopes(answers: dict[int, Any]) -> None:
     held: dict[str | None, int] = {}
     for name in ALL:
         if any(s["peak"] is not None for s in spaces(name)):
-            for row in xlamem.attribution(dump(name), by=("memory_space", "scope")).to_pylist():
-                if row["memory_space"] in ("hbm", "device", "memory"):
-                    held[row["scope"]] = held.get(row["scope"], 0) + row["bytes"]
+            rows = with_printed_names(dump(name), xlamem.live_set(dump(name))).to_pylist()
+            for (space, scope), (size, _) in scopes_of(rows).items():
+                if space in ("hbm", "device", "memory"):
+                    held[scope] = held.get(scope, 0) + size
     found = {r["scope"]: r["bytes"] for r in answers[5]}
     assert found == {scope: held[scope] for scope in found}
     assert sorted(found.values(), reverse=True) == sorted(held.values(), reverse=True)[:10]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ALL_SECTIONS = [t for t in schema.TABLES if t not in ("uses", "positions", "printed_stack")]
-"""Tables from which the numbers and the state of a dump are computed: every section is read."""
+ALL_SECTIONS = [t for t in schema.TABLES if t != "printed_stack"]
+"""Tables from which the numbers, names and the state of a dump are computed: every section is read."""
 
 
 class Failure(NamedTuple):

@@ -17,16 +17,20 @@ import pyarrow as pa
 from ..dump import DumpLike
 from .aliasing import donation
 from .arenas import fragmentation
+from .bills import bill
+from .buffer import Buffer, buffer
 from .capacity import Available, Fits, available, device_total, fits
 from .charges import live_set
 from .explanation import explain, explain_causes
 from .folding import folded_rest, like_buffers, n_until_small, named
-from .grouping import KEYS, attribution, folded_scopes, scopes, scopes_in_use
+from .grouping import KEYS, attribution, folded_scopes, scopes_in_use
 from .in_use import occupancy
 from .inspection import CROSS_CHECKS, Inspection, duplicates, inspect
 from .memory_stats import MemoryAnalysis, memory_analysis
+from .op_names import scopes
 from .out_of_memory import OomCauses, excess_bytes, is_padded, oom_causes
 from .overview import OCCUPYING, Overview, spaces_in_use, summarize
+from .packing import Packing, repack
 from .peaks import Peak, peak
 from .removal import savings
 from .selection import largest_program, main_first, select_space
@@ -41,6 +45,7 @@ REGISTRY: dict[str, Callable[[DumpLike], pa.Table]] = {
     "occupancy": occupancy,
     "live_set": live_set,
     "scopes": scopes_in_use,
+    "bills": bill,
     "fragmentation": fragmentation,
     "savings": savings,
     "padding": padding,
@@ -57,16 +62,20 @@ __all__ = [
     "OCCUPYING",
     "REGISTRY",
     "Available",
+    "Buffer",
     "Fits",
     "FoldedScope",
     "Inspection",
     "MemoryAnalysis",
     "OomCauses",
     "Overview",
+    "Packing",
     "Peak",
     "ScopeNode",
     "attribution",
     "available",
+    "bill",
+    "buffer",
     "device_total",
     "donation",
     "duplicates",
@@ -92,6 +101,7 @@ __all__ = [
     "oom_causes",
     "padding",
     "peak",
+    "repack",
     "savings",
     "scope_tree",
     "scopes",

@@ -94,13 +94,13 @@ def xla_causes(p: Layout, group: Ints, peaks: Ints, steps: Ints) -> Iterator[Cau
     row_group = group[p.space[rows]]
     live_bytes = add_up(charged, row_group)
     in_use = add_up(np.where(p.in_temp[rows], charged, 0), row_group) + add_up(p.fixed_bytes(), group)
-    assigned, unpadded = add_up(p.size[rows], row_group), add_up(p.unpadded[rows], row_group)
+    assigned, unpadded = add_up(p.size[rows], row_group), add_up(np.maximum(p.unpadded[rows], 0), row_group)
     local = _live_thread_local(p, group, step)
     yield Cause("another step (late removal, weights of whole tuples)", in_use - peaks)
     yield Cause("parameters, constants and outputs only while live", live_bytes - in_use)
     yield Cause("aliases counted each", assigned - live_bytes)
     yield Cause("padding left out", unpadded - assigned)
-    yield Cause(THREAD_LOCAL_CAUSE, add_up(p.unpadded[local], group[p.space[local]]))
+    yield Cause(THREAD_LOCAL_CAUSE, add_up(np.maximum(p.unpadded[local], 0), group[p.space[local]]))
 
 
 def _live_thread_local(p: Layout, group: Ints, step: Ints) -> Ints:

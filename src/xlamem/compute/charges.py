@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from .. import _sweep
 from ..dump import DumpLike
 from ..parse.arrays import ints as column_ints
+from .buffer_names import buffer_names
 from .columns import Ints, computed_table, decoded, ints, nullable, take, take_text
 from .layout import CATEGORIES, THREAD_LOCAL, Layout
 from .peaks import selected_steps
@@ -44,7 +46,9 @@ def live_set(dump: DumpLike, time: int | None = None, *, space: str | int | None
     p = program(dump)
     charges = charge(p, selected_steps(p, time, space))
     order = (p.allocation_ids[charges.owner], -charges.bytes, p.space_of_allocation[charges.owner])
-    return live_set_table(p, charges, np.lexsort(order))
+    rows = np.lexsort(order)
+    columns = live_set_columns(p, charges, rows)
+    return computed_table("live_set", columns | buffer_names(p, charges.value[rows]))
 
 
 @dataclass(frozen=True)
@@ -98,8 +102,8 @@ def charge(p: Program, steps: Ints) -> Charges:
     )
 
 
-def live_set_table(p: Program, charges: Charges, rows: Ints) -> pa.Table:
-    """Return these rows of the charges as a table ``live_set``."""
+def live_set_columns(p: Program, charges: Charges, rows: Ints) -> dict[str, Any]:
+    """Return the columns of `live_set` for these rows of the charges, except those that name buffers."""
     value, owner = charges.value[rows], charges.owner[rows]
     is_live = rows < charges.n_live
     live_value = np.where(is_live, value, -1)
@@ -118,5 +122,4 @@ def live_set_table(p: Program, charges: Charges, rows: Ints) -> pa.Table:
     columns["shared"] = np.where(is_live, take(p.extent, live_value) - columns["exclusive"], 0)
     columns["unpadded_size"] = nullable(take(ints(p.tables["values"], "unpadded_size"), value))
     columns["opcode"] = take_text(p.tables["instructions"]["opcode"], take(p.instruction_row, value))
-    columns.update(p.source_columns(value))
-    return computed_table("live_set", columns)
+    return columns

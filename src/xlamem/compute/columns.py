@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,9 @@ def bools(table: pa.Table, column: str) -> Mask:
     return np.asarray(table[column].to_numpy(), bool)
 
 
-def encoded(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
+def encoded(column: pa.ChunkedArray | pa.Array) -> tuple[Ints, pa.Array]:
     """Return the codes (-1 for null) and the dictionary of a text column."""
-    array = column.combine_chunks()
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks else pa.array([], column.type)
     if not pa.types.is_dictionary(array.type):
@@ -105,12 +106,16 @@ def sums_of(values: Ints, group: Ints, n: int) -> Ints:
 
 def computed_table(name: str, columns: dict[str, Any]) -> pa.Table:
     """Build a table of `schema.COMPUTED` from these arrays, casting them to the types of the schema."""
-    spec = schema.COMPUTED[name]
+    return table_of_columns(schema.COMPUTED[name].columns, columns)
+
+
+def table_of_columns(specs: Sequence[schema.Column], columns: dict[str, Any]) -> pa.Table:
+    """Build a table with these columns from arrays, casting them to the types of the schema."""
     arrays = []
-    for column in spec.columns:
+    for column in specs:
         value = columns[column.name]
         array = value if isinstance(value, (pa.Array, pa.ChunkedArray)) else pa.array(value)
         if column.kind == "name" and not pa.types.is_dictionary(array.type):
             array = array.cast(pa.string()).dictionary_encode()
         arrays.append(array if array.type == column.arrow.type else array.cast(column.arrow.type))
-    return pa.table(arrays, schema=spec.arrow)
+    return pa.table(arrays, schema=pa.schema([c.arrow for c in specs]))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .columns import Ints, decoded, encoded, groups_of, ints, sums_of, take
-from .grouping import plain_names, shortened_paths
+from .op_names import plain_names, shortened_paths
 
 Row = dict[str, Any]
 

@@ -13,48 +13,25 @@ from ..dump import DumpLike
 from ..errors import UsageError
 from .charges import live_set
 from .columns import computed_table, decoded, encoded, groups_of, ints, sums_of
+from .op_names import scopes, shortened_paths
 
 Key = Literal[
-    "memory_space", "category", "role", "op_name", "scope", "source", "opcode", "element_type", "shape", "instruction"
+    "memory_space",
+    "category",
+    "role",
+    "op_name",
+    "scope",
+    "layer",
+    "phase",
+    "kind",
+    "origin",
+    "source",
+    "opcode",
+    "element_type",
+    "shape",
+    "instruction",
 ]
 KEYS: tuple[str, ...] = get_args(Key)
-
-_WRAPPERS = (
-    r"\b(?:p?jit|transpose|jvp|vmap|pmap|remat|rematted_computation|checkpoint|custom_jvp|custom_vjp|shard_map|named)"
-    r"\(([^()]*)\)"
-)
-_WRAPPER_DEPTH = 4
-"""Maximum depth of nested wrappers that are removed, as in transpose(jvp(jit(f)))."""
-
-
-def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> pa.Array:
-    """Return the scope of each op_name: its path without the last component (the primitive) and JAX's wrappers.
-
-    `jit(f)/jit(main)/transpose(jvp(Model))/layers_17/dot_general` becomes `Model/layers_17`, or `Model/layers_*` with
-    `fold`, or `Model` with `depth=1`. An op_name with a single component (the name of a parameter) is kept.
-    """
-    # The name of a parameter (params['a/b'].c) is not a path.
-    text = pc.replace_substring_regex(plain_names(names), r"^([^'\"\[]*)/[^/'\"\[]*$", r"\1")
-    return shortened_paths(text, depth, fold)
-
-
-def plain_names(names: pa.Array) -> pa.Array:
-    """Return op_names without JAX's wrappers: `jit(f)/transpose(jvp(Model))/dot` becomes `Model/dot`."""
-    text = pc.replace_substring_regex(names, r"^(?:p?jit\([^()]*\)/)+", "")
-    for _ in range(_WRAPPER_DEPTH):
-        text = pc.replace_substring_regex(text, _WRAPPERS, r"\1")
-    text = pc.replace_substring_regex(text, r"/{2,}", "/")
-    return pc.replace_substring_regex(text, r"^/", "")
-
-
-def shortened_paths(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:
-    """Fold layers (`layers_17` -> `layers_*`, `block.3` -> `block.*`, `h[12]` -> `h[*]`), keep `depth` components."""
-    if fold:
-        paths = pc.replace_substring_regex(paths, r"([_.\[/])\d+\b", r"\1*")
-        paths = pc.replace_substring_regex(paths, r"^\d+\b", "*")
-    if depth is not None:
-        paths = pc.replace_substring_regex(paths, rf"^((?:[^/]*/){{{depth - 1}}}[^/]*)/.*$", r"\1")
-    return paths
 
 
 def attribution(
@@ -73,8 +50,8 @@ def attribution(
     dump
         A `Dump`, or anything that `read` accepts.
     by
-        One or more of memory_space, category, role, op_name, scope (see `scopes`), source (file:line), opcode,
-        element_type, shape and instruction.
+        One or more of memory_space, category, role, op_name, scope (see `scopes`), layer, phase, kind, origin (see the
+        table `live_set`), source (file:line), opcode, element_type, shape and instruction.
     time, space
         As for `live_set`; the peak of each space by default.
     depth
@@ -137,10 +114,20 @@ def key_column(rows: pa.Table, key: str, depth: int | None, fold: bool) -> pa.Ch
     """Return the value of a key for each row of `live_set`."""
     if key in ("scope", "op_name"):
         return _path_column(rows["op_name"], key, depth, fold)
+    if key == "layer" and not fold:
+        return _layer_column(rows)
     if key != "source":
         return rows[key].cast(pa.string())
     file, line = (rows[name].cast(pa.string()) for name in ("source_file", "source_line"))
     return pc.coalesce(pc.binary_join_element_wise(file, line, ":"), file)
+
+
+def _layer_column(rows: pa.Table) -> pa.ChunkedArray:
+    """Return each layer with its number in place of the `*`."""
+    layer, index = rows["layer"].cast(pa.string()), rows["layer_index"].cast(pa.string())
+    parts = pc.split_pattern(layer, "*", max_splits=1)
+    head, tail = pc.list_element(parts, 0), pc.list_element(parts, 1)
+    return pc.coalesce(pc.binary_join_element_wise(head, index, tail, ""), layer)
 
 
 def _path_column(column: pa.ChunkedArray, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:

@@ -95,12 +95,25 @@ def _changes(start: Ints, end: Ints, steps: int) -> Ints:
 # -- the sweep -----------------------------------------------------------------------------------
 
 
-def covered(p: Layout, values: Mask, interval: str = "closed", window: Window | None = None) -> tuple[Ints, Ints]:
-    """Sweep the live ranges of these values over the schedule.
+class Covered(NamedTuple):
+    """The bytes that live values cover."""
 
-    Return the bytes that the live ones cover, by space and column of the window (by default, all spaces and steps), and
-    the maximum over the steps for each allocation.
+    levels: Ints
+    """Bytes by space and column of the window."""
+    most: Ints
+    """Maximum over all columns, by allocation."""
+    column_of_most: Ints
+    """First column with that maximum; 0 if it is 0."""
+
+
+def covered(
+    p: Layout, values: Mask, interval: str = "closed", window: Window | None = None, extent: Ints | None = None
+) -> Covered:
+    """Sweep the live ranges of these values over the schedule, in a window (by default, all spaces and steps).
+
+    `extent` is the number of bytes that each value covers; by default, its own.
     """
+    extent = p.extent if extent is None else extent
     window = window or _full_window(p, np.arange(len(p.spaces)))
     start, end = p.occupied_ranges(interval)
     values, row_of_space = values & (start >= 0), np.arange(len(p.spaces))
@@ -115,12 +128,14 @@ def covered(p: Layout, values: Mask, interval: str = "closed", window: Window | 
     changes = np.zeros((len(window.spaces), columns), np.int64)
     rows, crowded = _without_crowded(p, rows)
     row_of_allocation = row_of_space[p.space_of_allocation]
-    swept = _sweep.covered(rows, p.owner, start, end, p.offset, p.extent, row_of_allocation, changes)
-    most = column_ints(swept)
+    swept = _sweep.covered(rows, p.owner, start, end, p.offset, extent, row_of_allocation, changes)
+    most, when = map(column_ints, swept)
+    if crowded:
+        most, when = most.copy(), when.copy()
     for allocation, members in crowded.items():
-        most = most.copy()
-        most[allocation] = _covered_in_turn(p, members, start, end, changes[row_of_allocation[allocation] :][:1])
-    return np.cumsum(changes, axis=1, out=changes), most
+        row = changes[row_of_allocation[allocation] :][:1]
+        most[allocation], when[allocation] = _covered_in_turn(p, members, start, end, extent, row)
+    return Covered(np.cumsum(changes, axis=1, out=changes), most, when)
 
 
 def _by_owner(p: Layout, rows: Codes) -> Codes:
@@ -137,18 +152,21 @@ def _without_crowded(p: Layout, rows: Codes) -> tuple[Codes, dict[int, Codes]]:
     return (rows[~np.isin(p.owner[rows], allocations)] if crowded else rows), crowded
 
 
-def _covered_in_turn(p: Layout, rows: Codes, start: Ints, end: Ints, changes: Ints) -> int:
-    """Sweep the values of one allocation, one time interval at a time, and return the maximum."""
-    begins, most = np.unique(np.sort(start[rows])[::MAX_SWEPT_VALUES]).tolist(), 0
+def _covered_in_turn(
+    p: Layout, rows: Codes, start: Ints, end: Ints, extent: Ints, changes: Ints
+) -> tuple[int, int]:
+    """Sweep the values of one allocation, one time interval at a time; return the maximum and its first column."""
+    begins, top = np.unique(np.sort(start[rows])[::MAX_SWEPT_VALUES]).tolist(), (0, 0)
     for begin, stop in pairwise([*begins, changes.shape[1]]):
         chunk = rows[(start[rows] < stop) & (end[rows] >= begin)]
         first, last = np.maximum(start[chunk], begin), np.minimum(end[chunk], stop - 1)
         owner, row_of_allocation = np.zeros(len(chunk), np.int32), np.zeros(1, np.int64)
         chunk_rows = np.arange(len(chunk), dtype=np.int32)
-        offset, extent = p.offset[chunk], p.extent[chunk]
-        swept = _sweep.covered(chunk_rows, owner, first, last, offset, extent, row_of_allocation, changes)
-        most = max(most, int(column_ints(swept)[0]))
-    return most
+        offset, size = p.offset[chunk], extent[chunk]
+        swept = _sweep.covered(chunk_rows, owner, first, last, offset, size, row_of_allocation, changes)
+        most, when = (int(column_ints(column)[0]) for column in swept)
+        top = (most, when) if most > top[0] else top
+    return top
 
 
 # -- levels by step ------------------------------------------------------------------------------
@@ -160,7 +178,7 @@ def occupied(p: Layout, interval: str = "closed") -> Ints:
 
 
 def _occupied(p: Layout, interval: str) -> Ints:
-    levels, most = covered(p, p.in_temp, interval)
+    levels, most, _ = covered(p, p.in_temp, interval)
     levels += p.fixed_bytes()[:, None]
     p.results.setdefault(("most covered", interval), most)
     return levels
@@ -172,7 +190,7 @@ def live(p: Layout, interval: str = "closed") -> Ints:
 
 
 def _live(p: Layout, interval: str) -> Ints:
-    levels, _ = covered(p, p.in_fixed, interval)
+    levels = covered(p, p.in_fixed, interval).levels
     levels -= p.fixed_bytes()[:, None]
     levels += occupied(p, interval)
     return levels
@@ -182,8 +200,8 @@ def levels(p: Layout, window: Window, interval: str = "closed") -> tuple[Ints, I
     """Return occupied(t) and live(t), by space and column of a window."""
     if len(window.spaces) == len(p.spaces) and window.changes is None:
         return occupied(p, interval), live(p, interval)
-    total = covered(p, p.in_temp, interval, window)[0]
-    live_bytes = covered(p, p.in_fixed, interval, window)[0]
+    total = covered(p, p.in_temp, interval, window).levels
+    live_bytes = covered(p, p.in_fixed, interval, window).levels
     live_bytes += total
     total += p.fixed_bytes()[window.spaces][:, None]
     return total, live_bytes
@@ -193,7 +211,7 @@ def occupied_in(p: Layout, window: Window) -> Ints:
     """Return occupied(t), by space and column of a window."""
     if len(window.spaces) == len(p.spaces) and window.changes is None:
         return occupied(p)
-    return covered(p, p.in_temp, "closed", window)[0] + p.fixed_bytes()[window.spaces][:, None]
+    return covered(p, p.in_temp, "closed", window).levels + p.fixed_bytes()[window.spaces][:, None]
 
 
 def most_covered(p: Layout) -> Ints:
@@ -204,7 +222,7 @@ def most_covered(p: Layout) -> Ints:
 def _most_covered(p: Layout) -> Ints:
     most = np.zeros(len(p.allocation_ids), np.int64)
     for window in windows(p):
-        np.maximum(most, covered(p, p.in_temp, "closed", window)[1], out=most)
+        np.maximum(most, covered(p, p.in_temp, "closed", window).most, out=most)
     return most
 
 

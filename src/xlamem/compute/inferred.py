@@ -106,5 +106,5 @@ def _temporaries_without_tuples(p: Program) -> Mask:
 
 def _max_union(p: Program, values: Mask, space: int) -> int:
     """Return the maximum bytes that these values cover in a space while they are live."""
-    levels: Ints = covered(p, values, window=Window(np.array([space]), None, p.steps or 1))[0]
+    levels: Ints = covered(p, values, window=Window(np.array([space]), None, p.steps or 1)).levels
     return int(levels.max())

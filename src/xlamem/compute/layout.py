@@ -93,7 +93,12 @@ class Layout(ABC):
     @property
     @abstractmethod
     def unpadded(self) -> Ints:
-        """Unpadded size of each value, 0 if unknown."""
+        """Unpadded size of each value, -1 if unknown."""
+
+    def data_extent(self, values: Ints) -> Ints:
+        """Return the bytes of these values without padding; all of their bytes if the unpadded size is unknown."""
+        extent, unpadded = self.extent[values], self.unpadded[values]
+        return np.where(unpadded < 0, extent, np.minimum(unpadded, extent))
 
     @cached_property
     def is_fixed(self) -> Mask:

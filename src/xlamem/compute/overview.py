@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 from .. import schema
 from ..dump import Dump
 from ..input.find import Source
+from .bills import bill
+from .buffer_names import buffer_names
 from .charges import live_set
 from .columns import Ints
 from .in_use import occupancy
@@ -44,6 +46,8 @@ class Overview:
     """Bytes in use at each step, by memory space and page."""
     members: dict[tuple[str, int], pa.Table] = field(default_factory=dict)
     """Rows of ``live_set`` at the peak, by memory space and page."""
+    bill: list[Row] = field(default_factory=list)
+    """Rows of ``bills``; empty without details."""
 
     @property
     def has_live_ranges(self) -> bool:
@@ -98,6 +102,7 @@ def summarize(
     )
     result = Overview(dump.source, module, spaces, peaks.device_total, _reserved(rows))
     if details:
+        result.bill.extend(bill(dump).to_pylist())
         _add_plateaus(spaces, peaks.plateaus.to_pylist())
         if result.has_live_ranges:
             _add_usage(dump, result, limit)
@@ -153,11 +158,11 @@ def _buffers(dump: Dump, values: Ints) -> list[Row]:
     """Return rows of `values` with the columns that `live_set` adds, except those that depend on time."""
     p = program(dump)
     table = dump.values.take(pa.array(values))
-    sources = pa.table(p.source_columns(values)).to_pylist()
+    names = pa.table(buffer_names(p, values)).to_pylist()
     categories = [CATEGORIES[c] for c in p.value_category[values]]
     return [
-        {**row, "role": "value", "bytes": row["size"], "category": category, **source}
-        for row, category, source in zip(table.to_pylist(), categories, sources, strict=True)
+        {**row, "role": "value", "bytes": row["size"], "category": category, **name}
+        for row, category, name in zip(table.to_pylist(), categories, names, strict=True)
     ]
 
 

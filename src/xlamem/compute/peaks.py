@@ -156,7 +156,7 @@ class _Top:
 
 
 def _tops(p: Layout, window: Window, k: int) -> list[_Top]:
-    half_open = covered(p, p.in_temp, "half-open", window)[0].max(1) + p.fixed_bytes()[window.spaces]
+    half_open = covered(p, p.in_temp, "half-open", window).levels.max(1) + p.fixed_bytes()[window.spaces]
     by_space = zip(*levels(p, window), half_open.tolist(), strict=True)
     return [_top(window, total, live_bytes, half, k) for total, live_bytes, half in by_space]
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .. import schema
 from ..dump import DumpLike, Tables, as_tables
 from ..errors import UsageError
 from ..parse.arrays import NULL, Rows, row_of
@@ -45,7 +48,7 @@ class Program(Layout):
 
     @cached_property
     def unpadded(self) -> Ints:
-        return np.maximum(ints(self.tables["values"], "unpadded_size"), 0)
+        return ints(self.tables["values"], "unpadded_size")
 
     @cached_property
     def steps(self) -> int | None:
@@ -68,6 +71,10 @@ class Program(Layout):
         start[row < 0] = end[row < 0] = -1
         return start, end
 
+    def optional(self, name: str) -> pa.Table:
+        """Return a table, or an empty one if it was left out of the dump."""
+        return self.tables[name] if name in self.tables.tables else schema.TABLES[name].empty
+
     # -- names and source lines ------------------------------------------------------------------
 
     @cached_property
@@ -78,41 +85,28 @@ class Program(Layout):
     @cached_property
     def instruction_row(self) -> Ints:
         """Row of the defining instruction of each value in `instructions`, -1 if its text is not printed."""
-        codes, names = self.names
-        printed, printed_names = encoded(self.tables["instructions"]["instruction"])
-        if not len(printed) or not len(codes):
-            return np.full(len(codes), -1, np.int64)
-        first_row = row_of(printed, np.arange(len(printed_names)))
-        return take(take(first_row, match_dictionaries(names, printed_names)), codes)
+        return self.row_of_instruction(self.tables["values"]["instruction"])
 
     @cached_property
     def _source_lines(self) -> tuple[Ints, pa.Array, Ints]:
         """File codes, files and lines of the rows of `instructions`, as printed or from their stack frames."""
-        instructions, frames = self.tables["instructions"], self.tables["frames"]
-        codes, files = encoded(instructions["source_file"])
-        line = ints(instructions, "source_line")
-        if frames.num_rows:
-            frame_codes, frame_files = encoded(frames["file"])
-            frame = row_of(ints(frames, "id"), ints(instructions, "stack_frame_id"))
-            from_frame = (codes < 0) & (frame >= 0)
-            file_code = np.where(frame_codes[frame] >= 0, frame_codes[frame] + len(files), -1)
-            codes = np.where(from_frame, file_code, codes)
-            line = np.where(from_frame, ints(frames, "line")[frame], line)
-            files = pa.concat_arrays([files, frame_files])
-        return codes, files, line
+        table = self.tables["instructions"]
+        return _with_frames(
+            table["source_file"], ints(table, "source_line"), ints(table, "stack_frame_id"), self.optional("frames")
+        )
 
     def source_columns(self, values: Ints) -> dict[str, pa.Array]:
-        """Return the columns op_name, source_file and source_line of these values (null for -1).
+        """Return the columns op_name, source_file and source_line of these values (null for -1), as printed.
 
         In the allocation of a parameter, values without an op_name (copies, updates in place) get the parameter's.
         """
         codes, op_names, row = self.op_names(values)
-        file_codes, files, lines = self._source_lines
-        return {
-            "op_name": decoded(codes, op_names),
-            "source_file": decoded(take(file_codes, row), files),
-            "source_line": nullable(take(lines, row)),
-        }
+        return {"op_name": decoded(codes, op_names), **self.source_lines(row)}
+
+    def source_lines(self, rows: Ints) -> dict[str, pa.Array]:
+        """Return the columns source_file and source_line of these rows of `instructions` (null for -1)."""
+        codes, files, lines = self._source_lines
+        return {"source_file": decoded(take(codes, rows), files), "source_line": nullable(take(lines, rows))}
 
     def op_names(self, values: Ints) -> tuple[Ints, pa.Array, Ints]:
         """Return codes (-1 for null) and dictionary of the op_names of these values, and rows in `instructions`."""
@@ -131,6 +125,29 @@ class Program(Layout):
         """Return these rows of a text column of `values` (null for -1)."""
         return take_text(self.tables["values"][column], values)
 
+    def row_of_value(self, value_ids: Ints) -> Ints:
+        """Return the row in `values` of each value id, or -1."""
+        return self._rows_of_ids(value_ids)
+
+    @cached_property
+    def _rows_of_ids(self) -> Rows:
+        return Rows(self.value_ids)
+
+    def row_of_instruction(self, names: pa.ChunkedArray) -> Ints:
+        """Return the row in `instructions` of each name, or -1."""
+        codes, dictionary = encoded(names)
+        printed, printed_names = encoded(self.tables["instructions"]["instruction"])
+        if not len(printed) or not len(codes):
+            return np.full(len(codes), -1, np.int64)
+        first_row = row_of(printed, np.arange(len(printed_names)))
+        return take(take(first_row, match_dictionaries(dictionary, printed_names)), codes)
+
+    @cached_property
+    def slots(self) -> Ints:
+        """Number of the slot of each value; values in one slot have the same bytes and element type."""
+        element_type = encoded(self.tables["values"]["element_type"])[0]
+        return _distinct_rows(self.owner, self.offset, self.size, self.unpadded, element_type)
+
     # -- what represents an allocation -----------------------------------------------------------
 
     @cached_property
@@ -143,6 +160,13 @@ class Program(Layout):
             parameters = order[self._is_parameter(order)]
             values[self.owner[parameters]] = parameters
         return values
+
+    @cached_property
+    def entry_parameters(self) -> Ints:
+        """Rows in `values` of the entry parameters, or of their elements."""
+        if not self.tables["instructions"].num_rows:
+            return np.empty(0, np.int64)
+        return np.flatnonzero(self._is_parameter(np.arange(len(self.owner))))
 
     def _is_parameter(self, values: Ints) -> Mask:
         """Return whether each of these values is the entry parameter (and index) that its allocation holds."""
@@ -163,5 +187,38 @@ class Program(Layout):
         return is_parameter
 
 
+def source_lines(files: pa.ChunkedArray, line: Ints, stack_frame: Ints, frames: pa.Table) -> dict[str, pa.Array]:
+    """Return the columns source_file and source_line of instructions: as printed, or from their stack frames."""
+    codes, names, lines = _with_frames(files, np.maximum(line, -1), np.maximum(stack_frame, -1), frames)
+    return {"source_file": decoded(codes, names), "source_line": nullable(lines)}
+
+
+def _with_frames(
+    source_file: pa.ChunkedArray, line: Ints, stack_frame: Ints, frames: pa.Table
+) -> tuple[Ints, pa.Array, Ints]:
+    """Return file codes, files and lines; where no file is printed, those of the stack frame."""
+    codes, files = encoded(source_file)
+    if frames.num_rows:
+        frame_codes, frame_files = encoded(frames["file"])
+        frame = row_of(ints(frames, "id"), stack_frame)
+        from_frame = (codes < 0) & (frame >= 0)
+        file_code = np.where(frame_codes[frame] >= 0, frame_codes[frame] + len(files), -1)
+        codes = np.where(from_frame, file_code, codes)
+        line = np.where(from_frame, ints(frames, "line")[frame], line)
+        files = pa.concat_arrays([files, frame_files])
+    return codes, files, line
+
+
 def _shape_index(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()).fill_null("{}")
+
+
+def _distinct_rows(*columns: npt.NDArray[np.integer[Any]]) -> Ints:
+    """Number the distinct rows of these columns."""
+    order = np.lexsort(columns[::-1])
+    changed = np.zeros(len(order), bool)
+    for column in columns:
+        changed[1:] |= np.diff(column[order]) != 0
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(changed)
+    return number

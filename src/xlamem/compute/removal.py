@@ -8,6 +8,7 @@ import pyarrow as pa
 from .. import _sweep
 from ..dump import DumpLike
 from ..parse.arrays import ints as column_ints
+from .buffer_names import source_columns
 from .columns import Ints, Mask, computed_table, decoded, nullable, take
 from .in_use import occupied_in, windows
 from .layout import Layout
@@ -36,7 +37,7 @@ def savings(dump: DumpLike, *, space: str | int | None = None) -> pa.Table:
         Without live ranges, it contains entire allocations only.
     """
     p = program(dump)
-    saved = _saved_by_value(p) if p.steps is not None else np.zeros(len(p.owner), np.int64)
+    saved = p.once("savings", lambda: _saved_by_value(p)) if p.steps is not None else np.zeros(len(p.owner), np.int64)
     saved_by_allocation = np.where(p.is_fixed, p.allocation_size, 0)
     selected = np.isin(np.arange(len(p.spaces)), p.select_spaces(space))
     values = np.flatnonzero((saved > 0) & selected[p.space]) if len(saved) else np.empty(0, np.int64)
@@ -53,9 +54,18 @@ def savings(dump: DumpLike, *, space: str | int | None = None) -> pa.Table:
     columns["allocation"] = p.allocation_ids[owner]
     columns["size"] = np.concatenate([p.size[values], p.allocation_size[allocations]])
     columns["saving"] = np.concatenate([saved[values], saved_by_allocation[allocations]])
-    columns.update(p.source_columns(value))
+    columns.update(source_columns(p, value))
     order = np.lexsort((columns["allocation"], -columns["saving"], p.space_of_allocation[owner]))
     return computed_table("savings", columns).take(pa.array(order))
+
+
+def saving_of(p: Layout, value: int) -> int:
+    """Return by how much the peak of its space would be lower without a value, or without its fixed allocation."""
+    owner = int(p.owner[value])
+    if p.is_fixed[owner]:
+        return int(p.allocation_size[owner])
+    saved: Ints = p.once("savings", lambda: _saved_by_value(p))
+    return int(saved[value])
 
 
 def _saved_by_value(p: Layout) -> Ints:

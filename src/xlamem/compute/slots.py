@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..dump import DumpLike
+from .buffer_names import source_columns
 from .charges import Charges, charge
 from .columns import Ints, Mask, computed_table, decoded, ints, nullable
 from .layout import CATEGORIES, THREAD_LOCAL
@@ -59,7 +60,7 @@ def padding(dump: DumpLike) -> pa.Table:
     columns["unpadded_size"] = nullable(ints(p.tables["values"], "unpadded_size")[rows])
     columns["padding"] = pa.array(counted[rows], mask=~is_known[rows])
     columns["at_peak"] = (at_peak | p.is_fixed[p.owner])[rows]
-    columns.update(p.source_columns(rows))
+    columns.update(source_columns(p, rows))
     return computed_table("padding", columns).take(pa.array(np.argsort(-counted[rows], kind="stable")))
 
 

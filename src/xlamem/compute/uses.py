@@ -9,6 +9,7 @@ from .. import schema
 from ..dump import DumpLike
 from ..errors import UsageError
 from ..parse.arrays import row_of
+from .buffer_names import source_columns
 from .columns import Ints, Mask, computed_table, encoded, ints, match_dictionaries, take
 from .layout import THREAD_LOCAL
 from .peaks import selected_steps
@@ -69,7 +70,7 @@ def idle(dump: DumpLike, *, min_bytes: int = 0, limit: int | None = None) -> pa.
         columns[name] = p.value_text(name, value)
     columns |= {"from_step": from_step, "to_step": to_step, "gap": gap[order]}
     columns["over_peak"] = (from_step < peak_step) & (peak_step < to_step)
-    columns.update(p.source_columns(value))
+    columns.update(source_columns(p, value))
     return computed_table("idle", columns)
 
 

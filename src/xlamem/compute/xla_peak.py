@@ -30,13 +30,13 @@ def xla_rule(dump: DumpLike) -> tuple[int, int] | None:
         return None
     start, end = p.ranges
     rows = np.flatnonzero((start >= 0) & (start <= end))
-    weight = np.maximum(_instruction_bytes(p), 0)
-    if max(sizes[rows].sum(dtype=np.float64) for sizes in (weight, p.unpadded)) >= MAX_TOTAL_BYTES:
+    weight, unpadded = np.maximum(_instruction_bytes(p), 0), np.maximum(p.unpadded, 0)
+    if max(sizes[rows].sum(dtype=np.float64) for sizes in (weight, unpadded)) >= MAX_TOTAL_BYTES:
         raise DumpError(p.name, "shapes of less than 2^62 bytes together", "used values")
     step, _ = max_overlap(start[rows], end[rows], weight[rows], delay=1)
     live = rows[(start[rows] <= step) & (step <= end[rows])]
     features = (p.tables["modules"]["features"][0].as_py() or "").split(",")
-    return step, int((weight if "peak_a" in features else p.unpadded)[live].sum())
+    return step, int((weight if "peak_a" in features else unpadded)[live].sum())
 
 
 def max_overlap(start: Ints, end: Ints, weight: Ints, delay: int = 0) -> tuple[int, int]:

@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from .. import schema
 from ..compute.capacity import must_fit
-from ..compute.charges import Charges, charge, live_set_table
-from ..compute.columns import Ints, Mask, ints, nullable, runs
-from ..compute.grouping import scopes
+from ..compute.charges import Charges, charge, live_set_columns
+from ..compute.columns import Ints, Mask, ints, nullable, runs, table_of_columns
 from ..compute.layout import MAX_TOTAL_BYTES, module_lengths
+from ..compute.op_names import scopes
 from ..compute.peaks import selected_steps
 from ..parse.interners import Interner
+from .bill_sums import bill_sums
 from .memory import release_memory
 from .merged import DumpSet, MergedProgram, MergedTables
 from .peak_numbers import module_numbers, peak_numbers
@@ -30,8 +31,9 @@ MAX_ID = 1 << 31
 
 
 def derive(dumps: DumpSet, top: int) -> dict[str, pa.Table]:
-    """Return `peaks`, `explain_causes`, `peak_members` (the `top` largest of each space) and `scopes`, by dump."""
-    tables: dict[str, list[pa.Table]] = {name: [] for name in ("peaks", "explain_causes", "peak_members", "scopes")}
+    """Return `peaks`, `explain_causes`, `bills`, `peak_members` (the `top` largest of each space) and `scopes`."""
+    names = ("peaks", "explain_causes", "bills", "peak_members", "scopes")
+    tables: dict[str, list[pa.Table]] = {name: [] for name in names}
     tables["peaks"].append(module_numbers(dumps.tables["modules"], _device_totals(dumps)))
     for group in _groups(dumps):
         for name, table in _derive_merged(dumps.select(group), top):
@@ -128,6 +130,7 @@ def _derive_merged(dumps: DumpSet, top: int) -> Iterator[tuple[str, pa.Table]]:
     numbers, causes = dumps.large.numbers if dumps.large else peak_numbers(p, p.tables.offsets, modules)
     yield "peaks", numbers
     yield "explain_causes", causes.table(modules)
+    yield "bills", dumps.large.bills if dumps.large else bill_sums(p, p.tables.offsets, modules)
     if p.steps is not None:
         charges = charge(p, selected_steps(p))
         yield "peak_members", _peak_members(p, charges, top)
@@ -145,7 +148,10 @@ def _peak_members(p: MergedProgram, charges: Charges, top: int) -> pa.Table:
     order = np.lexsort((p.allocation_ids[charges.owner], -charges.bytes, space))
     first, last = runs(space[order])
     rank = np.arange(len(order)) - np.repeat(first, last - first + 1)
-    table = p.tables.offsets.split(live_set_table(p, charges, order[rank < top]))
+    rows = order[rank < top]
+    columns = live_set_columns(p, charges, rows) | p.source_columns(charges.value[rows])
+    specs = schema.DERIVED["peak_members"].columns
+    table = p.tables.offsets.split(table_of_columns([c for c in specs if c.name in columns], columns))
     return table.add_column(1, "rank", pa.array(rank[rank < top]))
 
 

@@ -17,6 +17,7 @@ from ..compute.layout import Layout, module_lengths
 from ..compute.peaks import selected_steps
 from ..parse.arrays import Rows, joined
 from ..parse.stores import CompactStore
+from .bill_sums import bill_sums
 from .memory import release_memory
 from .offsets import Offsets
 from .peak_numbers import PeakNumbers, peak_numbers
@@ -28,7 +29,7 @@ INTEGER_COLUMNS = {
     "allocations": ["allocation", "size", "color", "page", "memory_space", *FLAGS],
     "values": ["value_id", "allocation", "offset", "size", "unpadded_size"],
     "live_ranges": ["value_id", "start", "end"],
-    "modules": ["schedule_length", "n_schedule", "n_live_ranges", "printed_peak_time"],
+    "modules": ["platform", "schedule_length", "n_schedule", "n_live_ranges", "printed_peak_time"],
 }
 """Columns that determine what is in use at each step."""
 
@@ -63,7 +64,7 @@ class LargeLayout(Layout):
         lengths = module_lengths(tables["modules"])
         self.schedule_length = int(lengths[0]) if len(lengths) else -1
         self._set_allocations(tables["allocations"])
-        self._unpadded = np.maximum(self._take("values", "unpadded_size"), 0)
+        self._unpadded = self._take("values", "unpadded_size")
         rows = Rows(self.allocation_ids)
         owner = [rows(allocation).astype(np.int32) for _, allocation in compact.batches("values", "allocation")]
         self._set_values(joined(owner, np.int32), self._take("values", "offset"), self._take("values", "size"))
@@ -110,6 +111,8 @@ class LargePeaks:
     """The peaks of a large dump, and the values that are in use at them."""
 
     numbers: PeakNumbers
+    bills: pa.Table
+    """Rows of `bills`."""
     peak_steps: Ints | None
     """Step of the peak of each space; None without live ranges."""
     values: Ints
@@ -127,10 +130,11 @@ def large_peaks(name: str, columns: IntegerColumns) -> LargePeaks | None:
         return None
     p = LargeLayout(name, tables, columns.compact)
     numbers = peak_numbers(p, Offsets(), tables["modules"])
+    bills = bill_sums(p, Offsets(), tables["modules"])
     needed, steps = p.in_fixed, None
     if p.steps is not None:
         steps = selected_steps(p)
         needed[live_values(p, steps)] = True
     values = p.value_ids[needed]
     p.compact.chunks.pop("values", None)
-    return LargePeaks(numbers, steps, values, p.compact if p.steps is not None else None)
+    return LargePeaks(numbers, bills, steps, values, p.compact if p.steps is not None else None)

@@ -20,6 +20,17 @@ TEXT_WIDTH = 24
 """Maximum width of a shape or a name, if buffers are shown in columns."""
 MIN_SCOPE_WIDTH = 20
 
+ORIGIN_TEXTS = {
+    "own": "the instruction that defines it",
+    "argument": "an argument of the program",
+    "operand": "its bytes come from {}",
+    "slot": "{} writes to the same bytes",
+    "hlo": "its bytes are written by {}, inside a fusion or loop (from the HLO text)",
+    "user": "unknown; {} is the first to read it",
+    "none": "unknown",
+}
+MOVES = ("copy", "slice", "dynamic-slice", "convert", "reshape", "transpose", "all-gather", "reduce-scatter")
+"""Opcodes that are mentioned if a buffer has the name of another."""
 CATEGORY_NAMES = {"live_out": "output", "temp_in_output": "temporary in an output's space"}
 """Categories that are shown under another name."""
 CATEGORY_PLURALS = {
@@ -76,6 +87,13 @@ def plain_shape(shape: str | None) -> str:
     return "".join(characters)
 
 
+def shape_text(row: Row, *, wide: bool) -> str:
+    """Return the shape, with a × after the number of slices if there is one for each iteration of a loop."""
+    shape = (row["shape"] or "") if wide else plain_shape(row["shape"])
+    n = row.get("iterations")
+    return shape.replace(f"[{n},", f"[{n} × ", 1) if n and not wide else shape
+
+
 def value_name(row: Row) -> str:
     """Return the name of a value as XLA prints it."""
     index = row["shape_index"]
@@ -85,9 +103,38 @@ def value_name(row: Row) -> str:
 def label(row: Row) -> str:
     """Return what people call a buffer or a group of `like_buffers`: the name of its place in the model, if it has one.
 
-    Every list of buffers uses this. Without an op_name, it is the name of the value.
+    Every list of buffers uses this. Without an op_name, it is the argument, or the name of the value. The name of a
+    buffer that only moves the bytes of another begins with what it does: "copy of …".
     """
-    return one_line(row.get("name") or row["op_name"] or value_name(row))
+    name = row.get("name") or row["op_name"]
+    if not name and row.get("argument") is not None:
+        name = argument_name(row)
+    if not name:
+        return one_line(value_name(row))
+    return one_line(f"{_relation(row)}{name}")
+
+
+def argument_name(row: Row) -> str:
+    index = row["argument_index"]
+    return f"argument {row['argument']}{index if index and index != '{}' else ''}"
+
+
+def _relation(row: Row) -> str:
+    """Return how a buffer is related to its name, if the instruction that defines it does not have the name."""
+    if row.get("origin") == "user":
+        return "read by "
+    verb = (row.get("opcode") or "").removesuffix("-start").removesuffix("-done")
+    is_moved = row.get("origin") in ("operand", "argument") and verb in MOVES
+    return f"{verb} of " if is_moved else ""
+
+
+def origin_text(row: Row) -> str:
+    """Return how the name of a buffer was found, in words."""
+    source, argument = row["origin_instruction"], row["argument"]
+    if argument is not None:
+        text = f"{argument_name(row)} of the program"
+        return text if row["origin"] == "own" else f"its bytes come from {text}"
+    return ORIGIN_TEXTS[row["origin"]].format(source)
 
 
 def padding_bytes(row: Row) -> int:
@@ -136,7 +183,7 @@ def _name_line(row: Row, name: str, source: str, room: int) -> Text:
 
 def _value_line(row: Row, value: str, room: int, indent: int) -> Text:
     notes = _notes(row)
-    shape = shorten(plain_shape(row["shape"]), max(12, room - len(notes) - 22))
+    shape = shorten(shape_text(row, wide=False), max(12, room - len(notes) - 22))
     value = shorten(value, max(9, room - len(shape) - len(notes) - 4))
     names = GAP.join(filter(None, [shape, value, ""]))
     return Text.assemble(" " * indent, (f"{names}  ", "dim"), (notes, "yellow" if "padding" in notes else "dim"))
@@ -167,7 +214,7 @@ def _in_columns(rows: list[Row], width: int | None, *, wide: bool) -> list[Text]
 
 
 def _cells(row: Row, width: int | None, *, wide: bool) -> list[str]:
-    shape, value = (row["shape"] or "") if wide else plain_shape(row["shape"]), value_name(row)
+    shape, value = shape_text(row, wide=wide), value_name(row)
     if width is not None:
         shape, value = shorten(shape, TEXT_WIDTH), shorten(value, TEXT_WIDTH)
     source = source_line(row, None if wide or width is None else SOURCE_WIDTH)
@@ -229,7 +276,7 @@ def _fitted(lengths: list[int], room: int) -> list[int]:
 
 def _about(group: Row, limit: int | None = None, *, wide: bool) -> str:
     """Return shape, category and padding of a group; if they do not fit, the shape is shortened."""
-    shape = (group["shape"] or "") if wide else plain_shape(group["shape"])
+    shape = shape_text(group, wide=wide)
     if group["n_shapes"] > 1:
         shape = f"{group['n_shapes']:,} shapes"
     notes = SHORT_CATEGORIES.get(group["category"], "")

@@ -11,6 +11,7 @@ from rich.text import Text
 from ...compute import Fits, Overview, fold_scopes, folded_scopes, like_buffers, scope_tree
 from ...formatting import align, number, size, wrap
 from ..inputs import Program
+from .bill import bill_line
 from .buffers import SIZE_WIDTH, buffer_lines, group_lines
 from .chart import sparkline, usage_chart
 from .header import header
@@ -33,6 +34,9 @@ N_OTHER_SPACES, N_OTHER_BUFFERS = 2, 2
 CHART_ROWS = 3
 """Height of the chart of the first memory space."""
 SPARKLINE_WIDTH = 20
+STACKED = (
+    "f32[24 × 8,512] has one slice for each of 24 iterations of a loop, which writes or reads a slice in each of them"
+)
 MIN_SHARE = 0.001
 """Minimum share of the largest peak for a space to have a line, and of its peak for a buffer to be listed."""
 
@@ -96,6 +100,8 @@ def _space(overview: Overview, space: Row, fits: Fits | None, layout: Layout) ->
     only_space = list(overview.reserved) == [space["memory_space"]]
     lines = [Text(_name(space), "bold")]
     lines += _amounts(overview, space, layout.width, must_fit=only_space and fits is None)
+    if space["in_device_memory"] and (reason := bill_line(overview.bill)):
+        lines += [field("" if i else "bill", line) for i, line in enumerate(wrap(reason, INDENT, layout.width))]
     if space["peak"]:
         capacity = fits.available if fits is not None and only_space else None
         lines += _chart(overview, space, capacity, layout)
@@ -208,6 +214,8 @@ def _notes(overview: Overview, fits: Fits | None, used: list[Row], *, all_spaces
     notes = verdict_notes(fits, overview.module["platform"])
     if all_spaces and (printed := _printed_peak(overview)):
         notes.append(Note("XLA prints another peak", printed))
+    if any(members["iterations"].null_count < members.num_rows for members in overview.members.values()):
+        notes.append(Note("stacked buffers", STACKED))
     unused = [s for s in overview.spaces if s not in used]
     if names := ", ".join(_name(s) for s in unused):
         reserved = sum(s["reserved"] for s in unused)

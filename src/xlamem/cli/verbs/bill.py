@@ -1,0 +1,46 @@
+"""`xlamem bill`: why so much memory must fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ... import compute, schema
+from ...compute import Packing, select_space
+from ...dump import Dump
+from .. import console, options
+
+
+@click.command("bill")
+@options.dump()
+@options.space
+@click.option(
+    "--repack", "seconds", type=click.FloatRange(min=0), metavar="SECONDS",
+    help="Search for a better packing of the temporaries for so long.",
+)  # fmt: skip
+@options.output(csv=True)
+def command(dump: Dump, space: str | int | None, seconds: float | None, output: options.Output) -> None:
+    """Show why the program in PATH must have so much memory: an account of device_total and one of each memory space,
+    at its peak, that add up to the byte.
+
+    Parameters, outputs and constants are divided into data, padding and bytes that no value covers; temporaries into
+    data and padding. Alignment, other steps and packing explain why temporaries take more than is in use at the peak.
+    """
+    rows = select_space(compute.bill(dump).to_pylist(), space)
+    packings = [] if seconds is None else compute.repack(dump, seconds, space=space)
+    if output.json:
+        data = {"bill": rows} if seconds is None else {"bill": rows, "packings": [_as_json(p) for p in packings]}
+        console.write_json(options.program_json(dump, **data))
+    elif output.csv:
+        names = schema.COMPUTED["bills"].names
+        console.write_csv(names, ([row[name] for name in names] for row in rows))
+    else:
+        from ..reporters.bill import screen  # imports rich
+
+        console.write_lines(screen(dump, rows, packings, output.width), output.width)
+
+
+def _as_json(packing: Packing) -> dict[str, Any]:
+    names = ("memory_space", "color", "page", "allocation", "size", "found", "lower_bound", "n_buffers", "attempts")
+    return {name: getattr(packing, name) for name in names} | {"optimal": packing.is_optimal}

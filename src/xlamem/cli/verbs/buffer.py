@@ -1,0 +1,29 @@
+"""`xlamem buffer`: everything about one buffer."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from ... import compute
+from ...dump import Dump
+from .. import console, options
+
+
+@click.command("buffer")
+@options.dump()
+@click.argument("name")
+@options.output(wide=True)
+def command(dump: Dump, name: str, output: options.Output) -> None:
+    """Show what defines, reads and keeps alive one buffer of the program in PATH, and what shares its bytes.
+
+    NAME is a value_id, or an instruction with a shape index if it defines several buffers: while.10{24}.
+    """
+    buffer = compute.buffer(dump, name)
+    if output.json:
+        console.write_json(options.program_json(dump, **asdict(buffer)))
+    else:
+        from ..reporters.buffer import screen  # imports rich
+
+        console.write_lines(screen(dump, buffer, output.width, output.limit), output.width)

@@ -1,0 +1,164 @@
+"""Everything about one buffer: what defines and reads it, what keeps it alive, and what shares its bytes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import schema
+from ..dump import DumpLike
+from ..errors import UsageError
+from .buffer_names import buffer_names
+from .charges import Charges, live_set_columns
+from .columns import Ints, encoded, table_of_columns
+from .layout import THREAD_LOCAL
+from .peaks import selected_steps
+from .program import Program, program
+from .removal import saving_of
+
+Row = dict[str, Any]
+
+_NAME = re.compile(r"(?P<instruction>.+?)(?P<index>\{[\d,]*\})?\Z")
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One value of a program, with its relations to others. Sizes are in bytes, times are schedule steps."""
+
+    value: Row
+    """The value with the columns of `live_set`; ``bytes``, ``exclusive`` and ``shared`` are None."""
+    start: int | None
+    """First step of the live range; None without live ranges."""
+    end: int | None
+    peak_step: int | None
+    """First step of the peak of its memory space."""
+    definer: Row | None
+    """The row of the defining instruction in `instructions`; None if it is not printed."""
+    users: list[Row]
+    """Instruction, operand and step (None if it is not in the schedule) of each use, in the order of steps."""
+    positions: list[Row]
+    """Instruction and shape_index of every position of the value: its aliases."""
+    mates: list[Row]
+    """Other values of the same allocation whose bytes and live ranges overlap or touch its own, with their names."""
+    saving: int | None
+    """By how much the peak of its space would be lower without it, at most; None without live ranges."""
+
+    @property
+    def last_user(self) -> Row | None:
+        """The use at the last step, which keeps the value alive; None if no step of a use is known."""
+        timed = [user for user in self.users if user["step"] is not None]
+        return timed[-1] if timed else None
+
+
+def buffer(dump: DumpLike, name: str | int) -> Buffer:
+    """Return everything about one buffer.
+
+    Parameters
+    ----------
+    dump
+        A `Dump`, or anything that `read` accepts.
+    name
+        A value_id, or the name of an instruction, with a shape index (`while.10{24}`) if it defines several values;
+        without an index, the largest of them is meant.
+
+    Raises
+    ------
+    UsageError
+        There is no such value.
+    """
+    p = program(dump)
+    value = _find(p, name)
+    start, end = (int(column[value]) for column in p.ranges)
+    steps = selected_steps(p) if p.steps is not None else None
+    peak_step = -1 if steps is None else int(steps[p.space[value]])
+    row = int(p.instruction_row[value])
+    return Buffer(
+        value=_rows(p, np.array([value]))[0],
+        start=start if start >= 0 else None,
+        end=end if start >= 0 else None,
+        peak_step=peak_step if peak_step >= 0 else None,
+        definer=p.tables["instructions"].slice(row, 1).to_pylist()[0] if row >= 0 else None,
+        users=_users(p, value),
+        positions=_of_value(p, "positions", value, ["instruction", "shape_index"]),
+        mates=_mates(p, value),
+        saving=saving_of(p, value) if p.steps is not None else None,
+    )
+
+
+def _find(p: Program, name: str | int) -> int:
+    """Return the row of a value in `values`."""
+    if isinstance(name, int) or name.isdecimal():
+        row = int(p.row_of_value(np.array([int(name)]))[0])
+        if row < 0:
+            raise UsageError(f"no value {name} in {p.name}")
+        return row
+    match = _NAME.match(name.removeprefix("%"))
+    instruction, index = (match["instruction"], match["index"]) if match else (name, None)
+    codes, names = p.names
+    code = pc.index(names.cast(pa.string()), instruction).as_py()
+    rows = np.flatnonzero(codes == code) if code >= 0 else np.empty(0, np.int64)
+    if index is not None and len(rows):
+        indices = p.tables["values"]["shape_index"].take(pa.array(rows)).cast(pa.string()).fill_null("{}")
+        rows = rows[pc.equal(indices, index).to_numpy()]
+    if not len(rows):
+        raise UsageError(f"no buffer {name!r} in {p.name}{_suggestion(names, instruction)}")
+    return int(rows[np.argmax(p.size[rows])])
+
+
+def _suggestion(names: pa.Array, text: str) -> str:
+    """Return the names that contain a text, for a message."""
+    similar = names.filter(pc.match_substring(names.cast(pa.string()), text, ignore_case=True)).slice(0, 3).to_pylist()
+    return f": did you mean {', '.join(similar)}?" if similar else ""
+
+
+def _rows(p: Program, values: Ints) -> list[Row]:
+    """Return these values as rows with the columns of `live_set`, except what is charged to them."""
+    columns = live_set_columns(p, _uncharged(p, values), np.arange(len(values))) | buffer_names(p, values)
+    names = [c for c in schema.COMPUTED["live_set"].columns if c.name in columns]
+    rows: list[Row] = table_of_columns(names, columns).to_pylist()
+    return [row | {"bytes": None, "exclusive": None, "shared": None} for row in rows]
+
+
+def _uncharged(p: Program, values: Ints) -> Charges:
+    zero = np.zeros(len(values), np.int64)
+    return Charges(values, p.owner[values].astype(np.int64), zero, zero, len(values))
+
+
+def _of_value(p: Program, table: str, value: int, columns: list[str]) -> list[Row]:
+    """Return the rows of a table that belong to a value."""
+    rows = p.optional(table)
+    selected = rows.filter(pc.equal(rows["value_id"], int(p.value_ids[value])))
+    return selected.select(columns).to_pylist()  # type: ignore[no-any-return]
+
+
+def _users(p: Program, value: int) -> list[Row]:
+    uses = _of_value(p, "uses", value, ["instruction", "operand", "operand_shape_index"])
+    schedule = p.optional("schedule")
+    names = pa.array([use["instruction"] for use in uses], pa.string())
+    scheduled = schedule.filter(pc.is_in(schedule["instruction"].cast(pa.string()), names))
+    step = dict(zip(scheduled["instruction"].to_pylist(), scheduled["time"].to_pylist(), strict=True))
+    codes, op_names = encoded(p.tables["instructions"]["op_name"])
+    rows = p.row_of_instruction(pa.chunked_array([names.dictionary_encode()])).tolist()
+    named = [op_names[codes[row]].as_py() if row >= 0 and codes[row] >= 0 else None for row in rows]
+    users = [use | {"step": step.get(use["instruction"]), "op_name": n} for use, n in zip(uses, named, strict=True)]
+    return sorted(users, key=lambda use: (use["step"] is None, use["step"]))
+
+
+def _mates(p: Program, value: int) -> list[Row]:
+    """Return the values that overlap a value in bytes, and overlap or touch it in time, by start."""
+    start, end = p.ranges
+    begin, stop = p.offset[value], p.offset[value] + p.extent[value]
+    shares = (p.owner == p.owner[value]) & (p.offset < stop) & (p.offset + p.extent > begin) & (p.extent > 0)
+    shares &= (start >= 0) & (start <= end[value]) & (end >= start[value]) & (p.value_category != THREAD_LOCAL)
+    shares[value] = False
+    mates = np.flatnonzero(shares)
+    mates = mates[np.lexsort((p.value_ids[mates], start[mates]))]
+    rows = _rows(p, mates)
+    for row, mate in zip(rows, mates.tolist(), strict=True):
+        row |= {"start": int(start[mate]), "end": int(end[mate])}
+    return rows

@@ -1,0 +1,48 @@
+"""Tell what kind of buffer a value is, from its element type and the opcode of its instruction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import schema
+from .columns import Ints, encoded, take
+from .program import Program
+
+KINDS = tuple(schema.BILL_KINDS)
+
+_ASYNC_COPY, _COLLECTIVE, _COPY = range(3)
+_PATTERNS = {
+    _ASYNC_COPY: r"^(copy|slice|dynamic-slice|dynamic-update-slice)-(start|update|done)$",
+    _COLLECTIVE: r"^(all-gather|all-reduce|reduce-scatter|(ragged-)?all-to-all|collective-(broadcast|permute)|"
+    r"recv|send)(-start|-update|-done)?$",
+    _COPY: r"^copy$",
+}
+"""Opcodes, by group."""
+_TABLES = {_ASYNC_COPY: "async copy table", _COLLECTIVE: "collective table", _COPY: "tuple table", -1: "tuple table"}
+_ARRAYS = {_ASYNC_COPY: "async copy", _COLLECTIVE: "collective", _COPY: "copy"}
+"""Kinds of tuple tables and of arrays, by group."""
+
+
+def buffer_kinds(p: Program, values: Ints) -> Ints:
+    """Return the kind of each of these values as an index in KINDS; -1 for all other kinds, and for the value -1."""
+    group = _opcode_groups(p, values)
+    codes, types = encoded(p.tables["values"]["element_type"])
+    code = take(codes, values)
+    is_table = (code >= 0) & (code == pc.index(types, "tuple").as_py())
+    kinds = np.full(len(values), -1, np.int64)
+    for names, selected in ((_TABLES, is_table), (_ARRAYS, ~is_table)):
+        for number, kind in names.items():
+            kinds[selected & (group == number)] = KINDS.index(kind)
+    return kinds
+
+
+def _opcode_groups(p: Program, values: Ints) -> Ints:
+    """Return the group of the opcode of each value, or -1."""
+    codes, opcodes = encoded(p.tables["instructions"]["opcode"])
+    group_of_opcode = np.full(len(opcodes), -1, np.int64)
+    for group, pattern in _PATTERNS.items():
+        matches = pc.match_substring_regex(opcodes.cast(pa.string()), pattern)
+        group_of_opcode[matches.to_numpy(zero_copy_only=False)] = group
+    return take(group_of_opcode, take(codes, take(p.instruction_row, values)))

@@ -1,0 +1,250 @@
+"""Names of buffers as columns: op_name, source line, origin, argument, layer, phase and kind."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .columns import Ints, Mask, decoded, encoded, ints, nullable, take, take_text
+from .op_names import OPTIMIZER, PHASES, first_numbers, is_optimizer_file, is_optimizer_state, layers, matching, phases
+from .origins import NONE, ORIGINS, USER, has_opcode, operands_of, origins, uses_of
+from .program import Program
+
+KINDS = (
+    "parameter",
+    "optimizer state",
+    "gradient",
+    "activation",
+    "residual of a scan",
+    "collective",
+    "copy between memories",
+    "tuple table",
+    "scratch",
+)
+_PARAMETER, _STATE, _GRADIENT, _ACTIVATION, _RESIDUAL, _COLLECTIVE, _COPY, _TUPLE, _SCRATCH = range(len(KINDS))
+
+_COLLECTIVES = (
+    r"^(?:all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-permute|collective-broadcast|"
+    r"send|recv)(?:-start|-done)?$"
+)
+_COPIES = r"^(?:copy|copy-start|slice-start|dynamic-slice-start)$"
+_SYNC_FLAGS = ("sflag", "smem")
+_TRIP_COUNT = r'"known_trip_count":\s*\{"n":\s*"?(?P<n>\d{1,18})'
+
+
+def source_columns(p: Program, values: Ints) -> dict[str, pa.Array]:
+    """Return the columns op_name, source_file and source_line of these values (null for -1).
+
+    Buffers without an op_name of their own have that of their origin (see `Origins`).
+    """
+    return origins(p).names.columns(_rows(p, values))
+
+
+def buffer_names(p: Program, values: Ints) -> dict[str, pa.Array]:
+    """Return the columns of `live_set` that name these values (null for -1)."""
+    found, columns = origins(p), source_columns(p, values)
+    argument = take(found.argument, values)
+    layer, layer_index = _layers(columns["op_name"])
+    return columns | {
+        "origin": decoded(np.where(values >= 0, take(found.origin, values), NONE), pa.array(ORIGINS)),
+        "origin_instruction": found.names.instructions(take(found.source, values)),
+        "argument": nullable(take(ints(p.allocations, "parameter_number"), argument)),
+        "argument_index": take_text(p.allocations["parameter_shape_index"], argument),
+        "layer": layer,
+        "layer_index": layer_index,
+        "phase": decoded(_phases(p, values), pa.array(PHASES)),
+        "kind": decoded(_kinds(p, values), pa.array(KINDS)),
+        "iterations": nullable(_iterations(p, values)),
+    }
+
+
+def _rows(p: Program, values: Ints) -> Ints:
+    """Return the rows of `NamedInstructions` that name these values: of their origins, or else their own."""
+    found = origins(p)
+    source = take(found.source, values)
+    has_none = (source < 0) & (take(found.argument, values) < 0)
+    return np.where(has_none, take(p.instruction_row, values), source)
+
+
+def _layers(op_names: pa.Array) -> tuple[pa.Array, pa.Array]:
+    array = op_names.dictionary_encode()
+    layer, index = layers(array.dictionary.cast(pa.string()))
+    return layer.take(array.indices), index.take(array.indices)
+
+
+# -- phases --------------------------------------------------------------------------------------
+
+
+def _phases(p: Program, values: Ints) -> Ints:
+    """Return the phase of each value; -1 if it is only known from a user, which may belong to another phase."""
+    phase = _phases_of_rows(p, _rows(p, values))
+    is_guess = (take(origins(p).origin, values) == USER) | (phase < 0)
+    return np.where(is_guess, _phases_of_rows(p, take(p.instruction_row, values)), phase)
+
+
+def _phases_of_rows(p: Program, rows: Ints) -> Ints:
+    named = origins(p).names
+    codes, names = named.op_name
+    phase = take(_codes(phases(names), PHASES), take(codes, rows))
+    file_codes, files = encoded(named.columns(rows)["source_file"])
+    in_optimizer = take(is_optimizer_file(files), file_codes) > 0
+    return np.where((phase < 0) & in_optimizer, OPTIMIZER, phase)
+
+
+def _codes(texts: pa.Array, names: tuple[str, ...]) -> Ints:
+    codes = pc.index_in(texts, pa.array(names)).fill_null(-1)
+    return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)
+
+
+# -- kinds ---------------------------------------------------------------------------------------
+
+
+def _kinds(p: Program, values: Ints) -> Ints:
+    """Return the kind of each value, -1 if it is not known."""
+    phase, live = _phases(p, values), values >= 0
+    forward = (phase == PHASES.index("forward")) | (phase == PHASES.index("recompute"))
+    is_argument = np.isin(values, p.entry_parameters)
+    conditions = [
+        (live & _is_tuple(p, values), _TUPLE),
+        (is_argument & _is_state(p, values), _STATE),
+        (is_argument, _PARAMETER),
+        (live & (_is_sync_flag(p, values) | _is_workspace(p, values)), _SCRATCH),
+        (_has_opcode(p, values, _COLLECTIVES), _COLLECTIVE),
+        (_moves_between_memories(p, values), _COPY),
+        (forward & (_iterations(p, values) > 0), _RESIDUAL),
+        (phase == PHASES.index("backward"), _GRADIENT),
+        (forward, _ACTIVATION),
+    ]
+    return np.select([c for c, _ in conditions], [k for _, k in conditions], -1)
+
+
+def _is_tuple(p: Program, values: Ints) -> Mask:
+    codes, names = encoded(p.tables["values"]["element_type"])
+    is_tuple: Mask = take(codes, values) == _code_of(names, "tuple")
+    return is_tuple
+
+
+def _is_state(p: Program, values: Ints) -> Mask:
+    codes, names = origins(p).names.op_name
+    return take(is_optimizer_state(names), take(codes, _rows(p, values))) > 0
+
+
+def _is_sync_flag(p: Program, values: Ints) -> Mask:
+    names = np.array([s.name in _SYNC_FLAGS for s in p.spaces], bool)
+    return take(names, take(p.space, values)) > 0
+
+
+def _is_workspace(p: Program, values: Ints) -> Mask:
+    """Return which values are the bytes that a custom call asks for besides its result."""
+    codes, names = encoded(p.tables["values"]["element_type"])
+    is_byte = np.isin(take(codes, values), [_code_of(names, "u8"), _code_of(names, "s8")])
+    index = first_numbers(p.tables["values"]["shape_index"])
+    return is_byte & (take(index, values) > 0) & _has_opcode(p, values, "^custom-call$")
+
+
+def _has_opcode(p: Program, values: Ints, pattern: str) -> Mask:
+    return has_opcode(p, take(p.instruction_row, values), pattern)
+
+
+def _moves_between_memories(p: Program, values: Ints) -> Mask:
+    """Return which values are copies of a value in another memory space."""
+    moved = np.zeros(len(values), bool)
+    copies = np.flatnonzero((values >= 0) & _has_opcode(p, values, _COPIES))
+    rows = values[copies]
+    operand = operands_of(p, rows, np.zeros(len(rows), np.int64))
+    moved[copies] = (operand >= 0) & (take(p.space, operand) != p.space[rows])
+    return moved
+
+
+def _code_of(names: pa.Array, text: str) -> int:
+    code: int = pc.index(names.cast(pa.string()), text).as_py()
+    return code if code >= 0 else -2
+
+
+# -- loops ---------------------------------------------------------------------------------------
+
+
+def _iterations(p: Program, values: Ints) -> Ints:
+    """Return the number of iterations that each value has one slice for, -1 for other values.
+
+    These are arrays in a slot that a loop carries and writes or reads slice by slice, whose first dimension is the trip
+    count of the loop.
+    """
+    trips = p.once("trip counts", partial(_trip_counts, p))
+    count = np.where(take(_is_sliced(p), values) > 0, take(trips, values), -1)
+    return np.where((count > 1) & (_first_dimension(p, values) == count), count, -1)
+
+
+def _is_sliced(p: Program) -> Mask:
+    """Return which values are written or read slice by slice, or are in a slot with one that is."""
+    value, user, _, _ = uses_of(p)
+    sliced = take(_slices(p, r"dynamic[-_](?:update[-_])?slice"), p.instruction_row) > 0
+    sliced |= origins(p).is_stacked
+    sliced[value[(value >= 0) & (take(_slices(p, r"dynamic[-_]slice"), user) > 0)]] = True
+    is_sliced: Mask = np.isin(p.slots, np.unique(p.slots[sliced]))
+    return is_sliced
+
+
+def _slices(p: Program, pattern: str) -> Mask:
+    """Return which instructions slice, by their name or their op_name."""
+    table = p.tables["instructions"]
+    by_name = np.zeros(table.num_rows, bool)
+    for column in ("instruction", "op_name"):
+        codes, names = encoded(table[column])
+        by_name |= take(matching(names, pattern), codes) > 0
+    return by_name
+
+
+def _first_dimension(p: Program, values: Ints) -> Ints:
+    codes, shapes = encoded(p.tables["values"]["shape"])
+    sizes = pc.struct_field(pc.extract_regex(shapes.cast(pa.string()), r"^[a-z0-9]+\[(?P<n>\d{1,9})[,\]]"), "n")
+    sizes = sizes.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    return take(np.asarray(sizes, np.int64), take(codes, values))
+
+
+def _trip_counts(p: Program) -> Ints:
+    """Return the trip count of the first loop that carries the slot of each value, -1 if it is not known."""
+    table, positions = p.tables["instructions"], p.optional("positions")
+    codes, opcodes = encoded(table["opcode"])
+    is_loop = codes == _code_of(opcodes, "while")
+    loop = p.row_of_instruction(positions["instruction"])
+    carried = np.flatnonzero(take(is_loop, loop) > 0)
+    value, loop = p.row_of_value(ints(positions, "value_id")[carried]), loop[carried]
+    value, loop = value[value >= 0], loop[value >= 0]
+    printed = _printed_trip_counts(p, np.flatnonzero(is_loop))
+    counts = np.where(printed >= 0, printed, _written_slices(p, value, loop))
+    by_slot = np.full(int(p.slots.max(initial=0)) + 1, -1)
+    by_slot[p.slots[value[::-1]]] = counts[loop[::-1]]
+    return by_slot[p.slots]
+
+
+def _printed_trip_counts(p: Program, loops: Ints) -> Ints:
+    """Return the trip count in the backend_config of these rows of `instructions`; -1 for other rows."""
+    table = p.tables["instructions"]
+    counts = np.full(table.num_rows, -1)
+    if len(loops):
+        config = table["backend_config"].take(pa.array(loops)).cast(pa.string()).combine_chunks()
+        n = pc.struct_field(pc.extract_regex(config, _TRIP_COUNT), "n").cast(pa.int64()).fill_null(-1)
+        counts[loops] = n.to_numpy(zero_copy_only=False)
+    return counts
+
+
+def _written_slices(p: Program, value: Ints, loop: Ints) -> Ints:
+    """Return the number of slices of the carries of each loop that are written slice by slice; -1 if it differs.
+
+    A carry is written slice by slice if a dynamic-update-slice, which may be fused, writes to its slot.
+    """
+    table = p.tables["instructions"]
+    updates = _slices(p, "dynamic[-_]update[-_]slice")
+    slots = p.slots
+    written = np.unique(slots[take(updates, p.instruction_row) > 0])
+    selected = np.isin(slots[value], written)
+    value, loop = value[selected], loop[selected]
+    n = _first_dimension(p, value)
+    low, high = np.full(table.num_rows, np.iinfo(np.int64).max), np.full(table.num_rows, -1)
+    np.minimum.at(low, loop[n > 0], n[n > 0])
+    np.maximum.at(high, loop[n > 0], n[n > 0])
+    return np.where(low == high, high, -1)

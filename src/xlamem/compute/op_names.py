@@ -1,0 +1,183 @@
+"""Read op_names: scope, layer, phase, and whether a name says more than that there is control flow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .columns import Ints, Mask, encoded, take
+
+PHASES = ("forward", "backward", "recompute", "optimizer")
+OPTIMIZER = PHASES.index("optimizer")
+
+_WRAPPERS = (
+    r"\b(?:p?jit|transpose|jvp|vmap|pmap|remat|rematted_computation|checkpoint|custom_jvp|custom_vjp|shard_map|named)"
+    r"\(([^()]*)\)"
+)
+_WRAPPER_DEPTH = 4
+"""Maximum depth of nested wrappers that are removed, as in transpose(jvp(jit(f)))."""
+
+_WRAPPER = r"(?:(?:transpose|jvp|vmap|pmap|remat\d*|checkpoint|custom_jvp|custom_vjp|shard_map|named|pjit)\()"
+_CONTROL_WORD = (
+    r"(?:while|body|cond|condition|call|scan|cond_fun|body_fun|branch_\d+_fun|rematted_computation|remat\d*|checkpoint|"
+    r"shard_map|pjit|(?:core_|closed_|custom_jvp_|custom_vjp_|xla_)call(?:_jaxpr)?)"
+)
+_BETWEEN = (
+    r"(?:while/(?:body|cond)|cond/branch_\d+_fun|(?:core_|closed_|core_closed_|custom_jvp_|custom_vjp_)call|checkpoint|"
+    r"remat\d*|rematted_computation)"
+)
+"""Components between those of a model that plain names leave out."""
+_CONTROL = rf"(?:{_WRAPPER}*p?jit\([^()/]*\)+|{_WRAPPER}+\)+|{_WRAPPER}*{_CONTROL_WORD}\)*)"
+"""A component of a path that names only control flow or a transformation."""
+_MOVES = (
+    r"dynamic_update_slice|dynamic_slice|dynamic_update_index_in_dim|broadcast_in_dim|reshape|squeeze|slice|"
+    r"copy|copy_p|convert_element_type|transpose|device_put|broadcast|optimization_barrier|empty"
+)
+"""Primitives that only move or convert bytes."""
+_CONTROL_ONLY = rf"^(?:{_CONTROL})?(?:/(?:{_CONTROL}|))*$"
+_MOVE_ONLY = rf"^(?:{_CONTROL}/+)*(?:{_MOVES})$"
+
+
+def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> pa.Array:
+    """Return the scope of each op_name: its path without the last component (the primitive) and JAX's wrappers.
+
+    `jit(f)/jit(main)/transpose(jvp(Model))/layers_17/dot_general` becomes `Model/layers_17`, or `Model/layers_*` with
+    `fold`, or `Model` with `depth=1`. An op_name with a single component (the name of a parameter) is kept.
+    """
+    # The name of a parameter (params['a/b'].c) is not a path.
+    text = pc.replace_substring_regex(plain_names(names), r"^([^'\"\[]*)/[^/'\"\[]*$", r"\1")
+    return shortened_paths(text, depth, fold)
+
+
+def plain_names(names: pa.Array) -> pa.Array:
+    """Return op_names without JAX's wrappers and loops: `jit(f)/jvp(Model)/while/body/dot` becomes `Model/dot`."""
+    text = pc.replace_substring_regex(names, r"^(?:p?jit\([^()]*\)/)+", "")
+    for _ in range(_WRAPPER_DEPTH):
+        text = pc.replace_substring_regex(text, _WRAPPERS, r"\1")
+    text = pc.replace_substring_regex(text, r"/{2,}", "/")
+    text = pc.replace_substring_regex(text, r"^/", "")
+    return pc.replace_substring_regex(text, rf"(^|/)(?:{_BETWEEN}/)+([^/])", r"\1\2")
+
+
+def shortened_paths(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:
+    """Fold layers (`layers_17` -> `layers_*`, `block.3` -> `block.*`, `h[12]` -> `h[*]`), keep `depth` components."""
+    if fold:
+        paths = pc.replace_substring_regex(paths, r"([_.\[/])\d+\b", r"\1*")
+        paths = pc.replace_substring_regex(paths, r"^\d+\b", "*")
+    if depth is not None:
+        paths = pc.replace_substring_regex(paths, rf"^((?:[^/]*/){{{depth - 1}}}[^/]*)/.*$", r"\1")
+    return paths
+
+
+def is_control_flow(names: pa.Array) -> Mask:
+    """Return whether each op_name names only control flow and transformations, as `jit(f)/jvp()/while/body` does."""
+    return _matches(names, _CONTROL_ONLY)
+
+
+def is_move(names: pa.Array) -> Mask:
+    """Return whether each op_name adds only a primitive that moves bytes to control flow: `jit(f)/while/body/copy`.
+
+    So does the name of an instruction, such as `broadcast.37`, which XLA uses where there is no op_name.
+    """
+    return _matches(names, _MOVE_ONLY) | _matches(names, r"^[a-z\-]+\.\d+$")
+
+
+def is_parameter_name(names: pa.Array, parameters: pa.Array) -> Mask:
+    """Return whether each op_name is that of an entry parameter, which XLA gives to copies of it too."""
+    found = pc.is_in(names.cast(pa.string()), parameters.cast(pa.string()), skip_nulls=True)
+    return np.asarray(found.to_numpy(zero_copy_only=False), bool)
+
+
+FORWARDING = (
+    r"^(?:copy|copy-start|copy-done|bitcast|bitcast-convert|reshape|transpose|convert|slice|dynamic-slice|reverse|"
+    r"get-tuple-element|async-start|async-update|async-done|slice-start|slice-done|dynamic-slice-start|"
+    r"dynamic-slice-done|opt-barrier|optimization-barrier|all-gather|all-gather-start|all-gather-done|all-to-all|"
+    r"collective-permute|collective-permute-start|collective-permute-done|reduce-scatter|all-reduce|"
+    r"all-reduce-start|all-reduce-done|pad|add-dependency)$"
+)
+"""Opcodes with a result that consists of the first operand's bytes: moved, converted, or exchanged with devices."""
+
+
+MOVING = r"^(?:fusion|dynamic-update-slice|broadcast|iota|constant|tuple|while|call|conditional|parameter)$"
+"""Further opcodes that may only move bytes if their op_name says so; others compute, whatever their op_name."""
+
+
+def matching(names: pa.Array, pattern: str) -> Mask:
+    """Return whether each of these names contains a pattern."""
+    return _matches(names.cast(pa.string()), pattern)
+
+
+def first_numbers(indices: pa.ChunkedArray) -> Ints:
+    """Return the first number of each shape index (`{1,0}`: 1), -1 for null and {}."""
+    codes, texts = encoded(indices)
+    number = pc.struct_field(pc.extract_regex(texts.cast(pa.string()), r"^\{(?P<n>\d{1,9})"), "n")
+    return take(np.asarray(number.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False), np.int64), codes)
+
+
+def _matches(names: pa.Array, pattern: str) -> Mask:
+    return np.asarray(pc.match_substring_regex(names, pattern).fill_null(False).to_numpy(zero_copy_only=False), bool)
+
+
+# -- phases and layers ---------------------------------------------------------------------------
+
+_OPTIMIZER = (
+    r"(?i)(?:^|[/(])"
+    r"(?:optimizers?|apply_updates|adam\w*|sgd\w*|momentum|adafactor|adagrad|rmsprop|lamb|lion)\b"
+)
+_OPTIMIZER_FILE = r"(?:^|/)(?:optax|optimizers?)(?:/|\.py$)"
+_OPTIMIZER_STATE = r"(?i)\b(?:opt_?state|optimizer|mu|nu|momentum|exp_avg\w*|velocity|adam\w*)\b"
+
+_ARGUMENT_INDEX = r"^(?P<stem>\w+)\[\d+\]"
+_LAYER_STEM = r"(?i)layer|block|stage|resnet|\bh$"
+_NO_LAYER = r"(?i)norm|embed|dropout|matmul|branch"
+_LAYER = (
+    r"(?:^|[/'\"\[.(])(?P<stem>[A-Za-z][A-Za-z0-9_\-]*?)(?P<joint>_|\.|\[|'\]\[|\"\]\[)(?P<index>\d{1,9})"
+    r"(?:['\"]?\]|)(?:[/'\".)\[]|$)"
+)
+
+
+def phases(names: pa.Array) -> pa.Array:
+    """Return the phase of each op_name: forward, backward, recompute, optimizer, or null.
+
+    JAX wraps what is differentiated in `jvp(…)`, its backward pass in `transpose(jvp(…))`, and marks forward
+    operations that a backward pass repeats as `rematted_computation`.
+    """
+
+    def has(pattern: str) -> pa.Array:
+        return pc.match_substring_regex(names, pattern)
+
+    is_optimizer = pc.and_(has(_OPTIMIZER), pc.invert(has(r"\bjvp\(")))
+    conditions = [has(r"\brematted_computation\b"), has(r"\btranspose\("), has(r"\bjvp\("), is_optimizer]
+    fields = pa.StructArray.from_arrays([c.fill_null(False) for c in conditions], ["r", "b", "f", "o"])
+    return pc.case_when(fields, *(pa.scalar(p) for p in ("recompute", "backward", "forward", "optimizer")))
+
+
+def is_optimizer_file(files: pa.Array) -> Mask:
+    """Return whether each source file belongs to an optimizer library or module."""
+    return _matches(files, _OPTIMIZER_FILE)
+
+
+def is_optimizer_state(names: pa.Array) -> Mask:
+    """Return whether each name of an argument is that of optimizer state, as `opt_state[0].mu['w']`."""
+    return _matches(names, _OPTIMIZER_STATE)
+
+
+def layers(names: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the layer of each op_name or argument name, and its index: `layers_17` is `layers_*` and 17, or null.
+
+    It is the outermost component of the scope that ends in a number. A number right after the name of an argument
+    (`args[0]`) counts only if that name says that it is a layer.
+    """
+    text = pc.replace_substring_regex(scopes(names), r"^(?:jvp|transpose)\(+", "")
+    stems = pc.struct_field(pc.extract_regex(text, _ARGUMENT_INDEX), "stem")
+    strip = pc.and_(pc.is_valid(stems), pc.invert(pc.match_substring_regex(stems, _LAYER_STEM))).fill_null(False)
+    text = pc.if_else(strip, pc.replace_substring_regex(text, _ARGUMENT_INDEX, ""), text)
+    parts = pc.extract_regex(text, rf"^.*?{_LAYER}")
+    stem, joint, index = (pc.struct_field(parts, name) for name in ("stem", "joint", "index"))
+    bracket = pc.match_substring_regex(joint, r"\[$")
+    stem = pc.if_else(pc.match_substring_regex(stem, _NO_LAYER), None, stem)
+    layer = pc.binary_join_element_wise(
+        stem, pc.if_else(bracket, "[", joint), "*", pc.if_else(bracket, "]", ""), ""
+    )
+    return layer, pc.if_else(pc.is_valid(layer), index.cast(pa.int64()), None)

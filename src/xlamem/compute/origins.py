@@ -1,0 +1,385 @@
+"""Find out which operation or argument the bytes of each buffer belong to: its origin.
+
+The name of a buffer is the op_name of the instruction that defines it. Copies, loop carries and other buffers have
+none, or one that names only control flow. `Origins` gives them the name of the buffer that their bytes come from or go
+to, and states how that name was found.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..dump import hlo_body
+from ..parse.arrays import Rows
+from ..parse.hlo_body import HloBody
+from .columns import Ints, Mask, encoded, ints, match_dictionaries, nullable, take, take_text
+from .hlo_trace import HloTrace
+from .op_names import FORWARDING, MOVING, first_numbers, is_control_flow, is_move, is_parameter_name, matching
+from .program import Program, source_lines
+
+ORIGINS = ("own", "argument", "operand", "slot", "user", "hlo", "none")
+OWN, ARGUMENT, OPERAND, SLOT, USER, HLO, NONE = range(7)
+
+_GATHERING = r"^(?:tuple|while|call|conditional|async-start|async-done|async-update|custom-call|opt-barrier)$"
+"""Opcodes with operands that have nothing to do with each other."""
+MAX_ROUNDS = 12
+"""Maximum number of buffers in a chain from a buffer to its name."""
+MAX_SHARE = 0.05
+"""The HLO text is read if more than this share of the temporary bytes has no name from where it comes."""
+MAX_MATES = 1 << 24
+"""Maximum number of pairs of buffers in the same slot to compare; buffers with the most neighbors are skipped."""
+
+
+def origins(p: Program) -> Origins:
+    """Return the origins of the values of a program, which are cached."""
+    return p.once("origins", partial(_find, p))
+
+
+def _find(p: Program) -> Origins:
+    found = Origins(p)
+    if found.share_without_definer() > MAX_SHARE and (body := hlo_body(p.tables)) is not None:
+        return Origins(p, HloTrace(body))
+    return found
+
+
+class NamedInstructions:
+    """The instructions that can name a buffer: the rows of `instructions`, then those of the HLO text if it is read."""
+
+    def __init__(self, p: Program, trace: HloTrace | None) -> None:
+        table = p.tables["instructions"]
+        own = p.source_lines(np.arange(table.num_rows))
+        self._moves = has_opcode(p, np.arange(table.num_rows), f"{FORWARDING}|{MOVING}")
+        self._moves |= _moves_without_name(p)
+        parameters = pa.array(p.instruction_row[p.entry_parameters])
+        self._parameter_names = table["op_name"].take(parameters).cast(pa.string()).combine_chunks()
+        self._parts = [pa.table({"instruction": table["instruction"], "op_name": table["op_name"], **own})]
+        if trace is not None:
+            self._parts.append(_body_table(p, trace.body))
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The columns instruction, op_name, source_file and source_line."""
+        plain = pa.schema([(c, pa.string() if c != "source_line" else pa.int64()) for c in self._parts[0].column_names])
+        if len(self._parts) == 1:
+            return self._parts[0]
+        return pa.concat_tables([part.cast(plain) for part in self._parts])
+
+    def columns(self, rows: Ints) -> dict[str, pa.Array]:
+        """Return the columns op_name, source_file and source_line of these rows (null for -1)."""
+        line = nullable(take(ints(self.table, "source_line"), rows))
+        return {c: take_text(self.table[c], rows) for c in ("op_name", "source_file")} | {"source_line": line}
+
+    def instructions(self, rows: Ints) -> pa.Array:
+        return take_text(self.table["instruction"], rows)
+
+    @cached_property
+    def op_name(self) -> tuple[Ints, pa.Array]:
+        """Codes and dictionary of the op_names."""
+        codes, names = encoded(self.table["op_name"])
+        return codes, names.cast(pa.string())
+
+    @cached_property
+    def is_named(self) -> Mask:
+        """Whether each row has an op_name that names more than control flow and moves of bytes."""
+        codes, names = self.op_name
+        return _of_codes(~is_control_flow(names), codes) & ~self.is_weak
+
+    @cached_property
+    def is_weak(self) -> Mask:
+        """Whether each row is a move of bytes whose op_name says no more, or is that of a parameter."""
+        codes, names = self.op_name
+        is_weak = is_move(names) & ~is_control_flow(names)
+        weak = _of_codes(is_weak | is_parameter_name(names, self._parameter_names), codes)
+        weak[: len(self._moves)] &= self._moves
+        return weak
+
+
+def _body_table(p: Program, body: HloBody) -> pa.Table:
+    names = {c: body.text(c) for c in ("instruction", "op_name", "source_file")}
+    lines = source_lines(names["source_file"], body.source_line, body.stack_frame_id, p.optional("frames"))
+    return pa.table({"instruction": names["instruction"], "op_name": names["op_name"], **lines})
+
+
+class Origins:
+    """The named instruction and the entry argument that each value of a program belongs to; -1 if there is none."""
+
+    def __init__(self, p: Program, trace: HloTrace | None = None) -> None:
+        self._p = p
+        n = len(p.value_ids)
+        self.names = NamedInstructions(p, trace)
+        self.source = np.full(n, -1, np.int64)
+        """Row of `names` whose op_name names the value."""
+        self.argument = np.full(n, -1, np.int64)
+        """Row in `allocations` of the entry parameter that the bytes come from."""
+        self.origin = np.full(n, NONE, np.int8)
+        self.is_stacked = np.zeros(n, bool)
+        """Whether the HLO text shows that the value is written slice by slice."""
+        self._use_own_names()
+        if trace is not None:
+            self._follow_hlo(trace)
+        self._follow()
+        self._use_weak_names()
+
+    @property
+    def _pending(self) -> Ints:
+        return np.flatnonzero(self.origin == NONE)
+
+    def share_without_definer(self) -> float:
+        """Return the share of the bytes of temp values that have no name of a definer, or one that may be another's."""
+        p = self._p
+        weak = (take(self.names.is_weak, self.source) > 0) & (self.argument < 0)
+        # The op_name of a fusion may be that of another of its elements.
+        is_element = (first_numbers(p.tables["values"]["shape_index"]) >= 0) & (self.origin == OWN)
+        is_element &= has_opcode(p, p.instruction_row, "^fusion$")
+        unknown = (self.origin == NONE) | (self.origin == USER) | weak | is_element
+        total = int(p.size[p.in_temp].sum())
+        return float(p.size[p.in_temp & unknown].sum() / total) if total else 0.0
+
+    # -- own names -------------------------------------------------------------------------------
+
+    def _use_own_names(self) -> None:
+        p = self._p
+        rows = p.instruction_row
+        named = take(self.names.is_named, rows) > 0
+        self.source[named], self.origin[named] = rows[named], OWN
+        parameters = p.entry_parameters
+        has_name = take(self.names.op_name[0], rows[parameters]) >= 0
+        self.source[parameters] = np.where(has_name, rows[parameters], -1)
+        self.argument[parameters] = p.owner[parameters]
+        self.origin[parameters] = np.where(has_name, OWN, ARGUMENT)
+
+    def _use_weak_names(self) -> None:
+        """Let buffers that move bytes from an unknown origin keep the names of these moves."""
+        pending = self._pending
+        rows = self._p.instruction_row[pending]
+        weak = take(self.names.is_weak, rows) > 0
+        self.source[pending[weak]], self.origin[pending[weak]] = rows[weak], OWN
+
+    # -- the HLO text ----------------------------------------------------------------------------
+
+    def _follow_hlo(self, trace: HloTrace) -> None:
+        """Name buffers after instructions inside fusions and loop bodies: also elements of fusions with a name."""
+        p = self._p
+        element = first_numbers(p.tables["values"]["shape_index"])
+        codes, names = p.names
+        row = take(np.asarray(trace.body.rows_of(names.cast(pa.string())), np.int64), codes)
+        self._name_by_trace(trace, row, element, (self.origin == OWN) & (element >= 0) & (self.argument < 0))
+        while self._name_after_operands():
+            pass
+        self._name_by_trace(trace, row, element, self.origin == NONE)
+
+    def _name_by_trace(self, trace: HloTrace, row: Ints, element: Ints, selected: Mask) -> None:
+        p = self._p
+        values = np.flatnonzero((row >= 0) & selected)
+        ends = trace.follow(row[values], element[values])
+        self.is_stacked[values] = ends.stacked
+        is_parameter = trace.is_entry_parameter(ends.rows)
+        parameters, width = p.entry_parameters, int(max(element.max(initial=0), ends.elements.max(initial=0))) + 2
+        by_position = Rows(row[parameters] * width + element[parameters] + 1)
+        ends_at = np.where(is_parameter, by_position(ends.rows * width + ends.elements + 1), -1)
+        self._name(values, take(parameters, ends_at), ARGUMENT)
+        named = (ends.rows >= 0) & ~is_parameter
+        values, rows = values[named], ends.rows[named]
+        self.origin[values] = np.where(rows == row[values], OWN, HLO)
+        self.source[values] = rows + p.tables["instructions"].num_rows
+
+    # -- names of other buffers ------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        """Name buffers after their operands, slots and users until nothing changes."""
+        for _ in range(MAX_ROUNDS):
+            before = len(self._pending)
+            while self._name_after_operands() or self._name_after_slots():
+                pass
+            self._name_after_users()
+            if len(self._pending) in (0, before):
+                break
+
+    def _name(self, values: Ints, others: Ints, origin: int) -> int:
+        """Name values after other values, -1 for none; return how many were named."""
+        good = others >= 0
+        good[good] = self.origin[others[good]] != NONE
+        values, others = values[good], others[good]
+        self.source[values], self.argument[values] = self.source[others], self.argument[others]
+        inherited = np.where(self.origin[others] == USER, USER, origin)
+        self.origin[values] = np.where(self.argument[others] >= 0, ARGUMENT, inherited)
+        return len(values)
+
+    def _name_after_operands(self) -> int:
+        """Name copies and other forwarding instructions after their operands, and stacked slices after the update."""
+        values, operands = self._forwarded
+        left = self.origin[values] == NONE
+        return self._name(values[left], operands[left], OPERAND)
+
+    @cached_property
+    def _forwarded(self) -> tuple[Ints, Ints]:
+        """Values without a name of their own that forward an operand, and the value of that operand, or -1."""
+        p, pending = self._p, self._pending
+        rows = p.instruction_row[pending]
+        updates = has_opcode(p, rows, "^dynamic-update-slice$")
+        selected = updates | has_opcode(p, rows, FORWARDING) | (take(_moves_without_name(p), rows) > 0)
+        return pending[selected], operands_of(p, pending[selected], updates[selected].astype(np.int64))
+
+    # -- slots -----------------------------------------------------------------------------------
+
+    def _name_after_slots(self) -> int:
+        """Name loop carries after the buffers of the same slot and element type whose live ranges touch theirs.
+
+        This is the writer in the body. If the names differ, none is used.
+        """
+        values, first, last, order = self._mates
+        left = self.origin[values] == NONE
+        values, first, last = values[left], first[left], last[left]
+        count = last - first
+        if not len(values) or not count.any():
+            return 0
+        owner = np.repeat(np.arange(len(values)), count)
+        mates = order[np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)]
+        start, end = self._p.ranges
+        good = (end[mates] >= start[values][owner]) & (self.origin[mates] != NONE)
+        owner, mates = owner[good], mates[good]
+        key = self._name_keys(mates)
+        low = np.full(len(values), np.iinfo(np.int64).max)
+        high = np.full(len(values), -1)
+        np.minimum.at(low, owner, key)
+        np.maximum.at(high, owner, key)
+        mate = np.full(len(values), -1)
+        mate[owner[::-1]] = mates[::-1]
+        return self._name(values, np.where(low == high, mate, -1), SLOT)
+
+    def _name_keys(self, values: Ints) -> Ints:
+        """Return numbers that are equal for values with the same name."""
+        codes, dictionary = self.names.op_name
+        names, name = len(dictionary), take(codes, self.source[values])
+        return np.where(self.argument[values] >= 0, names + self.argument[values], name)
+
+    @cached_property
+    def _mates(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Pending values with a live range; the neighbors of the i-th are order[first[i]:last[i]] (see `order`)."""
+        p = self._p
+        start, end = p.ranges
+        empty = np.empty(0, np.int64)
+        pending = np.zeros(len(start), bool)
+        pending[self._pending] = True
+        pending &= (start >= 0) & self._is_carried()
+        if not pending.any():
+            return empty, empty, empty, empty
+        slot = p.slots
+        in_use = np.zeros(int(slot.max()) + 1, bool)
+        in_use[slot[pending]] = True
+        order = np.flatnonzero(in_use[slot] & (start >= 0))
+        order = order[np.lexsort((start[order], slot[order]))]
+        width = np.int64((p.steps or 0) + 2)
+        starts = slot[order] * width + start[order]
+        # The latest end so far in each slot, which ascends within it.
+        latest = np.maximum.accumulate(slot[order] * width + np.minimum(end[order], width - 1))
+        values = np.flatnonzero(pending)
+        first = np.searchsorted(latest, slot[values] * width + start[values], "left")
+        last = np.searchsorted(starts, slot[values] * width + end[values], "right")
+        count = np.maximum(last - first, 0)
+        few = np.cumsum(np.sort(count)) <= MAX_MATES
+        limit = np.sort(count)[few].max(initial=0)
+        kept = count <= limit
+        return values[kept], first[kept], np.maximum(last, first)[kept], order
+
+    def _is_carried(self) -> Mask:
+        """Return which values a loop or branch may write in place: its tuple, its parameters, its initial values."""
+        p = self._p
+        value, user, _, _ = uses_of(p)
+        is_carried = has_opcode(p, p.instruction_row, r"^(?:parameter|while|conditional|call)$")
+        is_carried[value[(value >= 0) & has_opcode(p, user, "^while$")]] = True
+        return is_carried
+
+    # -- users -----------------------------------------------------------------------------------
+
+    def _name_after_users(self) -> int:
+        """Name buffers after the first instruction that reads them and has a name, or that defines a named buffer."""
+        value, user, _, _ = uses_of(self._p)
+        pending = np.zeros(len(self.origin), bool)
+        pending[self._pending] = True
+        selected = (value >= 0) & (user >= 0)
+        selected[selected] = pending[value[selected]]
+        value, user = value[selected], user[selected]
+        named = take(self.names.is_named, user) > 0
+        first = Rows(value[named])(np.flatnonzero(pending))
+        values, users = np.flatnonzero(pending), take(user[named], first)
+        direct = users >= 0
+        self.source[values[direct]], self.origin[values[direct]] = users[direct], USER
+        return int(direct.sum()) or self._name_after_defined(value, user, values)
+
+    def _name_after_defined(self, value: Ints, user: Ints, values: Ints) -> int:
+        """Name buffers after the named buffers that their nameless users define."""
+        selected = ~has_opcode(self._p, user, _GATHERING)
+        value, user = value[selected], user[selected]
+        resolved = np.flatnonzero(self.origin != NONE)
+        defined = take(resolved, Rows(self._p.instruction_row[resolved])(user))
+        good = defined >= 0
+        first = Rows(value[good])(values)
+        return self._name(values, take(defined[good], first), USER)
+
+
+def operands_of(p: Program, values: Ints, operand: Ints) -> Ints:
+    """Return the value that is operand 0 or 1 of the instruction that defines each value, or -1.
+
+    For an operand that is a tuple, it is the element with the same index.
+    """
+    used, user, number, index = p.once("first operands", partial(_first_operands, p))
+    if not len(user):
+        return np.full(len(values), -1, np.int64)
+    wanted = p.instruction_row[values] * 2 + operand
+    exact = _index_codes(p, p.tables["values"]["shape_index"])
+    width = max(int(index.max()), int(exact.max(initial=0))) + 2
+    first = Rows((user * 2 + number) * width + index + 1)(wanted * width + exact[values] + 1)
+    return take(used, np.where(first >= 0, first, Rows(user * 2 + number)(wanted)))
+
+
+def _first_operands(p: Program) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the uses as operand 0 or 1 of a printed instruction, as `uses_of` does."""
+    value, user, number, index = uses_of(p)
+    selected = (number <= 1) & (user >= 0) & (value >= 0)
+    return value[selected], user[selected], number[selected], index[selected]
+
+
+def uses_of(p: Program) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return all uses: row of the value, row in `instructions` of the user, operand, and code of its index."""
+    return p.once("uses", partial(_uses_of, p))
+
+
+def _uses_of(p: Program) -> tuple[Ints, Ints, Ints, Ints]:
+    uses = p.optional("uses")
+    value, user = p.row_of_value(ints(uses, "value_id")), p.row_of_instruction(uses["instruction"])
+    return value, user, ints(uses, "operand"), _index_codes(p, uses["operand_shape_index"])
+
+
+def _index_codes(p: Program, column: pa.ChunkedArray) -> Ints:
+    """Return codes of shape indices that can be compared between tables; -1 for null and {}."""
+    codes, names = encoded(column)
+    common = encoded(p.tables["values"]["shape_index"])[1]
+    matched = match_dictionaries(names, common)
+    empty = pc.index(names, "{}").as_py()
+    if empty >= 0:
+        matched[empty] = -1
+    return take(matched, codes)
+
+
+def has_opcode(p: Program, rows: Ints, pattern: str) -> Mask:
+    """Return whether the opcode of each row of `instructions` matches; False for -1."""
+    codes, opcodes = encoded(p.tables["instructions"]["opcode"])
+    matches: Mask = take(matching(opcodes, pattern), take(codes, rows)) > 0
+    return matches
+
+
+def _moves_without_name(p: Program) -> Mask:
+    """Return which instructions are custom calls without metadata: XLA inserts them to move bytes."""
+    table = p.tables["instructions"]
+    nameless = np.asarray(table["op_name"].is_null().to_numpy(), bool)
+    return nameless & has_opcode(p, np.arange(table.num_rows), "^custom-call$")
+
+
+def _of_codes(flags: Mask, codes: Ints) -> Mask:
+    """Return the flag of each code; False for -1."""
+    return (codes >= 0) & flags[codes] if len(flags) else np.zeros(len(codes), bool)

@@ -1,0 +1,112 @@
+"""The bill against a sweep over cells at every step, and against the numbers that it adds up to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import brute_bill
+import pytest
+from brute import TABLES, Brute, hostile
+from conftest import label, sources
+from forge import ERAS, forge
+from render import render
+
+import xlamem
+from xlamem import schema
+from xlamem.compute import arena_cells, in_use
+from xlamem.input.find import Source
+
+HOSTILE = range(300)
+VALUES, STEPS = 400, 400
+"""Real dumps with more are checked against their own sums only."""
+
+SUFFIX = {"cpu": "cpu_", "gpu": "sm_9.0_gpu_", "tpu": ""}
+
+Row = dict[str, Any]
+
+
+def rows(dump: xlamem.Dump) -> list[Row]:
+    """Return the rows of the bill after checking what holds for every bill."""
+    table = xlamem.bill(dump)
+    table.validate(full=True)
+    assert table.schema.equals(schema.COMPUTED["bills"].arrow)
+    found: list[Row] = table.to_pylist()
+    for row in found:
+        assert row["bytes"] > 0
+        assert row["line"] in schema.BILL_LINES
+        assert row["part"] is None or row["part"] in schema.BILL_PARTS
+        assert row["kind"] is None or row["kind"] in schema.BILL_KINDS
+        assert (row["n"] is None) == (row["buffer_bytes"] is None)
+    assert_adds_up(dump, found)
+    return found
+
+
+def assert_adds_up(dump: xlamem.Dump, found: list[Row]) -> None:
+    total: dict[Any, int] = defaultdict(int)
+    for row in found:
+        total[row["account"], row["color"], row["page"]] += row["bytes"]
+    peaks = xlamem.peak(dump)
+    wanted = {(s["memory_space"], s["color"], s["page"]): s["reserved"] for s in peaks.spaces.to_pylist()}
+    wanted["device_total", None, None] = peaks.device_total or 0
+    assert dict(total) == {key: size for key, size in wanted.items() if size}
+
+
+def amounts(found: list[Row]) -> dict[Any, Any]:
+    """Return the step of each account, and bytes and buffers of each line and part, all kinds together."""
+    result: dict[Any, Any] = {}
+    for row in found:
+        step, lines = result.setdefault((row["account"], row["color"], row["page"]), (row["step"], {}))
+        assert step == row["step"]
+        key = row["line"], row["part"]
+        size, n = lines.get(key, (0, 0))
+        lines[key] = size + row["bytes"], None if row["n"] is None else n + row["n"]
+    return result
+
+
+def assert_equals_reference(dump: xlamem.Dump) -> None:
+    brute = Brute({name: dump[name].to_pylist() for name in TABLES})
+    assert amounts(rows(dump)) == brute_bill.bills(brute, dump.platform)
+
+
+@pytest.mark.parametrize("seed", HOSTILE)
+def test_hostile(seed: int) -> None:
+    assert_equals_reference(xlamem.read(render(hostile(seed))["buffer-assignment"]))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_crowded(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allocations with many values are swept in turn: by steps, and by addresses."""
+    monkeypatch.setattr(in_use, "MAX_SWEPT_VALUES", 1 + seed % 3)
+    monkeypatch.setattr(arena_cells, "MAX_TOGETHER", 1 + seed % 4)
+    monkeypatch.setattr(in_use, "MAX_CELLS", 1 + seed % 20)
+    assert_equals_reference(xlamem.read(render(hostile(seed, values=20))["buffer-assignment"]))
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
+def test_forged(era: str, platform: Any, tmp_path: Path) -> None:
+    for seed in range(3):
+        forged = forge(seed, era=era, platform=platform, values=80, hostile=seed == 2)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        for role, data in forged.files.items():
+            suffix = ".txt" if role == "hlo" else f"-{role}.txt"
+            (folder / f"module_0000.jit_f.{SUFFIX[platform]}after_optimizations{suffix}").write_bytes(data)
+        assert_equals_reference(xlamem.read(folder))
+
+
+@pytest.fixture(params=sources(), ids=label)
+def real(request: pytest.FixtureRequest) -> xlamem.Dump:
+    source: Source = request.param
+    if "tuple_args_2500.tar" in source.location:
+        pytest.skip("hundreds of megabytes")
+    return xlamem.read(source)
+
+
+def test_real(real: xlamem.Dump) -> None:
+    if real.values.num_rows > VALUES or (real.modules["schedule_length"][0].as_py() or 0) > STEPS:
+        rows(real)
+    else:
+        assert_equals_reference(real)

@@ -1,0 +1,90 @@
+"""`xlamem.buffer`: the relations of one buffer, compared with the tables that they come from."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from conftest import DUMPS
+
+import xlamem
+
+ALL = sorted(path.name for path in DUMPS.iterdir() if path.is_dir())
+
+
+def values(dump: xlamem.Dump, n: int) -> list[dict[str, Any]]:
+    """Return the n largest values."""
+    return sorted(dump.values.to_pylist(), key=lambda v: -v["size"])[:n]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_relations_are_those_of_the_tables(name: str) -> None:
+    (source, *_) = xlamem.find(DUMPS / name)
+    dump = xlamem.read(source)
+    if not dump.allocations.num_rows:
+        pytest.skip("no allocations")
+    ranges = {r["value_id"]: (r["start"], r["end"]) for r in dump.live_ranges.to_pylist()}
+    steps = {r["instruction"]: r["time"] for r in dump.schedule.to_pylist()}
+    saved = {r["value_id"]: r["saving"] for r in xlamem.savings(dump).to_pylist() if r["role"] == "value"}
+    live = {r["value_id"]: r for r in xlamem.live_set(dump).to_pylist()} if ranges else {}
+    for value in values(dump, 12):
+        found = xlamem.buffer(dump, value["value_id"])
+        assert found.value["value_id"] == value["value_id"]
+        assert (found.start, found.end) == ranges.get(value["value_id"], (None, None))
+        uses = [u for u in dump.uses.to_pylist() if u["value_id"] == value["value_id"]]
+        key = lambda u: (u["instruction"], u["operand"], u["operand_shape_index"] or "")  # noqa: E731
+        assert sorted(map(key, found.users)) == sorted(map(key, uses))
+        assert [u["step"] for u in found.users] == [steps.get(u["instruction"]) for u in found.users]
+        timed = [u["step"] for u in found.users if u["step"] is not None]
+        assert timed == sorted(timed)
+        assert (found.last_user or {}).get("step") == (timed[-1] if timed else None)
+        positions = [r for r in dump.positions.to_pylist() if r["value_id"] == value["value_id"]]
+        assert found.positions == [{k: r[k] for k in ("instruction", "shape_index")} for r in positions]
+        if ranges and found.value["category"] == "temp":
+            assert found.saving == saved.get(value["value_id"], 0)
+        if value["value_id"] in live:
+            row = live[value["value_id"]]
+            charged = ("bytes", "exclusive", "shared")
+            assert {k: v for k, v in found.value.items() if k not in charged} == {
+                k: v for k, v in row.items() if k not in charged
+            }
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_mates_share_bytes_and_time(name: str) -> None:
+    (source, *_) = xlamem.find(DUMPS / name)
+    dump = xlamem.read(source)
+    ranges = {r["value_id"]: (r["start"], r["end"]) for r in dump.live_ranges.to_pylist()}
+    thread_local = {a["allocation"] for a in dump.allocations.to_pylist() if a["is_thread_local"]}
+    for value in values(dump, 8) if ranges else ():
+        if value["value_id"] not in ranges:
+            continue
+        start, end = ranges[value["value_id"]]
+        wanted = {
+            v["value_id"]
+            for v in dump.values.to_pylist()
+            if v["allocation"] == value["allocation"] not in thread_local
+            and v["value_id"] != value["value_id"]
+            and max(v["offset"], value["offset"]) < min(v["offset"] + v["size"], value["offset"] + value["size"])
+            and v["value_id"] in ranges
+            and ranges[v["value_id"]][0] <= end
+            and ranges[v["value_id"]][1] >= start
+        }
+        assert {m["value_id"] for m in xlamem.buffer(dump, value["value_id"]).mates} == wanted
+
+
+def test_names() -> None:
+    dump = xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload")
+    rows = [v for v in dump.values.to_pylist() if v["instruction"] == "copy-start.1"]
+    largest = max(rows, key=lambda v: v["size"])
+    assert xlamem.buffer(dump, "copy-start.1").value["value_id"] == largest["value_id"]
+    for row in rows:
+        name = f"%copy-start.1{row['shape_index']}"
+        assert xlamem.buffer(dump, name).value["value_id"] == row["value_id"]
+    with pytest.raises(xlamem.UsageError, match=re.escape("no buffer 'copy-start.1{7}'")):
+        xlamem.buffer(dump, "copy-start.1{7}")
+    with pytest.raises(xlamem.UsageError, match="did you mean copy-start"):
+        xlamem.buffer(dump, "copy-st")
+    with pytest.raises(xlamem.UsageError, match="no value 99999"):
+        xlamem.buffer(dump, "99999")

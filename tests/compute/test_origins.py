@@ -1,0 +1,224 @@
+"""Origins of buffers, on training steps for which the shapes of the buffers tell where they belong."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import xlamem
+from xlamem.compute import origins as module
+from xlamem.compute.op_names import is_control_flow, is_move, layers, phases
+
+DATA = Path(__file__).parent.parent / "data" / "origins"
+PROGRAM = (DATA / "program.py").read_text().splitlines()
+TIMES, FEATURES, VOCABULARY, LAYERS = 96, 640, 1152, 5
+PROGRAMS = sorted(path.name.removesuffix(".tar.gz") for path in DATA.glob("*.tar.gz"))
+LARGE = 16 << 10
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("origins")
+    for name in PROGRAMS:
+        with tarfile.open(DATA / f"{name}.tar.gz") as archive:
+            archive.extractall(root / name, filter="data")
+    return {name: root / name for name in PROGRAMS}
+
+
+def large_rows(dump: xlamem.Dump) -> list[dict[str, Any]]:
+    return [r for r in xlamem.live_set(dump).to_pylist() if r["role"] == "value" and r["size"] >= LARGE]
+
+
+def true_blocks(shape: str) -> str | None:
+    """Return a pattern that the name of a buffer of this shape must match; None if the shape does not tell."""
+    dimensions = [int(n) for n in re.findall(r"\d+", shape[shape.find("[") : shape.find("]")])]
+    if FEATURES in dimensions:
+        return r"/mlp/|\['up'\]|\['down'\]"
+    if dimensions.count(TIMES) == 2:
+        return "/attention/"
+    if VOCABULARY in dimensions:
+        in_loss = r"log_softmax|take_along_axis|jvp\(\)+/(gather|scatter-add|reduce\w*|neg|mul|div|exp|sub)"
+        return rf"unembed|embedding|{in_loss}"
+    return None
+
+
+def lines_of(function: str) -> range:
+    """Return the numbers of the lines of a function of the program."""
+    first = next(i for i, line in enumerate(PROGRAM, 1) if line.startswith(f"def {function}("))
+    last = next(i for i, line in enumerate(PROGRAM[first:], first + 1) if line and not line.startswith(" "))
+    return range(first, last)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_large_buffers_have_their_true_block(name: str, folders: dict[str, Path]) -> None:
+    rows, judged = large_rows(xlamem.read(folders[name])), 0
+    for row in rows:
+        assert row["op_name"] is not None, row
+        assert row["origin"] != "none", row
+        pattern = true_blocks(row["shape"])
+        if pattern is None or row["origin"] == "user":
+            continue
+        judged += row["size"]
+        # The update of parameters is outside of all scopes.
+        assert re.search(pattern, row["op_name"]) or re.fullmatch(r"jit\(train_step\)/(sub|mul)", row["op_name"]), row
+        if row["argument"] is None and "/mlp/" in row["op_name"]:
+            assert row["source_line"] in lines_of("mlp"), row
+        if row["argument"] is None and "/attention/" in row["op_name"]:
+            assert row["source_line"] in lines_of("attention"), row
+    assert judged > 0.5 * sum(row["size"] for row in rows)
+
+
+@pytest.mark.parametrize("name", [n for n in PROGRAMS if n.endswith("-scan")])
+def test_residuals_of_a_scan_have_the_names_of_the_body(name: str, folders: dict[str, Path]) -> None:
+    rows = sorted(large_rows(xlamem.read(folders[name])), key=lambda r: -r["size"])
+    stacked = [r for r in rows if r["kind"] == "residual of a scan"]
+    assert {r["iterations"] for r in stacked} == {LAYERS}
+    assert all(r["phase"] == "forward" and "/while/body/" in r["op_name"] for r in stacked)
+    assert len({r["op_name"] for r in stacked}) > 3
+    assert rows[0] in stacked
+    assert sum(r["size"] for r in stacked) > 0.3 * sum(r["size"] for r in rows if r["category"] == "temp")
+
+
+@pytest.mark.parametrize("name", [n for n in PROGRAMS if n.endswith("-unrolled")])
+def test_layers_are_numbered(name: str, folders: dict[str, Path]) -> None:
+    rows = [r for r in large_rows(xlamem.read(folders[name])) if r["category"] == "temp" and r["layer"]]
+    activations = [r for r in rows if "/mlp/" in r["op_name"] and r["phase"] == "forward"]
+    assert sorted({r["layer_index"] for r in activations}) == list(range(LAYERS))
+    assert {r["layer"] for r in activations} == {"layer_*"}
+    for row in rows:
+        assert re.search(rf"layer_{row['layer_index']}\b|\['layers'\]\[{row['layer_index']}\]", row["op_name"]), row
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_only_checkpointed_programs_recompute(name: str, folders: dict[str, Path]) -> None:
+    named = {r["phase"] for r in xlamem.live_set(xlamem.read(folders[name])).to_pylist()}
+    assert {"forward", "backward"} & named
+    everything = module.origins(program(folders[name]))
+    codes, names = everything.names.op_name
+    used = set(phases(names.take(pa.array(codes[everything.source[everything.source >= 0]]))).to_pylist())
+    assert ("recompute" in used) == name.endswith("-remat")
+
+
+def program(folder: Path) -> Any:
+    from xlamem.compute.program import program
+
+    return program(xlamem.read(folder))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_without_the_hlo_text_names_are_fewer_but_not_others(name: str, folders: dict[str, Path]) -> None:
+    (source,) = xlamem.find(folders[name])
+    members = [p for p in folders[name].iterdir() if "buffer-assignment" in p.name or "live-range" in p.name]
+    alone = folders[name].parent / f"{name}-without-hlo"
+    alone.mkdir(exist_ok=True)
+    for path in members:
+        (alone / path.name).write_bytes(path.read_bytes())
+    rows = large_rows(xlamem.read(alone))
+    assert all(r["origin"] != "hlo" for r in rows)
+    for row in rows:
+        pattern = true_blocks(row["shape"])
+        if row["origin"] in ("own", "argument", "operand", "slot") and row["op_name"] and pattern:
+            is_weak = is_move(pa.array([row["op_name"]]))[0]
+            known = re.search(pattern, row["op_name"]) or re.fullmatch(r"jit\(train_step\)/(sub|mul)", row["op_name"])
+            assert known or is_weak, row
+    assert len(rows) == len(large_rows(xlamem.read(source)))
+
+
+def test_the_hlo_text_is_read_only_if_needed(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    original = module.hlo_body
+    monkeypatch.setattr(module, "hlo_body", lambda tables: reads.append(tables.name) or original(tables))
+    xlamem.live_set(xlamem.read(folders["cpu-scan"]))
+    assert len(reads) == 1
+    monkeypatch.setattr(module, "MAX_SHARE", 1.0)
+    assert "hlo" not in xlamem.live_set(xlamem.read(folders["cpu-scan"]))["origin"].to_pylist()
+    assert len(reads) == 1
+
+
+def test_attribution_by_layer_phase_and_kind(folders: dict[str, Path]) -> None:
+    dump = xlamem.read(folders["v5e-unrolled"])
+    total = sum(xlamem.live_set(dump)["bytes"].to_pylist())
+    rows = xlamem.attribution(dump, ("layer", "phase", "kind", "origin")).to_pylist()
+    assert sum(r["bytes"] for r in rows) == total
+    assert {"layer_0", "layer_4", "layers[3]"} <= {r["layer"] for r in rows}
+    folded = xlamem.attribution(dump, "layer", fold=True).to_pylist()
+    assert {"layer_*", "layers[*]"} <= {r["layer"] for r in folded}
+
+
+# -- op_names
+
+
+def names(*texts: str) -> pa.Array:
+    return pa.array(texts, pa.string())
+
+
+@pytest.mark.parametrize(
+    ("name", "control", "move"),
+    [
+        ("jit(train_step)/jvp()/while", True, False),
+        ("jit(f)/transpose(jvp(while))/body", True, False),
+        ("jit(f)/transpose(jvp(checkpoint))/rematted_computation", True, False),
+        ("jit(f)/jit(main)/cond/branch_1_fun", True, False),
+        ("", True, False),
+        ("jit(f)/jit(main)/while/body/dynamic_update_slice", False, True),
+        ("jit(f)/jvp()/while/body/jit(dynamic_update_index_in_dim)/dynamic_update_slice", False, True),
+        ("copy", False, True),
+        ("jit(f)/jvp()/dot_general", False, False),
+        ("jit(f)/jvp(Model)/while", False, False),
+        ("jit(f)/transpose(jvp(layer_5))/mlp/transpose", False, False),
+        ("params['w']", False, False),
+    ],
+)
+def test_what_names_only_control_flow(name: str, control: bool, move: bool) -> None:
+    assert is_control_flow(names(name)).tolist() == [control]
+    assert is_move(names(name)).tolist() == [move]
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        ("jit(f)/jvp(Model)/layers_17/dot_general", "forward"),
+        ("jit(f)/transpose(jvp(Model))/layers_17/dot_general", "backward"),
+        ("jit(f)/transpose(jvp(a))/jvp(a)/checkpoint/rematted_computation/mul", "recompute"),
+        ("jit(f)/adam/mul", "optimizer"),
+        ("jit(f)/mul", None),
+        ("params['w']", None),
+    ],
+)
+def test_phases(name: str, phase: str | None) -> None:
+    assert phases(names(name)).to_pylist() == [phase]
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "index"),
+    [
+        ("jit(f)/jvp(Model)/layers_17/Dense_0/dot_general", "layers_*", 17),
+        ("jit(f)/model/h.3/mul", "h.*", 3),
+        ("params['blocks'][12].w", "blocks'][*]", 12),
+        ("opt_state[0].mu['layer_3']['w1']", "layer_*", 3),
+        ("args[0]", None, None),
+        ("layers[3].w", "layers[*]", 3),
+        ("jit(f)/jvp()/while/body/mlp/mul", None, None),
+    ],
+)
+def test_layers(name: str, layer: str | None, index: int | None) -> None:
+    found, number = layers(names(name))
+    assert (found.to_pylist(), number.to_pylist()) == ([layer and layer.replace("']", "")], [index])
+
+
+def test_an_empty_program_has_no_origins() -> None:
+    dump = xlamem.read(b"BufferAssignment:\nallocation 0: size 4, output shape is |f32[]|, maybe-live-out:\n\n")
+    assert iterate(dump) == []
+
+
+def iterate(dump: xlamem.Dump) -> list[int]:
+    from xlamem.compute.program import program
+
+    return module.origins(program(dump)).source.tolist()
+
+
