@@ -12,7 +12,7 @@ from conftest import DUMPS, label, sources
 
 import xlamem
 from xlamem import compute
-from xlamem.compute import FoldedScope, ScopeNode, folding, grouping, tree
+from xlamem.compute import FoldedScope, ScopeNode, folding, op_names, tree
 from xlamem.input.find import Source
 
 Row = dict[str, Any]
@@ -109,10 +109,11 @@ def test_like_buffers_are_the_groups_of_the_live_set(source: Source) -> None:
     members = compute.live_set(xlamem.read(source))
     wanted: dict[Any, list[Row]] = defaultdict(list)
     for row in members.to_pylist():
-        name = row["op_name"] and grouping.plain_names(pa.array([row["op_name"]]))
-        key = name and grouping.shortened_paths(name, None, fold=True)[0].as_py()
+        name = row["op_name"] and op_names.plain_names(pa.array([row["op_name"]]))
+        key = name and op_names.shortened_paths(name, None, fold=True)[0].as_py()
         nameless = None if row["op_name"] else (row["opcode"], row["shape"])
-        wanted[key, nameless, row["source_file"], row["source_line"], row["category"]].append(row)
+        rest = ("source_file", "source_line", "category", "kind", "phase")
+        wanted[key, nameless, *(row[column] for column in rest)].append(row)
     found = compute.like_buffers(members, len(wanted) + 1)
     assert sorted((g["bytes"], g["n"], g["n_shapes"]) for g in found) == sorted(
         (sum(r["bytes"] for r in rows), len(rows), len({r["shape"] for r in rows} - {None})) for rows in wanted.values()

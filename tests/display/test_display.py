@@ -126,13 +126,13 @@ def test_a_dump_has_sizes_with_units() -> None:
 
 def test_a_table_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "90")
-    rows = compute.attribution(xlamem.read(TPU), ("scope", "category"), space="hbm")
+    rows = compute.attribution(xlamem.read(TPU), ("category", "role"), space="hbm")
     assert repr(xlamem.show(rows, limit=3)).splitlines() == [
-        "  scope        category       bytes  n",
-        "  dot_general  temp        1.00 MiB  3",
-        "               temp        1.00 MiB  2",
-        "  dot_general  live_out  512.00 KiB  1",
-        "  4 more rows",
+        "  category   role        bytes  n",
+        "  temp       value    2.00 MiB  5",
+        "  parameter  value    1.00 MiB  2",
+        "  live_out   value  512.00 KiB  1",
+        "  1 more row",
     ]
     for columns in (60, 80, 120, 400):
         monkeypatch.setenv("COLUMNS", str(columns))
