@@ -466,9 +466,12 @@ BILL_KINDS = {
     "async copy table": "tuple table of an asynchronous copy or slice",
     "collective table": "tuple table of a collective",
     "tuple table": "tuple table of any other instruction",
-    "async copy": "buffer of an asynchronous copy or slice",
+    "activation": "activation, as `kind` of live_set: a temporary of the forward phase, or a copy of one",
+    "residual of a scan": "residual of a scan, as `kind` of live_set, or a copy of one",
+    "gradient": "temporary of the backward phase, or a copy of one",
     "collective": "buffer of a collective",
-    "copy": "copy",
+    "async copy": "buffer of any other asynchronous copy or slice",
+    "copy": "any other copy",
 }
 """The kinds of buffers that a bill distinguishes."""
 

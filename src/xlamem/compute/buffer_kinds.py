@@ -1,4 +1,4 @@
-"""Tell what kind of buffer a value is, from its element type and the opcode of its instruction."""
+"""Tell what kind of buffer a value is for a bill, from its phase, its element type and its opcode."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
-from .columns import Ints, encoded, take
+from .buffer_names import KINDS as NAMED_KINDS
+from .buffer_names import contents
+from .columns import Ints, Mask, encoded, take
 from .program import Program
 
 KINDS = tuple(schema.BILL_KINDS)
@@ -25,8 +27,15 @@ _ARRAYS = {_ASYNC_COPY: "async copy", _COLLECTIVE: "collective", _COPY: "copy"}
 """Kinds of tuple tables and of arrays, by group."""
 
 
+_OF_CONTENT = np.array([KINDS.index(name) if name in KINDS else -1 for name in NAMED_KINDS])
+"""Index in KINDS of each kind of `live_set`."""
+
+
 def buffer_kinds(p: Program, values: Ints) -> Ints:
-    """Return the kind of each of these values as an index in KINDS; -1 for all other kinds, and for the value -1."""
+    """Return the kind of each of these values as an index in KINDS; -1 for all other kinds, and for the value -1.
+
+    A copy has the kind of what it copies, if that is known.
+    """
     group = _opcode_groups(p, values)
     codes, types = encoded(p.tables["values"]["element_type"])
     code = take(codes, values)
@@ -35,7 +44,12 @@ def buffer_kinds(p: Program, values: Ints) -> Ints:
     for names, selected in ((_TABLES, is_table), (_ARRAYS, ~is_table)):
         for number, kind in names.items():
             kinds[selected & (group == number)] = KINDS.index(kind)
-    return kinds
+    content = contents(p, np.where(is_table | (group == _COLLECTIVE) | ~_is_temp(p, values), -1, values))
+    return np.where(content >= 0, take(_OF_CONTENT, content), kinds)
+
+
+def _is_temp(p: Program, values: Ints) -> Mask:
+    return take(p.in_temp, values) > 0
 
 
 def _opcode_groups(p: Program, values: Ints) -> Ints:

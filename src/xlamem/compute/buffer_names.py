@@ -102,10 +102,17 @@ def _codes(texts: pa.Array, names: tuple[str, ...]) -> Ints:
 # -- kinds ---------------------------------------------------------------------------------------
 
 
+def contents(p: Program, values: Ints) -> Ints:
+    """Return whether each value is an activation, a residual of a scan or a gradient, as an index in KINDS, or -1."""
+    phase = _phases(p, values)
+    forward = (phase == PHASES.index("forward")) | (phase == PHASES.index("recompute"))
+    conditions = [forward & (_iterations(p, values) > 0), forward, phase == PHASES.index("backward")]
+    return np.select(conditions, [_RESIDUAL, _ACTIVATION, _GRADIENT], -1)
+
+
 def _kinds(p: Program, values: Ints) -> Ints:
     """Return the kind of each value, -1 if it is not known."""
-    phase, live = _phases(p, values), values >= 0
-    forward = (phase == PHASES.index("forward")) | (phase == PHASES.index("recompute"))
+    live = values >= 0
     is_argument = np.isin(values, p.entry_parameters)
     conditions = [
         (live & _is_tuple(p, values), _TUPLE),
@@ -114,11 +121,8 @@ def _kinds(p: Program, values: Ints) -> Ints:
         (live & (_is_sync_flag(p, values) | _is_workspace(p, values)), _SCRATCH),
         (_has_opcode(p, values, _COLLECTIVES), _COLLECTIVE),
         (_moves_between_memories(p, values), _COPY),
-        (forward & (_iterations(p, values) > 0), _RESIDUAL),
-        (phase == PHASES.index("backward"), _GRADIENT),
-        (forward, _ACTIVATION),
     ]
-    return np.select([c for c, _ in conditions], [k for _, k in conditions], -1)
+    return np.select([c for c, _ in conditions], [k for _, k in conditions], contents(p, values))
 
 
 def _is_tuple(p: Program, values: Ints) -> Mask:
