@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .columns import Ints, Mask, decoded, encoded, ints, nullable, take, take_text
-from .op_names import OPTIMIZER, PHASES, first_numbers, is_optimizer_file, is_optimizer_state, layers, matching, phases
+from .op_names import OPTIMIZER, PHASES, first_numbers, is_optimizer_file, is_optimizer_state, layers, matching
 from .origins import NONE, ORIGINS, USER, has_opcode, operands_of, origins, uses_of
 from .program import Program
 
@@ -70,9 +70,11 @@ def _rows(p: Program, values: Ints) -> Ints:
 
 
 def _layers(op_names: pa.Array) -> tuple[pa.Array, pa.Array]:
-    array = op_names.dictionary_encode()
-    layer, index = layers(array.dictionary.cast(pa.string()))
-    return layer.take(array.indices), index.take(array.indices)
+    codes, names = encoded(op_names)
+    used, row = np.unique(codes, return_inverse=True)
+    layer, index = layers(decoded(used, names).cast(pa.string()))
+    rows = pa.array(row.reshape(-1))
+    return layer.take(rows), index.take(rows)
 
 
 # -- phases --------------------------------------------------------------------------------------
@@ -87,16 +89,10 @@ def _phases(p: Program, values: Ints) -> Ints:
 
 def _phases_of_rows(p: Program, rows: Ints) -> Ints:
     named = origins(p).names
-    codes, names = named.op_name
-    phase = take(_codes(phases(names), PHASES), take(codes, rows))
+    phase = take(named.phase, take(named.op_name[0], rows))
     file_codes, files = encoded(named.columns(rows)["source_file"])
     in_optimizer = take(is_optimizer_file(files), file_codes) > 0
     return np.where((phase < 0) & in_optimizer, OPTIMIZER, phase)
-
-
-def _codes(texts: pa.Array, names: tuple[str, ...]) -> Ints:
-    codes = pc.index_in(texts, pa.array(names)).fill_null(-1)
-    return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)
 
 
 # -- kinds ---------------------------------------------------------------------------------------
@@ -178,7 +174,7 @@ def _iterations(p: Program, values: Ints) -> Ints:
     count of the loop.
     """
     trips = p.once("trip counts", partial(_trip_counts, p))
-    count = np.where(take(_is_sliced(p), values) > 0, take(trips, values), -1)
+    count = np.where(take(p.once("sliced", partial(_is_sliced, p)), values) > 0, take(trips, values), -1)
     return np.where((count > 1) & (_first_dimension(p, values) == count), count, -1)
 
 

@@ -18,7 +18,17 @@ from ..parse.arrays import Rows
 from ..parse.hlo_body import HloBody
 from .columns import Ints, Mask, encoded, ints, match_dictionaries, nullable, take, take_text
 from .hlo_trace import HloTrace
-from .op_names import FORWARDING, MOVING, first_numbers, is_control_flow, is_move, is_parameter_name, matching
+from .op_names import (
+    FORWARDING,
+    MOVING,
+    PHASES,
+    first_numbers,
+    is_control_flow,
+    is_move,
+    is_parameter_name,
+    matching,
+    phases,
+)
 from .program import Program, source_lines
 
 ORIGINS = ("own", "argument", "operand", "slot", "user", "hlo", "none")
@@ -81,6 +91,12 @@ class NamedInstructions:
         """Codes and dictionary of the op_names."""
         codes, names = encoded(self.table["op_name"])
         return codes, names.cast(pa.string())
+
+    @cached_property
+    def phase(self) -> Ints:
+        """Index in PHASES of the phase of each op_name of the dictionary, or -1."""
+        codes = pc.index_in(phases(self.op_name[1]), pa.array(PHASES)).fill_null(-1)
+        return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)
 
     @cached_property
     def is_named(self) -> Mask:
