@@ -40,6 +40,7 @@ __all__ = [
     "Source",
     "UsageError",
     "XlaMemError",
+    "advise",
     "attribution",
     "convert",
     "donation",
@@ -63,6 +64,7 @@ __all__ = [
 if TYPE_CHECKING:
     from . import schema
     from .compute import (
+        advise,
         attribution,
         donation,
         explain,

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from ..dump import DumpLike
+from .advice import ADVICE_KINDS, advise
 from .aliasing import donation
 from .arenas import fragmentation
 from .capacity import Available, Fits, available, device_total, fits
@@ -46,11 +47,13 @@ REGISTRY: dict[str, Callable[[DumpLike], pa.Table]] = {
     "space_padding": space_padding,
     "donation": donation,
     "idle": idle,
+    "advice": advise,
     "explain": explain,
     "explain_causes": explain_causes,
 }
 
 __all__ = [
+    "ADVICE_KINDS",
     "CROSS_CHECKS",
     "KEYS",
     "OCCUPYING",
@@ -64,6 +67,7 @@ __all__ = [
     "Peak",
     "ScopeNode",
     "add_origins",
+    "advise",
     "attribution",
     "available",
     "device_total",

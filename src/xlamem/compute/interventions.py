@@ -1,0 +1,266 @@
+"""Interventions on arguments, outputs and layouts, with bounds of what each saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .aliasing import matched
+from .columns import Ints, Mask, encoded, take
+from .layout import TEMP
+from .uses import use_steps
+from .what_if import Change, WhatIf
+
+Kind = Literal[
+    "donate", "shape", "dtype", "recompute", "offload", "scan", "batch", "slots", "collective", "tuple"
+]
+Confidence = Literal["exact", "likely", "try"]
+
+TRY = "Try it, then compare `xlamem peak`."
+"""What the text of an intervention ends with if the compiler decides how much it saves."""
+
+DONATION_LOWER = 0.7
+"""Share of the estimate that a donation saves at least: temporaries may need some of the bytes."""
+MARGIN = 0.02
+"""Share of the temp allocations by which packing may change."""
+MAX_SHAPES = 5
+"""Maximum number of shapes that are proposed to be changed."""
+
+_IN_PLACE_IMPOSSIBLE = r"/(?:dot_general|conv_general_dilated|sort|cumsum|fft|gather|transpose|rev)$"
+"""Primitives that cannot write their result over an operand."""
+_COLLECTIVES = r"^(?:all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|ragged-all-to-all)"
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """What could be done, to which buffers, and how many bytes of `device_total` it saves."""
+
+    kind: Kind
+    values: Ints
+    """Rows of `values`, the largest first."""
+    change: Change
+    lower: int
+    upper: int
+    confidence: Confidence
+    action: str
+    argument: str | None = None
+    parameter: int | None = None
+    scope: str | None = None
+    names: tuple[str, ...] = field(default=())
+
+
+def largest_first(w: WhatIf, values: Ints) -> Ints:
+    return values[np.argsort(-w.p.extent[values], kind="stable")]
+
+
+def bounded(w: WhatIf, estimate: int, low: float, high: float) -> tuple[int, int]:
+    """Return these multiples of an estimate as lower and upper bound, with a margin for packing."""
+    margin = int(MARGIN * w.peak)
+    return int(low * estimate) - margin * (low < 1), int(high * estimate) + margin
+
+
+# -- donation ------------------------------------------------------------------------------------
+
+
+def donations(w: WhatIf) -> Iterator[Intervention]:
+    """Donate each argument of which leaves could share memory with outputs that have their own.
+
+    The outputs need no memory of their own. Temporaries that the compiler has put into them need another place.
+    """
+    p = w.p
+    parameters, outputs, match = matched(p)
+    found = np.flatnonzero((match.output >= 0) & w.in_memory[parameters.allocation])
+    output, value = outputs.value[match.output[found]], parameters.value[found]
+    number, roots = parameters.number[found], argument_names(w, value, parameters.number[found])
+    safe = _written_last(w, value, output)
+    codes, names = encoded(pa.chunked_array([roots]))
+    for code in np.unique(codes):
+        rows = np.flatnonzero(codes == code)
+        yield _donation(w, names[int(code)].as_py(), int(number[rows].min()), value[rows], output[rows], safe[rows])
+
+
+def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe: Mask) -> Intervention:
+    change = _without_outputs(w, output)
+    upper, sure = w.saved(change), w.saved(_without_outputs(w, output[safe])) if safe.any() else 0
+    moved = int(change.levels.max(initial=0))
+    if safe.all() and not moved and w.peak < MARGIN * upper:
+        lower, confidence = sure - w.peak, "exact"
+    else:
+        lower = max(int(DONATION_LOWER * sure) - int(MARGIN * w.peak), 0)
+        confidence = "likely" if lower > 0 else "try"
+    upper += min(int(MARGIN * w.peak), upper // 2)
+    is_name = not name.startswith("parameter ")
+    how = f"jax.jit(..., donate_argnames={name!r})" if is_name else f"donate_argnums with {name}"
+    text = f"Donate `{name}`: {how}. {len(output):,} of its arrays then share memory with outputs."
+    if confidence == "try":
+        text += f" The compiler may have to copy them. {TRY}"
+    values = largest_first(w, value)
+    return Intervention("donate", values, change, lower, upper, confidence, text, name, number)  # type: ignore[arg-type]
+
+
+def _without_outputs(w: WhatIf, outputs: Ints) -> Change:
+    allocations = np.zeros(len(w.p.allocation_ids), bool)
+    allocations[w.p.owner[outputs]] = True
+    return Change(-int(w.p.allocation_size[allocations].sum()), w.moved_out_of(allocations))
+
+
+def _written_last(w: WhatIf, parameter: Ints, output: Ints) -> Mask:
+    """Return whether nothing reads each parameter after the output is written, and the output can be in its place."""
+    p = w.p
+    last = np.full(len(p.owner), -1, np.int64)
+    value, step = use_steps(p)
+    np.maximum.at(last, value, step)
+    written = p.ranges[0][output]
+    codes, names, _ = p.op_names(output)
+    moved = np.append(_is_match(names, _IN_PLACE_IMPOSSIBLE), False)[codes]
+    safe: Mask = (last[parameter] < written) | ((last[parameter] == written) & ~moved)
+    return safe & (written >= 0)
+
+
+def argument_names(w: WhatIf, values: Ints, number: Ints) -> pa.Array:
+    """Return the name of the argument that each parameter is part of: the first name in its op_name, or its number."""
+    names = w.p.source_columns(values)["op_name"].cast(pa.string())
+    roots = pc.struct_field(pc.extract_regex(names, r"^(?P<root>[A-Za-z_]\w*)"), "root")
+    numbered = pc.binary_join_element_wise("parameter", pa.array(number).cast(pa.string()), " ")
+    return pc.coalesce(roots, numbered)
+
+
+def _is_match(texts: pa.Array, pattern: str) -> Mask:
+    if not len(texts):
+        return np.zeros(0, bool)
+    found: Mask = pc.match_substring_regex(texts, pattern).fill_null(False).to_numpy(zero_copy_only=False)
+    return found
+
+
+# -- layouts -------------------------------------------------------------------------------------
+
+
+def shapes(w: WhatIf) -> Iterator[Intervention]:
+    """Change the shapes whose layouts add most bytes: tiles round small minor dimensions up."""
+    p = w.p
+    padding = np.where(p.unpadded > 0, np.maximum(p.extent - p.unpadded, 0), 0)
+    counts = w.at_peak | (p.is_fixed & w.in_memory)[p.owner] & (np.arange(len(p.owner)) == p.representative[p.owner])
+    codes, names = encoded(p.tables["values"]["shape"])
+    if not (counts & (padding > 0)).any():
+        return
+    total = np.bincount(codes[counts] + 1, padding[counts], minlength=len(names) + 1)[1:]
+    for code in np.argsort(-total, kind="stable")[:MAX_SHAPES].tolist():
+        values = np.flatnonzero((codes == code) & (padding > 0))
+        if len(values):
+            yield _shape(w, names[code].as_py(), values, padding, counts)
+
+
+def _shape(w: WhatIf, shape: str, values: Ints, padding: Ints, counts: Mask) -> Intervention:
+    p, smaller = w.p, w.p.extent.copy()
+    smaller[values] -= padding[values]
+    fixed = -int(padding[values[counts[values] & ~w.in_arena[values]]].sum())
+    change = Change(fixed, -w.shrunk(smaller))
+    estimate, times = w.saved(change), p.extent[values].sum() / max(1, (p.extent - padding)[values].sum())
+    array = shape.partition("{")[0]
+    text = (
+        f"The layout makes {array} {times:.1f} times as large. Make its last dimensions multiples of the tile, put a "
+        f"long dimension last, or merge dimensions. {TRY}"
+    )
+    order = largest_first(w, values[np.argsort(~counts[values], kind="stable")])
+    return Intervention("shape", order, change, min(0, -int(MARGIN * w.peak)), estimate, "try", text)
+
+
+# -- small slots ---------------------------------------------------------------------------------
+
+
+def small_slots(w: WhatIf) -> Iterator[Intervention]:
+    """Use fewer small buffers, of which each keeps a cell of the arena for itself."""
+    p = w.p
+    for arena in np.flatnonzero((p.category == TEMP) & w.in_memory).tolist():
+        rows = w.rows[p.owner[w.rows] == arena]
+        offsets = np.unique(p.offset[rows])
+        if len(offsets) < 2:
+            continue
+        granule = int(np.bitwise_or.reduce(offsets))
+        granule = min(granule & -granule, MAX_GRANULE)
+        cells = _small_cells(w, rows, granule)
+        if len(cells):
+            yield _slots(w, rows[p.extent[rows] <= granule // 4], len(cells) * granule, granule)
+
+
+MAX_GRANULE = 1 << 16
+
+
+def _small_cells(w: WhatIf, rows: Ints, granule: int) -> Ints:
+    """Return the cells of an arena in which there are never any but small values."""
+    p = w.p
+    is_small = p.extent[rows] <= granule // 4
+    small, large = rows[is_small], rows[~is_small]
+    cells = np.unique(p.offset[small] // granule)
+    edges = np.zeros(int(cells.max(initial=0)) + 2, np.int64)
+    first, last = p.offset[large] // granule, (p.offset[large] + p.extent[large] - 1) // granule
+    np.add.at(edges, np.minimum(first, len(edges) - 1), 1)
+    np.add.at(edges, np.minimum(last + 1, len(edges) - 1), -1)
+    return cells[np.cumsum(edges)[cells] == 0]
+
+
+def _slots(w: WhatIf, values: Ints, lost: int, granule: int) -> Intervention:
+    text = (
+        f"{len(values):,} buffers of at most {granule // 4:,} bytes keep slots of {granule:,} bytes each, most of them "
+        "tables of tuples of asynchronous copies. Compile fewer instructions: scan over the layers, or join small "
+        f"arrays. {TRY}"
+    )
+    change = Change(-lost, w.none)
+    return Intervention("slots", largest_first(w, values), change, 0, lost, "try", text)
+
+
+# -- collectives and tuples ----------------------------------------------------------------------
+
+
+def collectives(w: WhatIf) -> Iterator[Intervention]:
+    """Gather or exchange less at a time."""
+    codes, names = encoded(w.p.tables["instructions"]["opcode"])
+    is_collective = _is_match(names, _COLLECTIVES)
+    opcode = take(codes, w.p.instruction_row)
+    for code in np.flatnonzero(is_collective).tolist():
+        members = w.in_arena & (opcode == code)
+        if members[w.at_peak].any():
+            yield _collective(w, names[code].as_py(), members)
+
+
+def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
+    change = Change(0, -w.only(members))
+    what = opcode.removesuffix("-start")
+    how = {
+        "all-gather": "Gather the weights of one layer at a time (scan over layers), or keep the result sharded with "
+        "jax.lax.with_sharding_constraint.",
+        "all-reduce": "Reduce-scatter instead: give the result the sharding of the parameters.",
+        "all-to-all": "Exchange fewer tokens at a time, or lower the capacity of the experts.",
+    }.get(what, "Split the array, so that less of it is in flight.")
+    text = f"The results of {what} take memory at the peak. {how} {TRY}"
+    values = np.flatnonzero(members & w.at_peak)
+    lower = min(0, -int(MARGIN * w.peak))
+    return Intervention("collective", largest_first(w, values), change, lower, w.saved(change), "try", text)
+
+
+def unread_elements(w: WhatIf) -> Iterator[Intervention]:
+    """Return fewer results: elements of a tuple that nothing reads live as long as the others are needed."""
+    p = w.p
+    value, _ = use_steps(p)
+    is_read = np.zeros(len(p.owner), bool)
+    is_read[value] = True
+    known = p.tables["uses"].num_rows > 0
+    index = p.tables["values"]["shape_index"]
+    is_element = pc.match_substring(index.cast(pa.string()), "{").fill_null(False).to_numpy() & known
+    codes, names = encoded(index)
+    empty = pc.index(names, "{}").as_py()
+    members = w.at_peak & ~is_read & is_element & (codes != empty)
+    values = np.flatnonzero(members)
+    if not len(values):
+        return
+    change = Change(0, -w.only(members))
+    text = (
+        "Nothing reads these elements, but they stay with the other elements of their tuple. Return only what is "
+        f"used. {TRY}"
+    )
+    yield Intervention("tuple", largest_first(w, values), change, 0, w.saved(change), "try", text)
