@@ -142,6 +142,11 @@ class Activations:
         keys = np.stack([p.owner.astype(np.int64), p.offset, p.extent], axis=1)
         return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
 
+    def with_slot_mates(self, members: Mask) -> Mask:
+        """Return these values and those in the same slots: what a loop reads and writes in place has no op_name."""
+        mates: Mask = self.w.in_arena & np.isin(self.slot, self.slot[members])
+        return mates
+
     @cached_property
     def stacks(self) -> list[Stacks]:
         """The loops of the forward pass whose results the backward pass reads."""
@@ -220,7 +225,8 @@ class Activations:
         # An einsum is a scope, too: bthk,hkd->btd.
         paths = [re.sub(r"/[^/]*->[^/]*", "", path) for path in scopes(names).to_pylist()] if len(names) else []
         last = {path.rsplit("/", 1)[-1] for path in paths}
-        return tuple(sorted(name for name in last if name.isidentifier()))
+        plain = {re.sub(r"_?\d+$", "", name) for name in last}
+        return tuple(sorted(name for name in plain if name.isidentifier()))
 
     def names_for(self, stacks: Stacks) -> tuple[str, ...]:
         """Return names for the matrix products in the body of a loop."""
@@ -253,6 +259,20 @@ class Activations:
         state[parameters.value[match.output >= 0]] = True
         state[outputs.value[match.output[match.output >= 0]]] = True
         return state
+
+    @cached_property
+    def is_like_state(self) -> Mask:
+        """Whether each value has the dimensions of a parameter that is updated, as gradients have."""
+        state = np.unique(np.sort(self.dimensions[self.is_state], axis=1), axis=0)
+        dimensions = np.concatenate([state, np.sort(self.dimensions, axis=1)])
+        code = np.unique(dimensions, axis=0, return_inverse=True)[1].reshape(-1)
+        like: Mask = np.isin(code[len(state) :], code[: len(state)])
+        return like
+
+    @cached_property
+    def is_training(self) -> bool:
+        """Whether the program has a backward pass."""
+        return bool((self.phase != NO_PHASE).any())
 
     def multiples_of(self, batch: int) -> Ints:
         """Return the products of a batch size and the next dimensions of arrays that have it first."""

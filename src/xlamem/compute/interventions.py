@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .aliasing import matched
-from .columns import Ints, Mask, encoded, take
+from .columns import Ints, Mask, encoded, take, take_text
 from .layout import TEMP
 from .uses import use_steps
 from .what_if import Change, WhatIf
@@ -24,15 +24,22 @@ Confidence = Literal["exact", "likely", "try"]
 TRY = "Try it, then compare `xlamem peak`."
 """What the text of an intervention ends with if the compiler decides how much it saves."""
 
-DONATION_LOWER = 0.7
-"""Share of the estimate that a donation saves at least: temporaries may need some of the bytes."""
+DONATION_LOWER, DONATION_UPPER, DONATION_MARGIN = 0.7, 1.05, 0.005
+"""Multiples of the estimate of a donation that are its bounds, and the share of the temporaries by which both may err."""
 MARGIN = 0.02
 """Share of the temp allocations by which packing may change."""
+TPU_SLOT = 1 << 14
+"""Bytes of the slot that a TPU program may need to copy a donated array."""
 MAX_SHAPES = 5
 """Maximum number of shapes that are proposed to be changed."""
+MAX_GRANULE = 1 << 16
+"""Maximum size of the cells of an arena."""
+MIN_SMALL_BUFFERS = 64
+"""Minimum number of small buffers that are worth a row."""
 
-_IN_PLACE_IMPOSSIBLE = r"/(?:dot_general|conv_general_dilated|sort|cumsum|fft|gather|transpose|rev)$"
-"""Primitives that cannot write their result over an operand."""
+_MIXING_OPCODES = "^(?:dot|convolution|custom-call|sort|reduce-window|fft|gather|reverse|transpose|cholesky)$"
+_MIXING_FUSIONS = "^k(?:Output|Input|Custom)$"
+_MIXING_PRIMITIVES = r"/(?:dot_general|conv_general_dilated|sort|cumsum|fft|gather|transpose|rev)$"
 _COLLECTIVES = r"^(?:all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|ragged-all-to-all)"
 
 
@@ -58,12 +65,6 @@ def largest_first(w: WhatIf, values: Ints) -> Ints:
     return values[np.argsort(-w.p.extent[values], kind="stable")]
 
 
-def bounded(w: WhatIf, estimate: int, low: float, high: float) -> tuple[int, int]:
-    """Return these multiples of an estimate as lower and upper bound, with a margin for packing."""
-    margin = int(MARGIN * w.peak)
-    return int(low * estimate) - margin * (low < 1), int(high * estimate) + margin
-
-
 # -- donation ------------------------------------------------------------------------------------
 
 
@@ -85,28 +86,60 @@ def donations(w: WhatIf) -> Iterator[Intervention]:
 
 
 def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe: Mask) -> Intervention:
-    change = _without_outputs(w, output)
-    upper, sure = w.saved(change), w.saved(_without_outputs(w, output[safe])) if safe.any() else 0
-    moved = int(change.levels.max(initial=0))
-    if safe.all() and not moved and w.peak < MARGIN * upper:
-        lower, confidence = sure - w.peak, "exact"
-    else:
-        lower = max(int(DONATION_LOWER * sure) - int(MARGIN * w.peak), 0)
-        confidence = "likely" if lower > 0 else "try"
-    upper += min(int(MARGIN * w.peak), upper // 2)
+    change = _without_outputs(w, output, _copies(w, output))
+    estimate, best = w.saved(change), w.saved(_without_outputs(w, output, _copies(w, output) | _loops(w, output)))
+    sure = w.saved(_without_outputs(w, output[safe], _copies(w, output))) if safe.any() else 0
+    margin = int(DONATION_MARGIN * w.peak)
+    slots = len(output) * (TPU_SLOT if w.p.tables.platform == "tpu" else 0)
+    lower, upper = int(DONATION_LOWER * sure) - margin - slots, int(DONATION_UPPER * best) + min(margin, best // 2)
+    confidence: Confidence = "likely" if lower > 0 else "try"
+    if safe.all() and w.peak + slots < MARGIN * estimate and not change.levels.any():
+        lower, upper, confidence = estimate - w.peak - slots, estimate + w.peak, "exact"
     is_name = not name.startswith("parameter ")
     how = f"jax.jit(..., donate_argnames={name!r})" if is_name else f"donate_argnums with {name}"
     text = f"Donate `{name}`: {how}. {len(output):,} of its arrays then share memory with outputs."
     if confidence == "try":
         text += f" The compiler may have to copy them. {TRY}"
     values = largest_first(w, value)
-    return Intervention("donate", values, change, lower, upper, confidence, text, name, number)  # type: ignore[arg-type]
+    return Intervention("donate", values, change, max(lower, 0), upper, confidence, text, name, number)
 
 
-def _without_outputs(w: WhatIf, outputs: Ints) -> Change:
+def _without_outputs(w: WhatIf, outputs: Ints, in_place: Mask) -> Change:
+    """Return the change if these outputs need no memory, and neither do the values from which they are made in place."""
     allocations = np.zeros(len(w.p.allocation_ids), bool)
     allocations[w.p.owner[outputs]] = True
-    return Change(-int(w.p.allocation_size[allocations].sum()), w.moved_out_of(allocations))
+    moved = w.moved_out_of(allocations, except_for=in_place)
+    return Change(-int(w.p.allocation_size[allocations].sum()), moved)
+
+
+def _copies(w: WhatIf, outputs: Ints) -> Mask:
+    """Return which values are copies that fill the allocation of an output, and over which it is written.
+
+    They keep the argument as it is, which donation makes unnecessary.
+    """
+    p = w.p
+    written = np.full(len(p.allocation_ids), -1, np.int64)
+    written[p.owner[outputs]] = p.ranges[0][outputs]
+    rows = np.flatnonzero((written[p.owner] >= 0) & (p.extent == p.allocation_size[p.owner]))
+    rows = rows[p.ranges[1][rows] == written[p.owner[rows]]]
+    found = np.zeros(len(p.owner), bool)
+    found[rows[_is_match(_opcodes(w, rows), "^copy")]] = True
+    return found
+
+
+def _loops(w: WhatIf, outputs: Ints) -> Mask:
+    """Return which values fill the allocation of an output that is the result of a loop.
+
+    The loop may write it over the argument.
+    """
+    p, of_loop = w.p, np.zeros(len(w.p.allocation_ids), bool)
+    of_loop[p.owner[outputs[_is_match(_opcodes(w, outputs), "^while$")]]] = True
+    fills: Mask = of_loop[p.owner] & (p.extent == p.allocation_size[p.owner])
+    return fills
+
+
+def _opcodes(w: WhatIf, values: Ints) -> pa.Array:
+    return take_text(w.p.tables["instructions"]["opcode"], w.p.instruction_row[values]).cast(pa.string())
 
 
 def _written_last(w: WhatIf, parameter: Ints, output: Ints) -> Mask:
@@ -116,10 +149,22 @@ def _written_last(w: WhatIf, parameter: Ints, output: Ints) -> Mask:
     value, step = use_steps(p)
     np.maximum.at(last, value, step)
     written = p.ranges[0][output]
-    codes, names, _ = p.op_names(output)
-    moved = np.append(_is_match(names, _IN_PLACE_IMPOSSIBLE), False)[codes]
-    safe: Mask = (last[parameter] < written) | ((last[parameter] == written) & ~moved)
+    safe: Mask = (last[parameter] < written) | ((last[parameter] == written) & ~_mixes(w, output))
     return safe & (written >= 0)
+
+
+def _mixes(w: WhatIf, values: Ints) -> Mask:
+    """Return whether an element of each value may depend on other elements of an operand.
+
+    Fusions with several results are updates of a state: the products that they may contain are gradients.
+    """
+    p, instructions = w.p, w.p.tables["instructions"]
+    patterns = {"opcode": _MIXING_OPCODES, "fusion_kind": _MIXING_FUSIONS, "op_name": _MIXING_PRIMITIVES}
+    texts = {c: take_text(instructions[c], p.instruction_row[values]).cast(pa.string()) for c in patterns}
+    mixes = np.any([_is_match(texts[c], pattern) for c, pattern in patterns.items()], axis=0)
+    index = p.value_text("shape_index", values).is_null().to_numpy(zero_copy_only=False)
+    result: Mask = mixes & index
+    return result
 
 
 def argument_names(w: WhatIf, values: Ints, number: Ints) -> pa.Array:
@@ -183,12 +228,9 @@ def small_slots(w: WhatIf) -> Iterator[Intervention]:
             continue
         granule = int(np.bitwise_or.reduce(offsets))
         granule = min(granule & -granule, MAX_GRANULE)
-        cells = _small_cells(w, rows, granule)
-        if len(cells):
-            yield _slots(w, rows[p.extent[rows] <= granule // 4], len(cells) * granule, granule)
-
-
-MAX_GRANULE = 1 << 16
+        cells, small = _small_cells(w, rows, granule), rows[p.extent[rows] <= granule // 4]
+        if len(cells) and len(small) >= MIN_SMALL_BUFFERS:
+            yield _slots(w, small, len(cells) * granule, granule)
 
 
 def _small_cells(w: WhatIf, rows: Ints, granule: int) -> Ints:
@@ -197,11 +239,10 @@ def _small_cells(w: WhatIf, rows: Ints, granule: int) -> Ints:
     is_small = p.extent[rows] <= granule // 4
     small, large = rows[is_small], rows[~is_small]
     cells = np.unique(p.offset[small] // granule)
-    edges = np.zeros(int(cells.max(initial=0)) + 2, np.int64)
-    first, last = p.offset[large] // granule, (p.offset[large] + p.extent[large] - 1) // granule
-    np.add.at(edges, np.minimum(first, len(edges) - 1), 1)
-    np.add.at(edges, np.minimum(last + 1, len(edges) - 1), -1)
-    return cells[np.cumsum(edges)[cells] == 0]
+    first = np.sort(p.offset[large] // granule)
+    last = np.sort((p.offset[large] + p.extent[large] - 1) // granule)
+    n_large = np.searchsorted(first, cells, "right") - np.searchsorted(last, cells, "left")
+    return cells[n_large == 0]
 
 
 def _slots(w: WhatIf, values: Ints, lost: int, granule: int) -> Intervention:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .activations import NO_PHASE, Activations, Layers, Stacks
-from .columns import Ints, Mask, encoded
-from .interventions import TRY, Intervention, argument_names, bounded, largest_first
+from .columns import Ints, Mask, encoded, ints
+from .interventions import TRY, Confidence, Intervention, Kind, argument_names, largest_first
 from .layout import DONATED, LIVE_OUT, PARAMETER
 from .what_if import Change, WhatIf
 
@@ -32,12 +33,14 @@ def recomputations(a: Activations) -> Iterator[Intervention]:
 def _recomputed_loop(a: Activations, s: Stacks) -> Intervention:
     """Each iteration keeps what it passes to the next one; the backward pass holds the activations of one."""
     change = _stacked_again(a, s, s.trips * s.carry, s.per_trip(a.p.extent))
-    lower, upper = bounded(a.w, a.w.saved(change), 0.7, 1.1)
+    # At best, what is passed on is kept in half the size, and the peak is elsewhere while an iteration is recomputed.
+    best = _stacked_again(a, s, s.trips * s.carry // 2, 0)
     text = (
         f"Recompute the activations of the loop: scan over jax.checkpoint(body). They are stacked over {s.trips:,} "
-        f"iterations.{_policy(a, s.values)}"
+        f"iterations.{_policy(a.names_for(s))}"
     )
-    return _of_values(a, "recompute", s.values, change, (lower, upper), text, names=a.names_for(s))
+    bounds = int(0.7 * a.w.saved(change)), int(1.05 * a.w.saved(best))
+    return _of_values(a, "recompute", s.values, change, bounds, text, names=a.names_for(s))
 
 
 def _stacked_again(a: Activations, s: Stacks, kept: int, in_flight: int) -> Change:
@@ -52,20 +55,22 @@ def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
     """The compiler decides when it recomputes; at worst, the activations of a layer are there twice."""
     w, members = a.w, np.zeros(len(a.p.owner), bool)
     members[layers.values] = True
-    only = w.only(members)
+    only = w.only(a.with_slot_mates(members))
     largest = int(np.bincount(layers.layer - layers.layer.min(), a.p.extent[layers.values]).max())
-    change = Change(0, -only + np.where(a.is_backward, largest, 0))
-    estimate = w.saved(change)
+    change = Change(0, np.where(a.is_backward, largest, 0) - only)
+    upper = w.saved(Change(0, -only)) if w.saved(change) > 0 else 0
     how = "Wrap each of these layers in jax.checkpoint."
     if w.p.tables.platform == "cpu":
-        how = "Scan over these layers with jax.checkpoint(body): a CPU schedules what layers recompute without a loop early."
-    text = f"{how}{_policy(a, layers.values)} {TRY}"
+        how = (
+            "Scan over these layers with jax.checkpoint(body): without a loop, XLA recomputes for all layers at once "
+            "on a CPU."
+        )
     names = a.names_of(layers.values)
-    return _of_values(a, "recompute", layers.values, change, (-largest, estimate), text, scope=layers.family, names=names)
+    text = f"{how}{_policy(names)} {TRY}"
+    return _of_values(a, "recompute", layers.values, change, (-largest, upper), text, scope=layers.family, names=names)
 
 
-def _policy(a: Activations, values: Ints) -> str:
-    names = a.names_of(values)
+def _policy(names: tuple[str, ...]) -> str:
     if not names:
         return ""
     quoted = ", ".join(map(repr, names))
@@ -85,19 +90,19 @@ def chunks(a: Activations) -> Iterator[Intervention]:
         needed = {c: s.trips // c * s.carry + c * per_trip for c in divisors}
         length = min(divisors, key=lambda c: needed[c])
         change = _stacked_again(a, s, s.trips // length * s.carry, length * per_trip)
-        lower, upper = bounded(a.w, a.w.saved(change), 0.6, 1.1)
+        estimate = a.w.saved(change)
         text = (
             f"Scan over {s.trips // length:,} chunks: split the leading dimension of {s.trips:,} into "
             f"({s.trips // length:,}, {length:,}), and scan over jax.checkpoint of the scan over a chunk."
         )
-        yield _of_values(a, "scan", s.values, change, (lower, upper), text)
+        yield _of_values(a, "scan", s.values, change, (int(0.6 * estimate), int(1.15 * estimate)), text)
 
 
 def offloads(a: Activations) -> Iterator[Intervention]:
     """Move what loops keep for their backward pass to the host's memory. The CPU has no other memory."""
     if a.p.tables.platform == "cpu":
         return
-    for s in a.stacks:
+    for s in (s for s in a.stacks if s.recomputed):
         change = _stacked_again(a, s, 0, 2 * s.per_trip(a.p.extent))
         names = a.names_for(s) or ("x",)
         text = (
@@ -116,8 +121,7 @@ def narrower_types(a: Activations) -> Iterator[Intervention]:
     """Compute in an element type of half the size. CPUs compute in float32 anyway."""
     w, platform = a.w, a.p.tables.platform
     codes, names = encoded(a.p.tables["values"]["element_type"])
-    is_training = bool((a.phase != NO_PHASE).any())
-    candidates = w.in_arena & ((a.phase != NO_PHASE) if is_training else True)
+    candidates = w.in_arena & ((a.phase != NO_PHASE) | (not a.is_training))
     for code, name in enumerate(names.to_pylist()):
         members = candidates & (codes == code)
         if name in NARROWER and members[w.at_peak].any() and not (platform == "cpu" and name == "f32"):
@@ -125,9 +129,9 @@ def narrower_types(a: Activations) -> Iterator[Intervention]:
 
 
 def _narrower(a: Activations, name: str, members: Mask) -> Intervention:
-    change = Change(0, -(a.w.only(members) // 2))
+    change = Change(0, -(a.w.only(a.with_slot_mates(members)) // 2))
     estimate = a.w.saved(change)
-    bounds = -a.w.peak // 20, int(1.2 * estimate)
+    bounds = -a.w.peak // 20, int(1.3 * estimate)
     text = f"Compute in {NARROWER[name]}: these buffers are {name}. The compiler may convert them back. {TRY}"
     return _of_values(a, "dtype", np.flatnonzero(members & a.w.at_peak), change, bounds, text)
 
@@ -137,29 +141,40 @@ def _narrower(a: Activations, name: str, members: Mask) -> Intervention:
 
 def smaller_batches(a: Activations) -> Iterator[Intervention]:
     """Halve the batch: the leading dimension that all arrays of an argument share, if activations have it too."""
-    found = [_half_batch(a, *batch) for batch in _batches(a)]
+    found = [_half_batch(a, batch) for batch in _batches(a)]
     if found:
         yield max(found, key=lambda i: i.upper)
 
 
-def _batches(a: Activations) -> list[tuple[str, int, int]]:
-    """Return name, number and batch size of each argument that can be split."""
+class Batch(NamedTuple):
+    """An argument that can be split along its leading dimension."""
+
+    name: str
+    number: int
+    size: int
+    values: Ints
+    """Parameters and outputs with this leading dimension."""
+
+
+def _batches(a: Activations) -> list[Batch]:
     p = a.p
-    allocations = np.flatnonzero((p.category == PARAMETER) & a.w.in_memory & (p.representative >= 0))
-    value = p.representative[allocations]
-    number = np.asarray(p.allocations["parameter_number"].fill_null(-1).to_numpy(), np.int64)[allocations]
+    parameters = a.w.in_memory & ((p.category == PARAMETER) | (p.category == DONATED)) & (p.representative >= 0)
+    value = p.representative[parameters]
+    number = ints(p.allocations, "parameter_number")[parameters]
     codes, names = encoded(pa.chunked_array([argument_names(a.w, value, number)]))
-    trips = {s.trips for s in a.stacks}
+    position = {s.trips for s in a.stacks}
+    shared = [_shared_size(a.dimensions[value[codes == code]], position) for code in range(len(names))]
+    state = [bool(a.is_state[value[codes == code]].any()) for code in range(len(names))]
     found = []
     for code, name in enumerate(names.to_pylist()):
-        rows = np.flatnonzero(codes == code)
-        size = _batch_size(a.dimensions[value[rows]], trips)
-        if size and not a.is_state[value[rows]].any():
-            found.append((name, int(number[rows].min()), size))
+        size = 0 if state[code] else shared[code]
+        if size and (a.is_training or not _is_elsewhere(a.dimensions[value], codes, code, size, shared, state)):
+            first = int(number[codes == code].min())
+            found.append(Batch(name, first, size, _whole_arrays(a, size, value[codes == code])))
     return found
 
 
-def _batch_size(dimensions: Ints, trips: set[int]) -> int:
+def _shared_size(dimensions: Ints, trips: set[int]) -> int:
     """Return the leading dimension that these arrays share (not that of a loop), if it can be halved, or 0."""
     position = 1 if int(dimensions[0, 0]) in trips else 0
     sizes = np.unique(dimensions[:, position])
@@ -167,21 +182,42 @@ def _batch_size(dimensions: Ints, trips: set[int]) -> int:
     return size if len(sizes) == 1 and size >= 2 and size % 2 == 0 else 0
 
 
-def _half_batch(a: Activations, name: str, number: int, size: int) -> Intervention:
-    p, w = a.p, a.w
-    has_batch = (a.dimensions == size).any(axis=1) | np.isin(a.dimensions[:, 0], a.multiples_of(size))
-    whole = (w.in_memory & np.isin(p.category, (PARAMETER, DONATED, LIVE_OUT)))[p.owner]
-    whole &= (np.arange(len(p.owner)) == p.representative[p.owner]) & has_batch & ~a.is_state
+def _is_elsewhere(dimensions: Ints, codes: Ints, code: int, size: int, shared: list[int], state: list[bool]) -> bool:
+    """Return whether an argument that cannot be a batch has the same leading dimension: weights, for example."""
+    others = {int(c) for c in codes[dimensions[:, 0] == size]} - {code}
+    return any(not state[c] or shared[c] != size for c in others)
+
+
+def _whole_arrays(a: Activations, size: int, values: Ints) -> Ints:
+    """Return the parameters and outputs that have this leading dimension, and these parameters."""
+    p = a.p
+    whole = (a.w.in_memory & np.isin(p.category, (PARAMETER, DONATED, LIVE_OUT)))[p.owner]
+    whole &= (np.arange(len(p.owner)) == p.representative[p.owner]) & (a.dimensions[:, 0] == size)
+    if a.is_training:
+        whole &= ~a.is_state
+    return np.union1d(np.flatnonzero(whole), values)
+
+
+def _half_batch(a: Activations, batch: Batch) -> Intervention:
+    p, w, size = a.p, a.w, batch.size
+    has_batch = (a.dimensions == size).any(axis=1) | np.isin(a.dimensions[:, :2], a.multiples_of(size)).any(axis=1)
     temps = w.in_arena & has_batch
-    change = Change(-int(p.extent[whole].sum()) // 2, -(w.only(temps) // 2))
-    lower, upper = bounded(w, w.saved(change), 0.6, 1.1)
+    fixed = -int(p.allocation_size[p.owner[batch.values]].sum()) // 2
+    change = Change(fixed, -(w.only(temps) // 2))
+    # A step may have activations that show no batch in their shape. Smaller ones may fit into outputs.
+    largest = Change(fixed, -(w.only(w.in_arena & ~a.is_like_state) // 2)) if a.is_training else change
+    rows = np.flatnonzero(temps & w.at_peak)
+    half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
+    upper = int(1.25 * max(w.saved(change), w.saved(largest)))
+    upper = min(upper + w.room_in_outputs(half), w.peak - fixed)
     text = (
-        f"Halve the batch of `{name}` ({size:,} to {size // 2:,}). Gradients accumulated over two halves need as much "
-        "memory as the parameters in addition."
+        f"Halve the batch of `{batch.name}` ({size:,} to {size // 2:,}). Gradients accumulated over two halves need as "
+        "much memory as the parameters in addition."
     )
-    values = np.flatnonzero((temps & w.at_peak) | whole)
-    found = _of_values(a, "batch", values, change, (lower, upper), text)
-    return Intervention(**{**vars(found), "argument": name, "parameter": number})
+    bounds = int(0.6 * w.saved(change)), upper if len(rows) else 0
+    values = np.union1d(rows, batch.values)
+    found = _of_values(a, "batch", values, change, bounds, text)
+    return replace(found, argument=batch.name, parameter=batch.number)
 
 
 # -- rows ----------------------------------------------------------------------------------------
@@ -189,7 +225,7 @@ def _half_batch(a: Activations, name: str, number: int, size: int) -> Interventi
 
 def _of_values(
     a: Activations,
-    kind: str,
+    kind: Kind,
     values: Ints,
     change: Change,
     bounds: tuple[int, int],
@@ -199,8 +235,6 @@ def _of_values(
     names: tuple[str, ...] = (),
 ) -> Intervention:
     lower, upper = bounds
-    confidence = "likely" if lower > 0 else "try"
-    order = largest_first(a.w, values)
-    return Intervention(  # type: ignore[arg-type]
-        kind, order, change, lower, upper, confidence, text, scope=scope or a.common_scope(order), names=names
-    )
+    order, where = largest_first(a.w, values), scope or a.common_scope(values)
+    confidence: Confidence = "likely" if lower > 0 else "try"
+    return Intervention(kind, order, change, lower, upper, confidence, text, scope=where, names=names)

@@ -9,7 +9,7 @@ import numpy as np
 from .. import _sweep
 from .capacity import must_fit
 from .columns import Ints, Mask
-from .layout import TEMP, TEMP_IN_OUTPUT
+from .layout import LIVE_OUT, TEMP, TEMP_IN_OUTPUT
 from .program import Program
 
 
@@ -67,11 +67,23 @@ class WhatIf:
         """Return by how many bytes each step falls with these extents of the values."""
         return self.levels - self.covered(self.rows, extent)
 
-    def moved_out_of(self, allocations: Mask) -> Ints:
+    def moved_out_of(self, allocations: Mask, except_for: Mask | None = None) -> Ints:
         """Return the bytes of the temporaries in these outputs, which need another place if the outputs have none."""
         p = self.p
         rows = np.flatnonzero(allocations[p.owner] & (self.start >= 0) & (p.extent > 0))
+        if except_for is not None:
+            rows = rows[~except_for[rows]]
         return self.covered(rows[p.categories_of(rows) == TEMP_IN_OUTPUT])
+
+    def room_in_outputs(self, size: int) -> int:
+        """Return the bytes of outputs of at least this size that are free at the peak of the temp allocations.
+
+        It is 0 if the compiler puts no temporaries into these outputs.
+        """
+        p = self.p
+        large = self.in_memory & (p.category == LIVE_OUT) & (p.allocation_size >= size)
+        used = int(self.moved_out_of(large)[self.peak_step])
+        return int(p.allocation_size[large].sum()) - used if used else 0
 
     def saved(self, change: Change) -> int:
         """Return by how many bytes what must fit falls (negative if it grows)."""
