@@ -15,6 +15,7 @@ from . import console
 VERBS = {
     "peak": "Show what must fit in memory, and what is in use at the peak.",
     "top": "Show where the bytes are: by buffer, scope, source line, opcode, …",
+    "advise": "List what would make the program need less memory.",
     "explain": "Compare the peaks that XLA, JAX and XProf publish.",
     "info": "Summarize dumps: sizes, features, cross-checks.",
     "show": "Print a table of a dump or a dataset.",

@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 ALL_SECTIONS = [t for t in schema.TABLES if t not in ("uses", "positions", "printed_stack")]
 """Tables from which the numbers and the state of a dump are computed: every section is read."""
+WITH_USES = [*ALL_SECTIONS, "uses", "positions"]
+"""The same, with the instructions that read a value and where it appears."""
 
 
 class Failure(NamedTuple):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from ..dump import DumpLike
-from .advice import ADVICE_KINDS, advise
+from .advice import ADVICE_KINDS, Plan, advise, plan_advice
 from .aliasing import donation
 from .arenas import fragmentation
 from .capacity import Available, Fits, available, device_total, fits
@@ -65,6 +65,7 @@ __all__ = [
     "OomCauses",
     "Overview",
     "Peak",
+    "Plan",
     "ScopeNode",
     "add_origins",
     "advise",
@@ -89,6 +90,7 @@ __all__ = [
     "oom_causes",
     "padding",
     "peak",
+    "plan_advice",
     "savings",
     "scope_tree",
     "scopes",

@@ -23,10 +23,12 @@ NO_PHASE, FORWARD, BACKWARD, RECOMPUTE = range(4)
 
 _PHASES = ((r"\bjvp\(", FORWARD), (r"\btranspose\(", BACKWARD), (r"rematted_computation", RECOMPUTE))
 """Patterns of op_names with their phases; the last one that matches applies."""
-_LAYER = r"^(?P<layer>(?:[^/]*/)*?[^/]*?(?:[_.\[]\d+\]?|^\d+))(?:/|$)"
+_LAYER = r"^(?P<layer>(?:[^/]*/)*?[^/]*?\d+\]?)(?:/|$)"
 """A scope up to its first numbered component."""
 _WEIGHTED = r"/(?:dot_general|conv_general_dilated|ragged_dot|ragged_dot_general)$"
 """The primitives whose results are worth keeping, because they are expensive to compute again."""
+_CONTROL = {"while", "body", "cond", "closed_call", "checkpoint", "rematted_computation", "scan", "branch", "jvp"}
+"""Components of scopes that name no part of a model."""
 MAX_DIMENSIONS = 8
 SMALL_ELEMENT = 64
 """An element of a stack is small if it is this many times smaller than the largest one."""
@@ -226,7 +228,7 @@ class Activations:
         paths = [re.sub(r"/[^/]*->[^/]*", "", path) for path in scopes(names).to_pylist()] if len(names) else []
         last = {path.rsplit("/", 1)[-1] for path in paths}
         plain = {re.sub(r"_?\d+$", "", name) for name in last}
-        return tuple(sorted(name for name in plain if name.isidentifier()))
+        return tuple(sorted(name for name in plain if name.isidentifier() and name not in _CONTROL))
 
     def names_for(self, stacks: Stacks) -> tuple[str, ...]:
         """Return names for the matrix products in the body of a loop."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from .interventions import (
     Kind,
     collectives,
     donations,
+    narrower_arguments,
     shapes,
     small_slots,
     unread_elements,
@@ -34,6 +35,7 @@ ADVICE_KINDS: tuple[str, ...] = get_args(Kind)
 
 _OF_BUFFERS: tuple[Callable[[WhatIf], Iterator[Intervention]], ...] = (
     donations,
+    narrower_arguments,
     shapes,
     small_slots,
     collectives,
@@ -73,14 +75,38 @@ def advise(dump: DumpLike, budget: int | str | None = None) -> pa.Table:
     UsageError
         The budget has no unit, or is negative.
     """
+    return plan_advice(dump, budget)[0]
+
+
+class Plan(NamedTuple):
+    """How far a list of interventions gets, in bytes."""
+
+    device_total: int
+    """What must fit now."""
+    budget: int
+    saved: int
+    """Lower bound of what the interventions of the plan save together."""
+    n: int
+    """Number of these interventions."""
+
+    @property
+    def is_reached(self) -> bool:
+        return self.device_total - self.saved <= self.budget
+
+
+def plan_advice(dump: DumpLike, budget: int | str | None = None) -> tuple[pa.Table, Plan | None]:
+    """Return the table of `advise`, and how far the plan gets; None without a budget or without live ranges."""
     limit = None if budget is None else byte_count("budget", budget)
     p = program(dump)
     if p.steps is None or not len(p.owner):
-        return schema.COMPUTED["advice"].empty
+        return schema.COMPUTED["advice"].empty, None
     w = WhatIf(p)
-    found = _ranked(w)
-    planned = None if limit is None else plan(w, found, w.total - limit)
-    return _table(w, found, planned)
+    found = p.once("advice", lambda: _ranked(w))
+    if limit is None:
+        return _table(w, found, None), None
+    chosen = _chosen(w, found, w.total - limit)
+    reached = saved_together(w, [found[c] for c in chosen])
+    return _table(w, found, chosen), Plan(w.total, limit, reached, len(chosen))
 
 
 def _ranked(w: WhatIf) -> list[Intervention]:
@@ -94,7 +120,7 @@ def _ranked(w: WhatIf) -> list[Intervention]:
 # -- the budget ----------------------------------------------------------------------------------
 
 
-def plan(w: WhatIf, found: list[Intervention], needed: int) -> list[int]:
+def _chosen(w: WhatIf, found: list[Intervention], needed: int) -> list[int]:
     """Return the interventions with the largest lower bounds that together save `needed` bytes, or else all of them.
 
     What several of them save together is estimated again. Of those that concern the same buffers, only the first counts.
@@ -117,7 +143,7 @@ def saved_together(w: WhatIf, chosen: list[Intervention]) -> int:
     levels = np.sum([i.change.levels for i in chosen], axis=0)
     together = w.saved(Change(sum(i.change.fixed for i in chosen), levels))
     alone = sum(w.saved(i.change) for i in chosen)
-    return min(sum(i.lower for i in chosen), sum(i.lower for i in chosen) - (alone - together))
+    return sum(i.lower for i in chosen) - max(0, alone - together)
 
 
 # -- the table -----------------------------------------------------------------------------------

@@ -24,10 +24,15 @@ Confidence = Literal["exact", "likely", "try"]
 TRY = "Try it, then compare `xlamem peak`."
 """What the text of an intervention ends with if the compiler decides how much it saves."""
 
-DONATION_LOWER, DONATION_UPPER, DONATION_MARGIN = 0.7, 1.05, 0.005
-"""Multiples of the estimate of a donation that are its bounds, and the share of the temporaries by which both may err."""
+DONATION_LOWER, DONATION_LOWER_IF_MOVED, DONATION_UPPER, DONATION_MARGIN = 0.7, 0.4, 1.05, 0.005
+"""Multiples of the estimate of a donation that are its bounds (lower if temporaries have to leave the outputs), and the
+share of the temporaries by which both may err."""
 MARGIN = 0.02
 """Share of the temp allocations by which packing may change."""
+NARROWER = {"f32": "bfloat16", "f64": "float32", "s64": "int32", "u64": "uint32", "c128": "complex64"}
+"""Element types with one of half the size."""
+MIN_ARGUMENT_SHARE = 0.05
+"""Minimum share of what must fit that a smaller element type of an argument has to save."""
 TPU_SLOT = 1 << 14
 """Bytes of the slot that a TPU program may need to copy a donated array."""
 MAX_SHAPES = 5
@@ -85,13 +90,43 @@ def donations(w: WhatIf) -> Iterator[Intervention]:
         yield _donation(w, names[int(code)].as_py(), int(number[rows].min()), value[rows], output[rows], safe[rows])
 
 
+def narrower_arguments(w: WhatIf) -> Iterator[Intervention]:
+    """Keep each large argument in an element type of half the size, together with the outputs that replace it."""
+    p = w.p
+    parameters, outputs, match = matched(p)
+    wide = pc.is_in(p.value_text("element_type", parameters.value).cast(pa.string()), pa.array([*NARROWER]))
+    found = np.flatnonzero(wide.to_numpy(zero_copy_only=False) & w.in_memory[parameters.allocation])
+    names = argument_names(w, parameters.value[found], parameters.number[found])
+    codes, roots = encoded(pa.chunked_array([names]))
+    for code in np.unique(codes):
+        rows = found[codes == code]
+        output = outputs.value[match.output[rows][match.output[rows] >= 0]]
+        number = int(parameters.number[rows].min())
+        yield _narrower_argument(w, roots[int(code)].as_py(), number, parameters.value[rows], output)
+
+
+def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs: Ints) -> Intervention:
+    allocations = np.unique(w.p.owner[np.concatenate([values, outputs])])
+    change = Change(-int(w.p.allocation_size[allocations].sum()) // 2, w.none)
+    values, element_type = largest_first(w, values), w.p.value_text("element_type", largest_first(w, values)[:1])
+    text = (
+        f"Keep `{name}` in {NARROWER[element_type[0].as_py()]} instead of {element_type[0].as_py()}, if that is precise "
+        "enough. Where the program converts it back, temporaries grow."
+    )
+    estimate = w.saved(change)
+    lower, upper = int(0.4 * estimate), estimate + int(MARGIN * w.peak)
+    large = estimate >= MIN_ARGUMENT_SHARE * w.total
+    return Intervention("dtype", values, change, lower, upper if large else 0, "likely", text, name, number)
+
+
 def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe: Mask) -> Intervention:
     change = _without_outputs(w, output, _copies(w, output))
     estimate, best = w.saved(change), w.saved(_without_outputs(w, output, _copies(w, output) | _loops(w, output)))
     sure = w.saved(_without_outputs(w, output[safe], _copies(w, output))) if safe.any() else 0
     margin = int(DONATION_MARGIN * w.peak)
     slots = len(output) * (TPU_SLOT if w.p.tables.platform == "tpu" else 0)
-    lower, upper = int(DONATION_LOWER * sure) - margin - slots, int(DONATION_UPPER * best) + min(margin, best // 2)
+    low = DONATION_LOWER_IF_MOVED if change.levels.any() else DONATION_LOWER
+    lower, upper = int(low * sure) - margin - slots, int(DONATION_UPPER * best) + min(margin, best // 2)
     confidence: Confidence = "likely" if lower > 0 else "try"
     if safe.all() and w.peak + slots < MARGIN * estimate and not change.levels.any():
         lower, upper, confidence = estimate - w.peak - slots, estimate + w.peak, "exact"

@@ -11,12 +11,10 @@ import pyarrow as pa
 
 from .activations import NO_PHASE, Activations, Layers, Stacks
 from .columns import Ints, Mask, encoded, ints
-from .interventions import TRY, Confidence, Intervention, Kind, argument_names, largest_first
+from .interventions import NARROWER, TRY, Confidence, Intervention, Kind, argument_names, largest_first
 from .layout import DONATED, LIVE_OUT, PARAMETER
 from .what_if import Change, WhatIf
 
-NARROWER = {"f32": "bfloat16", "f64": "float32", "s64": "int32", "u64": "uint32", "c128": "complex64"}
-"""Element types with one of half the size."""
 POLICY = "jax.checkpoint_policies.save_only_these_names"
 
 
@@ -168,9 +166,9 @@ def _batches(a: Activations) -> list[Batch]:
     found = []
     for code, name in enumerate(names.to_pylist()):
         size = 0 if state[code] else shared[code]
-        if size and (a.is_training or not _is_elsewhere(a.dimensions[value], codes, code, size, shared, state)):
-            first = int(number[codes == code].min())
-            found.append(Batch(name, first, size, _whole_arrays(a, size, value[codes == code])))
+        members = value[codes == code]
+        if size and (a.is_training or not _is_ambiguous(a.dimensions[value], codes, code, shared, state)):
+            found.append(Batch(name, int(number[codes == code].min()), size, _whole_arrays(a, size, members)))
     return found
 
 
@@ -182,10 +180,12 @@ def _shared_size(dimensions: Ints, trips: set[int]) -> int:
     return size if len(sizes) == 1 and size >= 2 and size % 2 == 0 else 0
 
 
-def _is_elsewhere(dimensions: Ints, codes: Ints, code: int, size: int, shared: list[int], state: list[bool]) -> bool:
-    """Return whether an argument that cannot be a batch has the same leading dimension: weights, for example."""
-    others = {int(c) for c in codes[dimensions[:, 0] == size]} - {code}
-    return any(not state[c] or shared[c] != size for c in others)
+def _is_ambiguous(dimensions: Ints, codes: Ints, code: int, shared: list[int], state: list[bool]) -> bool:
+    """Return whether the batch size of an argument is another dimension of it, or the first one of weights."""
+    has_size = dimensions == shared[code]
+    others = {int(c) for c in codes[has_size[:, 0]]} - {code}
+    weights = any(not state[c] or shared[c] != shared[code] for c in others)
+    return weights or bool((has_size[codes == code].sum(axis=1) > 1).any())
 
 
 def _whole_arrays(a: Activations, size: int, values: Ints) -> Ints:
