@@ -15,6 +15,15 @@ from .interventions import NARROWER, TRY, Confidence, Intervention, Kind, argume
 from .layout import DONATED, LIVE_OUT, PARAMETER
 from .what_if import Change, WhatIf
 
+LOOP_LOWER, LOOP_UPPER = 0.7, 1.05
+CHUNK_LOWER, CHUNK_UPPER = 0.6, 1.15
+BATCH_LOWER, BATCH_UPPER = 0.6, 1.25
+DTYPE_UPPER = 1.3
+"""Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
+VMEM, VMEM_SHARE = 64 << 20, 0.4
+"""Bytes, and the share of an estimate, that may move from a TPU's main memory to its VMEM."""
+BODY_INPUT = "body_input"
+"""Name for what a loop passes to its next iteration."""
 POLICY = "jax.checkpoint_policies.save_only_these_names"
 
 
@@ -37,7 +46,7 @@ def _recomputed_loop(a: Activations, s: Stacks) -> Intervention:
         f"Recompute the activations of the loop: scan over jax.checkpoint(body). They are stacked over {s.trips:,} "
         f"iterations.{_policy(a.names_for(s))}"
     )
-    bounds = int(0.7 * a.w.saved(change)), int(1.05 * a.w.saved(best))
+    bounds = int(LOOP_LOWER * a.w.saved(change)), int(LOOP_UPPER * a.w.saved(best))
     return _of_values(a, "recompute", s.values, change, bounds, text, names=a.names_for(s))
 
 
@@ -56,7 +65,7 @@ def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
     only = w.only(a.with_slot_mates(members))
     largest = int(np.bincount(layers.layer - layers.layer.min(), a.p.extent[layers.values]).max())
     change = Change(0, np.where(a.is_backward, largest, 0) - only)
-    upper = w.saved(Change(0, -only)) if w.saved(change) > 0 else 0
+    upper = _with_vmem(w, w.saved(Change(0, -only))) if w.saved(change) > 0 else 0
     how = "Wrap each of these layers in jax.checkpoint."
     if w.p.tables.platform == "cpu":
         how = (
@@ -66,6 +75,12 @@ def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
     names = a.names_of(layers.values)
     text = f"{how}{_policy(names)} {TRY}"
     return _of_values(a, "recompute", layers.values, change, (-largest, upper), text, scope=layers.family, names=names)
+
+
+def _with_vmem(w: WhatIf, estimate: int) -> int:
+    """Return an upper bound for activations that shrink: on a TPU, some of the others may then move to VMEM."""
+    vmem = min(VMEM, int(VMEM_SHARE * estimate)) if w.p.tables.platform == "tpu" else 0
+    return min(estimate + max(vmem, 0), w.peak)
 
 
 def _policy(names: tuple[str, ...]) -> str:
@@ -93,7 +108,7 @@ def chunks(a: Activations) -> Iterator[Intervention]:
             f"Scan over {s.trips // length:,} chunks: split the leading dimension of {s.trips:,} into "
             f"({s.trips // length:,}, {length:,}), and scan over jax.checkpoint of the scan over a chunk."
         )
-        yield _of_values(a, "scan", s.values, change, (int(0.6 * estimate), int(1.15 * estimate)), text)
+        yield _of_values(a, "scan", s.values, change, (int(CHUNK_LOWER * estimate), int(CHUNK_UPPER * estimate)), text)
 
 
 def offloads(a: Activations) -> Iterator[Intervention]:
@@ -102,11 +117,11 @@ def offloads(a: Activations) -> Iterator[Intervention]:
         return
     for s in (s for s in a.stacks if s.recomputed):
         change = _stacked_again(a, s, 0, 2 * s.per_trip(a.p.extent))
-        names = a.names_for(s) or ("x",)
+        names = (BODY_INPUT,)
         text = (
-            f"Offload what the loop keeps: mark it by checkpoint_name(x, {names[0]!r}), and pass jax.checkpoint "
-            f"policy=save_and_offload_only_these_names(names_which_can_be_saved=[], names_which_can_be_offloaded="
-            f"{list(names)}, offload_src='device', offload_dst='pinned_host'). {TRY}"
+            f"Offload what the loop keeps: begin its body with x = checkpoint_name(x, {BODY_INPUT!r}), and pass "
+            "jax.checkpoint policy=save_and_offload_only_these_names(names_which_can_be_saved=[], "
+            f"names_which_can_be_offloaded=[{BODY_INPUT!r}], offload_src='device', offload_dst='pinned_host'). {TRY}"
         )
         estimate = a.w.saved(change)
         yield _of_values(a, "offload", s.values, change, (-a.w.peak // 10, estimate), text, names=names)
@@ -129,7 +144,7 @@ def narrower_types(a: Activations) -> Iterator[Intervention]:
 def _narrower(a: Activations, name: str, members: Mask) -> Intervention:
     change = Change(0, -(a.w.only(a.with_slot_mates(members)) // 2))
     estimate = a.w.saved(change)
-    bounds = -a.w.peak // 20, int(1.3 * estimate)
+    bounds = -a.w.peak // 20, int(DTYPE_UPPER * _with_vmem(a.w, estimate))
     text = f"Compute in {NARROWER[name]}: these buffers are {name}. The compiler may convert them back. {TRY}"
     return _of_values(a, "dtype", np.flatnonzero(members & a.w.at_peak), change, bounds, text)
 
@@ -165,7 +180,7 @@ def _batches(a: Activations) -> list[Batch]:
     state = [bool(a.is_state[value[codes == code]].any()) for code in range(len(names))]
     found = []
     for code, name in enumerate(names.to_pylist()):
-        size = 0 if state[code] else shared[code]
+        size = 0 if a.is_training and state[code] else shared[code]
         members = value[codes == code]
         if size and (a.is_training or not _is_ambiguous(a.dimensions[value], codes, code, shared, state)):
             found.append(Batch(name, int(number[codes == code].min()), size, _whole_arrays(a, size, members)))
@@ -208,13 +223,13 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     largest = Change(fixed, -(w.only(w.in_arena & ~a.is_like_state) // 2)) if a.is_training else change
     rows = np.flatnonzero(temps & w.at_peak)
     half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
-    upper = int(1.25 * max(w.saved(change), w.saved(largest)))
-    upper = min(upper + w.room_in_outputs(half), w.peak - fixed)
+    upper = int(BATCH_UPPER * _with_vmem(w, max(w.saved(change), w.saved(largest)))) + w.room_in_outputs(half)
+    upper = min(upper, w.peak - fixed)
     text = (
         f"Halve the batch of `{batch.name}` ({size:,} to {size // 2:,}). Gradients accumulated over two halves need as "
         "much memory as the parameters in addition."
     )
-    bounds = int(0.6 * w.saved(change)), upper if len(rows) else 0
+    bounds = int(BATCH_LOWER * w.saved(change)), upper if len(rows) else 0
     values = np.union1d(rows, batch.values)
     found = _of_values(a, "batch", values, change, bounds, text)
     return replace(found, argument=batch.name, parameter=batch.number)
