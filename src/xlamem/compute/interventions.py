@@ -243,8 +243,8 @@ def _shape(w: WhatIf, shape: str, values: Ints, padding: Ints, counts: Mask) -> 
     estimate, times = w.saved(change), p.extent[values].sum() / max(1, (p.extent - padding)[values].sum())
     array = shape.partition("{")[0]
     text = (
-        f"The layout makes {array} {times:.1f} times as large. Make its last dimensions multiples of the tile, put a "
-        f"long dimension last, or merge dimensions. {TRY}"
+        f"The layout makes {array} {times:.1f} times as large. Merge its dimensions (reshape it to one), put a long one "
+        f"last, or make the last two multiples of the tile. {TRY}"
     )
     order = largest_first(w, values[np.argsort(~counts[values], kind="stable")])
     return Intervention("shape", order, change, min(0, -int(MARGIN * w.peak)), estimate, "try", text)
@@ -281,13 +281,15 @@ def _small_cells(w: WhatIf, rows: Ints, granule: int) -> Ints:
 
 
 def _slots(w: WhatIf, values: Ints, lost: int, granule: int) -> Intervention:
+    shapes = w.p.value_text("shape", values).cast(pa.string())
+    n_tables = int(pc.sum(pc.starts_with(shapes, "(")).as_py() or 0)
     text = (
-        f"{len(values):,} buffers of at most {granule // 4:,} bytes keep slots of {granule:,} bytes each, most of them "
-        "tables of tuples of asynchronous copies. Compile fewer instructions: scan over the layers, or join small "
-        f"arrays. {TRY}"
+        f"{len(values):,} buffers of at most {granule // 4:,} bytes keep slots of {granule:,} bytes; {n_tables:,} of "
+        "them are tables of tuples, as asynchronous copies have. Pass fewer, larger arrays (join small ones), or scan "
+        f"over the layers. {TRY}"
     )
     change = Change(-lost, w.none)
-    return Intervention("slots", largest_first(w, values), change, 0, lost, "try", text)
+    return Intervention("slots", largest_first(w, values), change, 0, lost + lost // 20, "try", text)
 
 
 # -- collectives and tuples ----------------------------------------------------------------------
@@ -336,7 +338,7 @@ def unread_elements(w: WhatIf) -> Iterator[Intervention]:
         return
     change = Change(0, -w.only(members))
     text = (
-        "Nothing reads these elements, but they stay with the other elements of their tuple. Return only what is "
-        f"used. {TRY}"
+        "Nothing reads these results, which are elements of a tuple that is needed, or the scratch memory of a library "
+        f"call. Compute only what is used, or try another algorithm. {TRY}"
     )
     yield Intervention("tuple", largest_first(w, values), change, 0, w.saved(change), "try", text)

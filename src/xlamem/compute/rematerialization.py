@@ -123,8 +123,8 @@ def offloads(a: Activations) -> Iterator[Intervention]:
             "jax.checkpoint policy=save_and_offload_only_these_names(names_which_can_be_saved=[], "
             f"names_which_can_be_offloaded=[{BODY_INPUT!r}], offload_src='device', offload_dst='pinned_host'). {TRY}"
         )
-        estimate = a.w.saved(change)
-        yield _of_values(a, "offload", s.values, change, (-a.w.peak // 10, estimate), text, names=names)
+        bounds = -a.w.peak // 10, a.w.saved(_stacked_again(a, s, 0, 0))
+        yield _of_values(a, "offload", s.values, change, bounds, text, names=names)
 
 
 # -- element types -------------------------------------------------------------------------------
