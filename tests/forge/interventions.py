@@ -1,20 +1,23 @@
 """Compile JAX programs before and after interventions that `xlamem.advise` proposes.
 
     python tests/forge/interventions.py {cpu,tpu} DIR [NAME...]
+    python tests/forge/interventions.py store DIR tests/data/advice
 
-writes DIR/PLATFORM-PROGRAM/VARIANT, the texts of each dump. `base` is the program before; the other variants are named
-after what was done. Needs jax, for `tpu` libtpu too (no TPU). So were the dumps in tests/data/advice made, and then
-compressed by gzip -n; of variants other than `base`, only the allocations are kept there.
+The first writes DIR/PLATFORM-PROGRAM/VARIANT, the texts of each dump. `base` is the program before; the other variants
+are named after what was done. It needs jax, for `tpu` libtpu too (no TPU). The second stores what the tests read of
+them: all of `base` but the body of the HLO text, and the allocations of the others.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -191,7 +194,7 @@ def convolutions(batch: int = 64, remat: bool = False) -> Program:
         return jnp.mean(x**2)
 
     widths = (3, 64, 128, 256)
-    params = [[array(3, 3, a, b), array(3, 3, b, b)] for a, b in zip(widths, widths[1:], strict=False)]
+    params = [[array(3, 3, a, b), array(3, 3, b, b)] for a, b in pairwise(widths)]
     return trained(loss), [*with_state(params), array(batch, 64, 64, 3)]
 
 
@@ -332,7 +335,22 @@ def compiled(program: Program, donated: tuple[int, ...], platform: str, folder: 
                 shutil.copy(path, folder)
 
 
+def store(made: str, out: str) -> None:
+    """Compress dumps, without what the tests do not read, into another folder."""
+    for path in sorted(Path(made).glob("*/*/*.txt")):
+        role, folder = path.name.rpartition("optimizations")[2], Path(out, path.parent.relative_to(made))
+        if path.parent.name != "base" and role != "-buffer-assignment.txt":
+            continue
+        text = path.read_bytes()
+        if role == ".txt":
+            text = text.partition(b"\n}\n")[0] + b"\n}\n"  # up to the first computation
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{path.name}.gz").write_bytes(gzip.compress(text, mtime=0))
+
+
 def main(platform: str, out: str, *names: str) -> None:
+    if platform == "store":
+        return store(out, *names)
     for name, case in CASES.items():
         if (names and name not in names) or platform not in case.platforms:
             continue

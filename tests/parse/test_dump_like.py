@@ -23,6 +23,7 @@ FILE = next(FOLDER.glob("*-buffer-assignment.txt"))
 
 COMPUTATIONS: dict[str, Callable[..., Any]] = {
     **compute.REGISTRY,
+    "advise": compute.advise,
     "attribution": compute.attribution,
     "device_total": compute.device_total,
     "fits": lambda dump: compute.fits(dump, capacity="16GiB"),

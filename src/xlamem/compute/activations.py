@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .aliasing import matched
 from ..parse.arrays import row_of
+from .aliasing import matched
 from .columns import Ints, Mask, encoded, take
 from .grouping import scopes
 from .layout import DONATED
-
 from .uses import use_steps
 from .what_if import WhatIf
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -28,6 +29,8 @@ from .program import program
 from .rematerialization import chunks, narrower_types, offloads, recomputations, smaller_batches
 from .what_if import Change, WhatIf
 
+TRY = "Try it, then compare `xlamem peak`."
+"""What the text of an intervention ends with if the compiler decides how much it saves."""
 MIN_SHARE = 0.01
 """Minimum upper bound of an intervention, as a share of what must fit."""
 
@@ -113,8 +116,14 @@ def _ranked(w: WhatIf) -> list[Intervention]:
     activations = Activations(w)
     found = [i for rule in _OF_BUFFERS for i in rule(w)]
     found += [i for activation_rule in _OF_ACTIVATIONS for i in activation_rule(activations)]
-    found = [i for i in found if i.upper >= max(MIN_SHARE * w.total, 1) and len(i.values)]
-    return sorted(found, key=lambda i: -(max(i.lower, 0) + i.upper))
+    worth = [_limited(w, i) for i in found if i.upper >= max(MIN_SHARE * w.total, 1) and len(i.values)]
+    return sorted(worth, key=lambda i: -(max(i.lower, 0) + i.upper))
+
+
+def _limited(w: WhatIf, i: Intervention) -> Intervention:
+    """Return an intervention that saves at most what must fit."""
+    upper = min(i.upper, w.total)
+    return replace(i, lower=min(i.lower, upper), upper=upper)
 
 
 # -- the budget ----------------------------------------------------------------------------------
@@ -123,7 +132,7 @@ def _ranked(w: WhatIf) -> list[Intervention]:
 def _chosen(w: WhatIf, found: list[Intervention], needed: int) -> list[int]:
     """Return the interventions with the largest lower bounds that together save `needed` bytes, or else all of them.
 
-    What several of them save together is estimated again. Of those that concern the same buffers, only the first counts.
+    What several of them save together is estimated again. Of those on the same buffers, only the first counts.
     """
     chosen: list[int] = []
     taken = np.zeros(len(w.p.owner), bool)
@@ -152,6 +161,7 @@ def saved_together(w: WhatIf, chosen: list[Intervention]) -> int:
 def _table(w: WhatIf, found: list[Intervention], planned: list[int] | None) -> pa.Table:
     p, value = w.p, np.array([i.values[0] for i in found], np.int64)
     columns: dict[str, Any] = {name: [getattr(i, name) for i in found] for name in _FROM_INTERVENTION}
+    columns["action"] = [f"{i.action} {TRY}" if i.confidence == "try" else i.action for i in found]
     columns["rank"] = np.arange(len(found))
     columns["names"] = [",".join(i.names) or None for i in found]
     columns["n_buffers"] = [len(i.values) for i in found]
@@ -167,7 +177,7 @@ def _table(w: WhatIf, found: list[Intervention], planned: list[int] | None) -> p
     return computed_table("advice", {name: _column(name, values) for name, values in columns.items()})
 
 
-_FROM_INTERVENTION = ("kind", "lower", "upper", "confidence", "argument", "parameter", "scope", "action")
+_FROM_INTERVENTION = ("kind", "lower", "upper", "confidence", "argument", "parameter", "scope")
 
 
 def _column(name: str, values: Any) -> Any:

@@ -21,9 +21,6 @@ Kind = Literal[
 ]
 Confidence = Literal["exact", "likely", "try"]
 
-TRY = "Try it, then compare `xlamem peak`."
-"""What the text of an intervention ends with if the compiler decides how much it saves."""
-
 DONATION_LOWER, DONATION_LOWER_IF_MOVED, DONATION_UPPER, DONATION_MARGIN = 0.7, 0.4, 1.05, 0.005
 """Multiples of the estimate of a donation that are its bounds (lower if temporaries have to leave the outputs), and the
 share of the temporaries by which both may err."""
@@ -108,10 +105,11 @@ def narrower_arguments(w: WhatIf) -> Iterator[Intervention]:
 def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs: Ints) -> Intervention:
     allocations = np.unique(w.p.owner[np.concatenate([values, outputs])])
     change = Change(-int(w.p.allocation_size[allocations].sum()) // 2, w.none)
-    values, element_type = largest_first(w, values), w.p.value_text("element_type", largest_first(w, values)[:1])
+    values = largest_first(w, values)
+    wide = w.p.value_text("element_type", values[:1])[0].as_py()
     text = (
-        f"Keep `{name}` in {NARROWER[element_type[0].as_py()]} instead of {element_type[0].as_py()}, if that is precise "
-        "enough. Where the program converts it back, temporaries grow."
+        f"Keep `{name}` in {NARROWER[wide]} instead of {wide}, if that is precise enough. Where the program converts "
+        "it back, temporaries grow."
     )
     estimate = w.saved(change)
     lower, upper = int(0.4 * estimate), estimate + int(MARGIN * w.peak)
@@ -134,13 +132,13 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
     how = f"jax.jit(..., donate_argnames={name!r})" if is_name else f"donate_argnums with {name}"
     text = f"Donate `{name}`: {how}. {len(output):,} of its arrays then share memory with outputs."
     if confidence == "try":
-        text += f" The compiler may have to copy them. {TRY}"
+        text += " The compiler may have to copy them."
     values = largest_first(w, value)
     return Intervention("donate", values, change, max(lower, 0), upper, confidence, text, name, number)
 
 
 def _without_outputs(w: WhatIf, outputs: Ints, in_place: Mask) -> Change:
-    """Return the change if these outputs need no memory, and neither do the values from which they are made in place."""
+    """Return the change if these outputs need no memory, nor do the values over which they are written in place."""
     allocations = np.zeros(len(w.p.allocation_ids), bool)
     allocations[w.p.owner[outputs]] = True
     moved = w.moved_out_of(allocations, except_for=in_place)
@@ -198,8 +196,7 @@ def _mixes(w: WhatIf, values: Ints) -> Mask:
     texts = {c: take_text(instructions[c], p.instruction_row[values]).cast(pa.string()) for c in patterns}
     mixes = np.any([_is_match(texts[c], pattern) for c, pattern in patterns.items()], axis=0)
     index = p.value_text("shape_index", values).is_null().to_numpy(zero_copy_only=False)
-    result: Mask = mixes & index
-    return result
+    return np.asarray(mixes & index, bool)
 
 
 def argument_names(w: WhatIf, values: Ints, number: Ints) -> pa.Array:
@@ -243,8 +240,8 @@ def _shape(w: WhatIf, shape: str, values: Ints, padding: Ints, counts: Mask) -> 
     estimate, times = w.saved(change), p.extent[values].sum() / max(1, (p.extent - padding)[values].sum())
     array = shape.partition("{")[0]
     text = (
-        f"The layout makes {array} {times:.1f} times as large. Merge its dimensions (reshape it to one), put a long one "
-        f"last, or make the last two multiples of the tile. {TRY}"
+        f"The layout makes {array} {times:.1f} times as large. Merge its dimensions (reshape it to one), put a long "
+        f"one last, or make the last two multiples of the tile."
     )
     order = largest_first(w, values[np.argsort(~counts[values], kind="stable")])
     return Intervention("shape", order, change, min(0, -int(MARGIN * w.peak)), estimate, "try", text)
@@ -277,7 +274,8 @@ def _small_cells(w: WhatIf, rows: Ints, granule: int) -> Ints:
     first = np.sort(p.offset[large] // granule)
     last = np.sort((p.offset[large] + p.extent[large] - 1) // granule)
     n_large = np.searchsorted(first, cells, "right") - np.searchsorted(last, cells, "left")
-    return cells[n_large == 0]
+    alone: Ints = cells[n_large == 0]
+    return alone
 
 
 def _slots(w: WhatIf, values: Ints, lost: int, granule: int) -> Intervention:
@@ -286,7 +284,7 @@ def _slots(w: WhatIf, values: Ints, lost: int, granule: int) -> Intervention:
     text = (
         f"{len(values):,} buffers of at most {granule // 4:,} bytes keep slots of {granule:,} bytes; {n_tables:,} of "
         "them are tables of tuples, as asynchronous copies have. Pass fewer, larger arrays (join small ones), or scan "
-        f"over the layers. {TRY}"
+        f"over the layers."
     )
     change = Change(-lost, w.none)
     return Intervention("slots", largest_first(w, values), change, 0, lost + lost // 20, "try", text)
@@ -315,7 +313,7 @@ def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
         "all-reduce": "Reduce-scatter instead: give the result the sharding of the parameters.",
         "all-to-all": "Exchange fewer tokens at a time, or lower the capacity of the experts.",
     }.get(what, "Split the array, so that less of it is in flight.")
-    text = f"The results of {what} take memory at the peak. {how} {TRY}"
+    text = f"The results of {what} take memory at the peak. {how}"
     values = np.flatnonzero(members & w.at_peak)
     lower = min(0, -int(MARGIN * w.peak))
     return Intervention("collective", largest_first(w, values), change, lower, w.saved(change), "try", text)
@@ -339,6 +337,6 @@ def unread_elements(w: WhatIf) -> Iterator[Intervention]:
     change = Change(0, -w.only(members))
     text = (
         "Nothing reads these results, which are elements of a tuple that is needed, or the scratch memory of a library "
-        f"call. Compute only what is used, or try another algorithm. {TRY}"
+        "call. Compute only what is used, or try another algorithm."
     )
     yield Intervention("tuple", largest_first(w, values), change, 0, w.saved(change), "try", text)

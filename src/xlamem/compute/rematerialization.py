@@ -1,4 +1,4 @@
-"""Interventions on activations, with bounds of what each saves: recompute, offload, chunk, smaller types, less batch."""
+"""Interventions on activations, with bounds of what each saves: recompute, offload, chunk, narrow, halve the batch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from .activations import NO_PHASE, Activations, Layers, Stacks
 from .columns import Ints, Mask, encoded, ints
-from .interventions import NARROWER, TRY, Confidence, Intervention, Kind, argument_names, largest_first
-from .layout import DONATED, LIVE_OUT, PARAMETER
+from .interventions import NARROWER, Confidence, Intervention, Kind, argument_names, largest_first
+from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER
 from .what_if import Change, WhatIf
 
 LOOP_LOWER, LOOP_UPPER = 0.7, 1.05
@@ -22,6 +22,8 @@ DTYPE_UPPER = 1.3
 """Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
 VMEM, VMEM_SHARE = 64 << 20, 0.4
 """Bytes, and the share of an estimate, that may move from a TPU's main memory to its VMEM."""
+MAX_CHUNK = 1 << 12
+"""Maximum number of iterations in a chunk."""
 BODY_INPUT = "body_input"
 """Name for what a loop passes to its next iteration."""
 POLICY = "jax.checkpoint_policies.save_only_these_names"
@@ -52,7 +54,7 @@ def _recomputed_loop(a: Activations, s: Stacks) -> Intervention:
 
 def _stacked_again(a: Activations, s: Stacks, kept: int, in_flight: int) -> Change:
     """Return the change if a loop keeps `kept` bytes, and its backward pass needs `in_flight` bytes more."""
-    only = a.w.only(s.members)
+    only, kept = a.w.only(s.members), min(kept, MAX_TOTAL_BYTES)
     steps = np.arange(len(only))
     reading = (steps >= s.read[0]) & (steps <= s.read[1])
     return Change(0, -only + np.where(only > 0, kept, 0) + np.where(reading, in_flight, 0))
@@ -73,7 +75,7 @@ def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
             "on a CPU."
         )
     names = a.names_of(layers.values)
-    text = f"{how}{_policy(names)} {TRY}"
+    text = f"{how}{_policy(names)}"
     return _of_values(a, "recompute", layers.values, change, (-largest, upper), text, scope=layers.family, names=names)
 
 
@@ -97,7 +99,7 @@ def chunks(a: Activations) -> Iterator[Intervention]:
     """Scan over chunks of iterations, and keep only what the chunks pass to each other."""
     for s in a.stacks:
         per_trip = s.per_trip(a.p.extent)
-        divisors = [c for c in range(2, s.trips) if s.trips % c == 0]
+        divisors = [c for c in range(2, min(s.trips, MAX_CHUNK)) if s.trips % c == 0]
         if not divisors:
             continue
         needed = {c: s.trips // c * s.carry + c * per_trip for c in divisors}
@@ -121,7 +123,7 @@ def offloads(a: Activations) -> Iterator[Intervention]:
         text = (
             f"Offload what the loop keeps: begin its body with x = checkpoint_name(x, {BODY_INPUT!r}), and pass "
             "jax.checkpoint policy=save_and_offload_only_these_names(names_which_can_be_saved=[], "
-            f"names_which_can_be_offloaded=[{BODY_INPUT!r}], offload_src='device', offload_dst='pinned_host'). {TRY}"
+            f"names_which_can_be_offloaded=[{BODY_INPUT!r}], offload_src='device', offload_dst='pinned_host')."
         )
         bounds = -a.w.peak // 10, a.w.saved(_stacked_again(a, s, 0, 0))
         yield _of_values(a, "offload", s.values, change, bounds, text, names=names)
@@ -145,7 +147,7 @@ def _narrower(a: Activations, name: str, members: Mask) -> Intervention:
     change = Change(0, -(a.w.only(a.with_slot_mates(members)) // 2))
     estimate = a.w.saved(change)
     bounds = -a.w.peak // 20, int(DTYPE_UPPER * _with_vmem(a.w, estimate))
-    text = f"Compute in {NARROWER[name]}: these buffers are {name}. The compiler may convert them back. {TRY}"
+    text = f"Compute in {NARROWER[name]}: these buffers are {name}. The compiler may convert them back."
     return _of_values(a, "dtype", np.flatnonzero(members & a.w.at_peak), change, bounds, text)
 
 

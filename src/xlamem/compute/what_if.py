@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import _sweep
+from ..parse.arrays import Codes
 from .capacity import must_fit
 from .columns import Ints, Mask
 from .layout import LIVE_OUT, TEMP, TEMP_IN_OUTPUT
@@ -54,8 +55,8 @@ class WhatIf:
         p, changes = self.p, np.zeros((1, max(self.p.steps or 1, 1)), np.int64)
         row_of_allocation = np.zeros(len(p.allocation_ids), np.int64)
         extent = p.extent if extent is None else extent
-        rows = self._by_owner(rows).astype(np.int32)
-        _sweep.covered(rows, p.owner, self.start, self.end, p.offset, extent, row_of_allocation, changes)
+        codes: Codes = self._by_owner(rows).astype(np.int32)
+        _sweep.covered(codes, p.owner, self.start, self.end, p.offset, extent, row_of_allocation, changes)
         levels: Ints = np.cumsum(changes[0])
         return levels
 
