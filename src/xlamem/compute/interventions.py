@@ -127,7 +127,7 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
     lower, upper = int(low * sure) - margin - slots, int(DONATION_UPPER * best) + min(margin, best // 2)
     confidence: Confidence = "likely" if lower > 0 else "try"
     if safe.all() and w.peak + slots < MARGIN * estimate and not change.levels.any():
-        lower, upper, confidence = estimate - w.peak - slots, estimate + w.peak, "exact"
+        lower, upper, confidence = estimate - w.peak - slots, estimate + w.peak + slots, "exact"
     is_name = not name.startswith("parameter ")
     how = f"jax.jit(..., donate_argnames={name!r})" if is_name else f"donate_argnums with {name}"
     text = f"Donate `{name}`: {how}. {len(output):,} of its arrays then share memory with outputs."

@@ -18,7 +18,7 @@ from .what_if import Change, WhatIf
 LOOP_LOWER, LOOP_UPPER = 0.7, 1.05
 CHUNK_LOWER, CHUNK_UPPER = 0.6, 1.15
 BATCH_LOWER, BATCH_UPPER = 0.6, 1.25
-DTYPE_UPPER = 1.3
+DTYPE_UPPER = 1.47
 """Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
 VMEM, VMEM_SHARE = 64 << 20, 0.4
 """Bytes, and the share of an estimate, that may move from a TPU's main memory to its VMEM."""
