@@ -15,6 +15,7 @@ from .activations import Activations
 from .capacity import byte_count
 from .columns import Ints, computed_table, nullable, take
 from .interventions import (
+    MIN_SHARE,
     Intervention,
     Kind,
     collectives,
@@ -31,9 +32,6 @@ from .what_if import Change, WhatIf
 
 TRY = "Try it, then compare `xlamem peak`."
 """What the text of an intervention ends with if the compiler decides how much it saves."""
-MIN_SHARE = 0.01
-"""Minimum upper bound of an intervention, as a share of what must fit."""
-
 ADVICE_KINDS: tuple[str, ...] = get_args(Kind)
 
 _OF_BUFFERS: tuple[Callable[[WhatIf], Iterator[Intervention]], ...] = (

@@ -26,6 +26,8 @@ DONATION_LOWER, DONATION_LOWER_IF_MOVED, DONATION_UPPER, DONATION_MARGIN = 0.7, 
 share of the temporaries by which both may err."""
 MARGIN = 0.02
 """Share of the temp allocations by which packing may change."""
+MIN_SHARE = 0.01
+"""Minimum upper bound of an intervention, as a share of what must fit."""
 NARROWER = {"f32": "bfloat16", "f64": "float32", "s64": "int32", "u64": "uint32", "c128": "complex64"}
 """Element types with one of half the size."""
 MIN_ARGUMENT_SHARE = 0.05
@@ -126,8 +128,9 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
     low = DONATION_LOWER_IF_MOVED if change.levels.any() else DONATION_LOWER
     lower, upper = int(low * sure) - margin - slots, int(DONATION_UPPER * best) + min(margin, best // 2)
     confidence: Confidence = "likely" if lower > 0 else "try"
-    if safe.all() and w.peak + slots < MARGIN * estimate and not change.levels.any():
-        lower, upper, confidence = estimate - w.peak - slots, estimate + w.peak + slots, "exact"
+    error = w.arena_bytes + slots
+    if safe.all() and error < MARGIN * estimate and not change.levels.any():
+        lower, upper, confidence = estimate - error, estimate + error, "exact"
     is_name = not name.startswith("parameter ")
     how = f"jax.jit(..., donate_argnames={name!r})" if is_name else f"donate_argnums with {name}"
     text = f"Donate `{name}`: {how}. {len(output):,} of its arrays then share memory with outputs."
@@ -261,7 +264,7 @@ def small_slots(w: WhatIf) -> Iterator[Intervention]:
         granule = int(np.bitwise_or.reduce(offsets))
         granule = min(granule & -granule, MAX_GRANULE)
         cells, small = _small_cells(w, rows, granule), rows[p.extent[rows] <= granule // 4]
-        if len(cells) and len(small) >= MIN_SMALL_BUFFERS:
+        if len(cells) * granule >= MIN_SHARE * w.total and len(small) >= MIN_SMALL_BUFFERS:
             yield _slots(w, small, len(cells) * granule, granule)
 
 

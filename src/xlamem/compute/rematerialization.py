@@ -90,7 +90,7 @@ def _policy(names: tuple[str, ...]) -> str:
         return ""
     quoted = ", ".join(map(repr, names))
     return (
-        f" To keep its matrix products, mark them by checkpoint_name(x, {names[0]!r}), and pass "
+        f" To keep its matrix products, which saves less, mark them by checkpoint_name(x, {names[0]!r}), and pass "
         f"policy={POLICY}({quoted})."
     )
 

@@ -34,6 +34,7 @@ class WhatIf:
         self.p = p
         self.in_memory: Mask = must_fit(p.allocations, p.tables.platform)
         self.total = int(p.allocation_size[self.in_memory].sum())
+        self.arena_bytes = int(p.allocation_size[self.in_memory & (p.category == TEMP)].sum())
         self.start, self.end = p.occupied_ranges()
         self.in_arena: Mask = (self.in_memory & (p.category == TEMP))[p.owner] & (self.start >= 0) & (p.extent > 0)
         self.rows = self._by_owner(np.flatnonzero(self.in_arena))
