@@ -120,7 +120,20 @@ class Activations:
         by_name = np.zeros(len(self.op_names), np.int64)
         for pattern, phase in _PHASES:
             by_name[_matches(self.op_names, pattern)] = phase
-        return np.maximum(self.of_op_name(by_name), NO_PHASE)
+        return self._with_loops(np.maximum(self.of_op_name(by_name), NO_PHASE))
+
+    def _with_loops(self, phase: Ints) -> Ints:
+        """Give results of loops without a phase that of the value in the same slot that ends when they start.
+
+        Old releases of JAX name the transformation only in the bodies of loops.
+        """
+        loops = np.flatnonzero(self.has_opcode("while") & (phase == NO_PHASE) & self.w.in_arena)
+        start, end = self.p.ranges
+        writers = np.flatnonzero((phase != NO_PHASE) & self.w.in_arena & (end >= 0))
+        steps = (self.p.steps or 1) + 1
+        found = row_of(self.slot[writers] * steps + end[writers], self.slot[loops] * steps + start[loops])
+        phase[loops[found >= 0]] = phase[writers[found[found >= 0]]]
+        return phase
 
     @cached_property
     def phase_at(self) -> Ints:

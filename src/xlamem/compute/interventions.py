@@ -314,7 +314,7 @@ def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
         "all-gather": "Gather the weights of one layer at a time (scan over layers), or keep the result sharded with "
         "jax.lax.with_sharding_constraint.",
         "all-reduce": "Reduce-scatter instead: give the result the sharding of the parameters.",
-        "all-to-all": "Exchange fewer tokens at a time, or lower the capacity of the experts.",
+        "all-to-all": "Exchange less at a time: split the array, or lower the capacity of experts.",
     }.get(what, "Split the array, so that less of it is in flight.")
     text = f"The results of {what} take memory at the peak. {how}"
     values = np.flatnonzero(members & w.at_peak)
