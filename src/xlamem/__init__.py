@@ -40,6 +40,7 @@ __all__ = [
     "Source",
     "UsageError",
     "XlaMemError",
+    "advise",
     "attribution",
     "bill",
     "buffer",
@@ -67,6 +68,7 @@ __all__ = [
 if TYPE_CHECKING:
     from . import schema
     from .compute import (
+        advise,
         attribution,
         bill,
         donation,

@@ -742,6 +742,42 @@ COMPUTED_TABLES = (
         ),
     ),
     Table(
+        "advice",
+        "intervention that saves memory",
+        "compute",
+        (
+            _int("rank", "0 for the one that saves most"),
+            _name(
+                "kind",
+                "donate an argument; shape: a layout without padding; dtype: a smaller element type; recompute or "
+                "offload activations; scan over chunks; a smaller batch; slots: fewer small buffers; collective: less "
+                "in flight; tuple: fewer results",
+            ),
+            _name("argument", "argument of the function that it concerns", null=True),
+            _int("parameter", "first parameter number of that argument", null=True),
+            _name("scope", "scope with most of its bytes, layers folded", null=True),
+            _int("value_id", "largest buffer that it concerns", null=True),
+            _name("instruction", "instruction that defines this buffer", null=True),
+            _name("shape_index", "index into the shape of that instruction", null=True),
+            _int("allocation", "allocation of this buffer"),
+            _name("shape", "shape of this buffer", null=True),
+            _int("n_buffers", "number of buffers that it concerns"),
+            _int("bytes", "sum of their sizes", "bytes"),
+            _int("lower", "bytes by which device_total falls at least; it may grow if negative", "bytes"),
+            _int("upper", "bytes by which device_total falls at most", "bytes"),
+            _name(
+                "confidence",
+                "exact: the saving follows from the buffer assignment; likely: bounds from recompiled programs; try: "
+                "the compiler decides",
+            ),
+            _name("source_file", "source file of this buffer", null=True),
+            _int("source_line", "line in the source file", null=True),
+            _text("names", "names for checkpoint_name and save_only_these_names, comma-separated", null=True),
+            _text("action", "what to do, in terms of JAX"),
+            _bool("in_plan", "is in the shortest list that reaches the budget; null without a budget", null=True),
+        ),
+    ),
+    Table(
         "explain",
         "published number of the program",
         "compute",

@@ -94,7 +94,7 @@ def test_repr(path: str) -> None:
     assert max(map(len, text.splitlines())) <= 80
     assert "<table>" in dump._repr_html_()
     broken = xlamem.read(b"BufferAssignment:\nallocation 0: si")
-    assert "truncated, understood, consistent; 1 diagnostics" in repr(broken)
+    assert "truncated, understood, consistent; 1 diagnostic" in repr(broken)
 
 
 def test_hashes(path: str) -> None:

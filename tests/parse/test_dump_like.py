@@ -23,8 +23,10 @@ FILE = next(FOLDER.glob("*-buffer-assignment.txt"))
 
 COMPUTATIONS: dict[str, Callable[..., Any]] = {
     **compute.REGISTRY,
+    "advise": compute.advise,
     "attribution": compute.attribution,
     "bill": compute.bill,
+    "buffer": lambda dump: compute.buffer(dump, 1),
     "device_total": compute.device_total,
     "fits": lambda dump: compute.fits(dump, capacity="16GiB"),
     "memory_analysis": compute.memory_analysis,

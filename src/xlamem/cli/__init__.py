@@ -17,6 +17,7 @@ VERBS = {
     "top": "Show where the bytes are: by buffer, scope, source line, opcode, …",
     "bill": "Show why so much memory must fit.",
     "buffer": "Show what defines, reads and keeps alive one buffer.",
+    "advise": "List what would make the program need less memory.",
     "explain": "Compare the peaks that XLA, JAX and XProf publish.",
     "info": "Summarize dumps: sizes, features, cross-checks.",
     "show": "Print a table of a dump or a dataset.",

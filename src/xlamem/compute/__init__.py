@@ -15,6 +15,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from ..dump import DumpLike
+from .advice import ADVICE_KINDS, Plan, advise, plan_advice
 from .aliasing import donation
 from .arenas import fragmentation
 from .bills import bill
@@ -55,11 +56,13 @@ REGISTRY: dict[str, Callable[[DumpLike], pa.Table]] = {
     "space_padding": space_padding,
     "donation": donation,
     "idle": idle,
+    "advice": advise,
     "explain": explain,
     "explain_causes": explain_causes,
 }
 
 __all__ = [
+    "ADVICE_KINDS",
     "CROSS_CHECKS",
     "KEYS",
     "OCCUPYING",
@@ -74,7 +77,9 @@ __all__ = [
     "Overview",
     "Packing",
     "Peak",
+    "Plan",
     "ScopeNode",
+    "advise",
     "attribution",
     "available",
     "bill",
@@ -104,6 +109,7 @@ __all__ = [
     "oom_causes",
     "padding",
     "peak",
+    "plan_advice",
     "rematerialized",
     "repack",
     "savings",

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ..dump import DumpLike
 from ..parse.arrays import row_of
-from .columns import Ints, Mask, computed_table, decoded, encoded, ints, nullable, runs
+from .columns import Ints, Mask, computed_table, decoded, encoded, ints, nullable, runs, take
 from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER
 from .program import Program, program
 from .uses import use_steps
@@ -49,13 +49,10 @@ def donation(dump: DumpLike) -> pa.Table:
         Table ``donation`` in bytes and steps, sorted by parameter number. ``last_use`` is null if there are no uses.
     """
     p = program(dump)
-    parameters, outputs = _parameters(p), _outputs(p)
+    parameters, outputs, match = matched(p)
     taken = p.category[parameters.allocation] == DONATED
     listed, printed_output = _listed_aliases(p, parameters)
-    match = _match(p, parameters, outputs, np.flatnonzero(~taken & (parameters.value >= 0)))
-    candidate = match.output >= 0
-    output = np.full(len(candidate), -1, np.int64)
-    output[candidate] = outputs.value[match.output[candidate]]
+    candidate, output = match.output >= 0, take(outputs.value, match.output)
     output_of_parameter = row_of(p.owner[outputs.value].astype(np.int64), np.where(taken, parameters.allocation, -1))
     size = p.allocation_size[parameters.allocation]
     columns = {"parameter": parameters.number, "parameter_index": parameters.index}
@@ -72,6 +69,13 @@ def donation(dump: DumpLike) -> pa.Table:
     columns["saving_upper"] = pa.array(size, mask=~candidate)
     columns.update(_schedule_columns(p, parameters.value, output))
     return computed_table("donation", columns)
+
+
+def matched(p: Program) -> tuple[Parameters, Outputs, Match]:
+    """Return the parameters and outputs, and the output with which XLA would alias each parameter that is not taken."""
+    parameters, outputs = _parameters(p), _outputs(p)
+    taken = p.category[parameters.allocation] == DONATED
+    return parameters, outputs, _match(p, parameters, outputs, np.flatnonzero(~taken & (parameters.value >= 0)))
 
 
 # -- parameters and outputs ----------------------------------------------------------------------

@@ -149,14 +149,15 @@ def available(capacity: int | str | None, device: str | None, resident: int | st
     if (capacity is None) == (device is None):
         raise UsageError("a capacity or a device is needed" if capacity is None else "a capacity or a device, not both")
     chosen = None if device is None else device_named(device)
-    total = chosen.usable if chosen else _bytes("capacity", capacity)
-    taken = _bytes("resident", resident)
+    total = chosen.usable if chosen else byte_count("capacity", capacity)
+    taken = byte_count("resident", resident)
     if not 0 < fraction <= 1:
         raise UsageError(f"fraction must be above 0 and at most 1, not {fraction}")
     return Available(int(total * Fraction(str(fraction))) - taken, total, taken, chosen)
 
 
-def _bytes(name: str, size: Any) -> int:
+def byte_count(name: str, size: Any) -> int:
+    """Return a number of bytes, or a size with a unit, as an integer. Raises UsageError; `name` is for the message."""
     try:
         number = parse_bytes(size) if isinstance(size, str) else index(size)
     except TypeError:

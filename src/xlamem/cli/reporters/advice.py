@@ -1,0 +1,90 @@
+"""The screen of `xlamem advise`: interventions with their bounds, the place and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.text import Text
+
+from ...compute import Plan, device_total
+from ...dump import Dump
+from ...formatting import count, exact_size, one_line, shorten, shorten_path, size, wrap
+from ..options import Output
+from .buffers import SIZE_WIDTH, plain_shape, source_line
+from .header import header
+from .problems import describe_problems
+
+Row = dict[str, Any]
+
+N_ROWS = 10
+"""Number of interventions without --limit."""
+INDENT = 4
+STYLES = {"exact": "bold green", "likely": "green", "try": "yellow"}
+
+
+def screen(dump: Dump, rows: list[Row], plan: Plan | None, output: Output) -> list[Text]:
+    """Return the lines of the screen."""
+    (module,) = dump.modules.to_pylist()
+    lines = header(dump.source, module, describe_problems(dump), output.width)
+    total = device_total(dump) or 0
+    lines += [Text(), Text.assemble(("must fit", "bold"), f"  {exact_size(total)}")]
+    lines += [Text(line) for line in wrap(_summary(dump, rows, plan, total), 0, output.width)]
+    listed = [row for row in rows if row["in_plan"]] if plan and plan.n else rows
+    shown = output.head(listed, N_ROWS)
+    for row in shown:
+        lines += [Text(), *_intervention(row, output.width)]
+    if more := len(rows) - len(shown):
+        lines += [Text(), Text(f"{count(more, 'other intervention')}: {_how_to_see(plan, listed, shown)}", "dim")]
+    return lines
+
+
+def _how_to_see(plan: Plan | None, listed: list[Row], shown: list[Row]) -> str:
+    return "--limit shows more" if len(shown) < len(listed) or plan is None else "shown without --budget"
+
+
+def _summary(dump: Dump, rows: list[Row], plan: Plan | None, total: int) -> str:
+    """Return one sentence about the list."""
+    if not dump.live_ranges.num_rows:
+        return "The dump has no live ranges, so nothing can be said about what would save memory."
+    if plan is None:
+        if not rows:
+            return "No intervention that xlamem knows would save 1 % of this or more."
+        return "What each saves, from least to most. Savings on the same buffers do not add up."
+    return _about_plan(plan, total)
+
+
+def _about_plan(plan: Plan, total: int) -> str:
+    if total <= plan.budget:
+        return f"The budget of {size(plan.budget)} is kept already."
+    these = "The following saves" if plan.n == 1 else f"These {plan.n} together save"
+    left = size(total - plan.saved)
+    if plan.is_reached:
+        return f"{these} at least {size(plan.saved)}: {left} must fit then, within the budget of {size(plan.budget)}."
+    missing = f"{size(total - plan.saved - plan.budget)} more than the budget of {size(plan.budget)}"
+    if not plan.n:
+        return f"Nothing is known to save memory for certain: {left} must fit, {missing}. The following may help."
+    return f"{these} at least {size(plan.saved)}, which is not enough: {left} must fit then, {missing}."
+
+
+def _intervention(row: Row, width: int | None) -> list[Text]:
+    bounds = f"{size(row['lower'])} to {size(row['upper'])}"
+    if row["lower"] == row["upper"]:
+        bounds = size(row["upper"])
+    style = STYLES[row["confidence"]]
+    head = Text.assemble((f"{row['rank'] + 1:>2}  ", "dim"), (bounds.ljust(2 * SIZE_WIDTH + 4), "bold"))
+    head.append(f"  {row['confidence']:<6}", style).append(f"  {row['kind']}", "bold")
+    lines = [head, *(Text(" " * INDENT + line) for line in wrap(one_line(row["action"]), INDENT, width))]
+    return [*lines, _place(row, width)]
+
+
+def _place(row: Row, width: int | None) -> Text:
+    """Return the buffers, their scope or argument, and the source line of the largest one."""
+    what = f"{count(row['n_buffers'], 'buffer')}, {size(row['bytes'])}"
+    room = width and max(width - INDENT, 30)
+    source = source_line(row, room and room // 2)
+    name = one_line(row["scope"] or row["argument"] or row["instruction"] or "")
+    room = room and max(9, room - len(what) - len(source) - 6)
+    shape = shorten(plain_shape(row["shape"]), room and max(9, room // 2))
+    name = shorten_path(name, room and max(9, room - len(shape)))
+    text = "  ".join(filter(None, [what, name, shape]))
+    return Text.assemble(" " * INDENT, (text, "dim"), ("  " + source if source else "", "green"))

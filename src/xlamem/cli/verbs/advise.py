@@ -1,0 +1,34 @@
+"""`xlamem advise`: what to do so that a program needs less memory."""
+
+from __future__ import annotations
+
+import click
+
+from ... import compute
+from ...dump import Dump
+from .. import console, options
+
+
+@click.command("advise")
+@options.dump()
+@click.option("--budget", metavar="SIZE", help="Show the shortest list that makes the program fit (14GiB).")
+@options.output(csv=True, limit="Interventions shown.  [default: 10; all in JSON and CSV]", wide=True)
+def command(dump: Dump, budget: str | None, output: options.Output) -> None:
+    """List what can be done so that the program in PATH needs less memory: donate an argument, recompute activations,
+    change a shape or an element type, and so on, each with bounds of the bytes that it saves.
+
+    The bounds hold for one intervention at a time. Those marked "try" depend on decisions of the compiler, and may
+    cost memory.
+    """
+    table, plan = compute.plan_advice(dump, budget)
+    if output.json:
+        summary = None if plan is None else {**plan._asdict(), "is_reached": plan.is_reached}
+        data = {"device_total": compute.device_total(dump), "plan": summary}
+        rows = output.head(table).to_pylist()
+        console.write_json(options.program_json(dump, **data, advice=rows, n_rows=table.num_rows))
+    elif output.csv:
+        console.write_csv(table.column_names, (row.values() for row in output.head(table).to_pylist()))
+    else:
+        from ..reporters.advice import screen  # imports rich
+
+        console.write_lines(screen(dump, table.to_pylist(), plan, output), output.width)

@@ -1,0 +1,347 @@
+"""Find the activations that a training step keeps for its backward pass: by layer, and stacked by loops."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..parse.arrays import row_of
+from .aliasing import matched
+from .columns import Ints, Mask, encoded, take
+from .layout import DONATED
+from .op_names import scopes
+from .uses import use_steps
+from .what_if import WhatIf
+
+NO_PHASE, FORWARD, BACKWARD, RECOMPUTE = range(4)
+"""Phases of a training step, as JAX's transformations name them in an op_name."""
+
+_PHASES = ((r"\bjvp\(", FORWARD), (r"\btranspose\(", BACKWARD), (r"rematted_computation", RECOMPUTE))
+"""Patterns of op_names with their phases; the last one that matches applies."""
+_LAYER = r"^(?P<layer>(?:[^/]*/)*?[^/]*?\d+\]?)(?:/|$)"
+"""A scope up to its first numbered component."""
+_WEIGHTED = r"/(?:dot_general|conv_general_dilated|ragged_dot|ragged_dot_general)$"
+"""The primitives whose results are worth keeping, because they are expensive to compute again."""
+_CONTROL = {"while", "body", "cond", "closed_call", "checkpoint", "rematted_computation", "scan", "branch", "jvp"}
+"""Components of scopes that name no part of a model."""
+_MOVE = {
+    "opcode": r"^(?:copy|copy-start|bitcast|reshape|get-tuple-element|async-start|slice-start)$",
+    "operands": r"^[^%]*?%?(?P<name>[A-Za-z_][\w.-]*)\s*(?:,|#|$)",
+}
+"""Opcodes with a result that has the bytes of the first operand, and the name of this operand."""
+MAX_MOVES, MIN_MOVED_SHARE = 4, 0.0005
+"""Number of moves through which a name is sought, and the minimum share of the temporaries of a value without one."""
+MAX_DIMENSIONS = 8
+SMALL_ELEMENT = 64
+"""An element of a stack is small if it is this many times smaller than the largest one."""
+
+
+class Stacks(NamedTuple):
+    """The buffers in which a loop of the forward pass collects what its backward pass reads."""
+
+    loop: int
+    """The `while` value that stands for the loop."""
+    values: Ints
+    """The results of the loop, one per buffer."""
+    members: Mask
+    """All values in the same slots."""
+    trips: int
+    """Number of iterations, the leading dimension of each buffer."""
+    carry: int
+    """Bytes that one iteration passes to the next."""
+    recomputed: bool
+    """Whether the backward pass computes parts of an iteration again."""
+    read: tuple[int, int]
+    """First and last step at which the backward pass reads them."""
+
+    def per_trip(self, sizes: Ints) -> int:
+        """Return the bytes that one iteration adds."""
+        return int(sizes[self.values].sum()) // self.trips
+
+
+class Layers(NamedTuple):
+    """The activations of layers with the same scope, except for a number."""
+
+    family: str
+    """The scope, with the number replaced by `*`."""
+    values: Ints
+    layer: Ints
+    """Layer of each value, from 0."""
+
+    @property
+    def n_layers(self) -> int:
+        return len(np.unique(self.layer))
+
+
+class Activations:
+    """The values of a program with their phases, scopes and dimensions."""
+
+    def __init__(self, w: WhatIf) -> None:
+        self.w, self.p = w, w.p
+        values = np.arange(len(self.p.owner))
+        self.op_codes, self.op_names = encoded(pa.chunked_array([self.p.source_columns(values)["op_name"]]))
+        self.op_codes = self._through_moves(self.op_codes)
+
+    def _through_moves(self, codes: Ints) -> Ints:
+        """Give large values that only move bytes, and have no op_name, that of the instruction from which they come."""
+        instructions, codes = self.p.tables["instructions"], codes.copy()
+        large = self.w.in_arena & (self.p.extent >= MIN_MOVED_SHARE * self.w.peak)
+        values = np.flatnonzero(large & (codes < 0) & (self.p.instruction_row >= 0))
+        name_of_row, names = encoded(instructions["instruction"])
+        own = pc.index_in(instructions["op_name"].cast(pa.string()), self.op_names.cast(pa.string())).fill_null(-1)
+        code_of_row, row = np.asarray(own.to_numpy(), np.int64), self.p.instruction_row[values]
+        row_of_name = row_of(name_of_row, np.arange(len(names)))
+        for _ in range(MAX_MOVES):
+            texts = {c: instructions[c].take(pa.array(row)).cast(pa.string()).combine_chunks() for c in _MOVE}
+            moves = np.all([_matches(texts[c], pattern) for c, pattern in _MOVE.items()], axis=0)
+            values, row = values[moves], row[moves]
+            operand = pc.struct_field(pc.extract_regex(texts["operands"].filter(moves), _MOVE["operands"]), "name")
+            found = pc.index_in(operand, names.cast(pa.string())).fill_null(-1).to_numpy(zero_copy_only=False)
+            row = take(row_of_name, np.asarray(found, np.int64))
+            values, row = values[row >= 0], row[row >= 0]
+            codes[values] = code_of_row[row]
+            values, row = values[codes[values] < 0], row[codes[values] < 0]
+            if not len(values):
+                break
+        return codes
+
+    def of_op_name(self, by_name: Ints) -> Ints:
+        """Return for each value what holds for its op_name, -1 without one."""
+        return take(by_name, self.op_codes)
+
+    @cached_property
+    def phase(self) -> Ints:
+        """The phase of each value."""
+        by_name = np.zeros(len(self.op_names), np.int64)
+        for pattern, phase in _PHASES:
+            by_name[_matches(self.op_names, pattern)] = phase
+        return self._with_loops(np.maximum(self.of_op_name(by_name), NO_PHASE))
+
+    def _with_loops(self, phase: Ints) -> Ints:
+        """Give results of loops without a phase that of the value in the same slot that ends when they start.
+
+        Old releases of JAX name the transformation only in the bodies of loops.
+        """
+        loops = np.flatnonzero(self.has_opcode("while") & (phase == NO_PHASE) & self.w.in_arena)
+        start, end = self.p.ranges
+        writers = np.flatnonzero((phase != NO_PHASE) & self.w.in_arena & (end >= 0))
+        steps = (self.p.steps or 1) + 1
+        found = row_of(self.slot[writers] * steps + end[writers], self.slot[loops] * steps + start[loops])
+        phase[loops[found >= 0]] = phase[writers[found[found >= 0]]]
+        return phase
+
+    @cached_property
+    def phase_at(self) -> Ints:
+        """The phase of the instruction at each step, or of the last one before it that has a phase."""
+        start, steps = self.p.ranges[0], self.p.steps or 1
+        known = np.flatnonzero((self.phase != NO_PHASE) & (start >= 0) & (start < steps))
+        phases = np.full(steps, -1, np.int64)
+        phases[start[known]] = self.phase[known]
+        last = np.maximum.accumulate(np.where(phases >= 0, np.arange(steps), -1))
+        return np.where(last >= 0, phases[last], NO_PHASE)
+
+    @cached_property
+    def is_kept(self) -> Mask:
+        """Whether each value of the forward pass in a temp allocation is last read in the backward pass."""
+        end = np.clip(self.p.ranges[1], 0, len(self.phase_at) - 1)
+        kept: Mask = self.w.in_arena & (self.phase == FORWARD) & (self.phase_at[end] >= BACKWARD)
+        return kept
+
+    # -- shapes ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _shapes(self) -> tuple[Ints, pa.Array]:
+        return encoded(self.p.tables["values"]["shape"])
+
+    @cached_property
+    def dimensions(self) -> Ints:
+        """The first dimensions of each array, 0 where there are none, as an array (values, MAX_DIMENSIONS)."""
+        codes, shapes = self._shapes
+        found = np.zeros((len(shapes) + 1, MAX_DIMENSIONS), np.int64)
+        for i, text in enumerate(shapes.to_pylist()):
+            if match := re.match(r"\w+\[([\d,]+)\]", text):
+                numbers = [int(n) for n in match[1].split(",")[:MAX_DIMENSIONS] if len(n) < 18]
+                found[i, : len(numbers)] = numbers
+        return found[codes]
+
+    @cached_property
+    def opcode(self) -> tuple[Ints, list[str]]:
+        """Codes (-1 for unknown) and names of the opcodes that define the values."""
+        codes, names = encoded(self.p.tables["instructions"]["opcode"])
+        return take(codes, self.p.instruction_row), names.to_pylist()
+
+    def has_opcode(self, name: str) -> Mask:
+        codes, names = self.opcode
+        return codes == names.index(name) if name in names else np.zeros(len(codes), bool)
+
+    # -- loops -----------------------------------------------------------------------------------
+
+    @cached_property
+    def slot(self) -> Ints:
+        """The number of the slot (allocation, offset and size) of each value."""
+        p = self.p
+        keys = np.stack([p.owner.astype(np.int64), p.offset, p.extent], axis=1)
+        return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+
+    def with_slot_mates(self, members: Mask) -> Mask:
+        """Return these values and those in the same slots: what a loop reads and writes in place has no op_name."""
+        mates: Mask = self.w.in_arena & np.isin(self.slot, self.slot[members])
+        return mates
+
+    @cached_property
+    def stacks(self) -> list[Stacks]:
+        """The loops of the forward pass whose results the backward pass reads."""
+        results = np.flatnonzero(self.has_opcode("while") & self.is_kept)
+        instruction = self.p.names[0][results]
+        found = [self._stacks(results[instruction == code]) for code in np.unique(instruction)]
+        return [s for s in found if s is not None]
+
+    def _stacks(self, results: Ints) -> Stacks | None:
+        """Return the stacks among the results of one loop, if there are any."""
+        size, leading = self.p.extent[results], self.dimensions[results, 0]
+        lengths, inverse = np.unique(leading, return_inverse=True)
+        trips = int(lengths[np.bincount(inverse, size).argmax()])
+        if trips < 2:
+            return None
+        values = results[leading == trips]
+        loop = values[np.argmax(self.p.extent[values])]
+        members = self.w.in_arena & np.isin(self.slot, self.slot[values])
+        read = self._first_read(values), int(self.p.ranges[1][values].max())
+        start = self.p.ranges[0]
+        inside = (self.phase == RECOMPUTE) & (start >= read[0]) & (start <= read[1])
+        carry = self._carry(int(loop), values, trips)
+        return Stacks(int(loop), values, members, trips, carry, bool(inside.any()), read)
+
+    def _first_read(self, values: Ints) -> int:
+        """Return the first step at which one of these values is read."""
+        value, step = use_steps(self.p)
+        reads = step[np.isin(value, values) & (step > self.p.ranges[0][value])]
+        return int(reads.min()) if len(reads) else int(self.p.ranges[1][values].max())
+
+    def _carry(self, loop: int, stacks: Ints, trips: int) -> int:
+        """Return the bytes of the arrays that a loop passes from one iteration to the next.
+
+        These are results of the loop as large as an element of one of its stacks, or the smallest element without any.
+        Elements much smaller than the largest are not considered.
+        """
+        p = self.p
+        element = np.unique(p.extent[stacks] // trips)
+        element = element[element >= element[-1] // SMALL_ELEMENT]
+        others = np.flatnonzero((p.names[0] == p.names[0][loop]) & (p.names[0] >= 0))
+        others = others[(self.dimensions[others, 0] != trips) & self.w.in_memory[p.owner[others]]]
+        carried = int(p.extent[others][np.isin(p.extent[others], element)].sum())
+        return carried or int(element[0])
+
+    # -- layers ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _layer_of_name(self) -> tuple[Ints, pa.Array]:
+        """Codes and dictionary of the layer of each op_name, -1 for none."""
+        if not len(self.op_names):
+            return np.empty(0, np.int64), self.op_names
+        layers = pc.extract_regex(scopes(self.op_names), _LAYER)
+        return encoded(pa.chunked_array([pc.struct_field(layers, "layer")]))
+
+    @cached_property
+    def layers(self) -> list[Layers]:
+        """The kept activations that are no stacks, by family of layers; those without a layer form a family each."""
+        stacked = np.zeros(len(self.p.owner), bool)
+        for stacks in self.stacks:
+            stacked |= stacks.members
+        values = np.flatnonzero(self.is_kept & ~stacked)
+        codes, names = self._layer_of_name
+        layer = take(codes, self.op_codes[values])
+        folded, families = encoded(pa.chunked_array([scopes_folded(names)]))
+        family = take(folded, layer)
+        texts = families.to_pylist()
+        return [Layers(texts[f] if f >= 0 else "", values[family == f], layer[family == f]) for f in np.unique(family)]
+
+    # -- names -----------------------------------------------------------------------------------
+
+    def names_of(self, values: Ints) -> tuple[str, ...]:
+        """Return names for the results of matrix products among these values: the last components of their scopes."""
+        codes = np.unique(self.op_codes[values])
+        names = self.op_names.take(pa.array(codes[codes >= 0]))
+        names = names.filter(pc.match_substring_regex(names, _WEIGHTED))
+        # An einsum is a scope, too: bthk,hkd->btd.
+        paths = [re.sub(r"/[^/]*->[^/]*", "", path) for path in scopes(names).to_pylist()] if len(names) else []
+        last = {path.rsplit("/", 1)[-1] for path in paths}
+        plain = {re.sub(r"_?\d+$", "", name) for name in last}
+        return tuple(sorted(name for name in plain if name.isidentifier() and name not in _CONTROL))
+
+    def names_for(self, stacks: Stacks) -> tuple[str, ...]:
+        """Return names for the matrix products in the body of a loop."""
+        start, end = self.p.ranges[0][stacks.members].min(), self.p.ranges[0][stacks.loop]
+        starts = self.p.ranges[0]
+        return self.names_of(np.flatnonzero((starts >= start) & (starts <= end) & (self.phase == FORWARD)))
+
+    def common_scope(self, values: Ints) -> str | None:
+        """Return the folded scope that most bytes of these values have."""
+        codes, names = self._folded_scope
+        scope = take(codes, self.op_codes[values])
+        if not (scope >= 0).any():
+            return None
+        text = names[int(np.bincount(scope[scope >= 0], self.p.extent[values][scope >= 0]).argmax())].as_py()
+        return text or None
+
+    @cached_property
+    def _folded_scope(self) -> tuple[Ints, pa.Array]:
+        if not len(self.op_names):
+            return np.empty(0, np.int64), self.op_names
+        return encoded(pa.chunked_array([scopes(self.op_names, fold=True)]))
+
+    # -- arguments -------------------------------------------------------------------------------
+
+    @cached_property
+    def is_state(self) -> Mask:
+        """Whether each value belongs to a donated parameter, or to one that could be, or to such an output."""
+        parameters, outputs, match = matched(self.p)
+        state: Mask = self.p.value_category == DONATED
+        state[parameters.value[match.output >= 0]] = True
+        state[outputs.value[match.output[match.output >= 0]]] = True
+        return state
+
+    @cached_property
+    def is_like_state(self) -> Mask:
+        """Whether each value has the dimensions of a parameter that is updated, as gradients have."""
+        state = np.unique(np.sort(self.dimensions[self.is_state], axis=1), axis=0)
+        dimensions = np.concatenate([state, np.sort(self.dimensions, axis=1)])
+        code = np.unique(dimensions, axis=0, return_inverse=True)[1].reshape(-1)
+        like: Mask = np.isin(code[len(state) :], code[: len(state)])
+        return like
+
+    @cached_property
+    def is_training(self) -> bool:
+        """Whether the program has a backward pass."""
+        return bool((self.phase != NO_PHASE).any())
+
+    def multiples_of(self, batch: int) -> Ints:
+        """Return the products of a batch size and the next dimensions of arrays that have it first."""
+        leading = self.dimensions[(self.dimensions[:, 0] == batch) & (self.dimensions[:, 1] > 1)]
+        products = np.cumprod(np.minimum(leading, 1 << 20), axis=1)[:, 1:3]
+        return np.unique(products[products > 0])
+
+    @cached_property
+    def is_backward(self) -> Mask:
+        """Whether each step belongs to the backward pass."""
+        backward: Mask = self.phase_at >= BACKWARD
+        return backward
+
+
+def scopes_folded(names: pa.Array) -> pa.Array:
+    """Replace the last number in each of these names of layers."""
+    return pc.replace_substring_regex(names.cast(pa.string()), r"\d+(\]?)$", r"*\1")
+
+
+def _matches(names: pa.Array, pattern: str) -> Mask:
+    if not len(names):
+        return np.zeros(0, bool)
+    found: Mask = pc.match_substring_regex(names, pattern).fill_null(False).to_numpy(zero_copy_only=False)
+    return found
+
+

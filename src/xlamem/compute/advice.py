@@ -1,0 +1,186 @@
+"""Rank what can be done to make a program need less memory, with bounds of what each intervention saves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from .. import schema
+from ..dump import DumpLike
+from .activations import Activations
+from .capacity import byte_count
+from .columns import Ints, computed_table, nullable, take
+from .interventions import (
+    MIN_SHARE,
+    Intervention,
+    Kind,
+    collectives,
+    donations,
+    narrower_arguments,
+    shapes,
+    small_slots,
+    unread_elements,
+)
+from .layout import MAX_TOTAL_BYTES
+from .program import program
+from .rematerialization import chunks, narrower_types, offloads, recomputations, smaller_batches
+from .what_if import Change, WhatIf
+
+TRY = "Try it, then compare `xlamem peak`."
+"""What the text of an intervention ends with if the compiler decides how much it saves."""
+ADVICE_KINDS: tuple[str, ...] = get_args(Kind)
+
+_OF_BUFFERS: tuple[Callable[[WhatIf], Iterator[Intervention]], ...] = (
+    donations,
+    narrower_arguments,
+    shapes,
+    small_slots,
+    collectives,
+    unread_elements,
+)
+_OF_ACTIVATIONS: tuple[Callable[[Activations], Iterator[Intervention]], ...] = (
+    recomputations,
+    chunks,
+    offloads,
+    narrower_types,
+    smaller_batches,
+)
+
+
+def advise(dump: DumpLike, budget: int | str | None = None) -> pa.Table:
+    """Return what can be done so that less memory must fit, ranked by how much it saves.
+
+    Each row names buffers and bounds, in bytes, of the change of `device_total`. A bound below 0 means that the
+    intervention may cost memory. The bounds hold for one intervention at a time: two that concern the same buffers do
+    not add up.
+
+    Parameters
+    ----------
+    dump
+        A `Dump`, or anything that `read` accepts.
+    budget
+        Bytes that may be needed, or a size with a unit (``"14GiB"``). ``in_plan`` is true for the shortest list whose
+        lower bounds reach it, or for the list that comes closest. Interventions on the same buffers are not combined.
+
+    Returns
+    -------
+    pyarrow.Table
+        Table ``advice``. Without live ranges, it is empty.
+
+    Raises
+    ------
+    UsageError
+        The budget has no unit, or is negative.
+    """
+    return plan_advice(dump, budget)[0]
+
+
+class Plan(NamedTuple):
+    """How far a list of interventions gets, in bytes."""
+
+    device_total: int
+    """What must fit now."""
+    budget: int
+    saved: int
+    """Lower bound of what the interventions of the plan save together."""
+    n: int
+    """Number of these interventions."""
+
+    @property
+    def is_reached(self) -> bool:
+        return self.device_total - self.saved <= self.budget
+
+
+def plan_advice(dump: DumpLike, budget: int | str | None = None) -> tuple[pa.Table, Plan | None]:
+    """Return the table of `advise`, and how far the plan gets; None without a budget or without live ranges."""
+    limit = None if budget is None else byte_count("budget", budget)
+    p = program(dump)
+    if p.steps is None or not len(p.owner):
+        return schema.COMPUTED["advice"].empty, None
+    w = WhatIf(p)
+    found = p.once("advice", lambda: _ranked(w))
+    if limit is None:
+        return _table(w, found, None), None
+    chosen = _chosen(w, found, w.total - limit)
+    reached = saved_together(w, [found[c] for c in chosen])
+    return _table(w, found, chosen), Plan(w.total, limit, reached, len(chosen))
+
+
+def _ranked(w: WhatIf) -> list[Intervention]:
+    activations = Activations(w)
+    found = [i for rule in _OF_BUFFERS for i in rule(w)]
+    found += [i for activation_rule in _OF_ACTIVATIONS for i in activation_rule(activations)]
+    worth = [_limited(w, i) for i in found if i.upper >= max(MIN_SHARE * w.total, 1) and len(i.values)]
+    return sorted(worth, key=lambda i: -(max(i.lower, 0) + i.upper))
+
+
+def _limited(w: WhatIf, i: Intervention) -> Intervention:
+    """Return an intervention that saves at most what must fit."""
+    upper = min(i.upper, w.total)
+    return replace(i, lower=min(i.lower, upper), upper=upper)
+
+
+# -- the budget ----------------------------------------------------------------------------------
+
+
+def _chosen(w: WhatIf, found: list[Intervention], needed: int) -> list[int]:
+    """Return the interventions with the largest lower bounds that together save `needed` bytes, or else all of them.
+
+    What several of them save together is estimated again. Of those on the same buffers, only the first counts.
+    """
+    chosen: list[int] = []
+    taken = np.zeros(len(w.p.owner), bool)
+    for i in sorted((i for i in range(len(found)) if found[i].lower > 0), key=lambda i: -found[i].lower):
+        if saved_together(w, [found[c] for c in chosen]) >= needed:
+            break
+        if not taken[found[i].values].any():
+            chosen.append(i)
+            taken[found[i].values] = True
+    return chosen
+
+
+def saved_together(w: WhatIf, chosen: list[Intervention]) -> int:
+    """Return a lower bound of what these interventions save together."""
+    if not chosen:
+        return 0
+    levels = np.sum([i.change.levels for i in chosen], axis=0)
+    together = w.saved(Change(sum(i.change.fixed for i in chosen), levels))
+    alone = sum(w.saved(i.change) for i in chosen)
+    return sum(i.lower for i in chosen) - max(0, alone - together)
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+def _table(w: WhatIf, found: list[Intervention], planned: list[int] | None) -> pa.Table:
+    p, value = w.p, np.array([i.values[0] for i in found], np.int64)
+    columns: dict[str, Any] = {name: [getattr(i, name) for i in found] for name in _FROM_INTERVENTION}
+    columns["action"] = [f"{i.action} {TRY}" if i.confidence == "try" else i.action for i in found]
+    columns["rank"] = np.arange(len(found))
+    columns["names"] = [",".join(i.names) or None for i in found]
+    columns["n_buffers"] = [len(i.values) for i in found]
+    columns["bytes"] = [_bytes(w, i.values) for i in found]
+    columns["value_id"] = nullable(take(p.value_ids, value))
+    for name in ("instruction", "shape_index", "shape"):
+        columns[name] = p.value_text(name, value)
+    columns["allocation"] = p.allocation_ids[p.owner[value]]
+    source = p.source_columns(value)
+    columns |= {name: source[name] for name in ("source_file", "source_line")}
+    in_plan = [None if planned is None else i in planned for i in range(len(found))]
+    columns["in_plan"] = pa.array(in_plan, pa.bool_())
+    return computed_table("advice", {name: _column(name, values) for name, values in columns.items()})
+
+
+_FROM_INTERVENTION = ("kind", "lower", "upper", "confidence", "argument", "parameter", "scope")
+
+
+def _column(name: str, values: Any) -> Any:
+    return pa.array(values, schema.COMPUTED["advice"][name].arrow.type) if isinstance(values, list) else values
+
+
+def _bytes(w: WhatIf, values: Ints) -> int:
+    return min(int(w.p.extent[values].sum(dtype=np.float64)), MAX_TOTAL_BYTES)

@@ -1,0 +1,345 @@
+"""Interventions on arguments, outputs and layouts, with bounds of what each saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .aliasing import matched
+from .columns import Ints, Mask, encoded, take, take_text
+from .layout import TEMP
+from .uses import use_steps
+from .what_if import Change, WhatIf
+
+Kind = Literal[
+    "donate", "shape", "dtype", "recompute", "offload", "scan", "batch", "slots", "collective", "tuple"
+]
+Confidence = Literal["exact", "likely", "try"]
+
+DONATION_LOWER, DONATION_LOWER_IF_MOVED, DONATION_UPPER, DONATION_MARGIN = 0.7, 0.4, 1.05, 0.005
+"""Multiples of the estimate of a donation that are its bounds (lower if temporaries have to leave the outputs), and the
+share of the temporaries by which both may err."""
+MARGIN = 0.02
+"""Share of the temp allocations by which packing may change."""
+MIN_SHARE = 0.01
+"""Minimum upper bound of an intervention, as a share of what must fit."""
+NARROWER = {"f32": "bfloat16", "f64": "float32", "s64": "int32", "u64": "uint32", "c128": "complex64"}
+"""Element types with one of half the size."""
+MIN_ARGUMENT_SHARE = 0.05
+"""Minimum share of what must fit that a smaller element type of an argument has to save."""
+TPU_SLOT = 1 << 14
+"""Bytes of the slot that a TPU program may need to copy a donated array."""
+MAX_SHAPES = 5
+"""Maximum number of shapes that are proposed to be changed."""
+MAX_GRANULE = 1 << 16
+"""Maximum size of the cells of an arena."""
+MIN_SMALL_BUFFERS = 64
+"""Minimum number of small buffers that are worth a row."""
+
+_MIXING_OPCODES = "^(?:dot|convolution|custom-call|sort|reduce-window|fft|gather|reverse|transpose|cholesky)$"
+_MIXING_FUSIONS = "^k(?:Output|Input|Custom)$"
+_MIXING_PRIMITIVES = r"/(?:dot_general|conv_general_dilated|sort|cumsum|fft|gather|transpose|rev)$"
+_COLLECTIVES = r"^(?:all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|ragged-all-to-all)"
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """What could be done, to which buffers, and how many bytes of `device_total` it saves."""
+
+    kind: Kind
+    values: Ints
+    """Rows of `values`, the largest first."""
+    change: Change
+    lower: int
+    upper: int
+    confidence: Confidence
+    action: str
+    argument: str | None = None
+    parameter: int | None = None
+    scope: str | None = None
+    names: tuple[str, ...] = field(default=())
+
+
+def largest_first(w: WhatIf, values: Ints) -> Ints:
+    return values[np.argsort(-w.p.extent[values], kind="stable")]
+
+
+# -- donation ------------------------------------------------------------------------------------
+
+
+def donations(w: WhatIf) -> Iterator[Intervention]:
+    """Donate each argument of which leaves could share memory with outputs that have their own.
+
+    The outputs need no memory of their own. Temporaries that the compiler has put into them need another place.
+    """
+    p = w.p
+    parameters, outputs, match = matched(p)
+    found = np.flatnonzero((match.output >= 0) & w.in_memory[parameters.allocation])
+    output, value = outputs.value[match.output[found]], parameters.value[found]
+    number, roots = parameters.number[found], argument_names(w, value, parameters.number[found])
+    safe = _written_last(w, value, output)
+    codes, names = encoded(pa.chunked_array([roots]))
+    for code in np.unique(codes):
+        rows = np.flatnonzero(codes == code)
+        yield _donation(w, names[int(code)].as_py(), int(number[rows].min()), value[rows], output[rows], safe[rows])
+
+
+def narrower_arguments(w: WhatIf) -> Iterator[Intervention]:
+    """Keep each large argument in an element type of half the size, together with the outputs that replace it."""
+    p = w.p
+    parameters, outputs, match = matched(p)
+    wide = pc.is_in(p.value_text("element_type", parameters.value).cast(pa.string()), pa.array([*NARROWER]))
+    found = np.flatnonzero(wide.to_numpy(zero_copy_only=False) & w.in_memory[parameters.allocation])
+    names = argument_names(w, parameters.value[found], parameters.number[found])
+    codes, roots = encoded(pa.chunked_array([names]))
+    for code in np.unique(codes):
+        rows = found[codes == code]
+        output = outputs.value[match.output[rows][match.output[rows] >= 0]]
+        number = int(parameters.number[rows].min())
+        yield _narrower_argument(w, roots[int(code)].as_py(), number, parameters.value[rows], output)
+
+
+def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs: Ints) -> Intervention:
+    allocations = np.unique(w.p.owner[np.concatenate([values, outputs])])
+    change = Change(-int(w.p.allocation_size[allocations].sum()) // 2, w.none)
+    values = largest_first(w, values)
+    wide = w.p.value_text("element_type", values[:1])[0].as_py()
+    text = (
+        f"Keep `{name}` in {NARROWER[wide]} instead of {wide}, if that is precise enough. Where the program converts "
+        "it back, temporaries grow."
+    )
+    estimate = w.saved(change)
+    lower, upper = int(0.4 * estimate), estimate + int(MARGIN * w.peak)
+    large = estimate >= MIN_ARGUMENT_SHARE * w.total
+    return Intervention("dtype", values, change, lower, upper if large else 0, "likely", text, name, number)
+
+
+def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe: Mask) -> Intervention:
+    change = _without_outputs(w, output, _copies(w, output))
+    estimate, best = w.saved(change), w.saved(_without_outputs(w, output, _copies(w, output) | _loops(w, output)))
+    sure = w.saved(_without_outputs(w, output[safe], _copies(w, output))) if safe.any() else 0
+    margin = int(DONATION_MARGIN * w.peak)
+    slots = len(output) * (TPU_SLOT if w.p.tables.platform == "tpu" else 0)
+    low = DONATION_LOWER_IF_MOVED if change.levels.any() else DONATION_LOWER
+    lower, upper = int(low * sure) - margin - slots, int(DONATION_UPPER * best) + min(margin, best // 2)
+    confidence: Confidence = "likely" if lower > 0 else "try"
+    error = w.arena_bytes + slots
+    if safe.all() and error < MARGIN * estimate and not change.levels.any():
+        lower, upper, confidence = estimate - error, estimate + error, "exact"
+    is_name = not name.startswith("parameter ")
+    how = f"jax.jit(..., donate_argnames={name!r})" if is_name else f"donate_argnums with {name}"
+    text = f"Donate `{name}`: {how}. {len(output):,} of its arrays then share memory with outputs."
+    if confidence == "try":
+        text += " The compiler may have to copy them."
+    values = largest_first(w, value)
+    return Intervention("donate", values, change, max(lower, 0), upper, confidence, text, name, number)
+
+
+def _without_outputs(w: WhatIf, outputs: Ints, in_place: Mask) -> Change:
+    """Return the change if these outputs need no memory, nor do the values over which they are written in place."""
+    allocations = np.zeros(len(w.p.allocation_ids), bool)
+    allocations[w.p.owner[outputs]] = True
+    moved = w.moved_out_of(allocations, except_for=in_place)
+    return Change(-int(w.p.allocation_size[allocations].sum()), moved)
+
+
+def _copies(w: WhatIf, outputs: Ints) -> Mask:
+    """Return which values are copies that fill the allocation of an output, and over which it is written.
+
+    They keep the argument as it is, which donation makes unnecessary.
+    """
+    p = w.p
+    written = np.full(len(p.allocation_ids), -1, np.int64)
+    written[p.owner[outputs]] = p.ranges[0][outputs]
+    rows = np.flatnonzero((written[p.owner] >= 0) & (p.extent == p.allocation_size[p.owner]))
+    rows = rows[p.ranges[1][rows] == written[p.owner[rows]]]
+    found = np.zeros(len(p.owner), bool)
+    found[rows[_is_match(_opcodes(w, rows), "^copy")]] = True
+    return found
+
+
+def _loops(w: WhatIf, outputs: Ints) -> Mask:
+    """Return which values fill the allocation of an output that is the result of a loop.
+
+    The loop may write it over the argument.
+    """
+    p, of_loop = w.p, np.zeros(len(w.p.allocation_ids), bool)
+    of_loop[p.owner[outputs[_is_match(_opcodes(w, outputs), "^while$")]]] = True
+    fills: Mask = of_loop[p.owner] & (p.extent == p.allocation_size[p.owner])
+    return fills
+
+
+def _opcodes(w: WhatIf, values: Ints) -> pa.Array:
+    return take_text(w.p.tables["instructions"]["opcode"], w.p.instruction_row[values]).cast(pa.string())
+
+
+def _written_last(w: WhatIf, parameter: Ints, output: Ints) -> Mask:
+    """Return whether nothing reads each parameter after the output is written, and the output can be in its place."""
+    p = w.p
+    last = np.full(len(p.owner), -1, np.int64)
+    value, step = use_steps(p)
+    np.maximum.at(last, value, step)
+    written = p.ranges[0][output]
+    safe: Mask = (last[parameter] < written) | ((last[parameter] == written) & ~_mixes(w, output))
+    return safe & (written >= 0)
+
+
+def _mixes(w: WhatIf, values: Ints) -> Mask:
+    """Return whether an element of each value may depend on other elements of an operand.
+
+    Fusions with several results are updates of a state: the products that they may contain are gradients.
+    """
+    p, instructions = w.p, w.p.tables["instructions"]
+    patterns = {"opcode": _MIXING_OPCODES, "fusion_kind": _MIXING_FUSIONS, "op_name": _MIXING_PRIMITIVES}
+    texts = {c: take_text(instructions[c], p.instruction_row[values]).cast(pa.string()) for c in patterns}
+    mixes = np.any([_is_match(texts[c], pattern) for c, pattern in patterns.items()], axis=0)
+    index = p.value_text("shape_index", values).is_null().to_numpy(zero_copy_only=False)
+    return np.asarray(mixes & index, bool)
+
+
+def argument_names(w: WhatIf, values: Ints, number: Ints) -> pa.Array:
+    """Return the name of the argument that each parameter is part of: the first name in its op_name, or its number."""
+    names = w.p.source_columns(values)["op_name"].cast(pa.string())
+    roots = pc.struct_field(pc.extract_regex(names, r"^(?P<root>[A-Za-z_]\w*)"), "root")
+    numbered = pc.binary_join_element_wise("parameter", pa.array(number).cast(pa.string()), " ")
+    return pc.coalesce(roots, numbered)
+
+
+def _is_match(texts: pa.Array, pattern: str) -> Mask:
+    if not len(texts):
+        return np.zeros(0, bool)
+    found: Mask = pc.match_substring_regex(texts, pattern).fill_null(False).to_numpy(zero_copy_only=False)
+    return found
+
+
+# -- layouts -------------------------------------------------------------------------------------
+
+
+def shapes(w: WhatIf) -> Iterator[Intervention]:
+    """Change the shapes whose layouts add most bytes: tiles round small minor dimensions up."""
+    p = w.p
+    padding = np.where(p.unpadded > 0, np.maximum(p.extent - p.unpadded, 0), 0)
+    counts = w.at_peak | (p.is_fixed & w.in_memory)[p.owner] & (np.arange(len(p.owner)) == p.representative[p.owner])
+    codes, names = encoded(p.tables["values"]["shape"])
+    if not (counts & (padding > 0)).any():
+        return
+    total = np.bincount(codes[counts] + 1, padding[counts], minlength=len(names) + 1)[1:]
+    for code in np.argsort(-total, kind="stable")[:MAX_SHAPES].tolist():
+        values = np.flatnonzero((codes == code) & (padding > 0))
+        if len(values):
+            yield _shape(w, names[code].as_py(), values, padding, counts)
+
+
+def _shape(w: WhatIf, shape: str, values: Ints, padding: Ints, counts: Mask) -> Intervention:
+    p, smaller = w.p, w.p.extent.copy()
+    smaller[values] -= padding[values]
+    fixed = -int(padding[values[counts[values] & ~w.in_arena[values]]].sum())
+    change = Change(fixed, -w.shrunk(smaller))
+    estimate, times = w.saved(change), p.extent[values].sum() / max(1, (p.extent - padding)[values].sum())
+    array = shape.partition("{")[0]
+    text = (
+        f"The layout makes {array} {times:.1f} times as large. Merge its dimensions (reshape it to one), put a long "
+        f"one last, or make the last two multiples of the tile."
+    )
+    order = largest_first(w, values[np.argsort(~counts[values], kind="stable")])
+    return Intervention("shape", order, change, min(0, -int(MARGIN * w.peak)), estimate, "try", text)
+
+
+# -- small slots ---------------------------------------------------------------------------------
+
+
+def small_slots(w: WhatIf) -> Iterator[Intervention]:
+    """Use fewer small buffers, of which each keeps a cell of the arena for itself."""
+    p = w.p
+    for arena in np.flatnonzero((p.category == TEMP) & w.in_memory).tolist():
+        rows = w.rows[p.owner[w.rows] == arena]
+        offsets = np.unique(p.offset[rows])
+        if len(offsets) < 2:
+            continue
+        granule = int(np.bitwise_or.reduce(offsets))
+        granule = min(granule & -granule, MAX_GRANULE)
+        cells, small = _small_cells(w, rows, granule), rows[p.extent[rows] <= granule // 4]
+        if len(cells) * granule >= MIN_SHARE * w.total and len(small) >= MIN_SMALL_BUFFERS:
+            yield _slots(w, small, len(cells) * granule, granule)
+
+
+def _small_cells(w: WhatIf, rows: Ints, granule: int) -> Ints:
+    """Return the cells of an arena in which there are never any but small values."""
+    p = w.p
+    is_small = p.extent[rows] <= granule // 4
+    small, large = rows[is_small], rows[~is_small]
+    cells = np.unique(p.offset[small] // granule)
+    first = np.sort(p.offset[large] // granule)
+    last = np.sort((p.offset[large] + p.extent[large] - 1) // granule)
+    n_large = np.searchsorted(first, cells, "right") - np.searchsorted(last, cells, "left")
+    alone: Ints = cells[n_large == 0]
+    return alone
+
+
+def _slots(w: WhatIf, values: Ints, lost: int, granule: int) -> Intervention:
+    shapes = w.p.value_text("shape", values).cast(pa.string())
+    n_tables = int(pc.sum(pc.starts_with(shapes, "(")).as_py() or 0)
+    text = (
+        f"{len(values):,} buffers of at most {granule // 4:,} bytes keep slots of {granule:,} bytes; {n_tables:,} of "
+        "them are tables of tuples, as asynchronous copies have. Pass fewer, larger arrays (join small ones), or scan "
+        f"over the layers."
+    )
+    change = Change(-lost, w.none)
+    return Intervention("slots", largest_first(w, values), change, 0, lost + lost // 20, "try", text)
+
+
+# -- collectives and tuples ----------------------------------------------------------------------
+
+
+def collectives(w: WhatIf) -> Iterator[Intervention]:
+    """Gather or exchange less at a time."""
+    codes, names = encoded(w.p.tables["instructions"]["opcode"])
+    is_collective = _is_match(names, _COLLECTIVES)
+    opcode = take(codes, w.p.instruction_row)
+    for code in np.flatnonzero(is_collective).tolist():
+        members = w.in_arena & (opcode == code)
+        if members[w.at_peak].any():
+            yield _collective(w, names[code].as_py(), members)
+
+
+def _collective(w: WhatIf, opcode: str, members: Mask) -> Intervention:
+    change = Change(0, -w.only(members))
+    what = opcode.removesuffix("-start")
+    how = {
+        "all-gather": "Gather the weights of one layer at a time (scan over layers), or keep the result sharded with "
+        "jax.lax.with_sharding_constraint.",
+        "all-reduce": "Reduce-scatter instead: give the result the sharding of the parameters.",
+        "all-to-all": "Exchange less at a time: split the array, or lower the capacity of experts.",
+    }.get(what, "Split the array, so that less of it is in flight.")
+    text = f"The results of {what} take memory at the peak. {how}"
+    values = np.flatnonzero(members & w.at_peak)
+    lower = min(0, -int(MARGIN * w.peak))
+    return Intervention("collective", largest_first(w, values), change, lower, w.saved(change), "try", text)
+
+
+def unread_elements(w: WhatIf) -> Iterator[Intervention]:
+    """Return fewer results: elements of a tuple that nothing reads live as long as the others are needed."""
+    p = w.p
+    value, _ = use_steps(p)
+    is_read = np.zeros(len(p.owner), bool)
+    is_read[value] = True
+    known = p.tables["uses"].num_rows > 0
+    index = p.tables["values"]["shape_index"]
+    is_element = pc.match_substring(index.cast(pa.string()), "{").fill_null(False).to_numpy() & known
+    codes, names = encoded(index)
+    empty = pc.index(names, "{}").as_py()
+    members = w.at_peak & ~is_read & is_element & (codes != empty)
+    values = np.flatnonzero(members)
+    if not len(values):
+        return
+    change = Change(0, -w.only(members))
+    text = (
+        "Nothing reads these results, which are elements of a tuple that is needed, or the scratch memory of a library "
+        "call. Compute only what is used, or try another algorithm."
+    )
+    yield Intervention("tuple", largest_first(w, values), change, 0, w.saved(change), "try", text)

@@ -1,0 +1,257 @@
+"""Interventions on activations, with bounds of what each saves: recompute, offload, chunk, narrow, halve the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from .activations import NO_PHASE, Activations, Layers, Stacks
+from .columns import Ints, Mask, encoded, ints
+from .interventions import NARROWER, Confidence, Intervention, Kind, argument_names, largest_first
+from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER
+from .what_if import Change, WhatIf
+
+LOOP_LOWER, LOOP_UPPER = 0.7, 1.05
+CHUNK_LOWER, CHUNK_UPPER = 0.6, 1.15
+BATCH_LOWER, BATCH_UPPER = 0.6, 1.25
+DTYPE_UPPER = 1.47
+"""Multiples of the estimates that are bounds; docs/advice.md has the measurements."""
+VMEM, VMEM_SHARE = 64 << 20, 0.4
+"""Bytes, and the share of an estimate, that may move from a TPU's main memory to its VMEM."""
+MAX_CHUNK = 1 << 12
+"""Maximum number of iterations in a chunk."""
+BODY_INPUT = "body_input"
+"""Name for what a loop passes to its next iteration."""
+POLICY = "jax.checkpoint_policies.save_only_these_names"
+
+
+def recomputations(a: Activations) -> Iterator[Intervention]:
+    """Compute the activations of layers and of iterations again in the backward pass, instead of keeping them."""
+    for stacks in a.stacks:
+        if not stacks.recomputed:
+            yield _recomputed_loop(a, stacks)
+    for layers in a.layers:
+        if layers.n_layers > 1:
+            yield _recomputed_layers(a, layers)
+
+
+def _recomputed_loop(a: Activations, s: Stacks) -> Intervention:
+    """Each iteration keeps what it passes to the next one; the backward pass holds the activations of one."""
+    change = _stacked_again(a, s, s.trips * s.carry, s.per_trip(a.p.extent))
+    # At best, what is passed on is kept in half the size, and the peak is elsewhere while an iteration is recomputed.
+    best = _stacked_again(a, s, s.trips * s.carry // 2, 0)
+    text = (
+        f"Recompute the activations of the loop: scan over jax.checkpoint(body). They are stacked over {s.trips:,} "
+        f"iterations.{_policy(a.names_for(s))}"
+    )
+    bounds = int(LOOP_LOWER * a.w.saved(change)), int(LOOP_UPPER * a.w.saved(best))
+    return _of_values(a, "recompute", s.values, change, bounds, text, names=a.names_for(s))
+
+
+def _stacked_again(a: Activations, s: Stacks, kept: int, in_flight: int) -> Change:
+    """Return the change if a loop keeps `kept` bytes, and its backward pass needs `in_flight` bytes more."""
+    only, kept = a.w.only(s.members), min(kept, MAX_TOTAL_BYTES)
+    steps = np.arange(len(only))
+    reading = (steps >= s.read[0]) & (steps <= s.read[1])
+    return Change(0, -only + np.where(only > 0, kept, 0) + np.where(reading, in_flight, 0))
+
+
+def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
+    """The compiler decides when it recomputes; at worst, the activations of a layer are there twice."""
+    w, members = a.w, np.zeros(len(a.p.owner), bool)
+    members[layers.values] = True
+    only = w.only(a.with_slot_mates(members))
+    largest = int(np.bincount(layers.layer - layers.layer.min(), a.p.extent[layers.values]).max())
+    change = Change(0, np.where(a.is_backward, largest, 0) - only)
+    upper = _with_vmem(w, w.saved(Change(0, -only))) if w.saved(change) > 0 else 0
+    how = "Wrap each of these layers in jax.checkpoint."
+    if w.p.tables.platform == "cpu":
+        how = (
+            "Scan over these layers with jax.checkpoint(body): without a loop, XLA recomputes for all layers at once "
+            "on a CPU."
+        )
+    names = a.names_of(layers.values)
+    text = f"{how}{_policy(names)}"
+    return _of_values(a, "recompute", layers.values, change, (-largest, upper), text, scope=layers.family, names=names)
+
+
+def _with_vmem(w: WhatIf, estimate: int) -> int:
+    """Return an upper bound for activations that shrink: on a TPU, some of the others may then move to VMEM."""
+    vmem = min(VMEM, int(VMEM_SHARE * estimate)) if w.p.tables.platform == "tpu" else 0
+    return min(estimate + max(vmem, 0), w.peak)
+
+
+def _policy(names: tuple[str, ...]) -> str:
+    if not names:
+        return ""
+    quoted = ", ".join(map(repr, names))
+    return (
+        f" To keep its matrix products, which saves less, mark them by checkpoint_name(x, {names[0]!r}), and pass "
+        f"policy={POLICY}({quoted})."
+    )
+
+
+def chunks(a: Activations) -> Iterator[Intervention]:
+    """Scan over chunks of iterations, and keep only what the chunks pass to each other."""
+    for s in a.stacks:
+        per_trip = s.per_trip(a.p.extent)
+        divisors = [c for c in range(2, min(s.trips, MAX_CHUNK)) if s.trips % c == 0]
+        if not divisors:
+            continue
+        needed = {c: s.trips // c * s.carry + c * per_trip for c in divisors}
+        length = min(divisors, key=lambda c: needed[c])
+        change = _stacked_again(a, s, s.trips // length * s.carry, length * per_trip)
+        estimate = a.w.saved(change)
+        text = (
+            f"Scan over {s.trips // length:,} chunks: split the leading dimension of {s.trips:,} into "
+            f"({s.trips // length:,}, {length:,}), and scan over jax.checkpoint of the scan over a chunk."
+        )
+        yield _of_values(a, "scan", s.values, change, (int(CHUNK_LOWER * estimate), int(CHUNK_UPPER * estimate)), text)
+
+
+def offloads(a: Activations) -> Iterator[Intervention]:
+    """Move what loops keep for their backward pass to the host's memory. The CPU has no other memory."""
+    if a.p.tables.platform == "cpu":
+        return
+    for s in (s for s in a.stacks if s.recomputed):
+        change = _stacked_again(a, s, 0, 2 * s.per_trip(a.p.extent))
+        names = (BODY_INPUT,)
+        text = (
+            f"Offload what the loop keeps: begin its body with x = checkpoint_name(x, {BODY_INPUT!r}), and pass "
+            "jax.checkpoint policy=save_and_offload_only_these_names(names_which_can_be_saved=[], "
+            f"names_which_can_be_offloaded=[{BODY_INPUT!r}], offload_src='device', offload_dst='pinned_host')."
+        )
+        bounds = -a.w.peak // 10, a.w.saved(_stacked_again(a, s, 0, 0))
+        yield _of_values(a, "offload", s.values, change, bounds, text, names=names)
+
+
+# -- element types -------------------------------------------------------------------------------
+
+
+def narrower_types(a: Activations) -> Iterator[Intervention]:
+    """Compute in an element type of half the size. CPUs compute in float32 anyway."""
+    w, platform = a.w, a.p.tables.platform
+    codes, names = encoded(a.p.tables["values"]["element_type"])
+    candidates = w.in_arena & ((a.phase != NO_PHASE) | (not a.is_training))
+    for code, name in enumerate(names.to_pylist()):
+        members = candidates & (codes == code)
+        if name in NARROWER and members[w.at_peak].any() and not (platform == "cpu" and name == "f32"):
+            yield _narrower(a, name, members)
+
+
+def _narrower(a: Activations, name: str, members: Mask) -> Intervention:
+    change = Change(0, -(a.w.only(a.with_slot_mates(members)) // 2))
+    estimate = a.w.saved(change)
+    bounds = -a.w.peak // 20, int(DTYPE_UPPER * _with_vmem(a.w, estimate))
+    text = f"Compute in {NARROWER[name]}: these buffers are {name}. The compiler may convert them back."
+    return _of_values(a, "dtype", np.flatnonzero(members & a.w.at_peak), change, bounds, text)
+
+
+# -- batch ---------------------------------------------------------------------------------------
+
+
+def smaller_batches(a: Activations) -> Iterator[Intervention]:
+    """Halve the batch: the leading dimension that all arrays of an argument share, if activations have it too."""
+    found = [_half_batch(a, batch) for batch in _batches(a)]
+    if found:
+        yield max(found, key=lambda i: i.upper)
+
+
+class Batch(NamedTuple):
+    """An argument that can be split along its leading dimension."""
+
+    name: str
+    number: int
+    size: int
+    values: Ints
+    """Parameters and outputs with this leading dimension."""
+
+
+def _batches(a: Activations) -> list[Batch]:
+    p = a.p
+    parameters = a.w.in_memory & ((p.category == PARAMETER) | (p.category == DONATED)) & (p.representative >= 0)
+    value = p.representative[parameters]
+    number = ints(p.allocations, "parameter_number")[parameters]
+    codes, names = encoded(pa.chunked_array([argument_names(a.w, value, number)]))
+    position = {s.trips for s in a.stacks}
+    shared = [_shared_size(a.dimensions[value[codes == code]], position) for code in range(len(names))]
+    state = [bool(a.is_state[value[codes == code]].any()) for code in range(len(names))]
+    found = []
+    for code, name in enumerate(names.to_pylist()):
+        size = 0 if a.is_training and state[code] else shared[code]
+        members = value[codes == code]
+        if size and (a.is_training or not _is_ambiguous(a.dimensions[value], codes, code, shared, state)):
+            found.append(Batch(name, int(number[codes == code].min()), size, _whole_arrays(a, size, members)))
+    return found
+
+
+def _shared_size(dimensions: Ints, trips: set[int]) -> int:
+    """Return the leading dimension that these arrays share (not that of a loop), if it can be halved, or 0."""
+    position = 1 if int(dimensions[0, 0]) in trips else 0
+    sizes = np.unique(dimensions[:, position])
+    size = int(sizes[0])
+    return size if len(sizes) == 1 and size >= 2 and size % 2 == 0 else 0
+
+
+def _is_ambiguous(dimensions: Ints, codes: Ints, code: int, shared: list[int], state: list[bool]) -> bool:
+    """Return whether the batch size of an argument is another dimension of it, or the first one of weights."""
+    has_size = dimensions == shared[code]
+    others = {int(c) for c in codes[has_size[:, 0]]} - {code}
+    weights = any(not state[c] or shared[c] != shared[code] for c in others)
+    return weights or bool((has_size[codes == code].sum(axis=1) > 1).any())
+
+
+def _whole_arrays(a: Activations, size: int, values: Ints) -> Ints:
+    """Return the parameters and outputs that have this leading dimension, and these parameters."""
+    p = a.p
+    whole = (a.w.in_memory & np.isin(p.category, (PARAMETER, DONATED, LIVE_OUT)))[p.owner]
+    whole &= (np.arange(len(p.owner)) == p.representative[p.owner]) & (a.dimensions[:, 0] == size)
+    if a.is_training:
+        whole &= ~a.is_state
+    return np.union1d(np.flatnonzero(whole), values)
+
+
+def _half_batch(a: Activations, batch: Batch) -> Intervention:
+    p, w, size = a.p, a.w, batch.size
+    has_batch = (a.dimensions == size).any(axis=1) | np.isin(a.dimensions[:, :2], a.multiples_of(size)).any(axis=1)
+    temps = w.in_arena & has_batch
+    fixed = -int(p.allocation_size[p.owner[batch.values]].sum()) // 2
+    change = Change(fixed, -(w.only(temps) // 2))
+    # A step may have activations that show no batch in their shape. Smaller ones may fit into outputs.
+    largest = Change(fixed, -(w.only(w.in_arena & ~a.is_like_state) // 2)) if a.is_training else change
+    rows = np.flatnonzero(temps & w.at_peak)
+    half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
+    upper = int(BATCH_UPPER * _with_vmem(w, max(w.saved(change), w.saved(largest)))) + w.room_in_outputs(half)
+    upper = min(upper, w.peak - fixed)
+    text = (
+        f"Halve the batch of `{batch.name}` ({size:,} to {size // 2:,}). Gradients accumulated over two halves need as "
+        "much memory as the parameters in addition."
+    )
+    bounds = int(BATCH_LOWER * w.saved(change)), upper if len(rows) else 0
+    values = np.union1d(rows, batch.values)
+    found = _of_values(a, "batch", values, change, bounds, text)
+    return replace(found, argument=batch.name, parameter=batch.number)
+
+
+# -- rows ----------------------------------------------------------------------------------------
+
+
+def _of_values(
+    a: Activations,
+    kind: Kind,
+    values: Ints,
+    change: Change,
+    bounds: tuple[int, int],
+    text: str,
+    *,
+    scope: str | None = None,
+    names: tuple[str, ...] = (),
+) -> Intervention:
+    lower, upper = bounds
+    order, where = largest_first(a.w, values), scope or a.common_scope(values)
+    confidence: Confidence = "likely" if lower > 0 else "try"
+    return Intervention(kind, order, change, lower, upper, confidence, text, scope=where, names=names)

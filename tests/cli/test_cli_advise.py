@@ -1,0 +1,97 @@
+"""`xlamem advise`: the screen, the budget, JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem import cli, compute, schema
+
+PROGRAM = Path(__file__).parents[1] / "data" / "advice" / "tpu-attention" / "base"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def call(*args: str | Path) -> tuple[int, str, str]:
+        return cli.main(["advise", *map(str, args)]), *capsys.readouterr()
+
+    return call
+
+
+def test_the_screen(run: Any) -> None:
+    code, out, err = run(PROGRAM)
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert max(map(len, lines)) <= 80
+    assert lines[3] == "must fit  6.32 GiB (6,784,195,072 bytes)"
+    heads = [line.split() for line in lines if line.startswith(" 1 ")]
+    assert heads[0][-2:] == ["likely", "recompute"]
+    assert any("scan over jax.checkpoint(body)" in line for line in lines)
+    assert any("interventions.py:" in line for line in lines)
+
+
+def test_the_limit(run: Any) -> None:
+    _, out, _ = run(PROGRAM, "--limit", "1")
+    assert "\n 2  " not in out
+    assert out.endswith("other interventions: --limit shows more\n")
+
+
+def sentence(out: str) -> str:
+    """Return the paragraph below the bytes that must fit."""
+    return " ".join(out.partition("must fit")[2].partition("\n\n")[0].split("\n")[1:])
+
+
+def test_budgets(run: Any) -> None:
+    reached = sentence(run(PROGRAM, "--budget", "5GiB")[1])
+    assert reached == (
+        "The following saves at least 1.75 GiB: 4.57 GiB must fit then, within the budget of 5.00 GiB."
+    )
+    far = sentence(run(PROGRAM, "--budget", "1GiB")[1])
+    assert "together save at least" in far
+    assert "which is not enough" in far
+    assert sentence(run(PROGRAM, "--budget", "7GiB")[1]) == "The budget of 7.00 GiB is kept already."
+    code, _, err = run(PROGRAM, "--budget", "7")
+    assert code == 2
+    assert "has no unit" in err
+
+
+def test_json(run: Any) -> None:
+    data = json.loads(run(PROGRAM, "--json", "--budget", "5GiB")[1])
+    table, plan = compute.plan_advice(xlamem.read(PROGRAM), "5GiB")
+    assert data["advice"] == table.to_pylist()
+    assert plan is not None
+    assert data["plan"] == {**plan._asdict(), "is_reached": True}
+    assert data["device_total"] == plan.device_total
+    assert json.loads(run(PROGRAM, "--json")[1])["plan"] is None
+
+
+def test_csv(run: Any) -> None:
+    rows = list(csv.DictReader(io.StringIO(run(PROGRAM, "--csv", "-n", "2")[1])))
+    assert len(rows) == 2
+    assert tuple(rows[0]) == schema.COMPUTED["advice"].names
+
+
+def test_nothing_to_say(run: Any, tmp_path: Path) -> None:
+    assert "no live ranges" in run(DUMPS / "cpu-tf-1.15.0-loop")[1]
+    lines = ["BufferAssignment:", "allocation 0: size 8, output shape is |f32[2]|, maybe-live-out:"]
+    lines += [" value: <0 out @0> (size=8,offset=0): f32[2]{0}", "", "Total bytes used: 8", "", "Used values:", ""]
+    lines += ["HloLiveRange (max 1):", "  InstructionSequence:", "    0:out", "  BufferLiveRange:", "    out{}:0-1", ""]
+    path = tmp_path / "module_0001.jit_f.cpu_after_optimizations-buffer-assignment.txt"
+    path.write_text("\n".join(lines))
+    assert "No intervention that xlamem knows would save 1 %" in run(path)[1]
+
+
+@pytest.mark.parametrize("folder", sorted(DUMPS.iterdir()), ids=lambda f: f.name)
+def test_every_dump(run: Any, folder: Path) -> None:
+    code, out, _ = run(folder)
+    assert code in (0, 3)
+    assert max((len(line) for line in out.splitlines()), default=0) <= 80

@@ -1,0 +1,267 @@
+"""What could be done, against recompilations in which it was."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem import compute
+from xlamem.compute.advice import MIN_SHARE, TRY
+
+HERE = Path(__file__).parents[1]
+STORED = HERE / "data" / "advice"
+"""Dumps made by interventions.py: jaxlib 0.10.2; libtpu 0.0.52 for v5e."""
+
+Row = dict[str, Any]
+
+ARGUMENT = {"averages": "averages"}
+"""The argument that is kept in a smaller type, by program; elsewhere activations are."""
+
+LOOSE = {"cpu-layers/recompute", "cpu-convolutions/recompute", "tpu-layers/recompute-loop"}
+"""Interventions that save less than half of the upper bound.
+
+On a CPU, the advice is to recompute in a loop; `jax.checkpoint` alone saves nothing there. On a TPU it is the reverse.
+"""
+NOT_ADVISED = {"cpu-inference/donate", "tpu-inference/donate", "tpu-convolutions/recompute", "cpu-attention/dtype"}
+"""Controls, which save nothing."""
+TOO_SMALL = {"cpu-attention/donate"}
+"""Interventions that save less than 1 %."""
+
+
+def rows_for(folder: Path) -> list[Row]:
+    """Return the advice that corresponds to the variant of a program in a folder."""
+    kind, program = folder.name.partition("-")[0], folder.parent.name.partition("-")[2]
+    rows = [r for r in xlamem.advise(xlamem.read(folder.parent / "base")).to_pylist() if r["kind"] == kind]
+    if kind == "dtype":
+        rows = [r for r in rows if r["argument"] == ARGUMENT.get(program)]
+    return rows if kind == "donate" else rows[:1]
+
+
+def saved(folder: Path) -> int:
+    before, after = (compute.device_total(xlamem.read(f)) for f in (folder.parent / "base", folder))
+    assert before is not None
+    assert after is not None
+    return before - after
+
+
+def check(folder: Path) -> None:
+    """The change lies within the bounds, of which the upper one is at most twice the change."""
+    name, change = f"{folder.parent.name}/{folder.name}", saved(folder)
+    rows = rows_for(folder)
+    if name in NOT_ADVISED:
+        assert not rows
+        assert change <= 0
+        return
+    if name in TOO_SMALL:
+        assert not rows
+        assert change < 0.01 * (compute.device_total(xlamem.read(folder.parent / "base")) or 0)
+        return
+    lower, upper = sum(r["lower"] for r in rows), sum(r["upper"] for r in rows)
+    assert lower <= change <= upper
+    assert (upper <= 2 * change) == (name not in LOOSE)
+
+
+def variants(made: Path, platform: str) -> list[Path]:
+    return sorted(f for f in made.glob(f"{platform}-*/*") if f.name != "base")
+
+
+@pytest.mark.parametrize("folder", variants(STORED, "tpu"), ids=lambda f: f"{f.parent.name}-{f.name}")
+def test_stored(folder: Path) -> None:
+    check(folder)
+
+
+def test_there_are_enough() -> None:
+    """At least twelve interventions, and two that save nothing."""
+    names = {f"{f.parent.name}/{f.name}" for f in variants(STORED, "tpu")}
+    assert len(names - NOT_ADVISED - LOOSE) >= 12
+    assert len(names & NOT_ADVISED) >= 2
+
+
+@pytest.mark.slow
+def test_recompiled(tmp_path: Path) -> None:
+    pytest.importorskip("jax", reason="jax, which compiles the programs, is not installed")
+    command = [sys.executable, HERE / "forge" / "interventions.py", "cpu", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    folders = variants(tmp_path, "cpu")
+    assert len(folders) >= 16
+    for folder in folders:
+        check(folder)
+
+
+# -- every dump ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", sorted(DUMPS.iterdir()), ids=lambda f: f.name)
+def test_every_row_has_a_buffer_and_a_number(folder: Path) -> None:
+    for source in xlamem.find(folder):
+        dump = xlamem.read(source)
+        total = compute.device_total(dump)
+        ids = set(dump["values"]["value_id"].to_pylist())
+        rows = xlamem.advise(dump).to_pylist()
+        assert [r["rank"] for r in rows] == list(range(len(rows)))
+        for row in rows:
+            assert row["kind"] in compute.ADVICE_KINDS
+            assert row["value_id"] in ids
+            assert row["n_buffers"] >= 1
+            assert row["lower"] <= row["upper"]
+            assert 0 < row["upper"] <= total
+            assert row["upper"] >= MIN_SHARE * total
+            assert (row["lower"] > 0) == (row["confidence"] != "try")
+            assert row["action"].endswith(TRY) == (row["confidence"] == "try")
+            assert row["in_plan"] is None
+
+
+def test_without_live_ranges() -> None:
+    folder = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
+    dump = xlamem.read(next(folder.glob("*-buffer-assignment.txt")).read_bytes())
+    assert xlamem.advise(dump).num_rows == 0
+    assert xlamem.advise(dump).schema == xlamem.schema.COMPUTED["advice"].arrow
+
+
+def test_what_is_donated_is_not_advised() -> None:
+    for folder in sorted((HERE / "data" / "donation").iterdir()):
+        donated = xlamem.advise(xlamem.read(folder / "donated")).to_pylist()
+        assert not [r for r in donated if r["kind"] == "donate"], folder.name
+
+
+def test_donations_of_small_programs() -> None:
+    """The pairs of `donation`: what 11 small programs save lies within the bounds."""
+    for folder in sorted((HERE / "data" / "donation").iterdir()):
+        before, after = (xlamem.read(folder / name) for name in ("undonated", "donated"))
+        rows = [r for r in xlamem.advise(before).to_pylist() if r["kind"] == "donate"]
+        change = (compute.device_total(before) or 0) - (compute.device_total(after) or 0)
+        assert sum(r["lower"] for r in rows) <= change <= sum(r["upper"] for r in rows), folder.name
+
+
+# -- single rules --------------------------------------------------------------------------------
+
+
+def advice(folder: Path, kind: str) -> list[Row]:
+    return [r for r in xlamem.advise(xlamem.read(folder)).to_pylist() if r["kind"] == kind]
+
+
+def test_arguments_have_names() -> None:
+    rows = advice(STORED / "tpu-attention" / "base", "donate")
+    assert {r["argument"] for r in rows} == {"params", "opt"}
+    (opt,) = (r for r in rows if r["argument"] == "opt")
+    assert "donate_argnames='opt'" in opt["action"]
+    assert opt["n_buffers"] == 14
+
+
+def test_a_loop() -> None:
+    """The names of its matrix products, the length of its chunks, and where it is."""
+    (row,) = advice(STORED / "tpu-attention" / "base", "recompute")
+    assert row["names"] == "attention,feed_forward"
+    assert "save_only_these_names('attention', 'feed_forward')" in row["action"]
+    assert row["source_file"].endswith("interventions.py")
+    assert row["source_line"] > 1
+    (row,) = advice(STORED / "tpu-attention" / "base", "scan")
+    assert "(4, 2)" in row["action"]
+
+
+def test_layers() -> None:
+    (row,) = advice(STORED / "tpu-layers" / "base", "recompute")
+    assert row["scope"] == "layer_*"
+    assert row["confidence"] == "try"
+    assert row["lower"] < 0
+
+
+def test_a_batch() -> None:
+    (row,) = advice(STORED / "tpu-attention" / "base", "batch")
+    assert (row["argument"], row["parameter"]) == ("batch", 21)
+    assert "16 to 8" in row["action"]
+
+
+def test_small_slots() -> None:
+    (row,) = advice(STORED / "tpu-small_arrays" / "base", "slots")
+    assert row["n_buffers"] >= 250
+    assert "16,384 bytes" in row["action"]
+
+
+def test_collectives() -> None:
+    (row,) = advice(DUMPS / "gpu-jax-0.4.35-collectives8", "collective")
+    assert row["upper"] == 2097152
+    assert "all-gather" in row["action"]
+
+
+def text_of(values: list[str], ranges: list[str], uses: list[str], arena: int) -> bytes:
+    """Return a dump with these temporaries in an arena, and an output of 8 bytes."""
+    lines = ["BufferAssignment:", f"allocation 0: size {arena}, preallocated-temp:", *values]
+    lines += ["allocation 1: size 8, output shape is |f32[2]|, maybe-live-out:"]
+    lines += [" value: <9 out @0> (size=8,offset=0): f32[2]{0}", "", f"Total bytes used: {arena + 8}", ""]
+    lines += ["Used values:", *uses, "", "HloLiveRange (max 3):", "  InstructionSequence:"]
+    lines += ["    0:pair", "    1:first", "    2:out", "  BufferLiveRange:", *ranges, "    out{}:2-3"]
+    lines += ["  Live ranges at 0 (peak):", ""]
+    return "\n".join(lines).encode()
+
+
+def test_elements_that_nothing_reads() -> None:
+    """The second element of a tuple is never used, but it is as large as the first."""
+    values = [
+        " value: <1 pair{0} @0> (size=4096,offset=0): f32[1024]{0}",
+        " value: <2 pair{1} @0> (size=8192,offset=4096): f32[2048]{0}",
+    ]
+    uses = ["<1 pair{0} @0>", " positions:", "  pair {0}", " uses:", "  first, operand 0", " from instruction:%pair"]
+    ranges = ["    pair{0}:0-1", "    pair{1}:0-1"]
+    dump = xlamem.read(text_of(values, ranges, uses, 12288))
+    rows = [r for r in xlamem.advise(dump).to_pylist() if r["kind"] == "tuple"]
+    assert [(r["instruction"], r["shape_index"], r["upper"]) for r in rows] == [("pair", "{1}", 8192)]
+
+
+# -- the budget ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def dump() -> xlamem.Dump:
+    return xlamem.read(STORED / "tpu-attention" / "base")
+
+
+def planned(table: pa.Table) -> list[Row]:
+    return [r for r in table.to_pylist() if r["in_plan"]]
+
+
+def test_the_shortest_list(dump: xlamem.Dump) -> None:
+    """One intervention if that is enough, the one with the largest lower bound."""
+    total = compute.device_total(dump) or 0
+    rows = xlamem.advise(dump).to_pylist()
+    best = max(rows, key=lambda r: r["lower"])
+    table, plan = compute.plan_advice(dump, total - best["lower"])
+    assert plan is not None
+    assert plan.is_reached
+    assert [r["rank"] for r in planned(table)] == [best["rank"]]
+    assert len(planned(xlamem.advise(dump, total - best["lower"] - 1))) > 1
+
+
+def test_budgets_that_are_kept_or_out_of_reach(dump: xlamem.Dump) -> None:
+    total = compute.device_total(dump) or 0
+    table, plan = compute.plan_advice(dump, total)
+    assert plan is not None
+    assert plan.is_reached
+    assert not planned(table)
+    table, plan = compute.plan_advice(dump, "1MiB")
+    assert plan is not None
+    assert not plan.is_reached
+    assert 0 < plan.saved < total
+    assert all(r["lower"] > 0 for r in planned(table))
+
+
+def test_a_plan_does_not_count_buffers_twice(dump: xlamem.Dump) -> None:
+    """Recomputing the activations of a loop and scanning over chunks exclude each other."""
+    kinds = [r["kind"] for r in planned(xlamem.advise(dump, "1MiB"))]
+    assert "recompute" in kinds
+    assert not {"scan", "batch"} & set(kinds)
+
+
+def test_wrong_budgets(dump: xlamem.Dump) -> None:
+    with pytest.raises(xlamem.UsageError, match="unit"):
+        xlamem.advise(dump, "14")
+    with pytest.raises(xlamem.UsageError, match="budget must be 0 or more"):
+        xlamem.advise(dump, -1)

@@ -1,0 +1,362 @@
+"""Compile JAX programs before and after interventions that `xlamem.advise` proposes.
+
+    python tests/forge/interventions.py {cpu,tpu} DIR [NAME...]
+    python tests/forge/interventions.py store DIR tests/data/advice
+
+The first writes DIR/PLATFORM-PROGRAM/VARIANT, the texts of each dump. `base` is the program before; the other variants
+are named after what was done. It needs jax, for `tpu` libtpu too (no TPU). The second stores what the tests read of
+them: all of `base` but the body of the HLO text, and the allocations of the others.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ |= {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-4"}
+os.environ |= {"TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+os.environ["JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX"] = ".*/tests/"  # no path of this machine in a stored dump
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+KEPT = ("-buffer-assignment.txt", "-buffer-assignment-values.txt", "-live-range.txt", "after_optimizations.txt")
+
+Program = tuple[Callable[..., Any], list[Any]]
+
+
+class Case(NamedTuple):
+    """A program, and its variants: arguments of `build`, and numbers of the arguments that are donated."""
+
+    build: Callable[..., Program]
+    variants: dict[str, tuple[dict[str, Any], tuple[int, ...]]]
+    platforms: tuple[str, ...] = ("cpu", "tpu")
+
+
+def array(*shape: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def adam(params: Any, grads: Any, state: Any) -> Any:
+    m = jax.tree.map(lambda a, b: 0.9 * a + 0.1 * b, state["m"], grads)
+    v = jax.tree.map(lambda a, b: 0.99 * a + 0.01 * b * b, state["v"], grads)
+    params = jax.tree.map(lambda p, m, v: p - 1e-3 * m / (jnp.sqrt(v) + 1e-8), params, m, v)
+    return params, {"m": m, "v": v}
+
+
+def trained(loss: Callable[[Any, Any], jax.Array]) -> Callable[..., Any]:
+    def train_step(params: Any, opt: Any, batch: Any) -> Any:
+        value, grads = jax.value_and_grad(loss)(params, batch)
+        return *adam(params, grads, opt), value
+
+    return train_step
+
+
+def with_state(params: Any) -> list[Any]:
+    return [params, {"m": params, "v": params}]
+
+
+# -- training ------------------------------------------------------------------------------------
+
+
+def layers(n: int = 4, batch: int = 12288, wide: int = 1536, how: str = "unrolled") -> Program:
+    """Layers with two matrix products, one after the other or in a loop, with or without recomputation."""
+
+    def layer(x: jax.Array, w: Any) -> jax.Array:
+        return x + jax.nn.gelu(x @ w["up"]) @ w["down"]
+
+    def loss(params: Any, x: jax.Array) -> jax.Array:
+        body = jax.checkpoint(layer) if "recomputed" in how else layer
+        if "loop" in how:
+            return jnp.mean(lax.scan(lambda x, w: (body(x, w), None), x, params)[0] ** 2)
+        for i in range(n):
+            with jax.named_scope(f"layer_{i}"):
+                x = body(x, params[i])
+        return jnp.mean(x**2)
+
+    if "loop" in how:
+        params: Any = {"up": array(n, wide, 2 * wide), "down": array(n, 2 * wide, wide)}
+    else:
+        params = [{"up": array(wide, 2 * wide), "down": array(2 * wide, wide)} for _ in range(n)]
+    return trained(loss), [*with_state(params), array(batch, wide)]
+
+
+def attention(
+    n: int = 8, batch: int = 16, length: int = 512, dtype: Any = jnp.float32, remat: bool = False, chunk: int = 1
+) -> Program:
+    """A loop over layers of a transformer."""
+    wide, heads = 1024, 8
+
+    def layer(x: jax.Array, w: Any) -> jax.Array:
+        with jax.named_scope("attention"):
+            q, k, v = (jnp.einsum("btd,dhk->bthk", x, w[name].astype(dtype)) for name in "qkv")
+            weights = jax.nn.softmax(jnp.einsum("bthk,bshk->bhts", q, k), -1)
+            x = x + jnp.einsum("bhts,bshk,hkd->btd", weights, v, w["o"].astype(dtype))
+        with jax.named_scope("feed_forward"):
+            return x + jax.nn.relu(x @ w["up"].astype(dtype)) @ w["down"].astype(dtype)
+
+    def loss(params: Any, tokens: jax.Array) -> jax.Array:
+        body = jax.checkpoint(layer) if remat else layer
+
+        def scan(x: jax.Array, w: Any) -> jax.Array:
+            return lax.scan(lambda x, w: (body(x, w), None), x, w)[0]
+
+        x, w = params["table"].astype(dtype)[tokens], params["layers"]
+        if chunk > 1:
+            w = jax.tree.map(lambda a: a.reshape(n // chunk, chunk, *a.shape[1:]), w)
+            x, _ = lax.scan(lambda x, w: (jax.checkpoint(scan)(x, w), None), x, w)
+        else:
+            x = scan(x, w)
+        return jnp.mean((x @ params["table"].astype(dtype).T).astype(jnp.float32) ** 2)
+
+    shape = (n, wide, heads, wide // heads)
+    weights = {name: array(*shape) for name in "qkv"} | {"o": array(n, heads, wide // heads, wide)}
+    weights |= {"up": array(n, wide, 4 * wide), "down": array(n, 4 * wide, wide)}
+    params = {"layers": weights, "table": array(4096, wide)}
+    return trained(loss), [*with_state(params), array(batch, length, dtype=jnp.int32)]
+
+
+def recurrent(steps: int = 256, batch: int = 512, wide: int = 512, remat: bool = False, chunk: int = 1) -> Program:
+    """A recurrent network over many steps."""
+
+    def loss(params: Any, inputs: jax.Array) -> jax.Array:
+        def cell(state: Any, x: jax.Array) -> Any:
+            h, c = state
+            i, f, o, g = jnp.split(x @ params["x"] + h @ params["h"], 4, -1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
+
+        body = jax.checkpoint(cell) if remat else cell
+        state = jnp.zeros((batch, wide)), jnp.zeros((batch, wide))
+        if chunk > 1:
+            inputs = inputs.reshape(steps // chunk, chunk, batch, wide)
+            state, _ = lax.scan(jax.checkpoint(lambda s, x: lax.scan(body, s, x)), state, inputs)
+        else:
+            state, _ = lax.scan(body, state, inputs)
+        return jnp.mean(state[0] ** 2)
+
+    params = {"x": array(wide, 4 * wide), "h": array(wide, 4 * wide)}
+    return trained(loss), [*with_state(params), array(steps, batch, wide)]
+
+
+def offloaded(n: int = 16, offload: bool = False) -> Program:
+    """A loop with recomputation that keeps its carry on the device, or moves it to the host."""
+
+    def loss(params: Any, x: jax.Array) -> jax.Array:
+        def body(x: jax.Array, w: Any) -> jax.Array:
+            x = checkpoint_name(x, "body_input")
+            return x + jax.nn.gelu(x @ w["up"]) @ w["down"]
+
+        names = {"names_which_can_be_saved": [], "names_which_can_be_offloaded": ["body_input"]}
+        to_host = jax.checkpoint_policies.save_and_offload_only_these_names(
+            **names, offload_src="device", offload_dst="pinned_host"
+        )
+        body = jax.checkpoint(body, policy=to_host if offload else None)
+        return jnp.mean(lax.scan(lambda x, w: (body(x, w), None), x, params)[0] ** 2)
+
+    def train_step(params: Any, x: jax.Array) -> Any:
+        value, grads = jax.value_and_grad(loss)(params, x)
+        return jax.tree.map(lambda p, g: p - 1e-2 * g, params, grads), value
+
+    params = {"up": array(n, 1024, 4096), "down": array(n, 4096, 1024)}
+    return train_step, [params, array(16, 512, 1024)]
+
+
+def convolutions(batch: int = 64, remat: bool = False) -> Program:
+    """Stages of a convolutional network, of which recomputation only costs memory on a TPU."""
+
+    def convolve(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
+        return lax.conv_general_dilated(x, w, (stride,) * 2, "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    def stage(x: jax.Array, w: Any, stride: int) -> jax.Array:
+        x = jax.nn.relu(convolve(x, w[0], stride))
+        x = (x - x.mean((0, 1, 2))) / jnp.sqrt(x.var((0, 1, 2)) + 1e-5)
+        return jax.nn.relu(convolve(x, w[1], 1) + x)
+
+    def loss(params: Any, images: jax.Array) -> jax.Array:
+        x = images
+        for i, w in enumerate(params):
+            with jax.named_scope(f"stage_{i}"):
+                body = partial(stage, stride=2 if i else 1)
+                x = (jax.checkpoint(body) if remat else body)(x, w)
+        return jnp.mean(x**2)
+
+    widths = (3, 64, 128, 256)
+    params = [[array(3, 3, a, b), array(3, 3, b, b)] for a, b in pairwise(widths)]
+    return trained(loss), [*with_state(params), array(batch, 64, 64, 3)]
+
+
+# -- programs without a backward pass ------------------------------------------------------------
+
+
+def decoding(n: int = 3, batch: int = 24, length: int = 2048) -> Program:
+    """One step of decoding with a cache, which is written in place if it is donated."""
+    wide, heads = 1024, 8
+
+    def decode(params: Any, cache: Any, x: jax.Array, position: jax.Array) -> Any:
+        updated = []
+        for w, (keys, values) in zip(params, cache, strict=True):
+            q, k, v = (jnp.einsum("bd,dhk->bhk", x, w[name]) for name in "qkv")
+            keys = lax.dynamic_update_slice(keys, k[:, None], (0, position, 0, 0))
+            values = lax.dynamic_update_slice(values, v[:, None], (0, position, 0, 0))
+            weights = jax.nn.softmax(jnp.einsum("bhk,bthk->bht", q, keys))
+            x = x + jnp.einsum("bht,bthk,hkd->bd", weights, values, w["o"])
+            updated.append((keys, values))
+        return x, updated
+
+    half = jnp.bfloat16
+    shape = (batch, length, heads, wide // heads)
+    weights = {name: array(wide, heads, wide // heads, dtype=half) for name in "qkv"}
+    params = [weights | {"o": array(heads, wide // heads, wide, dtype=half)} for _ in range(n)]
+    cache = [(array(*shape, dtype=half), array(*shape, dtype=half)) for _ in range(n)]
+    return decode, [params, cache, array(batch, wide, dtype=half), array(dtype=jnp.int32)]
+
+
+def averages(n: int = 5, dtype: Any = jnp.float32) -> Program:
+    """Moving averages of parameters."""
+
+    def update(averages: Any, params: Any) -> Any:
+        return jax.tree.map(lambda a, p: (0.99 * a.astype(p.dtype) + 0.01 * p).astype(a.dtype), averages, params)
+
+    return update, [[array(2048, 4096, dtype=dtype)] * n, [array(2048, 4096)] * n]
+
+
+def small_arrays(n: int = 250, joined: bool = False) -> Program:
+    """Many small arrays, or one."""
+
+    def update(params: Any, x: jax.Array) -> Any:
+        if joined:
+            return jnp.tanh(params * x), jnp.sum(params * x)
+        return [jnp.tanh(p * x) for p in params], sum(jnp.sum(p * x) for p in params)
+
+    return update, [array(n, 96) if joined else [array(96)] * n, array(96)]
+
+
+def pixels(n: int = 1 << 21, merged: bool = False) -> Program:
+    """Three colors, which a TPU pads to four, or one dimension."""
+
+    def brighten(image: jax.Array, other: jax.Array) -> Any:
+        return jnp.tanh(image) + other, jnp.sum(other)
+
+    shape = (3 * n,) if merged else (n, 3)
+    return brighten, [array(*shape), array(*shape)]
+
+
+def inference(batch: int = 6144, wide: int = 2048) -> Program:
+    """A control: donating the input saves nothing, because no output has its size."""
+
+    def forward(weights: Any, x: jax.Array) -> jax.Array:
+        for w in weights:
+            x = jax.nn.relu(x @ w)
+        return x.sum(-1)
+
+    return forward, [[array(wide, wide)] * 4, array(batch, wide)]
+
+
+NOTHING: tuple[dict[str, Any], tuple[int, ...]] = ({}, ())
+
+CASES = {
+    "layers": Case(
+        layers,
+        {
+            "base": NOTHING,
+            "donate": ({}, (0, 1)),
+            "batch": ({"batch": 6144}, ()),
+            "recompute": ({"how": "recomputed"}, ()),
+            "recompute-loop": ({"how": "recomputed loop"}, ()),
+        },
+    ),
+    "attention": Case(
+        attention,
+        {
+            "base": NOTHING,
+            "donate": ({}, (0, 1)),
+            "batch": ({"batch": 8}, ()),
+            "recompute": ({"remat": True}, ()),
+            "scan": ({"chunk": 2}, ()),
+            "dtype": ({"dtype": jnp.bfloat16}, ()),
+        },
+    ),
+    "recurrent": Case(
+        recurrent,
+        {
+            "base": NOTHING,
+            "batch": ({"batch": 256}, ()),
+            "recompute": ({"remat": True}, ()),
+            "scan": ({"chunk": 16}, ()),
+        },
+    ),
+    "offloaded": Case(offloaded, {"base": NOTHING, "offload": ({"offload": True}, ())}, ("tpu",)),
+    "convolutions": Case(
+        convolutions, {"base": NOTHING, "batch": ({"batch": 32}, ()), "recompute": ({"remat": True}, ())}
+    ),
+    "decoding": Case(decoding, {"base": NOTHING, "donate": ({}, (1,))}),
+    "averages": Case(averages, {"base": NOTHING, "donate": ({}, (0,)), "dtype": ({"dtype": jnp.bfloat16}, ())}),
+    "small_arrays": Case(small_arrays, {"base": NOTHING, "slots": ({"joined": True}, ())}, ("tpu",)),
+    "pixels": Case(pixels, {"base": NOTHING, "shape": ({"merged": True}, ())}, ("tpu",)),
+    "inference": Case(inference, {"base": NOTHING, "donate": ({}, (1,))}),
+}
+
+
+def placed(arguments: Any, platform: str) -> Any:
+    """Put the arguments on the first device of a platform."""
+    if platform == "tpu":
+        from jax.experimental import topologies
+
+        devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices
+    else:
+        devices = jax.devices()
+    where = NamedSharding(Mesh(np.array(devices[:1]), ("x",)), PartitionSpec())
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=where), arguments)
+
+
+def compiled(program: Program, donated: tuple[int, ...], platform: str, folder: Path) -> None:
+    """Leave the dump of a program in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    function, arguments = program
+    with tempfile.TemporaryDirectory() as place:
+        flags = {"xla_dump_to": place, "xla_dump_hlo_as_text": True}
+        lowered = jax.jit(function, donate_argnums=donated).lower(*placed(arguments, platform))
+        lowered.compile(compiler_options=flags)
+        for path in Path(place).iterdir():
+            if path.name.endswith(KEPT):
+                shutil.copy(path, folder)
+
+
+def store(made: str, out: str) -> None:
+    """Compress dumps, without what the tests do not read, into another folder."""
+    for path in sorted(Path(made).glob("*/*/*.txt")):
+        role, folder = path.name.rpartition("optimizations")[2], Path(out, path.parent.relative_to(made))
+        if path.parent.name != "base" and role != "-buffer-assignment.txt":
+            continue
+        text = path.read_bytes()
+        if role == ".txt":
+            text = text.partition(b"\n}\n")[0] + b"\n}\n"  # up to the first computation
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{path.name}.gz").write_bytes(gzip.compress(text, mtime=0))
+
+
+def main(platform: str, out: str, *names: str) -> None:
+    if platform == "store":
+        return store(out, *names)
+    for name, case in CASES.items():
+        if (names and name not in names) or platform not in case.platforms:
+            continue
+        for variant, (options, donated) in case.variants.items():
+            compiled(case.build(**options), donated, platform, Path(out, f"{platform}-{name}", variant))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
