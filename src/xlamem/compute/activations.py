@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from ..parse.arrays import row_of
 from .aliasing import matched
+from .buffer_names import source_columns
 from .columns import Ints, Mask, encoded, take
 from .layout import DONATED
 from .op_names import scopes
@@ -281,19 +282,14 @@ class Activations:
         return self.names_of(np.flatnonzero((starts >= start) & (starts <= end) & (self.phase == FORWARD)))
 
     def common_scope(self, values: Ints) -> str | None:
-        """Return the folded scope that most bytes of these values have."""
-        codes, names = self._folded_scope
-        scope = take(codes, self.op_codes[values])
-        if not (scope >= 0).any():
+        """Return the folded scope that most bytes of these values have, with names completed by their origins."""
+        codes, names = encoded(source_columns(self.p, values)["op_name"])
+        scope, texts = encoded(scopes(names.cast(pa.string()), fold=True))
+        code = take(scope, codes)
+        if not (code >= 0).any():
             return None
-        text = names[int(np.bincount(scope[scope >= 0], self.p.extent[values][scope >= 0]).argmax())].as_py()
+        text = texts[int(np.bincount(code[code >= 0], self.p.extent[values][code >= 0]).argmax())].as_py()
         return text or None
-
-    @cached_property
-    def _folded_scope(self) -> tuple[Ints, pa.Array]:
-        if not len(self.op_names):
-            return np.empty(0, np.int64), self.op_names
-        return encoded(pa.chunked_array([scopes(self.op_names, fold=True)]))
 
     # -- arguments -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from .. import schema
 from ..dump import DumpLike
 from .activations import Activations
+from .buffer_names import source_columns
 from .capacity import byte_count
 from .columns import Ints, computed_table, nullable, take
 from .interventions import (
@@ -168,7 +169,7 @@ def _table(w: WhatIf, found: list[Intervention], planned: list[int] | None) -> p
     for name in ("instruction", "shape_index", "shape"):
         columns[name] = p.value_text(name, value)
     columns["allocation"] = p.allocation_ids[p.owner[value]]
-    source = p.source_columns(value)
+    source = source_columns(p, value)
     columns |= {name: source[name] for name in ("source_file", "source_line")}
     in_plan = [None if planned is None else i in planned for i in range(len(found))]
     columns["in_plan"] = pa.array(in_plan, pa.bool_())

@@ -49,7 +49,7 @@ def _summary(dump: Dump, rows: list[Row], plan: Plan | None, total: int) -> str:
     if plan is None:
         if not rows:
             return "No intervention that xlamem knows would save 1 % of this or more."
-        return "What each saves, from least to most. Savings on the same buffers do not add up."
+        return "Lower and upper bounds of what each saves. Savings on the same buffers do not add up."
     return _about_plan(plan, total)
 
 
