@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from os.path import join
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .. import compute, schema
 from ..dump import Dump, read
@@ -42,6 +42,8 @@ class Program(NamedTuple):
     overview: compute.Overview
     fits: compute.Fits | None
     problems: list[str]
+    advice: Sequence[dict[str, Any]] = ()
+    """Rows of `advice` that would make the program fit, if it does not."""
 
 
 def path_of(source: Source) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.text import Text
 
 from ...compute import Fits, Overview, fold_scopes, folded_scopes, like_buffers, scope_tree
-from ...formatting import align, number, size, wrap
+from ...formatting import align, number, one_line, shorten, size, wrap
 from ..inputs import Program
 from .bill import bill_line
 from .buffers import SIZE_WIDTH, buffer_lines, group_lines
@@ -65,10 +66,11 @@ class Layout:
 
 def screen(program: Program, layout: Layout, *, all_spaces: bool = True) -> list[Text]:
     """Return the lines of the screen; `all_spaces` is False if one memory space was selected."""
-    overview, fits, problems = program
+    overview, fits, problems, advice = program
     top = header(overview.source, overview.module, problems, layout.width) + _missing(overview, layout)
     if fits is not None or len(overview.reserved) > 1:
         top += [Text(), *verdict_lines(overview.device_total, overview.reserved, fits, layout.width)]
+        top += _advice(advice, layout.width)
     used = [s for s in overview.spaces if s["peak"] or (s["peak"] is None and s["reserved"])]
     if used:
         top += [Text(), *_space(overview, used[0], fits, layout)]
@@ -77,6 +79,16 @@ def screen(program: Program, layout: Layout, *, all_spaces: bool = True) -> list
     others = _other_spaces(overview, used[1:], layout)
     room = layout.height - len(top) - len(others) - (0 if layout.verbose else len(end))
     return top + (_contents(overview, used[0], room, layout) if used else []) + others + end
+
+
+def _advice(rows: Sequence[Row], width: int | None) -> list[Text]:
+    """Return a line for each intervention, and where to find more."""
+    bounds = [f"{size(row['lower'])} to {size(row['upper'])} less" for row in rows]
+    places = [f"{row['kind']} {row['scope'] or row['argument'] or ''}".strip() for row in rows]
+    texts = [one_line(f"{place}: {bound}") for place, bound in zip(places, bounds, strict=True)]
+    texts = [shorten(text, width and width - INDENT) for text in texts]
+    more = [("xlamem advise says how, and what else would help", "dim")] if rows else []
+    return [field("" if i else "try", text) for i, text in enumerate([*texts, *more])]
 
 
 def _missing(overview: Overview, layout: Layout) -> list[Text]:

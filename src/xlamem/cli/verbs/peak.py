@@ -20,6 +20,8 @@ from ..reporters.problems import describe_problems
 
 N_SHOWN = 10
 """Number of programs listed, and of buffers read per memory space, without --limit."""
+N_ADVICE = 2
+"""Number of interventions that are mentioned if a program does not fit."""
 LIMIT = "Rows of buffers per memory space, and programs listed.  [default: one screen; all in JSON and CSV]"
 
 
@@ -98,7 +100,9 @@ def command(
     def read_one(source: Source, *, details: bool = output.json or not several) -> Program:
         dump = read(source, tables=inputs.ALL_SECTIONS)
         overview = compute.summarize(dump, space=space, limit=limit, details=details, required=not several)
-        return Program(overview, memory.fits(dump) if memory else None, describe_problems(dump))
+        fits = memory.fits(dump) if memory else None
+        advice = _advice(dump, fits) if details and fits is not None and fits.fits is False else ()
+        return Program(overview, fits, describe_problems(dump), advice)
 
     programs, failures = inputs.read_each(sources, read_one)
     code = _exit_code(programs, failures, strict=strict)
@@ -119,6 +123,13 @@ def command(
         _write_screen(programs[0], output, n_lines, all_spaces=space is None)
     inputs.report(failures)
     return code
+
+
+def _advice(dump: Dump, fits: compute.Fits) -> list[dict[str, Any]]:
+    """Return the interventions that make a program fit, or else the first ones; at most N_ADVICE."""
+    table, _ = compute.plan_advice(dump, fits.available)
+    rows = table.to_pylist()
+    return ([row for row in rows if row["in_plan"]] or rows)[:N_ADVICE]
 
 
 def _size(program: Program) -> tuple[int, int]:
@@ -157,7 +168,7 @@ def _write_csv(programs: list[Program]) -> None:
     names = schema.COMPUTED["peaks"].names
     rows = [
         [o.source.location, o.source.name, *(s[n] for n in names), o.device_total, None if fits is None else fits.fits]
-        for o, fits, _ in programs
+        for o, fits, *_ in programs
         for s in o.spaces
     ]
     console.write_csv(["place", "dump", *names, "device_total", "fits"], rows)
@@ -177,7 +188,7 @@ def _as_json(programs: list[Program], failures: list[Failure], memory: Memory | 
                 "reason": None if fits is None else fits.reason,
                 "spaces": overview.spaces,
             }
-            for overview, fits, _ in programs
+            for overview, fits, *_ in programs
         ],
         "failed": [failure._asdict() for failure in failures],
     }
