@@ -38,6 +38,8 @@ _GATHERING = r"^(?:tuple|while|call|conditional|async-start|async-done|async-upd
 """Opcodes with operands that have nothing to do with each other."""
 MAX_ROUNDS = 12
 """Maximum number of buffers in a chain from a buffer to its name."""
+SCALAR_BYTES = 16
+"""Maximum size of an operand that is an index or a flag."""
 MAX_SHARE = 0.05
 """The HLO text is read if more than this share of the temporary bytes has no name from where it comes."""
 MAX_MATES = 1 << 24
@@ -92,6 +94,11 @@ class NamedInstructions:
         codes, names = encoded(self.table["op_name"])
         return codes, names.cast(pa.string())
 
+    def has_text(self, column: str, pattern: str) -> Mask:
+        """Return whether each row has a text that matches."""
+        codes, texts = encoded(self.table[column])
+        return _of_codes(matching(texts, pattern), codes)
+
     @cached_property
     def phase(self) -> Ints:
         """Index in PHASES of the phase of each op_name of the dictionary, or -1."""
@@ -139,6 +146,7 @@ class Origins:
             self._follow_hlo(trace)
         self._follow()
         self._use_weak_names()
+        self._name_after_slots()
 
     @property
     def _pending(self) -> Ints:
@@ -209,7 +217,7 @@ class Origins:
         """Name buffers after their operands, slots and users until nothing changes."""
         for _ in range(MAX_ROUNDS):
             before = len(self._pending)
-            while self._name_after_operands() or self._name_after_slots():
+            while self._name_after_operands() or self._name_after_updates() or self._name_after_slots():
                 pass
             self._name_after_users()
             if len(self._pending) in (0, before):
@@ -240,6 +248,38 @@ class Origins:
         selected = updates | has_opcode(p, rows, FORWARDING) | (take(_moves_without_name(p), rows) > 0)
         return pending[selected], operands_of(p, pending[selected], updates[selected].astype(np.int64))
 
+    def _name_after_updates(self) -> int:
+        """Name fusions that write a slice into a larger buffer after the only other operand with a name."""
+        values, others = self._updates
+        left = (self.origin[values] == NONE) & (self.origin[others] != NONE) & (self.origin[others] != USER)
+        values, others = values[left], others[left]
+        distinct, row = np.unique(values, return_inverse=True)
+        return self._name(distinct, self._only_name(row.reshape(-1), others, len(distinct)), OPERAND)
+
+    @cached_property
+    def _updates(self) -> tuple[Ints, Ints]:
+        """Pairs of a value that such a fusion defines and a value that it reads: no scalar, and in another slot."""
+        p, pending = self._p, self._pending
+        names, rows = self.names, p.instruction_row[pending]
+        writes = names.has_text("op_name", "dynamic_update_slice$")
+        writes |= names.has_text("instruction", "dynamic-update-slice")
+        pending = pending[(take(writes, rows) > 0) & has_opcode(p, rows, "^fusion$")]
+        used, user, _, _ = uses_of(p)
+        fusion = Rows(p.instruction_row[pending])(user)
+        selected = (used >= 0) & (user >= 0) & (fusion >= 0)
+        values, others = take(pending, fusion[selected]), used[selected]
+        selected = (p.slots[values] != p.slots[others]) & (p.unpadded[others] > SCALAR_BYTES)
+        return values[selected], others[selected]
+
+    def _only_name(self, group: Ints, others: Ints, n: int) -> Ints:
+        """Return a value with the name of each of n groups of values, or -1 if its names differ or it is empty."""
+        key = self._name_keys(others)
+        low, high, value = np.full(n, np.iinfo(np.int64).max), np.full(n, -1), np.full(n, -1)
+        np.minimum.at(low, group, key)
+        np.maximum.at(high, group, key)
+        value[group[::-1]] = others[::-1]
+        return np.where(low == high, value, -1)
+
     # -- slots -----------------------------------------------------------------------------------
 
     def _name_after_slots(self) -> int:
@@ -258,14 +298,7 @@ class Origins:
         start, end = self._p.ranges
         good = (end[mates] >= start[values][owner]) & (self.origin[mates] != NONE)
         owner, mates = owner[good], mates[good]
-        key = self._name_keys(mates)
-        low = np.full(len(values), np.iinfo(np.int64).max)
-        high = np.full(len(values), -1)
-        np.minimum.at(low, owner, key)
-        np.maximum.at(high, owner, key)
-        mate = np.full(len(values), -1)
-        mate[owner[::-1]] = mates[::-1]
-        return self._name(values, np.where(low == high, mate, -1), SLOT)
+        return self._name(values, self._only_name(owner, mates, len(values)), SLOT)
 
     def _name_keys(self, values: Ints) -> Ints:
         """Return numbers that are equal for values with the same name."""
