@@ -138,11 +138,16 @@ def _is_sync_flag(p: Program, values: Ints) -> Mask:
 
 
 def _is_workspace(p: Program, values: Ints) -> Mask:
-    """Return which values are the bytes that a custom call asks for besides its result."""
+    """Return which values are bytes that a custom call or an asynchronous operation needs besides its result.
+
+    The third element of an asynchronous start is its context.
+    """
     codes, names = encoded(p.tables["values"]["element_type"])
     is_byte = np.isin(take(codes, values), [_code_of(names, "u8"), _code_of(names, "s8")])
     index = first_numbers(p.tables["values"]["shape_index"])
-    return is_byte & (take(index, values) > 0) & _has_opcode(p, values, "^custom-call$")
+    requested = is_byte & (take(index, values) > 0) & _has_opcode(p, values, "^custom-call$")
+    context = (take(index, values) == 2) & _has_opcode(p, values, "-(?:start|update)$")
+    return requested | context
 
 
 def _has_opcode(p: Program, values: Ints, pattern: str) -> Mask:
