@@ -369,11 +369,12 @@ _CATEGORY = (
 _ORIGIN = (
     _name(
         "origin",
-        "how op_name was found. own: the defining instruction has it. Other buffers have none, or one that names only "
-        "control flow; theirs is that of: argument (the entry parameter that the bytes come from), operand (what a "
-        "copy or another forwarding instruction reads), slot (the only name among the buffers of the same allocation, "
-        "offset and size whose live ranges touch, as that of the writer of a loop carry), hlo (the instructions "
-        "inside the fusion or loop body, from the HLO text), user (the first instruction that reads it); none: no name",
+        "how op_name was found. own: the defining instruction has it. Other buffers have none, or one that names "
+        "only control flow or a move of bytes, or are elements of a fusion; theirs is that of: argument (the entry "
+        "parameter that the bytes come from), operand (what a copy or another forwarding instruction reads), slot "
+        "(the only name among the buffers of the same slot whose live ranges touch, as that of the writer of a loop "
+        "carry), hlo (the instructions inside the fusion or loop body, from the HLO text), user (an instruction "
+        "that reads it, or what is computed from it); none: no name",
     ),
     _name("origin_instruction", "instruction that has the op_name", null=True),
     _int("argument", "number of the entry parameter that the bytes come from", null=True),
@@ -774,7 +775,11 @@ COMPUTED_TABLES = (
             _int("source_line", "line in the source file", null=True),
             _text("names", "names for checkpoint_name and save_only_these_names, comma-separated", null=True),
             _text("action", "what to do, in terms of JAX"),
-            _bool("in_plan", "is in the shortest list that reaches the budget; null without a budget", null=True),
+            _bool(
+                "in_plan",
+                "is in the list that reaches the budget, largest lower bounds first; null without a budget",
+                null=True,
+            ),
         ),
     ),
     Table(

@@ -86,5 +86,10 @@ def test_names() -> None:
         xlamem.buffer(dump, "copy-start.1{7}")
     with pytest.raises(xlamem.UsageError, match="did you mean copy-start"):
         xlamem.buffer(dump, "copy-st")
-    with pytest.raises(xlamem.UsageError, match="no value 99999"):
-        xlamem.buffer(dump, "99999")
+    for number in ("99999", "9" * 20, "9" * 5000, -1):
+        with pytest.raises(xlamem.UsageError, match="no value"):
+            xlamem.buffer(dump, number)
+    done = xlamem.buffer(dump, "copy-done.1")
+    assert {"instruction": "copy-done.1", "shape_index": None} in done.positions
+    first = dump.values["value_id"].to_numpy()[0]
+    assert xlamem.buffer(dump, first).value["value_id"] == int(first)

@@ -154,6 +154,26 @@ def test_attribution_by_layer_phase_and_kind(folders: dict[str, Path]) -> None:
     assert {"layer_*", "layers[*]"} <= {r["layer"] for r in folded}
 
 
+def test_custom_calls_that_compute_do_not_move_bytes() -> None:
+    """TopK has no metadata, but its results are not its operand."""
+    call = 'from instruction: %custom-call.1 = (f32[8], s32[8]) custom-call(f32[64] %p), custom_call_target="TARGET"'
+    parameter = 'from instruction: %p = f32[64] parameter(0), metadata={op_name="x"}'
+    text = (
+        "BufferAssignment:\nallocation 0: size 256, parameter 0, shape |f32[64]| at ShapeIndex {}:\n"
+        " value: <1 p @0> (size=256,offset=0): f32[64]\nallocation 1: size 64, preallocated-temp:\n"
+        " value: <2 custom-call.1{0} @0> (size=32,offset=0): f32[8]\n"
+        " value: <3 custom-call.1{1} @0> (size=32,offset=32): s32[8]\n"
+        "\nTotal bytes used: 320 (320B)\n\nUsed values:\n"
+        f"<1 p @0>\n positions:\n  p\n uses:\n  custom-call.1, operand 0\n {parameter}\n"
+        f"<2 custom-call.1{{0}} @0>\n positions:\n  custom-call.1 {{0}}\n uses:\n {call}\n"
+        f"<3 custom-call.1{{1}} @0>\n positions:\n  custom-call.1 {{1}}\n uses:\n {call}\n"
+    )
+    for target, origin in (("__gpu$TopK", "none"), ("ConcatBitcast", "argument")):
+        dump = xlamem.read(text.replace("TARGET", target).encode())
+        assert xlamem.buffer(dump, 2).value["origin"] == origin
+        assert xlamem.buffer(dump, 1).value["argument"] == 0
+
+
 # -- op_names
 
 
@@ -206,6 +226,8 @@ def test_phases(name: str, phase: str | None) -> None:
         ("params['blocks'][12].w", "blocks'][*]", 12),
         ("opt_state[0].mu['layer_3']['w1']", "layer_*", 3),
         ("args[0]", None, None),
+        ("broadcast.37", None, None),
+        ("jit(f)/LayerNorm_0/add", None, None),
         ("layers[3].w", "layers[*]", 3),
         ("jit(f)/jvp()/while/body/mlp/mul", None, None),
     ],

@@ -26,17 +26,11 @@ _PHASES = ((r"\bjvp\(", FORWARD), (r"\btranspose\(", BACKWARD), (r"rematted_comp
 """Patterns of op_names with their phases; the last one that matches applies."""
 _LAYER = r"^(?P<layer>(?:[^/]*/)*?[^/]*?\d+\]?)(?:/|$)"
 """A scope up to its first numbered component."""
-_WEIGHTED = r"/(?:dot_general|conv_general_dilated|ragged_dot|ragged_dot_general)$"
+_PRIMITIVE = r"dot_general|conv_general_dilated|ragged_dot|ragged_dot_general"
+_WEIGHTED = rf"/(?:{_PRIMITIVE})$"
 """The primitives whose results are worth keeping, because they are expensive to compute again."""
 _CONTROL = {"while", "body", "cond", "closed_call", "checkpoint", "rematted_computation", "scan", "branch", "jvp"}
 """Components of scopes that name no part of a model."""
-_MOVE = {
-    "opcode": r"^(?:copy|copy-start|bitcast|reshape|get-tuple-element|async-start|slice-start)$",
-    "operands": r"^[^%]*?%?(?P<name>[A-Za-z_][\w.-]*)\s*(?:,|#|$)",
-}
-"""Opcodes with a result that has the bytes of the first operand, and the name of this operand."""
-MAX_MOVES, MIN_MOVED_SHARE = 4, 0.0005
-"""Number of moves through which a name is sought, and the minimum share of the temporaries of a value without one."""
 MAX_DIMENSIONS = 8
 SMALL_ELEMENT = 64
 """An element of a stack is small if it is this many times smaller than the largest one."""
@@ -85,31 +79,10 @@ class Activations:
     def __init__(self, w: WhatIf) -> None:
         self.w, self.p = w, w.p
         values = np.arange(len(self.p.owner))
-        self.op_codes, self.op_names = encoded(pa.chunked_array([self.p.source_columns(values)["op_name"]]))
-        self.op_codes = self._through_moves(self.op_codes)
-
-    def _through_moves(self, codes: Ints) -> Ints:
-        """Give large values that only move bytes, and have no op_name, that of the instruction from which they come."""
-        instructions, codes = self.p.tables["instructions"], codes.copy()
-        large = self.w.in_arena & (self.p.extent >= MIN_MOVED_SHARE * self.w.peak)
-        values = np.flatnonzero(large & (codes < 0) & (self.p.instruction_row >= 0))
-        name_of_row, names = encoded(instructions["instruction"])
-        own = pc.index_in(instructions["op_name"].cast(pa.string()), self.op_names.cast(pa.string())).fill_null(-1)
-        code_of_row, row = np.asarray(own.to_numpy(), np.int64), self.p.instruction_row[values]
-        row_of_name = row_of(name_of_row, np.arange(len(names)))
-        for _ in range(MAX_MOVES):
-            texts = {c: instructions[c].take(pa.array(row)).cast(pa.string()).combine_chunks() for c in _MOVE}
-            moves = np.all([_matches(texts[c], pattern) for c, pattern in _MOVE.items()], axis=0)
-            values, row = values[moves], row[moves]
-            operand = pc.struct_field(pc.extract_regex(texts["operands"].filter(moves), _MOVE["operands"]), "name")
-            found = pc.index_in(operand, names.cast(pa.string())).fill_null(-1).to_numpy(zero_copy_only=False)
-            row = take(row_of_name, np.asarray(found, np.int64))
-            values, row = values[row >= 0], row[row >= 0]
-            codes[values] = code_of_row[row]
-            values, row = values[codes[values] < 0], row[codes[values] < 0]
-            if not len(values):
-                break
-        return codes
+        own = self.p.source_columns(values)["op_name"].cast(pa.string())
+        # Names of loops tell what they carry. Copies and elements of fusions have the name of their origin.
+        completed = source_columns(self.p, values)["op_name"].cast(pa.string())
+        self.op_codes, self.op_names = encoded(pc.coalesce(own, completed))
 
     def of_op_name(self, by_name: Ints) -> Ints:
         """Return for each value what holds for its op_name, -1 without one."""
@@ -262,6 +235,13 @@ class Activations:
         texts = families.to_pylist()
         return [Layers(texts[f] if f >= 0 else "", values[family == f], layer[family == f]) for f in np.unique(family)]
 
+    def is_recomputed(self, layers: Layers) -> bool:
+        """Return whether the program computes some of these layers again already."""
+        codes, names = self._layer_of_name
+        folded, families = encoded(pa.chunked_array([scopes_folded(names)]))
+        again = take(folded, take(codes, self.op_codes[self.phase == RECOMPUTE]))
+        return layers.family in families.take(pa.array(np.unique(again[again >= 0]))).to_pylist()
+
     # -- names -----------------------------------------------------------------------------------
 
     def names_of(self, values: Ints) -> tuple[str, ...]:
@@ -273,7 +253,8 @@ class Activations:
         paths = [re.sub(r"/[^/]*->[^/]*", "", path) for path in scopes(names).to_pylist()] if len(names) else []
         last = {path.rsplit("/", 1)[-1] for path in paths}
         plain = {re.sub(r"_?\d+$", "", name) for name in last}
-        return tuple(sorted(name for name in plain if name.isidentifier() and name not in _CONTROL))
+        scopes_only = [n for n in plain if n not in _CONTROL and not re.fullmatch(_PRIMITIVE, n)]
+        return tuple(sorted(name for name in scopes_only if name.isidentifier()))
 
     def names_for(self, stacks: Stacks) -> tuple[str, ...]:
         """Return names for the matrix products in the body of a loop."""

@@ -64,7 +64,7 @@ def advise(dump: DumpLike, budget: int | str | None = None) -> pa.Table:
     dump
         A `Dump`, or anything that `read` accepts.
     budget
-        Bytes that may be needed, or a size with a unit (``"14GiB"``). ``in_plan`` is true for the shortest list whose
+        Bytes that may be needed, or a size with a unit (``"14GiB"``). ``in_plan`` is true for a short list whose
         lower bounds reach it, or for the list that comes closest. Interventions on the same buffers are not combined.
 
     Returns

@@ -15,7 +15,7 @@ from ..dump import DumpLike
 from ..errors import UsageError
 from .buffer_names import buffer_names
 from .charges import Charges, live_set_columns
-from .columns import Ints, encoded, table_of_columns
+from .columns import Ints, encoded, ints, table_of_columns
 from .layout import THREAD_LOCAL
 from .peaks import selected_steps
 from .program import Program, program
@@ -63,8 +63,8 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
     dump
         A `Dump`, or anything that `read` accepts.
     name
-        A value_id, or the name of an instruction, with a shape index (`while.10{24}`) if it defines several values;
-        without an index, the largest of them is meant.
+        A value_id, or the name of an instruction that defines the value or is another of its positions. A shape index
+        (`while.10{24}`) selects one of several values; without it, the largest is meant.
 
     Raises
     ------
@@ -92,8 +92,9 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
 
 def _find(p: Program, name: str | int) -> int:
     """Return the row of a value in `values`."""
-    if isinstance(name, int) or name.isdecimal():
-        row = int(p.row_of_value(np.array([int(name)]))[0])
+    if not isinstance(name, str) or name.isdecimal():
+        number = int(name) if not isinstance(name, str) or len(name) < 19 else -1
+        row = int(p.row_of_value(np.array([number]))[0]) if number >= 0 else -1
         if row < 0:
             raise UsageError(f"no value {name} in {p.name}")
         return row
@@ -106,12 +107,26 @@ def _find(p: Program, name: str | int) -> int:
         indices = p.tables["values"]["shape_index"].take(pa.array(rows)).cast(pa.string()).fill_null("{}")
         rows = rows[pc.equal(indices, index).to_numpy()]
     if not len(rows):
+        rows = _of_position(p, instruction, index)
+    if not len(rows):
         raise UsageError(f"no buffer {name!r} in {p.name}{_suggestion(names, instruction)}")
     return int(rows[np.argmax(p.size[rows])])
 
 
+def _of_position(p: Program, instruction: str, index: str | None) -> Ints:
+    """Return the rows in `values` of the values at a position."""
+    positions = p.optional("positions")
+    positions = positions.filter(pc.equal(positions["instruction"].cast(pa.string()), instruction))
+    if index is not None:
+        positions = positions.filter(pc.equal(positions["shape_index"].cast(pa.string()).fill_null("{}"), index))
+    rows = p.row_of_value(ints(positions, "value_id"))
+    return rows[rows >= 0]
+
+
 def _suggestion(names: pa.Array, text: str) -> str:
     """Return the names that contain a text, for a message."""
+    if not text:
+        return ""
     similar = names.filter(pc.match_substring(names.cast(pa.string()), text, ignore_case=True)).slice(0, 3).to_pylist()
     return f": did you mean {', '.join(similar)}?" if similar else ""
 

@@ -147,7 +147,8 @@ def _is_workspace(p: Program, values: Ints) -> Mask:
     index = first_numbers(p.tables["values"]["shape_index"])
     requested = is_byte & (take(index, values) > 0) & _has_opcode(p, values, "^custom-call$")
     context = (take(index, values) == 2) & _has_opcode(p, values, "-(?:start|update)$")
-    return requested | context
+    is_workspace: Mask = requested | context
+    return is_workspace
 
 
 def _has_opcode(p: Program, values: Ints, pattern: str) -> Mask:

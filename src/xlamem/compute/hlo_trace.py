@@ -10,7 +10,16 @@ import pyarrow as pa
 
 from ..parse.hlo_body import HloBody
 from .columns import Ints, Mask, take
-from .op_names import FORWARDING, MOVING, first_numbers, is_control_flow, is_move, is_parameter_name, matching
+from .op_names import (
+    COLLECTIVE,
+    FORWARDING,
+    MOVING,
+    first_numbers,
+    is_control_flow,
+    is_move,
+    is_parameter_name,
+    matching,
+)
 
 Position = tuple[Ints, Ints]
 """Rows of the HLO text, and elements of their results (-1: all of a result)."""
@@ -46,8 +55,11 @@ class HloTrace:
     is an argument.
     """
 
-    def __init__(self, body: HloBody) -> None:
+    def __init__(self, body: HloBody, moving_calls: Ints) -> None:
+        """Prepare a trace. `moving_calls` are the rows of custom calls that only move bytes."""
         self.body = body
+        is_moving = np.zeros(len(body), bool)
+        is_moving[moving_calls] = True
         opcodes, codes = body.text("opcode"), np.asarray(body.opcode, np.int64)
         names = opcodes.combine_chunks().dictionary if len(opcodes) else None
 
@@ -55,19 +67,17 @@ class HloTrace:
             flags = matching(names, pattern) if names is not None else np.empty(0, bool)
             return take(flags, codes) > 0
 
-        has_name, has_operands = np.asarray(body.op_name) >= 0, np.diff(body.operand_begin) > 0
-        custom_call = has("^custom-call$")
         self._get_element = has("^get-tuple-element$")
         self._tuple = has("^tuple$")
         self._is_fusion = has("^fusion$")
         self._is_loop = has("^while$")
-        self._calls_root = has("^(?:fusion|call|async-start|while)$") | (custom_call & ~has_name & (body.called >= 0))
+        self._is_branching = has("^conditional$")
+        self._calls_root = has("^(?:fusion|call|async-start|while)$") | (is_moving & (body.called >= 0))
         self._update = has("^dynamic-update-slice$")
         self._copy_done = has("^(?:copy-done|async-done|async-update)$")
         self._copy_start = has("^copy-start$")
-        self._keeps_element = has("^(?:opt-barrier|optimization-barrier|all-reduce|all-gather|all-to-all)$")
-        # XLA inserts custom calls without metadata to move bytes, such as ConcatBitcast.
-        self._forwards = has(FORWARDING) | (custom_call & ~has_name & has_operands)
+        self._keeps_element = has(COLLECTIVE)
+        self._forwards = has(FORWARDING) | is_moving
         self._moves = self._forwards | has(MOVING)
 
     @cached_property
@@ -123,6 +133,8 @@ class HloTrace:
             named = self.is_named[at]
             if not way.into_updates:  # only arguments are of interest
                 named = np.zeros(len(at), bool)
+            inner = take(self.body.root, take(self.body.called, at))
+            stacked[active] |= self._is_fusion[at] & (take(self._update, inner) > 0)
             refinable = named & self._is_fusion[at] & (element >= 0) & self._has_tuple_root(at)
             fallback[active[refinable]] = at[refinable]
             going = ~((named & ~refinable) | self.is_entry_parameter(at))
@@ -164,14 +176,16 @@ class HloTrace:
         body, first = self.body, np.zeros(len(rows), np.int64)
         caller = take(self._caller, np.asarray(body.computation[rows], np.int64))
         calls_loop = take(self._is_loop, caller) > 0
-        row, element = self._operand(caller, np.where(calls_loop, 0, body.parameter_number[rows]), elements)
+        number = np.where(calls_loop, 0, body.parameter_number[rows])
+        number = np.where(take(self._is_branching, caller) > 0, -1, number)  # it has an operand for each branch
+        row, element = self._operand(caller, number, elements)
         root = np.where(calls_loop, take(body.root, np.asarray(take(body.called, caller), np.int64)), -1)
         written, of_written = self._operand(root, elements, first - 1)
         is_element = take(self._get_element, written) > 0
         source, _ = self._operand(np.where(is_element, written, -1), first, first)
         source = np.where(of_written >= 0, written, source)  # an element without a get-tuple-element
-        number = np.where(of_written >= 0, of_written, take(body.tuple_index, written))
-        is_kept = (take(body.parameter_number, source) >= 0) & (number == elements)
+        kept = np.where(of_written >= 0, of_written, take(body.tuple_index, written))
+        is_kept = (take(body.parameter_number, source) >= 0) & (kept == elements)
         changes = calls_loop & (written >= 0) & ~is_kept & way.from_body
         return np.where(changes, root, np.where(caller >= 0, row, -1)), np.where(changes, elements, element)
 

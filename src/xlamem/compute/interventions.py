@@ -132,8 +132,9 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
     if safe.all() and error < MARGIN * estimate and not change.levels.any():
         lower, upper, confidence = estimate - error, estimate + error, "exact"
     is_name = not name.startswith("parameter ")
-    how = f"jax.jit(..., donate_argnames={name!r})" if is_name else f"donate_argnums with {name}"
-    text = f"Donate `{name}`: {how}. {len(output):,} of its arrays then share memory with outputs."
+    how = f"Donate `{name}`: jax.jit(..., donate_argnames={name!r})." if is_name else f"Donate {name} of the program."
+    shares = "array then shares" if len(output) == 1 else "arrays then share"
+    text = f"{how} {len(output):,} of its {shares} memory with outputs."
     if confidence == "try":
         text += " The compiler may have to copy them."
     values = largest_first(w, value)
@@ -206,6 +207,7 @@ def argument_names(w: WhatIf, values: Ints, number: Ints) -> pa.Array:
     """Return the name of the argument that each parameter is part of: the first name in its op_name, or its number."""
     names = w.p.source_columns(values)["op_name"].cast(pa.string())
     roots = pc.struct_field(pc.extract_regex(names, r"^(?P<root>[A-Za-z_]\w*)"), "root")
+    roots = pc.if_else(pc.equal(roots, "XLA_Args"), None, roots)  # TensorFlow's name for all of them
     numbered = pc.binary_join_element_wise("parameter", pa.array(number).cast(pa.string()), " ")
     return pc.coalesce(roots, numbered)
 
@@ -231,7 +233,7 @@ def shapes(w: WhatIf) -> Iterator[Intervention]:
     total = np.bincount(codes[counts] + 1, padding[counts], minlength=len(names) + 1)[1:]
     for code in np.argsort(-total, kind="stable")[:MAX_SHAPES].tolist():
         values = np.flatnonzero((codes == code) & (padding > 0))
-        if len(values):
+        if len(values) and "[]" not in names[code].as_py():
             yield _shape(w, names[code].as_py(), values, padding, counts)
 
 

@@ -89,6 +89,11 @@ def is_parameter_name(names: pa.Array, parameters: pa.Array) -> Mask:
     return np.asarray(found.to_numpy(zero_copy_only=False), bool)
 
 
+COLLECTIVE = (
+    r"^(?:opt-barrier|optimization-barrier|all-reduce|all-gather|all-to-all|reduce-scatter|all-reduce-start|"
+    r"all-gather-start|collective-permute|collective-permute-start)$"
+)
+"""Opcodes with one result for each operand."""
 FORWARDING = (
     r"^(?:copy|copy-start|copy-done|bitcast|bitcast-convert|reshape|transpose|convert|slice|dynamic-slice|reverse|"
     r"get-tuple-element|async-start|async-update|async-done|slice-start|slice-done|dynamic-slice-start|"
@@ -101,6 +106,10 @@ FORWARDING = (
 
 MOVING = r"^(?:fusion|dynamic-update-slice|broadcast|iota|constant|tuple|while|call|conditional|parameter)$"
 """Further opcodes that may only move bytes if their op_name says so; others compute, whatever their op_name."""
+
+
+MOVING_TARGETS = r"^(?:ConcatBitcast|TODO\(|SliceToDynamic|PadToStatic|Sharding|SPMD|annotate_device_placement|MoveTo)"
+"""Targets of the custom calls that XLA inserts to move bytes."""
 
 
 def matching(names: pa.Array, pattern: str) -> Mask:
@@ -130,7 +139,7 @@ _OPTIMIZER_STATE = r"(?i)\b(?:opt_?state|optimizer|mu|nu|momentum|exp_avg\w*|vel
 
 _ARGUMENT_INDEX = r"^(?P<stem>\w+)\[\d+\]"
 _LAYER_STEM = r"(?i)layer|block|stage|resnet|\bh$"
-_NO_LAYER = r"(?i)norm|embed|dropout|matmul|branch"
+_NO_LAYER = r"(?i)norm|embed|dropout|matmul|branch|einsum|dot_general|^adam|^sgd|opt_?state|batch$|inputs?|ids$"
 _LAYER = (
     r"(?:^|[/'\"\[.(])(?P<stem>[A-Za-z][A-Za-z0-9_\-]*?)(?P<joint>_|\.|\[|'\]\[|\"\]\[)(?P<index>\d{1,9})"
     r"(?:['\"]?\]|)(?:[/'\".)\[]|$)"
@@ -169,6 +178,7 @@ def layers(names: pa.Array) -> tuple[pa.Array, pa.Array]:
     It is the outermost component of the scope that ends in a number. A number right after the name of an argument
     (`args[0]`) counts only if that name says that it is a layer.
     """
+    names = pc.if_else(pa.array(is_move(names)), None, names)
     text = pc.replace_substring_regex(scopes(names), r"^(?:jvp|transpose)\(+", "")
     stems = pc.struct_field(pc.extract_regex(text, _ARGUMENT_INDEX), "stem")
     strip = pc.and_(pc.is_valid(stems), pc.invert(pc.match_substring_regex(stems, _LAYER_STEM))).fill_null(False)

@@ -19,8 +19,10 @@ from ..parse.hlo_body import HloBody
 from .columns import Ints, Mask, encoded, ints, match_dictionaries, nullable, take, take_text
 from .hlo_trace import HloTrace
 from .op_names import (
+    COLLECTIVE,
     FORWARDING,
     MOVING,
+    MOVING_TARGETS,
     PHASES,
     first_numbers,
     is_control_flow,
@@ -54,7 +56,9 @@ def origins(p: Program) -> Origins:
 def _find(p: Program) -> Origins:
     found = Origins(p)
     if found.share_without_definer() > MAX_SHARE and (body := hlo_body(p.tables)) is not None:
-        return Origins(p, HloTrace(body))
+        names = p.tables["instructions"]["instruction"].filter(pa.array(_moves_without_name(p)))
+        rows = np.asarray(body.rows_of(names.cast(pa.string()).combine_chunks()), np.int64)
+        return Origins(p, HloTrace(body, rows[rows >= 0]))
     return found
 
 
@@ -65,7 +69,6 @@ class NamedInstructions:
         table = p.tables["instructions"]
         own = p.source_lines(np.arange(table.num_rows))
         self._moves = has_opcode(p, np.arange(table.num_rows), f"{FORWARDING}|{MOVING}")
-        self._moves |= _moves_without_name(p)
         parameters = pa.array(p.instruction_row[p.entry_parameters])
         self._parameter_names = table["op_name"].take(parameters).cast(pa.string()).combine_chunks()
         self._parts = [pa.table({"instruction": table["instruction"], "op_name": table["op_name"], **own})]
@@ -228,9 +231,12 @@ class Origins:
         good = others >= 0
         good[good] = self.origin[others[good]] != NONE
         values, others = values[good], others[good]
-        self.source[values], self.argument[values] = self.source[others], self.argument[others]
-        inherited = np.where(self.origin[others] == USER, USER, origin)
-        self.origin[values] = np.where(self.argument[others] >= 0, ARGUMENT, inherited)
+        from_user = (self.origin[others] == USER) | (origin == USER)
+        good = ~from_user | (self.source[others] >= 0)
+        values, others, from_user = values[good], others[good], from_user[good]
+        self.source[values] = self.source[others]
+        self.argument[values] = np.where(from_user, -1, self.argument[others])
+        self.origin[values] = np.where(from_user, USER, np.where(self.argument[values] >= 0, ARGUMENT, origin))
         return len(values)
 
     def _name_after_operands(self) -> int:
@@ -246,6 +252,9 @@ class Origins:
         rows = p.instruction_row[pending]
         updates = has_opcode(p, rows, "^dynamic-update-slice$")
         selected = updates | has_opcode(p, rows, FORWARDING) | (take(_moves_without_name(p), rows) > 0)
+        # Operands after the first are not looked up.
+        element = first_numbers(p.tables["values"]["shape_index"])[pending]
+        selected &= (element <= 0) | ~has_opcode(p, rows, COLLECTIVE)
         return pending[selected], operands_of(p, pending[selected], updates[selected].astype(np.int64))
 
     def _name_after_updates(self) -> int:
@@ -330,9 +339,8 @@ class Origins:
         first = np.searchsorted(latest, slot[values] * width + start[values], "left")
         last = np.searchsorted(starts, slot[values] * width + end[values], "right")
         count = np.maximum(last - first, 0)
-        few = np.cumsum(np.sort(count)) <= MAX_MATES
-        limit = np.sort(count)[few].max(initial=0)
-        kept = count <= limit
+        by_count = np.argsort(count, kind="stable")
+        kept = by_count[np.cumsum(count[by_count]) <= MAX_MATES]
         return values[kept], first[kept], np.maximum(last, first)[kept], order
 
     def _is_carried(self) -> Mask:
@@ -423,10 +431,11 @@ def has_opcode(p: Program, rows: Ints, pattern: str) -> Mask:
 
 
 def _moves_without_name(p: Program) -> Mask:
-    """Return which instructions are custom calls without metadata: XLA inserts them to move bytes."""
+    """Return which instructions are custom calls without metadata that XLA inserts to move bytes."""
     table = p.tables["instructions"]
     nameless = np.asarray(table["op_name"].is_null().to_numpy(), bool)
-    return nameless & has_opcode(p, np.arange(table.num_rows), "^custom-call$")
+    codes, targets = encoded(table["custom_call_target"])
+    return nameless & _of_codes(matching(targets, MOVING_TARGETS), codes)
 
 
 def _of_codes(flags: Mask, codes: Ints) -> Mask:

@@ -35,7 +35,7 @@ def recomputations(a: Activations) -> Iterator[Intervention]:
         if not stacks.recomputed:
             yield _recomputed_loop(a, stacks)
     for layers in a.layers:
-        if layers.n_layers > 1:
+        if layers.n_layers > 1 and not a.is_recomputed(layers):
             yield _recomputed_layers(a, layers)
 
 
@@ -90,8 +90,8 @@ def _policy(names: tuple[str, ...]) -> str:
         return ""
     quoted = ", ".join(map(repr, names))
     return (
-        f" To keep its matrix products, which saves less, mark them by checkpoint_name(x, {names[0]!r}), and pass "
-        f"policy={POLICY}({quoted})."
+        " To keep the results of matrix products, which saves less, mark them by "
+        f"checkpoint_name(x, {names[0]!r}), and pass policy={POLICY}({quoted})."
     )
 
 
@@ -227,10 +227,9 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
     upper = int(BATCH_UPPER * _with_vmem(w, max(w.saved(change), w.saved(largest)))) + w.room_in_outputs(half)
     upper = min(upper, w.peak - fixed)
-    text = (
-        f"Halve the batch of `{batch.name}` ({size:,} to {size // 2:,}). Gradients accumulated over two halves need as "
-        "much memory as the parameters in addition."
-    )
+    text = f"Halve the batch of `{batch.name}` ({size:,} to {size // 2:,})."
+    if a.is_training:
+        text += " Gradients accumulated over two halves need as much memory as the parameters in addition."
     bounds = int(BATCH_LOWER * w.saved(change)), upper if len(rows) else 0
     values = np.union1d(rows, batch.values)
     found = _of_values(a, "batch", values, change, bounds, text)

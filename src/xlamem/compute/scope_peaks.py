@@ -99,7 +99,12 @@ def rematerialized(dump: DumpLike) -> pa.Table:
     start, end = p.ranges
     peak = selected_steps(p)[p.space[values]]
     original_end = take(end, original)
+    is_live = (start[values] >= 0) & (start[values] <= peak) & (peak <= end[values])
     between = (original >= 0) & (original_end < peak) & (peak < start[values])
+    between &= ~np.isin(original, original[is_live])
+    # Of several clones, the first one after the peak counts.
+    order = np.lexsort((start[values], ~between))
+    between[np.delete(order, np.unique(original[order], return_index=True)[1])] = False
     columns = p.space_columns(p.space[values].astype(np.int64))
     columns |= {name: p.value_text(name, values) for name in ("instruction", "shape_index")}
     columns |= {
@@ -109,7 +114,7 @@ def rematerialized(dump: DumpLike) -> pa.Table:
         "original_end": nullable(original_end),
         "start": nullable(start[values]),
         "saved": np.where(between, p.size[values], 0),
-        "at_peak": (start[values] >= 0) & (start[values] <= peak) & (peak <= end[values]),
+        "at_peak": is_live,
         **source_columns(p, values),
     }
     return computed_table("rematerialized", columns).take(pa.array(np.lexsort((values, -p.size[values]))))

@@ -16,6 +16,7 @@ from .view import View
 MAX_TEXT = 30
 """Maximum width of a text in a terminal."""
 IMPORTANT = (
+    "lower", "upper", "kind", "argument", "line", "part",
     "bytes", "saving", "padding", "gap", "reserved", "peak", "memory_space", "op_name", "scope", "instruction", "n",
     "shape", "source_line", "source_file", "category", "size", "name", "first_step", "parameter", "candidate",
 )  # fmt: skip

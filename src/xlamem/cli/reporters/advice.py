@@ -55,7 +55,7 @@ def _summary(dump: Dump, rows: list[Row], plan: Plan | None, total: int) -> str:
 
 def _about_plan(plan: Plan, total: int) -> str:
     if total <= plan.budget:
-        return f"The budget of {size(plan.budget)} is kept already."
+        return f"It fits the budget of {size(plan.budget)} already."
     these = "The following saves" if plan.n == 1 else f"These {plan.n} together save"
     left = size(total - plan.saved)
     if plan.is_reached:

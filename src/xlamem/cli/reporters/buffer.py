@@ -50,7 +50,7 @@ def _about(buffer: Buffer, steps: int | None) -> Iterable[tuple[str, str]]:
     yield "name", one_line(value["op_name"] or "none")
     yield "", source_line(value)
     yield "origin", origin_text(value)
-    yield "layer", f"{value['layer']} with number {value['layer_index']}" if value["layer"] else ""
+    yield "layer", value["layer"].replace("*", str(value["layer_index"]), 1) if value["layer"] else ""
     yield "kind", ", ".join(filter(None, [value["phase"], value["kind"], _iterations(value)]))
     if buffer.definer is not None:
         yield "definer", f"{buffer.definer['instruction']}, {buffer.definer['opcode']}"
@@ -70,9 +70,10 @@ def _live(buffer: Buffer, steps: int | None) -> str:
     text = f"steps {number(buffer.start)}-{number(buffer.end)} of {number(steps)}"
     if buffer.peak_step is not None:
         is_live = buffer.start <= buffer.peak_step <= buffer.end
-        text += f", {'including' if is_live else 'without'} the peak (step {number(buffer.peak_step)})"
+        text += f", {'including' if is_live else 'not at'} the peak (step {number(buffer.peak_step)})"
     if steps is not None and buffer.end >= steps:
-        return f"{text}; kept to the end as a parameter or output"
+        is_fixed = buffer.value["category"] in ("parameter", "donated", "live_out")
+        return f"{text}; {'kept to the end as a parameter or output' if is_fixed else 'live to the end'}"
     last = buffer.last_user
     return f"{text}; last read by {last['instruction']} at step {number(last['step'])}" if last else text
 

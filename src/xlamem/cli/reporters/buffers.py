@@ -23,10 +23,10 @@ MIN_SCOPE_WIDTH = 20
 ORIGIN_TEXTS = {
     "own": "the instruction that defines it",
     "argument": "an argument of the program",
-    "operand": "its bytes come from {}",
-    "slot": "{} writes to the same bytes",
+    "operand": "the name is that of {}, from which its bytes come",
+    "slot": "the name is that of {}, which writes to the same bytes",
     "hlo": "its bytes are written by {}, inside a fusion or loop (from the HLO text)",
-    "user": "unknown; {} is the first to read it",
+    "user": "unknown; the name is that of {}, which reads it or what is computed from it",
     "none": "unknown",
 }
 MOVES = ("copy", "slice", "dynamic-slice", "convert", "reshape", "transpose", "all-gather", "reduce-scatter")

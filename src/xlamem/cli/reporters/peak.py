@@ -84,11 +84,11 @@ def screen(program: Program, layout: Layout, *, all_spaces: bool = True) -> list
 def _advice(rows: Sequence[Row], width: int | None) -> list[Text]:
     """Return a line for each intervention, and where to find more."""
     bounds = [f"{size(row['lower'])} to {size(row['upper'])} less" for row in rows]
-    places = [f"{row['kind']} {row['scope'] or row['argument'] or ''}".strip() for row in rows]
+    places = [f"{row['kind']} {row['argument'] or row['scope'] or ''}".strip() for row in rows]
     texts = [one_line(f"{place}: {bound}") for place, bound in zip(places, bounds, strict=True)]
     texts = [shorten(text, width and width - INDENT) for text in texts]
-    more = [("xlamem advise says how, and what else would help", "dim")] if rows else []
-    return [field("" if i else "try", text) for i, text in enumerate([*texts, *more])]
+    more = [("xlamem advise --budget says how, what else would help, and whether it is enough", "dim")] if rows else []
+    return [field("" if i else "advice", text) for i, text in enumerate([*texts, *more])]
 
 
 def _missing(overview: Overview, layout: Layout) -> list[Text]:

@@ -11,7 +11,7 @@ from .. import console, options
 
 @click.command("advise")
 @options.dump()
-@click.option("--budget", metavar="SIZE", help="Show the shortest list that makes the program fit (14GiB).")
+@click.option("--budget", metavar="SIZE", help="Show a short list that makes the program fit (14GiB).")
 @options.output(csv=True, limit="Interventions shown.  [default: 10; all in JSON and CSV]", wide=True)
 def command(dump: Dump, budget: str | None, output: options.Output) -> None:
     """List what can be done so that the program in PATH needs less memory: donate an argument, recompute activations,

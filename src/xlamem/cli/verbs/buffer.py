@@ -14,7 +14,7 @@ from .. import console, options
 @click.command("buffer")
 @options.dump()
 @click.argument("name")
-@options.output(wide=True)
+@options.output(limit="Number of users, aliases and neighbors to list.  [default: 6]")
 def command(dump: Dump, name: str, output: options.Output) -> None:
     """Show what defines, reads and keeps alive one buffer of the program in PATH, and what shares its bytes.
 

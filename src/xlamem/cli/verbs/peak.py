@@ -98,10 +98,11 @@ def command(
     limit = output.limit if output.json or output.limit is not None else N_SHOWN
 
     def read_one(source: Source, *, details: bool = output.json or not several) -> Program:
+        is_screen = not output.json and not output.csv
         dump = read(source, tables=inputs.ALL_SECTIONS)
         overview = compute.summarize(dump, space=space, limit=limit, details=details, required=not several)
         fits = memory.fits(dump) if memory else None
-        advice = _advice(dump, fits) if details and fits is not None and fits.fits is False else ()
+        advice = _advice(dump, fits) if is_screen and details and fits is not None and fits.fits is False else ()
         return Program(overview, fits, describe_problems(dump), advice)
 
     programs, failures = inputs.read_each(sources, read_one)
@@ -127,7 +128,7 @@ def command(
 
 def _advice(dump: Dump, fits: compute.Fits) -> list[dict[str, Any]]:
     """Return the interventions that make a program fit, or else the first ones; at most N_ADVICE."""
-    table, _ = compute.plan_advice(dump, fits.available)
+    table, _ = compute.plan_advice(dump, max(fits.available, 0))
     rows = table.to_pylist()
     return ([row for row in rows if row["in_plan"]] or rows)[:N_ADVICE]
 

@@ -1,0 +1,61 @@
+"""`xlamem buffer`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem import cli
+
+TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
+LAYERS = DUMPS / "cpu-jaxlib-0.12.0-multiheap"
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    def call(*args: str | Path | int, columns: int = 80) -> Result:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        code = cli.main(["buffer", *map(str, args)])
+        return Result(code, *capsys.readouterr())
+
+    return call
+
+
+def test_screen(run: Any) -> None:
+    r = run(TPU, "copy-start.1{0}")
+    assert (r.code, r.err) == (0, "")
+    lines = [" ".join(line.split()) for line in r.out.splitlines()]
+    assert "copy-start.1{0} f32[512,512] 1.00 MiB (1,048,576 bytes)" in lines
+    assert "name jit(m_host_offload)/dot_general" in lines
+    assert any(line.startswith("definer copy-start.1, copy-start") for line in lines)
+    assert all(len(line) <= 80 for line in run(TPU, "copy-start.1{0}", columns=80).out.splitlines())
+
+
+def test_the_limit_that_the_screen_mentions(run: Any) -> None:
+    uses = xlamem.read(LAYERS).uses["value_id"].to_pylist()
+    most_used = max(set(uses), key=uses.count)
+    assert "more: --limit shows more" in run(LAYERS, most_used, "--limit", 1).out
+    assert "--limit" not in run(LAYERS, most_used, "--limit", 1000).out
+
+
+def test_json(run: Any) -> None:
+    data = json.loads(run(TPU, "copy-start.1{0}", "--json").out)
+    assert data["value"]["instruction"] == "copy-start.1"
+    assert {use["instruction"] for use in data["users"]} >= {"copy-done.1"}
+
+
+def test_a_name_that_does_not_exist(run: Any) -> None:
+    r = run(TPU, "nothing")
+    assert (r.code, r.out) == (2, "")
+    assert "no buffer 'nothing'" in r.err
