@@ -17,7 +17,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-BATCH, TIMES, WIDTH, HEADS, FEATURES, VOCABULARY, LAYERS = 4, 96, 128, 2, 640, 1152, 5
+BATCH, TIMES, WIDTH, HEADS, FEATURES, VOCABULARY, LAYERS, EXPERTS = 4, 96, 128, 2, 640, 1152, 5, 3
 SHAPES = {"qkv": (WIDTH, 3 * WIDTH), "out": (WIDTH, WIDTH), "up": (WIDTH, FEATURES), "down": (FEATURES, WIDTH)}
 
 
@@ -33,11 +33,17 @@ def mlp(x, p):
     return jnp.einsum("btf,fd->btd", jnp.tanh(jnp.einsum("btd,df->btf", x, p["up"])), p["down"])
 
 
+def experts(x, p):
+    gates = jax.nn.softmax(jnp.einsum("btd,dn->btn", x, p["gate"]), axis=-1)
+    hidden = jnp.tanh(jnp.einsum("btd,ndf->btnf", x, p["up"]))
+    return jnp.einsum("btn,btnf,nfd->btd", gates, hidden, p["down"])
+
+
 def block(x, p):
     with jax.named_scope("attention"):
         x = x + attention(x, p)
     with jax.named_scope("mlp"):
-        return x + mlp(x, p)
+        return x + (experts if "gate" in p else mlp)(x, p)
 
 
 def forward(params, tokens, scan, remat):
@@ -53,9 +59,10 @@ def forward(params, tokens, scan, remat):
         return jnp.einsum("btd,dv->btv", x, params["unembedding"])
 
 
-def step(scan, remat):
+def step(scan, remat, dtype):
     def loss(params, tokens, targets):
-        logits = forward(params, tokens, scan, remat)
+        params = jax.tree.map(lambda p: p.astype(dtype), params)
+        logits = forward(params, tokens, scan, remat).astype(jnp.float32)
         return -jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], -1).mean()
 
     def train_step(params, tokens, targets):
@@ -65,8 +72,10 @@ def step(scan, remat):
     return train_step
 
 
-def arguments(scan):
-    layer = {k: jax.ShapeDtypeStruct(((LAYERS,) if scan else ()) + s, jnp.float32) for k, s in SHAPES.items()}
+def arguments(scan, moe):
+    experts = {k: (EXPERTS, *SHAPES[k]) for k in ("up", "down")} | {"gate": (WIDTH, EXPERTS)}
+    shapes = SHAPES | experts if moe else SHAPES
+    layer = {k: jax.ShapeDtypeStruct(((LAYERS,) if scan else ()) + s, jnp.float32) for k, s in shapes.items()}
     params = {
         "embedding": jax.ShapeDtypeStruct((VOCABULARY, WIDTH), jnp.float32),
         "layers": layer if scan else [layer] * LAYERS,
@@ -76,17 +85,38 @@ def arguments(scan):
     return params, tokens, tokens
 
 
-def compile_to(folder, platform, scan, remat):
-    args = arguments(scan)
-    if platform != "cpu":
-        devices = topologies.get_topology_desc(platform="tpu", topology_name=platform).devices[:1]
-        sharding = NamedSharding(Mesh(np.array(devices), ("d",)), PartitionSpec())
-        args = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding), args)
-    options = {"xla_dump_to": str(folder), "xla_dump_hlo_as_text": True}
-    jax.jit(step(scan, remat)).lower(*args).compile(compiler_options=options)
+def placed(args, platform, sharded):
+    """Return the arguments on one device, or the batch on one axis of the mesh and the last dimensions on the other."""
+    devices = topologies.get_topology_desc(platform="tpu", topology_name=platform).devices
+    mesh = Mesh(np.array(devices if sharded else devices[:1]).reshape(2 if sharded else 1, -1), ("batch", "model"))
 
+    def place(s, *names):
+        sharding = NamedSharding(mesh, PartitionSpec(*names) if sharded else PartitionSpec())
+        return jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)
+
+    params, *tokens = args
+    return jax.tree.map(lambda s: place(s, *[None] * (s.ndim - 1), "model"), params), *(place(s, "batch") for s in tokens)
+
+
+def compile_to(folder, platform, *, scan=False, remat=False, dtype=jnp.float32, moe=False, sharded=False, donate=()):
+    args = arguments(scan, moe)
+    if platform != "cpu":
+        args = placed(args, platform, sharded)
+    options = {"xla_dump_to": str(folder), "xla_dump_hlo_as_text": True}
+    jax.jit(step(scan, remat, dtype), donate_argnums=donate).lower(*args).compile(compiler_options=options)
+
+
+VARIANTS = {
+    "scan": {"scan": True},
+    "unrolled": {},
+    "scan-remat": {"scan": True, "remat": True},
+    "scan-bf16-donated": {"scan": True, "dtype": jnp.bfloat16, "donate": (0,)},
+    "unrolled-moe": {"moe": True},
+    "unrolled-sharded": {"sharded": True},
+}
 
 if __name__ == "__main__":
     for platform in ("cpu", "v5e:2x2"):
-        for name, scan, remat in (("scan", True, False), ("unrolled", False, False), ("scan-remat", True, True)):
-            compile_to(Path(sys.argv[1], f"{platform.split(':')[0]}-{name}"), platform, scan, remat)
+        for name, options in VARIANTS.items():
+            if platform != "cpu" or not options.get("sharded"):
+                compile_to(Path(sys.argv[1], f"{platform.split(':')[0]}-{name}"), platform, **options)
