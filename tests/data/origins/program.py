@@ -95,7 +95,8 @@ def placed(args, platform, sharded):
         return jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)
 
     params, *tokens = args
-    return jax.tree.map(lambda s: place(s, *[None] * (s.ndim - 1), "model"), params), *(place(s, "batch") for s in tokens)
+    by_model = jax.tree.map(lambda s: place(s, *[None] * (s.ndim - 1), "model"), params)
+    return by_model, *(place(s, "batch") for s in tokens)
 
 
 def compile_to(folder, platform, *, scan=False, remat=False, dtype=jnp.float32, moe=False, sharded=False, donate=()):
