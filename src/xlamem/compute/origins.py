@@ -55,11 +55,13 @@ def origins(p: Program) -> Origins:
 
 def _find(p: Program) -> Origins:
     found = Origins(p)
-    if found.share_without_definer() > MAX_SHARE and (body := hlo_body(p.tables)) is not None:
+    if found.share_without_definer() <= MAX_SHARE:
+        return found
+    if (body := hlo_body(p.tables)) is not None:
         names = p.tables["instructions"]["instruction"].filter(pa.array(_moves_without_name(p)))
         rows = np.asarray(body.rows_of(names.cast(pa.string()).combine_chunks()), np.int64)
         return Origins(p, HloTrace(body, rows[rows >= 0]))
-    return found
+    return Origins(p, by_update=True)
 
 
 class NamedInstructions:
@@ -133,8 +135,9 @@ def _body_table(p: Program, body: HloBody) -> pa.Table:
 class Origins:
     """The named instruction and the entry argument that each value of a program belongs to; -1 if there is none."""
 
-    def __init__(self, p: Program, trace: HloTrace | None = None) -> None:
-        self._p = p
+    def __init__(self, p: Program, trace: HloTrace | None = None, *, by_update: bool = False) -> None:
+        """Name the values of a program: by the HLO text if `trace` is given, and by `_name_after_updates` if asked."""
+        self._p, self._by_update = p, by_update
         n = len(p.value_ids)
         self.names = NamedInstructions(p, trace)
         self.source = np.full(n, -1, np.int64)
@@ -258,7 +261,12 @@ class Origins:
         return pending[selected], operands_of(p, pending[selected], updates[selected].astype(np.int64))
 
     def _name_after_updates(self) -> int:
-        """Name fusions that write a slice into a larger buffer after the only other operand with a name."""
+        """Name fusions that write a slice into a larger buffer after the only other operand with a name.
+
+        The HLO text tells which operand is written; this is for dumps without one.
+        """
+        if not self._by_update:
+            return 0
         values, others = self._updates
         left = (self.origin[values] == NONE) & (self.origin[others] != NONE) & (self.origin[others] != USER)
         values, others = values[left], others[left]
