@@ -107,8 +107,8 @@ def contents(p: Program, values: Ints) -> Ints:
 
 
 def _kinds(p: Program, values: Ints) -> Ints:
-    """Return the kind of each value, -1 if it is not known."""
-    live = values >= 0
+    """Return the kind of each value, -1 if it is not known. A copy has the kind of what it copies, if that is known."""
+    live, content = values >= 0, contents(p, values)
     is_argument = np.isin(values, p.entry_parameters)
     conditions = [
         (live & _is_tuple(p, values), _TUPLE),
@@ -116,9 +116,9 @@ def _kinds(p: Program, values: Ints) -> Ints:
         (is_argument, _PARAMETER),
         (live & (_is_sync_flag(p, values) | _is_workspace(p, values)), _SCRATCH),
         (_has_opcode(p, values, _COLLECTIVES), _COLLECTIVE),
-        (_moves_between_memories(p, values), _COPY),
+        ((content < 0) & _moves_between_memories(p, values), _COPY),
     ]
-    return np.select([c for c, _ in conditions], [k for _, k in conditions], contents(p, values))
+    return np.select([c for c, _ in conditions], [k for _, k in conditions], content)
 
 
 def _is_tuple(p: Program, values: Ints) -> Mask:
