@@ -1019,6 +1019,54 @@ TABLES: dict[str, Table] = {t.name: t for t in (MODULES, FILES, *SECTION_TABLES,
 """The tables of a `Dump`."""
 
 COMPUTED: dict[str, Table] = {t.name: t for t in COMPUTED_TABLES}
+
+
+def _of_side(side: str, what: str) -> tuple[Column, ...]:
+    """Return the columns of `differences` about a buffer of A or B."""
+    return (
+        _int(f"value_id_{side}", f"value of {what}; the matching value if the buffer is not in use there", null=True),
+        _int(f"allocation_{side}", "its allocation; null if it is not in use there", null=True),
+        _name(f"category_{side}", "category as in `live_set`", null=True),
+        _int(f"start_{side}", "first step of its live range", "schedule steps", null=True),
+        _int(f"end_{side}", "last step of its live range", "schedule steps", null=True),
+        _name(f"instruction_{side}", "defining instruction", null=True),
+        _name(f"shape_index_{side}", "as in `values`", null=True),
+        _name(f"shape_{side}", "as in `values`", null=True),
+        _name(f"element_type_{side}", "as in `values`", null=True),
+        _name(f"source_file_{side}", "source file as in `live_set`", null=True),
+        _int(f"source_line_{side}", "source line as in `live_set`", null=True),
+    )
+
+
+COMPARED_TABLES = (
+    Table(
+        "differences",
+        "buffer that contributes to the difference of two programs A and B, for one account; see docs/numbers.md",
+        "compare",
+        (
+            _name("account", "memory space, or device_total"),
+            _name("memory_space", "memory space of the buffer"),
+            _name("cause", "why it contributes: a key of schema.CAUSES"),
+            _int("bytes_a", "bytes in use in A at the step that corresponds to the peak of B", "bytes"),
+            _int("bytes_b", "bytes in use in B at its peak", "bytes"),
+            _int("change", "bytes_b - bytes_a", "bytes"),
+            _int("data_change", "part of the change that is not padding", "bytes"),
+            _name("match", "how the values of A and B were matched; null for new and gone buffers", null=True),
+            *_of_side("a", "A"),
+            *_of_side("b", "B"),
+            _name("op_name", "op_name as in `live_set`, of B, or of A if there is none in B", null=True),
+            _int("argument", "as in `live_set`", null=True),
+            _name("argument_index", "as in `live_set`", null=True),
+            _name("layer", "as in `live_set`", null=True),
+            _int("layer_index", "as in `live_set`", null=True),
+            _name("phase", "as in `live_set`", null=True),
+            _name("kind", "as in `live_set`", null=True),
+        ),
+    ),
+)
+
+COMPARED: dict[str, Table] = {t.name: t for t in COMPARED_TABLES}
+"""The tables that compare two programs."""
 """The tables that `xlamem.compute` derives from them."""
 
 OOM: dict[str, Table] = {t.name: t for t in OOM_TABLES}

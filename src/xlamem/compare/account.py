@@ -13,6 +13,7 @@ from ..compute.bills import DEVICE_TOTAL, account_items
 from ..compute.columns import Ints, Mask, sums_of, take
 from ..compute.in_use import occupied_in, windows
 from ..compute.layout import LIVE_OUT, TEMP, THREAD_LOCAL
+from ..compute.origins import has_opcode, operands_of
 from ..compute.program import Program
 from .matching import Matching
 
@@ -35,6 +36,9 @@ MAX_SPACES = 64
 OTHER_SPACES = "other spaces"
 MAX_ROUNDS = 16
 """Maximum number of rounds in which buffers choose partners."""
+MAX_COPIES = 4
+"""Maximum number of copies in a row that are followed to what they copy."""
+COPY = r"^(?:copy|copy-start|copy-done|async-start|async-done|bitcast)$"
 WINDOW = 64
 """Number of matched instructions before a step of which the longest common order decides what corresponds to it."""
 
@@ -95,30 +99,33 @@ class Interval(NamedTuple):
 def corresponding(m: Matching, step: int) -> Interval:
     """Return the steps of A that correspond to a step of B.
 
-    They begin with the last matched instruction at or before the step, and end before the next one.
+    They begin with the last matched instruction at or before the step, and end before the next one. Of the matched
+    instructions around the step, only those count that most others agree with about the order.
     """
     steps_a, steps_b = m.matched_steps
-    at = int(np.searchsorted(steps_b, step, "right"))
-    before = _increasing(steps_a[max(0, at - WINDOW) : at])
-    last = (m.a.steps or 1) - 1
-    first = int(before[-1]) if len(before) else 0
-    if at and before[-1] == steps_a[at - 1] and steps_b[at - 1] == step:
-        return Interval(min(first, last), min(first, last))
-    following = steps_a[at : at + WINDOW]
-    following = following[following > first]
-    end = int(_increasing(following)[0]) - 1 if len(following) else last
+    at, last = int(np.searchsorted(steps_b, step, "right")), (m.a.steps or 1) - 1
+    near = slice(max(0, at - WINDOW), at + WINDOW)
+    anchors = near.start + _increasing(steps_a[near])
+    before, after = anchors[anchors < at], anchors[anchors >= at]
+    first = int(steps_a[before[-1]]) if len(before) else 0
+    end = int(steps_a[after[0]]) - 1 if len(after) else last
+    if len(before) and steps_b[before[-1]] == step:
+        end = first
     return Interval(min(first, last), min(max(first, end), last))
 
 
 def _increasing(values: Ints) -> Ints:
-    """Return the longest increasing subsequence of a few values."""
-    best: list[tuple[int, list[int]]] = []
-    tails: list[list[int]] = []
-    for value in values.tolist():
-        longest = max((t for t in tails if t[-1] < value), key=len, default=[])
-        tails.append([*longest, value])
-    del best
-    return np.array(max(tails, key=len, default=[]), np.int64)
+    """Return the indices of a longest increasing subsequence of a few values."""
+    length, previous = np.ones(len(values), np.int64), np.full(len(values), -1)
+    for i in range(1, len(values)):
+        candidates = np.where(values[:i] < values[i], length[:i], 0)
+        if candidates.any():
+            previous[i] = candidates.argmax()
+            length[i] = candidates.max() + 1
+    chain = [int(length.argmax())] if len(values) else []
+    while chain and previous[chain[-1]] >= 0:
+        chain.append(int(previous[chain[-1]]))
+    return np.array(chain[::-1], np.int64)
 
 
 # -- buffers at a step ---------------------------------------------------------------------------
@@ -331,16 +338,30 @@ def _candidates(m: Matching, in_a: Buffers, in_b: Buffers) -> tuple[Ints, Ints, 
 def _single_causes(m: Matching, account: Account, main: Ints, there: Buffers, *, gone: bool) -> tuple[Ints, Ints]:
     """Return the causes of buffers without a partner, and the matching values of the other side."""
     here, other, match = (m.a, m.b, m.value) if gone else (m.b, m.a, m.value_of_b)
-    value = take(match, main)
+    value = _matching(here, main, match)
     moved = np.zeros(len(main), bool)
     known = np.flatnonzero(value >= 0)
     names = [np.array([f"{s.name} {s.page}" for s in p.spaces] or [""]) for p in (here, other)]
     moved[known] = names[0][here.space[main[known]]] != names[1][other.space[value[known]]]
     moved[known] |= other.value_category[value[known]] == THREAD_LOCAL
     in_use = take(there.of_value, value) >= 0
-    rules = [value < 0, moved, in_use]
+    copied = (take(match, main) < 0) & ~moved
+    rules = [(value < 0) | copied, moved, in_use]
     codes = [GONE if gone else NEW, MOVED, SHARING]
     return np.select(rules, codes, SHORTER if gone else LONGER), value
+
+
+def _matching(p: Program, main: Ints, match: Ints) -> Ints:
+    """Return the matching values; for copies that only one side has, those of what they copy."""
+    value, source = take(match, main), main
+    for _ in range(MAX_COPIES):
+        copies = np.flatnonzero((value < 0) & (source >= 0) & has_opcode(p, take(p.instruction_row, source), COPY))
+        if not len(copies):
+            break
+        source = np.where(np.isin(np.arange(len(main)), copies), source, -1)
+        source[copies] = operands_of(p, source[copies], np.zeros(len(copies), np.int64))
+        value[copies] = take(match, source[copies])
+    return value
 
 
 def _paired_causes(bytes_a: Ints, bytes_b: Ints, data_a: Ints, data_b: Ints) -> Ints:

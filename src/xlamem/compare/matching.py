@@ -8,14 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..compute.aliasing import outputs_of
 from ..compute.buffer_names import source_columns
 from ..compute.columns import Ints, Mask, take
 from ..compute.op_names import scopes
 from ..compute.program import Program
 from .graph import Graph, Hashes, Labels, Neighbours, common_codes, mixed
 
-RULES = ("subgraph", "operation", "structure", "resized", "neighbor", "scope", "schedule")
-SUBGRAPH, OPERATION, STRUCTURE, RESIZED, NEIGHBOR, SCOPE, SCHEDULE = range(7)
+RULES = ("output", "subgraph", "operation", "structure", "resized", "neighbor", "scope", "schedule")
+OUTPUT, SUBGRAPH, OPERATION, STRUCTURE, RESIZED, NEIGHBOR, SCOPE, SCHEDULE = range(8)
 
 RADIUS = 3
 """Number of operands and users in a row that an exact subgraph consists of."""
@@ -186,10 +187,21 @@ class Matching:
         index = common_codes(*(p.tables["values"]["shape_index"] for p in (a, b)))
         shape = common_codes(*(p.tables["values"]["shape"] for p in (a, b)))
         phi = tuple(np.asarray(p.tables["values"]["is_phi"].to_numpy(), np.int64) for p in (a, b))
+        self._match_outputs(shape)
         node = self.graphs[0].node_of_value, take(self.node_of_b, self.graphs[1].node_of_value)
         for columns in ((node, index, phi, shape), (node, index, phi), (node, shape)):
             self._pair_values(Labels(*(mixed(*(c[side] for c in columns)) for side in (0, 1))), None, node)
         self._match_by_scope(shape)
+
+    def _match_outputs(self, shape: tuple[Ints, Ints]) -> None:
+        """Match outputs with the same shape and index, if both programs have as many."""
+        a, b = outputs_of(self.a), outputs_of(self.b)
+        if len(a.value) != len(b.value) or a.index.null_count or b.index.null_count:
+            return
+        index = common_codes(a.index, b.index)
+        at_a, at_b = in_order(mixed(index[0], shape[0][a.value]), mixed(index[1], shape[1][b.value]))
+        left, right = a.value[at_a], b.value[at_b]
+        self.value[left], self.value_of_b[right], self.rule[left] = right, left, OUTPUT
 
     def _match_by_scope(self, shape: tuple[Ints, Ints]) -> None:
         """Match values of unmatched instructions that belong to the same operation, or else to the same scope."""
@@ -227,8 +239,8 @@ class Matching:
         self.rule[left] = self.node_rule[self.graphs[0].node_of_value[left]] if rule is None else rule
 
 
-def _groups(a: Hashes, b: Hashes) -> tuple[Ints, Ints, int]:
-    """Number the distinct hashes of two sides."""
+def _groups(a: Ints | Hashes, b: Ints | Hashes) -> tuple[Ints, Ints, int]:
+    """Number the distinct keys of two sides."""
     distinct, group = np.unique(np.concatenate([a, b]), return_inverse=True)
     group = group.reshape(-1)
     return group[: len(a)], group[len(a) :], len(distinct)
@@ -236,12 +248,21 @@ def _groups(a: Hashes, b: Hashes) -> tuple[Ints, Ints, int]:
 
 def _in_order(left: Ints, right: Ints, labels: Labels, order_a: Ints, order_b: Ints) -> tuple[Ints, Ints]:
     """Pair the k-th row of each label on the left with its k-th row on the right."""
-    group_a, group_b, n = _groups(labels.a[left], labels.b[right])
-    rank_a, rank_b = _ranks(group_a, order_a[left]), _ranks(group_b, order_b[right])
-    width = max(len(left), len(right), 1)
+    at_a, at_b = in_order(labels.a[left], labels.b[right], order_a[left], order_b[right])
+    return left[at_a], right[at_b]
+
+
+def in_order(
+    a: Ints | Hashes, b: Ints | Hashes, order_a: Ints | None = None, order_b: Ints | None = None
+) -> tuple[Ints, Ints]:
+    """Return the indices of pairs of equal keys: the k-th of each key on both sides, by default in the given order."""
+    group_a, group_b, _ = _groups(a, b)
+    rank_a = _ranks(group_a, np.arange(len(a)) if order_a is None else order_a)
+    rank_b = _ranks(group_b, np.arange(len(b)) if order_b is None else order_b)
+    width = max(len(a), len(b), 1)
     keys_a, keys_b = group_a * width + rank_a, group_b * width + rank_b
     _, at_a, at_b = np.intersect1d(keys_a, keys_b, assume_unique=True, return_indices=True)
-    return left[at_a], right[at_b]
+    return at_a, at_b
 
 
 def _ranks(group: Ints, order: Ints) -> Ints:
