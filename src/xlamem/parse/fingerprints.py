@@ -124,7 +124,7 @@ class Fingerprints:
         """Return the sum of the hashes of a table's rows for each dump."""
         dumps = self._dumps.get(table)
         if dumps is None or self.n == 1:
-            return hashes.sum(keepdims=True)
+            return np.asarray(hashes.sum(keepdims=True))
         return _sums(dumps, hashes, self.n)
 
 
