@@ -1012,6 +1012,20 @@ MODULES = Table(
         _text("content_hash", "XXH3-128 over the hashes of the members; null unless requested", null=True),
         _bool("understood", "every line and every field was recognized"),
         _bool("consistent", "every cross-check of the tables that were read passed"),
+        _text(
+            "program_fp",
+            "fingerprint of the memory behaviour: equal for programs with the same allocations, values (offset, size, "
+            "shape, opcode, live range) and schedule, whatever their names, ids and lines; null unless requested, or "
+            "if the allocations, used values or live ranges are missing, truncated or were left out",
+            null=True,
+        ),
+        _text(
+            "interface_fp",
+            "fingerprint of the module name (without a number at its end), the platform, and the shapes of the entry "
+            "parameters and of the output; null unless requested, or if the allocations are missing, truncated or were "
+            "left out",
+            null=True,
+        ),
     ),
 )
 
