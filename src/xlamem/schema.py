@@ -1075,9 +1075,106 @@ COMPARED_TABLES = (
             _int("layer_index", "as in `live_set`", null=True),
             _name("phase", "as in `live_set`", null=True),
             _name("kind", "as in `live_set`", null=True),
+            _int("edit", "number of the edit that explains it (table `edits`)", null=True),
+        ),
+    ),
+    Table(
+        "matches",
+        "pair of matching values of two programs A and B",
+        "compare",
+        (
+            _int("value_id_a", "value of A"),
+            _int("value_id_b", "value of B"),
+            _name("match", "how they were matched: a key of schema.MATCHES"),
+        ),
+    ),
+    Table(
+        "edits",
+        "something that differs between two programs A and B, apart from the sizes of buffers",
+        "compare",
+        (
+            _int("edit", "number, from 0"),
+            _name("kind", "a key of schema.EDITS"),
+            _text("text", "what differs"),
+            _int("change", "bytes of device_total at the peak that it explains: the sum of `change`", "bytes"),
+            _int("n", "number of these buffers"),
+        ),
+    ),
+    Table(
+        "account_differences",
+        "memory space, or device_total, of two programs A and B",
+        "compare",
+        (
+            _name("account", "memory space, or device_total"),
+            _int("reserved_a", "`reserved` of A: what it must have", "bytes"),
+            _int("reserved_b", "`reserved` of B", "bytes"),
+            _int("peak_a", "peak of A", "bytes"),
+            _int("peak_b", "peak of B", "bytes"),
+            _int("peak_step_a", "first step of that peak; null if nothing is ever in use", "schedule steps", null=True),
+            _int("peak_step_b", "first step of that peak", "schedule steps", null=True),
+            _int("step_a", "step of A that is compared with step_b: one of them has the larger peak", "schedule steps"),
+            _int("step_b", "step of B", "schedule steps"),
+            _int("in_use_a", "bytes in use in A at that step", "bytes"),
+            _int("in_use_b", "bytes in use in B at that step", "bytes"),
+            _int("moved", "change of the peak because the smaller one is at another step than the larger", "bytes"),
+        ),
+    ),
+    Table(
+        "bill_differences",
+        "line of the bills of two programs A and B that differs",
+        "compare",
+        (
+            _name("account", "memory space, or device_total"),
+            _name("line", "as in `bills`"),
+            _name("part", "as in `bills`", null=True),
+            _int("bytes_a", "bytes in the bill of A", "bytes"),
+            _int("bytes_b", "bytes in the bill of B", "bytes"),
+            _int("change", "bytes_b - bytes_a; the rows of an account add up to the change of `reserved`", "bytes"),
         ),
     ),
 )
+
+CAUSES = {
+    "new": "A has no matching value",
+    "gone": "B has no matching value",
+    "lives longer": "the matching value of A is not live at the corresponding step",
+    "lives shorter": "the matching value of B is not live at the corresponding step",
+    "moved to another space": "the matching value is in another memory space",
+    "sharing changed": "the matching value is live there, but shares its memory with another buffer",
+    "larger": "both are in use, and B has more data",
+    "smaller": "both are in use, and B has less data",
+    "padding changed": "both are in use with as much data",
+}
+"""Why a buffer contributes to a difference. Of several causes, the first counts."""
+
+MATCHES = {
+    "output": "outputs with the same index and shape",
+    "subgraph": "defined by instructions with the same opcode, op_name, shape and surroundings",
+    "operation": "defined by instructions with the same opcode, op_name and shape, in the same order",
+    "structure": "defined by instructions with the same opcode, shape and surroundings, but other op_names",
+    "resized": "defined by instructions with the same opcode and op_name, but another shape",
+    "neighbor": "defined by operands or users of matching instructions",
+    "scope": "in the same scope and category, with the same shape or element type",
+    "schedule": "defined by instructions with the same opcode and shape, between matching instructions",
+}
+"""How values of two programs are matched; the first way that applies."""
+
+EDITS = {
+    "layers": "layers, numbered like others, that one side does not have",
+    "arguments": "arguments that one side does not have",
+    "donation": "arguments that are donated on one side only",
+    "outputs": "outputs that one side does not have",
+    "sharding": "arguments that are sharded differently",
+    "loops": "loops that one side does not have, or with another number of iterations",
+    "rematerialization": "the backward pass recomputes more or less (jax.checkpoint)",
+    "element type": "buffers have another element type",
+    "dimensions": "arguments or many buffers have another dimension",
+    "operations": "scopes and operations that one side does not have",
+    "memory space": "buffers are in another memory space",
+    "flags": "flags of the compiler",
+    "compiler": "version of the compiler",
+}
+"""What can differ between two programs. An edit of an earlier kind explains a buffer first."""
 
 COMPARED: dict[str, Table] = {t.name: t for t in COMPARED_TABLES}
 """The tables that compare two programs."""
