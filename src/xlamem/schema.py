@@ -1101,6 +1101,29 @@ COMPARED_TABLES = (
         ),
     ),
     Table(
+        "difference_groups",
+        "group of buffers that contribute to the difference of two programs A and B; keys that do not group are null",
+        "compare",
+        (
+            _name("buffer", "op_name without wrappers, with folded layers, or what the instruction is called", null=True),
+            _name("cause", "a key of schema.CAUSES", null=True),
+            _name("edit", "text of the edit that explains them", null=True),
+            *(_name(key, "as in `live_set`, of B, or of A if it is gone", null=True) for key in (
+                "scope", "layer", "phase", "kind", "category", "memory_space",
+            )),
+            _name("source", "file:line", null=True),
+            _name("element_type", "as in `live_set`", null=True),
+            _int("bytes_a", "bytes in use in A", "bytes"),
+            _int("bytes_b", "bytes in use in B", "bytes"),
+            _int("change", "bytes_b - bytes_a", "bytes"),
+            _int("n", "number of buffers"),
+            _int("n_shapes", "number of distinct shapes"),
+            *(_name(f"{name}_{side}", f"of the buffer with the largest change, in {side.upper()}", null=True)
+              for name in ("instruction", "shape", "source_file") for side in "ab"),
+            *(_int(f"source_line_{side}", "its source line", null=True) for side in "ab"),
+        ),
+    ),
+    Table(
         "account_differences",
         "memory space, or device_total, of two programs A and B",
         "compare",

@@ -12,7 +12,7 @@ from .. import schema
 from ..compute.bills import DEVICE_TOTAL, ROWS, account_items
 from ..compute.columns import Ints, Mask, sums_of, take
 from ..compute.in_use import occupied_in, windows
-from ..compute.layout import LIVE_OUT, TEMP, THREAD_LOCAL
+from ..compute.layout import LIVE_OUT, THREAD_LOCAL
 from ..compute.origins import has_opcode, operands_of
 from ..compute.program import Program
 from .matching import Matching

@@ -89,7 +89,15 @@ Rule = Callable[[Context], Iterator[Edit]]
 
 def find_edits(m: Matching, rows: Rows) -> tuple[list[Edit], Ints]:
     """Return what differs between two programs, and the edit that explains each contribution, -1 for none."""
-    from .program_edits import arguments, donation, layers_changed, memory_spaces, operations, outputs, rematerialization
+    from .program_edits import (
+        arguments,
+        donation,
+        layers_changed,
+        memory_spaces,
+        operations,
+        outputs,
+        rematerialization,
+    )
     from .shape_edits import dimensions, element_types, loops, sharding
 
     context, edits = Context(m, rows), list[Edit]()

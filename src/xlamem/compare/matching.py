@@ -6,7 +6,6 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .. import schema
 from ..compute.aliasing import outputs_of
