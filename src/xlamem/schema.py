@@ -344,6 +344,17 @@ SECTION_TABLES = (
             _name("kind", "may-alias, must-alias or donor; null in old texts that print none", null=True),
         ),
     ),
+    Table(
+        "flags",
+        "flag of the compile",
+        "debug_options, tpu_comp_env.txt",
+        (
+            _int("ordinal", "position among the flags of its file, from 0"),
+            _name("role", "file with the flag: debug-options or tpu-environment"),
+            _text("name", "name, after the names of the messages around it and dots; a repeated flag has several rows"),
+            _text("value", "value as printed: text in double quotes with C escapes; {} for an empty message"),
+        ),
+    ),
 )
 
 _SPACE = (
@@ -1007,11 +1018,16 @@ MODULES = Table(
         *(
             _int(f"n_{t.name}", f"rows of {t.name}; null if not read", "rows", null=True)
             for t in SECTION_TABLES
+            if t.name != "flags"
         ),
         _int("n_diagnostics", "rows of diagnostics", "rows"),
-        _text("content_hash", "XXH3-128 over the hashes of the members; null unless requested", null=True),
+        _text(
+            "content_hash", "XXH3-128 over the hashes of the members but those with flags; null unless requested",
+            null=True,
+        ),
         _bool("understood", "every line and every field was recognized"),
         _bool("consistent", "every cross-check of the tables that were read passed"),
+        _int("n_flags", "rows of flags; null if not read", "rows", null=True),
     ),
 )
 
@@ -1124,6 +1140,8 @@ ROLES = {
     "live-range": "schedule, live ranges and XLA's peak list",
     "memory-usage-report": "XLA's memory-usage report",
     "hlo": "HLO text, of which only the header is read",
+    "debug-options": "flags of the compile: DebugOptions that differ from their defaults, as protobuf text",
+    "tpu-environment": "flags of the TPU compiler with their values, as protobuf text",
 }
 
 FEATURES = {
