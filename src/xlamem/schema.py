@@ -353,6 +353,11 @@ SECTION_TABLES = (
             _name("role", "file with the flag: debug-options or tpu-environment"),
             _text("name", "name, after the names of the messages around it and dots; a repeated flag has several rows"),
             _text("value", "value as printed: text in double quotes with C escapes; {} for an empty message"),
+            _text(
+                "comment",
+                "comment on the line above: the TPU compiler prints the default of a flag that differs from it",
+                null=True,
+            ),
         ),
     ),
 )

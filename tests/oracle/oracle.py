@@ -38,7 +38,7 @@ COLUMNS = {
     "offset n_values n_rest shapes",
     "frames": "id parent file function line column end_line end_column",
     "aliases": "output_index parameter parameter_index kind",
-    "flags": "ordinal role name value",
+    "flags": "ordinal role name value comment",
     "diagnostics": "file line offset section code severity wanted excerpt",
     "unknown_text": "file offset section table row text",
 }
@@ -994,7 +994,12 @@ class Reader:
             self.diagnose("mixed_newlines", odd, "CR LF")
         messages: list[str] = []
         ordinal = 0
+        comment = above = None
         for i, line in enumerate(file.lines):
+            comment, above = above, None
+            if line.text.lstrip(" ").startswith("#"):
+                above = line.text.lstrip(" ")
+                continue
             name, colon, value = line.text.lstrip(" ").partition(": ")
             opened = name.removesuffix(" {") if not colon and name.endswith(" {") else None
             if name == "}" and not colon and messages:
@@ -1015,7 +1020,8 @@ class Reader:
             else:
                 self.unknown(line, "a field")
                 continue
-            self.add("flags", line, ordinal=ordinal, role=file.role, name=".".join(path), value=value)
+            row = {"ordinal": ordinal, "role": file.role, "name": ".".join(path), "value": value}
+            self.add("flags", line, **row, comment=comment)
             ordinal += 1
         if file.tail:
             file.truncate(self.section, "the end of this line")

@@ -76,11 +76,14 @@ def test_a_dump_without_flags_has_an_empty_table() -> None:
 
 
 def test_flags_of_the_tpu_compiler(tmp_path: Path) -> None:
-    folder = with_flags(tmp_path, b"xla_ra_split {\n  spec: \"true\"\n}\n", TPU, ".tpu_comp_env.txt")
+    text = b'xla_ra_split {\n  spec: "true"\n}\n# Default flag value: -1\nxla_tpu_scoped_vmem_limit_kib: 65536\n'
+    folder = with_flags(tmp_path, text, TPU, ".tpu_comp_env.txt")
     dump = xlamem.read(with_flags(folder, OPTIONS, TPU))
     assert [f["role"] for f in dump.files.to_pylist()][-2:] == ["debug-options", "tpu-environment"]
-    assert pairs(dump) == [*ROWS, ("xla_ra_split.spec", '"true"')]
-    assert dump["flags"]["ordinal"].to_pylist() == [*range(len(ROWS)), 0]
+    assert pairs(dump) == [*ROWS, ("xla_ra_split.spec", '"true"'), ("xla_tpu_scoped_vmem_limit_kib", "65536")]
+    assert dump["flags"]["ordinal"].to_pylist() == [*range(len(ROWS)), 0, 1]
+    assert dump["flags"]["comment"].to_pylist() == [None] * (len(ROWS) + 1) + ["# Default flag value: -1"]
+    assert differences(xlamem.read(dump.source, text=True), members(dump)) == []
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,7 @@ def test_damaged_flags_are_read_as_the_slow_reader_reads_them(tmp_path: Path, se
     data = bytearray(OPTIONS * 3)
     for _ in range(rng.randrange(1, 6)):
         at = rng.randrange(len(data))
-        data[at : at + rng.randrange(4)] = rng.choice([b"", b"\xff", b"}\n", b" {\n", b"\n", b": ", b"\0"])
+        data[at : at + rng.randrange(4)] = rng.choice([b"", b"\xff", b"}\n", b" {\n", b"\n", b": ", b"\0", b"\n#"])
     if rng.random() < 0.3:
         del data[rng.randrange(len(data)) :]
     dump = xlamem.read(with_flags(tmp_path, bytes(data)), text=True)
@@ -162,7 +165,7 @@ def test_bad_lines_have_diagnostics(tmp_path: Path) -> None:
     dump = xlamem.read(with_flags(tmp_path, b"a: 1\nb\n}\nc {\n  d: 2\n"))
     assert pairs(dump) == [("a", "1"), ("c.d", "2")]
     found = [(d["section"], d["line"], d["code"], d["wanted"]) for d in dump.diagnostics.to_pylist()]
-    wanted = "NAME: VALUE, NAME { or }"
+    wanted = "NAME: VALUE, NAME {, } or a comment"
     assert found == [
         ("flags", 2, "unknown_line", wanted), ("flags", 3, "unknown_line", wanted), ("flags", 6, "truncated", "}"),
     ]  # fmt: skip

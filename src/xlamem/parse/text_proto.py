@@ -13,10 +13,10 @@ from .arrays import Ints
 MAX_DEPTH = 100
 """Maximum number of messages around a field, as in protobuf's own parsers."""
 
-WANTED = "NAME: VALUE, NAME { or }"
+WANTED = "NAME: VALUE, NAME {, } or a comment"
 """The lines of the text."""
 
-_LINE = r"^ *(?:(?P<name>[\w.\[\]/-]+)(?:: (?P<value>.*)|(?P<opens> \{))|(?P<closes>\}))$"
+_LINE = r"^ *(?:(?P<name>[\w.\[\]/-]+)(?:: (?P<value>.*)|(?P<opens> \{))|(?P<closes>\})|(?P<comment>#.*))$"
 
 
 class Fields(NamedTuple):
@@ -26,6 +26,8 @@ class Fields(NamedTuple):
     """With the names of the messages around them and dots."""
     values: pa.Array
     """As printed; {} for an empty message."""
+    comments: pa.Array
+    """The comment on the line above; null if there is none."""
     unknown: Ints
     """Offsets of the lines that were not understood."""
     not_utf8: Ints
@@ -38,7 +40,7 @@ class _Lines(NamedTuple):
     """The lines of a file: what each is, and the number of messages that are open after it."""
 
     fields: Any
-    """name, value, opens and closes by line; null for a line that is none of them."""
+    """name, value, opens, closes and comment by line; null for a line that is none of them."""
     opens: Any
     depth: Ints
     unknown: Any
@@ -51,7 +53,7 @@ def fields_of(data: bytes) -> Fields:
     lines = _lines_of(pa.array(texts, pa.string()))
     begins = np.append(0, np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1)[:-1].astype(np.int64)
     not_utf8 = begins[_not_utf8(data, len(begins)) & ~lines.unknown]
-    return Fields(*_flags(lines), begins[lines.unknown], not_utf8, bool(len(texts) and lines.depth[-1] > 0))
+    return Fields(*_rows(lines), begins[lines.unknown], not_utf8, bool(len(texts) and lines.depth[-1] > 0))
 
 
 def _not_utf8(data: bytes, n_lines: int) -> Any:
@@ -67,7 +69,7 @@ def _not_utf8(data: bytes, n_lines: int) -> Any:
 def _lines_of(lines: Any) -> _Lines:
     fields = pc.extract_regex(lines, _LINE)
     known = fields.is_valid().to_numpy(zero_copy_only=False)
-    opens, closes = (_filled(column) for column in fields.flatten()[2:])
+    opens, closes = (_filled(column) for column in fields.flatten()[2:4])
     balance = np.cumsum(opens.astype(np.int64) - closes)
     lowest = np.minimum(np.minimum.accumulate(balance), 0) if len(balance) else balance
     superfluous = np.diff(lowest, prepend=0) < 0  # closes no message
@@ -76,9 +78,9 @@ def _lines_of(lines: Any) -> _Lines:
     return _Lines(fields, opens, depth, ~known | superfluous | too_deep)
 
 
-def _flags(lines: _Lines) -> tuple[Any, Any]:
-    """Return the names, with those of the messages around them, and the values; an empty message is a value."""
-    names, values, _, closes = lines.fields.flatten()
+def _rows(lines: _Lines) -> tuple[Any, Any, Any]:
+    """Return names, with those of the messages around them, values and comments; an empty message is a value."""
+    names, values, _, closes, comments = lines.fields.flatten()
     is_empty = lines.opens & np.append(_filled(closes), False)[1:]
     is_field = _filled(names) & ~lines.opens
     rows = np.flatnonzero((is_field | is_empty) & ~lines.unknown)
@@ -89,7 +91,8 @@ def _flags(lines: _Lines) -> tuple[Any, Any]:
         message = _last(lines.opens & (lines.depth == around + 1))[rows[inside]]
         longer = pc.binary_join_element_wise(names.take(pa.array(message)), paths.take(pa.array(inside)), ".")
         paths = pc.replace_with_mask(paths, pa.array(level > around), longer)
-    return paths, pc.if_else(pa.array(is_empty[rows]), "{}", values.take(pa.array(rows)))
+    above = pa.array(rows - 1, mask=~np.append(False, _filled(comments))[rows])
+    return paths, pc.if_else(pa.array(is_empty[rows]), "{}", values.take(pa.array(rows))), comments.take(above)
 
 
 def _filled(texts: Any) -> Any:

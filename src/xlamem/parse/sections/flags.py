@@ -35,7 +35,8 @@ class FlagsReader(SectionReader):
 
         fields = fields_of(bytes(span.section.data[span.begin : span.end]))
         columns: Columns = {
-            "ordinal": np.arange(len(fields.names)), "name": _parts(fields.names), "value": _parts(fields.values)
+            "ordinal": np.arange(len(fields.names)), "name": _parts(fields.names), "value": _parts(fields.values),
+            "comment": _parts(fields.comments),
         }  # fmt: skip
         return Batch(span, {"flags": columns}, summary=fields)
 
@@ -67,10 +68,9 @@ def _add(context: Context, file: File, offsets: Ints, code: str, wanted: str) ->
         context.diagnostics.count(file, FLAGS, code, len(offsets) - MAX_ROWS)
 
 
-def _parts(texts: Any) -> tuple[Any, Any, Any]:
-    """Return an array of text without nulls in the layout of native columns."""
-    texts = pa.concat_arrays([texts])  # removes an offset
-    _, offsets, data = texts.buffers()
-    n = len(texts)
-    ends = np.frombuffer(offsets, np.int32)[: n + 1] if n else np.zeros(1, np.int32)
-    return data or b"", ends, np.ones(n, np.uint8)
+def _parts(texts: pa.Array) -> tuple[Any, Any, Any]:
+    """Return an array of text in the layout of native columns."""
+    valid = texts.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
+    _, offsets, data = pa.concat_arrays([texts]).buffers()  # without an offset
+    ends = np.frombuffer(offsets, np.int32)[: len(texts) + 1] if len(texts) else np.zeros(1, np.int32)
+    return data or b"", ends, valid
