@@ -344,6 +344,22 @@ SECTION_TABLES = (
             _name("kind", "may-alias, must-alias or donor; null in old texts that print none", null=True),
         ),
     ),
+    Table(
+        "flags",
+        "flag of the compile",
+        "debug_options, tpu_comp_env.txt",
+        (
+            _int("ordinal", "position among the flags of its file, from 0"),
+            _name("role", "file with the flag: debug-options or tpu-environment"),
+            _text("name", "name, after the names of the messages around it and dots; a repeated flag has several rows"),
+            _text("value", "value as printed: text in double quotes with C escapes; {} for an empty message"),
+            _text(
+                "comment",
+                "comment on the line above: the TPU compiler prints the default of a flag that differs from it",
+                null=True,
+            ),
+        ),
+    ),
 )
 
 _SPACE = (
@@ -1007,9 +1023,13 @@ MODULES = Table(
         *(
             _int(f"n_{t.name}", f"rows of {t.name}; null if not read", "rows", null=True)
             for t in SECTION_TABLES
+            if t.name != "flags"
         ),
         _int("n_diagnostics", "rows of diagnostics", "rows"),
-        _text("content_hash", "XXH3-128 over the hashes of the members; null unless requested", null=True),
+        _text(
+            "content_hash", "XXH3-128 over the hashes of the members but those with flags; null unless requested",
+            null=True,
+        ),
         _bool("understood", "every line and every field was recognized"),
         _bool("consistent", "every cross-check of the tables that were read passed"),
         _text(
@@ -1026,6 +1046,7 @@ MODULES = Table(
             "left out",
             null=True,
         ),
+        _int("n_flags", "rows of flags; null if not read", "rows", null=True),
     ),
 )
 
@@ -1306,6 +1327,8 @@ ROLES = {
     "live-range": "schedule, live ranges and XLA's peak list",
     "memory-usage-report": "XLA's memory-usage report",
     "hlo": "HLO text, of which only the header is read",
+    "debug-options": "flags of the compile: DebugOptions that differ from their defaults, as protobuf text",
+    "tpu-environment": "flags of the TPU compiler with their values, as protobuf text",
 }
 
 FEATURES = {
