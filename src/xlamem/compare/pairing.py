@@ -27,6 +27,8 @@ MAX_CANDIDATES = 1 << 20
 MAX_SHARED = 1 << 10
 """A hash that more pairs of programs have in common does not make them candidates."""
 
+_UNKNOWN = "; the instructions are not known"
+
 Key = Callable[[Program], Hashable]
 Floats = npt.NDArray[np.float64]
 
@@ -87,16 +89,14 @@ class Pairing:
         self._order = _Order(self.pairs, len(self.a), len(self.b))
         left_a, left_b = self._left()
         self._sketches = _Sketches(self.a, left_a), _Sketches(self.b, left_b)
-        self._pair_groups(_interface, MIN_INTERFACE, self._describe_interface)
-        self._pair_groups(_name, MIN_NAME, self._describe_name)
+        self._pair_groups(_interface, MIN_INTERFACE, _by_interface)
+        self._pair_groups(_name, MIN_NAME, _by_name)
         self._pair_others()
 
     def table(self) -> pa.Table:
         """Return the table `pairs`."""
-        rows = [(i, *self.pairs.get(i, (None, "gone", np.nan, self._alone(self.a[i])))) for i in range(len(self.a))]
-        rows += [
-            (None, j, "new", np.nan, self._alone(self.b[j])) for j in range(len(self.b)) if j not in self.taken
-        ]
+        rows = [(i, *self.pairs.get(i, (None, "gone", np.nan, _alone(self.a[i])))) for i in range(len(self.a))]
+        rows += [(None, j, "new", np.nan, _alone(self.b[j])) for j in self._left()[1]]
         number_a, number_b, how, score, reason = zip(*rows, strict=True) if rows else ((),) * 5
         columns: dict[str, Any] = {
             "how": pa.array(how, pa.string()),
@@ -114,39 +114,41 @@ class Pairing:
         for i, program in enumerate(self.a.programs):
             j = number_b.get(program.key)
             if j is not None and program.key[0] != "row":
-                reason = "same content" if program.key[0] == "content" else "same interface_fp and program_fp"
-                self._add(i, j, "same", 1.0, reason)
+                reason = "same content" if program.key[0] == "content" else "same interface and memory behaviour"
+                self._add(i, j, 1.0, "same", reason)
 
-    def _pair_groups(self, key: Key, least: float, describe: Callable[[int, int, float, str], Pair]) -> None:
-        """Pair programs of each group with equal keys. A program that is alone with its key needs no similarity."""
-        all_a, all_b = _groups(self.a, range(len(self.a)), key), _groups(self.b, range(len(self.b)), key)
+    def _pair_groups(self, key: Key, least: float, describe: Callable[[float, str], tuple[str, str]]) -> None:
+        """Pair programs with equal keys that are similar enough, or that are alone with their key on both sides.
+
+        `describe` returns `how` and `reason` from the score and a phrase about the number of choices.
+        """
+        sizes = [{k: len(v) for k, v in _groups(p, range(len(p)), key).items()} for p in (self.a, self.b)]
         left_a, left_b = (_groups(p, left, key) for p, left in zip((self.a, self.b), self._left(), strict=True))
-        pairs, alone = [], []
-        for value in left_a.keys() & left_b.keys():
-            parts = list(_products(left_a[value], left_b[value]))
-            pairs += parts
-            alone += [len(all_a[value]) == len(all_b[value]) == 1] * sum(len(i) for i, _ in parts)
-        i, j = (np.concatenate([np.empty(0, np.int64), *side]) for side in (zip(*pairs, strict=True) if pairs else ((), ())))
+        keys = left_a.keys() & left_b.keys()
+        is_alone = {k: sizes[0][k] == sizes[1][k] == 1 for k in keys}
+        i, j = _joined(pairs for k in keys for pairs in _products(left_a[k], left_b[k]))
         score = self._scores(i, j)
-        good = np.isnan(score) | (score > least) | np.array(alone, bool)
+        alone = np.array([is_alone[key(self.a[x])] for x in i.tolist()], bool)
+        good = np.isnan(score) | (score > least) | alone
         for x, y, s in self._best(i[good], j[good], score[good]):
-            unique = len(all_a[key(self.a[x])]) == len(all_b[key(self.b[y])]) == 1
-            self._add(x, y, *describe(x, y, s, "the only one" if unique else "the most similar one")[1:])
+            k = key(self.a[x])
+            choice = "the only program" if is_alone[k] else f"the closest of {max(len(left_a[k]), len(left_b[k])):,}"
+            self._add(x, y, s, *describe(s, choice))
 
     def _pair_others(self) -> None:
         """Pair programs with different names that have the same program_fp or similar instructions."""
         left_a, left_b = self._left()
-        number_b = _groups(self.b, left_b, lambda program: program.program_fp)
-        fps = [(i, j) for i in left_a for j in number_b.get(self.a[i].program_fp, ())[:1]]
-        pairs = np.array(fps, np.int64).reshape(-1, 2)
-        shared = _sharing(self._sketches[0].of(left_a), self._sketches[1].of(left_b))
-        i = np.concatenate([pairs[:, 0], np.array(left_a, np.int64)[shared[0]]])
-        j = np.concatenate([pairs[:, 1], np.array(left_b, np.int64)[shared[1]]])
+        groups_a, groups_b = _groups(self.a, left_a, _program), _groups(self.b, left_b, _program)
+        same_fp = (pairs for k in groups_a.keys() & groups_b.keys() for pairs in _products(groups_a[k], groups_b[k]))
+        rows_a, rows_b = _sharing(self._sketches[0].of(left_a), self._sketches[1].of(left_b))
+        similar = np.array(left_a, np.int64)[rows_a], np.array(left_b, np.int64)[rows_b]
+        i, j = _joined([*same_fp, similar])
         score = self._scores(i, j)
         good = score >= MIN_OTHER
         for x, y, s in self._best(i[good], j[good], score[good]):
             same = self.a[x].program_fp is not None and self.a[x].program_fp == self.b[y].program_fp
-            self._add(x, y, "similar", s, "other name, same program_fp" if same else "other name, similar instructions")
+            what = "the same memory behaviour (program_fp)" if same else "similar instructions"
+            self._add(x, y, s, "similar", f"another name or interface, but {what}")
 
     def _best(self, i: Ints, j: Ints, score: Floats) -> Iterator[tuple[int, int, float]]:
         """Yield disjoint candidates, best first; unknown scores are last, ties are in order of compilation."""
@@ -164,7 +166,7 @@ class Pairing:
 
     # -- helpers
 
-    def _add(self, i: int, j: int, how: str, score: float, reason: str) -> None:
+    def _add(self, i: int, j: int, score: float, how: str, reason: str) -> None:
         problems = [f"{side}: {p.problem}" for side, p in (("A", self.a[i]), ("B", self.b[j])) if p.problem]
         self.pairs[i] = Pair(j, how, score, "; ".join([reason, *problems]))
         self.taken.add(j)
@@ -180,19 +182,6 @@ class Pairing:
         a, b = self._sketches
         return similarity(a.rows, b.rows, a.row_of[i], b.row_of[j])
 
-    def _describe_interface(self, i: int, j: int, score: float, which: str) -> Pair:
-        return Pair(j, "interface", score, f"same interface_fp, {which}")
-
-    def _describe_name(self, i: int, j: int, score: float, which: str) -> Pair:
-        if np.isnan(score):
-            return Pair(j, "name", score, "same name, nothing else to compare")
-        return Pair(j, "similar", score, f"same name, {which}")
-
-    def _alone(self, program: Program) -> str:
-        reason = "no partner with the same interface, a similar name or similar instructions"
-        return f"{reason}; {program.problem}" if program.problem else reason
-
-
 class _Sketches:
     """The sketches of those programs of a side that are not paired by their fingerprints."""
 
@@ -202,7 +191,7 @@ class _Sketches:
         self.rows: Sketches = programs.sketches(numbers) if numbers else no_sketches(0)
 
     def of(self, numbers: Sequence[int]) -> Sketches:
-        return self.rows[self.row_of[list(numbers)]]
+        return np.asarray(self.rows[self.row_of[list(numbers)]])
 
 
 class _Order:
@@ -230,6 +219,24 @@ def _between(anchors: Ints, n: int) -> tuple[Floats, Ints]:
     return (numbers - bounds[gap]) / (bounds[gap + 1] - bounds[gap]), gap
 
 
+def _by_interface(score: float, choice: str) -> tuple[str, str]:
+    return "interface", f"{choice} with this interface{_UNKNOWN if np.isnan(score) else ''}"
+
+
+def _by_name(score: float, choice: str) -> tuple[str, str]:
+    if np.isnan(score):
+        return "name", f"{choice} with this name{_UNKNOWN}"
+    return "similar", f"{choice} with this name; the interface differs"
+
+
+def _alone(program: Program) -> str:
+    return f"no such program on the other side{f'; {program.problem}' if program.problem else ''}"
+
+
+def _program(program: Program) -> Hashable:
+    return program.program_fp
+
+
 def _interface(program: Program) -> Hashable:
     return program.interface_fp
 
@@ -252,6 +259,12 @@ def _products(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[Ints, Ints]]
     parts = int(np.ceil(len(a) * len(b) / MAX_CANDIDATES))
     for part_a, part_b in zip(np.array_split(a, parts), np.array_split(b, parts), strict=True):
         yield np.repeat(part_a, len(part_b)), np.tile(part_b, len(part_a))
+
+
+def _joined(pairs: Iterable[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    """Concatenate pairs of numbers."""
+    i, j = zip((np.empty(0, np.int64),) * 2, *pairs, strict=True)
+    return np.concatenate(i), np.concatenate(j)
 
 
 def _sharing(a: Sketches, b: Sketches) -> tuple[Ints, Ints]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as arrow_dataset
 
-from ..compute.columns import Ints, encoded
+from ..compute.columns import encoded
 from ..dump import Dump, read
 from ..errors import DumpError, UsageError
 from ..input.find import Source, find, split_modules
@@ -109,9 +109,19 @@ def programs_of(dumps: Dumps | Programs) -> Programs:
         return StoredPrograms(dataset, dumps[1])
     if isinstance(dumps, (str, os.PathLike)) and is_dataset(dumps):
         return StoredPrograms(Dataset(dumps), {})
-    if isinstance(dumps, (str, os.PathLike, Source)):
-        dumps = [dumps]  # type: ignore[list-item]
-    return FilePrograms([s for item in dumps for s in ([item] if isinstance(item, Source) else find(item))])  # type: ignore[union-attr,arg-type]
+    return FilePrograms(list(_sources(dumps)))
+
+
+def _sources(dumps: Any) -> Iterator[Source]:
+    if isinstance(dumps, Source):
+        yield dumps
+    elif isinstance(dumps, (str, os.PathLike)):
+        yield from find(dumps)
+    elif isinstance(dumps, Iterable) and not isinstance(dumps, (bytes, Mapping)):
+        for item in dumps:
+            yield from _sources(item)
+    else:
+        raise UsageError(f"not a directory, a dump, a dataset or a list of these: {dumps!r}")
 
 
 class FilePrograms(Programs):
@@ -137,14 +147,13 @@ class FilePrograms(Programs):
         self.sources += [source for source, _ in dumps]
         made = no_sketches(len(dumps))
         for i, (source, dump) in enumerate(dumps):
-            place = {"row": begin + i, "uri": source.members[0].location}
+            uri = source.members[0].location
             if isinstance(dump, ReadDump):
                 columns, made[i] = next(described)
-                yield Program(**place, **columns)
+                yield Program(row=begin + i, uri=uri, **columns)
             else:
-                yield Program(
-                    **place, id=None, module_name=source.module_name, module_id=source.module_id, problem=str(dump)
-                )
+                problem = f"it cannot be read: {dump}"
+                yield Program(begin + i, None, uri, source.module_name, source.module_id, problem=problem)
         self._sketches.append(made)
 
     def _described(self, dumps: Sequence[ReadDump]) -> list[tuple[dict[str, Any], Any]]:
@@ -225,8 +234,7 @@ class StoredPrograms(Programs):
         uris = table["uri"] if "uri" in table.column_names else self._uris(table)
         numbers = self._numbers(table[self._key])
         columns = {"id": table[self._key], "uri": uris, **{n: table[n] for n in names}, **numbers}
-        rows = pa.table(columns).sort_by("uri").to_pylist()
-        for i, row in enumerate(rows):
+        for i, row in enumerate(pa.table(columns).sort_by("uri").to_pylist()):
             if row["complete"] is None:
                 yield Program(i, row["id"], row["uri"], row["module_name"], row["module_id"], problem=_UNREADABLE)
             else:
