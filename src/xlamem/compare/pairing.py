@@ -1,0 +1,291 @@
+"""Pair the programs of two sides one to one: which program of B is which program of A."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from .. import schema
+from ..compute.columns import Ints, table_of_columns
+from ..parse.fingerprints import without_number
+from .programs import Dumps, Program, Programs, programs_of
+from .sketches import EMPTY, Sketches, no_sketches, similarity
+
+MIN_INTERFACE = 0.2
+"""Least similarity of two programs with the same interface, if others have it too."""
+MIN_NAME = 0.5
+"""Least similarity of two programs with the same name and different interfaces, if others have that name too."""
+MIN_OTHER = 0.6
+"""Least similarity of two programs with different names."""
+
+MAX_CANDIDATES = 1 << 20
+"""Maximum number of pairs that are compared in a group. Larger groups are cut into parts, in order of compilation."""
+MAX_SHARED = 1 << 10
+"""A hash that more pairs of programs have in common does not make them candidates."""
+
+_UNKNOWN = "; the instructions are not known"
+
+Key = Callable[[Program], Hashable]
+Floats = npt.NDArray[np.float64]
+
+
+def pair(a: Dumps | Programs, b: Dumps | Programs) -> pa.Table:
+    """Pair the programs of A and B.
+
+    A program counts once, however many dumps of it there are. Pairs are made in this order: programs with the same
+    fingerprints or content; with the same interface; with the same module name; with another name but similar
+    instructions. Among several, the most similar are paired first, and equally similar ones in order of compilation
+    between the programs that are the same.
+
+    Parameters
+    ----------
+    a, b
+        A directory or another path, a `Source`, a list of these (which may be empty), a dataset, or
+        ``(dataset, {"commit": "abc"})`` for the dumps of a dataset with these labels.
+
+    Returns
+    -------
+    pyarrow.Table
+        The table ``pairs`` of `xlamem.schema.COMPARED`: pairs and gone programs in the order of A, then new ones in the
+        order of B. Dumps that cannot be read are rows too, with a problem.
+
+    Raises
+    ------
+    UsageError
+        There is no dump in a path, or no such label in a dataset.
+    """
+    pairing = Pairing(programs_of(a), programs_of(b))
+    pairing.run()
+    return pairing.table()
+
+
+class Pair(NamedTuple):
+    """The partner of a program of A."""
+
+    b: int
+    how: str
+    score: float
+    """NaN if it is not known."""
+    reason: str
+
+
+class Pairing:
+    """The programs of both sides and the pairs found so far."""
+
+    def __init__(self, a: Programs, b: Programs) -> None:
+        self.a, self.b = a, b
+        self.pairs: dict[int, Pair] = {}
+        """By number of the program of A."""
+        self.taken: set[int] = set()
+        """Numbers of the paired programs of B."""
+
+    def run(self) -> None:
+        """Find all pairs."""
+        self._pair_same()
+        self._order = _Order(self.pairs, len(self.a), len(self.b))
+        left_a, left_b = self._left()
+        self._sketches = _Sketches(self.a, left_a), _Sketches(self.b, left_b)
+        self._pair_groups(_interface, MIN_INTERFACE, _by_interface)
+        self._pair_groups(_name, MIN_NAME, _by_name)
+        self._pair_others()
+
+    def table(self) -> pa.Table:
+        """Return the table `pairs`."""
+        rows = [(i, *self.pairs.get(i, (None, "gone", np.nan, _alone(self.a[i])))) for i in range(len(self.a))]
+        rows += [(None, j, "new", np.nan, _alone(self.b[j])) for j in self._left()[1]]
+        number_a, number_b, how, score, reason = zip(*rows, strict=True) if rows else ((),) * 5
+        columns: dict[str, Any] = {
+            "how": pa.array(how, pa.string()),
+            "score": pa.array(np.round(np.array(score, float), 3), mask=np.isnan(np.array(score, float))),
+            "reason": pa.array(reason, pa.string()),
+            **_columns_of("a", self.a, number_a),
+            **_columns_of("b", self.b, number_b),
+        }
+        return table_of_columns(schema.COMPARED["pairs"].columns, columns)
+
+    # -- steps
+
+    def _pair_same(self) -> None:
+        number_b = {program.key: j for j, program in enumerate(self.b.programs)}
+        for i, program in enumerate(self.a.programs):
+            j = number_b.get(program.key)
+            if j is not None and program.key[0] != "row":
+                reason = "same content" if program.key[0] == "content" else "same interface and memory behaviour"
+                self._add(i, j, 1.0, "same", reason)
+
+    def _pair_groups(self, key: Key, least: float, describe: Callable[[float, str], tuple[str, str]]) -> None:
+        """Pair programs with equal keys that are similar enough, or that are alone with their key on both sides.
+
+        `describe` returns `how` and `reason` from the score and a phrase about the number of choices.
+        """
+        sizes = [{k: len(v) for k, v in _groups(p, range(len(p)), key).items()} for p in (self.a, self.b)]
+        left_a, left_b = (_groups(p, left, key) for p, left in zip((self.a, self.b), self._left(), strict=True))
+        keys = left_a.keys() & left_b.keys()
+        is_alone = {k: sizes[0][k] == sizes[1][k] == 1 for k in keys}
+        i, j = _joined(pairs for k in keys for pairs in _products(left_a[k], left_b[k]))
+        score = self._scores(i, j)
+        alone = np.array([is_alone[key(self.a[x])] for x in i.tolist()], bool)
+        good = np.isnan(score) | (score > least) | alone
+        for x, y, s in self._best(i[good], j[good], score[good]):
+            k = key(self.a[x])
+            choice = "the only program" if is_alone[k] else f"the closest of {max(len(left_a[k]), len(left_b[k])):,}"
+            self._add(x, y, s, *describe(s, choice))
+
+    def _pair_others(self) -> None:
+        """Pair programs with different names that have the same program_fp or similar instructions."""
+        left_a, left_b = self._left()
+        groups_a, groups_b = _groups(self.a, left_a, _program), _groups(self.b, left_b, _program)
+        same_fp = (pairs for k in groups_a.keys() & groups_b.keys() for pairs in _products(groups_a[k], groups_b[k]))
+        rows_a, rows_b = _sharing(self._sketches[0].of(left_a), self._sketches[1].of(left_b))
+        similar = np.array(left_a, np.int64)[rows_a], np.array(left_b, np.int64)[rows_b]
+        i, j = _joined([*same_fp, similar])
+        score = self._scores(i, j)
+        good = score >= MIN_OTHER
+        for x, y, s in self._best(i[good], j[good], score[good]):
+            same = self.a[x].program_fp is not None and self.a[x].program_fp == self.b[y].program_fp
+            what = "the same memory behaviour (program_fp)" if same else "similar instructions"
+            self._add(x, y, s, "similar", f"another name or interface, but {what}")
+
+    def _best(self, i: Ints, j: Ints, score: Floats) -> Iterator[tuple[int, int, float]]:
+        """Yield disjoint candidates, best first; unknown scores are last, ties are in order of compilation."""
+        known = np.where(np.isnan(score), -1, np.round(score, 2))
+        order = np.lexsort((j, i, self._order.distance(i, j), -known))
+        i, j, score = i[order], j[order], score[order]
+        while len(i):
+            best_a, best_b = (np.zeros(len(i), bool) for _ in range(2))
+            best_a[np.unique(i, return_index=True)[1]] = True
+            best_b[np.unique(j, return_index=True)[1]] = True
+            best = best_a & best_b
+            yield from zip(i[best].tolist(), j[best].tolist(), score[best].tolist(), strict=True)
+            rest = ~(np.isin(i, i[best]) | np.isin(j, j[best]))
+            i, j, score = i[rest], j[rest], score[rest]
+
+    # -- helpers
+
+    def _add(self, i: int, j: int, score: float, how: str, reason: str) -> None:
+        problems = [f"{side}: {p.problem}" for side, p in (("A", self.a[i]), ("B", self.b[j])) if p.problem]
+        self.pairs[i] = Pair(j, how, score, "; ".join([reason, *problems]))
+        self.taken.add(j)
+
+    def _left(self) -> tuple[list[int], list[int]]:
+        """Return the numbers of the programs without a partner."""
+        return (
+            [i for i in range(len(self.a)) if i not in self.pairs],
+            [j for j in range(len(self.b)) if j not in self.taken],
+        )
+
+    def _scores(self, i: Ints, j: Ints) -> Floats:
+        a, b = self._sketches
+        return similarity(a.rows, b.rows, a.row_of[i], b.row_of[j])
+
+class _Sketches:
+    """The sketches of those programs of a side that are not paired by their fingerprints."""
+
+    def __init__(self, programs: Programs, numbers: Sequence[int]) -> None:
+        self.row_of = np.full(len(programs), -1)
+        self.row_of[list(numbers)] = np.arange(len(numbers))
+        self.rows: Sketches = programs.sketches(numbers) if numbers else no_sketches(0)
+
+    def of(self, numbers: Sequence[int]) -> Sketches:
+        return np.asarray(self.rows[self.row_of[list(numbers)]])
+
+
+class _Order:
+    """The place of each program among the pairs that are the same, on the scale of B."""
+
+    def __init__(self, same: dict[int, Pair], n_a: int, n_b: int) -> None:
+        in_a = np.array(sorted(same), np.int64)
+        in_b = np.array([same[i].b for i in in_a.tolist()], np.int64)
+        fraction, gap = _between(in_a, n_a)
+        self.a = np.append(-1, in_b)[gap] + fraction
+        in_b.sort()
+        fraction, gap = _between(in_b, n_b)
+        self.b = np.append(-1, in_b)[gap] + fraction
+
+    def distance(self, i: Ints, j: Ints) -> Floats:
+        distance: Floats = np.abs(self.a[i] - self.b[j])
+        return distance
+
+
+def _between(anchors: Ints, n: int) -> tuple[Floats, Ints]:
+    """Return for each of n numbers its place between the anchors around it, from 0 to 1, and how many are before it."""
+    numbers = np.arange(n)
+    gap = np.searchsorted(anchors, numbers, "right")
+    bounds = np.concatenate([[-1], anchors, [n]])
+    return (numbers - bounds[gap]) / (bounds[gap + 1] - bounds[gap]), gap
+
+
+def _by_interface(score: float, choice: str) -> tuple[str, str]:
+    return "interface", f"{choice} with this interface{_UNKNOWN if np.isnan(score) else ''}"
+
+
+def _by_name(score: float, choice: str) -> tuple[str, str]:
+    if np.isnan(score):
+        return "name", f"{choice} with this name{_UNKNOWN}"
+    return "similar", f"{choice} with this name; the interface differs"
+
+
+def _alone(program: Program) -> str:
+    return f"no such program on the other side{f'; {program.problem}' if program.problem else ''}"
+
+
+def _program(program: Program) -> Hashable:
+    return program.program_fp
+
+
+def _interface(program: Program) -> Hashable:
+    return program.interface_fp
+
+
+def _name(program: Program) -> Hashable:
+    return without_number(program.module_name) if program.module_name else None
+
+
+def _groups(programs: Programs, numbers: Iterable[int], key: Key) -> dict[Hashable, list[int]]:
+    """Return the numbers of the programs by key, without those whose key is None."""
+    groups: dict[Hashable, list[int]] = {}
+    for number in numbers:
+        if (value := key(programs[number])) is not None:
+            groups.setdefault(value, []).append(number)
+    return groups
+
+
+def _products(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[Ints, Ints]]:
+    """Yield all pairs of two lists; if there are more than MAX_CANDIDATES, those of parts in the same order."""
+    parts = int(np.ceil(len(a) * len(b) / MAX_CANDIDATES))
+    for part_a, part_b in zip(np.array_split(a, parts), np.array_split(b, parts), strict=True):
+        yield np.repeat(part_a, len(part_b)), np.tile(part_b, len(part_a))
+
+
+def _joined(pairs: Iterable[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    """Concatenate pairs of numbers."""
+    i, j = zip((np.empty(0, np.int64),) * 2, *pairs, strict=True)
+    return np.concatenate(i), np.concatenate(j)
+
+
+def _sharing(a: Sketches, b: Sketches) -> tuple[Ints, Ints]:
+    """Return the pairs of rows that have a hash in the same bucket in common, unless too many do."""
+    found = [np.empty((2, 0), np.int64)]
+    for x, y in zip(a.T, b.T, strict=True):
+        for value in np.intersect1d(x, y).tolist():
+            rows_a, rows_b = np.flatnonzero(x == value), np.flatnonzero(y == value)
+            if value != EMPTY and len(rows_a) * len(rows_b) <= MAX_SHARED:
+                found.append(np.stack([np.repeat(rows_a, len(rows_b)), np.tile(rows_b, len(rows_a))]))
+    pairs = np.unique(np.concatenate(found, axis=1), axis=1)
+    return pairs[0], pairs[1]
+
+
+def _columns_of(side: str, programs: Programs, numbers: Sequence[int | None]) -> dict[str, Any]:
+    """Return the columns of `pairs` about the programs of one side."""
+    rows = [None if n is None else programs[n] for n in numbers]
+    fields = ("module_name", "module_id", "id", "uri", "occurrences", "device_total", "peak", "problem")
+    columns: dict[str, Any] = {f"program_{side}": pa.array(numbers, pa.int64())}
+    specs = schema.COMPARED["pairs"]
+    for name in fields:
+        values = [row and getattr(row, name) for row in rows]
+        columns[f"{name}_{side}"] = pa.array(values, specs[f"{name}_{side}"].arrow.type)
+    return columns

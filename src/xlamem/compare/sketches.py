@@ -1,0 +1,76 @@
+"""Sketches of programs: how similar two programs are, estimated from a few numbers of each.
+
+The features of a program are the pairs (opcode, scope) and the triples (opcode, scope, shape) of its instructions, with
+layers folded and without layouts. Of each kind, `BUCKETS` minimum hashes are kept (one-permutation MinHash): the share
+of equal ones estimates the Jaccard index of two sets of features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..compute.columns import Ints, encoded
+from ..compute.op_names import plain_names, shortened_paths
+from ..parse.fingerprints import hash_texts, row_hash
+from .matching import LAYOUT
+
+Sketches = npt.NDArray[np.uint32]
+"""A row for each program: BUCKETS hashes of pairs, then BUCKETS hashes of triples; `EMPTY` without a feature."""
+
+BUCKETS = 64
+EMPTY = np.uint32(0xFFFFFFFF)
+COLUMNS = ("opcode", "op_name", "shape")
+"""The columns of `instructions` from which sketches are made."""
+
+ROWS_PER_CALL = 1 << 14
+"""Number of pairs of sketches that are compared at once."""
+
+
+def no_sketches(n: int) -> Sketches:
+    """Return sketches of n programs without instructions."""
+    return np.full((n, 2 * BUCKETS), EMPTY)
+
+
+def sketches(instructions: pa.Table, owner: Ints, n: int) -> Sketches:
+    """Return the sketches of n programs. `owner` is the program of each row of `instructions` (its COLUMNS)."""
+    opcode = _hashes(instructions["opcode"], lambda texts: texts)
+    scope = _hashes(instructions["op_name"], lambda texts: shortened_paths(plain_names(texts), None, True))
+    shape = _hashes(instructions["shape"], lambda texts: pc.replace_substring_regex(texts, LAYOUT, ""))
+    out = no_sketches(n)
+    for i, feature in enumerate((row_hash(opcode, scope), row_hash(opcode, scope, shape))):
+        bits = feature.view(np.uint64)
+        bucket = (bits >> np.uint64(58)).astype(np.int64) + i * BUCKETS
+        np.minimum.at(out.reshape(-1), owner * (2 * BUCKETS) + bucket, bits.astype(np.uint32))
+    return out
+
+
+def similarity(a: Sketches, b: Sketches, rows_a: Ints, rows_b: Ints) -> npt.NDArray[np.float64]:
+    """Return the similarity of a[rows_a[i]] and b[rows_b[i]], from 0 to 1; NaN if one of them has no instructions."""
+    out = np.empty(len(rows_a))
+    for begin in range(0, len(rows_a), ROWS_PER_CALL):
+        chunk = slice(begin, begin + ROWS_PER_CALL)
+        out[chunk] = _similarity(a[rows_a[chunk]], b[rows_b[chunk]])
+    return out
+
+
+def _similarity(a: Sketches, b: Sketches) -> npt.NDArray[np.float64]:
+    in_a, in_b = a != EMPTY, b != EMPTY
+    equal, either = _counts((a == b) & in_a), _counts(in_a | in_b)
+    index: npt.NDArray[np.float64] = (equal / np.maximum(either, 1)).mean(axis=1)
+    return np.where(in_a.any(axis=1) & in_b.any(axis=1), index, np.nan)
+
+
+def _counts(mask: npt.NDArray[np.bool_]) -> Ints:
+    """Return the number of buckets of each kind, by row."""
+    return np.stack([mask[:, :BUCKETS].sum(axis=1), mask[:, BUCKETS:].sum(axis=1)], axis=1)
+
+
+def _hashes(column: pa.ChunkedArray, normalized: Callable[[pa.Array], pa.Array]) -> Ints:
+    """Return the hash of each text after normalizing it, 0 for null."""
+    codes, texts = encoded(column)
+    return np.append(hash_texts(normalized(texts.cast(pa.string()))), 0)[codes]
