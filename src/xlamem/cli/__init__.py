@@ -18,6 +18,7 @@ VERBS = {
     "bill": "Show why so much memory must fit.",
     "buffer": "Show what defines, reads and keeps alive one buffer.",
     "advise": "List what would make the program need less memory.",
+    "diff": "Compare two programs, or the programs of two directories.",
     "explain": "Compare the peaks that XLA, JAX and XProf publish.",
     "info": "Summarize dumps: sizes, features, cross-checks.",
     "show": "Print a table of a dump or a dataset.",

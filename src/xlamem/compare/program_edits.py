@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from ..compute.columns import ints, take
 from ..compute.layout import DONATED
 from ..compute.op_names import layers, plain_names, shortened_paths
-from ..formatting import count
+from ..formatting import count, plain_shape
 from .edits import Context, Edit, are, largest, listed
 
 RECOMPUTED = r"\brematted_computation\b"
@@ -92,7 +92,7 @@ def outputs(c: Context) -> Iterator[Edit]:
     for p, side, values, word in ((c.m.b, 1, i.new_outputs, "new"), (c.m.a, 0, i.gone_outputs, "gone")):
         if len(values):
             by_size = values[np.argsort(-p.size[values], kind="stable")]
-            shapes = listed(list(dict.fromkeys(p.value_text("shape", by_size).to_pylist())))
+            shapes = listed(list(dict.fromkeys(map(plain_shape, p.value_text("shape", by_size).to_pylist()))))
             yield Edit("outputs", f"{are(len(values), 'output')} {word}: {shapes}", np.isin(c.rows.value[side], values))
 
 
