@@ -21,12 +21,12 @@ from .problems import describe_problems
 Row = dict[str, Any]
 
 HEIGHT = 40
-MIN_ROWS, MAX_ROWS = 3, 10
-"""Fewest and most groups of buffers without --limit, whatever the height."""
+MIN_ROWS, MAX_ROWS, N_DETAILED = 3, 12, 4
+"""Fewest and most groups of buffers without --limit, and how many of them always have two lines."""
 SIGNED_WIDTH, SHARE_WIDTH = 11, 9
 SHAPE_INDENT = 15
 MIN_NAME_WIDTH = 20
-N_SPACES, N_EDITS = 3, 5
+N_SPACES, N_EDITS = 3, 4
 """Number of memory spaces and of edits that are listed."""
 SMALL_LINE = 0.005
 """Lines of a bill with less than this share of the largest one's change are shown together."""
@@ -94,7 +94,8 @@ def screen(c: Comparison, output: Output) -> list[Text]:
     if d.is_same:
         return lines + ([Text(), *edits] if edits else [])
     lines += [Text(), *_accounts(c), *_section(_bill(c, width))]
-    return lines + _section(_contributors(c, output, HEIGHT - len(lines) - len(edits) - 2)) + _section(edits)
+    room = HEIGHT - len(lines) - (len(edits) + 1 if edits else 0) - 4
+    return lines + _section(_contributors(c, output, room)) + _section(edits)
 
 
 def _section(lines: list[Text]) -> list[Text]:
@@ -176,13 +177,10 @@ def _contributors(c: Comparison, output: Output, height: int) -> list[Text]:
     groups, row = c.groups(), c.row
     if not groups and not row["moved"]:
         return []
-    lines, n_shown = [Text.assemble((f"peak {signed(c.peak_change)}", "bold"), (f"  {_steps(row)}", "dim"))], 0
-    for group in _groups(c, _largest_groups(groups, output.limit), output.width):
-        if output.limit is None and n_shown >= MIN_ROWS and len(lines) + len(group) > height - 2:
-            break
-        lines += group
-        n_shown += 1
-    if rest := groups[n_shown:]:
+    listed = _largest_groups(groups, output.limit, height)
+    lines = [Text.assemble((f"peak {signed(c.peak_change)}", "bold"), (f"  {_steps(row)}", "dim"))]
+    lines += _with_details(_groups(c, listed, output.width), None if output.limit is not None else height)
+    if rest := groups[len(listed) :]:
         total = sum(g["change"] for g in rest)
         text = f"{count(len(rest), 'other group')}: --limit shows more"
         lines.append(_amount(total, c.peak_change, text))
@@ -191,11 +189,22 @@ def _contributors(c: Comparison, output: Output, height: int) -> list[Text]:
     return lines
 
 
-def _largest_groups(groups: list[Row], limit: int | None) -> list[Row]:
-    """Return the groups that are listed: `limit`, or else those that are not small beside the largest."""
+def _largest_groups(groups: list[Row], limit: int | None, height: int) -> list[Row]:
+    """Return the groups that are listed: `limit`, or else as many as fit, without those that are much smaller."""
     if limit is not None:
         return groups[:limit]
-    return [g for g in groups[:MAX_ROWS] if abs(g["change"]) >= SMALL_GROUP * abs(groups[0]["change"])]
+    large = [g for g in groups if abs(g["change"]) >= SMALL_GROUP * abs(groups[0]["change"])]
+    return large[: min(MAX_ROWS, max(MIN_ROWS, height - N_DETAILED))]
+
+
+def _with_details(groups: list[list[Text]], height: int | None) -> list[Text]:
+    """Return the first line of each group, and the second ones of as many as fit the height."""
+    room = len(groups) if height is None else max(0, height - len(groups))
+    lines = []
+    for first, *second in groups:
+        lines += [first, *second[:room]]
+        room -= min(room, len(second))
+    return lines
 
 
 def _steps(row: Row) -> str:
@@ -247,11 +256,13 @@ def _edits(c: Comparison, width: int | None) -> list[Text]:
     """Return what else was edited, on at most two lines each."""
     edits = c.other_edits()
     lines = [Text("what else changed", "bold")] if edits else []
+    n_lines = 2 if len(edits) < N_EDITS else 1
     for edit in edits[:N_EDITS]:
-        text = one_line(edit["text"]) + (f" ({signed(edit['change'])})" if edit["change"] else "")
-        first, *more = wrap(text, 4, width)
-        lines.append(Text(f"  {first}"))
-        lines += [Text(f"    {line}{' …' if len(more) > 1 else ''}") for line in more[:1]]
+        change = f"{signed(edit['change'])}: " if edit["change"] else ""
+        wrapped = wrap(f"{change}{one_line(edit['text'])}", 4, width and width - 2)
+        if len(wrapped) > n_lines:
+            wrapped[n_lines - 1] += " …"
+        lines += [Text(f"{'    ' if i else '  '}{line}") for i, line in enumerate(wrapped[:n_lines])]
     if len(edits) > N_EDITS:
         lines.append(Text(f"  and {len(edits) - N_EDITS} more: --json lists them", "dim"))
     return lines

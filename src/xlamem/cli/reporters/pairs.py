@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from os.path import commonprefix
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -62,7 +62,8 @@ class Changes:
     def _n_shared(self) -> dict[str, int]:
         """The number of directories that the paths of all programs of a side have in common."""
         rows = {side: [r for r in self.rows if r[f"program_{side}"] is not None] for side in "ab"}
-        return {side: len(commonprefix([_directory(r, side) for r in rows[side]])) for side in rows}
+        levels = {side: zip(*(_directory(r, side) for r in rows[side]), strict=False) for side in rows}
+        return {side: sum(1 for _ in takewhile(lambda names: len({*names}) == 1, levels[side])) for side in levels}
 
     @property
     def unreadable(self) -> list[str]:
