@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,9 @@ from .contributors import contributors
 from .edits import Edit, find_edits
 from .matching import RULES, Matching
 from .rows import Rows
+
+if TYPE_CHECKING:
+    from ..display import View
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,7 +103,15 @@ class Diff:
         return verdict(self)
 
     def __repr__(self) -> str:
-        return f"<xlamem.Diff of {self.a} and {self.b}>\n{self.verdict}"
+        return repr(self._view())
+
+    def _repr_html_(self) -> str:
+        return self._view()._repr_html_()
+
+    def _view(self) -> View:
+        from .view import view  # not needed to compute
+
+        return view(self)
 
 
 def diff(a: DumpLike, b: DumpLike) -> Diff:
