@@ -344,6 +344,22 @@ SECTION_TABLES = (
             _name("kind", "may-alias, must-alias or donor; null in old texts that print none", null=True),
         ),
     ),
+    Table(
+        "flags",
+        "flag of the compile",
+        "debug_options, tpu_comp_env.txt",
+        (
+            _int("ordinal", "position among the flags of its file, from 0"),
+            _name("role", "file with the flag: debug-options or tpu-environment"),
+            _text("name", "name, after the names of the messages around it and dots; a repeated flag has several rows"),
+            _text("value", "value as printed: text in double quotes with C escapes; {} for an empty message"),
+            _text(
+                "comment",
+                "comment on the line above: the TPU compiler prints the default of a flag that differs from it",
+                null=True,
+            ),
+        ),
+    ),
 )
 
 _SPACE = (
@@ -1007,9 +1023,13 @@ MODULES = Table(
         *(
             _int(f"n_{t.name}", f"rows of {t.name}; null if not read", "rows", null=True)
             for t in SECTION_TABLES
+            if t.name != "flags"
         ),
         _int("n_diagnostics", "rows of diagnostics", "rows"),
-        _text("content_hash", "XXH3-128 over the hashes of the members; null unless requested", null=True),
+        _text(
+            "content_hash", "XXH3-128 over the hashes of the members but those with flags; null unless requested",
+            null=True,
+        ),
         _bool("understood", "every line and every field was recognized"),
         _bool("consistent", "every cross-check of the tables that were read passed"),
         _text(
@@ -1026,6 +1046,7 @@ MODULES = Table(
             "left out",
             null=True,
         ),
+        _int("n_flags", "rows of flags; null if not read", "rows", null=True),
     ),
 )
 
@@ -1090,6 +1111,84 @@ COMPARED_TABLES = (
             _int("layer_index", "as in `live_set`", null=True),
             _name("phase", "as in `live_set`", null=True),
             _name("kind", "as in `live_set`", null=True),
+            _int("edit", "number of the edit that explains it (table `edits`)", null=True),
+        ),
+    ),
+    Table(
+        "matches",
+        "pair of matching values of two programs A and B",
+        "compare",
+        (
+            _int("value_id_a", "value of A"),
+            _int("value_id_b", "value of B"),
+            _name("match", "how they were matched: a key of schema.MATCHES"),
+        ),
+    ),
+    Table(
+        "edits",
+        "something that differs between two programs A and B, apart from the sizes of buffers",
+        "compare",
+        (
+            _int("edit", "number, from 0"),
+            _name("kind", "a key of schema.EDITS"),
+            _text("text", "what differs"),
+            _int("change", "bytes of device_total at the peak that it explains: the sum of `change`", "bytes"),
+            _int("n", "number of these buffers"),
+        ),
+    ),
+    Table(
+        "difference_groups",
+        "group of buffers that contribute to the difference of two programs A and B; keys that do not group are null",
+        "compare",
+        (
+            _name("buffer", "op_name without wrappers, with folded layers, or what the instruction is called", null=True),
+            _name("cause", "a key of schema.CAUSES", null=True),
+            _name("edit", "text of the edit that explains them", null=True),
+            *(_name(key, "as in `live_set`, of B, or of A if it is gone", null=True) for key in (
+                "scope", "layer", "phase", "kind", "category", "memory_space",
+            )),
+            _name("source", "file:line", null=True),
+            _name("element_type", "as in `live_set`", null=True),
+            _int("bytes_a", "bytes in use in A", "bytes"),
+            _int("bytes_b", "bytes in use in B", "bytes"),
+            _int("change", "bytes_b - bytes_a", "bytes"),
+            _int("n", "number of buffers"),
+            _int("n_shapes", "number of distinct shapes"),
+            *(_name(f"{name}_{side}", f"of the buffer with the largest change, in {side.upper()}", null=True)
+              for name in ("instruction", "shape", "source_file") for side in "ab"),
+            *(_int(f"source_line_{side}", "its source line", null=True) for side in "ab"),
+        ),
+    ),
+    Table(
+        "account_differences",
+        "memory space, or device_total, of two programs A and B",
+        "compare",
+        (
+            _name("account", "memory space, or device_total"),
+            _int("reserved_a", "`reserved` of A: what it must have", "bytes"),
+            _int("reserved_b", "`reserved` of B", "bytes"),
+            _int("peak_a", "peak of A", "bytes"),
+            _int("peak_b", "peak of B", "bytes"),
+            _int("peak_step_a", "first step of that peak; null if nothing is ever in use", "schedule steps", null=True),
+            _int("peak_step_b", "first step of that peak", "schedule steps", null=True),
+            _int("step_a", "step of A that is compared with step_b: one of them has the larger peak", "schedule steps"),
+            _int("step_b", "step of B", "schedule steps"),
+            _int("in_use_a", "bytes in use in A at that step", "bytes"),
+            _int("in_use_b", "bytes in use in B at that step", "bytes"),
+            _int("moved", "change of the peak because the smaller one is at another step than the larger", "bytes"),
+        ),
+    ),
+    Table(
+        "bill_differences",
+        "line of the bills of two programs A and B that differs",
+        "compare",
+        (
+            _name("account", "memory space, or device_total"),
+            _name("line", "as in `bills`"),
+            _name("part", "as in `bills`", null=True),
+            _int("bytes_a", "bytes in the bill of A", "bytes"),
+            _int("bytes_b", "bytes in the bill of B", "bytes"),
+            _int("change", "bytes_b - bytes_a; the rows of an account add up to the change of `reserved`", "bytes"),
         ),
     ),
     Table(
@@ -1119,6 +1218,48 @@ PAIRED = {
     "new": "only in B",
 }
 """How `xlamem.pair` found the partner of a program."""
+
+CAUSES = {
+    "new": "A has no matching value",
+    "gone": "B has no matching value",
+    "lives longer": "the matching value of A is not live at the corresponding step",
+    "lives shorter": "the matching value of B is not live at the corresponding step",
+    "moved to another space": "the matching value is in another memory space",
+    "sharing changed": "the matching value is live there, but shares its memory with another buffer",
+    "larger": "both are in use, and B has more data",
+    "smaller": "both are in use, and B has less data",
+    "padding changed": "both are in use with as much data",
+}
+"""Why a buffer contributes to a difference. Of several causes, the first counts."""
+
+MATCHES = {
+    "output": "outputs with the same index and shape",
+    "subgraph": "defined by instructions with the same opcode, op_name, shape and surroundings",
+    "operation": "defined by instructions with the same opcode, op_name and shape, in the same order",
+    "structure": "defined by instructions with the same opcode, shape and surroundings, but other op_names",
+    "resized": "defined by instructions with the same opcode and op_name, but another shape",
+    "neighbor": "defined by operands or users of matching instructions",
+    "scope": "in the same scope and category, with the same shape or element type",
+    "schedule": "defined by instructions with the same opcode and shape, between matching instructions",
+}
+"""How values of two programs are matched; the first way that applies."""
+
+EDITS = {
+    "layers": "layers, numbered like others, that one side does not have",
+    "arguments": "arguments that one side does not have",
+    "donation": "arguments that are donated on one side only",
+    "outputs": "outputs that one side does not have",
+    "sharding": "arguments that are sharded differently",
+    "loops": "loops that one side does not have, or with another number of iterations",
+    "rematerialization": "the backward pass recomputes more or less (jax.checkpoint)",
+    "element type": "buffers have another element type",
+    "dimensions": "arguments or many buffers have another dimension",
+    "operations": "scopes and operations that one side does not have",
+    "memory space": "buffers are in another memory space",
+    "flags": "flags of the compiler",
+    "compiler": "version of the compiler",
+}
+"""What can differ between two programs. An edit of an earlier kind explains a buffer first."""
 
 COMPARED: dict[str, Table] = {t.name: t for t in COMPARED_TABLES}
 """The tables that compare two programs."""
@@ -1227,6 +1368,8 @@ ROLES = {
     "live-range": "schedule, live ranges and XLA's peak list",
     "memory-usage-report": "XLA's memory-usage report",
     "hlo": "HLO text, of which only the header is read",
+    "debug-options": "flags of the compile: DebugOptions that differ from their defaults, as protobuf text",
+    "tpu-environment": "flags of the TPU compiler with their values, as protobuf text",
 }
 
 FEATURES = {

@@ -266,6 +266,8 @@ def test_datasets(tmp_path: Path) -> None:
     assert programs_of((both, {"commit": "2"})).read(number).allocations["size"].to_pylist().count(196608) == 1
     with pytest.raises(xlamem.UsageError, match="'night'; there are commit"):
         pairing.pair((both, {"night": "1"}), both)
+    with pytest.raises(xlamem.UsageError, match="commit=7; there are 1, 2"):
+        pairing.pair((both, {"commit": "7"}), both)
 
 
 def _comparable(rows: Rows) -> Rows:

@@ -9,27 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import schema
-from ..compute.bills import DEVICE_TOTAL, account_items
+from ..compute.bills import DEVICE_TOTAL, ROWS, account_items
 from ..compute.columns import Ints, Mask, sums_of, take
 from ..compute.in_use import occupied_in, windows
-from ..compute.layout import LIVE_OUT, TEMP, THREAD_LOCAL
+from ..compute.layout import LIVE_OUT, THREAD_LOCAL
 from ..compute.origins import has_opcode, operands_of
 from ..compute.program import Program
 from .matching import Matching
 
-CAUSES = (
-    "new",
-    "gone",
-    "lives longer",
-    "lives shorter",
-    "moved to another space",
-    "sharing changed",
-    "larger",
-    "smaller",
-    "padding changed",
-)
-"""Why a buffer contributes to a difference. Of several causes, the first in this order counts."""
-NEW, GONE, LONGER, SHORTER, MOVED, SHARING, LARGER, SMALLER, PADDING = range(len(CAUSES))
+NEW, GONE, LONGER, SHORTER, MOVED, SHARING, LARGER, SMALLER, PADDING = range(len(schema.CAUSES))
 
 MAX_SPACES = 64
 """Maximum number of memory spaces with an account of their own."""
@@ -80,8 +68,7 @@ def levels(p: Program, spaces: Mask) -> Ints:
     """Return the bytes in use in these spaces at every step."""
     total = np.zeros(p.steps or 1, np.int64)
     if p.steps is None:
-        reserved = p.sum_by_space(p.allocation_size, p.category != THREAD_LOCAL)
-        return total + int(reserved[spaces].sum())
+        return total + int(_reserved(p)[spaces].sum())
     for window in windows(p):
         rows = spaces[window.spaces]
         if rows.any():
@@ -96,20 +83,22 @@ class Interval(NamedTuple):
     last: int
 
 
-def corresponding(m: Matching, step: int) -> Interval:
-    """Return the steps of A that correspond to a step of B.
+def corresponding(m: Matching, step: int, side: int) -> Interval:
+    """Return the steps of the other program that correspond to a step of A (side 0) or B (side 1).
 
     They begin with the last matched instruction at or before the step, and end before the next one. Of the matched
     instructions around the step, only those count that most others agree with about the order.
     """
-    steps_a, steps_b = m.matched_steps
-    at, last = int(np.searchsorted(steps_b, step, "right")), (m.a.steps or 1) - 1
+    here, there = m.steps[side], m.steps[1 - side]
+    order = np.lexsort((there, here))
+    here, there = here[order], there[order]
+    at, last = int(np.searchsorted(here, step, "right")), ((m.a, m.b)[1 - side].steps or 1) - 1
     near = slice(max(0, at - WINDOW), at + WINDOW)
-    anchors = near.start + _increasing(steps_a[near])
+    anchors = near.start + _increasing(there[near])
     before, after = anchors[anchors < at], anchors[anchors >= at]
-    first = int(steps_a[before[-1]]) if len(before) else 0
-    end = int(steps_a[after[0]]) - 1 if len(after) else last
-    if len(before) and steps_b[before[-1]] == step:
+    first = int(there[before[-1]]) if len(before) else 0
+    end = int(there[after[0]]) - 1 if len(after) else last
+    if len(before) and here[before[-1]] == step:
         end = first
     return Interval(min(first, last), min(max(first, end), last))
 
@@ -226,68 +215,83 @@ class Contributions(NamedTuple):
     data_a: Ints
     data_b: Ints
     cause: Ints
-    """Index in CAUSES; -1 for a buffer whose bytes are the same."""
+    """Index in `schema.CAUSES`; -1 for a buffer whose bytes are the same."""
     other: Ints
     """Row in `values` of the matching value on the side where the buffer is not in use, -1 for none."""
 
 
-class Difference(NamedTuple):
+class AccountDifference(NamedTuple):
     """The difference of one account."""
 
     account: Account
     reserved: tuple[int, int]
+    """What A and B must have."""
     peak: tuple[int, int]
+    peak_step: tuple[int, int]
+    """First step of the peaks, -1 without live ranges or if nothing is in use."""
     step: tuple[int, int]
-    """First step of the peak of A and of B, -1 without live ranges or if nothing is in use."""
-    corresponding_step: int
-    """Step of A that corresponds to the peak of B."""
-    at_corresponding: int
-    """Bytes in use in A at that step."""
+    """Steps that are compared: that of the larger peak, and the corresponding step of the other program."""
+    in_use: tuple[int, int]
+    """Bytes in use at these steps."""
     contributions: Contributions
     rows: tuple[Ints, Ints]
     """Bytes of each row of the bills of A and B (see `bills.ROWS`), at their own peaks."""
 
+    @property
+    def peak_change(self) -> int:
+        return self.peak[1] - self.peak[0]
 
-def difference(m: Matching, account: Account) -> Difference:
+    @property
+    def moved(self) -> int:
+        """Change of the peak because the program with the smaller peak has it at another step."""
+        return self.peak_change - (self.in_use[1] - self.in_use[0])
+
+
+def account_difference(m: Matching, account: Account) -> AccountDifference:
     """Account for the difference of B and A in the spaces of an account. Every byte has one cause."""
-    a, b = m.a, m.b
-    levels_a, levels_b = levels(a, account.spaces_a), levels(b, account.spaces_b)
-    timed = a.steps is not None and b.steps is not None
-    step_a, step_b = int(levels_a.argmax()), int(levels_b.argmax())
-    peak = int(levels_a[step_a]), int(levels_b[step_b])
-    step = _corresponding_step(m, levels_a, step_b) if timed and peak[1] else step_a
-    buffers = buffers_at(a, account.spaces_a, step), buffers_at(b, account.spaces_b, step_b)
-    reserved = tuple(
-        int(p.sum_by_space(p.allocation_size, p.category != THREAD_LOCAL)[s].sum())
-        for p, s in ((a, account.spaces_a), (b, account.spaces_b))
-    )
-    return Difference(
+    programs, spaces = (m.a, m.b), (account.spaces_a, account.spaces_b)
+    usage = [levels(p, s) for p, s in zip(programs, spaces, strict=True)]
+    peaks = [int(u.argmax()) for u in usage]
+    peak = [int(u[step]) for u, step in zip(usage, peaks, strict=True)]
+    timed = m.a.steps is not None and m.b.steps is not None
+    steps = _compared_steps(m, usage, peaks) if timed and max(peak) else peaks
+    in_a, in_b = (buffers_at(p, s, t) for p, s, t in zip(programs, spaces, steps, strict=True))
+    reserved = [int(_reserved(p)[s].sum()) for p, s in zip(programs, spaces, strict=True)]
+    has_step = [p.steps is not None and size > 0 for p, size in zip(programs, peak, strict=True)]
+    rows = [_bill_rows(p, s, t) for p, s, t in zip(programs, spaces, peaks, strict=True)]
+    return AccountDifference(
         account,
         (reserved[0], reserved[1]),
-        peak,
-        (step_a if a.steps and peak[0] else -1, step_b if b.steps and peak[1] else -1),
-        step,
-        int(buffers[0].bytes.sum()),
-        contributions(m, account, *buffers),
-        (_bill_rows(a, account.spaces_a, step_a), _bill_rows(b, account.spaces_b, step_b)),
+        (peak[0], peak[1]),
+        (peaks[0] if has_step[0] else -1, peaks[1] if has_step[1] else -1),
+        (steps[0], steps[1]),
+        (int(in_a.bytes.sum()), int(in_b.bytes.sum())),
+        contributions(m, in_a, in_b),
+        (rows[0], rows[1]),
     )
 
 
-def _corresponding_step(m: Matching, levels_a: Ints, step_b: int) -> int:
-    first, last = corresponding(m, step_b)
-    return first + int(levels_a[first : last + 1].argmax())
+def _reserved(p: Program) -> Ints:
+    return p.sum_by_space(p.allocation_size, p.category != THREAD_LOCAL)
+
+
+def _compared_steps(m: Matching, usage: list[Ints], peaks: list[int]) -> list[int]:
+    """Return the step of the larger peak, and the step with most bytes among those that correspond to it."""
+    side = int(usage[1][peaks[1]] >= usage[0][peaks[0]])
+    first, last = corresponding(m, peaks[side], side)
+    steps = list(peaks)
+    steps[1 - side] = first + int(usage[1 - side][first : last + 1].argmax())
+    return steps
 
 
 def _bill_rows(p: Program, spaces: Mask, step: int) -> Ints:
-    from ..compute.bills import ROWS
-
     if not spaces.any():
         return np.zeros(len(ROWS), np.int64)
     items, _ = account_items(p, np.where(spaces, 0, -1), np.array([step if p.steps is not None else -1]))
     return sums_of(items.bytes, items.row, len(ROWS))
 
 
-def contributions(m: Matching, account: Account, in_a: Buffers, in_b: Buffers) -> Contributions:
+def contributions(m: Matching, in_a: Buffers, in_b: Buffers) -> Contributions:
     """Pair the buffers of both sides, and state the cause of the difference of each pair or single buffer."""
     partner = _partners(m, in_a, in_b)
     single_b = np.flatnonzero(np.bincount(partner[partner >= 0], minlength=len(in_b.bytes))[: len(in_b.bytes)] == 0)
@@ -299,8 +303,8 @@ def contributions(m: Matching, account: Account, in_a: Buffers, in_b: Buffers) -
         (in_a.main, rows_a, -1), (in_b.main, rows_b, -1), (in_a.owner, rows_a, -1), (in_b.owner, rows_b, -1),
         (in_a.bytes, rows_a, 0), (in_b.bytes, rows_b, 0), (in_a.data, rows_a, 0), (in_b.data, rows_b, 0),
     )]  # fmt: skip
-    cause_a, other_a = _single_causes(m, account, in_a.main[single_a], in_b, gone=True)
-    cause_b, other_b = _single_causes(m, account, in_b.main[single_b], in_a, gone=False)
+    cause_a, other_a = _single_causes(m, in_a.main[single_a], in_b, gone=True)
+    cause_b, other_b = _single_causes(m, in_b.main[single_b], in_a, gone=False)
     cause = np.concatenate([_paired_causes(*(c[: len(paired)] for c in columns[4:])), cause_a, cause_b])
     other = np.concatenate([np.full(len(paired), -1), other_a, other_b])
     return Contributions(*columns, cause, other)
@@ -335,7 +339,7 @@ def _candidates(m: Matching, in_a: Buffers, in_b: Buffers) -> tuple[Ints, Ints, 
     return pairs // width, pairs % width, sums_of(weight, number.reshape(-1), len(pairs))
 
 
-def _single_causes(m: Matching, account: Account, main: Ints, there: Buffers, *, gone: bool) -> tuple[Ints, Ints]:
+def _single_causes(m: Matching, main: Ints, there: Buffers, *, gone: bool) -> tuple[Ints, Ints]:
     """Return the causes of buffers without a partner, and the matching values of the other side."""
     here, other, match = (m.a, m.b, m.value) if gone else (m.b, m.a, m.value_of_b)
     value = _matching(here, main, match)

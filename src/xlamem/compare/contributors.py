@@ -12,14 +12,18 @@ from ..compute.buffer_names import buffer_names, source_columns
 from ..compute.columns import Ints, Mask, decoded, encoded, nullable, table_of_columns, take
 from ..compute.layout import CATEGORIES
 from ..compute.program import Program
-from .account import CAUSES, Contributions, Difference
+from .account import AccountDifference, Contributions
 from .matching import RULES, Matching
 
 NAMES = ("op_name", "argument", "argument_index", "layer", "layer_index", "phase", "kind")
 
 
-def contributors(m: Matching, d: Difference) -> pa.Table:
-    """Return the buffers whose bytes differ, largest difference first."""
+def contributors(m: Matching, differences: list[AccountDifference]) -> pa.Table:
+    """Return the buffers whose bytes differ, by account, largest difference first: `differences` without `edit`."""
+    return pa.concat_tables([_of_account(m, d) for d in differences]).unify_dictionaries().combine_chunks()
+
+
+def _of_account(m: Matching, d: AccountDifference) -> pa.Table:
     c = d.contributions
     change = c.bytes_b - c.bytes_a
     rows = np.flatnonzero(change)
@@ -28,7 +32,7 @@ def contributors(m: Matching, d: Difference) -> pa.Table:
     columns: dict[str, Any] = {
         "account": pa.array([d.account.name] * len(rows), pa.string()),
         "memory_space": _spaces(m, c, rows),
-        "cause": decoded(c.cause[rows], pa.array(CAUSES)),
+        "cause": decoded(c.cause[rows], pa.array(list(schema.CAUSES))),
         "bytes_a": c.bytes_a[rows],
         "bytes_b": c.bytes_b[rows],
         "change": change[rows],
@@ -38,6 +42,7 @@ def contributors(m: Matching, d: Difference) -> pa.Table:
     for side, p, value, owner in (("a", m.a, value_a, c.owner_a[rows]), ("b", m.b, value_b, c.owner_b[rows])):
         columns |= {f"{name}_{side}": column for name, column in _side(p, value, owner).items()}
     columns |= _common_names(m, value_a, value_b, c.bytes_b[rows] > 0)
+    columns["edit"] = pa.nulls(len(rows), pa.int64())
     return table_of_columns(schema.COMPARED["differences"].columns, columns)
 
 

@@ -14,6 +14,7 @@ from ..compute.layout import DONATED, LIVE_OUT, PARAMETER
 from ..compute.program import Program
 from .graph import common_codes
 from .matching import Matching, in_order
+from .rows import Shape, parsed
 
 
 class Arguments(NamedTuple):
@@ -66,6 +67,25 @@ class Interface:
     def matched(self) -> tuple[Ints, Ints]:
         left = np.flatnonzero(self.partner >= 0)
         return left, self.partner[left]
+
+    def shapes_by_row(self, left: Ints, right: Ints) -> list[tuple[Shape | None, Shape | None]]:
+        """Return the shapes of these arguments."""
+        a, b = self.a.shapes.take(pa.array(left)).to_pylist(), self.b.shapes.take(pa.array(right)).to_pylist()
+        known = {text: parsed(text) for text in {*a, *b}}
+        return [(known[x], known[y]) for x, y in zip(a, b, strict=True)]
+
+    def shapes_of(self, left: Ints, right: Ints) -> dict[tuple[Shape, Shape], str]:
+        """Return the distinct pairs of shapes that differ between these arguments, and the first argument with each."""
+        found: dict[tuple[Shape, Shape], str] = {}
+        for (a, b), row in zip(self.shapes_by_row(left, right), right.tolist(), strict=True):
+            if a and b and a != b and (a, b) not in found:
+                found[a, b] = self.b.names[row].as_py()
+        return found
+
+    @cached_property
+    def shapes(self) -> dict[tuple[Shape, Shape], str]:
+        """The distinct pairs of shapes that differ between matched arguments, and the first argument with each."""
+        return self.shapes_of(*self.matched)
 
     @property
     def gone(self) -> Ints:

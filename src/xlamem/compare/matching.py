@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import schema
 from ..compute.aliasing import outputs_of
 from ..compute.buffer_names import source_columns
 from ..compute.columns import Ints, Mask, take
@@ -15,7 +15,7 @@ from ..compute.op_names import scopes
 from ..compute.program import Program
 from .graph import Graph, Hashes, Labels, Neighbours, common_codes, mixed
 
-RULES = ("output", "subgraph", "operation", "structure", "resized", "neighbor", "scope", "schedule")
+RULES = tuple(schema.MATCHES)
 OUTPUT, SUBGRAPH, OPERATION, STRUCTURE, RESIZED, NEIGHBOR, SCOPE, SCHEDULE = range(8)
 
 RADIUS = 3
@@ -171,14 +171,12 @@ class Matching:
         self.node[left], self.node_of_b[right], self.node_rule[left] = right, left, rule
 
     @cached_property
-    def matched_steps(self) -> tuple[Ints, Ints]:
-        """Steps in A and B of the matched instructions, in the order of B."""
+    def steps(self) -> tuple[Ints, Ints]:
+        """Steps in A and B of the matched instructions that both schedules list."""
         nodes = np.flatnonzero(self.node >= 0)
         a, b = self._order(0)[nodes], self._order(1)[self.node[nodes]]
         scheduled = (a >= 0) & (b >= 0)
-        a, b = a[scheduled], b[scheduled]
-        order = np.lexsort((a, b))
-        return a[order], b[order]
+        return a[scheduled], b[scheduled]
 
     # -- values ----------------------------------------------------------------------------------
 

@@ -8,15 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..compute.columns import Ints, encoded, ints, take
+from ..compute.columns import ints, take
 from ..compute.layout import DONATED
-from ..compute.op_names import layers, scopes
-from ..compute.program import Program
+from ..compute.op_names import layers, plain_names, shortened_paths
 from ..formatting import count
 from .edits import Context, Edit, are, largest, listed
-from .rows import text_matches
 
 RECOMPUTED = r"\brematted_computation\b"
+CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
 MIN_CHANGE = 0.2
 """The backward pass recomputes more or less if the number of recomputed instructions differs by this share."""
 
@@ -49,7 +48,7 @@ def donation(c: Context) -> Iterator[Edit]:
 
 def layers_changed(c: Context) -> Iterator[Edit]:
     """Find layers, numbered like others, that only one side has."""
-    a, b = (_layers_of(p) for p in (c.m.a, c.m.b))
+    a, b = (_layers_of(names.texts) for names in c.op_names)
     for word, mine, theirs in (("new", b, a), ("gone", a, b)):
         stems = {layer for layer, _ in theirs}
         single = sorted(pair for pair in mine - theirs if pair[0] in stems)
@@ -62,31 +61,22 @@ def layers_changed(c: Context) -> Iterator[Edit]:
             yield Edit("layers", f"{are(len({i for _, i in single}), 'layer')} {word}: {names}", np.asarray(claims, bool))
 
 
-def _layers_of(p: Program) -> set[tuple[str, int]]:
-    _, names = encoded(p.tables["instructions"]["op_name"])
-    layer, index = layers(names.cast(pa.string()))
+def _layers_of(op_names: pa.Array) -> set[tuple[str, int]]:
+    layer, index = layers(op_names)
     pairs = set(zip(layer.to_pylist(), index.to_pylist(), strict=True))
     return pairs - {(None, None)}
 
 
 def rematerialization(c: Context) -> Iterator[Edit]:
     """Find out whether the backward pass recomputes more or fewer instructions (`jax.checkpoint`)."""
-    before, after = (_n_recomputed(p) for p in (c.m.a, c.m.b))
+    before, after = (names.count(RECOMPUTED) for names in c.op_names)
     if abs(before - after) <= MIN_CHANGE * max(before, after):
         return
-    if not after:
-        text = f"jax.checkpoint is gone: the backward pass no longer recomputes {count(before, 'instruction')}"
-    elif not before:
-        text = f"jax.checkpoint is new: the backward pass recomputes {count(after, 'instruction')}"
-    else:
-        text = f"the backward pass recomputes {count(after, 'instruction')} instead of {before:,}"
+    recomputes = f"the backward pass recomputes {after:,} instead of {count(before, 'instruction')}"
+    is_left, was_there = (names.count(CHECKPOINT) > 0 for names in reversed(c.op_names))
+    text = recomputes if is_left == was_there else f"jax.checkpoint is {'new' if is_left else 'gone'}: {recomputes}"
     claims = c.rows.single & c.rows.temporary & ~c.rows.is_in("phase", ("optimizer",))
     yield Edit("rematerialization", text, claims)
-
-
-def _n_recomputed(p: Program) -> int:
-    codes, names = encoded(p.tables["instructions"]["op_name"])
-    return int(text_matches(names, codes, RECOMPUTED).sum())
 
 
 def memory_spaces(c: Context) -> Iterator[Edit]:
@@ -106,25 +96,22 @@ def outputs(c: Context) -> Iterator[Edit]:
             yield Edit("outputs", f"{are(len(values), 'output')} {word}: {shapes}", np.isin(c.rows.value[side], values))
 
 
-def scopes_changed(c: Context) -> Iterator[Edit]:
-    """Find scopes that only one side has: they explain what else differs there, and in the scope around them."""
-    a, b = (_scopes_of(p) for p in (c.m.a, c.m.b))
+def operations(c: Context) -> Iterator[Edit]:
+    """Find scopes and operations that only one side has: they explain what else differs in the scope around them."""
+    a, b = (_paths(names.texts) for names in c.op_names)
     new, gone = (_outermost(mine - theirs) for mine, theirs in ((b, a), (a, b)))
     if not new and not gone:
         return
-    parts = [f"scope {listed(names)} is {word}" for names, word in ((new, "new"), (gone, "gone")) if names]
+    parts = [f"{word} {listed(names)}" for names, word in ((new, "new:"), (gone, "gone:")) if names]
     around = {s.rpartition("/")[0] for s in (*new, *gone)} & (a & b)
-    yield Edit("scopes", ", and ".join(parts), c.rows.in_scopes({*new, *gone, *around} - {""}))
+    yield Edit("operations", "; ".join(parts), c.rows.in_scopes({*new, *gone, *around} - {""}))
 
 
-def _scopes_of(p: Program) -> set[str]:
-    _, names = encoded(p.tables["instructions"]["op_name"])
-    found = set(scopes(names.cast(pa.string()), fold=True).to_pylist()) - {None, ""}
+def _paths(op_names: pa.Array) -> set[str]:
+    """Return the scopes and operations of op_names, without wrappers and with folded layers, and all around them."""
+    found = set(shortened_paths(plain_names(op_names), None, fold=True).to_pylist()) - {None, ""}
     return {"/".join(s.split("/")[:n]) for s in found for n in range(1, s.count("/") + 2)}
 
 
 def _outermost(names: set[str]) -> list[str]:
     return sorted(s for s in names if s.rpartition("/")[0] not in names)
-
-
-PROGRAM_RULES = (layers_changed, arguments, donation, rematerialization, outputs, scopes_changed, memory_spaces)

@@ -16,6 +16,7 @@ import pyarrow.dataset as arrow_dataset
 from ..compute.columns import encoded
 from ..dump import Dump, read
 from ..errors import DumpError, UsageError
+from ..input import names
 from ..input.find import Source, find, split_modules
 from ..parse.fingerprints import Fingerprints
 from ..parse.join import ReadDump, tables_of
@@ -34,7 +35,12 @@ CHUNK_BYTES = 4 << 20
 """Approximate amount of text in the dumps that are read together."""
 
 _TABLES = ("modules", *Fingerprints.TABLES, "frames")
+_MODULE = ("module_name", "module_id", "program_fp", "interface_fp", "content_hash", "complete")
 _NUMBERS = ("device_total", "peak_together")
+
+
+_SHOWN = 10
+"""Number of labels that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +50,13 @@ class Program:
     row: int
     """Number of that occurrence."""
     id: str | None
+    """Hash of its content; in a dataset, its id there."""
     uri: str | None
     module_name: str | None = None
     module_id: int | None = None
     program_fp: str | None = None
     interface_fp: str | None = None
+    content_hash: str | None = None
     device_total: int | None = None
     peak: int | None = None
     problem: str | None = None
@@ -60,7 +68,7 @@ class Program:
         """Equal for two dumps of one program."""
         if self.program_fp and self.interface_fp:
             return self.program_fp, self.interface_fp
-        return ("content", self.id) if self.id else ("row", self.row)
+        return ("content", self.content_hash) if self.content_hash else ("row", self.row)
 
 
 class Programs(ABC):
@@ -152,8 +160,7 @@ class FilePrograms(Programs):
                 columns, made[i] = next(described)
                 yield Program(row=begin + i, uri=uri, **columns)
             else:
-                problem = f"it cannot be read: {dump}"
-                yield Program(begin + i, None, uri, source.module_name, source.module_id, problem=problem)
+                yield _unreadable(begin + i, None, uri, str(dump))
         self._sketches.append(made)
 
     def _described(self, dumps: Sequence[ReadDump]) -> list[tuple[dict[str, Any], Any]]:
@@ -167,7 +174,7 @@ class FilePrograms(Programs):
         rows = sketches(tables["instructions"].select(COLUMNS), owner, len(dumps))
         columns = {
             "id": tables["modules"]["content_hash"],
-            **{c: tables["modules"][c] for c in ("module_name", "module_id", "program_fp", "interface_fp", "complete")},
+            **{name: tables["modules"][name] for name in _MODULE},
             "device_total": total,
             "peak": peak,
         }
@@ -206,7 +213,7 @@ def _with_problem(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class StoredPrograms(Programs):
-    """The programs of a dataset that have some labels, with what cannot be read."""
+    """The programs of a dataset that have some labels, and what could not be read."""
 
     def __init__(self, dataset: Dataset, labels: Mapping[str, str]) -> None:
         self.dataset = dataset
@@ -220,25 +227,29 @@ class StoredPrograms(Programs):
         rows = self.dataset["instructions"].to_table(columns=[self._key, *COLUMNS], filter=is_wanted)
         codes, stored = encoded(rows[self._key])
         owner = np.asarray(pc.index_in(stored, ids).to_numpy(zero_copy_only=False), np.int64)[codes]
-        made = sketches(rows, owner, len(ids))
-        return made
+        return sketches(rows, owner, len(ids))
 
     def read(self, number: int) -> Dump:
         program = self.programs[number]
-        if program.id is None or program.problem == _UNREADABLE:
-            raise DumpError(program.uri or "?", "a dump that could be read; it is in the table quarantine")
+        if program.id is None or program.id not in self.dataset.ids:
+            raise DumpError(program.uri or self.dataset.storage.uri, "a dump that is stored; it is in quarantine")
         return self.dataset.read(program.id)
 
     def _occurrences(self, table: pa.Table) -> Iterator[Program]:
-        names = ["module_name", "module_id", "program_fp", "interface_fp", "complete"]
         uris = table["uri"] if "uri" in table.column_names else self._uris(table)
         numbers = self._numbers(table[self._key])
-        columns = {"id": table[self._key], "uri": uris, **{n: table[n] for n in names}, **numbers}
+        columns = {"id": table[self._key], "uri": uris, **{name: table[name] for name in _MODULE}, **numbers}
+        errors = self._errors()
         for i, row in enumerate(pa.table(columns).sort_by("uri").to_pylist()):
             if row["complete"] is None:
-                yield Program(i, row["id"], row["uri"], row["module_name"], row["module_id"], problem=_UNREADABLE)
+                yield _unreadable(i, row["id"], row["uri"], errors.get(row["id"]))
             else:
                 yield Program(row=i, **_with_problem(row))
+
+    def _errors(self) -> dict[str, str]:
+        """Return the error of each dump in quarantine."""
+        table = self.dataset["quarantine"].to_table(columns=[self._key, "error"])
+        return dict(zip(table[self._key].to_pylist(), table["error"].to_pylist(), strict=True))
 
     def _uris(self, table: pa.Table) -> pa.Array:
         files = self.dataset["files"].to_table(columns=[self._key, "uri"], filter=arrow_dataset.field("ordinal") == 0)
@@ -255,7 +266,11 @@ class StoredPrograms(Programs):
         return out
 
 
-_UNREADABLE = "it could not be read"
+def _unreadable(row: int, identity: str | None, uri: str | None, error: str | None) -> Program:
+    """Return a dump that could not be read. The name of its file may contain the name of the module."""
+    name = names.parse(os.path.basename(uri or ""))
+    described = (name.module_name, name.module_id) if name else (None, None)
+    return Program(row, identity, uri, *described, problem=f"it cannot be read: {error or 'it is in quarantine'}")
 
 
 def _labeled(dumps: pa.Table, labels: Mapping[str, str]) -> pa.Table:
@@ -265,5 +280,10 @@ def _labeled(dumps: pa.Table, labels: Mapping[str, str]) -> pa.Table:
         if column not in dumps.column_names:
             known = sorted(c.removeprefix("label_") for c in dumps.column_names if c.startswith("label_"))
             raise UsageError(f"no dump has the label {key!r}; there are {', '.join(known) or 'none'}")
-        dumps = dumps.filter(pc.equal(dumps[column], value))
+        selected = dumps.filter(pc.equal(dumps[column], value))
+        if not selected.num_rows:
+            known = sorted(v for v in pc.unique(dumps[column]).to_pylist() if v is not None)
+            more = ", …" if len(known) > _SHOWN else ""
+            raise UsageError(f"no dump has {key}={value}; there are {', '.join(known[:_SHOWN])}{more}")
+        dumps = selected
     return dumps

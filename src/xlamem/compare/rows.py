@@ -88,7 +88,7 @@ class Rows:
 
     @cached_property
     def shapes(self) -> ShapePairs:
-        return ShapePairs(self)
+        return ShapePairs(self.table["shape_a"], self.table["shape_b"], np.abs(self.change))
 
 
 def _bools(array: pa.Array) -> Mask:
@@ -107,32 +107,32 @@ def text_matches(texts: pa.Array, codes: Ints, pattern: str) -> Mask:
 
 
 class ShapePairs:
-    """The distinct pairs of shapes of contributions with an array on both sides."""
+    """The distinct pairs of two columns of shapes, of which both are arrays."""
 
-    def __init__(self, rows: Rows) -> None:
-        (codes_a, texts_a), (codes_b, texts_b) = rows.text("shape_a"), rows.text("shape_b")
+    def __init__(self, a: pa.ChunkedArray | pa.Array, b: pa.ChunkedArray | pa.Array, weight: Ints) -> None:
+        (codes_a, texts_a), (codes_b, texts_b) = encoded(a), encoded(b)
         width = len(texts_b) + 1
         keys = np.where((codes_a >= 0) & (codes_b >= 0), codes_a * width + codes_b, -1)
         distinct, number = np.unique(keys, return_inverse=True)
         self._number: Ints = number.reshape(-1)
         shapes_a, shapes_b = ([parsed(text) for text in texts.to_pylist()] for texts in (texts_a, texts_b))
         self._pairs = [(None, None) if k < 0 else (shapes_a[k // width], shapes_b[k % width]) for k in distinct.tolist()]
-        self._weights = sums_of(np.abs(rows.change), self._number, len(self._pairs)).tolist()
+        self._weights = sums_of(weight, self._number, len(self._pairs)).tolist()
 
     def where(self, holds: Callable[[Shape, Shape], bool]) -> Mask:
-        """Return the contributions for whose shapes a condition holds."""
+        """Return the rows for whose shapes a condition holds."""
         flags = np.array([a is not None and b is not None and holds(a, b) for a, b in self._pairs], bool)
         result: Mask = flags[self._number] if len(flags) else np.zeros(0, bool)
         return result
 
     def weighed(self) -> Iterable[tuple[Shape, Shape, int]]:
-        """Return the pairs of shapes, and the bytes by which their buffers differ."""
+        """Return the pairs of shapes and their total weights."""
         for (a, b), weight in zip(self._pairs, self._weights, strict=True):
             if a is not None and b is not None:
                 yield a, b, weight
 
     def with_ratios(self, ratios: Iterable[Fraction]) -> Mask:
-        """Return the contributions of which a dimension has changed by one of these ratios (A divided by B)."""
+        """Return the rows of which a dimension has changed by one of these ratios (A divided by B)."""
         chosen = frozenset(ratios)
         return self.where(lambda a, b: any(Fraction(*pair) in chosen for pair in replaced_dimensions(a, b)))
 
