@@ -270,6 +270,20 @@ def test_datasets(tmp_path: Path) -> None:
         pairing.pair((both, {"commit": "7"}), both)
 
 
+def test_a_dataset_with_unreadable_dumps(tmp_path: Path) -> None:
+    """What is in quarantine has a row."""
+    a = written(tmp_path / "a", [("jit_f", TEXTS), ("jit_g", inner(1))])
+    b = written(tmp_path / "b", [("jit_f", TEXTS), ("jit_g", inner(1))])
+    for file in b.glob("module_0001.*"):
+        file.write_text("nothing\n")
+    xlamem.convert(b, to=tmp_path / "to", engine="here")
+    same, row = paired(a, tmp_path / "to")
+    assert (same["how"], row["how"]) == ("same", "name")
+    assert "it cannot be read: expected" in row["problem_b"]
+    with pytest.raises(xlamem.DumpError):
+        programs_of(tmp_path / "to").read(row["program_b"])
+
+
 def _comparable(rows: Rows) -> Rows:
     return [{k: v for k, v in r.items() if not k.startswith(("id_", "uri_"))} for r in rows]
 
