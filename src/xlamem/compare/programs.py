@@ -219,7 +219,7 @@ class StoredPrograms(Programs):
         self.dataset = dataset
         table = _labeled(dataset.dumps(), labels)
         self._key = "content_id" if "content_id" in table.column_names else "dump_id"
-        super().__init__(self._occurrences(table))
+        super().__init__(self._occurrences(table, labels))
 
     def sketches(self, numbers: Sequence[int]) -> Sketches:
         ids = pa.array([self.programs[i].id for i in numbers], pa.string())
@@ -235,21 +235,24 @@ class StoredPrograms(Programs):
             raise DumpError(program.uri or self.dataset.storage.uri, "a dump that is stored; it is in quarantine")
         return self.dataset.read(program.id)
 
-    def _occurrences(self, table: pa.Table) -> Iterator[Program]:
+    def _occurrences(self, table: pa.Table, labels: Mapping[str, str]) -> Iterator[Program]:
         uris = table["uri"] if "uri" in table.column_names else self._uris(table)
         numbers = self._numbers(table[self._key])
         columns = {"id": table[self._key], "uri": uris, **{name: table[name] for name in _MODULE}, **numbers}
-        errors = self._errors()
-        for i, row in enumerate(pa.table(columns).sort_by("uri").to_pylist()):
+        rows, errors = pa.table(columns).sort_by("uri").to_pylist(), self._errors()
+        stored = {row["id"] for row in rows}
+        if not labels:  # without occurrences (version 1), quarantine is the only table with these dumps
+            rows += [{"id": i, "uri": uri, "complete": None} for i, (uri, _) in errors.items() if i not in stored]
+        for i, row in enumerate(rows):
             if row["complete"] is None:
-                yield _unreadable(i, row["id"], row["uri"], errors.get(row["id"]))
+                yield _unreadable(i, row["id"], row["uri"], errors.get(row["id"], (None, None))[1])
             else:
                 yield Program(row=i, **_with_problem(row))
 
-    def _errors(self) -> dict[str, str]:
-        """Return the error of each dump in quarantine."""
-        table = self.dataset["quarantine"].to_table(columns=[self._key, "error"])
-        return dict(zip(table[self._key].to_pylist(), table["error"].to_pylist(), strict=True))
+    def _errors(self) -> dict[str, tuple[str | None, str | None]]:
+        """Return the file and the error of each dump in quarantine, by id."""
+        rows = self.dataset["quarantine"].to_table(columns=[self._key, "uri", "error"]).to_pylist()
+        return {row[self._key]: (row["uri"], row["error"]) for row in rows}
 
     def _uris(self, table: pa.Table) -> pa.Array:
         files = self.dataset["files"].to_table(columns=[self._key, "uri"], filter=arrow_dataset.field("ordinal") == 0)
