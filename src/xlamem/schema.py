@@ -1076,7 +1076,7 @@ def _of_side(side: str, what: str) -> tuple[Column, ...]:
 def _program_of(side: str, where: str) -> tuple[Column, ...]:
     """Return the columns of `pairs` about a program of A or B."""
     return (
-        _int(f"program_{side}", f"number of the program in {where}, in order of compilation, from 0", null=True),
+        _int(f"program_{side}", f"number of the program in {where}, in order of compilation", null=True),
         _text(f"module_name_{side}", "as in `modules`", null=True),
         _int(f"module_id_{side}", "as in `modules`, of its first occurrence", null=True),
         _text(f"id_{side}", "content hash of its first occurrence; in a dataset its id", null=True),
@@ -1193,7 +1193,7 @@ COMPARED_TABLES = (
     ),
     Table(
         "pairs",
-        "pair of programs of A and B, or program without a partner",
+        "pair of programs of A and B, or program without a partner; programs with equal fingerprints share a row",
         "compare",
         (
             _name("how", "how the programs were paired: a key of schema.PAIRED"),

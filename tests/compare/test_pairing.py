@@ -16,7 +16,7 @@ import xlamem
 from xlamem import schema
 from xlamem.compare import pairing
 from xlamem.compare.programs import programs_of
-from xlamem.compare.sketches import no_sketches, similarity, sketches
+from xlamem.compare.sketches import EMPTY, no_sketches, similarity, sketches
 
 DUMPS = Path(__file__).parents[1] / "dumps"
 ORIGINAL = xlamem.read(DUMPS / "cpu-jaxlib-0.10.2-cond_switch")
@@ -65,7 +65,9 @@ def paired(a: Any, b: Any) -> Rows:
     rows: Rows = table.to_pylist()
     for side, programs in (("a", programs_of(a)), ("b", programs_of(b))):
         numbers = [r[f"program_{side}"] for r in rows if r[f"program_{side}"] is not None]
-        assert sorted(numbers) == list(range(len(programs)))
+        assert len(set(numbers)) == len(numbers)
+        assert {programs[n].key for n in numbers} == {p.key for p in programs.programs}
+        assert sum(r[f"occurrences_{side}"] or 0 for r in rows) == sum(p.occurrences for p in programs.programs)
     assert {r["how"] for r in rows} <= schema.PAIRED.keys()
     for row in rows:
         assert (row["program_b"] is None) == (row["how"] == "gone")
@@ -167,6 +169,32 @@ def test_equal_instructions_are_paired_between_anchors(tmp_path: Path) -> None:
     rows = paired(written(tmp_path / "a", a), written(tmp_path / "b", b))
     assert {(r["module_id_a"], r["module_id_b"]) for r in rows if r["how"] == "interface"} == {(5, 1), (3, 4)}
     assert [r["module_id_a"] for r in rows if r["how"] == "gone"] == [0]
+
+
+def test_one_of_several_equal_programs_changes(tmp_path: Path) -> None:
+    """Four functions have the same fingerprints: the one that changed has a row of its own, by its place."""
+    equal = [replaced(TEXTS, "buffer-assignment-values", 'op_name="x"', f'op_name="x{i}"') for i in range(4)]
+    around = [inner(i) for i in range(5)]
+    a = [x for pair in zip(around, equal, strict=False) for x in pair]
+    b = [*a]
+    b[5] = replaced(equal[2], "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
+    old, new = (written(tmp_path / side, [("jit_f", t) for t in texts]) for side, texts in (("a", a), ("b", b)))
+    rows = paired(old, new)
+    assert hows(rows) == {"same": 5, "interface": 1}
+    (changed,) = (r for r in rows if r["how"] == "interface")
+    assert (changed["module_id_a"], changed["module_id_b"]) == (5, 5)
+    assert (changed["occurrences_a"], changed["occurrences_b"]) == (1, 1)
+    assert sorted((r["occurrences_a"], r["occurrences_b"]) for r in rows if r["how"] == "same")[-1] == (3, 3)
+    assert modules(paired(new, old)).count((5, 5)) == 1
+
+
+def test_compiled_more_often(tmp_path: Path) -> None:
+    """A program that is compiled once more is neither new nor changed."""
+    a = written(tmp_path / "a", [("jit_f", TEXTS), ("jit_g", inner(1))])
+    b = written(tmp_path / "b", [("jit_f", TEXTS), ("jit_g", inner(1)), ("jit_f", TEXTS)])
+    rows = paired(a, b)
+    assert hows(rows) == {"same": 2}
+    assert [(r["occurrences_a"], r["occurrences_b"]) for r in rows] == [(1, 2), (1, 1)]
 
 
 def test_another_interface(tmp_path: Path) -> None:
@@ -314,6 +342,7 @@ def test_sketches() -> None:
     assert (sketches(instructions.take(list(range(n))[::-1]), _zeros(n), 1) == one).all()
     half = sketches(instructions.slice(0, n // 2), _zeros(n // 2), 1)
     zero = _zeros(1)
-    assert similarity(one, one, zero, zero).tolist() == [1]
-    assert 0.2 < similarity(one, half, zero, zero)[0] < 0.9
-    assert str(similarity(one, no_sketches(1), zero, zero)[0]) == "nan"
+    assert similarity(one, one, zero, zero).score.tolist() == [1]
+    assert similarity(one, one, zero, zero).shared.tolist() == [(one != EMPTY).sum()]
+    assert 0.2 < similarity(one, half, zero, zero).score[0] < 0.9
+    assert np.isnan(similarity(one, no_sketches(1), zero, zero).score[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from .. import schema
 from ..compute.columns import Ints, table_of_columns
 from ..parse.fingerprints import without_number
 from .programs import Dumps, Program, Programs, programs_of
-from .sketches import EMPTY, Sketches, no_sketches, similarity
+from .sketches import EMPTY, Similarity, Sketches, no_sketches, similarity
 
 MIN_INTERFACE = 0.2
 """Least similarity of two programs with the same interface, if others have it too."""
@@ -21,6 +22,9 @@ MIN_NAME = 0.5
 """Least similarity of two programs with the same name and different interfaces, if others have that name too."""
 MIN_OTHER = 0.6
 """Least similarity of two programs with different names."""
+
+MIN_SHARED = 8
+"""Least number of hashes that two programs with different interfaces share, unless they are alone with their name."""
 
 MAX_CANDIDATES = 1 << 20
 """Maximum number of pairs that are compared in a group. Larger groups are cut into parts, in order of compilation."""
@@ -36,10 +40,11 @@ Floats = npt.NDArray[np.float64]
 def pair(a: Dumps | Programs, b: Dumps | Programs) -> pa.Table:
     """Pair the programs of A and B.
 
-    A program counts once, however many dumps of it there are. Pairs are made in this order: programs with the same
+    A program counts once, however many processes dumped it. Pairs are made in this order: programs with the same
     fingerprints or content; with the same interface; with the same module name; with another name but similar
     instructions. Among several, the most similar are paired first, and equally similar ones in order of compilation
-    between the programs that are the same.
+    between the programs that are the same. Programs that cannot be told apart share a row; if only some of them changed,
+    these have a row of their own.
 
     Parameters
     ----------
@@ -73,6 +78,22 @@ class Pair(NamedTuple):
     reason: str
 
 
+@dataclass(frozen=True)
+class _Row:
+    """A row of `pairs`: numbers of the programs, and how many dumps there are of each."""
+
+    a: int | None
+    b: int | None
+    how: str
+    score: float
+    reason: str
+    n_a: int
+    n_b: int
+
+    def plus(self, other: _Row) -> _Row:
+        return replace(self, n_a=self.n_a + other.n_a, n_b=self.n_b + other.n_b)
+
+
 class Pairing:
     """The programs of both sides and the pairs found so far."""
 
@@ -86,38 +107,73 @@ class Pairing:
     def run(self) -> None:
         """Find all pairs."""
         self._pair_same()
-        self._order = _Order(self.pairs, len(self.a), len(self.b))
         left_a, left_b = self._left()
         self._sketches = _Sketches(self.a, left_a), _Sketches(self.b, left_b)
-        self._pair_groups(_interface, MIN_INTERFACE, _by_interface)
-        self._pair_groups(_name, MIN_NAME, _by_name)
+        self._pair_groups(_interface, MIN_INTERFACE, 0, _by_interface)
+        self._pair_groups(_name, MIN_NAME, MIN_SHARED, _by_name)
         self._pair_others()
 
     def table(self) -> pa.Table:
         """Return the table `pairs`."""
-        rows = [(i, *self.pairs.get(i, (None, "gone", np.nan, _alone(self.a[i])))) for i in range(len(self.a))]
-        rows += [(None, j, "new", np.nan, _alone(self.b[j])) for j in self._left()[1]]
-        number_a, number_b, how, score, reason = zip(*rows, strict=True) if rows else ((),) * 5
+        rows = self._rows()
         columns: dict[str, Any] = {
-            "how": pa.array(how, pa.string()),
-            "score": pa.array(np.round(np.array(score, float), 3), mask=np.isnan(np.array(score, float))),
-            "reason": pa.array(reason, pa.string()),
-            **_columns_of("a", self.a, number_a),
-            **_columns_of("b", self.b, number_b),
+            "how": pa.array([r.how for r in rows], pa.string()),
+            "score": pa.array([None if np.isnan(r.score) else round(r.score, 3) for r in rows], pa.float64()),
+            "reason": pa.array([r.reason for r in rows], pa.string()),
+            **_columns_of("a", self.a, [r.a for r in rows], [r.n_a for r in rows]),
+            **_columns_of("b", self.b, [r.b for r in rows], [r.n_b for r in rows]),
         }
         return table_of_columns(schema.COMPARED["pairs"].columns, columns)
+
+    def _rows(self) -> list[_Row]:
+        """Return the pairs and the programs without a partner. Programs with equal keys share a row."""
+        pairs: list[_Row] = [
+            _Row(i, p.b, p.how, p.score, p.reason, self.a[i].occurrences, self.b[p.b].occurrences)
+            for i, p in sorted(self.pairs.items())
+        ]
+        left_a, left_b = self._left()
+        pairs += [_Row(i, None, "gone", np.nan, _alone(self.a[i]), self.a[i].occurrences, 0) for i in left_a]
+        pairs += [_Row(None, j, "new", np.nan, _alone(self.b[j]), 0, self.b[j].occurrences) for j in left_b]
+        rows: dict[Hashable, _Row] = {}
+        first: dict[Hashable, Hashable] = {}
+        for row in pairs:
+            keys = tuple((side, number.key) for side, number in self._sides(row))
+            place = first.get(keys[0], keys) if len(keys) == 1 else keys
+            rows[place] = rows[place].plus(row) if place in rows else row
+            first |= {key: first.get(key, place) for key in keys}
+        return sorted(rows.values(), key=lambda r: (r.a is None, r.b if r.a is None else r.a))
+
+    def _sides(self, row: _Row) -> Iterator[tuple[str, Program]]:
+        if row.a is not None:
+            yield "a", self.a[row.a]
+        if row.b is not None:
+            yield "b", self.b[row.b]
 
     # -- steps
 
     def _pair_same(self) -> None:
-        number_b = {program.key: j for j, program in enumerate(self.b.programs)}
-        for i, program in enumerate(self.a.programs):
-            j = number_b.get(program.key)
-            if j is not None and program.key[0] != "row":
-                reason = "same content" if program.key[0] == "content" else "same interface and memory behaviour"
-                self._add(i, j, 1.0, "same", reason)
+        """Pair programs with equal keys: first those with the same number on both sides, which give the order."""
+        groups_a, groups_b = (_groups(p, range(len(p)), _key) for p in (self.a, self.b))
+        uneven = []
+        for key in groups_a.keys() & groups_b.keys():
+            in_a, in_b = groups_a[key], groups_b[key]
+            if len(in_a) == len(in_b):
+                for i, j in zip(in_a, in_b, strict=True):
+                    self._add_same(i, j)
+            else:
+                uneven += list(_products(in_a, in_b))
+        self._order = _Order(self.pairs, len(self.a), len(self.b))
+        candidates = _joined(uneven)
+        for i, j, _ in self._best(*candidates, np.ones(len(candidates[0]))):
+            self._add_same(i, j)
 
-    def _pair_groups(self, key: Key, least: float, describe: Callable[[float, str], tuple[str, str]]) -> None:
+    def _add_same(self, i: int, j: int) -> None:
+        by_content = self.a[i].key[0] == "content"
+        self._add(i, j, 1.0, "same", "same content" if by_content else "same interface and memory behaviour")
+
+    def _pair_groups(
+        self, key: Key, least: float, shared: int, describe: Callable[[float, str], tuple[str, str]]
+    ) -> None:
         """Pair programs with equal keys that are similar enough, or that are alone with their key on both sides.
 
         `describe` returns `how` and `reason` from the score and a phrase about the number of choices.
@@ -127,10 +183,10 @@ class Pairing:
         keys = left_a.keys() & left_b.keys()
         is_alone = {k: sizes[0][k] == sizes[1][k] == 1 for k in keys}
         i, j = _joined(pairs for k in keys for pairs in _products(left_a[k], left_b[k]))
-        score = self._scores(i, j)
+        found = self._similarity(i, j)
         alone = np.array([is_alone[key(self.a[x])] for x in i.tolist()], bool)
-        good = np.isnan(score) | (score > least) | alone
-        for x, y, s in self._best(i[good], j[good], score[good]):
+        good = np.isnan(found.score) | ((found.score > least) & (found.shared >= shared)) | alone
+        for x, y, s in self._best(i[good], j[good], found.score[good]):
             k = key(self.a[x])
             choice = "the only program" if is_alone[k] else f"the closest of {max(len(left_a[k]), len(left_b[k])):,}"
             self._add(x, y, s, *describe(s, choice))
@@ -139,13 +195,14 @@ class Pairing:
         """Pair programs with different names that have the same program_fp or similar instructions."""
         left_a, left_b = self._left()
         groups_a, groups_b = _groups(self.a, left_a, _program), _groups(self.b, left_b, _program)
-        same_fp = (pairs for k in groups_a.keys() & groups_b.keys() for pairs in _products(groups_a[k], groups_b[k]))
+        same_fp = [pairs for k in groups_a.keys() & groups_b.keys() for pairs in _products(groups_a[k], groups_b[k])]
         rows_a, rows_b = _sharing(self._sketches[0].of(left_a), self._sketches[1].of(left_b))
         similar = np.array(left_a, np.int64)[rows_a], np.array(left_b, np.int64)[rows_b]
         i, j = _joined([*same_fp, similar])
-        score = self._scores(i, j)
-        good = score >= MIN_OTHER
-        for x, y, s in self._best(i[good], j[good], score[good]):
+        found = self._similarity(i, j)
+        is_same = np.arange(len(i)) < sum(len(x) for x, _ in same_fp)
+        good = (found.score >= MIN_OTHER) & (is_same | (found.shared >= MIN_SHARED))
+        for x, y, s in self._best(i[good], j[good], found.score[good]):
             same = self.a[x].program_fp is not None and self.a[x].program_fp == self.b[y].program_fp
             what = "the same memory behaviour (program_fp)" if same else "similar instructions"
             self._add(x, y, s, "similar", f"another name or interface, but {what}")
@@ -178,7 +235,7 @@ class Pairing:
             [j for j in range(len(self.b)) if j not in self.taken],
         )
 
-    def _scores(self, i: Ints, j: Ints) -> Floats:
+    def _similarity(self, i: Ints, j: Ints) -> Similarity:
         a, b = self._sketches
         return similarity(a.rows, b.rows, a.row_of[i], b.row_of[j])
 
@@ -233,6 +290,10 @@ def _alone(program: Program) -> str:
     return f"no such program on the other side{f'; {program.problem}' if program.problem else ''}"
 
 
+def _key(program: Program) -> Hashable:
+    return program.key if program.key[0] != "row" else None
+
+
 def _program(program: Program) -> Hashable:
     return program.program_fp
 
@@ -279,13 +340,11 @@ def _sharing(a: Sketches, b: Sketches) -> tuple[Ints, Ints]:
     return pairs[0], pairs[1]
 
 
-def _columns_of(side: str, programs: Programs, numbers: Sequence[int | None]) -> dict[str, Any]:
+def _columns_of(side: str, programs: Programs, numbers: Sequence[int | None], dumps: Sequence[int]) -> dict[str, Any]:
     """Return the columns of `pairs` about the programs of one side."""
     rows = [None if n is None else programs[n] for n in numbers]
-    fields = ("module_name", "module_id", "id", "uri", "occurrences", "device_total", "peak", "problem")
-    columns: dict[str, Any] = {f"program_{side}": pa.array(numbers, pa.int64())}
+    columns: dict[str, Any] = {f"program_{side}": numbers, f"occurrences_{side}": [n or None for n in dumps]}
+    for name in ("module_name", "module_id", "id", "uri", "device_total", "peak", "problem"):
+        columns[f"{name}_{side}"] = [row and getattr(row, name) for row in rows]
     specs = schema.COMPARED["pairs"]
-    for name in fields:
-        values = [row and getattr(row, name) for row in rows]
-        columns[f"{name}_{side}"] = pa.array(values, specs[f"{name}_{side}"].arrow.type)
-    return columns
+    return {name: pa.array(values, specs[name].arrow.type) for name, values in columns.items()}

@@ -1,4 +1,4 @@
-"""The programs of a directory, of several dumps, or of a dataset: each once, however often it was dumped."""
+"""The programs of a directory, of several dumps, or of a dataset: each once, however many processes dumped it."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Program:
-    """A program, described by its first occurrence."""
+    """A program, described by its first dump."""
 
     row: int
-    """Number of that occurrence."""
+    """Number of that dump."""
     id: str | None
     """Hash of its content; in a dataset, its id there."""
     uri: str | None
@@ -72,16 +72,22 @@ class Program:
 
 
 class Programs(ABC):
-    """Programs in the order of compilation: by the number of the module, then by place."""
+    """Programs in the order of compilation: by the number of the module, then by place.
 
-    def __init__(self, occurrences: Iterable[Program]) -> None:
-        ordered = sorted(occurrences, key=lambda p: (p.module_id is None, p.module_id, p.row))
-        first: dict[Any, Program] = {}
-        count: dict[Any, int] = {}
-        for program in ordered:
-            first.setdefault(program.key, program)
-            count[program.key] = count.get(program.key, 0) + 1
-        self.programs = [replace(p, occurrences=count[key]) for key, p in first.items()]
+    Dumps of one program in several folders, which are those of several processes, are one program. Within a folder each
+    counts: different functions can have the same fingerprints, and then only one of them may change.
+    """
+
+    def __init__(self, dumps: Iterable[Program]) -> None:
+        in_folder: dict[Any, int] = {}
+        programs: dict[Any, Program] = {}
+        for dump in sorted(dumps, key=lambda p: (p.module_id is None, p.module_id, p.row)):
+            folder = dump.key, os.path.dirname(dump.uri or "")
+            in_folder[folder] = in_folder.get(folder, 0) + 1
+            key = dump.key, in_folder[folder]
+            known = programs.get(key)
+            programs[key] = replace(known, occurrences=known.occurrences + 1) if known else dump
+        self.programs = list(programs.values())
 
     def __len__(self) -> int:
         return len(self.programs)
