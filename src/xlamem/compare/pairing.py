@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -43,8 +43,8 @@ def pair(a: Dumps | Programs, b: Dumps | Programs) -> pa.Table:
     A program counts once, however many processes dumped it. Pairs are made in this order: programs with the same
     fingerprints or content; with the same interface; with the same module name; with another name but similar
     instructions. Among several, the most similar are paired first, and equally similar ones in order of compilation
-    between the programs that are the same. Programs that cannot be told apart share a row; if only some of them changed,
-    these have a row of their own.
+    between the programs that are the same. Programs that cannot be told apart share a row; if only some of them
+    changed, these have a row of their own.
 
     Parameters
     ----------
@@ -109,8 +109,8 @@ class Pairing:
         self._pair_same()
         left_a, left_b = self._left()
         self._sketches = _Sketches(self.a, left_a), _Sketches(self.b, left_b)
-        self._pair_groups(_interface, MIN_INTERFACE, 0, _by_interface)
-        self._pair_groups(_name, MIN_NAME, MIN_SHARED, _by_name)
+        self._pair_interfaces()
+        self._pair_names()
         self._pair_others()
 
     def table(self) -> pa.Table:
@@ -171,31 +171,50 @@ class Pairing:
         by_content = self.a[i].key[0] == "content"
         self._add(i, j, 1.0, "same", "same content" if by_content else "same interface and memory behaviour")
 
-    def _pair_groups(
-        self, key: Key, least: float, shared: int, describe: Callable[[float, str], tuple[str, str]]
-    ) -> None:
-        """Pair programs with equal keys that are similar enough, or that are alone with their key on both sides.
+    def _pair_interfaces(self) -> None:
+        """Pair programs with the same interface. One of several equal programs can be the changed one."""
+        left = self._groups_left(_interface, spare=True)
+        paired = {self.a[i].key for i in self.pairs}
+        alone = {
+            k
+            for k, (in_a, in_b) in left.items()
+            if len(in_a) == len(in_b) == 1 and paired.isdisjoint((self.a[in_a[0]].key, self.b[in_b[0]].key))
+        }
+        self._pair_groups(left, alone, MIN_INTERFACE, 0, _by_interface)
 
-        `describe` returns `how` and `reason` from the score and a phrase about the number of choices.
+    def _pair_names(self) -> None:
+        """Pair programs with the same module name."""
+        sizes = [{k: len(v) for k, v in _groups(p, range(len(p)), _name).items()} for p in (self.a, self.b)]
+        left = self._groups_left(_name, spare=False)
+        alone = {k for k in left if sizes[0][k] == sizes[1][k] == 1}
+        self._pair_groups(left, alone, MIN_NAME, MIN_SHARED, _by_name)
+
+    def _pair_groups(
+        self,
+        groups: Mapping[Hashable, tuple[list[int], list[int]]],
+        alone: Set[Hashable],
+        least: float,
+        shared: int,
+        describe: Callable[[float, int], tuple[str, str]],
+    ) -> None:
+        """Pair programs of each group that are similar enough; those in groups `alone` need no similarity.
+
+        `describe` returns `how` and `reason` from the score and the number of choices.
         """
-        sizes = [{k: len(v) for k, v in _groups(p, range(len(p)), key).items()} for p in (self.a, self.b)]
-        left_a, left_b = (_groups(p, left, key) for p, left in zip((self.a, self.b), self._left(), strict=True))
-        keys = left_a.keys() & left_b.keys()
-        is_alone = {k: sizes[0][k] == sizes[1][k] == 1 for k in keys}
-        i, j = _joined(pairs for k in keys for pairs in _products(left_a[k], left_b[k]))
+        parts = [(k, pair) for k, sides in groups.items() for pair in _products(*sides)]
+        i, j = _joined(pair for _, pair in parts)
         found = self._similarity(i, j)
-        alone = np.array([is_alone[key(self.a[x])] for x in i.tolist()], bool)
-        good = np.isnan(found.score) | ((found.score > least) & (found.shared >= shared)) | alone
+        is_alone = np.repeat([k in alone for k, _ in parts], [len(pair[0]) for _, pair in parts]).astype(bool)
+        n = np.repeat([max(map(len, groups[k])) for k, _ in parts], [len(pair[0]) for _, pair in parts])
+        choices = dict(zip(i.tolist(), n.tolist(), strict=True))
+        good = np.isnan(found.score) | ((found.score > least) & (found.shared >= shared)) | is_alone
         for x, y, s in self._best(i[good], j[good], found.score[good]):
-            k = key(self.a[x])
-            choice = "the only program" if is_alone[k] else f"the closest of {max(len(left_a[k]), len(left_b[k])):,}"
-            self._add(x, y, s, *describe(s, choice))
+            self._add(x, y, s, *describe(s, choices[x]))
 
     def _pair_others(self) -> None:
         """Pair programs with different names that have the same program_fp or similar instructions."""
-        left_a, left_b = self._left()
-        groups_a, groups_b = _groups(self.a, left_a, _program), _groups(self.b, left_b, _program)
-        same_fp = [pairs for k in groups_a.keys() & groups_b.keys() for pairs in _products(groups_a[k], groups_b[k])]
+        left_a, left_b = self._left(spare=False)
+        same_fp = [pairs for sides in self._groups_left(_program, spare=False).values() for pairs in _products(*sides)]
         rows_a, rows_b = _sharing(self._sketches[0].of(left_a), self._sketches[1].of(left_b))
         similar = np.array(left_a, np.int64)[rows_a], np.array(left_b, np.int64)[rows_b]
         i, j = _joined([*same_fp, similar])
@@ -228,12 +247,20 @@ class Pairing:
         self.pairs[i] = Pair(j, how, score, "; ".join([reason, *problems]))
         self.taken.add(j)
 
-    def _left(self) -> tuple[list[int], list[int]]:
-        """Return the numbers of the programs without a partner."""
-        return (
-            [i for i in range(len(self.a)) if i not in self.pairs],
-            [j for j in range(len(self.b)) if j not in self.taken],
-        )
+    def _left(self, *, spare: bool = True) -> tuple[list[int], list[int]]:
+        """Return the programs without a partner; without `spare`, not those equal to one with a partner."""
+        left_a = [i for i in range(len(self.a)) if i not in self.pairs]
+        left_b = [j for j in range(len(self.b)) if j not in self.taken]
+        if spare:
+            return left_a, left_b
+        keys_a, keys_b = {self.a[i].key for i in self.pairs}, {self.b[j].key for j in self.taken}
+        return [i for i in left_a if self.a[i].key not in keys_a], [j for j in left_b if self.b[j].key not in keys_b]
+
+    def _groups_left(self, key: Key, *, spare: bool) -> dict[Hashable, tuple[list[int], list[int]]]:
+        """Return the numbers of the programs of both sides without a partner, by the keys that both sides have."""
+        left = self._left(spare=spare)
+        groups_a, groups_b = (_groups(p, numbers, key) for p, numbers in zip((self.a, self.b), left, strict=True))
+        return {k: (in_a, groups_b[k]) for k, in_a in groups_a.items() if k in groups_b}
 
     def _similarity(self, i: Ints, j: Ints) -> Similarity:
         a, b = self._sketches
@@ -276,14 +303,18 @@ def _between(anchors: Ints, n: int) -> tuple[Floats, Ints]:
     return (numbers - bounds[gap]) / (bounds[gap + 1] - bounds[gap]), gap
 
 
-def _by_interface(score: float, choice: str) -> tuple[str, str]:
-    return "interface", f"{choice} with this interface{_UNKNOWN if np.isnan(score) else ''}"
+def _by_interface(score: float, choices: int) -> tuple[str, str]:
+    return "interface", f"{_choice(choices)} with this interface{_UNKNOWN if np.isnan(score) else ''}"
 
 
-def _by_name(score: float, choice: str) -> tuple[str, str]:
+def _by_name(score: float, choices: int) -> tuple[str, str]:
     if np.isnan(score):
-        return "name", f"{choice} with this name{_UNKNOWN}"
-    return "similar", f"{choice} with this name; the interface differs"
+        return "name", f"{_choice(choices)} with this name{_UNKNOWN}"
+    return "similar", f"{_choice(choices)} with this name; the interface differs"
+
+
+def _choice(choices: int) -> str:
+    return f"the most similar of {choices:,} programs" if choices > 1 else "the only program left"
 
 
 def _alone(program: Program) -> str:
