@@ -8,7 +8,7 @@
 
 The packages, in the order of the data: `input` (bytes), the native modules (columns), `parse` (text to tables),
 `dump` (the public `Dump`), `compute` (peaks and their composition), `warehouse` (many dumps to a Parquet dataset),
-`cli`. `schema` describes every table.
+`compare` (two programs, or the programs of two sides), `cli`. `schema` describes every table.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ __all__ = [
     "bill",
     "buffer",
     "convert",
+    "diff",
     "donation",
     "explain",
     "explain_causes",
@@ -56,6 +57,7 @@ __all__ = [
     "memory_analysis",
     "occupancy",
     "padding",
+    "pair",
     "peak",
     "read",
     "repack",
@@ -67,6 +69,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from . import schema
+    from .compare.difference import diff
+    from .compare.pairing import pair
     from .compute import (
         advise,
         attribution,
@@ -94,6 +98,8 @@ else:
     _MODULES = {
         "schema": "schema",
         "show": "display",
+        "diff": "compare.difference",
+        "pair": "compare.pairing",
         **dict.fromkeys(("Dump", "read"), "dump"),
         **dict.fromkeys(("Source", "find"), "input.find"),
         **dict.fromkeys(("Converted", "Dataset", "convert", "sql"), "warehouse"),

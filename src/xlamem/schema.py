@@ -1077,7 +1077,7 @@ def _of_side(side: str, what: str) -> tuple[Column, ...]:
 def _program_of(side: str, where: str) -> tuple[Column, ...]:
     """Return the columns of `pairs` about a program of A or B."""
     return (
-        _int(f"program_{side}", f"number of the program in {where}, in order of compilation, from 0", null=True),
+        _int(f"program_{side}", f"number of the program in {where}, in order of compilation", null=True),
         _text(f"module_name_{side}", "as in `modules`", null=True),
         _int(f"module_id_{side}", "as in `modules`, of its first occurrence", null=True),
         _text(f"id_{side}", "content hash of its first occurrence; in a dataset its id", null=True),
@@ -1194,7 +1194,7 @@ COMPARED_TABLES = (
     ),
     Table(
         "pairs",
-        "pair of programs of A and B, or program without a partner",
+        "pair of programs of A and B, or program without a partner; programs with equal fingerprints share a row",
         "compare",
         (
             _name("how", "how the programs were paired: a key of schema.PAIRED"),
@@ -1209,6 +1209,16 @@ COMPARED_TABLES = (
         ),
     ),
 )
+
+PAIRED = {
+    "same": "the same interface_fp and program_fp, or the same content",
+    "interface": "the same interface_fp; program_fp differs, or is not known",
+    "similar": "similar instructions; name, parameters or output differ",
+    "name": "the same module name; there is nothing else to compare, because a dump is unreadable or incomplete",
+    "gone": "only in A",
+    "new": "only in B",
+}
+"""How `xlamem.pair` found the partner of a program."""
 
 CAUSES = {
     "new": "A has no matching value",
@@ -1251,16 +1261,6 @@ EDITS = {
     "compiler": "version of the compiler",
 }
 """What can differ between two programs. An edit of an earlier kind explains a buffer first."""
-
-PAIRED = {
-    "same": "the same interface_fp and program_fp, or the same content",
-    "interface": "the same interface_fp; program_fp differs, or is not known",
-    "similar": "similar instructions; name, parameters or output differ",
-    "name": "the same module name; there is nothing else to compare, because a dump is unreadable or incomplete",
-    "gone": "only in A",
-    "new": "only in B",
-}
-"""How `xlamem.pair` found the partner of a program."""
 
 COMPARED: dict[str, Table] = {t.name: t for t in COMPARED_TABLES}
 """The tables that compare two programs, or the programs of two sides."""

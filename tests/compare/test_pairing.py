@@ -16,7 +16,7 @@ import xlamem
 from xlamem import schema
 from xlamem.compare import pairing
 from xlamem.compare.programs import programs_of
-from xlamem.compare.sketches import no_sketches, similarity, sketches
+from xlamem.compare.sketches import EMPTY, no_sketches, similarity, sketches
 
 DUMPS = Path(__file__).parents[1] / "dumps"
 ORIGINAL = xlamem.read(DUMPS / "cpu-jaxlib-0.10.2-cond_switch")
@@ -65,7 +65,9 @@ def paired(a: Any, b: Any) -> Rows:
     rows: Rows = table.to_pylist()
     for side, programs in (("a", programs_of(a)), ("b", programs_of(b))):
         numbers = [r[f"program_{side}"] for r in rows if r[f"program_{side}"] is not None]
-        assert sorted(numbers) == list(range(len(programs)))
+        assert len(set(numbers)) == len(numbers)
+        assert {programs[n].key for n in numbers} == {p.key for p in programs.programs}
+        assert sum(r[f"occurrences_{side}"] or 0 for r in rows) == sum(p.occurrences for p in programs.programs)
     assert {r["how"] for r in rows} <= schema.PAIRED.keys()
     for row in rows:
         assert (row["program_b"] is None) == (row["how"] == "gone")
@@ -169,6 +171,32 @@ def test_equal_instructions_are_paired_between_anchors(tmp_path: Path) -> None:
     assert [r["module_id_a"] for r in rows if r["how"] == "gone"] == [0]
 
 
+def test_one_of_several_equal_programs_changes(tmp_path: Path) -> None:
+    """Four functions have the same fingerprints: the one that changed has a row of its own, by its place."""
+    equal = [replaced(TEXTS, "buffer-assignment-values", 'op_name="x"', f'op_name="x{i}"') for i in range(4)]
+    around = [inner(i) for i in range(5)]
+    a = [x for pair in zip(around, equal, strict=False) for x in pair]
+    b = [*a]
+    b[5] = replaced(equal[2], "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
+    old, new = (written(tmp_path / side, [("jit_f", t) for t in texts]) for side, texts in (("a", a), ("b", b)))
+    rows = paired(old, new)
+    assert hows(rows) == {"same": 5, "interface": 1}
+    (changed,) = (r for r in rows if r["how"] == "interface")
+    assert (changed["module_id_a"], changed["module_id_b"]) == (5, 5)
+    assert (changed["occurrences_a"], changed["occurrences_b"]) == (1, 1)
+    assert sorted((r["occurrences_a"], r["occurrences_b"]) for r in rows if r["how"] == "same")[-1] == (3, 3)
+    assert modules(paired(new, old)).count((5, 5)) == 1
+
+
+def test_compiled_more_often(tmp_path: Path) -> None:
+    """A program that is compiled once more is neither new nor changed."""
+    a = written(tmp_path / "a", [("jit_f", TEXTS), ("jit_g", inner(1))])
+    b = written(tmp_path / "b", [("jit_f", TEXTS), ("jit_g", inner(1)), ("jit_f", TEXTS)])
+    rows = paired(a, b)
+    assert hows(rows) == {"same": 2}
+    assert [(r["occurrences_a"], r["occurrences_b"]) for r in rows] == [(1, 2), (1, 1)]
+
+
 def test_another_interface(tmp_path: Path) -> None:
     a = written(tmp_path / "a", [("jit_f", TEXTS), ("jit_g", inner(1))])
     b = written(tmp_path / "b", [("jit_f", outer(7)), ("jit_g", inner(1))])
@@ -266,6 +294,22 @@ def test_datasets(tmp_path: Path) -> None:
     assert programs_of((both, {"commit": "2"})).read(number).allocations["size"].to_pylist().count(196608) == 1
     with pytest.raises(xlamem.UsageError, match="'night'; there are commit"):
         pairing.pair((both, {"night": "1"}), both)
+    with pytest.raises(xlamem.UsageError, match="commit=7; there are 1, 2"):
+        pairing.pair((both, {"commit": "7"}), both)
+
+
+def test_a_dataset_with_unreadable_dumps(tmp_path: Path) -> None:
+    """What is in quarantine has a row."""
+    a = written(tmp_path / "a", [("jit_f", TEXTS), ("jit_g", inner(1))])
+    b = written(tmp_path / "b", [("jit_f", TEXTS), ("jit_g", inner(1))])
+    for file in b.glob("module_0001.*"):
+        file.write_text("nothing\n")
+    xlamem.convert(b, to=tmp_path / "to", engine="here")
+    same, row = paired(a, tmp_path / "to")
+    assert (same["how"], row["how"]) == ("same", "name")
+    assert "it cannot be read: expected" in row["problem_b"]
+    with pytest.raises(xlamem.DumpError):
+        programs_of(tmp_path / "to").read(row["program_b"])
 
 
 def _comparable(rows: Rows) -> Rows:
@@ -298,6 +342,7 @@ def test_sketches() -> None:
     assert (sketches(instructions.take(list(range(n))[::-1]), _zeros(n), 1) == one).all()
     half = sketches(instructions.slice(0, n // 2), _zeros(n // 2), 1)
     zero = _zeros(1)
-    assert similarity(one, one, zero, zero).tolist() == [1]
-    assert 0.2 < similarity(one, half, zero, zero)[0] < 0.9
-    assert str(similarity(one, no_sketches(1), zero, zero)[0]) == "nan"
+    assert similarity(one, one, zero, zero).score.tolist() == [1]
+    assert similarity(one, one, zero, zero).shared.tolist() == [(one != EMPTY).sum()]
+    assert 0.2 < similarity(one, half, zero, zero).score[0] < 0.9
+    assert np.isnan(similarity(one, no_sketches(1), zero, zero).score[0])

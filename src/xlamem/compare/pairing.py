@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from .. import schema
 from ..compute.columns import Ints, table_of_columns
 from ..parse.fingerprints import without_number
 from .programs import Dumps, Program, Programs, programs_of
-from .sketches import EMPTY, Sketches, no_sketches, similarity
+from .sketches import EMPTY, Similarity, Sketches, no_sketches, similarity
 
 MIN_INTERFACE = 0.2
 """Least similarity of two programs with the same interface, if others have it too."""
@@ -21,6 +22,9 @@ MIN_NAME = 0.5
 """Least similarity of two programs with the same name and different interfaces, if others have that name too."""
 MIN_OTHER = 0.6
 """Least similarity of two programs with different names."""
+
+MIN_SHARED = 8
+"""Least number of hashes that two programs with different interfaces share, unless they are alone with their name."""
 
 MAX_CANDIDATES = 1 << 20
 """Maximum number of pairs that are compared in a group. Larger groups are cut into parts, in order of compilation."""
@@ -36,10 +40,11 @@ Floats = npt.NDArray[np.float64]
 def pair(a: Dumps | Programs, b: Dumps | Programs) -> pa.Table:
     """Pair the programs of A and B.
 
-    A program counts once, however many dumps of it there are. Pairs are made in this order: programs with the same
+    A program counts once, however many processes dumped it. Pairs are made in this order: programs with the same
     fingerprints or content; with the same interface; with the same module name; with another name but similar
     instructions. Among several, the most similar are paired first, and equally similar ones in order of compilation
-    between the programs that are the same.
+    between the programs that are the same. Programs that cannot be told apart share a row; if only some of them
+    changed, these have a row of their own.
 
     Parameters
     ----------
@@ -73,6 +78,22 @@ class Pair(NamedTuple):
     reason: str
 
 
+@dataclass(frozen=True)
+class _Row:
+    """A row of `pairs`: numbers of the programs, and how many dumps there are of each."""
+
+    a: int | None
+    b: int | None
+    how: str
+    score: float
+    reason: str
+    n_a: int
+    n_b: int
+
+    def plus(self, other: _Row) -> _Row:
+        return replace(self, n_a=self.n_a + other.n_a, n_b=self.n_b + other.n_b)
+
+
 class Pairing:
     """The programs of both sides and the pairs found so far."""
 
@@ -86,66 +107,121 @@ class Pairing:
     def run(self) -> None:
         """Find all pairs."""
         self._pair_same()
-        self._order = _Order(self.pairs, len(self.a), len(self.b))
         left_a, left_b = self._left()
         self._sketches = _Sketches(self.a, left_a), _Sketches(self.b, left_b)
-        self._pair_groups(_interface, MIN_INTERFACE, _by_interface)
-        self._pair_groups(_name, MIN_NAME, _by_name)
+        self._pair_interfaces()
+        self._pair_names()
         self._pair_others()
 
     def table(self) -> pa.Table:
         """Return the table `pairs`."""
-        rows = [(i, *self.pairs.get(i, (None, "gone", np.nan, _alone(self.a[i])))) for i in range(len(self.a))]
-        rows += [(None, j, "new", np.nan, _alone(self.b[j])) for j in self._left()[1]]
-        number_a, number_b, how, score, reason = zip(*rows, strict=True) if rows else ((),) * 5
+        rows = self._rows()
         columns: dict[str, Any] = {
-            "how": pa.array(how, pa.string()),
-            "score": pa.array(np.round(np.array(score, float), 3), mask=np.isnan(np.array(score, float))),
-            "reason": pa.array(reason, pa.string()),
-            **_columns_of("a", self.a, number_a),
-            **_columns_of("b", self.b, number_b),
+            "how": pa.array([r.how for r in rows], pa.string()),
+            "score": pa.array([None if np.isnan(r.score) else round(r.score, 3) for r in rows], pa.float64()),
+            "reason": pa.array([r.reason for r in rows], pa.string()),
+            **_columns_of("a", self.a, [r.a for r in rows], [r.n_a for r in rows]),
+            **_columns_of("b", self.b, [r.b for r in rows], [r.n_b for r in rows]),
         }
         return table_of_columns(schema.COMPARED["pairs"].columns, columns)
+
+    def _rows(self) -> list[_Row]:
+        """Return the pairs and the programs without a partner. Programs with equal keys share a row."""
+        pairs: list[_Row] = [
+            _Row(i, p.b, p.how, p.score, p.reason, self.a[i].occurrences, self.b[p.b].occurrences)
+            for i, p in sorted(self.pairs.items())
+        ]
+        left_a, left_b = self._left()
+        pairs += [_Row(i, None, "gone", np.nan, _alone(self.a[i]), self.a[i].occurrences, 0) for i in left_a]
+        pairs += [_Row(None, j, "new", np.nan, _alone(self.b[j]), 0, self.b[j].occurrences) for j in left_b]
+        rows: dict[Hashable, _Row] = {}
+        first: dict[Hashable, Hashable] = {}
+        for row in pairs:
+            keys = tuple((side, number.key) for side, number in self._sides(row))
+            place = first.get(keys[0], keys) if len(keys) == 1 else keys
+            rows[place] = rows[place].plus(row) if place in rows else row
+            first |= {key: first.get(key, place) for key in keys}
+        return sorted(rows.values(), key=lambda r: (r.a is None, r.b if r.a is None else r.a))
+
+    def _sides(self, row: _Row) -> Iterator[tuple[str, Program]]:
+        if row.a is not None:
+            yield "a", self.a[row.a]
+        if row.b is not None:
+            yield "b", self.b[row.b]
 
     # -- steps
 
     def _pair_same(self) -> None:
-        number_b = {program.key: j for j, program in enumerate(self.b.programs)}
-        for i, program in enumerate(self.a.programs):
-            j = number_b.get(program.key)
-            if j is not None and program.key[0] != "row":
-                reason = "same content" if program.key[0] == "content" else "same interface and memory behaviour"
-                self._add(i, j, 1.0, "same", reason)
+        """Pair programs with equal keys: first those with the same number on both sides, which give the order."""
+        groups_a, groups_b = (_groups(p, range(len(p)), _key) for p in (self.a, self.b))
+        uneven = []
+        for key in groups_a.keys() & groups_b.keys():
+            in_a, in_b = groups_a[key], groups_b[key]
+            if len(in_a) == len(in_b):
+                for i, j in zip(in_a, in_b, strict=True):
+                    self._add_same(i, j)
+            else:
+                uneven += list(_products(in_a, in_b))
+        self._order = _Order(self.pairs, len(self.a), len(self.b))
+        candidates = _joined(uneven)
+        for i, j, _ in self._best(*candidates, np.ones(len(candidates[0]))):
+            self._add_same(i, j)
 
-    def _pair_groups(self, key: Key, least: float, describe: Callable[[float, str], tuple[str, str]]) -> None:
-        """Pair programs with equal keys that are similar enough, or that are alone with their key on both sides.
+    def _add_same(self, i: int, j: int) -> None:
+        by_content = self.a[i].key[0] == "content"
+        self._add(i, j, 1.0, "same", "same content" if by_content else "same interface and memory behaviour")
 
-        `describe` returns `how` and `reason` from the score and a phrase about the number of choices.
+    def _pair_interfaces(self) -> None:
+        """Pair programs with the same interface. One of several equal programs can be the changed one."""
+        left = self._groups_left(_interface, spare=True)
+        paired = {self.a[i].key for i in self.pairs}
+        alone = {
+            k
+            for k, (in_a, in_b) in left.items()
+            if len(in_a) == len(in_b) == 1 and paired.isdisjoint((self.a[in_a[0]].key, self.b[in_b[0]].key))
+        }
+        self._pair_groups(left, alone, MIN_INTERFACE, 0, _by_interface)
+
+    def _pair_names(self) -> None:
+        """Pair programs with the same module name."""
+        sizes = [{k: len(v) for k, v in _groups(p, range(len(p)), _name).items()} for p in (self.a, self.b)]
+        left = self._groups_left(_name, spare=False)
+        alone = {k for k in left if sizes[0][k] == sizes[1][k] == 1}
+        self._pair_groups(left, alone, MIN_NAME, MIN_SHARED, _by_name)
+
+    def _pair_groups(
+        self,
+        groups: Mapping[Hashable, tuple[list[int], list[int]]],
+        alone: Set[Hashable],
+        least: float,
+        shared: int,
+        describe: Callable[[float, int], tuple[str, str]],
+    ) -> None:
+        """Pair programs of each group that are similar enough; those in groups `alone` need no similarity.
+
+        `describe` returns `how` and `reason` from the score and the number of choices.
         """
-        sizes = [{k: len(v) for k, v in _groups(p, range(len(p)), key).items()} for p in (self.a, self.b)]
-        left_a, left_b = (_groups(p, left, key) for p, left in zip((self.a, self.b), self._left(), strict=True))
-        keys = left_a.keys() & left_b.keys()
-        is_alone = {k: sizes[0][k] == sizes[1][k] == 1 for k in keys}
-        i, j = _joined(pairs for k in keys for pairs in _products(left_a[k], left_b[k]))
-        score = self._scores(i, j)
-        alone = np.array([is_alone[key(self.a[x])] for x in i.tolist()], bool)
-        good = np.isnan(score) | (score > least) | alone
-        for x, y, s in self._best(i[good], j[good], score[good]):
-            k = key(self.a[x])
-            choice = "the only program" if is_alone[k] else f"the closest of {max(len(left_a[k]), len(left_b[k])):,}"
-            self._add(x, y, s, *describe(s, choice))
+        parts = [(k, pair) for k, sides in groups.items() for pair in _products(*sides)]
+        i, j = _joined(pair for _, pair in parts)
+        found = self._similarity(i, j)
+        is_alone = np.repeat([k in alone for k, _ in parts], [len(pair[0]) for _, pair in parts]).astype(bool)
+        n = np.repeat([max(map(len, groups[k])) for k, _ in parts], [len(pair[0]) for _, pair in parts])
+        choices = dict(zip(i.tolist(), n.tolist(), strict=True))
+        good = np.isnan(found.score) | ((found.score > least) & (found.shared >= shared)) | is_alone
+        for x, y, s in self._best(i[good], j[good], found.score[good]):
+            self._add(x, y, s, *describe(s, choices[x]))
 
     def _pair_others(self) -> None:
         """Pair programs with different names that have the same program_fp or similar instructions."""
-        left_a, left_b = self._left()
-        groups_a, groups_b = _groups(self.a, left_a, _program), _groups(self.b, left_b, _program)
-        same_fp = (pairs for k in groups_a.keys() & groups_b.keys() for pairs in _products(groups_a[k], groups_b[k]))
+        left_a, left_b = self._left(spare=False)
+        same_fp = [pairs for sides in self._groups_left(_program, spare=False).values() for pairs in _products(*sides)]
         rows_a, rows_b = _sharing(self._sketches[0].of(left_a), self._sketches[1].of(left_b))
         similar = np.array(left_a, np.int64)[rows_a], np.array(left_b, np.int64)[rows_b]
         i, j = _joined([*same_fp, similar])
-        score = self._scores(i, j)
-        good = score >= MIN_OTHER
-        for x, y, s in self._best(i[good], j[good], score[good]):
+        found = self._similarity(i, j)
+        is_same = np.arange(len(i)) < sum(len(x) for x, _ in same_fp)
+        good = (found.score >= MIN_OTHER) & (is_same | (found.shared >= MIN_SHARED))
+        for x, y, s in self._best(i[good], j[good], found.score[good]):
             same = self.a[x].program_fp is not None and self.a[x].program_fp == self.b[y].program_fp
             what = "the same memory behaviour (program_fp)" if same else "similar instructions"
             self._add(x, y, s, "similar", f"another name or interface, but {what}")
@@ -171,14 +247,22 @@ class Pairing:
         self.pairs[i] = Pair(j, how, score, "; ".join([reason, *problems]))
         self.taken.add(j)
 
-    def _left(self) -> tuple[list[int], list[int]]:
-        """Return the numbers of the programs without a partner."""
-        return (
-            [i for i in range(len(self.a)) if i not in self.pairs],
-            [j for j in range(len(self.b)) if j not in self.taken],
-        )
+    def _left(self, *, spare: bool = True) -> tuple[list[int], list[int]]:
+        """Return the programs without a partner; without `spare`, not those equal to one with a partner."""
+        left_a = [i for i in range(len(self.a)) if i not in self.pairs]
+        left_b = [j for j in range(len(self.b)) if j not in self.taken]
+        if spare:
+            return left_a, left_b
+        keys_a, keys_b = {self.a[i].key for i in self.pairs}, {self.b[j].key for j in self.taken}
+        return [i for i in left_a if self.a[i].key not in keys_a], [j for j in left_b if self.b[j].key not in keys_b]
 
-    def _scores(self, i: Ints, j: Ints) -> Floats:
+    def _groups_left(self, key: Key, *, spare: bool) -> dict[Hashable, tuple[list[int], list[int]]]:
+        """Return the numbers of the programs of both sides without a partner, by the keys that both sides have."""
+        left = self._left(spare=spare)
+        groups_a, groups_b = (_groups(p, numbers, key) for p, numbers in zip((self.a, self.b), left, strict=True))
+        return {k: (in_a, groups_b[k]) for k, in_a in groups_a.items() if k in groups_b}
+
+    def _similarity(self, i: Ints, j: Ints) -> Similarity:
         a, b = self._sketches
         return similarity(a.rows, b.rows, a.row_of[i], b.row_of[j])
 
@@ -219,18 +303,26 @@ def _between(anchors: Ints, n: int) -> tuple[Floats, Ints]:
     return (numbers - bounds[gap]) / (bounds[gap + 1] - bounds[gap]), gap
 
 
-def _by_interface(score: float, choice: str) -> tuple[str, str]:
-    return "interface", f"{choice} with this interface{_UNKNOWN if np.isnan(score) else ''}"
+def _by_interface(score: float, choices: int) -> tuple[str, str]:
+    return "interface", f"{_choice(choices)} with this interface{_UNKNOWN if np.isnan(score) else ''}"
 
 
-def _by_name(score: float, choice: str) -> tuple[str, str]:
+def _by_name(score: float, choices: int) -> tuple[str, str]:
     if np.isnan(score):
-        return "name", f"{choice} with this name{_UNKNOWN}"
-    return "similar", f"{choice} with this name; the interface differs"
+        return "name", f"{_choice(choices)} with this name{_UNKNOWN}"
+    return "similar", f"{_choice(choices)} with this name; the interface differs"
+
+
+def _choice(choices: int) -> str:
+    return f"the most similar of {choices:,} programs" if choices > 1 else "the only program left"
 
 
 def _alone(program: Program) -> str:
     return f"no such program on the other side{f'; {program.problem}' if program.problem else ''}"
+
+
+def _key(program: Program) -> Hashable:
+    return program.key if program.key[0] != "row" else None
 
 
 def _program(program: Program) -> Hashable:
@@ -279,13 +371,11 @@ def _sharing(a: Sketches, b: Sketches) -> tuple[Ints, Ints]:
     return pairs[0], pairs[1]
 
 
-def _columns_of(side: str, programs: Programs, numbers: Sequence[int | None]) -> dict[str, Any]:
+def _columns_of(side: str, programs: Programs, numbers: Sequence[int | None], dumps: Sequence[int]) -> dict[str, Any]:
     """Return the columns of `pairs` about the programs of one side."""
     rows = [None if n is None else programs[n] for n in numbers]
-    fields = ("module_name", "module_id", "id", "uri", "occurrences", "device_total", "peak", "problem")
-    columns: dict[str, Any] = {f"program_{side}": pa.array(numbers, pa.int64())}
+    columns: dict[str, Any] = {f"program_{side}": numbers, f"occurrences_{side}": [n or None for n in dumps]}
+    for name in ("module_name", "module_id", "id", "uri", "device_total", "peak", "problem"):
+        columns[f"{name}_{side}"] = [row and getattr(row, name) for row in rows]
     specs = schema.COMPARED["pairs"]
-    for name in fields:
-        values = [row and getattr(row, name) for row in rows]
-        columns[f"{name}_{side}"] = pa.array(values, specs[f"{name}_{side}"].arrow.type)
-    return columns
+    return {name: pa.array(values, specs[name].arrow.type) for name, values in columns.items()}

@@ -1,4 +1,4 @@
-"""The programs of a directory, of several dumps, or of a dataset: each once, however often it was dumped."""
+"""The programs of a directory, of several dumps, or of a dataset: each once, however many processes dumped it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pyarrow.dataset as arrow_dataset
 from ..compute.columns import encoded
 from ..dump import Dump, read
 from ..errors import DumpError, UsageError
+from ..input import names
 from ..input.find import Source, find, split_modules
 from ..parse.fingerprints import Fingerprints
 from ..parse.join import ReadDump, tables_of
@@ -34,21 +35,28 @@ CHUNK_BYTES = 4 << 20
 """Approximate amount of text in the dumps that are read together."""
 
 _TABLES = ("modules", *Fingerprints.TABLES, "frames")
+_MODULE = ("module_name", "module_id", "program_fp", "interface_fp", "content_hash", "complete")
 _NUMBERS = ("device_total", "peak_together")
+
+
+_SHOWN = 10
+"""Number of labels that an error lists."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program, described by its first occurrence."""
+    """A program, described by its first dump."""
 
     row: int
-    """Number of that occurrence."""
+    """Number of that dump."""
     id: str | None
+    """Hash of its content; in a dataset, its id there."""
     uri: str | None
     module_name: str | None = None
     module_id: int | None = None
     program_fp: str | None = None
     interface_fp: str | None = None
+    content_hash: str | None = None
     device_total: int | None = None
     peak: int | None = None
     problem: str | None = None
@@ -60,20 +68,26 @@ class Program:
         """Equal for two dumps of one program."""
         if self.program_fp and self.interface_fp:
             return self.program_fp, self.interface_fp
-        return ("content", self.id) if self.id else ("row", self.row)
+        return ("content", self.content_hash) if self.content_hash else ("row", self.row)
 
 
 class Programs(ABC):
-    """Programs in the order of compilation: by the number of the module, then by place."""
+    """Programs in the order of compilation: by the number of the module, then by place.
 
-    def __init__(self, occurrences: Iterable[Program]) -> None:
-        ordered = sorted(occurrences, key=lambda p: (p.module_id is None, p.module_id, p.row))
-        first: dict[Any, Program] = {}
-        count: dict[Any, int] = {}
-        for program in ordered:
-            first.setdefault(program.key, program)
-            count[program.key] = count.get(program.key, 0) + 1
-        self.programs = [replace(p, occurrences=count[key]) for key, p in first.items()]
+    Dumps of one program in several folders, which are those of several processes, are one program. Within a folder each
+    counts: different functions can have the same fingerprints, and then only one of them may change.
+    """
+
+    def __init__(self, dumps: Iterable[Program]) -> None:
+        in_folder: dict[Any, int] = {}
+        programs: dict[Any, Program] = {}
+        for dump in sorted(dumps, key=lambda p: (p.module_id is None, p.module_id, p.row)):
+            folder = dump.key, os.path.dirname(dump.uri or "")
+            in_folder[folder] = in_folder.get(folder, 0) + 1
+            key = dump.key, in_folder[folder]
+            known = programs.get(key)
+            programs[key] = replace(known, occurrences=known.occurrences + 1) if known else dump
+        self.programs = list(programs.values())
 
     def __len__(self) -> int:
         return len(self.programs)
@@ -152,8 +166,7 @@ class FilePrograms(Programs):
                 columns, made[i] = next(described)
                 yield Program(row=begin + i, uri=uri, **columns)
             else:
-                problem = f"it cannot be read: {dump}"
-                yield Program(begin + i, None, uri, source.module_name, source.module_id, problem=problem)
+                yield _unreadable(begin + i, None, uri, str(dump))
         self._sketches.append(made)
 
     def _described(self, dumps: Sequence[ReadDump]) -> list[tuple[dict[str, Any], Any]]:
@@ -167,7 +180,7 @@ class FilePrograms(Programs):
         rows = sketches(tables["instructions"].select(COLUMNS), owner, len(dumps))
         columns = {
             "id": tables["modules"]["content_hash"],
-            **{c: tables["modules"][c] for c in ("module_name", "module_id", "program_fp", "interface_fp", "complete")},
+            **{name: tables["modules"][name] for name in _MODULE},
             "device_total": total,
             "peak": peak,
         }
@@ -206,13 +219,13 @@ def _with_problem(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class StoredPrograms(Programs):
-    """The programs of a dataset that have some labels, with what cannot be read."""
+    """The programs of a dataset that have some labels, and what could not be read."""
 
     def __init__(self, dataset: Dataset, labels: Mapping[str, str]) -> None:
         self.dataset = dataset
         table = _labeled(dataset.dumps(), labels)
         self._key = "content_id" if "content_id" in table.column_names else "dump_id"
-        super().__init__(self._occurrences(table))
+        super().__init__(self._occurrences(table, labels))
 
     def sketches(self, numbers: Sequence[int]) -> Sketches:
         ids = pa.array([self.programs[i].id for i in numbers], pa.string())
@@ -220,25 +233,32 @@ class StoredPrograms(Programs):
         rows = self.dataset["instructions"].to_table(columns=[self._key, *COLUMNS], filter=is_wanted)
         codes, stored = encoded(rows[self._key])
         owner = np.asarray(pc.index_in(stored, ids).to_numpy(zero_copy_only=False), np.int64)[codes]
-        made = sketches(rows, owner, len(ids))
-        return made
+        return sketches(rows, owner, len(ids))
 
     def read(self, number: int) -> Dump:
         program = self.programs[number]
-        if program.id is None or program.problem == _UNREADABLE:
-            raise DumpError(program.uri or "?", "a dump that could be read; it is in the table quarantine")
+        if program.id is None or program.id not in self.dataset.ids:
+            raise DumpError(program.uri or self.dataset.storage.uri, "a dump that is stored; it is in quarantine")
         return self.dataset.read(program.id)
 
-    def _occurrences(self, table: pa.Table) -> Iterator[Program]:
-        names = ["module_name", "module_id", "program_fp", "interface_fp", "complete"]
+    def _occurrences(self, table: pa.Table, labels: Mapping[str, str]) -> Iterator[Program]:
         uris = table["uri"] if "uri" in table.column_names else self._uris(table)
         numbers = self._numbers(table[self._key])
-        columns = {"id": table[self._key], "uri": uris, **{n: table[n] for n in names}, **numbers}
-        for i, row in enumerate(pa.table(columns).sort_by("uri").to_pylist()):
+        columns = {"id": table[self._key], "uri": uris, **{name: table[name] for name in _MODULE}, **numbers}
+        rows, errors = pa.table(columns).sort_by("uri").to_pylist(), self._errors()
+        stored = {row["id"] for row in rows}
+        if not labels:  # without occurrences (version 1), quarantine is the only table with these dumps
+            rows += [{"id": i, "uri": uri, "complete": None} for i, (uri, _) in errors.items() if i not in stored]
+        for i, row in enumerate(rows):
             if row["complete"] is None:
-                yield Program(i, row["id"], row["uri"], row["module_name"], row["module_id"], problem=_UNREADABLE)
+                yield _unreadable(i, row["id"], row["uri"], errors.get(row["id"], (None, None))[1])
             else:
                 yield Program(row=i, **_with_problem(row))
+
+    def _errors(self) -> dict[str, tuple[str | None, str | None]]:
+        """Return the file and the error of each dump in quarantine, by id."""
+        rows = self.dataset["quarantine"].to_table(columns=[self._key, "uri", "error"]).to_pylist()
+        return {row[self._key]: (row["uri"], row["error"]) for row in rows}
 
     def _uris(self, table: pa.Table) -> pa.Array:
         files = self.dataset["files"].to_table(columns=[self._key, "uri"], filter=arrow_dataset.field("ordinal") == 0)
@@ -255,7 +275,11 @@ class StoredPrograms(Programs):
         return out
 
 
-_UNREADABLE = "it could not be read"
+def _unreadable(row: int, identity: str | None, uri: str | None, error: str | None) -> Program:
+    """Return a dump that could not be read. The name of its file may contain the name of the module."""
+    name = names.parse(os.path.basename(uri or ""))
+    described = (name.module_name, name.module_id) if name else (None, None)
+    return Program(row, identity, uri, *described, problem=f"it cannot be read: {error or 'it is in quarantine'}")
 
 
 def _labeled(dumps: pa.Table, labels: Mapping[str, str]) -> pa.Table:
@@ -265,5 +289,10 @@ def _labeled(dumps: pa.Table, labels: Mapping[str, str]) -> pa.Table:
         if column not in dumps.column_names:
             known = sorted(c.removeprefix("label_") for c in dumps.column_names if c.startswith("label_"))
             raise UsageError(f"no dump has the label {key!r}; there are {', '.join(known) or 'none'}")
-        dumps = dumps.filter(pc.equal(dumps[column], value))
+        selected = dumps.filter(pc.equal(dumps[column], value))
+        if not selected.num_rows:
+            known = sorted(v for v in pc.unique(dumps[column]).to_pylist() if v is not None)
+            more = ", …" if len(known) > _SHOWN else ""
+            raise UsageError(f"no dump has {key}={value}; there are {', '.join(known[:_SHOWN])}{more}")
+        dumps = selected
     return dumps

@@ -8,6 +8,7 @@ of equal ones estimates the Jaccard index of two sets of features.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,20 +50,29 @@ def sketches(instructions: pa.Table, owner: Ints, n: int) -> Sketches:
     return out
 
 
-def similarity(a: Sketches, b: Sketches, rows_a: Ints, rows_b: Ints) -> npt.NDArray[np.float64]:
-    """Return the similarity of a[rows_a[i]] and b[rows_b[i]], from 0 to 1; NaN if one of them has no instructions."""
-    out = np.empty(len(rows_a))
+class Similarity(NamedTuple):
+    """How similar the programs of several pairs are."""
+
+    score: npt.NDArray[np.float64]
+    """From 0 to 1; NaN if one of the programs has no instructions."""
+    shared: Ints
+    """Number of hashes that both programs have: little evidence if there are few."""
+
+
+def similarity(a: Sketches, b: Sketches, rows_a: Ints, rows_b: Ints) -> Similarity:
+    """Compare a[rows_a[i]] with b[rows_b[i]]."""
+    out = Similarity(np.empty(len(rows_a)), np.empty(len(rows_a), np.int64))
     for begin in range(0, len(rows_a), ROWS_PER_CALL):
         chunk = slice(begin, begin + ROWS_PER_CALL)
-        out[chunk] = _similarity(a[rows_a[chunk]], b[rows_b[chunk]])
+        out.score[chunk], out.shared[chunk] = _similarity(a[rows_a[chunk]], b[rows_b[chunk]])
     return out
 
 
-def _similarity(a: Sketches, b: Sketches) -> npt.NDArray[np.float64]:
+def _similarity(a: Sketches, b: Sketches) -> Similarity:
     in_a, in_b = a != EMPTY, b != EMPTY
     equal, either = _counts((a == b) & in_a), _counts(in_a | in_b)
-    index: npt.NDArray[np.float64] = (equal / np.maximum(either, 1)).mean(axis=1)
-    return np.where(in_a.any(axis=1) & in_b.any(axis=1), index, np.nan)
+    index = (equal / np.maximum(either, 1)).mean(axis=1)
+    return Similarity(np.where(in_a.any(axis=1) & in_b.any(axis=1), index, np.nan), equal.sum(axis=1))
 
 
 def _counts(mask: npt.NDArray[np.bool_]) -> Ints:
