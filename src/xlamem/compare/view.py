@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..compute.bills import DEVICE_TOTAL
-from ..display import Grid, View
+from ..display import Grid, View, fields
 from ..formatting import count, size
 from .groups import difference_groups, of_account
 from .verdict import signed
@@ -21,8 +21,8 @@ BY = ("buffer", "cause")
 
 def view(d: Diff) -> View:
     """Return the verdict, the accounts that changed, and the largest groups of buffers."""
-    title = f"xlamem.Diff of {d.a} and {d.b}: {d.verdict}"
-    return View(title) if d.is_same else View(title, (_accounts(d), _groups(d)))
+    title = f"xlamem.Diff: {d.verdict}"
+    return View(title) if d.is_same else View(title, (fields([("A", d.a), ("B", d.b)]), _accounts(d), _groups(d)))
 
 
 def numbers(d: Diff) -> list[Row]:
@@ -67,5 +67,5 @@ def _groups(d: Diff) -> Grid:
     if total["moved"]:
         rows.append([signed(total["moved"]), share(total["moved"], d.peak_change), "", "", moved(total), "", ""])
     more = len(groups) - N_ROWS
-    note = f"and {count(more, 'smaller group')}: difference_groups lists all" if more > 0 else ""
+    note = f"and {count(more, 'smaller group')}: the attribute buffers has all buffers" if more > 0 else ""
     return Grid(["change", "", "cause", "n", "buffers", "shape", "source"], rows, frozenset((0, 1, 3)), note)

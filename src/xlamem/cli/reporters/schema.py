@@ -8,7 +8,7 @@ from ... import schema
 from ...formatting import GAP, align, wrap
 from ..console import bold, dim, width, write
 
-OF_DUMPS = {**schema.TABLES, **schema.COMPUTED, **schema.OOM}
+OF_DUMPS = {**schema.TABLES, **schema.COMPUTED, **schema.COMPARED, **schema.OOM}
 OF_DATASETS = {**schema.DERIVED, "quarantine": schema.QUARANTINE}
 
 
@@ -26,6 +26,7 @@ def write_all() -> None:
         _write_table(table, "in a dataset: ")
     _write_definitions()
     _write_bills()
+    _write_comparison(schema.COMPARED)
     write(f"schema version {schema.VERSION}")
 
 
@@ -41,6 +42,7 @@ def write_tables(names: Iterable[str]) -> None:
         _write_definitions()
     if "bills" in names:
         _write_bills()
+    _write_comparison(names)
 
 
 def _write_dataset() -> None:
@@ -60,6 +62,19 @@ def _write_bills() -> None:
     _write_values("bills.line", "what takes the bytes", schema.BILL_LINES)
     _write_values("bills.part", "parts of a line", schema.BILL_PARTS)
     _write_values("bills.kind", "kinds of buffers", schema.BILL_KINDS)
+
+
+def _write_comparison(names: Iterable[str]) -> None:
+    """Describe the values that tables with these names use."""
+    values = {
+        "differences": ("cause", "why a buffer contributes; of several causes, the first", schema.CAUSES),
+        "matches": ("match", "how values were matched", schema.MATCHES),
+        "edits": ("kind", "what differs", schema.EDITS),
+        "pairs": ("how", "how programs were paired", schema.PAIRED),
+    }
+    for table, (column, about, texts) in values.items():
+        if table in names:
+            _write_values(f"{table}.{column}", about, texts)
 
 
 def _write_table(table: schema.Table, prefix: str = "") -> None:
