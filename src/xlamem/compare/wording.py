@@ -60,7 +60,7 @@ def relative(a: int, b: int) -> str:
 
 def shapes(row: Row) -> str:
     """Return the shapes of the largest buffer, without layouts unless only these differ, and the number of shapes."""
-    a, b = row["shape_a"], row["shape_b"]
+    a, b = (None if side == _absent(row) else row[f"shape_{side}"] for side in "ab")
     if a and b and plain_shape(a) != plain_shape(b):
         text = f"{plain_shape(a)}{ARROW}{plain_shape(b)}"
     elif a and b and _layout(a) != _layout(b) and row["cause"] in ("larger", "smaller", "padding changed"):
@@ -85,6 +85,13 @@ def sources(row: Row) -> str:
     return one_line(f"{file_a}{line_a}{ARROW}{file_b}{line_b}")
 
 
+def _absent(row: Row) -> str:
+    """Return the side, a or b, on which a buffer does not exist, even if it is a copy of one that does."""
+    return {"new": "a", "gone": "b"}.get(row["cause"] or "", "")
+
+
 def _source(row: Row, side: str) -> tuple[str, str]:
+    if side == _absent(row):
+        return "", ""
     file, line = row[f"source_file_{side}"], row[f"source_line_{side}"]
     return (file or "").rpartition("/")[2], "" if line is None else f":{line}"

@@ -110,10 +110,11 @@ def _sides(c: Comparison, width: int | None) -> list[Text]:
         name = one_line(module["module_name"] or dump.name)
         steps = "" if module["schedule_length"] is None else count(module["schedule_length"], "step")
         about = ", ".join(filter(None, [module["platform"], steps]))
+        about = f"  {about}" if about else ""
         place = visible(dump.source.location)
         name = shorten(name, width and max(MIN_NAME_WIDTH, width // 2 - len(about)))
         place = shorten_path(place, width and width - len(name) - len(about) - 10)
-        lines.append(Text.assemble((f"{side}  ", "bold"), name, (f"  {about}  in {place}", "dim")))
+        lines.append(Text.assemble((f"{side}  ", "bold"), name, (f"{about}  in {place}", "dim")))
     return lines
 
 
@@ -178,7 +179,7 @@ def _contributors(c: Comparison, output: Output, height: int) -> list[Text]:
     if not groups and not row["moved"]:
         return []
     listed = _largest_groups(groups, output.limit, height)
-    lines = [Text.assemble((f"peak {signed(c.peak_change)}", "bold"), (f"  {_steps(row)}", "dim"))]
+    lines = [Text.assemble((f"peak {signed(c.peak_change)}", "bold"), (f"  {_steps(c)}", "dim"))]
     lines += _with_details(_groups(c, listed, output.width), None if output.limit is not None else height)
     if rest := groups[len(listed) :]:
         total = sum(g["change"] for g in rest)
@@ -207,11 +208,13 @@ def _with_details(groups: list[list[Text]], height: int | None) -> list[Text]:
     return lines
 
 
-def _steps(row: Row) -> str:
-    """Say which steps are compared."""
-    if row["peak_step_a"] is None and row["peak_step_b"] is None:
-        return "the sum of these buffers:"
-    return f"step {row['step_a']:,} of A against step {row['step_b']:,} of B, by buffer:"
+def _steps(c: Comparison) -> str:
+    """Say which steps are compared; a dump without live ranges has none."""
+    steps = [
+        side if dump.schedule_length is None else f"step {c.row[f'step_{side.lower()}']:,} of {side}"
+        for side, dump in zip("AB", c.dumps, strict=True)
+    ]
+    return f"{steps[0]} against {steps[1]}, by buffer:"
 
 
 def _amount(change: int, total: int, text: str) -> Text:

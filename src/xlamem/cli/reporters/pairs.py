@@ -93,6 +93,8 @@ class Changes:
         n_other = sum(r["how"] != "same" for r in pairs) - sum(r["how"] != "same" for r in self.changed)
         rest = len(pairs) - len(self.changed) - n_other
         n_grown = sum(change(r, "device_total") > 0 for r in self.changed)
+        if rest == len(self.rows):
+            return f"Nothing changed: {count(rest, 'program')}."
         parts = [f"{len(self.changed):,} changed ({n_grown:,} grew)" if self.changed else "0 changed"]
         parts += [f"{n_other:,} compiled differently with the same numbers"] if n_other else []
         parts += [f"{n_new:,} new"] if n_new else []
