@@ -22,11 +22,11 @@ Row = dict[str, Any]
 
 HEIGHT = 40
 MIN_ROWS, MAX_ROWS, N_DETAILED = 3, 12, 4
-"""Fewest and most groups of buffers without --limit, and how many of them always have two lines."""
+"""Fewest and most groups of buffers without --limit, and how many of them have two lines if possible."""
 SIGNED_WIDTH, SHARE_WIDTH = 11, 9
 SHAPE_INDENT = 15
 MIN_NAME_WIDTH = 20
-N_SPACES, N_EDITS = 3, 4
+N_SPACES, N_EDITS = 3, 3
 """Number of memory spaces and of edits that are listed."""
 SMALL_LINE = 0.005
 """Lines of a bill with less than this share of the largest one's change are shown together."""
@@ -195,7 +195,7 @@ def _largest_groups(groups: list[Row], limit: int | None, height: int) -> list[R
     if limit is not None:
         return groups[:limit]
     large = [g for g in groups if abs(g["change"]) >= SMALL_GROUP * abs(groups[0]["change"])]
-    return large[: min(MAX_ROWS, max(MIN_ROWS, height - N_DETAILED))]
+    return large[: min(MAX_ROWS, max(MIN_ROWS, height - min(N_DETAILED, height // 4)))]
 
 
 def _with_details(groups: list[list[Text]], height: int | None) -> list[Text]:
@@ -259,7 +259,7 @@ def _edits(c: Comparison, width: int | None) -> list[Text]:
     """Return what else was edited, on at most two lines each."""
     edits = c.other_edits()
     lines = [Text("what else changed", "bold")] if edits else []
-    n_lines = 2 if len(edits) < N_EDITS else 1
+    n_lines = 2 if len(edits) <= N_EDITS else 1
     for edit in edits[:N_EDITS]:
         change = f"{signed(edit['change'])}: " if edit["change"] else ""
         wrapped = wrap(f"{change}{one_line(edit['text'])}", 4, width and width - 2)

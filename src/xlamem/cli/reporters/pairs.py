@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -47,7 +48,8 @@ class Changes:
     @cached_property
     def alone(self) -> list[Row]:
         """New and gone programs, largest first."""
-        return sorted((r for r in self.rows if is_alone(r)), key=lambda r: -(_total(r, "a") or _total(r, "b") or 0))
+        rows = [r for r in self.rows if is_alone(r) and not _unreadable(r)]
+        return sorted(rows, key=lambda r: -max(_total(r, side) or 0 for side in "ab"))
 
     def name(self, row: Row) -> str:
         """Return the name of a program below the directory that all share; of both sides if the names differ."""
@@ -67,12 +69,9 @@ class Changes:
 
     @property
     def unreadable(self) -> list[str]:
-        """What cannot be read."""
+        """The dumps without numbers, and why they have none."""
         return [
-            f"{side.upper()}: {r[f'uri_{side}']}: {r[f'problem_{side}']}"
-            for r in self.rows
-            for side in "ab"
-            if r[f"problem_{side}"] and _total(r, side) is None and r[f"program_{side}"] is not None
+            f"{side.upper()}: {r[f'uri_{side}']}: {r[f'problem_{side}']}" for r in self.rows for side in _unreadable(r)
         ]
 
     @property
@@ -83,24 +82,23 @@ class Changes:
     @property
     def has_grown(self) -> bool:
         """Whether more must fit, or is in use at the peak, in a program of both sides."""
-        return any(change(r, number) > 0 for r in self.changed for number in NUMBERS)
+        return any(map(_grew, self.changed))
 
     @property
     def summary(self) -> str:
         """How many programs changed, in a sentence."""
-        n_new, n_gone = (sum(r["how"] == how for r in self.rows) for how in ("new", "gone"))
-        pairs = [r for r in self.rows if not is_alone(r)]
-        n_other = sum(r["how"] != "same" for r in pairs) - sum(r["how"] != "same" for r in self.changed)
-        rest = len(pairs) - len(self.changed) - n_other
-        n_grown = sum(change(r, "device_total") > 0 for r in self.changed)
-        if rest == len(self.rows):
-            return f"Nothing changed: {count(rest, 'program')}."
-        parts = [f"{len(self.changed):,} changed ({n_grown:,} grew)" if self.changed else "0 changed"]
+        readable = [r for r in self.rows if not _unreadable(r)]
+        counts = Counter(r["how"] for r in readable)
+        n_same = counts["same"] - sum(r["how"] == "same" for r in self.changed)
+        n_other = len(readable) - len(self.changed) - counts["new"] - counts["gone"] - n_same
+        if n_same == len(self.rows):
+            return f"Nothing changed: {count(n_same, 'program')}."
+        grown = f" ({n_grown:,} grew)" if (n_grown := sum(map(_grew, self.changed))) else ""
+        parts = [f"{len(self.changed):,} changed{grown}"]
         parts += [f"{n_other:,} compiled differently with the same numbers"] if n_other else []
-        parts += [f"{n_new:,} new"] if n_new else []
-        parts += [f"{n_gone:,} gone"] if n_gone else []
-        parts += [f"{n:,} unreadable"] if (n := len(self.unreadable)) else []
-        return f"{count(len(self.rows), 'program')}: {', '.join(parts)}, {rest:,} the same."
+        parts += [f"{counts[how]:,} {how}" for how in MARKS if counts[how]]
+        parts += [f"{n:,} unreadable"] if (n := len(self.rows) - len(readable)) else []
+        return f"{count(len(self.rows), 'program')}: {', '.join(parts)}, {n_same:,} the same."
 
 
 def is_alone(row: Row) -> bool:
@@ -111,6 +109,16 @@ def change(row: Row, number: str) -> int:
     """Return the change of a number of a pair; 0 if one side is not known."""
     a, b = row[f"{number}_a"], row[f"{number}_b"]
     return 0 if a is None or b is None else b - a
+
+
+def _unreadable(row: Row) -> list[str]:
+    """Return the sides on which the dump of a program has no numbers."""
+    known = [side for side in "ab" if row[f"program_{side}"] is not None]
+    return [side for side in known if row[f"problem_{side}"] and _total(row, side) is None]
+
+
+def _grew(row: Row) -> bool:
+    return any(change(row, number) > 0 for number in NUMBERS)
 
 
 def _name(row: Row, side: str) -> str:
@@ -158,5 +166,5 @@ def _table(rows: list[Row], names: list[str], width: int | None) -> list[Text]:
     indent = max(map(len, numbers)) + 2
     names = shorten_distinct(names, width and max(MIN_NAME_WIDTH, width - indent))
     texts = [f"{left:{indent}}{right}" for left, right in zip(numbers, [HEADINGS[-1], *names], strict=True)]
-    styles = ["bold", *("" if is_alone(r) else "red" if change(r, "device_total") > 0 else "" for r in rows)]
+    styles = ["bold", *("" if is_alone(r) else "red" if _grew(r) else "" for r in rows)]
     return [Text(text, style) for text, style in zip(texts, styles, strict=True)]
