@@ -22,7 +22,7 @@ MARKS = {
 """Short names of causes."""
 MAX_PERCENT = 1000
 """A larger share of a change, of which others cancel most, says nothing."""
-_SPACE = re.compile(r"S\(\d+\)")
+_SPACE = re.compile(r"\{:S\(\d+\)\}|:?S\(\d+\)")
 
 
 def mark(row: Row) -> str:

@@ -14,7 +14,18 @@ from ...compare.view import moved, numbers
 from ...compare.wording import label, mark, relative, shapes, share, sources
 from ...compute.bills import DEVICE_TOTAL
 from ...dump import Dump
-from ...formatting import count, one_line, shorten, shorten_distinct, shorten_path, size, visible, wrap, wrap_items
+from ...formatting import (
+    DEFAULT_WIDTH,
+    count,
+    one_line,
+    shorten,
+    shorten_distinct,
+    shorten_path,
+    size,
+    visible,
+    wrap,
+    wrap_items,
+)
 from ..options import Output
 from .problems import describe_problems
 
@@ -28,6 +39,8 @@ SHAPE_INDENT = 15
 MIN_NAME_WIDTH = 20
 N_SPACES, N_EDITS = 3, 3
 """Number of memory spaces and of edits that are listed."""
+MAX_VERDICT = 6
+"""Maximum number of lines of the verdict."""
 SMALL_LINE = 0.005
 """Lines of a bill with less than this share of the largest one's change are shown together."""
 SMALL_GROUP = 0.002
@@ -85,7 +98,7 @@ class Comparison:
 def screen(c: Comparison, output: Output) -> list[Text]:
     """Return the lines of the screen; one line if nothing changed."""
     width, d = output.width, c.diff
-    lines = [Text(line, "bold") for line in wrap(visible(d.verdict), 0, width)]
+    lines = _verdict(d, width)
     edits = _edits(c, width)
     if d.is_same and d.is_known and not c.problems():
         return lines + ([Text(), *edits] if edits else [])
@@ -96,6 +109,13 @@ def screen(c: Comparison, output: Output) -> list[Text]:
     lines += [Text(), *_accounts(c), *_section(_bill(c, width))]
     room = HEIGHT - len(lines) - (len(edits) + 1 if edits else 0) - 4
     return lines + _section(_contributors(c, output, room)) + _section(edits)
+
+
+def _verdict(d: Diff, width: int | None) -> list[Text]:
+    lines = wrap(visible(d.verdict), 0, width)
+    if len(lines) > MAX_VERDICT:
+        lines[MAX_VERDICT - 1 :] = [f"{lines[MAX_VERDICT - 1][: (width or DEFAULT_WIDTH) - 2]} …"]
+    return [Text(line, "bold") for line in lines]
 
 
 def _section(lines: list[Text]) -> list[Text]:
