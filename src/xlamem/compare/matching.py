@@ -10,16 +10,18 @@ import pyarrow as pa
 from .. import schema
 from ..compute.aliasing import outputs_of
 from ..compute.buffer_names import source_columns
-from ..compute.columns import Ints, Mask, take
+from ..compute.columns import Ints, Mask, decoded, encoded, take
 from ..compute.op_names import scopes
 from ..compute.program import Program
-from .graph import Graph, Hashes, Labels, Neighbours, common_codes, mixed
+from .graph import Graph, Hashes, Labels, Neighbours, both_sides, common_codes, mixed
 
 RULES = tuple(schema.MATCHES)
 OUTPUT, SUBGRAPH, OPERATION, STRUCTURE, RESIZED, NEIGHBOR, SCOPE, SCHEDULE = range(8)
 
 RADIUS = 3
 """Number of operands and users in a row that an exact subgraph consists of."""
+NEAR = 1
+"""That number once some nodes are matched."""
 MAX_ROUNDS = 8
 """Maximum number of steps from a matched node to one that is matched through its neighbours."""
 
@@ -37,7 +39,7 @@ class Matching:
 
     def __init__(self, a: Program, b: Program) -> None:
         self.a, self.b = a, b
-        self.graphs = Graph(a), Graph(b)
+        self.graphs = both_sides(Graph, a, b)
         self.node = np.full(self.graphs[0].n, -1, np.int64)
         """Node of B that matches each node of A, or -1."""
         self.node_of_b = np.full(self.graphs[1].n, -1, np.int64)
@@ -52,20 +54,12 @@ class Matching:
 
     # -- labels ----------------------------------------------------------------------------------
 
-    def _codes(self, column: str) -> tuple[Ints, Ints]:
-        return common_codes(*(getattr(g, column) for g in self.graphs))
-
     @cached_property
     def _opcode(self) -> tuple[Ints, Ints]:
-        return self._codes("opcodes")
+        return common_codes(*both_sides(lambda g: g.opcodes, *self.graphs))
 
-    @cached_property
-    def _op_name(self) -> tuple[Ints, Ints]:
-        return common_codes(*(g.text("op_name") for g in self.graphs))
-
-    @cached_property
-    def _shape(self) -> tuple[Ints, Ints]:
-        return common_codes(*(g.text("shape") for g in self.graphs))
+    def _text(self, column: str) -> tuple[Ints, Ints]:
+        return common_codes(*(g.text(column) for g in self.graphs))
 
     def _labels(self, *columns: tuple[Ints, Ints]) -> Labels:
         return Labels(mixed(*(c[0] for c in columns)), mixed(*(c[1] for c in columns)))
@@ -73,9 +67,12 @@ class Matching:
     # -- nodes -----------------------------------------------------------------------------------
 
     def _match_nodes(self) -> None:
-        opcode, op_name, shape, number = self._opcode, self._op_name, self._shape, self._codes("numbers")
-        plain = self._codes("plain_names")
+        opcode, op_name, shape = self._opcode, self._text("op_name"), self._text("shape")
+        number = common_codes(*(g.numbers for g in self.graphs))
         self._match_subgraphs(self._labels(opcode, op_name, shape, number), SUBGRAPH, OPERATION)
+        if self._is_done:
+            return
+        plain = common_codes(*both_sides(lambda g: g.plain_names, *self.graphs))
         self._match_subgraphs(self._labels(opcode, op_name), RESIZED, RESIZED)
         self._match_subgraphs(self._labels(opcode, plain, shape), OPERATION, OPERATION)
         self._match_subgraphs(self._labels(opcode, shape, number), STRUCTURE, None)
@@ -88,17 +85,39 @@ class Matching:
 
     @cached_property
     def _neighbours(self) -> tuple[Neighbours, Neighbours]:
-        return Neighbours(self.graphs[0]), Neighbours(self.graphs[1])
+        return both_sides(Neighbours, *self.graphs)
 
     def _match_subgraphs(self, labels: Labels, rule: int, alone: int | None) -> None:
         """Match nodes with equal labels and surroundings, then those with less and less of these in common."""
-        hashes = [labels]
-        for _ in range(RADIUS):
-            hashes.append(Labels(*(g.surrounded(h) for g, h in zip(self._neighbours, hashes[-1], strict=True))))
-        for h in hashes[:0:-1]:
-            self._match_equal(h, rule)
+        if self._is_done:
+            return
+        a, b = both_sides(self._surroundings, (0, labels.a), (1, labels.b))
+        for h in zip(reversed(a), reversed(b), strict=True):
+            self._match_equal(Labels(*h), rule)
         if alone is not None:
             self._match_equal(labels, alone)
+
+    def _surroundings(self, side: tuple[int, Hashes]) -> list[Hashes]:
+        """Return hashes of the nodes of a program with what is within 1, 2, … edges.
+
+        Nodes that are matched are known by their match, whatever their labels.
+        """
+        number, labels = side
+        match = self._matches[number]
+        h = np.where(match >= 0, mixed(match), labels)
+        radius = RADIUS if (match < 0).all() else NEAR
+        graph = self._neighbours[number]
+        return [h := graph.surrounded(h) for _ in range(radius)]
+
+    @property
+    def _matches(self) -> tuple[Ints, Ints]:
+        """Number of the match of each node: that of its node of A; -1 for none."""
+        return np.where(self.node >= 0, np.arange(len(self.node)), -1), self.node_of_b
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether all nodes of one side are matched."""
+        return bool((self.node >= 0).all() or (self.node_of_b >= 0).all())
 
     def _match_equal(self, labels: Labels, rule: int) -> None:
         """Match unmatched nodes whose label is equally frequent on both sides, in the order of the schedule."""
@@ -127,7 +146,7 @@ class Matching:
 
     def _match_adjacent(self, *, to_operands: bool) -> None:
         keys, nodes = [], []
-        for side, pair in enumerate((np.where(self.node >= 0, np.arange(len(self.node)), -1), self.node_of_b)):
+        for side, pair in enumerate(self._matches):
             e = self.graphs[side].edges
             known, other = (e.target, e.source) if to_operands else (e.source, e.target)
             unmatched = (self.node if side == 0 else self.node_of_b)[other] < 0
@@ -156,7 +175,7 @@ class Matching:
     def _anchors(self) -> tuple[Ints, Ints]:
         """The last matched node (of A) that is scheduled at or before each node."""
         anchors = []
-        for side, number in enumerate((np.where(self.node >= 0, np.arange(len(self.node)), -1), self.node_of_b)):
+        for side, number in enumerate(self._matches):
             order = np.argsort(self._order(side), kind="stable")
             last = np.maximum.accumulate(np.where(number[order] >= 0, np.arange(len(order)), -1))
             anchor = np.empty(len(order), np.int64)
@@ -206,12 +225,11 @@ class Matching:
         left, right = np.flatnonzero(self.value < 0), np.flatnonzero(self.value_of_b < 0)
         if not len(left) or not len(right):
             return
-        names = [source_columns(p, v)["op_name"].cast(pa.string()) for p, v in ((self.a, left), (self.b, right))]
+        a, b = both_sides(lambda side: source_columns(*side)["op_name"], (self.a, left), (self.b, right))
         element = common_codes(*(p.value_text("element_type", v) for p, v in ((self.a, left), (self.b, right))))
         shape = shape[0][left], shape[1][right]
         category = self.a.value_category[left].astype(np.int64), self.b.value_category[right].astype(np.int64)
-        op_name = common_codes(*names)
-        scope = common_codes(*(scopes(n) for n in names))
+        op_name, scope = common_codes(a, b), common_codes(_scopes(a), _scopes(b))
         for columns, name in (((op_name, shape, category), op_name), ((op_name, element, category), op_name),
                               ((scope, shape, category), scope)):
             keys = [np.zeros(len(self.value), np.uint64), np.zeros(len(self.value_of_b), np.uint64)]
@@ -235,6 +253,12 @@ class Matching:
         left, right = _in_order(np.flatnonzero(free[0]), np.flatnonzero(free[1]), labels, *order)
         self.value[left], self.value_of_b[right] = right, left
         self.rule[left] = self.node_rule[self.graphs[0].node_of_value[left]] if rule is None else rule
+
+
+def _scopes(names: pa.Array) -> pa.Array:
+    codes, texts = encoded(names)
+    used, row = np.unique(codes, return_inverse=True)
+    return decoded(row.reshape(-1), scopes(decoded(used, texts).cast(pa.string())))
 
 
 def _groups(a: Ints | Hashes, b: Ints | Hashes) -> tuple[Ints, Ints, int]:
