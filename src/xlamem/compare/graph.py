@@ -103,11 +103,24 @@ class Graph:
         return np.where(scheduled >= 0, scheduled, start[self.first_value] if self.n else scheduled)
 
 
+    @cached_property
+    def position(self) -> Ints:
+        """Position of each node in the schedule, all different."""
+        return positions(self.step)
+
+
 class Labels(NamedTuple):
     """A hash of what describes each node, for two programs."""
 
     a: Hashes
     b: Hashes
+
+
+def positions(step: Ints) -> Ints:
+    """Return the position of each row when rows are sorted by step."""
+    position = np.empty(len(step), np.int64)
+    position[np.argsort(step, kind="stable")] = np.arange(len(step))
+    return position
 
 
 def common_codes(a: pa.Array, b: pa.Array) -> tuple[Ints, Ints]:

@@ -13,7 +13,7 @@ from ..compute.buffer_names import source_columns
 from ..compute.columns import Ints, Mask, decoded, encoded, take
 from ..compute.op_names import scopes
 from ..compute.program import Program
-from .graph import Graph, Hashes, Labels, Neighbours, both_sides, common_codes, mixed
+from .graph import Graph, Hashes, Labels, Neighbours, both_sides, common_codes, mixed, positions
 
 RULES = tuple(schema.MATCHES)
 OUTPUT, SUBGRAPH, OPERATION, STRUCTURE, RESIZED, NEIGHBOR, SCOPE, SCHEDULE = range(8)
@@ -126,8 +126,8 @@ class Matching:
         equal = np.bincount(group_a, minlength=n) == np.bincount(group_b, minlength=n)
         chosen_a, chosen_b = equal[group_a], equal[group_b]
         left, right = left[chosen_a], right[chosen_b]
-        left = left[np.lexsort((self._order(0)[left], group_a[chosen_a]))]
-        right = right[np.lexsort((self._order(1)[right], group_b[chosen_b]))]
+        left = left[_by_group(group_a[chosen_a], self._order(0)[left])]
+        right = right[_by_group(group_b[chosen_b], self._order(1)[right])]
         self._pair(left, right, rule)
 
     def _match_in_order(self, labels: Labels, rule: int) -> None:
@@ -176,7 +176,7 @@ class Matching:
         """The last matched node (of A) that is scheduled at or before each node."""
         anchors = []
         for side, number in enumerate(self._matches):
-            order = np.argsort(self._order(side), kind="stable")
+            order = np.argsort(self._order(side))
             last = np.maximum.accumulate(np.where(number[order] >= 0, np.arange(len(order)), -1))
             anchor = np.empty(len(order), np.int64)
             anchor[order] = take(number[order], last)
@@ -184,7 +184,7 @@ class Matching:
         return anchors[0], anchors[1]
 
     def _order(self, side: int) -> Ints:
-        return self.graphs[side].step
+        return self.graphs[side].position
 
     def _pair(self, left: Ints, right: Ints, rule: int) -> None:
         self.node[left], self.node_of_b[right], self.node_rule[left] = right, left, rule
@@ -193,7 +193,7 @@ class Matching:
     def steps(self) -> tuple[Ints, Ints]:
         """Steps in A and B of the matched instructions that both schedules list."""
         nodes = np.flatnonzero(self.node >= 0)
-        a, b = self._order(0)[nodes], self._order(1)[self.node[nodes]]
+        a, b = self.graphs[0].step[nodes], self.graphs[1].step[self.node[nodes]]
         scheduled = (a >= 0) & (b >= 0)
         return a[scheduled], b[scheduled]
 
@@ -209,6 +209,11 @@ class Matching:
         for columns in ((node, index, phi, shape), (node, index, phi), (node, shape)):
             self._pair_values(Labels(*(mixed(*(c[side] for c in columns)) for side in (0, 1))), None, node)
         self._match_by_scope(shape)
+
+    @cached_property
+    def _value_order(self) -> tuple[Ints, Ints]:
+        """Position of each value, by the first step of its live range."""
+        return both_sides(lambda p: positions(p.ranges[0]), self.a, self.b)
 
     def _match_outputs(self, shape: tuple[Ints, Ints]) -> None:
         """Match outputs with the same shape and index, if both programs have as many."""
@@ -249,8 +254,7 @@ class Matching:
             free[1] &= node[1] >= 0
         if allowed is not None:
             free = [f & a for f, a in zip(free, allowed, strict=True)]
-        order = [np.maximum(p.ranges[0], -1) for p in (self.a, self.b)]
-        left, right = _in_order(np.flatnonzero(free[0]), np.flatnonzero(free[1]), labels, *order)
+        left, right = _in_order(np.flatnonzero(free[0]), np.flatnonzero(free[1]), labels, *self._value_order)
         self.value[left], self.value_of_b[right] = right, left
         self.rule[left] = self.node_rule[self.graphs[0].node_of_value[left]] if rule is None else rule
 
@@ -287,24 +291,28 @@ def in_order(
     return at_a, at_b
 
 
-def _ranks(group: Ints, order: Ints) -> Ints:
+def _ranks(group: Ints, position: Ints) -> Ints:
     """Return the rank of each row within its group."""
-    by_group = np.lexsort((order, group))
-    rank = np.empty(len(group), np.int64)
+    by_group = _by_group(group, position)
     ordered = group[by_group]
-    starts = np.searchsorted(ordered, ordered, "left")
-    rank[by_group] = np.arange(len(group)) - starts
+    first = np.flatnonzero(np.diff(ordered, prepend=-1))
+    rank = np.empty(len(group), np.int64)
+    rank[by_group] = np.arange(len(group)) - np.repeat(first, np.diff(np.append(first, len(group))))
     return rank
+
+
+def _by_group(group: Ints, position: Ints) -> Ints:
+    """Return the order of rows by group, then by position (from 0). All pairs of these differ."""
+    return np.argsort(group * (int(position.max(initial=0)) + 1) + position)
 
 
 def _unique_choices(keys: Hashes, nodes: Ints) -> tuple[Ints, Hashes]:
     """Return the nodes of keys that have only one distinct node, and these keys."""
-    order = np.lexsort((nodes, keys))
+    if not len(keys):
+        return nodes, keys
+    order = np.argsort(keys)
     keys, nodes = keys[order], nodes[order]
-    distinct = np.ones(len(keys), bool)
-    distinct[1:] = (keys[1:] != keys[:-1]) | (nodes[1:] != nodes[:-1])
-    keys, nodes = keys[distinct], nodes[distinct]
-    single = np.ones(len(keys), bool)
-    single[1:] &= keys[1:] != keys[:-1]
-    single[:-1] &= keys[1:] != keys[:-1]
-    return nodes[single], keys[single]
+    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+    low, high = np.minimum.reduceat(nodes, first), np.maximum.reduceat(nodes, first)
+    single = low == high
+    return low[single], keys[first[single]]
