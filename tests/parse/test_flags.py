@@ -178,3 +178,14 @@ def test_messages_in_too_many_others_are_unknown(tmp_path: Path) -> None:
     dump = xlamem.read(with_flags(tmp_path, data), text=True)
     assert pairs(dump) == [("c", "2")]
     assert differences(dump, members(dump)) == []
+
+
+def test_compiles_that_differ_in_a_path_are_one_content(tmp_path: Path) -> None:
+    first = with_flags(tmp_path / "first", OPTIONS)
+    second = with_flags(tmp_path / "second", OPTIONS.replace(b"/home/u/dump", b"/home/u/night"))
+    xlamem.convert(first, to=tmp_path / "out", engine="here")
+    xlamem.convert(second, to=tmp_path / "out", engine="here")
+    dataset = xlamem.Dataset(tmp_path / "out")
+    flags = dataset["flags"].to_table()
+    assert list(zip(flags["name"].to_pylist(), flags["value"].to_pylist(), strict=True)) == ROWS
+    assert dataset["modules"].to_table()["n_flags"].to_pylist() == [len(ROWS)]
