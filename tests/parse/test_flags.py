@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -115,6 +116,18 @@ def test_flags_are_found_from_every_path(tmp_path: Path) -> None:
         (found,) = find(*paths)
         assert [m.role for m in found.members] == [m.role for m in source.members], paths
         assert pairs(xlamem.read(found)) == ROWS
+
+
+def test_flags_that_cannot_be_unpacked_are_left_out(tmp_path: Path) -> None:
+    folder = with_flags(tmp_path / "dump", OPTIONS)
+    with zipfile.ZipFile(tmp_path / "dump.zip", "w") as archive:
+        for file in folder.glob("module_*"):
+            archive.write(file, file.name)
+            if file.suffix == ".debug_options":
+                archive.getinfo(file.name).flag_bits |= 1  # encrypted
+    dump = xlamem.read(tmp_path / "dump.zip")
+    assert dump["flags"].num_rows == 0
+    assert dump.verify().num_rows == 0
 
 
 def test_flags_of_another_module_are_not_attached(tmp_path: Path) -> None:
