@@ -1141,7 +1141,7 @@ COMPARED_TABLES = (
         "group of buffers that contribute to the difference of two programs A and B; keys that do not group are null",
         "compare",
         (
-            _name("buffer", "op_name without wrappers, with folded layers, or what the instruction is called", null=True),
+            _name("buffer", "op_name without wrappers, with folded layers, or the name of the instruction", null=True),
             _name("cause", "a key of schema.CAUSES", null=True),
             _name("edit", "text of the edit that explains them", null=True),
             *(_name(key, "as in `live_set`, of B, or of A if it is gone", null=True) for key in (
