@@ -31,8 +31,6 @@ MAX_CANDIDATES = 1 << 20
 MAX_SHARED = 1 << 10
 """A hash that more pairs of programs have in common does not make them candidates."""
 
-_UNKNOWN = "; the instructions are not known"
-
 Key = Callable[[Program], Hashable]
 Floats = npt.NDArray[np.float64]
 
@@ -304,17 +302,19 @@ def _between(anchors: Ints, n: int) -> tuple[Floats, Ints]:
 
 
 def _by_interface(score: float, choices: int) -> tuple[str, str]:
-    return "interface", f"{_choice(choices)} with this interface{_UNKNOWN if np.isnan(score) else ''}"
+    return "interface", f"{_choice(score, choices)} with this interface"
 
 
 def _by_name(score: float, choices: int) -> tuple[str, str]:
     if np.isnan(score):
-        return "name", f"{_choice(choices)} with this name{_UNKNOWN}"
-    return "similar", f"{_choice(choices)} with this name; the interface differs"
+        return "name", f"{_choice(score, choices)} with this name; the instructions of one of them are not known"
+    return "similar", f"{_choice(score, choices)} with this name; the interface differs"
 
 
-def _choice(choices: int) -> str:
-    return f"the most similar of {choices:,} programs" if choices > 1 else "the only program left"
+def _choice(score: float, choices: int) -> str:
+    if choices == 1:
+        return "the only program left"
+    return f"{'one, by order,' if np.isnan(score) else 'the most similar'} of {choices:,} programs"
 
 
 def _alone(program: Program) -> str:
