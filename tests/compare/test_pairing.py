@@ -277,9 +277,9 @@ def test_hostile_pairs() -> None:
 
 def test_datasets(tmp_path: Path) -> None:
     """The same pairs, whether dumps are files, in two datasets, or under two labels of one."""
-    old = [("jit_f", inner(i)) for i in range(6)]
+    old = [("jit_f", inner(i)) for i in (0, 1, 2, 2, 3, 4)]
     changed = replaced(inner(2), "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
-    new = [*old[:2], ("jit_f", changed), *old[3:5], ("jit_new", outer(2)), ("jit_f", outer(4))]
+    new = [*old[:2], ("jit_f", changed), ("jit_f", changed), *old[3:5], ("jit_new", outer(2)), ("jit_f", outer(4))]
     a, b = written(tmp_path / "a", old), written(tmp_path / "b", new)
     for commit, side in (("1", a), ("2", b)):
         xlamem.convert(side, to=tmp_path / "both", labels={"commit": commit}, engine="here")
