@@ -234,8 +234,7 @@ class StoredPrograms(Programs):
         rows = self.dataset["instructions"].to_table(columns=[self._key, *COLUMNS], filter=is_wanted)
         codes, stored = encoded(rows[self._key])
         owner = np.asarray(pc.index_in(stored, ids).to_numpy(zero_copy_only=False), np.int64)[codes]
-        rows_of_ids: Sketches = sketches(rows, owner, len(ids))
-        return rows_of_ids[pc.index_in(wanted, ids).to_numpy()]
+        return np.asarray(sketches(rows, owner, len(ids))[pc.index_in(wanted, ids).to_numpy()])
 
     def read(self, number: int) -> Dump:
         program = self.programs[number]
