@@ -217,6 +217,17 @@ def test_renamed_functions(tmp_path: Path) -> None:
     assert [("program_fp" in r["reason"]) for r in rows] == [True, False, True]
 
 
+def test_everything_renamed(tmp_path: Path) -> None:
+    """Function and scopes have other names: the memory behaviour is the same."""
+    role = "buffer-assignment-values"
+    renamed = {**TEXTS, role: TEXTS[role].replace('op_name="', 'op_name="other')}
+    a, b = written(tmp_path / "a", [("jit_f", TEXTS)]), written(tmp_path / "b", [("jit_g", renamed)])
+    (row,) = paired(a, b)
+    assert row["how"] == "similar"
+    assert row["score"] < pairing.MIN_OTHER
+    assert "the same memory behaviour (program_fp)" in row["reason"]
+
+
 def test_unrelated_programs_have_no_partner() -> None:
     a, b = DUMPS / "cpu-jaxlib-0.10.2-cond_switch", DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
     assert hows(paired(a, b)) == {"gone": 1, "new": 1}

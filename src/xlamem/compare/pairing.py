@@ -109,6 +109,7 @@ class Pairing:
         self._sketches = _Sketches(self.a, left_a), _Sketches(self.b, left_b)
         self._pair_interfaces()
         self._pair_names()
+        self._pair_renamed()
         self._pair_others()
 
     def table(self) -> pa.Table:
@@ -209,20 +210,21 @@ class Pairing:
         for x, y, s in self._best(i[good], j[good], found.score[good]):
             self._add(x, y, s, *describe(s, choices[x]))
 
+    def _pair_renamed(self) -> None:
+        """Pair programs with the same program_fp: the name or the interface differs."""
+        i, j = _joined(p for sides in self._groups_left(_program, spare=False).values() for p in _products(*sides))
+        for x, y, s in self._best(i, j, self._similarity(i, j).score):
+            self._add(x, y, s, "similar", "another name or interface, but the same memory behaviour (program_fp)")
+
     def _pair_others(self) -> None:
-        """Pair programs with different names that have the same program_fp or similar instructions."""
+        """Pair programs with similar instructions."""
         left_a, left_b = self._left(spare=False)
-        same_fp = [pairs for sides in self._groups_left(_program, spare=False).values() for pairs in _products(*sides)]
         rows_a, rows_b = _sharing(self._sketches[0].of(left_a), self._sketches[1].of(left_b))
-        similar = np.array(left_a, np.int64)[rows_a], np.array(left_b, np.int64)[rows_b]
-        i, j = _joined([*same_fp, similar])
+        i, j = np.array(left_a, np.int64)[rows_a], np.array(left_b, np.int64)[rows_b]
         found = self._similarity(i, j)
-        is_same = np.arange(len(i)) < sum(len(x) for x, _ in same_fp)
-        good = (found.score >= MIN_OTHER) & (is_same | (found.shared >= MIN_SHARED))
+        good = (found.score >= MIN_OTHER) & (found.shared >= MIN_SHARED)
         for x, y, s in self._best(i[good], j[good], found.score[good]):
-            same = self.a[x].program_fp is not None and self.a[x].program_fp == self.b[y].program_fp
-            what = "the same memory behaviour (program_fp)" if same else "similar instructions"
-            self._add(x, y, s, "similar", f"another name or interface, but {what}")
+            self._add(x, y, s, "similar", "another name or interface, but similar instructions")
 
     def _best(self, i: Ints, j: Ints, score: Floats) -> Iterator[tuple[int, int, float]]:
         """Yield disjoint candidates, best first; unknown scores are last, ties are in order of compilation."""
