@@ -217,6 +217,17 @@ def test_renamed_functions(tmp_path: Path) -> None:
     assert [("program_fp" in r["reason"]) for r in rows] == [True, False, True]
 
 
+def test_everything_renamed(tmp_path: Path) -> None:
+    """Function and scopes have other names: the memory behaviour is the same."""
+    role = "buffer-assignment-values"
+    renamed = {**TEXTS, role: TEXTS[role].replace('op_name="', 'op_name="other')}
+    a, b = written(tmp_path / "a", [("jit_f", TEXTS)]), written(tmp_path / "b", [("jit_g", renamed)])
+    (row,) = paired(a, b)
+    assert row["how"] == "similar"
+    assert row["score"] < pairing.MIN_OTHER
+    assert "the same memory behaviour (program_fp)" in row["reason"]
+
+
 def test_unrelated_programs_have_no_partner() -> None:
     a, b = DUMPS / "cpu-jaxlib-0.10.2-cond_switch", DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
     assert hows(paired(a, b)) == {"gone": 1, "new": 1}
@@ -277,9 +288,9 @@ def test_hostile_pairs() -> None:
 
 def test_datasets(tmp_path: Path) -> None:
     """The same pairs, whether dumps are files, in two datasets, or under two labels of one."""
-    old = [("jit_f", inner(i)) for i in range(6)]
+    old = [("jit_f", inner(i)) for i in (0, 1, 2, 2, 3, 4)]
     changed = replaced(inner(2), "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
-    new = [*old[:2], ("jit_f", changed), *old[3:5], ("jit_new", outer(2)), ("jit_f", outer(4))]
+    new = [*old[:2], ("jit_f", changed), ("jit_f", changed), *old[3:5], ("jit_new", outer(2)), ("jit_f", outer(4))]
     a, b = written(tmp_path / "a", old), written(tmp_path / "b", new)
     for commit, side in (("1", a), ("2", b)):
         xlamem.convert(side, to=tmp_path / "both", labels={"commit": commit}, engine="here")

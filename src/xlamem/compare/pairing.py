@@ -31,8 +31,6 @@ MAX_CANDIDATES = 1 << 20
 MAX_SHARED = 1 << 10
 """A hash that more pairs of programs have in common does not make them candidates."""
 
-_UNKNOWN = "; the instructions are not known"
-
 Key = Callable[[Program], Hashable]
 Floats = npt.NDArray[np.float64]
 
@@ -111,6 +109,7 @@ class Pairing:
         self._sketches = _Sketches(self.a, left_a), _Sketches(self.b, left_b)
         self._pair_interfaces()
         self._pair_names()
+        self._pair_renamed()
         self._pair_others()
 
     def table(self) -> pa.Table:
@@ -211,20 +210,21 @@ class Pairing:
         for x, y, s in self._best(i[good], j[good], found.score[good]):
             self._add(x, y, s, *describe(s, choices[x]))
 
+    def _pair_renamed(self) -> None:
+        """Pair programs with the same program_fp: the name or the interface differs."""
+        i, j = _joined(p for sides in self._groups_left(_program, spare=False).values() for p in _products(*sides))
+        for x, y, s in self._best(i, j, self._similarity(i, j).score):
+            self._add(x, y, s, "similar", "another name or interface, but the same memory behaviour (program_fp)")
+
     def _pair_others(self) -> None:
-        """Pair programs with different names that have the same program_fp or similar instructions."""
+        """Pair programs with similar instructions."""
         left_a, left_b = self._left(spare=False)
-        same_fp = [pairs for sides in self._groups_left(_program, spare=False).values() for pairs in _products(*sides)]
         rows_a, rows_b = _sharing(self._sketches[0].of(left_a), self._sketches[1].of(left_b))
-        similar = np.array(left_a, np.int64)[rows_a], np.array(left_b, np.int64)[rows_b]
-        i, j = _joined([*same_fp, similar])
+        i, j = np.array(left_a, np.int64)[rows_a], np.array(left_b, np.int64)[rows_b]
         found = self._similarity(i, j)
-        is_same = np.arange(len(i)) < sum(len(x) for x, _ in same_fp)
-        good = (found.score >= MIN_OTHER) & (is_same | (found.shared >= MIN_SHARED))
+        good = (found.score >= MIN_OTHER) & (found.shared >= MIN_SHARED)
         for x, y, s in self._best(i[good], j[good], found.score[good]):
-            same = self.a[x].program_fp is not None and self.a[x].program_fp == self.b[y].program_fp
-            what = "the same memory behaviour (program_fp)" if same else "similar instructions"
-            self._add(x, y, s, "similar", f"another name or interface, but {what}")
+            self._add(x, y, s, "similar", "another name or interface, but similar instructions")
 
     def _best(self, i: Ints, j: Ints, score: Floats) -> Iterator[tuple[int, int, float]]:
         """Yield disjoint candidates, best first; unknown scores are last, ties are in order of compilation."""
@@ -304,17 +304,19 @@ def _between(anchors: Ints, n: int) -> tuple[Floats, Ints]:
 
 
 def _by_interface(score: float, choices: int) -> tuple[str, str]:
-    return "interface", f"{_choice(choices)} with this interface{_UNKNOWN if np.isnan(score) else ''}"
+    return "interface", f"{_choice(score, choices)} with this interface"
 
 
 def _by_name(score: float, choices: int) -> tuple[str, str]:
     if np.isnan(score):
-        return "name", f"{_choice(choices)} with this name{_UNKNOWN}"
-    return "similar", f"{_choice(choices)} with this name; the interface differs"
+        return "name", f"{_choice(score, choices)} with this name; the instructions of one of them are not known"
+    return "similar", f"{_choice(score, choices)} with this name; the interface differs"
 
 
-def _choice(choices: int) -> str:
-    return f"the most similar of {choices:,} programs" if choices > 1 else "the only program left"
+def _choice(score: float, choices: int) -> str:
+    if choices == 1:
+        return "the only program left"
+    return f"{'one, by order,' if np.isnan(score) else 'the most similar'} of {choices:,} programs"
 
 
 def _alone(program: Program) -> str:

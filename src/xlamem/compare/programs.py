@@ -228,12 +228,13 @@ class StoredPrograms(Programs):
         super().__init__(self._occurrences(table, labels))
 
     def sketches(self, numbers: Sequence[int]) -> Sketches:
-        ids = pa.array([self.programs[i].id for i in numbers], pa.string())
+        wanted = pa.array([self.programs[i].id for i in numbers], pa.string())
+        ids = wanted.unique()  # a program that was compiled twice is stored once
         is_wanted = arrow_dataset.field(self._key).isin(ids)
         rows = self.dataset["instructions"].to_table(columns=[self._key, *COLUMNS], filter=is_wanted)
         codes, stored = encoded(rows[self._key])
         owner = np.asarray(pc.index_in(stored, ids).to_numpy(zero_copy_only=False), np.int64)[codes]
-        return sketches(rows, owner, len(ids))
+        return np.asarray(sketches(rows, owner, len(ids))[pc.index_in(wanted, ids).to_numpy()])
 
     def read(self, number: int) -> Dump:
         program = self.programs[number]
