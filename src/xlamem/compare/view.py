@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..compute.bills import DEVICE_TOTAL
 from ..display import Grid, View, fields
 from ..formatting import count, size
 from .groups import difference_groups, of_account
-from .verdict import signed
+from .tables import DiffTables
+from .verdict import signed, verdict
 from .wording import Row, label, mark, relative, shapes, share, sources
-
-if TYPE_CHECKING:
-    from .difference import Diff
 
 N_ROWS = 10
 """Maximum number of groups of buffers that are shown."""
 BY = ("buffer", "cause")
 
 
-def view(d: Diff) -> View:
+def view(d: DiffTables) -> View:
     """Return the verdict, the accounts that changed, and the largest groups of buffers."""
-    title = f"xlamem.Diff: {d.verdict}"
+    title = f"xlamem.Diff: {verdict(d)}"
     return View(title) if d.is_same else View(title, (fields([("A", d.a), ("B", d.b)]), _accounts(d), _groups(d)))
 
 
-def numbers(d: Diff) -> list[Row]:
+def numbers(d: DiffTables) -> list[Row]:
     """Return a row for what must fit and one for the peak, of device_total and of each memory space that changed.
 
     A memory space that is all of device_total is left out.
@@ -48,7 +44,7 @@ def moved(account: Row) -> str:
     return f"peak moved: that of {side.upper()} is at step {peak:,}, not {step:,}"
 
 
-def _accounts(d: Diff) -> Grid:
+def _accounts(d: DiffTables) -> Grid:
     rows = [
         [r["account"], r["number"], size(r["a"]), size(r["b"]), signed(r["change"]), relative(r["a"], r["b"])]
         for r in numbers(d)
@@ -56,7 +52,7 @@ def _accounts(d: Diff) -> Grid:
     return Grid(["account", "", "A", "B", "change", ""], rows, frozenset((2, 3, 4, 5)))
 
 
-def _groups(d: Diff) -> Grid:
+def _groups(d: DiffTables) -> Grid:
     total = of_account(d.accounts, DEVICE_TOTAL).to_pylist()[0]
     groups = difference_groups(d, BY).to_pylist()
     rows = [
