@@ -21,7 +21,8 @@ from xlamem import cli, schema
 from xlamem.cli.reporters.markdown import code, escaped, table
 from xlamem.compare import wording
 
-DATA = Path(__file__).parents[1] / "data"
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "data"
 ORIGINS = DATA / "origins"
 COMPILED = sorted((DATA / "pairs").glob("*.tar.xz"))
 """Pairs of compiled programs that differ in one edit."""
@@ -134,6 +135,13 @@ def test_what_a_row_says(run: Any) -> None:
     assert re.search(r"smaller +4× +sub\n +f32\[5,128,640\] -> f32\[128,640\], 4 shapes", out)
     assert "what else changed\n" in out
     assert "A  jit_train_step  cpu, 226 steps  in " in out
+
+
+def test_the_screen_in_the_readme_is_real(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "README.md").read_text()
+    shown = text[text.index("    $ xlamem diff ") :].split("\n\nThe first sentence")[0].splitlines()
+    monkeypatch.chdir(ROOT)
+    assert [line[4:] for line in shown[1:]] == run(*shown[0].split()[3:])[1].splitlines()
 
 
 def test_nothing_changed_is_one_line(run: Any) -> None:

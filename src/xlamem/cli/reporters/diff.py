@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,8 @@ SMALL_LINE = 0.005
 """Lines of a bill with less than this share of the largest one's change are shown together."""
 SMALL_GROUP = 0.002
 """Groups with less than this share of the largest one's change are only listed with --limit."""
+LARGE_REST = 0.5
+"""Groups that are not listed are described if they have this share of the largest one's change together."""
 UP, DOWN, PLACE = "red", "green", "cyan"
 
 
@@ -202,12 +205,22 @@ def _contributors(c: Comparison, output: Output, height: int) -> list[Text]:
     lines = [Text.assemble((f"peak {signed(c.peak_change)}", "bold"), (f"  {_steps(c)}", "dim"))]
     lines += _with_details(_groups(c, listed, output.width), None if output.limit is not None else height)
     if rest := groups[len(listed) :]:
-        total = sum(g["change"] for g in rest)
-        text = f"{count(len(rest), 'other group')}: --limit shows more"
-        lines.append(_amount(total, c.peak_change, text))
+        lines.append(_amount(sum(g["change"] for g in rest), c.peak_change, _rest(rest, groups[0])))
     if row["moved"]:
         lines.append(_amount(row["moved"], c.peak_change, moved(row)))
     return lines
+
+
+def _rest(groups: list[Row], largest: Row) -> str:
+    """Describe the groups that are not listed; with their main causes if they are large together."""
+    text = count(len(groups), "other group")
+    changes: Counter[str] = Counter()
+    for g in groups:
+        changes[mark(g)] += g["change"]
+    causes = sorted(filter(None, changes), key=lambda cause: -abs(changes[cause]))
+    if abs(sum(changes.values())) < LARGE_REST * abs(largest["change"]) or not causes:
+        return f"{text}: --limit shows more"
+    return f"{text}: {', '.join(f'{cause} {signed(changes[cause])}' for cause in causes[:2])}, …"
 
 
 def _largest_groups(groups: list[Row], limit: int | None, height: int) -> list[Row]:
