@@ -256,7 +256,7 @@ def test_schema_describes_stored_and_computed_tables(run: Any) -> None:
     everything = run("schema").out
     for table in (*schema.DERIVED.values(), schema.QUARANTINE):
         assert f"{table.name}  in a dataset: one row per" in everything
-    for column in ("dump_id", "tool_version", "converted_at"):
+    for column in ("content_id", "tool_version", "converted_at"):
         assert f"  {column} " in everything
     assert max(map(len, everything.splitlines())) <= 80
     assert run("schema", "labels").code == 0

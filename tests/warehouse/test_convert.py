@@ -50,8 +50,8 @@ def on_disk(dest: Path) -> set[str]:
     return {str(p.relative_to(dest)) for p in dest.rglob("*") if p.is_file() and "_ledger" not in p.parts}
 
 
-def of(table: pa.Table, dump_id: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.filter(pc.equal(table["dump_id"], dump_id)).drop_columns("dump_id").to_pylist()
+def of(table: pa.Table, content_id: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.filter(pc.equal(table["content_id"], content_id)).drop_columns("content_id").to_pylist()
     return rows
 
 
@@ -86,7 +86,7 @@ def test_every_table_is_that_of_the_dump(everything: Path) -> None:
     tables = {name: stored(everything, name) for name in schema.WAREHOUSE}
     for name, table in tables.items():
         assert table.schema == schema.WAREHOUSE[name].warehouse, name
-    identity = {(r["uri"]): r["dump_id"] for r in tables["files"].to_pylist()}
+    identity = {(r["uri"]): r["content_id"] for r in tables["files"].to_pylist()}
     seen = set()
     for source in xlamem.find(DUMPS):
         dump = xlamem.read(source, hashes=True)
@@ -100,7 +100,7 @@ def test_every_table_is_that_of_the_dump(everything: Path) -> None:
             if name == "modules":
                 found = [{k: v for k, v in row.items() if k not in LINEAGE} for row in found]
             assert found == wanted, (name, source)
-    assert seen == set(tables["modules"]["dump_id"].to_pylist())
+    assert seen == set(tables["modules"]["content_id"].to_pylist())
 
 
 def bill_by_line(dump: xlamem.Dump) -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
     for source in xlamem.find(DUMPS):
         dump = xlamem.read(source)
         (i,) = {
-            r["dump_id"]
+            r["content_id"]
             for r in stored(everything, "files").to_pylist()
             if r["uri"] in {m.location for m in source.members}
         } or {None}
@@ -185,7 +185,7 @@ def test_labels_and_partitions(tmp_path: Path) -> None:
     assert convert(SMALL, to=tmp_path, labels=labels, partition_by=["night", "commit"]).dumps == 0
     assert convert(SMALL, to=tmp_path, labels=labels).dumps == 1
     assert convert(SMALL, to=tmp_path, labels={**labels, "night": "2025-02-01"}).dumps == 1
-    assert len(set(stored(tmp_path, "modules")["dump_id"].to_pylist())) == 3
+    assert len(set(stored(tmp_path, "modules")["content_id"].to_pylist())) == 3
 
 
 def test_chosen_tables(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_small_dumps_share_files(everything: Path) -> None:
 
 def test_rows_are_sorted_by_dump(everything: Path) -> None:
     for name in schema.WAREHOUSE:
-        ids = stored(everything, name)["dump_id"].to_pylist()
+        ids = stored(everything, name)["content_id"].to_pylist()
         assert ids == sorted(ids), name
 
 
@@ -310,7 +310,7 @@ def test_running_again_does_nothing(tmp_path: Path) -> None:
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
     made = convert(DUMPS, to=tmp_path)
     assert made.dumps == made.files == 0
-    assert made.stored == len(set(stored(tmp_path, "modules")["dump_id"].to_pylist()))
+    assert made.stored == len(set(stored(tmp_path, "modules")["content_id"].to_pylist()))
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()} == before
 
 
@@ -350,7 +350,7 @@ def test_another_version_replaces_what_it_is_given(tmp_path: Path, monkeypatch: 
     versions = modules["tool_version"].to_pylist()
     assert sorted(set(versions)) == ["0.0.9", xlamem.__version__]
     assert versions.count(xlamem.__version__) == 1
-    key = lambda r: (r["dump_id"], r["value_id"])  # noqa: E731
+    key = lambda r: (r["content_id"], r["value_id"])  # noqa: E731
     assert sorted(stored(tmp_path, "values").to_pylist(), key=key) == sorted(rows, key=key)
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
     assert convert(SMALL, to=tmp_path).stored == 1
@@ -379,7 +379,7 @@ def test_what_is_kept_keeps_all_its_tables(tmp_path: Path, monkeypatch: pytest.M
 
 def convert_id(folder: Path) -> str:
     (item,) = identity.identify(xlamem.find(folder), task.Options("", ()))
-    return item.dump_id
+    return item.content_id
 
 
 def test_a_dump_that_fails_when_it_is_read_again_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,7 +439,7 @@ def test_what_a_reader_trips_over_is_quarantined(tmp_path: Path, monkeypatch: py
     (one, *_) = (r for r in rows if r["uri"] == "f.txt")
     assert (one["line"], one["offset"], one["excerpt"]) == (7, 99, "found this")
     assert one["error"] == "expected a line [values]"
-    ids = [*stored(tmp_path, "modules")["dump_id"].to_pylist(), *(r["dump_id"] for r in rows)]
+    ids = [*stored(tmp_path, "modules")["content_id"].to_pylist(), *(r["content_id"] for r in rows)]
     assert len(ids) == len(set(ids))
     monkeypatch.undo()
     again = convert(DUMPS, to=tmp_path)
@@ -645,7 +645,7 @@ def test_json_of_the_ledger_is_readable(everything: Path) -> None:
     data = json.loads(entry.read_text())
     assert data["number"] == 1
     (batch,) = data["add"]
-    assert set(batch["dumps"]) == set(stored(everything, "modules")["dump_id"].to_pylist())
+    assert set(batch["dumps"]) == set(stored(everything, "modules")["content_id"].to_pylist())
 
 
 # -- errors of the system ------------------------------------------------------------------------
@@ -766,7 +766,7 @@ def test_a_batch_that_is_replaced_is_divided(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(worker, "derive", trip)
     made = convert(DUMPS, to=tmp_path, reprocess=True)
-    assert [f.dump_id for f in made.failed] == [poison]
+    assert [f.content_id for f in made.failed] == [poison]
     assert made.dumps == len(ids) - 1
     assert counts(tmp_path) == {**before, "quarantine": 1}
     monkeypatch.undo()
@@ -805,7 +805,7 @@ def test_an_old_ledger_with_a_quarantine(tmp_path: Path, monkeypatch: pytest.Mon
     made = convert(SMALL, CUT, to=tmp_path, retry_quarantine=True)
     assert (made.dumps, made.stored, made.unreadable) == (1, 1, 0)
     assert stored(tmp_path, "quarantine").num_rows == 0
-    assert set(stored(tmp_path, "modules")["dump_id"].to_pylist()) == {convert_id(SMALL), convert_id(CUT)}
+    assert set(stored(tmp_path, "modules")["content_id"].to_pylist()) == {convert_id(SMALL), convert_id(CUT)}
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
 
 

@@ -48,9 +48,9 @@ def dataset(folder: str) -> xlamem.Dataset:
 
 @pytest.fixture(scope="module")
 def stored(folder: str) -> dict[str, str]:
-    """Content hash -> a dump_id with that content."""
+    """Content hash -> a content_id with that content."""
     modules = xlamem.Dataset(folder)["modules"].to_table()
-    return dict(zip(modules["content_hash"].to_pylist(), modules["dump_id"].to_pylist(), strict=True))
+    return dict(zip(modules["content_hash"].to_pylist(), modules["content_id"].to_pylist(), strict=True))
 
 
 def same(one: xlamem.Dump, other: xlamem.Dump) -> None:
@@ -65,7 +65,7 @@ def same(one: xlamem.Dump, other: xlamem.Dump) -> None:
 def test_it_is_what_the_ledger_says(dataset: xlamem.Dataset) -> None:
     assert dataset.tables == tuple(schema.WAREHOUSE)
     dumps = dataset.dumps()
-    assert dumps["dump_id"].to_pylist() == list(dataset.ids) == sorted(dataset.ids)
+    assert dumps["content_id"].to_pylist() == list(dataset.ids) == sorted(dataset.ids)
     assert len(dataset.ids) == len(xlamem.find(DUMPS))
     assert dumps["module_name"].to_pylist().count("jit_m_scan_while") == 3
     assert set(dumps["label_commit"].to_pylist()) == {"abc"}
@@ -163,7 +163,7 @@ def test_sql(dataset: xlamem.Dataset) -> None:
         assert found.num_rows == dataset[name].count_rows(), name
     assert set(dataset.sql("SHOW TABLES")[0].to_pylist()) == set(schema.WAREHOUSE)
     assert dataset.sql("SELECT count(*) FROM MODULES")[0].to_pylist() == [len(dataset.ids)]
-    joined = dataset.sql("SELECT value, count(*) AS n FROM modules JOIN labels USING (dump_id) GROUP BY 1 ORDER BY 1")
+    joined = dataset.sql("SELECT value, count(*) AS n FROM modules JOIN labels USING (content_id) GROUP BY 1 ORDER BY 1")
     assert joined.to_pylist() == [{"value": v, "n": len(dataset.ids)} for v in ("2025-01-31", "abc")]
 
 
@@ -273,9 +273,9 @@ def test_which_dump(dataset: xlamem.Dataset) -> None:
     with pytest.raises(xlamem.UsageError, match="no dump ''"):
         dataset.read("")
     common = next(i[0] for i in dataset.ids if sum(j[0] == i[0] for j in dataset.ids) > 1)
-    with pytest.raises(xlamem.UsageError, match=f"dump_ids begin with {common}: "):
+    with pytest.raises(xlamem.UsageError, match=f"content_ids begin with {common}: "):
         dataset.read(common)
-    (bad,) = dataset["quarantine"].to_table()["dump_id"].to_pylist()
+    (bad,) = dataset["quarantine"].to_table()["content_id"].to_pylist()
     with pytest.raises(xlamem.UsageError, match="see the table quarantine"):
         dataset.read(bad)
     with pytest.raises(xlamem.UsageError, match="no table nonsense"):
@@ -349,9 +349,9 @@ def test_a_cut_file_is_named(damaged: tuple[xlamem.Dataset, Path]) -> None:
 
 def test_rows_that_are_not_there_are_missed(damaged: tuple[xlamem.Dataset, Path]) -> None:
     dataset, path = damaged
-    identity = next(r["dump_id"] for r in dataset["modules"].to_table().to_pylist() if r["n_values"] > 1)
+    identity = next(r["content_id"] for r in dataset["modules"].to_table().to_pylist() if r["n_values"] > 1)
     table = pq.read_table(path, partitioning=None)
-    first = table["dump_id"].to_pylist().index(identity)
+    first = table["content_id"].to_pylist().index(identity)
     pq.write_table(pa.concat_tables([table.slice(0, first), table.slice(first + 1)]), path)
     with pytest.raises(xlamem.DumpError, match=f"rows of values of the dump {identity}"):
         dataset.read(identity).values  # noqa: B018
@@ -372,7 +372,7 @@ def test_in_memory() -> None:
             query = f'SELECT count(*) AS n FROM "{name}"'
             assert dataset.sql(query).to_pylist() == [{"n": dataset[name].count_rows()}], name
         assert dataset.dumps()["label_commit"].to_pylist() == ["abc", "abc"]
-        (identity,) = dataset.sql("SELECT dump_id FROM modules WHERE platform = 'tpu'")[0].to_pylist()
+        (identity,) = dataset.sql("SELECT content_id FROM modules WHERE platform = 'tpu'")[0].to_pylist()
         same(dataset.read(identity), xlamem.read(TPU, hashes=True))
         (path,) = (f["path"] for f in dataset.files("values").to_pylist())
         fsspec.filesystem("memory").rm(path.removeprefix("memory:/"))
@@ -450,7 +450,7 @@ def test_an_old_dataset_is_read(old: Path) -> None:
     versions = dataset.sql("SELECT DISTINCT tool_version FROM modules").to_pylist()
     assert versions == [{"tool_version": old_dataset.VERSION}]
     original = xlamem.read(old_dataset.DUMPS[1])
-    (identity,) = dataset.sql("SELECT dump_id FROM modules WHERE module_name = 'jit_m_tuple3'")[0].to_pylist()
+    (identity,) = dataset.sql("SELECT content_id FROM modules WHERE module_name = 'jit_m_tuple3'")[0].to_pylist()
     dump = dataset.read(identity)
     assert dump.allocations.to_pylist() == original.allocations.to_pylist()
     assert dump.values.to_pylist() == [{**row, "uses_known": None} for row in original["values"].to_pylist()]

@@ -188,7 +188,7 @@ def test_one_death_alone_is_no_proof(
                 future.set_exception(engines.BrokenExecutor("killed"))
             return future
 
-    (poison,) = {r["dump_id"] for r in stored(clean, "files").to_pylist() if POISON in r["uri"]}
+    (poison,) = {r["content_id"] for r in stored(clean, "files").to_pylist() if POISON in r["uri"]}
     monkeypatch.setattr(engines, "InProcessExecutor", Dying)
     made = convert(DUMPS, to=tmp_path)
     assert deaths[0] == deaths[1] > 1 == deaths[2]  # with others, with others carefully, and once alone
@@ -249,7 +249,7 @@ def test_a_job_that_fails_as_a_whole_is_divided(
     """Where nothing says which dump is at fault, it is looked for."""
     derive = worker.derive
     (poison,) = {
-        r["dump_id"] for r in stored(clean, "files").to_pylist() if POISON in r["uri"]
+        r["content_id"] for r in stored(clean, "files").to_pylist() if POISON in r["uri"]
     }
 
     def trip(chunk: Any, top: int) -> Any:
@@ -259,10 +259,10 @@ def test_a_job_that_fails_as_a_whole_is_divided(
 
     monkeypatch.setattr(worker, "derive", trip)
     made = convert(DUMPS, to=tmp_path)
-    assert [f.dump_id for f in made.failed] == [poison]
+    assert [f.content_id for f in made.failed] == [poison]
     assert "ZeroDivisionError" in made.failed[0].error
     assert made.dumps == len(state(clean).stored) - 1
-    ids = stored(tmp_path, "values")["dump_id"].to_pylist()
+    ids = stored(tmp_path, "values")["content_id"].to_pylist()
     assert poison not in ids
 
 
@@ -278,7 +278,7 @@ def test_two_converters_at_once(tmp_path: Path, clean: Path, small_batches: None
     for thread in threads:
         thread.join()
     assert sum(m.dumps for m in made) == len(state(clean).stored)
-    ids = stored(tmp_path, "modules")["dump_id"].to_pylist()
+    ids = stored(tmp_path, "modules")["content_id"].to_pylist()
     assert len(ids) == len(set(ids))
     whole(tmp_path, clean)
 

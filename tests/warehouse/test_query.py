@@ -23,11 +23,11 @@ QUERIES = {
     "FROM MODULES": ["modules"],
     'FROM "Modules"': ["modules"],
     "SELECT * FROM main.modules": ["modules"],
-    "FROM modules JOIN files USING (dump_id) JOIN labels USING (dump_id)": ["modules", "files", "labels"],
+    "FROM modules JOIN files USING (content_id) JOIN labels USING (content_id)": ["modules", "files", "labels"],
     "SELECT m.module_name FROM modules AS m, modules AS n": ["modules"],
     "WITH peaks AS (SELECT 1 AS a) SELECT * FROM peaks": [],
     "WITH peaks AS (FROM labels) SELECT * FROM peaks": ["labels"],
-    "WITH a AS (SELECT dump_id FROM uses) SELECT (SELECT count(*) FROM frames) AS n FROM a": ["uses", "frames"],
+    "WITH a AS (SELECT content_id FROM uses) SELECT (SELECT count(*) FROM frames) AS n FROM a": ["uses", "frames"],
     "SELECT 1 AS labels -- FROM modules": [],
     "/* FROM modules; */ SELECT 'FROM files' AS x": [],
     "SELECT values.a FROM (SELECT 1 AS a) AS values": [],
@@ -85,7 +85,7 @@ def test_files_of_other_tables_are_not_opened(tmp_path: Path) -> None:
     for row in dataset.files().to_pylist():
         if row["table"] not in ("modules", "files"):
             Path(row["path"]).unlink()
-    result = dataset.sql("SELECT count(*) AS n FROM modules JOIN files USING (dump_id) -- values, peaks")
+    result = dataset.sql("SELECT count(*) AS n FROM modules JOIN files USING (content_id) -- values, peaks")
     assert result.to_pylist() == [{"n": dataset["files"].count_rows()}]
     assert set(dataset.sql("SHOW TABLES")["name"].to_pylist()) == set(schema.WAREHOUSE)
     with pytest.raises(xlamem.DumpError, match="is gone"):
@@ -168,8 +168,8 @@ def test_transactions(dataset: xlamem.Dataset, source: str) -> None:
 
 
 def test_pivot(dataset: xlamem.Dataset) -> None:
-    result = dataset.sql("PIVOT labels ON key USING first(value) GROUP BY dump_id ORDER BY dump_id")
-    assert result.to_pylist() == [{"dump_id": i, "commit": "abc", "night": "monday"} for i in dataset.ids]
+    result = dataset.sql("PIVOT labels ON key USING first(value) GROUP BY content_id ORDER BY content_id")
+    assert result.to_pylist() == [{"content_id": i, "commit": "abc", "night": "monday"} for i in dataset.ids]
 
 
 def test_python_variables_are_no_tables(dataset: xlamem.Dataset) -> None:

@@ -1,12 +1,13 @@
 """Convert many dumps to a Parquet dataset, and read it.
 
 Writing: `driver` finds the dumps, `plan` groups them into tasks, `run` submits them to an `engines` pool and commits
-the results to the `ledger`. A `worker` runs a `task` in a process configured by `worker_setup`: it computes the derived
-tables (`derived`, `merged`, `offsets`, `peak_numbers`) and writes the batch (`parquet`). `streamed` and `large` convert
-dumps that do not fit into memory, using `spill`. `identity` computes dump_ids, `rewrite` copies batches, and `storage`
-wraps local and remote filesystems.
+the results to the `ledger`. `record` commits what a run found (`occurrences`) and did. A `worker` runs a `task` in a
+process configured by `worker_setup`: it computes the derived tables (`derived`, `merged`, `offsets`, `peak_numbers`)
+and writes the batch (`parquet`). `streamed` and `large` convert dumps that do not fit into memory, using `spill`.
+`identity` computes content_ids, `rewrite` copies batches, and `storage` wraps local and remote filesystems.
 
-Reading: `dataset`, and `query` for SQL.
+Reading: `dataset`, on top of `catalog`; `stored` for one dump, `query` and `dumps_view` for SQL. `old` reads datasets of
+version 1, and `migrate` converts them.
 """
 
 from __future__ import annotations

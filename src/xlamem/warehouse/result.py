@@ -42,7 +42,9 @@ class Converted:
     stored: int
     """Dumps that were already stored by this version."""
     duplicates: int
-    """Dumps that have the same content and name as another one."""
+    """Dumps that have the same content as another one."""
+    occurrences: int
+    """Rows added to `occurrences`: dumps that were not found before at their place with these labels."""
     files: int
     """Parquet files written."""
     bytes: int

@@ -9,7 +9,7 @@ from ...formatting import GAP, align, wrap
 from ..console import bold, dim, width, write
 
 OF_DUMPS = {**schema.TABLES, **schema.COMPUTED, **schema.OOM}
-OF_DATASETS = {**schema.DERIVED, "quarantine": schema.QUARANTINE}
+OF_DATASETS = {**schema.DERIVED, **schema.RUN_TABLES}
 
 
 def write_all() -> None:
