@@ -1113,7 +1113,7 @@ LABELS = Table(
 
 RUNS = Table(
     "runs",
-    "run of `xlamem convert`",
+    "run of `xlamem convert`; of runs of version 1, little is known",
     "convert",
     (
         _text("run_id", "the run"),
@@ -1121,7 +1121,7 @@ RUNS = Table(
         _text("tool_version", "version of xlamem"),
         _int("schema_version", "schema.VERSION of that version"),
         Column("started_at", "time", "start of the run"),
-        Column("finished_at", "time", "end of the run; null if it is running or was killed, or if version 1 ran", nullable=True),
+        Column("finished_at", "time", "end of the run; null if it is running or was killed", nullable=True),
         _text("outcome", "finished, stopped (by --max-failures) or interrupted; null like finished_at", null=True),
         _text("options", "sources and options as JSON", null=True),
         _int("found", "dumps found", null=True),

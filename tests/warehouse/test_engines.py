@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import DUMPS
-from test_convert import contents, convert, counts, on_disk, state, stored
+from test_convert import SEEN, contents, convert, counts, on_disk, state, stored
 
 import xlamem
 from xlamem import schema, warehouse
@@ -47,8 +47,10 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def whole(dest: Path, clean: Path) -> None:
-    """Every dump once, and nothing that the ledger does not know."""
+    """Every dump and every occurrence once, and nothing that the ledger does not know."""
     assert counts(dest) == counts(clean)
+    found, wanted = (stored(d, "occurrences").drop_columns(SEEN).to_pylist() for d in (dest, clean))
+    assert sorted(found, key=str) == sorted(wanted, key=str)
     assert state(dest).stored.keys() == state(clean).stored.keys()
     assert on_disk(dest) == {f.path for f in state(dest).files()}
 
@@ -372,7 +374,7 @@ def test_claims_of_many_threads(tmp_path: Path) -> None:
 
     def claim(who: int) -> None:
         own = Ledger(Storage(tmp_path))
-        won.extend(str(i) for i in range(30) if not own.commit(Batch(f"{who}-{i}", (str(i),), (), (), "1", 1, "r")))
+        won.extend(str(i) for i in range(30) if not own.commit(Batch(f"{who}-{i}", (str(i),), (), (), "1", 2, "r")))
 
     threads = [threading.Thread(target=claim, args=(w,)) for w in range(4)]
     for thread in threads:

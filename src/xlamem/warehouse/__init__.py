@@ -6,25 +6,27 @@ process configured by `worker_setup`: it computes the derived tables (`derived`,
 and writes the batch (`parquet`). `streamed` and `large` convert dumps that do not fit into memory, using `spill`.
 `identity` computes content_ids, `rewrite` copies batches, and `storage` wraps local and remote filesystems.
 
-Reading: `dataset`, on top of `catalog`; `stored` for one dump, `query` and `dumps_view` for SQL. `old` reads datasets of
-version 1, and `migrate` converts them.
+Reading: `dataset`, on top of `catalog`; `stored` for one dump, `query` and `dumps_view` for SQL. `old` reads datasets
+of version 1, and `migrate` converts them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__all__ = ["Converted", "Dataset", "Interrupted", "OutputError", "Status", "convert", "sql"]
+__all__ = ["Converted", "Dataset", "Interrupted", "OutputError", "Status", "convert", "migrate", "sql"]
 
 if TYPE_CHECKING:
     from ..errors import OutputError
     from .dataset import Dataset, sql
     from .driver import convert
+    from .migrate import migrate
     from .result import Converted, Interrupted, Status
 else:
     # Imported on first use, because a worker process must be configured before it imports NumPy.
     _MODULES = {
         "convert": ".driver",
+        "migrate": ".migrate",
         **dict.fromkeys(("Converted", "Interrupted", "Status"), ".result"),
         **dict.fromkeys(("Dataset", "sql"), ".dataset"),
         "OutputError": "..errors",

@@ -16,7 +16,7 @@ from ..errors import DumpError, UsageError
 from . import dumps_view
 from .catalog import Catalog, check_name, is_dataset
 from .ledger import File
-from .old import with_content_ids
+from .old import RUN_TABLES, with_content_ids
 from .query import SCHEMA, SQL_TYPES, run_sql, sql_over_dump
 from .stored import StoredTables
 
@@ -61,7 +61,7 @@ class Dataset(Catalog):
 
     def _old_rows(self, table: str) -> pa.Table:
         """Return the rows of a table that only version 1 stored."""
-        if table in ("occurrences", "labels", "runs"):
+        if table in RUN_TABLES:
             return self.old.run_table(table)
         spec = schema.WAREHOUSE[table].warehouse
         ids = self.old.content_ids(table)
@@ -134,7 +134,7 @@ class Dataset(Catalog):
     def _select_old(self, connection: Any, name: str) -> list[str]:
         """Return SQL that selects the rows of a table that only version 1 stored."""
         view = f"old_{name}"
-        if name in ("occurrences", "labels", "runs"):
+        if name in RUN_TABLES:
             connection.register(view, self.old.run_table(name))
             return [f'FROM "{view}"']
         connection.register(view, self.old.content_ids(name))

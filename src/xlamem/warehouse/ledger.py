@@ -197,7 +197,7 @@ class Ledger:
 
         Returns
         -------
-        The content_ids that another run has claimed. If there are any, nothing is committed.
+        The ids that another run has claimed. If there are any, nothing is committed.
         """
         new, removed = batches, remove
         while True:
@@ -236,18 +236,19 @@ class Ledger:
         return True
 
     def _claimed(self, new: tuple[Batch, ...], removed: tuple[str, ...], may_fail: Set[str]) -> set[str]:
-        """Return the dumps of new batches that other batches contain; all of them if a replaced batch is gone."""
+        """Return the dumps and runs of new batches that others contain; all dumps if a batch to be removed is gone."""
         state = self.state
         # A dump can be stored by an older version and quarantined by a later one.
         failed = {i for batch in new for i in batch.quarantined if i not in may_fail}
         dumps = failed.union(*(batch.dumps for batch in new))
-        if any(name not in state.batches for name in removed):
-            return dumps
+        runs = {run for batch in new for run in batch.runs}
+        if gone := set(removed) - state.batches.keys():
+            return gone | dumps
         return {
-            content_id
-            for ids, batch_of in ((dumps, state.stored), (failed, state.quarantined))
-            for content_id in ids & batch_of.keys()
-            if batch_of[content_id] not in removed
+            key
+            for keys, batch_of in ((dumps, state.stored), (failed, state.quarantined), (runs, state.runs))
+            for key in keys & batch_of.keys()
+            if batch_of[key] not in removed
         }
 
     def _apply(self, entry: dict[str, Any]) -> None:

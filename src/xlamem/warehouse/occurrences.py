@@ -55,7 +55,7 @@ def keys_of(occurrences: pa.Table) -> pa.Array:
 
 
 def are_recorded(storage: Storage, state: State, found: pa.Table, labels: Mapping[str, str]) -> pa.Array:
-    """Return which of these occurrences the dataset contains with the same labels. Read one file at a time."""
+    """Return which of these occurrences are recorded with the same labels. Read one file at a time."""
     import pyarrow.parquet as pq
 
     keys = keys_of(found)
@@ -65,8 +65,12 @@ def are_recorded(storage: Storage, state: State, found: pa.Table, labels: Mappin
             path = storage.path(file.path)
             table = pq.read_table(path, columns=list(KEY), filesystem=storage.system, partitioning=None)
             recorded = pc.or_(recorded, pc.is_in(keys, keys_of(table)))
-    if state.old_batches:
-        old = OldDumps(storage, state).occurrences_with(labels)
-        without_offset = with_columns(found, offset=pa.nulls(len(found), pa.int64()))  # version 1 did not store it
-        recorded = pc.or_(recorded, pc.is_in(keys_of(without_offset), keys_of(old)))
     return recorded
+
+
+def are_recorded_by_version_1(storage: Storage, state: State, found: pa.Table, labels: Mapping[str, str]) -> pa.Array:
+    """Return which of these occurrences version 1 recorded with the same labels. It did not store offsets."""
+    if not state.old_batches:
+        return pa.repeat(pa.scalar(False), len(found))
+    without_offset = with_columns(found, offset=pa.nulls(len(found), pa.int64()))
+    return pc.is_in(keys_of(without_offset), keys_of(OldDumps(storage, state).occurrences_with(labels)))

@@ -27,6 +27,10 @@ MODULES_READ = (
 )  # fmt: skip
 
 
+RUN_TABLES = ("occurrences", "labels", "runs")
+"""Tables that are derived from the dumps, because version 1 did not have them or kept its labels by dump."""
+
+
 @dataclass(frozen=True)
 class OldDump:
     """A dump that version 1 stored."""
@@ -64,17 +68,25 @@ class OldDumps:
         found = (dump for batch in self.batches for dump in self._dumps_of(batch))
         return [dump for dump in found if dump.is_known or dump.dump_id not in self.state.hidden]
 
-    @cached_property
-    def contents(self) -> dict[str, OldDump]:
-        """The dump that represents each content that is stored only by version 1."""
+    def representatives(self) -> dict[str, OldDump]:
+        """Return the dump that represents each content that is stored only by version 1 now."""
         dumps = sorted(self.dumps, key=lambda dump: dump.dump_id, reverse=True)
         return {dump.content_id: dump for dump in dumps if dump.content_id not in self.state.stored}
 
     @cached_property
-    def quarantined(self) -> list[str]:
-        """The ids of the dumps that are in quarantine because of version 1 only."""
+    def contents(self) -> dict[str, OldDump]:
+        """The `representatives` at the first use."""
+        return self.representatives()
+
+    def quarantined_ids(self) -> list[str]:
+        """Return the ids that are in quarantine only by version 1 now."""
         ids = {i for batch in self.batches for i in batch.quarantined}
         return sorted(ids - self.state.hidden - self.state.quarantined.keys())
+
+    @cached_property
+    def quarantined(self) -> list[str]:
+        """The `quarantined_ids` at the first use."""
+        return self.quarantined_ids()
 
     @cached_property
     def labels(self) -> dict[str, dict[str, str]]:
@@ -99,10 +111,15 @@ class OldDumps:
             rows = list(self._labels_rows() if name == "labels" else self._run_rows())
         return pa.Table.from_pylist(rows, schema.RUN_TABLES[name].warehouse)
 
+    def occurrences_of(self, *batches: Batch) -> pa.Table:
+        """Return the occurrences of the dumps in some batches."""
+        names = {batch.name for batch in batches}
+        rows = [dump.occurrence for dump in self.dumps if dump.batch.name in names]
+        return pa.Table.from_pylist(rows, schema.OCCURRENCES.warehouse)
+
     def occurrences_with(self, labels: Mapping[str, str]) -> pa.Table:
         """Return the occurrences that have exactly these labels."""
-        rows = [dump.occurrence for dump in self.dumps if self.labels[dump.batch.name] == labels]
-        return pa.Table.from_pylist(rows, schema.OCCURRENCES.warehouse)
+        return self.occurrences_of(*(batch for batch in self.batches if self.labels[batch.name] == labels))
 
     @property
     def _runs(self) -> dict[str, Batch]:

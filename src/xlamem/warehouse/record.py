@@ -14,7 +14,7 @@ import xxhash
 
 from .. import schema
 from .ledger import Batch, File, Ledger
-from .occurrences import are_recorded, occurrence_table
+from .occurrences import are_recorded, are_recorded_by_version_1, occurrence_table
 from .parquet import BatchWriter
 from .result import Converted
 from .storage import Storage
@@ -58,7 +58,8 @@ class RunRecord:
         assert self.batch is not None
         state, labels = self.ledger.refresh(), dict(self.options.labels)
         known = {batch.name for batch in state.occurrences(labels)}
-        new = found.filter(pc.invert(are_recorded(self.storage, state, found, labels)))
+        recorded = [are(self.storage, state, found, labels) for are in (are_recorded, are_recorded_by_version_1)]
+        new = found.filter(pc.invert(pc.or_(*recorded)))
         files = self._write("occurrences", new, f"occurrences {attempt}")
         batch = replace(self._run_batch(f"occurrences {attempt}", files), labels=labels, runs=())
         batches = (batch, self.batch) if files else (self.batch,)

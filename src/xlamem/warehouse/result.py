@@ -1,4 +1,4 @@
-"""The progress and the result of `convert`."""
+"""The progress and the result of `convert`, and the progress of `migrate`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Status:
     """The progress of a run."""
 
     phase: str
-    """One of "find", "identify" and "convert"."""
+    """One of "find", "identify", "convert" and "migrate"."""
     dumps: int
     """Number of dumps that were identified or, in the last phase, committed."""
     of_dumps: int
