@@ -79,6 +79,7 @@ def convert(nights: dict[str, Path], to: Path, **options: Any) -> None:
 
 
 def main() -> None:
+    """Write the dataset."""
     shutil.rmtree(V1, ignore_errors=True)
     import xlamem
 

@@ -54,8 +54,8 @@ def on_disk(dest: Path) -> set[str]:
 
 
 def of(table: pa.Table, content_id: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.filter(pc.equal(table["content_id"], content_id)).drop_columns("content_id").to_pylist()
-    return rows
+    rows = table.filter(pc.equal(table["content_id"], content_id)).drop_columns("content_id")
+    return list(rows.to_pylist())
 
 
 def broken(folder: Path) -> Path:

@@ -422,12 +422,13 @@ def old(tmp_path: Path) -> Path:
 def counts(dataset: xlamem.Dataset) -> dict[str, int]:
     """Rows by table, in which three readers agree; a glob finds no other files than the ledger names."""
     found = {}
+    is_old = 1 in dataset.files()["schema_version"].to_pylist()
     for name in schema.WAREHOUSE:
         found[name] = dataset[name].count_rows()
         assert dataset.sql(f'SELECT count(*) AS n FROM "{name}"').to_pylist() == [{"n": found[name]}], name
         paths = dataset.files(name)["path"].to_pylist()
         assert sorted(paths) == sorted(str(p) for p in Path(dataset.storage.uri, name).rglob("*.parquet"))
-        if paths and not any("/schema=v1/" in path for path in paths):
+        if paths and not is_old:  # a file of version 1 may have rows that are not shown
             frames = [polars.scan_parquet(p, hive_partitioning=False) for p in paths]
             frame = polars.concat(frames, how="diagonal")
             assert frame.collect().height == found[name]

@@ -7,7 +7,7 @@ and writes the batch (`parquet`). `streamed` and `large` convert dumps that do n
 `identity` computes content_ids, `rewrite` copies batches, and `storage` wraps local and remote filesystems.
 
 Reading: `dataset`, on top of `catalog`; `stored` for one dump, `query` and `dumps_view` for SQL. `old` reads datasets
-of version 1, and `migrate` converts them.
+of version 1, and `migration` converts them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from ..errors import OutputError
     from .dataset import Dataset, sql
     from .driver import convert
-    from .migrate import migrate
+    from .migration import migrate
     from .result import Converted, Interrupted, Status
 else:
     # Imported on first use, because a worker process must be configured before it imports NumPy.
     _MODULES = {
         "convert": ".driver",
-        "migrate": ".migrate",
+        "migrate": ".migration",
         **dict.fromkeys(("Converted", "Interrupted", "Status"), ".result"),
         **dict.fromkeys(("Dataset", "sql"), ".dataset"),
         "OutputError": "..errors",

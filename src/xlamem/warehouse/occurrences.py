@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -48,29 +48,35 @@ def distinct(occurrences: pa.Table) -> pa.Table:
 
 def keys_of(occurrences: pa.Table) -> pa.Array:
     """Return the key of each occurrence as text."""
-    uri, offset = pc.fill_null(occurrences["uri"], ""), pc.fill_null(occurrences["offset"], 0).cast(pa.string())
+    uri = pc.fill_null(occurrences["uri"], "")
+    offset = pc.fill_null(occurrences["offset"].cast(pa.string()), "")
     host = pc.if_else(pc.match_substring_regex(uri, f"^{URI.pattern}"), "", pc.fill_null(occurrences["host"], ""))
     key = pc.binary_join_element_wise(occurrences["content_id"], uri, offset, host, "\0")
     return key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
 
 
-def are_recorded(storage: Storage, state: State, found: pa.Table, labels: Mapping[str, str]) -> pa.Array:
-    """Return which of these occurrences are recorded with the same labels. Read one file at a time."""
+def new_occurrences(found: pa.Table, recorded: Iterable[pa.Table]) -> pa.Table:
+    """Return the occurrences that none of the tables contains. Version 1 recorded no offsets: null matches any."""
+    keys = keys_of(found), keys_of(with_columns(found, offset=pa.nulls(len(found), pa.int64())))
+    is_new = pa.repeat(pa.scalar(True), len(found))
+    for table in recorded:
+        known = keys_of(table)
+        for key in keys:
+            is_new = pc.and_not(is_new, pc.is_in(key, known))
+    return found.filter(is_new)
+
+
+def recorded_occurrences(storage: Storage, state: State, labels: Mapping[str, str]) -> Iterator[pa.Table]:
+    """Yield the keys of the occurrences that are recorded with exactly these labels, one file at a time."""
     import pyarrow.parquet as pq
 
-    keys = keys_of(found)
-    recorded = pa.repeat(pa.scalar(False), len(keys))
     for batch in state.occurrences(labels):
         for file in batch.table_files("occurrences"):
             path = storage.path(file.path)
-            table = pq.read_table(path, columns=list(KEY), filesystem=storage.system, partitioning=None)
-            recorded = pc.or_(recorded, pc.is_in(keys, keys_of(table)))
-    return recorded
+            yield pq.read_table(path, columns=list(KEY), filesystem=storage.system, partitioning=None)
 
 
-def are_recorded_by_version_1(storage: Storage, state: State, found: pa.Table, labels: Mapping[str, str]) -> pa.Array:
-    """Return which of these occurrences version 1 recorded with the same labels. It did not store offsets."""
-    if not state.old_batches:
-        return pa.repeat(pa.scalar(False), len(found))
-    without_offset = with_columns(found, offset=pa.nulls(len(found), pa.int64()))
-    return pc.is_in(keys_of(without_offset), keys_of(OldDumps(storage, state).occurrences_with(labels)))
+def occurrences_of_version_1(storage: Storage, state: State, labels: Mapping[str, str]) -> Iterator[pa.Table]:
+    """Yield the occurrences that version 1 recorded with exactly these labels."""
+    if state.old_batches:
+        yield OldDumps(storage, state).occurrences_with(labels)

@@ -69,9 +69,9 @@ class OldDumps:
         return [dump for dump in found if dump.is_known or dump.dump_id not in self.state.hidden]
 
     def representatives(self) -> dict[str, OldDump]:
-        """Return the dump that represents each content that is stored only by version 1 now."""
-        dumps = sorted(self.dumps, key=lambda dump: dump.dump_id, reverse=True)
-        return {dump.content_id: dump for dump in dumps if dump.content_id not in self.state.stored}
+        """Return the dump that represents each content that is stored only by version 1 now: the one seen first."""
+        dumps = [dump for dump in self.dumps if dump.content_id not in self.state.stored]
+        return {dump.content_id: dump for dump in sorted(dumps, key=_order, reverse=True)}
 
     @cached_property
     def contents(self) -> dict[str, OldDump]:
@@ -172,6 +172,8 @@ def _old_dump(dump_id: str, batch: Batch, module: dict[str, Any], uris: list[str
     file_names = [Member("", uri.rpartition("::")[2]).file_name for uri in uris]
     content = module.get("content_hash")
     identity = content_id(content, _name_parts(module, file_names)) if content else dump_id
+    if file_names and not names.split(file_names[0]) and module.get("module_id") is not None:
+        file_names = []  # a captured stream: the names of its frames were not stored
     stem = names.split(file_names[0]) if file_names else None
     return OldDump(dump_id, identity, bool(content), batch, {
         "content_id": identity,
@@ -185,6 +187,10 @@ def _old_dump(dump_id: str, batch: Batch, module: dict[str, Any], uris: list[str
         "host": module.get("host"),
         "seen_at": module.get("converted_at"),
     })  # fmt: skip
+
+
+def _order(dump: OldDump) -> tuple[str, str, str]:
+    return str(dump.occurrence["seen_at"]), str(dump.occurrence["uri"]), dump.dump_id
 
 
 def _name_parts(module: dict[str, Any], file_names: list[str]) -> _Name | None:

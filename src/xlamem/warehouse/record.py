@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
 from .. import schema
 from .ledger import Batch, File, Ledger
-from .occurrences import are_recorded, are_recorded_by_version_1, occurrence_table
+from .occurrences import new_occurrences, occurrence_table, occurrences_of_version_1, recorded_occurrences
 from .parquet import BatchWriter
 from .result import Converted
 from .storage import Storage
@@ -58,8 +57,8 @@ class RunRecord:
         assert self.batch is not None
         state, labels = self.ledger.refresh(), dict(self.options.labels)
         known = {batch.name for batch in state.occurrences(labels)}
-        recorded = [are(self.storage, state, found, labels) for are in (are_recorded, are_recorded_by_version_1)]
-        new = found.filter(pc.invert(pc.or_(*recorded)))
+        sources = (recorded_occurrences, occurrences_of_version_1)
+        new = new_occurrences(found, (table for read in sources for table in read(self.storage, state, labels)))
         files = self._write("occurrences", new, f"occurrences {attempt}")
         batch = replace(self._run_batch(f"occurrences {attempt}", files), labels=labels, runs=())
         batches = (batch, self.batch) if files else (self.batch,)

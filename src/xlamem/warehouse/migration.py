@@ -20,7 +20,7 @@ import xxhash
 from .. import schema
 from .catalog import Catalog
 from .ledger import Batch, Ledger
-from .occurrences import are_recorded, distinct
+from .occurrences import distinct, new_occurrences, recorded_occurrences
 from .old import RUN_TABLES, OldDumps, with_content_ids
 from .parquet import BatchWriter
 from .result import Progress, Status
@@ -140,7 +140,7 @@ class _Migration:
         """Yield a batch with the occurrences of the dumps of a batch."""
         labels = self.old.labels[old.name]
         rows = self.old.occurrences_of(old)
-        rows = distinct(rows.filter(pc.invert(are_recorded(self.storage, self.ledger.state, rows, labels))))
+        rows = distinct(new_occurrences(rows, recorded_occurrences(self.storage, self.ledger.state, labels)))
         if rows.num_rows:
             yield replace(self._new_batch(old, "occurrences", {"occurrences": rows}), labels=labels)
 
