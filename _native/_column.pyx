@@ -13,6 +13,9 @@ from interner cimport (
 )
 from text cimport TextColumn, push_first_offset, release_text
 
+cdef extern from "hash.h":
+    uint64_t stable_hash "xla_stable_hash"(const char*, size_t) noexcept nogil
+
 cdef extern from *:
     """
     #ifndef XLAMEM_STAMP
@@ -230,6 +233,17 @@ def in_order(const long long[::1] ids not None):
         release(&table)
     column = own(&out)
     return column if good else None
+
+
+def hashes(const unsigned char[::1] data, const int[::1] offsets not None, long long[::1] out not None):
+    """out[i] = MurmurHash64A, as int64, of the text data[offsets[i]:offsets[i + 1]]."""
+    cdef Py_ssize_t i
+    cdef const char* first = <const char*> &data[0] if data.shape[0] else empty
+    if offsets.shape[0] != out.shape[0] + 1 or offsets[0] < 0 or offsets[out.shape[0]] > data.shape[0]:
+        raise IndexError("no such texts")
+    with nogil:
+        for i in range(out.shape[0]):
+            out[i] = <int64_t> stable_hash(first + offsets[i], <size_t> max(0, offsets[i + 1] - offsets[i]))
 
 
 cdef class Snapshot:

@@ -50,6 +50,23 @@ static inline uint32_t xla_hash_text(const char *p, size_t n) {
     return key ? key : 1;
 }
 
+/* MurmurHash64A with seed 0: the hash of a text that is stored, the same on every little-endian processor. */
+static inline uint64_t xla_stable_hash(const char *p, size_t n) {
+    const uint64_t m = 0xc6a4a7935bd1e995u;
+    uint64_t h = n * m, k = 0;
+    for (; n >= 8; p += 8, n -= 8) {
+        k = xla_load64(p) * m;
+        h = (h ^ (k ^ k >> 47) * m) * m;
+    }
+    if (n) {
+        k = 0;
+        memcpy(&k, p, n);
+        h = (h ^ k) * m;
+    }
+    h = (h ^ h >> 47) * m;
+    return h ^ h >> 47;
+}
+
 /* Slots are read and written atomically: an interner may grow while threads read its snapshot. Where the processor does
    not support this, a reader may see halves of two slots, which is harmless because the texts are compared. */
 #if defined(__GNUC__) && __SIZEOF_POINTER__ >= 8

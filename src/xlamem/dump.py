@@ -15,6 +15,7 @@ from .errors import DumpError, UsageError
 from .formatting import count, exact_size
 from .input.find import Source, resolve
 from .parse.arrays import Ints
+from .parse.fingerprints import Fingerprints
 from .parse.hashes import content_hash
 from .parse.sections import SECTION_OF
 from .parse.summary import summaries
@@ -157,8 +158,15 @@ class TextTables:
             if not self._summaries:
                 hashes = [content_hash(f.text.raw) if self.hashes else None for f in self.reader.files]
                 self.reader.read_and_check(self.requested)
-                self._summaries.update(summaries(self.reader, self.requested, hashes))
+                fingerprints = self._fingerprints() if self.hashes else None
+                self._summaries.update(summaries(self.reader, self.requested, hashes, fingerprints))
             return self._summaries[name]
+
+    def _fingerprints(self) -> Fingerprints:
+        fingerprints = Fingerprints()
+        for name in self.requested.intersection(Fingerprints.TABLES):
+            fingerprints.add(name, self.reader.table(name))
+        return fingerprints
 
     def batches(self, name: str) -> pa.RecordBatchReader:
         from .parse.pieces import pieces  # for large dumps only
@@ -391,7 +399,7 @@ def read(
     threads
         Number of threads that tokenise one file; by default the number of cores, at most 4.
     hashes
-        Fill `files.content_hash` and `modules.content_hash`.
+        Fill `files.content_hash`, and `content_hash`, `program_fp` and `interface_fp` of `modules`.
 
     Raises
     ------

@@ -1012,6 +1012,20 @@ MODULES = Table(
         _text("content_hash", "XXH3-128 over the hashes of the members; null unless requested", null=True),
         _bool("understood", "every line and every field was recognized"),
         _bool("consistent", "every cross-check of the tables that were read passed"),
+        _text(
+            "program_fp",
+            "fingerprint of the memory behaviour: equal for programs with the same allocations, values (offset, size, "
+            "shape, opcode, live range) and schedule, whatever their names, ids and lines; null unless requested, or "
+            "if the allocations, used values or live ranges are missing, truncated or were left out",
+            null=True,
+        ),
+        _text(
+            "interface_fp",
+            "fingerprint of the module name (without a number at its end), the platform, and the shapes of the entry "
+            "parameters and of the output; null unless requested, or if the allocations are missing, truncated or were "
+            "left out",
+            null=True,
+        ),
     ),
 )
 
@@ -1019,6 +1033,174 @@ TABLES: dict[str, Table] = {t.name: t for t in (MODULES, FILES, *SECTION_TABLES,
 """The tables of a `Dump`."""
 
 COMPUTED: dict[str, Table] = {t.name: t for t in COMPUTED_TABLES}
+
+
+def _of_side(side: str, what: str) -> tuple[Column, ...]:
+    """Return the columns of `differences` about a buffer of A or B."""
+    return (
+        _int(f"value_id_{side}", f"value of {what}; the matching value if the buffer is not in use there", null=True),
+        _int(f"allocation_{side}", "its allocation; null if it is not in use there", null=True),
+        _name(f"category_{side}", "category as in `live_set`", null=True),
+        _int(f"start_{side}", "first step of its live range", "schedule steps", null=True),
+        _int(f"end_{side}", "last step of its live range", "schedule steps", null=True),
+        _name(f"instruction_{side}", "defining instruction", null=True),
+        _name(f"shape_index_{side}", "as in `values`", null=True),
+        _name(f"shape_{side}", "as in `values`", null=True),
+        _name(f"element_type_{side}", "as in `values`", null=True),
+        _name(f"source_file_{side}", "source file as in `live_set`", null=True),
+        _int(f"source_line_{side}", "source line as in `live_set`", null=True),
+    )
+
+
+COMPARED_TABLES = (
+    Table(
+        "differences",
+        "buffer that contributes to the difference of two programs A and B, for one account; see docs/numbers.md",
+        "compare",
+        (
+            _name("account", "memory space, or device_total"),
+            _name("memory_space", "memory space of the buffer"),
+            _name("cause", "why it contributes: a key of schema.CAUSES"),
+            _int("bytes_a", "bytes in use in A at the step that corresponds to the peak of B", "bytes"),
+            _int("bytes_b", "bytes in use in B at its peak", "bytes"),
+            _int("change", "bytes_b - bytes_a", "bytes"),
+            _int("data_change", "part of the change that is not padding", "bytes"),
+            _name("match", "how the values of A and B were matched; null for new and gone buffers", null=True),
+            *_of_side("a", "A"),
+            *_of_side("b", "B"),
+            _name("op_name", "op_name as in `live_set`, of B, or of A if there is none in B", null=True),
+            _int("argument", "as in `live_set`", null=True),
+            _name("argument_index", "as in `live_set`", null=True),
+            _name("layer", "as in `live_set`", null=True),
+            _int("layer_index", "as in `live_set`", null=True),
+            _name("phase", "as in `live_set`", null=True),
+            _name("kind", "as in `live_set`", null=True),
+            _int("edit", "number of the edit that explains it (table `edits`)", null=True),
+        ),
+    ),
+    Table(
+        "matches",
+        "pair of matching values of two programs A and B",
+        "compare",
+        (
+            _int("value_id_a", "value of A"),
+            _int("value_id_b", "value of B"),
+            _name("match", "how they were matched: a key of schema.MATCHES"),
+        ),
+    ),
+    Table(
+        "edits",
+        "something that differs between two programs A and B, apart from the sizes of buffers",
+        "compare",
+        (
+            _int("edit", "number, from 0"),
+            _name("kind", "a key of schema.EDITS"),
+            _text("text", "what differs"),
+            _int("change", "bytes of device_total at the peak that it explains: the sum of `change`", "bytes"),
+            _int("n", "number of these buffers"),
+        ),
+    ),
+    Table(
+        "difference_groups",
+        "group of buffers that contribute to the difference of two programs A and B; keys that do not group are null",
+        "compare",
+        (
+            _name("buffer", "op_name without wrappers, with folded layers, or what the instruction is called", null=True),
+            _name("cause", "a key of schema.CAUSES", null=True),
+            _name("edit", "text of the edit that explains them", null=True),
+            *(_name(key, "as in `live_set`, of B, or of A if it is gone", null=True) for key in (
+                "scope", "layer", "phase", "kind", "category", "memory_space",
+            )),
+            _name("source", "file:line", null=True),
+            _name("element_type", "as in `live_set`", null=True),
+            _int("bytes_a", "bytes in use in A", "bytes"),
+            _int("bytes_b", "bytes in use in B", "bytes"),
+            _int("change", "bytes_b - bytes_a", "bytes"),
+            _int("n", "number of buffers"),
+            _int("n_shapes", "number of distinct shapes"),
+            *(_name(f"{name}_{side}", f"of the buffer with the largest change, in {side.upper()}", null=True)
+              for name in ("instruction", "shape", "source_file") for side in "ab"),
+            *(_int(f"source_line_{side}", "its source line", null=True) for side in "ab"),
+        ),
+    ),
+    Table(
+        "account_differences",
+        "memory space, or device_total, of two programs A and B",
+        "compare",
+        (
+            _name("account", "memory space, or device_total"),
+            _int("reserved_a", "`reserved` of A: what it must have", "bytes"),
+            _int("reserved_b", "`reserved` of B", "bytes"),
+            _int("peak_a", "peak of A", "bytes"),
+            _int("peak_b", "peak of B", "bytes"),
+            _int("peak_step_a", "first step of that peak; null if nothing is ever in use", "schedule steps", null=True),
+            _int("peak_step_b", "first step of that peak", "schedule steps", null=True),
+            _int("step_a", "step of A that is compared with step_b: one of them has the larger peak", "schedule steps"),
+            _int("step_b", "step of B", "schedule steps"),
+            _int("in_use_a", "bytes in use in A at that step", "bytes"),
+            _int("in_use_b", "bytes in use in B at that step", "bytes"),
+            _int("moved", "change of the peak because the smaller one is at another step than the larger", "bytes"),
+        ),
+    ),
+    Table(
+        "bill_differences",
+        "line of the bills of two programs A and B that differs",
+        "compare",
+        (
+            _name("account", "memory space, or device_total"),
+            _name("line", "as in `bills`"),
+            _name("part", "as in `bills`", null=True),
+            _int("bytes_a", "bytes in the bill of A", "bytes"),
+            _int("bytes_b", "bytes in the bill of B", "bytes"),
+            _int("change", "bytes_b - bytes_a; the rows of an account add up to the change of `reserved`", "bytes"),
+        ),
+    ),
+)
+
+CAUSES = {
+    "new": "A has no matching value",
+    "gone": "B has no matching value",
+    "lives longer": "the matching value of A is not live at the corresponding step",
+    "lives shorter": "the matching value of B is not live at the corresponding step",
+    "moved to another space": "the matching value is in another memory space",
+    "sharing changed": "the matching value is live there, but shares its memory with another buffer",
+    "larger": "both are in use, and B has more data",
+    "smaller": "both are in use, and B has less data",
+    "padding changed": "both are in use with as much data",
+}
+"""Why a buffer contributes to a difference. Of several causes, the first counts."""
+
+MATCHES = {
+    "output": "outputs with the same index and shape",
+    "subgraph": "defined by instructions with the same opcode, op_name, shape and surroundings",
+    "operation": "defined by instructions with the same opcode, op_name and shape, in the same order",
+    "structure": "defined by instructions with the same opcode, shape and surroundings, but other op_names",
+    "resized": "defined by instructions with the same opcode and op_name, but another shape",
+    "neighbor": "defined by operands or users of matching instructions",
+    "scope": "in the same scope and category, with the same shape or element type",
+    "schedule": "defined by instructions with the same opcode and shape, between matching instructions",
+}
+"""How values of two programs are matched; the first way that applies."""
+
+EDITS = {
+    "layers": "layers, numbered like others, that one side does not have",
+    "arguments": "arguments that one side does not have",
+    "donation": "arguments that are donated on one side only",
+    "outputs": "outputs that one side does not have",
+    "sharding": "arguments that are sharded differently",
+    "loops": "loops that one side does not have, or with another number of iterations",
+    "rematerialization": "the backward pass recomputes more or less (jax.checkpoint)",
+    "element type": "buffers have another element type",
+    "dimensions": "arguments or many buffers have another dimension",
+    "operations": "scopes and operations that one side does not have",
+    "memory space": "buffers are in another memory space",
+    "flags": "flags of the compiler",
+    "compiler": "version of the compiler",
+}
+"""What can differ between two programs. An edit of an earlier kind explains a buffer first."""
+
+COMPARED: dict[str, Table] = {t.name: t for t in COMPARED_TABLES}
+"""The tables that compare two programs."""
 """The tables that `xlamem.compute` derives from them."""
 
 OOM: dict[str, Table] = {t.name: t for t in OOM_TABLES}

@@ -406,7 +406,9 @@ def _modules(p: Program, tables: dict[str, list[Row]], moment: int) -> None:
         "printed_peak_bytes": sum(row["bytes"] for row in peak) if era.live else None,
     }
     module |= {f"n_{name}": len(rows) for name, rows in tables.items() if name not in ("files", "diagnostics")}
-    tables["modules"] = [module | {"n_diagnostics": 0, "content_hash": None}]
+    tables["modules"] = [
+        module | {"n_diagnostics": 0, "content_hash": None, "program_fp": None, "interface_fp": None}
+    ]
 
 
 def _hlo(p: Program) -> bytes:

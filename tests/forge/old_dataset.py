@@ -23,7 +23,11 @@ OLD = HERE / "data" / "old-dataset"
 DUMPS = [HERE / "dumps" / "seeds" / "000_491faa5ce21a17c6.txt", HERE / "dumps" / "cpu-jaxlib-0.5.3-tuple3"]
 LABELS = {"commit": "old"}
 TABLES = ("modules", "allocations", "values", "labels", "peaks")
-MISSING = {"modules": ["n_diagnostics", "content_hash"], "values": ["uses_known"], "peaks": ["time"]}
+MISSING = {
+    "modules": ["n_diagnostics", "content_hash", "program_fp", "interface_fp"],
+    "values": ["uses_known"],
+    "peaks": ["time"],
+}
 """Columns that came later, at the end of their tables."""
 VERSION = "0.0.9"
 

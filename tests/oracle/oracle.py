@@ -18,7 +18,7 @@ COLUMNS = {
     "modules": "module_name module_id platform target changelist timestamp_us features complete total_bytes "
     "schedule_length printed_peak_time printed_peak_bytes n_allocations n_values n_cross_color n_positions n_uses "
     "n_instructions n_schedule n_live_ranges n_printed_peak n_printed_stack n_printed_report n_frames n_aliases "
-    "n_diagnostics content_hash understood consistent",
+    "n_diagnostics content_hash understood consistent program_fp interface_fp",
     "files": "ordinal role uri bytes content_hash features complete",
     "allocations": "allocation size color memory_space page address parameter_number parameter_shape_index "
     "parameter_shape output_shape is_parameter is_entry_root is_constant is_thread_local is_live_out is_temp "

@@ -73,7 +73,7 @@ def donation(dump: DumpLike) -> pa.Table:
 
 def matched(p: Program) -> tuple[Parameters, Outputs, Match]:
     """Return the parameters and outputs, and the output with which XLA would alias each parameter that is not taken."""
-    parameters, outputs = _parameters(p), _outputs(p)
+    parameters, outputs = _parameters(p), outputs_of(p)
     taken = p.category[parameters.allocation] == DONATED
     return parameters, outputs, _match(p, parameters, outputs, np.flatnonzero(~taken & (parameters.value >= 0)))
 
@@ -109,7 +109,7 @@ def _parameters(p: Program) -> Parameters:
     return Parameters(rows[order], p.representative[rows[order]], number[order], index.take(pa.array(order)))
 
 
-def _outputs(p: Program) -> Outputs:
+def outputs_of(p: Program) -> Outputs:
     """Return the outputs. Without live ranges, only those that are alone in their allocation can be identified."""
     values = np.flatnonzero((p.value_category == LIVE_OUT) | (p.value_category == DONATED))
     if p.steps is not None:

@@ -211,8 +211,22 @@ def _first_dimension(p: Program, values: Ints) -> Ints:
     return take(np.asarray(sizes, np.int64), take(codes, values))
 
 
+def trip_counts_of(p: Program) -> list[int]:
+    """Return the trip count of each loop, -1 if it is not known."""
+    is_loop, _, _, counts = _loops(p)
+    return [int(n) for n in counts[is_loop]]
+
+
 def _trip_counts(p: Program) -> Ints:
     """Return the trip count of the first loop that carries the slot of each value, -1 if it is not known."""
+    _, value, loop, counts = _loops(p)
+    by_slot = np.full(int(p.slots.max(initial=0)) + 1, -1)
+    by_slot[p.slots[value[::-1]]] = counts[loop[::-1]]
+    return by_slot[p.slots]
+
+
+def _loops(p: Program) -> tuple[Mask, Ints, Ints, Ints]:
+    """Return which instructions are loops, pairs of a carried value and its loop, and trip counts by instruction."""
     table, positions = p.tables["instructions"], p.optional("positions")
     codes, opcodes = encoded(table["opcode"])
     is_loop = codes == _code_of(opcodes, "while")
@@ -221,10 +235,7 @@ def _trip_counts(p: Program) -> Ints:
     value, loop = p.row_of_value(ints(positions, "value_id")[carried]), loop[carried]
     value, loop = value[value >= 0], loop[value >= 0]
     printed = _printed_trip_counts(p, np.flatnonzero(is_loop))
-    counts = np.where(printed >= 0, printed, _written_slices(p, value, loop))
-    by_slot = np.full(int(p.slots.max(initial=0)) + 1, -1)
-    by_slot[p.slots[value[::-1]]] = counts[loop[::-1]]
-    return by_slot[p.slots]
+    return is_loop, value, loop, np.where(printed >= 0, printed, _written_slices(p, value, loop))
 
 
 def _printed_trip_counts(p: Program, loops: Ints) -> Ints:

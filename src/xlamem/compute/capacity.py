@@ -168,7 +168,7 @@ def byte_count(name: str, size: Any) -> int:
 
 
 def _verdict(tables: Tables, available: int) -> tuple[bool | None, str]:
-    if doubt := _reason_for_doubt(tables):
+    if doubt := reason_for_doubt(tables):
         return None, doubt
     unknown = _unknown_colors(tables)
     least = device_total(tables) or 0
@@ -195,7 +195,7 @@ def _unknown_colors(tables: Tables) -> dict[int, int]:
 # -- the proof -----------------------------------------------------------------------------------
 
 
-def _reason_for_doubt(tables: Tables) -> str:
+def reason_for_doubt(tables: Tables) -> str:
     """Return why the allocations cannot be trusted, or an empty string if they can."""
     allocations = tables["allocations"]
     if not allocations.num_rows:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from .. import schema
 from ..input.find import Source
 from .arrays import INTERNER_OF, NULL, Codes, Ints
+from .fingerprints import Fingerprints, are_known
 from .hashes import content_hash
 from .interners import FixedDictionary, Interner
 from .sections import SECTION_OF
@@ -34,6 +35,7 @@ class ReadDump:
         hashes = [content_hash(f.text.raw) for f in self.reader.files]
         self.reader.read_and_check(schema.TABLES)
         self.rows: dict[str, list[Row]] = summary_rows(self.reader, schema.TABLES.keys(), hashes)
+        self.fingerprints_known = are_known(self.reader, schema.TABLES)
         self.unknown = self.reader.diagnostics.unknown_table(self.reader.files)
 
     def module(self, column: str) -> Any:
@@ -61,7 +63,20 @@ def tables_of(dumps: Sequence[ReadDump]) -> tuple[dict[str, pa.Table], dict[str,
             tables[name] = pa.concat_tables(unknown).unify_dictionaries().combine_chunks()
         else:
             tables[name] = table_of_rows(name, [row for d in dumps for row in d.rows[name]])
+    tables["modules"] = _with_fingerprints(tables, counts, dumps)
     return tables, counts
+
+
+def _with_fingerprints(tables: dict[str, pa.Table], counts: dict[str, Ints], dumps: Sequence[ReadDump]) -> pa.Table:
+    """Return the table `modules`, with fingerprints."""
+    fingerprints = Fingerprints(len(dumps))
+    for name in Fingerprints.TABLES:
+        fingerprints.add(name, tables[name], np.repeat(np.arange(len(dumps)), counts[name]))
+    modules = [(d.module("module_name"), d.module("platform")) for d in dumps]
+    table = tables["modules"]
+    for name, items in fingerprints.columns(modules, [d.fingerprints_known for d in dumps]).items():
+        table = table.set_column(table.schema.get_field_index(name), table.field(name), pa.array(items, pa.string()))
+    return table
 
 
 class _Join:

@@ -19,6 +19,7 @@ from .arrays import Ints
 from .batch import Batch, File, Section, Span
 from .by_offset import OffsetMatcher
 from .checks import check
+from .fingerprints import Fingerprints
 from .hashes import content_hash
 from .interners import Interners
 from .reader import Reader, any_tiled
@@ -71,18 +72,21 @@ def pieces(
     if unknown := sorted(names - schema.TABLES.keys()):
         raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.TABLES)}")
     reader = PieceReader(source, names, text=text, checks=checks, matched=matched, empty=empty)
-    return _pieces(reader, hashes=hashes)
+    return _pieces(reader, Fingerprints(empty=empty) if hashes and "modules" in names else None, hashes=hashes)
 
 
-def _pieces(reader: PieceReader, *, hashes: bool) -> Pieces:
+def _pieces(reader: PieceReader, fingerprints: Fingerprints | None, *, hashes: bool) -> Pieces:
     for kind in reader.kinds:
-        yield from reader.tables(kind)
+        for name, rows in reader.tables(kind):
+            if fingerprints and name in Fingerprints.TABLES:
+                fingerprints.add(name, rows)
+            yield name, rows
     reader.finish()
     if reader.checks:
         check(reader)
     if wanted := reader.wanted - SECTION_OF.keys():
         content = [_content_hash(f) if hashes else None for f in reader.files]
-        tables = summaries(reader, reader.wanted, content)
+        tables = summaries(reader, reader.wanted, content, fingerprints)
         for name in ("files", "diagnostics", "modules", "unknown_text"):
             if name in wanted and tables[name].num_rows:
                 yield name, tables[name]

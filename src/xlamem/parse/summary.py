@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from .. import schema
 from .checks import printed_total
+from .fingerprints import Fingerprints, are_known
 from .hashes import content_hash
 from .reader import Reader
 from .report_checks import total_of
@@ -16,27 +17,40 @@ from .sections import LIVE, SECTION_OF
 from .tables import Row, table_of_rows
 
 
-def summaries(reader: Reader, names: Set[str], hashes: Sequence[str | None]) -> dict[str, pa.Table]:
+def summaries(
+    reader: Reader, names: Set[str], hashes: Sequence[str | None], fingerprints: Fingerprints | None = None
+) -> dict[str, pa.Table]:
     """Return the tables about a dump that has been read and checked. `names` are the requested tables."""
-    rows = summary_rows(reader, names, hashes)
+    rows = summary_rows(reader, names, hashes, fingerprints)
     tables = {name: table_of_rows(name, items) for name, items in rows.items()}
     return {**tables, "unknown_text": reader.diagnostics.unknown_table(reader.files)}
 
 
-def summary_rows(reader: Reader, names: Set[str], hashes: Sequence[str | None]) -> dict[str, list[Row]]:
-    """Return the rows of `files`, `modules` and `diagnostics`. `hashes` has a content hash or None for each file."""
+def summary_rows(
+    reader: Reader, names: Set[str], hashes: Sequence[str | None], fingerprints: Fingerprints | None = None
+) -> dict[str, list[Row]]:
+    """Return the rows of `files`, `modules` and `diagnostics`.
+
+    `hashes` has a content hash or None for each file. `fingerprints` has the rows of the requested tables.
+    """
     diagnostics = reader.diagnostics.rows()
     return {
         "files": [
             (f.ordinal, f.role, f.text.uri, f.text.size, h, ",".join(sorted(f.features)), not f.truncated)
             for f, h in zip(reader.files, hashes, strict=True)
         ],
-        "modules": [_module(reader, names, hashes, len(diagnostics))],
+        "modules": [_module(reader, names, hashes, len(diagnostics), fingerprints)],
         "diagnostics": diagnostics,
     }
 
 
-def _module(reader: Reader, names: Set[str], hashes: Sequence[str | None], n_diagnostics: int) -> Row:
+def _module(
+    reader: Reader,
+    names: Set[str],
+    hashes: Sequence[str | None],
+    n_diagnostics: int,
+    fingerprints: Fingerprints | None,
+) -> Row:
     source, codes, name = reader.source, reader.diagnostics.codes, reader.module_name
     # Computed before `platform`, which may read more and thereby add features.
     features: set[str] = set().union(*(f.features for f in reader.files))
@@ -60,7 +74,11 @@ def _module(reader: Reader, names: Set[str], hashes: Sequence[str | None], n_dia
         "content_hash": content_hash("\n".join(h for h in hashes if h).encode()) if any(hashes) else None,
     }
     values |= {f"n_{table}": reader.count(table) if table in names else None for table in SECTION_OF}
-    return [values[c.name] for c in schema.MODULES.columns]
+    if fingerprints:
+        module = values["module_name"], values["platform"]
+        columns = fingerprints.columns([module], [are_known(reader, names)])
+        values |= {name: items[0] for name, items in columns.items()}
+    return [values.get(c.name) for c in schema.MODULES.columns]
 
 
 def _printed_peak(reader: Reader) -> tuple[int | None, int | None]:

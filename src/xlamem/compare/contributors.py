@@ -1,0 +1,97 @@
+"""Describe the buffers that contribute to a difference: the table `differences`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from .. import schema
+from ..compute.buffer_names import buffer_names, source_columns
+from ..compute.columns import Ints, Mask, decoded, encoded, nullable, table_of_columns, take
+from ..compute.layout import CATEGORIES
+from ..compute.program import Program
+from .account import AccountDifference, Contributions
+from .matching import RULES, Matching
+
+NAMES = ("op_name", "argument", "argument_index", "layer", "layer_index", "phase", "kind")
+
+
+def contributors(m: Matching, differences: list[AccountDifference]) -> pa.Table:
+    """Return the buffers whose bytes differ, by account, largest difference first: `differences` without `edit`."""
+    return pa.concat_tables([_of_account(m, d) for d in differences]).unify_dictionaries().combine_chunks()
+
+
+def _of_account(m: Matching, d: AccountDifference) -> pa.Table:
+    c = d.contributions
+    change = c.bytes_b - c.bytes_a
+    rows = np.flatnonzero(change)
+    rows = rows[np.lexsort((rows, -np.abs(change[rows])))]
+    value_a, value_b = _values(c, rows)
+    columns: dict[str, Any] = {
+        "account": pa.array([d.account.name] * len(rows), pa.string()),
+        "memory_space": _spaces(m, c, rows),
+        "cause": decoded(c.cause[rows], pa.array(list(schema.CAUSES))),
+        "bytes_a": c.bytes_a[rows],
+        "bytes_b": c.bytes_b[rows],
+        "change": change[rows],
+        "data_change": c.data_b[rows] - c.data_a[rows],
+        "match": decoded(take(m.rule, np.where(value_b >= 0, value_a, -1)), pa.array(RULES)),
+    }
+    for side, p, value, owner in (("a", m.a, value_a, c.owner_a[rows]), ("b", m.b, value_b, c.owner_b[rows])):
+        columns |= {f"{name}_{side}": column for name, column in _side(p, value, owner).items()}
+    columns |= _common_names(m, value_a, value_b, c.bytes_b[rows] > 0)
+    columns["edit"] = pa.nulls(len(rows), pa.int64())
+    return table_of_columns(schema.COMPARED["differences"].columns, columns)
+
+
+def _values(c: Contributions, rows: Ints) -> tuple[Ints, Ints]:
+    """Return the values of both sides, also those that match but are not in use."""
+    value_a, value_b, other = c.value_a[rows], c.value_b[rows], c.other[rows]
+    return (
+        np.where((c.owner_a[rows] < 0) & (other >= 0), other, value_a),
+        np.where((c.owner_b[rows] < 0) & (other >= 0), other, value_b),
+    )
+
+
+def _spaces(m: Matching, c: Contributions, rows: Ints) -> pa.Array:
+    names = [s.name for p in (m.a, m.b) for s in p.spaces]
+    in_b = take(m.b.space_of_allocation, c.owner_b[rows]) + len(m.a.spaces)
+    space = np.where(c.owner_b[rows] >= 0, in_b, take(m.a.space_of_allocation, c.owner_a[rows]))
+    return decoded(space, pa.array(names, pa.string()))
+
+
+def _side(p: Program, value: Ints, owner: Ints) -> dict[str, Any]:
+    columns: dict[str, Any] = {
+        "value_id": nullable(take(p.value_ids, value)),
+        "allocation": nullable(take(p.allocation_ids, owner)),
+        "category": _categories(p, value, owner),
+        "start": nullable(take(p.ranges[0], value)),
+        "end": nullable(take(p.ranges[1], value)),
+    }
+    columns |= {name: p.value_text(name, value) for name in ("instruction", "shape_index", "shape", "element_type")}
+    return columns | {k: v for k, v in source_columns(p, value).items() if k != "op_name"}
+
+
+def _categories(p: Program, value: Ints, owner: Ints) -> pa.Array:
+    category = take(p.category, owner)
+    known = np.flatnonzero(value >= 0)
+    category[known] = p.categories_of(value[known])
+    return decoded(category, pa.array(CATEGORIES))
+
+
+def _common_names(m: Matching, value_a: Ints, value_b: Ints, in_b: Mask) -> dict[str, pa.Array]:
+    """Return the names of the buffers of B, and of those of A where there is none in B."""
+    use_b = in_b & (value_b >= 0) | (value_a < 0)
+    sides = buffer_names(m.a, np.where(use_b, -1, value_a)), buffer_names(m.b, np.where(use_b, value_b, -1))
+    return {name: _either(use_b, sides[1][name], sides[0][name]) for name in NAMES}
+
+
+def _either(first: Mask, a: pa.Array, b: pa.Array) -> pa.Array:
+    """Return a where `first` holds, otherwise b."""
+    if not pa.types.is_dictionary(a.type):
+        return pa.compute.if_else(pa.array(first), a, b)
+    (codes_a, texts_a), (codes_b, texts_b) = encoded(a), encoded(b)
+    texts = pa.concat_arrays([texts_a.cast(pa.string()), texts_b.cast(pa.string())])
+    return decoded(np.where(first, codes_a, np.where(codes_b < 0, -1, codes_b + len(texts_a))), texts)

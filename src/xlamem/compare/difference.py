@@ -1,0 +1,202 @@
+"""Compare two programs: what must fit, what is in use at the peak, and why it changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from .. import schema
+from ..compute.bills import DEVICE_TOTAL, row_names
+from ..compute.capacity import reason_for_doubt
+from ..compute.columns import Ints, ints, nullable, sums_of, table_of_columns
+from ..compute.program import Program, program
+from ..dump import DumpLike
+from .account import AccountDifference, account_difference, accounts
+from .contributors import contributors
+from .edits import Edit, find_edits
+from .matching import RULES, Matching
+from .rows import Rows
+
+
+@dataclass(frozen=True, repr=False)
+class Diff:
+    """The difference of two programs A and B. Sizes are in bytes; a change is that of B minus that of A."""
+
+    a: str
+    """Name of A."""
+    b: str
+    accounts: pa.Table
+    """Table ``account_differences``: what must fit, and the peaks."""
+    bills: pa.Table
+    """Table ``bill_differences``: the lines of the bills that differ."""
+    buffers: pa.Table
+    """Table ``differences``: the buffers that contribute, by account. Together with ``moved`` of `accounts`, their
+    changes add up to that of the peak."""
+    edits: pa.Table
+    """Table ``edits``: what differs in the programs, that with the largest change first."""
+    doubt: str
+    """Why the numbers of one side are not known to be right; empty if they are."""
+    _matching: Matching = field(compare=False)
+
+    @property
+    def device_total_change(self) -> int:
+        """Change of what must fit into the device's main memory."""
+        return self._change("reserved")
+
+    @property
+    def peak_change(self) -> int:
+        """Change of the peak of the device's main memory."""
+        return self._change("peak")
+
+    def _change(self, number: str) -> int:
+        row = self.accounts.slice(0, 1)
+        return int(row[f"{number}_b"][0].as_py() - row[f"{number}_a"][0].as_py())
+
+    @property
+    def is_known(self) -> bool:
+        """Whether both dumps are complete and understood as far as the numbers depend on it."""
+        return not self.doubt
+
+    @property
+    def is_same(self) -> bool:
+        """Whether no number and no buffer differs."""
+        return not self.bills.num_rows and not self.buffers.num_rows and not self.grown and not self._shrunk
+
+    @property
+    def grown(self) -> list[str]:
+        """Accounts of which `reserved` or the peak grew."""
+        return self._changed(1)
+
+    @property
+    def _shrunk(self) -> list[str]:
+        return self._changed(-1)
+
+    def _changed(self, sign: int) -> list[str]:
+        t = self.accounts
+        grew = np.zeros(t.num_rows, bool)
+        for number in ("reserved", "peak"):
+            grew |= sign * (ints(t, f"{number}_b") - ints(t, f"{number}_a")) > 0
+        names: list[str] = t["account"].filter(pa.array(grew)).to_pylist()
+        return names
+
+    @cached_property
+    def matches(self) -> pa.Table:
+        """The pairs of matching values: value_id_a, value_id_b, and how they were matched."""
+        m = self._matching
+        rows = np.flatnonzero(m.value >= 0)
+        rules = pa.DictionaryArray.from_arrays(pa.array(m.rule[rows].astype(np.int32)), pa.array(RULES))
+        columns = {"value_id_a": m.a.value_ids[rows], "value_id_b": m.b.value_ids[m.value[rows]], "match": rules}
+        return table_of_columns(schema.COMPARED["matches"].columns, columns)
+
+    @property
+    def verdict(self) -> str:
+        """What changed, in a sentence."""
+        from .verdict import verdict
+
+        return verdict(self)
+
+    def __repr__(self) -> str:
+        return f"<xlamem.Diff of {self.a} and {self.b}>\n{self.verdict}"
+
+
+def diff(a: DumpLike, b: DumpLike) -> Diff:
+    """Compare two programs, of which B is the newer one.
+
+    Values are matched whatever the numbers in their names. The difference of each bill is given line by line, and that
+    of each peak buffer by buffer, at the step of the larger peak and the step of the other program that corresponds
+    to it; every byte has one cause. docs/numbers.md defines the rules.
+
+    Parameters
+    ----------
+    a, b
+        A `Dump`, or anything that `read` accepts.
+
+    Returns
+    -------
+    Diff
+        Tables in bytes and steps, and a verdict.
+    """
+    first, second = program(a), program(b)
+    m = Matching(first, second)
+    differences = [account_difference(m, account) for account in accounts(first, second)]
+    buffers = contributors(m, differences)
+    edits, explained = find_edits(m, Rows(m, buffers))
+    edit_table, number = _edit_table(edits, explained, buffers)
+    at = buffers.column_names.index("edit")
+    buffers = buffers.set_column(at, buffers.schema.field("edit"), nullable(number))
+    bills = pa.concat_tables([_bill_table(d) for d in differences]).unify_dictionaries().combine_chunks()
+    return Diff(first.name, second.name, _account_table(differences), bills, buffers, edit_table, _doubt(first, second), m)
+
+
+def _doubt(a: Program, b: Program) -> str:
+    for side, p in (("A", a), ("B", b)):
+        if reason := reason_for_doubt(p.tables):
+            return f"{side} is not known: {reason}"
+        module = p.tables["modules"].slice(0, 1).to_pylist()[0]
+        if not module["complete"]:
+            return f"{side} is truncated"
+        if p.steps is None:
+            return f"{side} has no live ranges, so its peak is not known"
+        if not module["understood"] and _misses_values(p):
+            return f"{side} has lines about values that were not understood"
+    return ""
+
+
+def _misses_values(p: Program) -> bool:
+    """Return whether a line about values or live ranges was not understood."""
+    diagnostics = p.tables["diagnostics"].to_pylist()
+    return any(d["code"] == "unknown_line" and d["section"] in ("allocations", "live ranges") for d in diagnostics)
+
+
+def _account_table(differences: list[AccountDifference]) -> pa.Table:
+    rows = [
+        {
+            "account": d.account.name,
+            "reserved_a": d.reserved[0], "reserved_b": d.reserved[1],
+            "peak_a": d.peak[0], "peak_b": d.peak[1],
+            "peak_step_a": d.peak_step[0], "peak_step_b": d.peak_step[1],
+            "step_a": d.step[0], "step_b": d.step[1],
+            "in_use_a": d.in_use[0], "in_use_b": d.in_use[1],
+            "moved": d.moved,
+        }
+        for d in differences
+    ]  # fmt: skip
+    columns = {name: np.array([row[name] for row in rows], np.int64) for name in rows[0] if name != "account"}
+    steps = {name: nullable(columns[name]) for name in ("peak_step_a", "peak_step_b")}
+    names = pa.array([row["account"] for row in rows])
+    return table_of_columns(schema.COMPARED["account_differences"].columns, {"account": names, **columns, **steps})
+
+
+def _bill_table(d: AccountDifference) -> pa.Table:
+    row = np.flatnonzero(d.rows[0] != d.rows[1])
+    a, b = (rows[row] for rows in d.rows)
+    columns = {
+        "account": pa.array([d.account.name] * len(row), pa.string()),
+        **row_names(row),
+        "bytes_a": a, "bytes_b": b, "change": b - a,
+    }  # fmt: skip
+    return table_of_columns(schema.COMPARED["bill_differences"].columns, columns)
+
+
+def _edit_table(edits: list[Edit], explained: Ints, buffers: pa.Table) -> tuple[pa.Table, Ints]:
+    """Return the table `edits`, and the number of the edit of each buffer."""
+    in_total = np.asarray(pa.compute.equal(buffers["account"].cast(pa.string()), DEVICE_TOTAL).to_numpy(), bool)
+    counted = in_total & (explained >= 0)
+    change = sums_of(ints(buffers, "change")[counted], explained[counted], len(edits))
+    n = np.bincount(explained[counted], minlength=len(edits))
+    order = np.argsort(-np.abs(change), kind="stable")
+    number = np.full(len(edits) + 1, -1)
+    number[order] = np.arange(len(edits))
+    columns = {
+        "edit": np.arange(len(edits)),
+        "kind": pa.array([edits[i].kind for i in order], pa.string()),
+        "text": pa.array([edits[i].text for i in order], pa.string()),
+        "change": change[order],
+        "n": n[order],
+    }
+    return table_of_columns(schema.COMPARED["edits"].columns, columns), number[explained]
+
+

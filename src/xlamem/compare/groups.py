@@ -1,0 +1,129 @@
+"""Group the buffers that contribute to a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import schema
+from ..compute.bills import DEVICE_TOTAL
+from ..compute.columns import Ints, Mask, decoded, encoded, groups_of, ints, nullable, sums_of, table_of_columns, take
+from ..compute.grouping import key_column
+from ..compute.op_names import plain_names, shortened_paths
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from .difference import Diff
+
+BUFFER = "buffer"
+"""Key for like buffers: the same folded op_name, or the same instruction without its number, and source line."""
+KEYS = (BUFFER, "cause", "edit", "scope", "layer", "phase", "kind", "category", "memory_space", "source", "element_type")
+SIDES = ("category", "instruction", "shape", "element_type", "source_file", "source_line")
+
+
+def difference_groups(
+    d: Diff, by: Sequence[str] | str = (BUFFER, "cause"), *, account: str = DEVICE_TOTAL, fold: bool = True
+) -> pa.Table:
+    """Return the buffers that contribute to the difference of a peak, grouped by one or more keys.
+
+    Parameters
+    ----------
+    d
+        The result of `diff`.
+    by
+        One or more of buffer (like buffers), cause, edit, scope, layer, phase, kind, category, memory_space, source and
+        element_type. B decides where both sides have one.
+    account
+        Memory space, or device_total.
+    fold
+        Group layers together: ``layers_17`` -> ``layers_*``.
+
+    Returns
+    -------
+    pyarrow.Table
+        Table ``difference_groups`` in bytes, largest absolute change first.
+    """
+    by = (by,) if isinstance(by, str) else tuple(by)
+    if unknown := [key for key in by if key not in KEYS]:
+        raise UsageError(f"cannot group by {', '.join(unknown)}: the keys are {', '.join(KEYS)}")
+    names = d.accounts["account"].to_pylist()
+    if account not in names:
+        raise UsageError(f"no account {account!r}; there are {', '.join(names)}")
+    rows = _with_common_columns(d.buffers.filter(pc.equal(d.buffers["account"].cast(pa.string()), account)))
+    keys = [_key(rows, d, key, fold=fold) for key in by]
+    first, group = groups_of(*(codes for codes, _ in keys))
+    return _table(rows, by, keys, first, group)
+
+
+def _with_common_columns(rows: pa.Table) -> pa.Table:
+    """Add columns as `live_set` has them: those of B, or of A where a buffer is gone."""
+    in_b = pa.array(ints(rows, "bytes_b") > 0)
+    for name in SIDES:
+        a, b = (rows[f"{name}_{side}"] for side in "ab")
+        if pa.types.is_dictionary(a.type):
+            a, b = a.cast(pa.string()), b.cast(pa.string())
+        rows = rows.append_column(name, pc.if_else(in_b, b, a))
+    return rows
+
+
+def _key(rows: pa.Table, d: Diff, key: str, *, fold: bool) -> tuple[Ints, pa.Array]:
+    if key == BUFFER:
+        return _buffer_names(rows, fold=fold)
+    if key == "edit":
+        return ints(rows, "edit"), d.edits["text"].combine_chunks()
+    return encoded(key_column(rows, key, None, fold))
+
+
+def _buffer_names(rows: pa.Table, *, fold: bool) -> tuple[Ints, pa.Array]:
+    """Return the plain op_name, or the opcode-like beginning of the name of the instruction."""
+    codes, names = encoded(rows["op_name"])
+    plain = shortened_paths(plain_names(names.cast(pa.string())), None, fold)
+    other_codes, others = encoded(rows["instruction"])
+    stems = pc.replace_substring_regex(others.cast(pa.string()), r"[.\d]+$", "")
+    texts = pa.concat_arrays([plain.cast(pa.string()), stems])
+    distinct, dictionary = encoded(texts)
+    both = np.where(codes >= 0, codes, np.where(other_codes >= 0, other_codes + len(plain), -1))
+    return take(distinct, both), dictionary
+
+
+def _table(
+    rows: pa.Table, by: Sequence[str], keys: list[tuple[Ints, pa.Array]], first: Ints, group: Ints
+) -> pa.Table:
+    n = len(first)
+    change = ints(rows, "change")
+    total = sums_of(change, group, n)
+    # The largest buffer of each group stands for it.
+    order = np.argsort(np.abs(change), kind="stable")
+    largest = np.zeros(n, np.int64)
+    largest[group[order]] = order
+    ranked = np.lexsort((first, -np.abs(total)))
+    sample = rows.take(pa.array(largest[ranked]))
+    columns: dict[str, Any] = {key: pa.nulls(n, pa.string()) for key in KEYS}
+    columns |= {key: decoded(codes[first[ranked]], texts) for key, (codes, texts) in zip(by, keys, strict=True)}
+    for name in ("bytes_a", "bytes_b"):
+        columns[name] = sums_of(ints(rows, name), group, n)[ranked]
+    columns["change"] = total[ranked]
+    columns["n"] = np.bincount(group, minlength=n)[ranked]
+    columns["n_shapes"] = _n_distinct(rows["shape"], group, n)[ranked]
+    for name in ("instruction_a", "instruction_b", "shape_a", "shape_b", "source_file_a", "source_file_b"):
+        columns[name] = sample[name]
+    for name in ("source_line_a", "source_line_b"):
+        columns[name] = nullable(ints(sample, name))
+    return table_of_columns(schema.COMPARED["difference_groups"].columns, columns)
+
+
+def _n_distinct(column: pa.ChunkedArray, group: Ints, n: int) -> Ints:
+    codes, _ = encoded(column)
+    first, _ = groups_of(group, codes)
+    counts: Ints = np.bincount(group[first], minlength=n)
+    return counts
+
+
+def of_account(table: pa.Table, account: str) -> pa.Table:
+    """Return the rows of an account."""
+    mask: Mask = np.asarray(pc.equal(table["account"].cast(pa.string()), account).to_numpy(), bool)
+    return table.filter(pa.array(mask))

@@ -1,0 +1,117 @@
+"""Rules that find edits by the interface and by names: arguments, donation, layers, recomputation, scopes, outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..compute.columns import ints, take
+from ..compute.layout import DONATED
+from ..compute.op_names import layers, plain_names, shortened_paths
+from ..formatting import count
+from .edits import Context, Edit, are, largest, listed
+
+RECOMPUTED = r"\brematted_computation\b"
+CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
+MIN_CHANGE = 0.2
+"""The backward pass recomputes more or less if the number of recomputed instructions differs by this share."""
+
+
+def arguments(c: Context) -> Iterator[Edit]:
+    """Find arguments that only one side has."""
+    i = c.interface
+    for side, p, own, rows, word in (("b", c.m.b, i.b, i.new, "new"), ("a", c.m.a, i.a, i.gone, "gone")):
+        if len(rows):
+            allocations = own.allocation[rows]
+            names = largest(own.names, rows, p.allocation_size[allocations])
+            claims = np.isin(ints(c.rows.table, f"allocation_{side}"), p.allocation_ids[allocations])
+            claims &= c.rows.is_in(f"category_{side}", ("parameter", "donated"))
+            yield Edit("arguments", f"{are(len(rows), 'argument')} {word}: {names}", claims)
+
+
+def donation(c: Context) -> Iterator[Edit]:
+    """Find arguments that are donated on one side only; outputs and copies that shared their memory are explained."""
+    i = c.interface
+    for p, side, (_, right), text in (
+        (c.m.a, 0, i.undonated, "no longer donated"), (c.m.b, 1, i.newly_donated, "donated now"),
+    ):  # fmt: skip
+        if len(right):
+            names = largest(i.b.names, right, c.m.b.allocation_size[i.b.allocation[right]])
+            value = c.rows.value[side]
+            in_donated = take(p.category[p.owner], value) == DONATED
+            here = c.rows.only_in_b if side == 0 else c.rows.only_in_a
+            yield Edit("donation", f"{are(len(right), 'argument')} {text}: {names}", here & in_donated)
+
+
+def layers_changed(c: Context) -> Iterator[Edit]:
+    """Find layers, numbered like others, that only one side has."""
+    a, b = (_layers_of(names.texts) for names in c.op_names)
+    for word, mine, theirs in (("new", b, a), ("gone", a, b)):
+        stems = {layer for layer, _ in theirs}
+        single = sorted(pair for pair in mine - theirs if pair[0] in stems)
+        if single:
+            stem = min(layer for layer, _ in single)
+            names = listed([layer.replace("*", str(index)) for layer, index in single if layer == stem])
+            keys = pa.array([f"{layer} {index}" for layer, index in single])
+            columns = (c.rows.table[name].cast(pa.string()) for name in ("layer", "layer_index"))
+            claims = pc.is_in(pc.binary_join_element_wise(*columns, " "), keys).to_numpy()
+            yield Edit("layers", f"{are(len({i for _, i in single}), 'layer')} {word}: {names}", np.asarray(claims, bool))
+
+
+def _layers_of(op_names: pa.Array) -> set[tuple[str, int]]:
+    layer, index = layers(op_names)
+    pairs = set(zip(layer.to_pylist(), index.to_pylist(), strict=True))
+    return pairs - {(None, None)}
+
+
+def rematerialization(c: Context) -> Iterator[Edit]:
+    """Find out whether the backward pass recomputes more or fewer instructions (`jax.checkpoint`)."""
+    before, after = (names.count(RECOMPUTED) for names in c.op_names)
+    if abs(before - after) <= MIN_CHANGE * max(before, after):
+        return
+    recomputes = f"the backward pass recomputes {after:,} instead of {count(before, 'instruction')}"
+    is_left, was_there = (names.count(CHECKPOINT) > 0 for names in reversed(c.op_names))
+    text = recomputes if is_left == was_there else f"jax.checkpoint is {'new' if is_left else 'gone'}: {recomputes}"
+    claims = c.rows.single & c.rows.temporary & ~c.rows.is_in("phase", ("optimizer",))
+    yield Edit("rematerialization", text, claims)
+
+
+def memory_spaces(c: Context) -> Iterator[Edit]:
+    """Find buffers that moved from one memory space to another."""
+    moved = c.rows.is_in("cause", ("moved to another space",))
+    if moved.any():
+        yield Edit("memory space", f"{are(int(moved.sum()), 'buffer')} in another memory space", moved)
+
+
+def outputs(c: Context) -> Iterator[Edit]:
+    """Find outputs that only one side has."""
+    i = c.interface
+    for p, side, values, word in ((c.m.b, 1, i.new_outputs, "new"), (c.m.a, 0, i.gone_outputs, "gone")):
+        if len(values):
+            by_size = values[np.argsort(-p.size[values], kind="stable")]
+            shapes = listed(list(dict.fromkeys(p.value_text("shape", by_size).to_pylist())))
+            yield Edit("outputs", f"{are(len(values), 'output')} {word}: {shapes}", np.isin(c.rows.value[side], values))
+
+
+def operations(c: Context) -> Iterator[Edit]:
+    """Find scopes and operations that only one side has: they explain what else differs in the scope around them."""
+    a, b = (_paths(names.texts) for names in c.op_names)
+    new, gone = (_outermost(mine - theirs) for mine, theirs in ((b, a), (a, b)))
+    if not new and not gone:
+        return
+    parts = [f"{word} {listed(names)}" for names, word in ((new, "new:"), (gone, "gone:")) if names]
+    around = {s.rpartition("/")[0] for s in (*new, *gone)} & (a & b)
+    yield Edit("operations", "; ".join(parts), c.rows.in_scopes({*new, *gone, *around} - {""}))
+
+
+def _paths(op_names: pa.Array) -> set[str]:
+    """Return the scopes and operations of op_names, without wrappers and with folded layers, and all around them."""
+    found = set(shortened_paths(plain_names(op_names), None, fold=True).to_pylist()) - {None, ""}
+    return {"/".join(s.split("/")[:n]) for s in found for n in range(1, s.count("/") + 2)}
+
+
+def _outermost(names: set[str]) -> list[str]:
+    return sorted(s for s in names if s.rpartition("/")[0] not in names)

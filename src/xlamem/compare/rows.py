@@ -1,0 +1,144 @@
+"""The contributions to a difference as arrays, for the rules that find out what was edited."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..compute.columns import Ints, Mask, encoded, ints, sums_of, take
+from ..compute.op_names import matching, scopes
+from .matching import Matching
+
+_ARRAY = re.compile(r"^(\w+)\[([\d,<= ]*)\]")
+
+
+class Shape(NamedTuple):
+    """An array shape."""
+
+    element_type: str
+    dimensions: tuple[int, ...]
+
+
+def parsed(text: str | None) -> Shape | None:
+    """Return the element type and the dimensions of an array shape, or None for tuples."""
+    found = _ARRAY.match(text or "")
+    return Shape(found[1], tuple(int(n) for n in re.findall(r"\d+", found[2]))) if found else None
+
+
+class Rows:
+    """The table `differences` of one account."""
+
+    def __init__(self, m: Matching, table: pa.Table) -> None:
+        self.m, self.table, self.n = m, table, table.num_rows
+        self.change = ints(table, "change")
+
+    def text(self, column: str) -> tuple[Ints, pa.Array]:
+        """Return codes (-1 for null) and texts of a column."""
+        codes, texts = encoded(self.table[column])
+        return codes, texts.cast(pa.string())
+
+    def is_in(self, column: str, texts: Iterable[str]) -> Mask:
+        codes, dictionary = self.text(column)
+        return _flags(pc.is_in(dictionary, pa.array(list(texts), pa.string())), codes)
+
+    @cached_property
+    def only_in_a(self) -> Mask:
+        mask: Mask = ints(self.table, "bytes_b") == 0
+        return mask
+
+    @cached_property
+    def only_in_b(self) -> Mask:
+        mask: Mask = ints(self.table, "bytes_a") == 0
+        return mask
+
+    @property
+    def single(self) -> Mask:
+        """Buffers that are in use on one side only."""
+        mask: Mask = self.only_in_a | self.only_in_b
+        return mask
+
+    @cached_property
+    def temporary(self) -> Mask:
+        names = ("temp", "temp_in_output")
+        return np.where(self.only_in_a, self.is_in("category_a", names), self.is_in("category_b", names))
+
+    @cached_property
+    def value(self) -> tuple[Ints, Ints]:
+        """Rows in `values` of A and B, -1 for none."""
+        ids = [ints(self.table, f"value_id_{side}") for side in "ab"]
+        a, b = (np.where(i >= 0, p.row_of_value(i), -1) for p, i in zip((self.m.a, self.m.b), ids, strict=True))
+        return a, b
+
+    def in_scopes(self, chosen: Iterable[str]) -> Mask:
+        """Return which buffers belong to one of these scopes, in which layers are folded, or to one inside."""
+        codes, names = self.text("op_name")
+        scope = scopes(names, fold=True)
+        found = np.zeros(len(names), bool)
+        for prefix in chosen:
+            found |= _bools(pc.or_(pc.equal(scope, prefix), pc.starts_with(scope, f"{prefix}/")))
+        result: Mask = take(found, codes) > 0
+        return result
+
+    @cached_property
+    def shapes(self) -> ShapePairs:
+        return ShapePairs(self.table["shape_a"], self.table["shape_b"], np.abs(self.change))
+
+
+def _bools(array: pa.Array) -> Mask:
+    return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), bool)
+
+
+def _flags(array: pa.Array, codes: Ints) -> Mask:
+    result: Mask = take(_bools(array), codes) > 0
+    return result
+
+
+def text_matches(texts: pa.Array, codes: Ints, pattern: str) -> Mask:
+    """Return whether the text of each code matches; False for -1."""
+    result: Mask = take(matching(texts, pattern), codes) > 0
+    return result
+
+
+class ShapePairs:
+    """The distinct pairs of two columns of shapes, of which both are arrays."""
+
+    def __init__(self, a: pa.ChunkedArray | pa.Array, b: pa.ChunkedArray | pa.Array, weight: Ints) -> None:
+        (codes_a, texts_a), (codes_b, texts_b) = encoded(a), encoded(b)
+        width = len(texts_b) + 1
+        keys = np.where((codes_a >= 0) & (codes_b >= 0), codes_a * width + codes_b, -1)
+        distinct, number = np.unique(keys, return_inverse=True)
+        self._number: Ints = number.reshape(-1)
+        shapes_a, shapes_b = ([parsed(text) for text in texts.to_pylist()] for texts in (texts_a, texts_b))
+        self._pairs = [(None, None) if k < 0 else (shapes_a[k // width], shapes_b[k % width]) for k in distinct.tolist()]
+        self._weights = sums_of(weight, self._number, len(self._pairs)).tolist()
+
+    def where(self, holds: Callable[[Shape, Shape], bool]) -> Mask:
+        """Return the rows for whose shapes a condition holds."""
+        flags = np.array([a is not None and b is not None and holds(a, b) for a, b in self._pairs], bool)
+        result: Mask = flags[self._number] if len(flags) else np.zeros(0, bool)
+        return result
+
+    def weighed(self) -> Iterable[tuple[Shape, Shape, int]]:
+        """Return the pairs of shapes and their total weights."""
+        for (a, b), weight in zip(self._pairs, self._weights, strict=True):
+            if a is not None and b is not None:
+                yield a, b, weight
+
+    def with_ratios(self, ratios: Iterable[Fraction]) -> Mask:
+        """Return the rows of which a dimension has changed by one of these ratios (A divided by B)."""
+        chosen = frozenset(ratios)
+        return self.where(lambda a, b: any(Fraction(*pair) in chosen for pair in replaced_dimensions(a, b)))
+
+
+def replaced_dimensions(a: Shape, b: Shape) -> set[tuple[int, int]]:
+    """Return the pairs of dimensions that differ between two shapes of the same rank."""
+    if len(a.dimensions) != len(b.dimensions):
+        return set()
+    return {(x, y) for x, y in zip(a.dimensions, b.dimensions, strict=True) if x != y and x and y}

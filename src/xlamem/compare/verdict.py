@@ -1,0 +1,125 @@
+"""Say what changed between two programs, in a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ..compute.bills import DEVICE_TOTAL
+from ..formatting import size
+from .groups import difference_groups, of_account
+
+if TYPE_CHECKING:
+    from .difference import Diff
+
+Row = dict[str, Any]
+
+MIN_SHARE = 0.1
+"""An edit that explains less of a change than this is not its main cause."""
+LINES = {
+    "parameters": "arguments",
+    "donated": "donated arguments",
+    "outputs": "outputs",
+    "constants": "constants",
+    "temporaries": "temporaries",
+    "alignment": "alignment",
+    "another_step": "other steps",
+    "packing": "packing",
+}
+"""Names of the lines of a bill."""
+
+
+def signed(n: int) -> str:
+    """Return bytes with a sign: `+1.50 MiB`, `±0`."""
+    return f"{'+' if n > 0 else '-'}{size(abs(n))}" if n else "±0"
+
+
+def verdict(d: Diff) -> str:
+    """Return what changed, and the main cause."""
+    prefix = f"Not known ({d.doubt}). As far as the text goes: " if d.doubt else ""
+    total = d.accounts.slice(0, 1).to_pylist()[0]
+    if d.is_same:
+        return f"{prefix}Nothing changed: {size(total['reserved_b'])} must fit, {size(total['peak_b'])} in use at the peak."
+    cause = main_cause(d)
+    because = f": {cause['text']}" if cause else ""
+    if not d.device_total_change and not d.peak_change:
+        moves = _moves(d)
+        same = f"Nothing changed in total ({size(total['reserved_b'])} must fit)"
+        return f"{prefix}{same}{f', but {moves}' if moves else ''}{because}."
+    changes = f"{signed(d.device_total_change)} must fit, {signed(d.peak_change)} in use at the peak"
+    return f"{prefix}{changes}{because}{_largest(d, cause)}."
+
+
+def main_cause(d: Diff) -> Row | None:
+    """Return the edit that explains the change best, or None if no edit was found."""
+    edits = ranked_edits(d)
+    return edits[0] if edits else None
+
+
+def ranked_edits(d: Diff) -> list[Row]:
+    """Return the edits: those that explain a part of the change, then those that are facts, then mere effects."""
+    change = d.peak_change or d.device_total_change
+    rows: list[Row] = d.edits.to_pylist()
+    has_operations = any(row["kind"] == "operations" and "new:" in row["text"] for row in rows)
+
+    def rank(row: Row) -> tuple[int, int, int]:
+        is_effect = row["kind"] == "memory space" and "host" not in row["text"]
+        is_effect |= row["kind"] == "element type" and has_operations and "argument" not in row["text"]
+        explains = row["change"] * change > 0 and abs(row["change"]) >= MIN_SHARE * abs(change)
+        return 2 if is_effect else 0 if explains else 1, -abs(row["change"]), row["edit"]
+
+    return sorted(rows, key=rank)
+
+
+def _moves(d: Diff) -> str:
+    """Return the lines of the bill that changed without changing the total."""
+    lines: dict[str, int] = {}
+    for row in of_account(d.bills, DEVICE_TOTAL).to_pylist():
+        lines[row["line"]] = lines.get(row["line"], 0) + row["change"]
+    moved = sorted((change, line) for line, change in lines.items() if change)
+    return ", ".join(f"{LINES[line]} {signed(change)}" for change, line in reversed(moved))
+
+
+def _largest(d: Diff, cause: Row | None) -> str:
+    """Return the largest group of buffers, of the main cause if that explains some."""
+    groups = difference_groups(d, ("edit", "buffer", "cause"))
+    if cause and cause["n"]:
+        groups = groups.filter(pa.compute.equal(groups["edit"].cast(pa.string()), cause["text"]).fill_null(False))
+    sign = d.peak_change or d.device_total_change
+    rows = [row for row in groups.slice(0, 50).to_pylist() if row["change"] * sign > 0]
+    if not rows:
+        return ""
+    return f" ({describe(rows[0])})"
+
+
+def describe(row: Row) -> str:
+    """Return a group of buffers with its change, cause and line."""
+    where = source(row)
+    return f"{signed(row['change'])}: {buffers_of(row)} {happened(row)}{f', {where}' if where else ''}"
+
+
+def buffers_of(row: Row) -> str:
+    """Return the number and the name of like buffers."""
+    n = f"{row['n']:,} x " if row["n"] > 1 else ""
+    return f"{n}{row['buffer'] or 'unnamed'}"
+
+
+def happened(row: Row) -> str:
+    """Return what happened to buffers, as a verb."""
+    verb = row["cause"]
+    if row["n"] > 1:
+        verb = {"lives longer": "live longer", "lives shorter": "live shorter"}.get(verb, verb)
+    return verb if verb.startswith(("live", "moved")) else f"{'are' if row['n'] > 1 else 'is'} {verb}".replace(
+        "is sharing changed", "no longer shares memory as before"
+    ).replace("are sharing changed", "no longer share memory as before").replace("padding changed", "padded differently")
+
+
+def source(row: Row) -> str:
+    """Return the source line of B, or of A if there is none in B."""
+    for side in "ba":
+        if row[f"source_file_{side}"]:
+            line = row[f"source_line_{side}"]
+            name = row[f"source_file_{side}"].rpartition("/")[2]
+            return f"{name}:{line}" if line is not None else name
+    return ""
