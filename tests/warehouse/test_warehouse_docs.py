@@ -12,6 +12,7 @@ from printed_names import scopes_of, with_printed_names
 
 import xlamem
 from xlamem import compute, schema
+from xlamem.warehouse import identity
 
 DOC = (HERE.parent / "docs" / "warehouse.md").read_text()
 QUERIES = {int(n): sql for n, sql in re.findall(r"^### (\d+)\. .*?```sql\n(.*?)```", DOC, re.M | re.S)}
@@ -31,7 +32,7 @@ AFTER = [
     "tpu-libtpu-0.0.50.1-v5e-host_offload",
     "tpu-libtpu-0.0.50.1-v5e-mlp_grad",
 ]
-ALL = BEFORE + AFTER
+ALL = list(dict.fromkeys(BEFORE + AFTER))
 GIB16 = 16 << 30
 
 
@@ -73,15 +74,15 @@ COLUMNS = {
     1: "platform module_name memory_space before after growth",
     2: "platform module_name instruction shape size padding",
     3: "platform module_name device_total headroom percent",
-    4: "platform module_name change",
+    4: "platform module_name change n",
     5: "scope bytes buffers programs",
     6: "module_name layer bytes layers",
     7: "platform module_name xla xlamem difference",
     8: "kind detail dumps example",
     9: "night dumps programs fresh allocated",
-    10: "content_hash module_name dumps labels",
+    10: "content_id module_name occurrences hosts since commits",
     11: "module_name memory_space size parameters outputs shareable",
-    12: "platform target dumps largest median",
+    12: "platform target programs largest median",
 }
 
 
@@ -90,7 +91,7 @@ def test_every_query_returns_rows(number: int, folder: Path) -> None:
     found = xlamem.Dataset(folder / "warehouse").sql(QUERIES[number])
     assert found.column_names == COLUMNS[number].split()
     assert found.num_rows
-    plain = {"int64", "string", "double"}
+    plain = {"int64", "string", "double", "timestamp[us, tz=UTC]"}
     assert {str(t) for t in found.schema.types} <= plain
 
 
@@ -127,6 +128,7 @@ def test_headroom(answers: dict[int, Any]) -> None:
 
 
 def test_changes(answers: dict[int, Any]) -> None:
+    assert {r["n"] for r in answers[4]} == {1}
     found = {r["module_name"]: r["change"] for r in answers[4]}
     assert found == {
         "jit_m_cond_switch": "changed",
@@ -189,16 +191,21 @@ def test_nights(answers: dict[int, Any]) -> None:
     ]
 
 
-def test_duplicates(answers: dict[int, Any]) -> None:
+def test_hosts(answers: dict[int, Any], folder: Path) -> None:
     original = xlamem.read(DUMPS / BEFORE[-1], hashes=True)
-    assert answers[10] == [
-        {
-            "content_hash": original.modules["content_hash"][0].as_py(),
-            "module_name": "jit_m_host_offload",
-            "dumps": 2,
-            "labels": "commit=a1, commit=b2, night=2025-01-30, night=2025-01-31",
-        }
-    ]
+    dataset = xlamem.Dataset(folder / "warehouse")
+    starts = dataset["runs"].to_table()["started_at"].to_pylist()
+    first, *others = answers[10]
+    assert first == {
+        "content_id": identity.content_id(original.modules["content_hash"][0].as_py(), original.source),
+        "module_name": "jit_m_host_offload",
+        "occurrences": 2,
+        "hosts": 1,
+        "since": min(starts),
+        "commits": "a1, b2",
+    }
+    assert len(others) == len(ALL) - 1
+    assert {(r["occurrences"], r["hosts"]) for r in others} == {(1, 1)}
 
 
 def test_donation(answers: dict[int, Any]) -> None:
@@ -209,8 +216,8 @@ def test_donation(answers: dict[int, Any]) -> None:
 
 
 def test_platforms(answers: dict[int, Any]) -> None:
-    rows = {(r["platform"], r["target"]): r["dumps"] for r in answers[12]}
-    assert rows == {("cpu", None): 7, ("gpu", "sm_9.0a"): 1, ("tpu", None): 3}
+    rows = {(r["platform"], r["target"]): r["programs"] for r in answers[12]}
+    assert rows == {("cpu", None): 7, ("gpu", "sm_9.0a"): 1, ("tpu", None): 2}
     for r in answers[12]:
         names = [n for n in ALL if dump(n).platform == r["platform"]]
         assert r["largest"] == max(compute.device_total(dump(n)) or 0 for n in names)
@@ -229,9 +236,10 @@ def test_the_python_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_every_derived_table_is_listed() -> None:
-    for table in schema.DERIVED:
+    for table in (*schema.DERIVED, *schema.RUN_TABLES):
         assert f"| `{table}` |" in DOC
-    assert "| `quarantine` |" in DOC
+    (occurrences,) = (line for line in DOC.splitlines() if line.startswith("| `occurrences` |"))
+    assert re.findall("`([a-z_]+)`", occurrences) == ["occurrences", *schema.OCCURRENCES.names]
 
 
 def test_the_demo_runs_a_query_of_this_page() -> None:
