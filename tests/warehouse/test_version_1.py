@@ -19,13 +19,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import v1_dataset
+from conftest import DUMPS
 from test_convert import LINEAGE, SMALL, on_disk, state
 from test_warehouse_docs import QUERIES
 
 import xlamem
 from xlamem import schema, warehouse
 from xlamem.warehouse.ledger import Ledger, host_name
+from xlamem.warehouse.offsets import with_columns
 from xlamem.warehouse.storage import Storage
+from xlamem.warehouse.stored_fingerprints import with_fingerprints
 
 DATED = ("seen_at", "started_at", "run_id", "host")
 FRAME = ("offset", "stem", "members")
@@ -63,8 +66,9 @@ def rows(dest: Path, table: str, *without: str) -> list[str]:
 def whole(dest: Path, fresh: Path) -> None:
     """Every content is there once with all of its rows, and every occurrence of version 1."""
     assert xlamem.Dataset(dest).ids == xlamem.Dataset(fresh).ids
+    later = ("program_fp", "interface_fp") if any(b.is_old for b in state(dest).batches.values()) else ()
     for table in schema.WAREHOUSE.keys() - schema.RUN_TABLES.keys():
-        assert rows(dest, table, *LINEAGE) == rows(fresh, table, *LINEAGE), table
+        assert rows(dest, table, *LINEAGE, *later) == rows(fresh, table, *LINEAGE, *later), table
     found, wanted = (rows(d, "occurrences", *DATED, *FRAME) for d in (dest, fresh))
     duplicates = [row for row in wanted if "again.tar" in row or "'b/four'" in row or "/four/" in row]
     assert len(duplicates) == 3  # the copies in archives, of which version 1 kept no trace, and what it could not read
@@ -89,7 +93,7 @@ def test_it_is_read_as_this_version_would_have_stored_it(old: Path, fresh: Path)
     assert {*named} < {re.sub(", 'offset': [^,]*", "", row) for row in rows(fresh, "occurrences", *DATED)}
     for i in dataset.ids:
         mine, other = dataset.read(i), xlamem.Dataset(fresh).read(i)
-        for name in schema.TABLES.keys() - {"files", "diagnostics"}:
+        for name in schema.TABLES.keys() - {"files", "diagnostics", "modules"}:
             assert mine[name].to_pylist() == other[name].to_pylist(), name
         assert mine.name == other.name
     (failed,) = (r["content_id"] for r in dataset["quarantine"].to_table().to_pylist() if "found this" in r["excerpt"])
@@ -103,15 +107,18 @@ def test_queries_have_the_same_answers(old: Path, fresh: Path, number: int) -> N
     answers = [_answer(old, number)]
     first, *_ = sorted(state(old).batches)
     migrate_only(old, first)
-    answers.append(_answer(old, number))
+    if number not in (1, 4):  # fingerprints are computed by the migration
+        answers.append(_answer(old, number))
     warehouse.migrate(old)
     answers.append(_answer(old, number))
-    assert answers == [_answer(fresh, number)] * 3
+    assert answers == [_answer(fresh, number)] * len(answers)
 
 
 def _answer(dest: Path, number: int) -> list[Any]:
     counted = ("dumps", "example", "allocated", "occurrences", "since")  # of occurrences, or places
-    found = xlamem.Dataset(dest).sql(QUERIES[number].replace("LIMIT 10", "")).to_pylist()
+    query = QUERIES[number].replace("LIMIT 10", "")
+    query = query.replace("FROM dumps\n", "FROM (FROM dumps WHERE tool_version IS NOT NULL)\n")  # not those unread
+    found = xlamem.Dataset(dest).sql(query).to_pylist()
     ignored = counted if number in (8, 9, 10) else ()
     return sorted(({k: v for k, v in row.items() if k not in ignored} for row in found), key=str)
 
@@ -321,6 +328,24 @@ def test_two_migrations_and_a_converter_at_once(old: Path, fresh: Path, nights: 
     runs = xlamem.Dataset(old)["runs"].to_table()["run_id"].to_pylist()
     assert len(runs) == len(set(runs)) == 3
     assert on_disk(old) == {f.path for f in state(old).files()}
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_fingerprints_of_stored_tables(tmp_path: Path, alone: bool) -> None:
+    """They are those that the converter computes from the text."""
+    xlamem.convert(DUMPS, to=tmp_path, engine="here")
+    dataset = xlamem.Dataset(tmp_path)
+    modules = dataset["modules"].to_table()
+    assert modules["program_fp"].null_count < modules.num_rows - 20
+    for part in [modules.slice(i, 1) for i in range(modules.num_rows)] if alone else [modules]:
+        ids = part["content_id"].to_pylist()
+
+        def rows(name: str, ids: list[str] = ids) -> list[pa.Table]:
+            table = dataset[name].to_table()
+            return [table.filter(pc.is_in(table["content_id"], pa.array(ids)))]
+
+        nulls = pa.nulls(part.num_rows, pa.string())
+        assert with_fingerprints(with_columns(part, program_fp=nulls, interface_fp=nulls), rows).equals(part)
 
 
 def test_on_the_command_line(old: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -107,6 +107,83 @@ def test_growth(answers: dict[int, Any]) -> None:
         assert (row["before"], row["after"]) == (spaces(old)[0]["reserved"], spaces(new)[0]["reserved"])
 
 
+PROGRAM = """BufferAssignment:
+allocation 0: size {size}, parameter 0, shape |f32[{n}]| at ShapeIndex {{}}:
+ value: <{id} p.{k} @0> (size={size},offset=0): f32[{n}]{{0}}
+allocation 1: size {size}, output shape is |f32[{n}]|, maybe-live-out:
+ value: <{id}1 add.{k} @0> (size={size},offset=0): f32[{n}]{{0}}
+allocation 2: size {temp}, preallocated-temp:
+ value: <{id}2 exp.{k} @0> (size={temp},offset=0): f32[{m}]{{0}}
+
+Total bytes used: {total}
+
+Used values:
+<{id} p.{k} @0>
+ positions:
+  p.{k}
+ uses:
+  exp.{k}, operand 0
+ from instruction: %p.{k} = f32[{n}]{{0}} parameter(0)
+<{id}1 add.{k} @0>
+ positions:
+  add.{k}
+ uses:
+ from instruction: %add.{k} = f32[{n}]{{0}} add(%exp.{k}, %p.{k}), metadata={{op_name="add" source_line={k}}}
+<{id}2 exp.{k} @0>
+ positions:
+  exp.{k}
+ uses:
+  add.{k}, operand 0
+ from instruction: %exp.{k} = f32[{m}]{{0}} broadcast(%p.{k})
+
+HloLiveRange (max 3):
+  InstructionSequence:
+    0:p.{k}
+    1:exp.{k}
+    2:add.{k}
+  BufferLiveRange:
+    p.{k}{{}}:0-3
+    add.{k}{{}}:2-3
+    exp.{k}{{}}:1-2
+  Live ranges at 2 (peak):
+    p.{k}: {size} bytes
+    add.{k}: {size} bytes
+    exp.{k}: {temp} bytes
+"""
+
+
+def compile_all(folder: Path, grown: set[int], first: int) -> Path:
+    """500 programs of one name: pairs have the same interface, and some of them a temporary three times as large."""
+    folder.mkdir(parents=True)
+    for i in range(500):
+        n, m = 8 + i // 2, (40 + i) * (3 if i in grown else 1)
+        number = first + (i * 137) % 500
+        numbers = {"size": 4 * n, "temp": 4 * m, "total": 8 * n + 4 * m, "id": number + 1, "k": number}
+        name = f"module_{number:04}.jit_broadcast_in_dim.cpu_after_optimizations-buffer-assignment.txt"
+        (folder / name).write_text(PROGRAM.format(n=n, m=m, **numbers))
+    return folder
+
+
+def test_growth_hidden_behind_a_name(tmp_path: Path) -> None:
+    """Fifteen of 500 programs of one name grow; all are recompiled, with other numbers, names and lines."""
+    grown = set(range(1, 120, 8))
+    for commit, found in (("a1", set()), ("b2", grown)):
+        folder = compile_all(tmp_path / commit, found, 0 if commit == "a1" else 7)
+        xlamem.convert(folder, to=tmp_path / "out", labels={"commit": commit}, engine="here")
+    dataset = xlamem.Dataset(tmp_path / "out")
+    assert len(dataset.ids) == 1000
+    assert dataset["modules"].to_table()["complete"].to_pylist() == [True] * 1000
+    rows = dataset.sql(QUERIES[1].replace("LIMIT 10", "")).to_pylist()
+    sizes = [(8 * (8 + i // 2) + 4 * (40 + i), 8 * (40 + i)) for i in sorted(grown, reverse=True)]
+    assert [(r["before"], r["growth"]) for r in rows] == sizes
+    assert {r["module_name"] for r in rows} == {"jit_broadcast_in_dim"}
+    assert dataset.sql(QUERIES[4]).to_pylist() == [
+        {"platform": "cpu", "module_name": "jit_broadcast_in_dim", "change": "changed", "n": len(grown)}
+    ]
+    totals = dataset.sql("SELECT label_commit, max(total_bytes) AS n FROM dumps GROUP BY 1 ORDER BY 1").to_pylist()
+    assert totals[0]["n"] == totals[1]["n"]  # the largest program of the name did not grow
+
+
 def test_padding(answers: dict[int, Any]) -> None:
     wanted = [
         v["size"] - v["unpadded_size"]

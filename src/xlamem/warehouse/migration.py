@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from .. import schema
+from ..parse.fingerprints import Fingerprints
 from .catalog import Catalog
 from .ledger import Batch, Ledger
 from .occurrences import distinct, new_occurrences, recorded_occurrences
@@ -26,6 +27,7 @@ from .parquet import BatchWriter
 from .result import Progress, Status
 from .rewrite import with_current_columns
 from .storage import Storage
+from .stored_fingerprints import with_fingerprints
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ class _Migration:
         writer = self._writer(old, name)
         for table in schema.WAREHOUSE:
             if table not in RUN_TABLES:
-                self._copy(old, table, contents if table != "quarantine" else {i: i for i in quarantined}, writer)
+                for rows in self._rows(old, table, contents if table != "quarantine" else {i: i for i in quarantined}):
+                    writer.add(table, rows)
         yield replace(
             old,
             name=name,
@@ -114,19 +117,23 @@ class _Migration:
             places={i: path for i, path in old.places.items() if i in quarantined},
         )
 
-    def _copy(self, old: Batch, table: str, contents: dict[str, str], writer: BatchWriter) -> None:
-        """Copy the rows of a table, sorted by content_id. A batch with a large dump has no other dump to sort."""
+    def _rows(self, old: Batch, table: str, contents: dict[str, str]) -> Iterator[pa.Table]:
+        """Yield the rows of a table, sorted by content_id. A batch with a large dump has no other dump to sort."""
         ids = pa.table({"dump_id": pa.array(contents.values(), pa.string()),
                         "content_id": pa.array(contents.keys(), pa.string())})  # fmt: skip
         spec = schema.WAREHOUSE[table].warehouse
         parts: Iterator[pa.Table] = (
             with_current_columns(with_content_ids(part, ids), spec) for part in self._row_groups(old, table)
         )
-        if len(contents) > 1:
+        if len(contents) > 1 or table == "modules":
             rows = pa.concat_tables([spec.empty_table(), *parts])
             parts = iter([rows.take(pc.sort_indices(rows["content_id"]))])
+        has_all = {*Fingerprints.TABLES} <= {*(old.tables or schema.TABLES)}
         for part in parts:
-            writer.add(table, part)
+            if table == "modules" and part.num_rows and has_all:
+                yield with_fingerprints(part, lambda name: self._rows(old, name, contents))
+            else:
+                yield part
 
     def _row_groups(self, batch: Batch, table: str) -> Iterator[pa.Table]:
         import pyarrow.parquet as pq

@@ -94,7 +94,7 @@ class StoredTables:
         with self.catalog.damage_errors(name):
             table = self._scanner(name).to_table()
         self._check_rows(name, table.num_rows)
-        return _with_dump_types(name, table).unify_dictionaries()
+        return with_dump_types(name, table).unify_dictionaries()
 
     def _batches(self, name: str) -> Iterator[pa.RecordBatch]:
         rows = 0
@@ -102,7 +102,7 @@ class StoredTables:
             for batch in self._scanner(name).to_batches():
                 rows += batch.num_rows
                 if batch.num_rows:
-                    yield from _with_dump_types(name, pa.table(batch)).to_batches()
+                    yield from with_dump_types(name, pa.table(batch)).to_batches()
         self._check_rows(name, rows)
 
     def _scanner(self, name: str) -> arrow_dataset.Scanner:
@@ -148,7 +148,7 @@ def _stored_tables(dest: str, content_id: str, tables: tuple[str, ...]) -> Store
     return StoredTables(Catalog(dest), content_id, tables)
 
 
-def _with_dump_types(name: str, table: pa.Table) -> pa.Table:
+def with_dump_types(name: str, table: pa.Table) -> pa.Table:
     """Convert the columns of a dataset to the types of a `Dump`, dictionary-encoding names."""
     spec = schema.TABLES[name].arrow
     columns = [
