@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "xlamem"
 NATIVE = ROOT / "_native"
 
-ORDER = ("errors", "schema", "formatting", "display", "input", "parse", "dump", "compute", "warehouse", "cli")
+ORDER = ("errors", "schema", "formatting", "display", "input", "parse", "dump", "compute", "warehouse", "compare", "cli")
 """Each package imports only itself and those before it."""
 NATIVE_FOR = {"parse", "compute"}
 """The packages that import native modules."""

@@ -225,6 +225,7 @@ class Dump:
     printed_report = _TableAttribute()
     frames = _TableAttribute()
     aliases = _TableAttribute()
+    flags = _TableAttribute()
     diagnostics = _TableAttribute()
     unknown_text = _TableAttribute()
 

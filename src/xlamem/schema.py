@@ -344,6 +344,22 @@ SECTION_TABLES = (
             _name("kind", "may-alias, must-alias or donor; null in old texts that print none", null=True),
         ),
     ),
+    Table(
+        "flags",
+        "flag of the compile",
+        "debug_options, tpu_comp_env.txt",
+        (
+            _int("ordinal", "position among the flags of its file, from 0"),
+            _name("role", "file with the flag: debug-options or tpu-environment"),
+            _text("name", "name, after the names of the messages around it and dots; a repeated flag has several rows"),
+            _text("value", "value as printed: text in double quotes with C escapes; {} for an empty message"),
+            _text(
+                "comment",
+                "comment on the line above: the TPU compiler prints the default of a flag that differs from it",
+                null=True,
+            ),
+        ),
+    ),
 )
 
 _SPACE = (
@@ -1007,9 +1023,13 @@ MODULES = Table(
         *(
             _int(f"n_{t.name}", f"rows of {t.name}; null if not read", "rows", null=True)
             for t in SECTION_TABLES
+            if t.name != "flags"
         ),
         _int("n_diagnostics", "rows of diagnostics", "rows"),
-        _text("content_hash", "XXH3-128 over the hashes of the members; null unless requested", null=True),
+        _text(
+            "content_hash", "XXH3-128 over the hashes of the members but those with flags; null unless requested",
+            null=True,
+        ),
         _bool("understood", "every line and every field was recognized"),
         _bool("consistent", "every cross-check of the tables that were read passed"),
         _text(
@@ -1026,6 +1046,7 @@ MODULES = Table(
             "left out",
             null=True,
         ),
+        _int("n_flags", "rows of flags; null if not read", "rows", null=True),
     ),
 )
 
@@ -1105,7 +1126,7 @@ COMPARED_TABLES = (
         "group of buffers that contribute to the difference of two programs A and B; keys that do not group are null",
         "compare",
         (
-            _name("buffer", "op_name without wrappers, with folded layers, or what the instruction is called", null=True),
+            _name("buffer", "op_name without wrappers, with folded layers, or the name of the instruction", null=True),
             _name("cause", "a key of schema.CAUSES", null=True),
             _name("edit", "text of the edit that explains them", null=True),
             *(_name(key, "as in `live_set`, of B, or of A if it is gone", null=True) for key in (
@@ -1362,6 +1383,8 @@ ROLES = {
     "live-range": "schedule, live ranges and XLA's peak list",
     "memory-usage-report": "XLA's memory-usage report",
     "hlo": "HLO text, of which only the header is read",
+    "debug-options": "flags of the compile: DebugOptions that differ from their defaults, as protobuf text",
+    "tpu-environment": "flags of the TPU compiler with their values, as protobuf text",
 }
 
 FEATURES = {

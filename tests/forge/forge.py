@@ -162,6 +162,7 @@ def tables_of(p: Program, *, used_values: bool = True) -> dict[str, list[Row]]:
         "printed_report": [],
         "frames": p.frames,
         "aliases": p.aliases,
+        "flags": [],
         "diagnostics": [],
     }
     if era.values != "e0" and used_values:

@@ -29,7 +29,7 @@ def test_roles(extension: str, role: names.Role, packed: str) -> None:
 
 
 def test_roles_are_those_of_the_schema() -> None:
-    assert list(names.EXTENSIONS) == list(schema.ROLES)
+    assert [*names.EXTENSIONS, *names.FLAG_EXTENSIONS] == list(schema.ROLES)
 
 
 @pytest.mark.parametrize(

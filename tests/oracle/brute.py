@@ -433,7 +433,7 @@ def hostile(
     length = rng.randint(0, steps)
     pages = rng.random() < 0.5
     tables: dict[str, list[Row]] = {name: [] for name in (*TABLES, "cross_color", "positions", "uses", "schedule")}
-    tables |= {name: [] for name in ("printed_peak", "printed_stack", "printed_report", "frames", "aliases")}
+    tables |= {name: [] for name in ("printed_peak", "printed_stack", "printed_report", "frames", "aliases", "flags")}
     for number in range(rng.randint(min(1, arenas), arenas)):
         kind = rng.choices(list(KINDS), WEIGHTS)[0]
         color, page = rng.choice(COLORS), rng.choice(PAGES) if pages else None

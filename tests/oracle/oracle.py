@@ -18,7 +18,7 @@ COLUMNS = {
     "modules": "module_name module_id platform target changelist timestamp_us features complete total_bytes "
     "schedule_length printed_peak_time printed_peak_bytes n_allocations n_values n_cross_color n_positions n_uses "
     "n_instructions n_schedule n_live_ranges n_printed_peak n_printed_stack n_printed_report n_frames n_aliases "
-    "n_diagnostics content_hash understood consistent program_fp interface_fp",
+    "n_diagnostics content_hash understood consistent program_fp interface_fp n_flags",
     "files": "ordinal role uri bytes content_hash features complete",
     "allocations": "allocation size color memory_space page address parameter_number parameter_shape_index "
     "parameter_shape output_shape is_parameter is_entry_root is_constant is_thread_local is_live_out is_temp "
@@ -38,12 +38,14 @@ COLUMNS = {
     "offset n_values n_rest shapes",
     "frames": "id parent file function line column end_line end_column",
     "aliases": "output_index parameter parameter_index kind",
+    "flags": "ordinal role name value comment",
     "diagnostics": "file line offset section code severity wanted excerpt",
     "unknown_text": "file offset section table row text",
 }
 """Every table with its columns in order; a test holds it against schema.TABLES."""
 
-ROLES = ("buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report", "hlo")
+FLAG_ROLES = ("debug-options", "tpu-environment")
+ROLES = ("buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report", "hlo", *FLAG_ROLES)
 ERRORS = {"truncated", "total_differs", "records_differ"}
 SPACES = {
     "tpu": {0: "hbm", 1: "vmem", 2: "sflag", 3: "cmem", 4: "smem", 5: "host"},
@@ -58,6 +60,7 @@ NAME = r"([A-Za-z_][A-Za-z0-9_.-]*)"
 SIDX = r"(\{(?:-?[0-9]+(?:,-?[0-9]+)*)?\})"
 HUMAN = r"(-?[0-9]+B|-?[0-9]+\.[0-9]KiB|-?[0-9]+\.[0-9]{2}[MGTPE]iB)"
 PERCENT = r"(-?(?:[0-9]+|nan|inf))%"
+FLAG = r"([A-Za-z0-9_.\[\]/-]+)"
 SPACED = r"(-?[0-9]{1,3}(?: [0-9]{3})+|-?[0-9]+)"
 SHORT = rf"<{INT} {NAME}{SIDX}?( \(phi\))?(?: @{INT})?>"
 FLAGS = (
@@ -447,6 +450,8 @@ class Reader:
                 continue
             if file.role == "hlo":
                 self.read_hlo()
+            elif file.role in FLAG_ROLES:
+                self.read_flags()
             else:
                 self.read_file()
         self.finish()
@@ -979,6 +984,50 @@ class Reader:
             self.add("aliases", line, **row)
         return True
 
+    # -------------------------------------------------------------------------------------- flags
+
+    def read_flags(self) -> None:
+        """Protobuf text: fields, and messages of them."""
+        file, self.section = self.file, "flags"
+        odd = file.split()
+        if odd:
+            self.diagnose("mixed_newlines", odd, "CR LF")
+        messages: list[str] = []
+        ordinal = 0
+        comment = above = None
+        for i, line in enumerate(file.lines):
+            comment, above = above, None
+            if line.text.lstrip(" ").startswith("#"):
+                above = line.text.lstrip(" ")
+                continue
+            name, colon, value = line.text.lstrip(" ").partition(": ")
+            opened = name.removesuffix(" {") if not colon and name.endswith(" {") else None
+            if name == "}" and not colon and messages:
+                messages.pop()
+                continue
+            if opened is not None and match(FLAG, opened):
+                messages.append(opened)
+                if len(messages) <= 100:
+                    following = file.lines[i + 1].text.lstrip(" ") if i + 1 < len(file.lines) else ""
+                    if following != "}":
+                        continue
+                    path, value = messages, "{}"
+                else:
+                    self.unknown(line, "a field")
+                    continue
+            elif colon and match(FLAG, name) and len(messages) <= 100:
+                path = [*messages, name]
+            else:
+                self.unknown(line, "a field")
+                continue
+            row = {"ordinal": ordinal, "role": file.role, "name": ".".join(path), "value": value}
+            self.add("flags", line, **row, comment=comment)
+            ordinal += 1
+        if file.tail:
+            file.truncate(self.section, "the end of this line")
+        elif messages:
+            file.truncate(self.section, "the end of this message")
+
     # ------------------------------------------------------------------------------- afterwards
 
     def finish(self) -> None:
@@ -1088,7 +1137,7 @@ class Reader:
                 if not {r["color"] for r in rows["allocations"]} <= colors:
                     f.truncate("report", "a memory space for each color")
         for f in self.files:
-            if f.role != "hlo" and f.data and not f.sections - {"text"} and not self.odd(f, "file"):
+            if f.role not in ("hlo", *FLAG_ROLES) and f.data and not f.sections - {"text"} and not self.odd(f, "file"):
                 f.truncate("file", "a section")
         if allocated and not rows["allocations"] and not self.odd(allocated, "allocations"):
             allocated.truncate("allocations", "an allocation")

@@ -150,8 +150,8 @@ def buffers_at(p: Program, spaces: Mask, step: int) -> Buffers:
     live = _live_temps(p, in_account, step)
     group, owner, top, total, net = _connected(p, live)
     of_value[live] = group + len(whole)
-    joined = (np.concatenate(pair) for pair in ((whole, owner), (main, top), (size, total), (data, net)))
-    return Buffers(*joined, of_value)
+    join = np.concatenate
+    return Buffers(join((whole, owner)), join((main, top)), join((size, total)), join((data, net)), of_value)
 
 
 def _live_temps(p: Program, in_account: Mask, step: int) -> Ints:
@@ -299,15 +299,27 @@ def contributions(m: Matching, in_a: Buffers, in_b: Buffers) -> Contributions:
     none_a, none_b = np.full(len(single_b), -1), np.full(len(single_a), -1)
     rows_a = np.concatenate([paired, single_a, none_a])
     rows_b = np.concatenate([partner[paired], none_b, single_b])
-    columns = [np.where(r >= 0, take(c, r), missing) for c, r, missing in (
-        (in_a.main, rows_a, -1), (in_b.main, rows_b, -1), (in_a.owner, rows_a, -1), (in_b.owner, rows_b, -1),
-        (in_a.bytes, rows_a, 0), (in_b.bytes, rows_b, 0), (in_a.data, rows_a, 0), (in_b.data, rows_b, 0),
-    )]  # fmt: skip
     cause_a, other_a = _single_causes(m, in_a.main[single_a], in_b, gone=True)
     cause_b, other_b = _single_causes(m, in_b.main[single_b], in_a, gone=False)
-    cause = np.concatenate([_paired_causes(*(c[: len(paired)] for c in columns[4:])), cause_a, cause_b])
-    other = np.concatenate([np.full(len(paired), -1), other_a, other_b])
-    return Contributions(*columns, cause, other)
+    a, b = ([_of_rows(column, rows) for column in side[:4]] for side, rows in ((in_a, rows_a), (in_b, rows_b)))
+    causes = _paired_causes(*(column[: len(paired)] for column in (a[2], b[2], a[3], b[3])))
+    return Contributions(
+        value_a=np.where(rows_a >= 0, a[1], -1),
+        value_b=np.where(rows_b >= 0, b[1], -1),
+        owner_a=np.where(rows_a >= 0, a[0], -1),
+        owner_b=np.where(rows_b >= 0, b[0], -1),
+        bytes_a=a[2],
+        bytes_b=b[2],
+        data_a=a[3],
+        data_b=b[3],
+        cause=np.concatenate([causes, cause_a, cause_b]),
+        other=np.concatenate([np.full(len(paired), -1), other_a, other_b]),
+    )
+
+
+def _of_rows(column: Ints, rows: Ints) -> Ints:
+    """Return the numbers of these buffers, 0 for -1."""
+    return np.where(rows >= 0, column[rows], 0) if len(column) else np.zeros(len(rows), np.int64)
 
 
 def _partners(m: Matching, in_a: Buffers, in_b: Buffers) -> Ints:

@@ -15,72 +15,20 @@ from ..compute.columns import Ints, ints, nullable, sums_of, table_of_columns
 from ..compute.program import Program, program
 from ..dump import DumpLike
 from .account import AccountDifference, account_difference, accounts
+from .context import Edit
 from .contributors import contributors
-from .edits import Edit, find_edits
+from .edits import find_edits
 from .matching import RULES, Matching
 from .rows import Rows
+from .tables import DiffTables
+from .verdict import verdict
 
 
 @dataclass(frozen=True, repr=False)
-class Diff:
+class Diff(DiffTables):
     """The difference of two programs A and B. Sizes are in bytes; a change is that of B minus that of A."""
 
-    a: str
-    """Name of A."""
-    b: str
-    accounts: pa.Table
-    """Table ``account_differences``: what must fit, and the peaks."""
-    bills: pa.Table
-    """Table ``bill_differences``: the lines of the bills that differ."""
-    buffers: pa.Table
-    """Table ``differences``: the buffers that contribute, by account. Together with ``moved`` of `accounts`, their
-    changes add up to that of the peak."""
-    edits: pa.Table
-    """Table ``edits``: what differs in the programs, that with the largest change first."""
-    doubt: str
-    """Why the numbers of one side are not known to be right; empty if they are."""
     _matching: Matching = field(compare=False)
-
-    @property
-    def device_total_change(self) -> int:
-        """Change of what must fit into the device's main memory."""
-        return self._change("reserved")
-
-    @property
-    def peak_change(self) -> int:
-        """Change of the peak of the device's main memory."""
-        return self._change("peak")
-
-    def _change(self, number: str) -> int:
-        row = self.accounts.slice(0, 1)
-        return int(row[f"{number}_b"][0].as_py() - row[f"{number}_a"][0].as_py())
-
-    @property
-    def is_known(self) -> bool:
-        """Whether both dumps are complete and understood as far as the numbers depend on it."""
-        return not self.doubt
-
-    @property
-    def is_same(self) -> bool:
-        """Whether no number and no buffer differs."""
-        return not self.bills.num_rows and not self.buffers.num_rows and not self.grown and not self._shrunk
-
-    @property
-    def grown(self) -> list[str]:
-        """Accounts of which `reserved` or the peak grew."""
-        return self._changed(1)
-
-    @property
-    def _shrunk(self) -> list[str]:
-        return self._changed(-1)
-
-    def _changed(self, sign: int) -> list[str]:
-        t = self.accounts
-        grew = np.zeros(t.num_rows, bool)
-        for number in ("reserved", "peak"):
-            grew |= sign * (ints(t, f"{number}_b") - ints(t, f"{number}_a")) > 0
-        names: list[str] = t["account"].filter(pa.array(grew)).to_pylist()
-        return names
 
     @cached_property
     def matches(self) -> pa.Table:
@@ -94,8 +42,6 @@ class Diff:
     @property
     def verdict(self) -> str:
         """What changed, in a sentence."""
-        from .verdict import verdict
-
         return verdict(self)
 
     def __repr__(self) -> str:
@@ -128,7 +74,8 @@ def diff(a: DumpLike, b: DumpLike) -> Diff:
     at = buffers.column_names.index("edit")
     buffers = buffers.set_column(at, buffers.schema.field("edit"), nullable(number))
     bills = pa.concat_tables([_bill_table(d) for d in differences]).unify_dictionaries().combine_chunks()
-    return Diff(first.name, second.name, _account_table(differences), bills, buffers, edit_table, _doubt(first, second), m)
+    names, doubt = (first.name, second.name), _doubt(first, second)
+    return Diff(*names, _account_table(differences), bills, buffers, edit_table, doubt, m)
 
 
 def _doubt(a: Program, b: Program) -> str:

@@ -3,126 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from ..compute.columns import Ints, Mask, encoded
-from ..dump import hlo_body
-from .interface import Interface
-from .matching import OUTPUT, RESIZED, Matching
-from .rows import Rows, Shape, ShapePairs, text_matches
+from ..compute.columns import Ints
+from .context import Context, Edit
+from .matching import Matching
+from .program_edits import (
+    arguments,
+    compiler,
+    donation,
+    flags,
+    layers_changed,
+    memory_spaces,
+    operations,
+    outputs,
+    rematerialization,
+)
+from .rows import Rows
+from .shape_edits import dimensions, element_types, loops, sharding
 
-MAX_NAMES = 3
-"""Number of names in a clause."""
-
-
-class Edit(NamedTuple):
-    """Something that differs between two programs, and the contributions that it explains."""
-
-    kind: str
-    """A key of `schema.EDITS`."""
-    text: str
-    """What differs, as a clause."""
-    claims: Mask
-    """The contributions; those that an earlier edit explains do not count."""
-
-
-class Names(NamedTuple):
-    """The op_names of the instructions of a program."""
-
-    codes: Ints
-    """By instruction; -1 for none."""
-    texts: pa.Array
-
-    def count(self, pattern: str) -> int:
-        """Return the number of instructions whose op_name matches."""
-        return int(text_matches(self.texts, self.codes, pattern).sum())
-
-
-class Context:
-    """What the rules look at: two programs, and the contributions to their difference."""
-
-    def __init__(self, m: Matching, rows: Rows) -> None:
-        self.m, self.rows = m, rows
-
-    @cached_property
-    def interface(self) -> Interface:
-        return Interface(self.m)
-
-    @cached_property
-    def _matched(self) -> tuple[Ints, Ints, Ints]:
-        """Matched values of A and B, and the larger of their sizes."""
-        a = np.flatnonzero(self.m.value >= 0)
-        b = self.m.value[a]
-        return a, b, np.maximum(self.m.a.size[a], self.m.b.size[b])
-
-    @property
-    def matched_bytes(self) -> int:
-        return int(self._matched[2].sum())
-
-    @cached_property
-    def resized(self) -> list[tuple[Shape, Shape, int]]:
-        """Distinct pairs of shapes that differ between values of the same operation, and the bytes of these values."""
-        a, b, size = self._matched
-        same = np.isin(self.m.rule[a], (OUTPUT, RESIZED))
-        columns = (p.value_text("shape", v[same]) for p, v in ((self.m.a, a), (self.m.b, b)))
-        pairs = ShapePairs(*columns, size[same])
-        return [(x, y, n) for x, y, n in pairs.weighed() if x != y]
-
-    @cached_property
-    def op_names(self) -> tuple[Names, Names]:
-        """The op_names of both programs: from the HLO texts, which have those inside fusions, if both are there."""
-        programs = self.m.a, self.m.b
-        bodies = [hlo_body(p.tables) for p in programs]
-        columns = [body.text("op_name") for body in bodies if body is not None]
-        if len(columns) < 2:
-            columns = [p.tables["instructions"]["op_name"] for p in programs]
-        (codes_a, a), (codes_b, b) = (encoded(column) for column in columns)
-        return Names(codes_a, a.cast(pa.string())), Names(codes_b, b.cast(pa.string()))
-
-
-Rule = Callable[[Context], Iterator[Edit]]
+RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
+    layers_changed,
+    arguments,
+    donation,
+    outputs,
+    sharding,
+    loops,
+    rematerialization,
+    element_types,
+    dimensions,
+    operations,
+    memory_spaces,
+    flags,
+    compiler,
+)
+"""An edit that an earlier rule finds explains a buffer first."""
 
 
 def find_edits(m: Matching, rows: Rows) -> tuple[list[Edit], Ints]:
     """Return what differs between two programs, and the edit that explains each contribution, -1 for none."""
-    from .program_edits import (
-        arguments,
-        donation,
-        layers_changed,
-        memory_spaces,
-        operations,
-        outputs,
-        rematerialization,
-    )
-    from .shape_edits import dimensions, element_types, loops, sharding
-
     context, edits = Context(m, rows), list[Edit]()
     explained = np.full(rows.n, -1, np.int64)
-    for rule in (
-        layers_changed, arguments, donation, outputs, sharding, loops, rematerialization, element_types, dimensions,
-        operations, memory_spaces,
-    ):  # fmt: skip
+    for rule in RULES:
         for edit in rule(context):
             explained[(explained < 0) & edit.claims] = len(edits)
             edits.append(edit)
     return edits, explained
-
-
-def listed(names: list[str]) -> str:
-    """Return the first names, separated by commas."""
-    return ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
-
-
-def are(n: int, noun: str) -> str:
-    """Return a number and a noun with its verb: `1 argument is`, `2 arguments are`."""
-    return f"{n:,} {noun} is" if n == 1 else f"{n:,} {noun}s are"
-
-
-def largest(names: pa.Array, rows: Ints, sizes: Ints) -> str:
-    """Return the names of the largest of these rows."""
-    order = rows[np.argsort(-sizes, kind="stable")]
-    return listed(names.take(pa.array(order[: MAX_NAMES + 1])).to_pylist())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,18 +15,18 @@ from ..compute.columns import Ints, Mask, decoded, encoded, groups_of, ints, nul
 from ..compute.grouping import key_column
 from ..compute.op_names import plain_names, shortened_paths
 from ..errors import UsageError
-
-if TYPE_CHECKING:
-    from .difference import Diff
+from .tables import DiffTables
 
 BUFFER = "buffer"
 """Key for like buffers: the same folded op_name, or the same instruction without its number, and source line."""
-KEYS = (BUFFER, "cause", "edit", "scope", "layer", "phase", "kind", "category", "memory_space", "source", "element_type")
+KEYS = (
+    BUFFER, "cause", "edit", "scope", "layer", "phase", "kind", "category", "memory_space", "source", "element_type",
+)  # fmt: skip
 SIDES = ("category", "instruction", "shape", "element_type", "source_file", "source_line")
 
 
 def difference_groups(
-    d: Diff, by: Sequence[str] | str = (BUFFER, "cause"), *, account: str = DEVICE_TOTAL, fold: bool = True
+    d: DiffTables, by: Sequence[str] | str = (BUFFER, "cause"), *, account: str = DEVICE_TOTAL, fold: bool = True
 ) -> pa.Table:
     """Return the buffers that contribute to the difference of a peak, grouped by one or more keys.
 
@@ -70,7 +70,7 @@ def _with_common_columns(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _key(rows: pa.Table, d: Diff, key: str, *, fold: bool) -> tuple[Ints, pa.Array]:
+def _key(rows: pa.Table, d: DiffTables, key: str, *, fold: bool) -> tuple[Ints, pa.Array]:
     if key == BUFFER:
         return _buffer_names(rows, fold=fold)
     if key == "edit":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,10 +11,13 @@ import pyarrow.compute as pc
 
 from ..compute.columns import ints, take
 from ..compute.layout import DONATED
-from ..compute.op_names import layers, plain_names, shortened_paths
+from ..compute.op_names import ends_in_move, layers, plain_names, shortened_paths
+from ..compute.program import Program
 from ..formatting import count
-from .edits import Context, Edit, are, largest, listed
+from .context import Context, Edit, are, largest, listed
 
+IRRELEVANT = r"xla_dump_"
+"""Flags that do not change the program."""
 RECOMPUTED = r"\brematted_computation\b"
 CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
 MIN_CHANGE = 0.2
@@ -58,7 +62,8 @@ def layers_changed(c: Context) -> Iterator[Edit]:
             keys = pa.array([f"{layer} {index}" for layer, index in single])
             columns = (c.rows.table[name].cast(pa.string()) for name in ("layer", "layer_index"))
             claims = pc.is_in(pc.binary_join_element_wise(*columns, " "), keys).to_numpy()
-            yield Edit("layers", f"{are(len({i for _, i in single}), 'layer')} {word}: {names}", np.asarray(claims, bool))
+            number = are(len({index for _, index in single}), "layer")
+            yield Edit("layers", f"{number} {word}: {names}", np.asarray(claims, bool))
 
 
 def _layers_of(op_names: pa.Array) -> set[tuple[str, int]]:
@@ -80,10 +85,46 @@ def rematerialization(c: Context) -> Iterator[Edit]:
 
 
 def memory_spaces(c: Context) -> Iterator[Edit]:
-    """Find buffers that moved from one memory space to another."""
+    """Find arguments, then other buffers, that moved from one memory space to another."""
     moved = c.rows.is_in("cause", ("moved to another space",))
+    i = c.interface
+    left, right = i.matched
+    names_a, names_b = (np.array([s.name for s in p.spaces], object) for p in (c.m.a, c.m.b))
+    a = names_a[c.m.a.space_of_allocation[i.a.allocation[left]]]
+    b = names_b[c.m.b.space_of_allocation[i.b.allocation[right]]]
+    for x, y in sorted(set(zip(a[a != b].tolist(), b[a != b].tolist(), strict=True))):
+        rows = right[(a == x) & (b == y)]
+        names = largest(i.b.names, rows, c.m.b.allocation_size[i.b.allocation[rows]])
+        yield Edit("memory space", f"{are(len(rows), 'argument')} in {y} instead of {x}: {names}", moved)
     if moved.any():
         yield Edit("memory space", f"{are(int(moved.sum()), 'buffer')} in another memory space", moved)
+
+
+def flags(c: Context) -> Iterator[Edit]:
+    """Find flags of the compiler with another value, if both dumps have them."""
+    a, b = (_flags_of(p) for p in (c.m.a, c.m.b))
+    if not a or not b:
+        return
+    changed = [name for name in sorted({*a, *b}) if a.get(name) != b.get(name) and not re.match(IRRELEVANT, name)]
+    if changed:
+        texts = [f"{name} is {b.get(name, 'not set')} instead of {a.get(name, 'not set')}" for name in changed]
+        yield Edit("flags", f"flag{'s' if len(changed) > 1 else ''} {listed(texts)}", c.none)
+
+
+def _flags_of(p: Program) -> dict[str, str]:
+    """Return the value of each flag; those of a repeated flag are joined."""
+    table = p.optional("flags")
+    values: dict[str, str] = {}
+    for name, value in zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True):
+        values[name] = f"{values[name]},{value}" if name in values else value
+    return values
+
+
+def compiler(c: Context) -> Iterator[Edit]:
+    """Find out whether another version of the compiler was used, if file names say so (TPU)."""
+    a, b = (p.tables["modules"]["changelist"][0].as_py() for p in (c.m.a, c.m.b))
+    if a is not None and b is not None and a != b:
+        yield Edit("compiler", f"the compiler is of changelist {b} instead of {a}", c.none)
 
 
 def outputs(c: Context) -> Iterator[Edit]:
@@ -109,7 +150,9 @@ def operations(c: Context) -> Iterator[Edit]:
 
 def _paths(op_names: pa.Array) -> set[str]:
     """Return the scopes and operations of op_names, without wrappers and with folded layers, and all around them."""
+    op_names = op_names.filter(pa.array(~ends_in_move(op_names)))  # XLA adds and removes these as it likes
     found = set(shortened_paths(plain_names(op_names), None, fold=True).to_pylist()) - {None, ""}
+    found = {path for path in found if not path.startswith("(")}  # several op_names that XLA merged
     return {"/".join(s.split("/")[:n]) for s in found for n in range(1, s.count("/") + 2)}
 
 

@@ -116,7 +116,9 @@ class ShapePairs:
         distinct, number = np.unique(keys, return_inverse=True)
         self._number: Ints = number.reshape(-1)
         shapes_a, shapes_b = ([parsed(text) for text in texts.to_pylist()] for texts in (texts_a, texts_b))
-        self._pairs = [(None, None) if k < 0 else (shapes_a[k // width], shapes_b[k % width]) for k in distinct.tolist()]
+        self._pairs = [
+            (None, None) if k < 0 else (shapes_a[k // width], shapes_b[k % width]) for k in distinct.tolist()
+        ]
         self._weights = sums_of(weight, self._number, len(self._pairs)).tolist()
 
     def where(self, holds: Callable[[Shape, Shape], bool]) -> Mask:

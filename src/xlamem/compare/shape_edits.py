@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from fractions import Fraction
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ..compute.buffer_names import trip_counts_of
 from ..compute.columns import Ints, ints
 from ..compute.origins import has_opcode
 from ..compute.program import Program
-from .edits import Context, Edit, are, largest
+from .context import Context, Edit, are, largest, listed
 from .rows import Shape, replaced_dimensions
 
 Tally = Counter[tuple[Any, Any]]
@@ -22,28 +23,53 @@ Tally = Counter[tuple[Any, Any]]
 
 MIN_SHARE = 0.15
 """Minimum share of the matched bytes that must have another element type or dimension."""
+MIN_SHARE_CONVERTED = 0.02
+"""That share for element types, if conversions are new or gone."""
 MIN_EXCESS = 4
 """A replacement must be this many times as frequent as its reverse."""
 
-COLLECTIVES = r"^(?:all-|collective-|reduce-scatter|ragged-all)"
-GROUP = r"replica_groups=(?:\{\{(?P<list>[\d,]+)\}|\[(?P<groups>\d+),(?P<size>\d+)\])"
+CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision)$"
+COLLECTIVES = r"^(?:all|collective|ragged-all|reduce-scatter)(?:-[a-z]+)*$"
+GROUPS = r"replica_groups=(?:(?P<list>\{\{[\d,{}]*\}\})|\[(?P<n>\d+),(?P<size>\d+)\])"
 
 
 def sharding(c: Context) -> Iterator[Edit]:
-    """Find arguments that are sharded differently, and the dimensions that change with them."""
+    """Find arguments, or else many buffers, that are sharded differently, and the dimensions that change with them."""
     i = c.interface
     left, right = i.resharded
     if not len(left):
         left, right = _resized_per_device(c)
     if not len(left):
+        yield from _resharded_buffers(c)
         return
     names = largest(i.b.names, right, i.m.b.allocation_size[i.b.allocation[right]])
     shapes = i.shapes_of(left, right)
     ratios = {Fraction(*pair) for a, b in shapes for pair in replaced_dimensions(a, b)}
     before, after = (s.sharding.take([int(r[0])]).to_pylist()[0] for s, r in ((i.a, left), (i.b, right)))
-    how = f" ({before} -> {after})" if before or after else ""
+    how = f" ({before} -> {after})" if before and after else ""
     own = np.isin(ints(c.rows.table, "allocation_b"), i.m.b.allocation_ids[i.b.allocation[right]])
-    yield Edit("sharding", f"{are(len(left), 'argument')} sharded differently: {names}{how}", own | c.rows.shapes.with_ratios(ratios))
+    text = f"{are(len(left), 'argument')} sharded differently: {names}{how}"
+    yield Edit("sharding", text, own | c.rows.shapes.with_ratios(ratios))
+
+
+def _resharded_buffers(c: Context) -> Iterator[Edit]:
+    """Find collectives that differ, and a factor by which many buffers are larger or smaller on each device."""
+    before, after = (_collectives(p) for p in (c.m.a, c.m.b))
+    if before.counts == after.counts:
+        return
+    changed = [o for o in sorted({*before.counts, *after.counts}) if before.counts[o] != after.counts[o]]
+    text = f"other collectives: {listed([f'{o} {before.counts[o]:,} -> {after.counts[o]:,}' for o in changed])}"
+    tally: Tally = Counter()
+    for a, b, size in c.resized:
+        for ratio in {Fraction(*pair) for pair in replaced_dimensions(a, b)}:
+            tally[ratio.numerator, ratio.denominator] += size
+    devices, claims = max(before.devices, after.devices), c.none
+    for x, y in _frequent(tally, MIN_SHARE * c.matched_bytes, ()):
+        if 1 in (x, y) and devices % max(x, y) == 0:
+            text = f"buffers are {f'{y} times' if x == 1 else f'1/{x}'} as large on each device, with {text}"
+            claims = c.rows.shapes.with_ratios([Fraction(x, y)])
+            break
+    yield Edit("sharding", text, claims)
 
 
 def _resized_per_device(c: Context) -> tuple[Ints, Ints]:
@@ -53,9 +79,9 @@ def _resized_per_device(c: Context) -> tuple[Ints, Ints]:
     """
     i, (before, after) = c.interface, (_collectives(p) for p in (c.m.a, c.m.b))
     left, right = i.matched
-    devices = max([*before.values(), *after.values()], default=1)
-    if before == after:
+    if before.counts == after.counts:
         return left[:0], right[:0]
+    devices = max(before.devices, after.devices)
     pairs = i.shapes_by_row(left, right)
     ratios = {Fraction(*k) for a, b in pairs if a and b for k in replaced_dimensions(a, b)}
     chosen = {r for r in ratios if max(r, 1 / r).denominator == 1 and devices % int(max(r, 1 / r)) == 0}
@@ -67,22 +93,30 @@ def _has_ratio(a: Shape | None, b: Shape | None, ratios: set[Fraction]) -> bool:
     return a is not None and b is not None and any(Fraction(*k) in ratios for k in replaced_dimensions(a, b))
 
 
-def _collectives(p: Program) -> dict[str, int]:
-    """Return the collectives of a program by opcode and number, and the most devices that take part in one."""
+class Collectives(NamedTuple):
+    """The instructions with which devices exchange data."""
+
+    counts: Counter[str]
+    """Number by opcode."""
+    devices: int
+    """Most devices that take part in one; 1 without collectives."""
+
+
+def _collectives(p: Program) -> Collectives:
     table = p.tables["instructions"]
     rows = np.flatnonzero(has_opcode(p, np.arange(table.num_rows), COLLECTIVES))
-    opcodes, counts = np.unique(table["opcode"].take(rows).cast("string").to_numpy(zero_copy_only=False), return_counts=True)
-    attributes = table["attributes"].take(rows).cast("string").to_pylist()
-    devices = max((_group_size(text) for text in set(attributes)), default=1)
-    return {f"{opcode} x {n}": devices for opcode, n in zip(opcodes.tolist(), counts.tolist(), strict=True)}
+    starts = table["opcode"].take(rows).cast("string").to_pylist()
+    opcodes = Counter(name.removesuffix("-start") for name in starts if not name.endswith("-done"))
+    attributes = set(table["attributes"].take(rows).cast("string").to_pylist())
+    return Collectives(opcodes, max((_n_devices(text or "") for text in attributes), default=1))
 
 
-def _group_size(attributes: str | None) -> int:
-    """Return the number of devices in a replica group."""
-    found = re.search(GROUP, attributes or "")
+def _n_devices(attributes: str) -> int:
+    """Return the number of devices in replica groups: `{{0,1},{2,3}}` or `[2,2]<=[4]`."""
+    found = re.search(GROUPS, attributes)
     if not found:
         return 1
-    return found["list"].count(",") + 1 if found["list"] else int(found["size"])
+    return int(found["n"]) * int(found["size"]) if found["n"] else len(re.findall(r"\d+", found["list"]))
 
 
 def loops(c: Context) -> Iterator[Edit]:
@@ -112,17 +146,35 @@ def _trip_counts(c: Context, before: list[int], after: list[int]) -> Iterator[Ed
 
 
 def element_types(c: Context) -> Iterator[Edit]:
-    """Find element types that many buffers, or an argument, have instead of another."""
+    """Find element types that many buffers, or an argument, have instead of another.
+
+    Fewer buffers suffice if operations that convert element types are new or gone.
+    """
+    conversions = _conversions(c)
     tally: Tally = Counter()
-    for a, b, size in c.resized:
+    for a, b, size in c.reshaped if conversions else c.resized:
         if a.element_type != b.element_type and _alike(a.element_type, b.element_type):
             tally[a.element_type, b.element_type] += size
-    in_arguments = {(a.element_type, b.element_type) for a, b in c.interface.shapes}
-    for before, after in _frequent(tally, c.matched_bytes, in_arguments):
-        claims = c.rows.shapes.where(lambda a, b, x=before, y=after: (a.element_type, b.element_type) == (x, y))
+    in_arguments = {(a.element_type, b.element_type): name for (a, b), name in reversed(c.interface.shapes.items())}
+    share = MIN_SHARE_CONVERTED if conversions else MIN_SHARE
+    for before, after in _frequent(tally, share * c.matched_bytes, in_arguments):
+        claims = c.rows.shapes.where(partial(_have_types, before, after))
         claims |= c.rows.only_in_a & c.rows.is_in("element_type_a", (before,))
         claims |= c.rows.only_in_b & c.rows.is_in("element_type_b", (after,))
-        yield Edit("element type", f"{after} instead of {before}{_as_in(c, lambda a, b, x=before, y=after: (a.element_type, b.element_type) == (x, y))}", claims)
+        text = f"{after} instead of {before}{_as_in(in_arguments.get((before, after)))}{conversions}"
+        yield Edit("element type", text, claims)
+
+
+def _conversions(c: Context) -> str:
+    """Return the scopes in which conversions of element types are on one side only, as a clause."""
+    a, b = (names.scopes_of(CONVERSION) for names in c.op_names)
+    parts = [f"conversions are {word} in {listed(sorted(s or 'the outermost scope' for s in scopes))}"
+             for word, scopes in (("new", b - a), ("gone", a - b)) if scopes]  # fmt: skip
+    return "".join(f"; {part}" for part in parts)
+
+
+def _have_types(before: str, after: str, a: Shape, b: Shape) -> bool:
+    return (a.element_type, b.element_type) == (before, after)
 
 
 def _alike(before: str, after: str) -> bool:
@@ -136,27 +188,26 @@ def dimensions(c: Context) -> Iterator[Edit]:
     for a, b, size in c.resized:
         for pair in replaced_dimensions(a, b):
             tally[pair] += size
-    in_arguments = {pair for a, b in c.interface.shapes for pair in replaced_dimensions(a, b)}
+    shapes = reversed(c.interface.shapes.items())
+    in_arguments = {pair: name for (a, b), name in shapes for pair in replaced_dimensions(a, b)}
     bases: Tally = Counter()
     for pair in sorted(tally, key=lambda k: (k not in in_arguments, k)):
         base = next((k for k in bases if Fraction(*k) == Fraction(*pair) and pair[0] % k[0] == 0), pair)
         bases[base] += tally[pair]
-    for base in _frequent(bases, c.matched_bytes, in_arguments):
-        text = f"a dimension of {base[0]:,} is {base[1]:,} now{_as_in(c, lambda a, b, k=base: k in replaced_dimensions(a, b))}"
-        yield Edit("dimensions", text, c.rows.shapes.with_ratios([Fraction(*base)]))
+    for before, after in _frequent(bases, MIN_SHARE * c.matched_bytes, in_arguments):
+        text = f"a dimension of {before:,} is {after:,} now{_as_in(in_arguments.get((before, after)))}"
+        yield Edit("dimensions", text, c.rows.shapes.with_ratios([Fraction(before, after)]))
 
 
-def _frequent(tally: Tally, total: int, in_arguments: Container[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Return the replacements with a large share of the matched bytes, or in arguments; the most frequent first."""
+def _frequent(tally: Tally, least: float, in_arguments: Container[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return the replacements of enough bytes, or in arguments; the most frequent first."""
     chosen = []
     for (before, after), size in tally.most_common():
-        is_common = size >= MIN_SHARE * total and size >= MIN_EXCESS * tally[after, before]
+        is_common = size >= least and size >= MIN_EXCESS * tally[after, before]
         if is_common or (before, after) in in_arguments:
             chosen.append((before, after))
     return chosen
 
 
-def _as_in(c: Context, holds: Callable[[Shape, Shape], bool]) -> str:
-    """Return an argument for whose shapes a condition holds."""
-    names = [name for (a, b), name in c.interface.shapes.items() if holds(a, b)]
-    return f", as in argument {names[0]}" if names else ""
+def _as_in(argument: str | None) -> str:
+    return f", as in argument {argument}" if argument else ""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from ..compute.bills import DEVICE_TOTAL
 from ..formatting import size
 from .groups import difference_groups, of_account
-
-if TYPE_CHECKING:
-    from .difference import Diff
+from .tables import DiffTables
 
 Row = dict[str, Any]
 
 MIN_SHARE = 0.1
 """An edit that explains less of a change than this is not its main cause."""
+FACTS = (
+    "layers", "arguments", "sharding", "loops", "rematerialization", "memory space", "operations", "element type",
+    "dimensions", "flags", "outputs", "donation", "compiler",
+)  # fmt: skip
+"""Kinds of edits in the order in which they are named if none of them explains the change."""
 LINES = {
     "parameters": "arguments",
     "donated": "donated arguments",
@@ -35,12 +38,13 @@ def signed(n: int) -> str:
     return f"{'+' if n > 0 else '-'}{size(abs(n))}" if n else "±0"
 
 
-def verdict(d: Diff) -> str:
+def verdict(d: DiffTables) -> str:
     """Return what changed, and the main cause."""
     prefix = f"Not known ({d.doubt}). As far as the text goes: " if d.doubt else ""
     total = d.accounts.slice(0, 1).to_pylist()[0]
     if d.is_same:
-        return f"{prefix}Nothing changed: {size(total['reserved_b'])} must fit, {size(total['peak_b'])} in use at the peak."
+        sizes = f"{size(total['reserved_b'])} must fit, {size(total['peak_b'])} in use at the peak"
+        return f"{prefix}Nothing changed: {sizes}."
     cause = main_cause(d)
     because = f": {cause['text']}" if cause else ""
     if not d.device_total_change and not d.peak_change:
@@ -51,28 +55,29 @@ def verdict(d: Diff) -> str:
     return f"{prefix}{changes}{because}{_largest(d, cause)}."
 
 
-def main_cause(d: Diff) -> Row | None:
+def main_cause(d: DiffTables) -> Row | None:
     """Return the edit that explains the change best, or None if no edit was found."""
     edits = ranked_edits(d)
     return edits[0] if edits else None
 
 
-def ranked_edits(d: Diff) -> list[Row]:
-    """Return the edits: those that explain a part of the change, then those that are facts, then mere effects."""
+def ranked_edits(d: DiffTables) -> list[Row]:
+    """Return the edits: those that explain a part of the change, then other facts, then those that may follow."""
     change = d.peak_change or d.device_total_change
     rows: list[Row] = d.edits.to_pylist()
-    has_operations = any(row["kind"] == "operations" and "new:" in row["text"] for row in rows)
+    has_operations = any(row["kind"] == "operations" for row in rows)
 
     def rank(row: Row) -> tuple[int, int, int]:
-        is_effect = row["kind"] == "memory space" and "host" not in row["text"]
-        is_effect |= row["kind"] == "element type" and has_operations and "argument" not in row["text"]
+        may_follow = row["kind"] == "memory space" or (row["kind"] == "element type" and has_operations)
         explains = row["change"] * change > 0 and abs(row["change"]) >= MIN_SHARE * abs(change)
-        return 2 if is_effect else 0 if explains else 1, -abs(row["change"]), row["edit"]
+        if may_follow and not any(word in row["text"] for word in ("argument", "conversions")):
+            return 2, -abs(row["change"]), row["edit"]
+        return (0, -abs(row["change"]), row["edit"]) if explains else (1, FACTS.index(row["kind"]), row["edit"])
 
     return sorted(rows, key=rank)
 
 
-def _moves(d: Diff) -> str:
+def _moves(d: DiffTables) -> str:
     """Return the lines of the bill that changed without changing the total."""
     lines: dict[str, int] = {}
     for row in of_account(d.bills, DEVICE_TOTAL).to_pylist():
@@ -81,7 +86,7 @@ def _moves(d: Diff) -> str:
     return ", ".join(f"{LINES[line]} {signed(change)}" for change, line in reversed(moved))
 
 
-def _largest(d: Diff, cause: Row | None) -> str:
+def _largest(d: DiffTables, cause: Row | None) -> str:
     """Return the largest group of buffers, of the main cause if that explains some."""
     groups = difference_groups(d, ("edit", "buffer", "cause"))
     if cause and cause["n"]:
@@ -105,14 +110,19 @@ def buffers_of(row: Row) -> str:
     return f"{n}{row['buffer'] or 'unnamed'}"
 
 
+VERBS = {
+    "lives longer": ("lives longer", "live longer"),
+    "lives shorter": ("lives shorter", "live shorter"),
+    "moved to another space": ("moved to another space", "moved to another space"),
+    "sharing changed": ("no longer shares memory as before", "no longer share memory as before"),
+    "padding changed": ("is padded differently", "are padded differently"),
+}
+
+
 def happened(row: Row) -> str:
-    """Return what happened to buffers, as a verb."""
-    verb = row["cause"]
-    if row["n"] > 1:
-        verb = {"lives longer": "live longer", "lives shorter": "live shorter"}.get(verb, verb)
-    return verb if verb.startswith(("live", "moved")) else f"{'are' if row['n'] > 1 else 'is'} {verb}".replace(
-        "is sharing changed", "no longer shares memory as before"
-    ).replace("are sharing changed", "no longer share memory as before").replace("padding changed", "padded differently")
+    """Return what happened to one or several buffers, as a verb."""
+    cause, several = row["cause"], row["n"] > 1
+    return VERBS[cause][several] if cause in VERBS else f"{'are' if several else 'is'} {cause}"
 
 
 def source(row: Row) -> str:

@@ -83,6 +83,11 @@ def is_move(names: pa.Array) -> Mask:
     return _matches(names, _MOVE_ONLY) | _matches(names, r"^[a-z\-]+\.\d+$")
 
 
+def ends_in_move(names: pa.Array) -> Mask:
+    """Return whether the last component of each op_name is a primitive that moves or converts bytes."""
+    return _matches(names, rf"(?:^|/)(?:{_MOVES})$")
+
+
 def is_parameter_name(names: pa.Array, parameters: pa.Array) -> Mask:
     """Return whether each op_name is that of an entry parameter, which XLA gives to copies of it too."""
     found = pc.is_in(names.cast(pa.string()), parameters.cast(pa.string()), skip_nulls=True)

@@ -67,14 +67,16 @@ class Contents:
         """Add the frames that are members. If a role of a stem repeats, it is from another process."""
         roles_of_stem: dict[str, tuple[int, set[str]]] = {}
         for span in frames:
-            if name := names.split(span.frame):
+            member_name = names.split(span.frame)
+            if name := member_name or names.split_flags(span.frame):
                 stem, role = name
                 number, roles = roles_of_stem.get(stem, (0, set()))
                 if role in roles:
                     number, roles = number + 1, set()
                 roles_of_stem[stem] = number, roles | {role}
                 member = replace(_span_member(origin, span, file, role), inner_name=span.frame)
-                self._groups.add(member, path, stem, 0, number=number)
+                add = self._groups.add if member_name else self._groups.add_flags
+                add(member, path, stem, 0, number=number)
 
     def _add_entries(self, container: Container, origin: Member, file: FileView, path: str) -> None:
         try:
@@ -85,7 +87,8 @@ class Contents:
 
     def _add_entry(self, origin: Member, file: FileView, path: str, entry: Entry, number: int) -> None:
         folder, _, file_name = entry.name.rpartition("/")
-        name = names.split(file_name)
+        member_name = names.split(file_name)
+        name = member_name or names.split_flags(file_name)
         if name is None and not names.is_text(file_name):
             return
         member = replace(origin, entry=entry, inner_name=entry.name)
@@ -95,7 +98,8 @@ class Contents:
             rank = names.compression_rank(file_name)
             member = replace(member, role=role, size=None if rank else entry.size, fault=fault)
             # Of entries with the same name, the last one takes precedence, as it does when unpacking.
-            self._groups.add(member, f"{path}::{folder}", stem, (rank << 32) - number)
+            add = self._groups.add if member_name else self._groups.add_flags
+            add(member, f"{path}::{folder}", stem, (rank << 32) - number)
         elif fault:
             self._groups.add_fault(member, f"{path}::{entry.name}", fault)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ..errors import DumpError
+from . import names
 from .member import Member
 from .source import Source, sort_key, source_of
 
@@ -34,6 +35,8 @@ class Groups:
         self.hits = 0
         """Number of members added so far, to detect paths without dumps."""
         self._groups: dict[tuple[str, str, int], _Group] = {}
+        self._flags: dict[tuple[str, str, int], dict[str, tuple[int, Member]]] = {}
+        """Files with flags by role, which belong to every dump with their stem."""
 
     def __bool__(self) -> bool:
         return bool(self._groups)
@@ -45,8 +48,11 @@ class Groups:
         group = self._groups.setdefault((folder, stem, number), _Group(stem))
         group.requested |= requested
         self.hits += requested or member.role != "hlo"
-        if member.role not in group.members or rank < group.members[member.role][0]:
-            group.members[member.role] = rank, member
+        _keep_best(group.members, member, rank)
+
+    def add_flags(self, member: Member, folder: str, stem: str, rank: int, *, number: int = 0) -> None:
+        """Add a file with flags. Without a dump of its stem, it is ignored."""
+        _keep_best(self._flags.setdefault((folder, stem, number), {}), member, rank)
 
     def add_single(self, member: Member, path: str, number: int) -> None:
         """Add a member, whose role comes from its content, as a dump of its own."""
@@ -59,6 +65,18 @@ class Groups:
 
     def sources(self) -> list[Source]:
         """Return the dumps in listing order."""
-        dumps = [group for group in self._groups.values() if group.is_dump()]
-        sources = [source_of(g.name, (m for _, m in g.members.values()), by_name=g.by_name) for g in dumps]
+        dumps = [(key, group) for key, group in self._groups.items() if group.is_dump()]
+        sources = [source_of(g.name, self._members(key, g), by_name=g.by_name) for key, g in dumps]
         return sorted(sources, key=sort_key)
+
+    def _members(self, key: tuple[str, str, int], group: _Group) -> list[Member]:
+        """Return the members of a dump and the files with its flags."""
+        folder, stem, number = key
+        flags = self._flags.get((folder, names.flags_stem(stem), number), {}) if self._flags and group.by_name else {}
+        return [member for _, member in (*group.members.values(), *flags.values())]
+
+
+def _keep_best(members: dict[str, tuple[int, Member]], member: Member, rank: int) -> None:
+    """Add a member unless one of its role has a lower rank."""
+    if member.role not in members or rank < members[member.role][0]:
+        members[member.role] = rank, member

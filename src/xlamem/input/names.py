@@ -7,7 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal, cast
 
-Role = Literal["buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report", "hlo"]
+Role = Literal[
+    "buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report", "hlo", "debug-options",
+    "tpu-environment",
+]  # fmt: skip
 Platform = Literal["tpu", "gpu", "cpu"]
 
 COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
@@ -21,6 +24,9 @@ EXTENSIONS: dict[Role, str] = {
     "hlo": ".txt",
 }
 
+FLAG_EXTENSIONS: dict[Role, str] = {"debug-options": ".debug_options", "tpu-environment": ".tpu_comp_env.txt"}
+"""Files with the flags of a compile, whose stem is that of the dump without the platform."""
+
 # Module names may contain dots, so every name is matched from its right end.
 _ROLE = re.compile(
     r"(?:-(buffer-assignment(?:-values)?|live-range|memory-usage-report)|(?<=after_optimizations))"
@@ -30,6 +36,8 @@ _BACKEND = re.compile(
     r"(?:\.cl_(?P<changelist>[0-9]{1,18}))?(?:\A|\.)"
     r"(?:(?P<cpu>cpu_)|(?P<gpu>(?:(?P<target>sm_[0-9]+(?:\.[0-9]+)?[a-z]*|[^.]+)_)?gpu_))?after_optimizations\Z"
 )
+_FLAGS = re.compile(r"(\.debug_options|\.tpu_comp_env\.txt)(?:\.(?:gz|zst|xz|bz2))?\Z")
+_ROLE_OF_FLAGS = {extension: role for role, extension in FLAG_EXTENSIONS.items()}
 _MODULE = re.compile(r"(?:(?P<timestamp>[0-9]{1,18})\.)?module_(?P<id>[0-9]{1,18})(?:\.(?P<name>.+))?", re.DOTALL)
 _DUMPED = re.compile(r"(?:[0-9]+\.)?module_[0-9]{4,}\.")
 
@@ -55,6 +63,22 @@ def split(file_name: str) -> tuple[str, Role] | None:
     if match is None or match.start() == 0 or file_name.startswith("._"):
         return None
     return file_name[: match.start()], cast(Role, match[1] or "hlo")
+
+
+def split_flags(file_name: str) -> tuple[str, Role] | None:
+    """Return the stem and the role of a file with flags; None for any other file."""
+    match = _FLAGS.search(file_name)
+    if match is None or match.start() == 0 or file_name.startswith("._"):
+        return None
+    return file_name[: match.start()], _ROLE_OF_FLAGS[match[1]]
+
+
+def flags_stem(stem: str) -> str:
+    """Return the stem of the files with the flags of a dump: its own without the platform."""
+    backend = _BACKEND.search(stem)
+    if backend is None:
+        return stem
+    return stem[: backend.start()] + (f".cl_{backend['changelist']}" if backend["changelist"] else "")
 
 
 def parse(file_name: str) -> DumpName | None:
@@ -105,7 +129,8 @@ def compression_rank(file_name: str) -> int:
 
 def variants(stem: str, role: Role) -> list[str]:
     """Return the possible file names of a member in order of preference."""
-    return [stem + EXTENSIONS[role] + extension for extension in ("", *COMPRESSED)]
+    name = flags_stem(stem) + FLAG_EXTENSIONS[role] if role in FLAG_EXTENSIONS else stem + EXTENSIONS[role]
+    return [name + extension for extension in ("", *COMPRESSED)]
 
 
 def _platform(backend: re.Match[str]) -> Platform | None:

@@ -35,6 +35,11 @@ class Source:
         return next((m for m in self.members if m.role == role), None)
 
     @property
+    def content(self) -> tuple[Member, ...]:
+        """The members that identify the program: all but the flags, of which paths differ from run to run."""
+        return tuple(m for m in self.members if m.role not in names.FLAG_EXTENSIONS)
+
+    @property
     def location(self) -> str:
         """The directory, container or file that contains the dump."""
         first = self.members[0]

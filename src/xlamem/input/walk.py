@@ -122,6 +122,13 @@ class Walker:
                 if os.path.isfile(path):
                     self.groups.add(Member(role, path), folder, stem, names.compression_rank(name), requested=True)
                     break
+        for role in names.FLAG_EXTENSIONS:
+            for name in names.variants(stem, role):
+                if os.path.isfile(path := os.path.join(directory, name)):
+                    self.groups.add_flags(
+                        Member(role, path), folder, names.flags_stem(stem), names.compression_rank(name)
+                    )
+                    break
         return self.groups.hits > hits
 
     def _walk(self, top: str) -> None:
@@ -201,7 +208,8 @@ class Walker:
         folder = root.rpartition("/")[0]
         name = names.split(_file_name(uri))
         stem = name[0] if name else unquote(last)
-        choice = [variant for role in names.EXTENSIONS for variant in names.variants(stem, role)]
+        roles = (*names.EXTENSIONS, *names.FLAG_EXTENSIONS)
+        choice = [variant for role in roles for variant in names.variants(stem, role)]
         infos = system.get_file_info([f"{folder}/{variant}" if folder else variant for variant in choice])
         present = [v for v, i in zip(choice, infos, strict=True) if i.type == arrow_fs.FileType.File]
         for variant in present:
@@ -217,6 +225,9 @@ class Walker:
             stem, role = name
             rank = names.compression_rank(file_name)
             self.groups.add(Member(role, uri), folder, stem, rank, requested=requested)
+        elif name := names.split_flags(file_name):
+            stem, role = name
+            self.groups.add_flags(Member(role, uri), folder, stem, names.compression_rank(file_name))
         elif containers.by_name(file_name):
             self._contents.add_file(uri, path)
         elif names.is_text(file_name):

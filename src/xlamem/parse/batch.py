@@ -17,7 +17,7 @@ Columns = dict[str, Any]
 """Columns of one table from one span: int64, int32 or uint8 arrays, or `TextParts`."""
 
 
-ASSIGNMENT, USED, LIVE, REPORT, HLO = "allocations", "used values", "live ranges", "report", "hlo"
+ASSIGNMENT, USED, LIVE, REPORT, HLO, FLAGS = "allocations", "used values", "live ranges", "report", "hlo", "flags"
 """Kinds of sections."""
 
 

@@ -12,7 +12,7 @@ from .. import _lines
 from ..input import names
 from ..input.files import evict_pages
 from ..input.find import Member
-from .batch import ASSIGNMENT, HLO, LIVE, REPORT, USED, File, Section
+from .batch import ASSIGNMENT, FLAGS, HLO, LIVE, REPORT, USED, File, Section
 from .diagnostics import Diagnostics
 
 EVICT_BYTES = 256 << 20
@@ -36,6 +36,8 @@ _HEADS = {
     _lines.LIVE: _STEPS,
 }
 """Lines that open a section. Groups named n and m are numbers, all others are unknown text."""
+_WHOLE_FILE: dict[str, str] = {"hlo": HLO, **dict.fromkeys(names.FLAG_EXTENSIONS, FLAGS)}
+"""The section of files that are a single section without a head line."""
 _PLAIN_HEADS = (b"BufferAssignment:\n", b"Used values:\n")
 
 
@@ -52,8 +54,8 @@ def outline(member: Member, ordinal: int, diagnostics: Diagnostics) -> File:
         diagnostics.add(file, text.first_bare_lf, "file", "mixed_newlines", "CR LF at the end of every line")
     if size == 0:
         diagnostics.truncated(file, 0, "file", "text")
-    elif member.role == "hlo":
-        file.sections.append(Section(HLO, weakref.ref(file), 0, file.end, 0))
+    elif kind := _WHOLE_FILE.get(member.role):
+        file.sections.append(Section(kind, weakref.ref(file), 0, file.end, 0))
     else:
         _Outliner(file, diagnostics).add_sections(member.file_name)
     if not ends_in_newline and size:
@@ -67,7 +69,7 @@ def _check_last_line(file: File, diagnostics: Diagnostics) -> None:
     if unavailable and bytes(file.text.data[file.end : file.end + 26]) == b"HloLiveRange not available":
         return
     kind = next((s.kind for s in reversed(file.sections) if s.begin <= file.end), "file")
-    diagnostics.truncated(file, file.end, HLO if file.role == "hlo" else kind, "a newline")
+    diagnostics.truncated(file, file.end, _WHOLE_FILE.get(file.role, kind), "a newline")
 
 
 class _Head(NamedTuple):

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import _unknown, schema
 from ..errors import DumpError, UsageError
+from ..input import names
 from ..input.find import Source
 from .arrays import Codes, Ints, texts
 from .batch import Batch, File, Section
@@ -160,4 +161,4 @@ def _is_tiled(interners: Interners, shapes: Codes) -> bool:
 def _is_readable(file: File) -> bool:
     if file.role == "hlo":
         return bytes(file.text.data[:9]) == b"HloModule"
-    return bool(file.sections)
+    return bool(file.sections) and file.role not in names.FLAG_EXTENSIONS

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from .. import schema
+from ..input.names import FLAG_EXTENSIONS
 from .checks import printed_total
 from .fingerprints import Fingerprints, are_known
 from .hashes import content_hash
@@ -71,7 +72,7 @@ def _module(
         "n_diagnostics": n_diagnostics,
         "understood": codes.isdisjoint(schema.NOT_UNDERSTOOD),
         "consistent": codes.isdisjoint(schema.NOT_CONSISTENT),
-        "content_hash": content_hash("\n".join(h for h in hashes if h).encode()) if any(hashes) else None,
+        "content_hash": _content_hash(reader, hashes),
     }
     values |= {f"n_{table}": reader.count(table) if table in names else None for table in SECTION_OF}
     if fingerprints:
@@ -79,6 +80,12 @@ def _module(
         columns = fingerprints.columns([module], [are_known(reader, names)])
         values |= {name: items[0] for name, items in columns.items()}
     return [values.get(c.name) for c in schema.MODULES.columns]
+
+
+def _content_hash(reader: Reader, hashes: Sequence[str | None]) -> str | None:
+    """Return the hash over the hashes of the members; flags are left out, since paths in them differ between runs."""
+    wanted = [h for f, h in zip(reader.files, hashes, strict=True) if h and f.role not in FLAG_EXTENSIONS]
+    return content_hash("\n".join(wanted).encode()) if wanted else None
 
 
 def _printed_peak(reader: Reader) -> tuple[int | None, int | None]:

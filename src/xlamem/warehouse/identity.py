@@ -68,7 +68,7 @@ def _identify(source: Source) -> list[DumpInput | Failure]:
 
 def _load(source: Source) -> tuple[str, int, list[Source]]:
     """Return the hash and size of the content, and the modules if the file contains several."""
-    texts = [member.load() for member in source.members]
+    texts = [member.load() for member in source.content]
     try:
         has_several = not is_one_module(texts[0].raw)
         hashes = [xxhash.xxh3_128_hexdigest(text.raw) for text in texts]

@@ -13,6 +13,7 @@ from ..batch import ASSIGNMENT, HLO, LIVE, REPORT, USED, Batch
 from ..tables import Chunk, Column, table_of
 from .assignment import AssignmentReader
 from .base import Context, Derived, SectionReader
+from .flags import FlagsReader
 from .hlo_header import HloHeaderReader
 from .live_ranges import LiveRangesReader
 from .report import ReportReader
@@ -20,7 +21,9 @@ from .used_values import UsedValuesReader
 
 SECTIONS: dict[str, SectionReader] = {
     reader.kind: reader
-    for reader in (AssignmentReader(), UsedValuesReader(), LiveRangesReader(), ReportReader(), HloHeaderReader())
+    for reader in (
+        AssignmentReader(), UsedValuesReader(), LiveRangesReader(), ReportReader(), HloHeaderReader(), FlagsReader()
+    )
 }
 SECTION_OF = {table: kind for kind, reader in SECTIONS.items() for table in reader.tables}
 """The kind of section that usually fills each table (see `source_section`)."""

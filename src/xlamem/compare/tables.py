@@ -1,0 +1,71 @@
+"""The tables of a difference, and what follows from their numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ..compute.columns import ints
+
+
+@dataclass(frozen=True, repr=False)
+class DiffTables:
+    """The difference of two programs A and B. Sizes are in bytes; a change is that of B minus that of A."""
+
+    a: str
+    """Name of A."""
+    b: str
+    accounts: pa.Table
+    """Table ``account_differences``: what must fit, and the peaks."""
+    bills: pa.Table
+    """Table ``bill_differences``: the lines of the bills that differ."""
+    buffers: pa.Table
+    """Table ``differences``: the buffers that contribute, by account. Together with ``moved`` of `accounts`, their
+    changes add up to that of the peak."""
+    edits: pa.Table
+    """Table ``edits``: what differs in the programs, that with the largest change first."""
+    doubt: str
+    """Why the numbers of one side are not known to be right; empty if they are."""
+
+    @property
+    def device_total_change(self) -> int:
+        """Change of what must fit into the device's main memory."""
+        return self._change("reserved")
+
+    @property
+    def peak_change(self) -> int:
+        """Change of the peak of the device's main memory."""
+        return self._change("peak")
+
+    def _change(self, number: str) -> int:
+        row = self.accounts.slice(0, 1)
+        return int(row[f"{number}_b"][0].as_py() - row[f"{number}_a"][0].as_py())
+
+    @property
+    def is_known(self) -> bool:
+        """Whether both dumps are complete and understood as far as the numbers depend on it."""
+        return not self.doubt
+
+    @property
+    def is_same(self) -> bool:
+        """Whether no number and no buffer differs."""
+        return not self.bills.num_rows and not self.buffers.num_rows and not self.grown and not self._shrunk
+
+    @property
+    def grown(self) -> list[str]:
+        """Accounts of which `reserved` or the peak grew."""
+        return self._changed(1)
+
+    @property
+    def _shrunk(self) -> list[str]:
+        return self._changed(-1)
+
+    def _changed(self, sign: int) -> list[str]:
+        t = self.accounts
+        grew = np.zeros(t.num_rows, bool)
+        for number in ("reserved", "peak"):
+            grew |= sign * (ints(t, f"{number}_b") - ints(t, f"{number}_a")) > 0
+        names: list[str] = t["account"].filter(pa.array(grew)).to_pylist()
+        return names

@@ -1,0 +1,180 @@
+"""The flags beside a dump: found, read, and left out of the identity of the content."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from compare import differences, findings
+
+import xlamem
+from xlamem.input import names
+from xlamem.input.find import find
+from xlamem.parse.pieces import pieces
+
+DUMPS = Path(__file__).parent.parent / "dumps"
+TPU, CPU = "tpu-libtpu-0.0.50.1-v5e-mlp_grad", "cpu-jaxlib-0.12.0-scan_while"
+OPTIONS = b"""\
+xla_dump_to: "/home/u/dump"
+xla_gpu_enable_command_buffer: FUSION
+xla_gpu_enable_command_buffer: CUBLAS
+analytical_latency_estimator_options {
+  key: "a { b: \\"c\\" }"
+  value {
+    number: 1
+  }
+  value {
+  }
+}
+xla_dump_hlo_as_text: true
+"""
+ROWS = [
+    ("xla_dump_to", '"/home/u/dump"'),
+    ("xla_gpu_enable_command_buffer", "FUSION"),
+    ("xla_gpu_enable_command_buffer", "CUBLAS"),
+    ("analytical_latency_estimator_options.key", '"a { b: \\"c\\" }"'),
+    ("analytical_latency_estimator_options.value.number", "1"),
+    ("analytical_latency_estimator_options.value", "{}"),
+    ("xla_dump_hlo_as_text", "true"),
+]
+
+
+def with_flags(folder: Path, options: bytes, dump: str = CPU, suffix: str = ".debug_options") -> Path:
+    """Copy a dump and write a file with flags beside it."""
+    shutil.copytree(DUMPS / dump, folder, dirs_exist_ok=True)
+    stem = names.flags_stem(find(folder)[0].name)
+    (folder / (stem + suffix)).write_bytes(options)
+    return folder
+
+
+def members(dump: xlamem.Dump) -> dict[str, bytes]:
+    return {m.role: bytes(m.load().raw) for m in dump.source.members}
+
+
+def pairs(dump: xlamem.Dump) -> list[tuple[str, str]]:
+    return [(r["name"], r["value"]) for r in dump["flags"].to_pylist()]
+
+
+def test_flags_are_read(tmp_path: Path) -> None:
+    dump = xlamem.read(with_flags(tmp_path, OPTIONS))
+    assert pairs(dump) == ROWS
+    assert dump["flags"]["ordinal"].to_pylist() == list(range(len(ROWS)))
+    assert set(dump["flags"]["role"].to_pylist()) == {"debug-options"}
+    assert dump.modules["n_flags"].to_pylist() == [len(ROWS)]
+    assert dump.verify().num_rows == 0
+    assert differences(xlamem.read(dump.source, text=True), members(dump)) == []
+
+
+def test_a_dump_without_flags_has_an_empty_table() -> None:
+    dump = xlamem.read(DUMPS / CPU)
+    assert dump["flags"].num_rows == 0
+    assert dump.modules["n_flags"].to_pylist() == [0]
+
+
+def test_flags_of_the_tpu_compiler(tmp_path: Path) -> None:
+    text = b'xla_ra_split {\n  spec: "true"\n}\n# Default flag value: -1\nxla_tpu_scoped_vmem_limit_kib: 65536\n'
+    folder = with_flags(tmp_path, text, TPU, ".tpu_comp_env.txt")
+    dump = xlamem.read(with_flags(folder, OPTIONS, TPU))
+    assert [f["role"] for f in dump.files.to_pylist()][-2:] == ["debug-options", "tpu-environment"]
+    assert pairs(dump) == [*ROWS, ("xla_ra_split.spec", '"true"'), ("xla_tpu_scoped_vmem_limit_kib", "65536")]
+    assert dump["flags"]["ordinal"].to_pylist() == [*range(len(ROWS)), 0, 1]
+    assert dump["flags"]["comment"].to_pylist() == [None] * (len(ROWS) + 1) + ["# Default flag value: -1"]
+    assert differences(xlamem.read(dump.source, text=True), members(dump)) == []
+
+
+@pytest.mark.parametrize(
+    ("stem", "flags"),
+    [
+        ("module_0000.jit_f.cpu_after_optimizations", "module_0000.jit_f"),
+        ("module_0001.jit_f.sm_9.0a_gpu_after_optimizations", "module_0001.jit_f"),
+        ("module_0002.jit_f.cl_1014260217.after_optimizations", "module_0002.jit_f.cl_1014260217"),
+        ("1795176055098587.module_0003.jit_f.cpu_after_optimizations", "1795176055098587.module_0003.jit_f"),
+    ],
+)
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_the_stem_of_the_flags_is_that_of_the_dump(stem: str, flags: str, packed: str) -> None:
+    assert names.flags_stem(stem) == flags
+    assert names.split_flags(f"{flags}.debug_options{packed}") == (flags, "debug-options")
+    assert names.split_flags(f"{flags}.tpu_comp_env.txt{packed}") == (flags, "tpu-environment")
+    assert names.split_flags(f"{flags}.txt{packed}") is None
+
+
+def test_flags_are_found_from_every_path(tmp_path: Path) -> None:
+    folder = with_flags(tmp_path / "dump", OPTIONS)
+    (source,) = find(folder)
+    archive = tmp_path / "dump.tar"
+    with tarfile.open(archive, "w") as tar:
+        tar.add(folder, "dump")
+    files = sorted(folder.glob("module_*"))
+    member = next(f for f in files if f.name.endswith("-buffer-assignment.txt"))
+    for paths in ([archive], [member], [folder / source.name], files, [folder.as_uri()]):
+        (found,) = find(*paths)
+        assert [m.role for m in found.members] == [m.role for m in source.members], paths
+        assert pairs(xlamem.read(found)) == ROWS
+
+
+def test_flags_of_another_module_are_not_attached(tmp_path: Path) -> None:
+    folder = with_flags(tmp_path, OPTIONS)
+    (flags,) = folder.glob("*.debug_options")
+    flags.rename(folder / "module_9999.jit_other.debug_options")
+    assert xlamem.read(folder)["flags"].num_rows == 0
+
+
+def test_flags_alone_are_no_dump(tmp_path: Path) -> None:
+    (tmp_path / "module_0000.jit_f.debug_options").write_bytes(OPTIONS)
+    with pytest.raises(xlamem.UsageError, match="no dump"):
+        find(tmp_path)
+
+
+def test_flags_do_not_change_the_content_hash(tmp_path: Path) -> None:
+    def hash_of(dump: xlamem.Dump) -> object:
+        return dump.modules["content_hash"].to_pylist()[0]
+
+    without = xlamem.read(DUMPS / CPU, hashes=True)
+    with_them = xlamem.read(with_flags(tmp_path, OPTIONS), hashes=True)
+    assert hash_of(with_them) == hash_of(without)
+    assert with_them.files["content_hash"].null_count == 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_flags_are_read_as_the_slow_reader_reads_them(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    data = bytearray(OPTIONS * 3)
+    for _ in range(rng.randrange(1, 6)):
+        at = rng.randrange(len(data))
+        data[at : at + rng.randrange(4)] = rng.choice([b"", b"\xff", b"}\n", b" {\n", b"\n", b": ", b"\0", b"\n#"])
+    if rng.random() < 0.3:
+        del data[rng.randrange(len(data)) :]
+    dump = xlamem.read(with_flags(tmp_path, bytes(data)), text=True)
+    assert differences(dump, members(dump)) == []
+    found = pieces(dump.source, ["flags", "diagnostics"])
+    tables = {"flags": [dump["flags"].slice(0, 0)], "diagnostics": [dump.diagnostics.slice(0, 0)]}
+    for name, rows in found:
+        tables[name].append(rows)
+    assert pa.concat_tables(tables["flags"]).to_pylist() == dump["flags"].to_pylist()
+    assert findings(pa.concat_tables(tables["diagnostics"]).to_pylist()) == findings(
+        xlamem.read(dump.source, tables=["flags", "diagnostics"]).diagnostics.to_pylist()
+    )
+
+
+def test_bad_lines_have_diagnostics(tmp_path: Path) -> None:
+    dump = xlamem.read(with_flags(tmp_path, b"a: 1\nb\n}\nc {\n  d: 2\n"))
+    assert pairs(dump) == [("a", "1"), ("c.d", "2")]
+    found = [(d["section"], d["line"], d["code"], d["wanted"]) for d in dump.diagnostics.to_pylist()]
+    wanted = "NAME: VALUE, NAME {, } or a comment"
+    assert found == [
+        ("flags", 2, "unknown_line", wanted), ("flags", 3, "unknown_line", wanted), ("flags", 6, "truncated", "}"),
+    ]  # fmt: skip
+    assert dump["unknown_text"]["text"].to_pylist() == ["b\n", "}\n"]
+
+
+def test_messages_in_too_many_others_are_unknown(tmp_path: Path) -> None:
+    depth = 150
+    data = b"a {\n" * depth + b"b: 1\n" + b"}\n" * depth + b"c: 2\n"
+    dump = xlamem.read(with_flags(tmp_path, data), text=True)
+    assert pairs(dump) == [("c", "2")]
+    assert differences(dump, members(dump)) == []
