@@ -475,7 +475,8 @@ def test_an_old_dataset_grows(old: Path) -> None:
     asked = dataset.sql('SELECT uses_known IS NULL AS old, count(*) AS n FROM "values" GROUP BY 1 ORDER BY 1')
     assert asked.to_pylist() == [{"old": False, "n": more["values"]}, {"old": True, "n": before["values"]}]
     assert xlamem.convert(TPU, to=old, labels=old_dataset.LABELS, engine="here").stored == 1
-    assert counts(xlamem.Dataset(old)) == found
+    again = counts(xlamem.Dataset(old))
+    assert again == {**found, "runs": found["runs"] + 1, "labels": found["labels"] + 1}
 
 
 def test_what_an_older_version_stored_is_replaced(old: Path) -> None:

@@ -236,14 +236,14 @@ class Ledger:
         return True
 
     def _claimed(self, new: tuple[Batch, ...], removed: tuple[str, ...], may_fail: Set[str]) -> set[str]:
-        """Return the dumps and runs of new batches that others contain; all dumps if a batch to be removed is gone."""
+        """Return the dumps and runs of new batches that others contain; all dumps if a batch to remove is gone."""
         state = self.state
         # A dump can be stored by an older version and quarantined by a later one.
         failed = {i for batch in new for i in batch.quarantined if i not in may_fail}
         dumps = failed.union(*(batch.dumps for batch in new))
         runs = {run for batch in new for run in batch.runs}
         if gone := set(removed) - state.batches.keys():
-            return gone | dumps
+            return dumps or gone
         return {
             key
             for keys, batch_of in ((dumps, state.stored), (failed, state.quarantined), (runs, state.runs))

@@ -86,7 +86,7 @@ class _Migration:
     def convert(self, name: str) -> None:
         """Replace a batch, unless another migration has done so. Repeat if another run interferes."""
         while (old := self.ledger.refresh().batches.get(name)) is not None:
-            contents = {i: dump.dump_id for i, dump in self.old.representatives().items() if dump.batch.name == name}
+            contents = {i: dump.dump_id for i, dump in self.old.contents_of(old).items()}
             new = [*self._content_batch(old, contents), *self._occurrence_batch(old), *self._run_batch(old)]
             if not self.ledger.commit(*new, remove=(name,)):
                 self.batches += 1

@@ -63,20 +63,32 @@ class OldDumps:
         self.batches = sorted(state.old_batches, key=lambda batch: batch.name)
 
     @cached_property
-    def dumps(self) -> list[OldDump]:
-        """All dumps but those that are stored again although their content was not known."""
-        found = (dump for batch in self.batches for dump in self._dumps_of(batch))
-        return [dump for dump in found if dump.is_known or dump.dump_id not in self.state.hidden]
+    def by_batch(self) -> dict[str, list[OldDump]]:
+        """The dumps of each batch, without those that are stored again although their content was not known."""
+        return {batch.name: [d for d in self._dumps_of(batch) if self._is_shown(d)] for batch in self.batches}
 
-    def representatives(self) -> dict[str, OldDump]:
-        """Return the dump that represents each content that is stored only by version 1 now: the one seen first."""
-        dumps = [dump for dump in self.dumps if dump.content_id not in self.state.stored]
-        return {dump.content_id: dump for dump in sorted(dumps, key=_order, reverse=True)}
+    @property
+    def dumps(self) -> list[OldDump]:
+        """All of these dumps."""
+        return [dump for dumps in self.by_batch.values() for dump in dumps]
+
+    def _is_shown(self, dump: OldDump) -> bool:
+        return dump.is_known or dump.dump_id not in self.state.hidden
+
+    @cached_property
+    def _first(self) -> dict[str, OldDump]:
+        """The dump of each content that was seen first."""
+        return {dump.content_id: dump for dump in sorted(self.dumps, key=_order, reverse=True)}
 
     @cached_property
     def contents(self) -> dict[str, OldDump]:
-        """The `representatives` at the first use."""
-        return self.representatives()
+        """The dump that represents each content that is stored only by version 1, at the time of the first use."""
+        return {i: dump for i, dump in self._first.items() if i not in self.state.stored}
+
+    def contents_of(self, batch: Batch) -> dict[str, OldDump]:
+        """Return the contents that are stored only by version 1 now, and that a dump of a batch represents."""
+        first = [dump for dump in self.by_batch[batch.name] if self._first[dump.content_id] is dump]
+        return {dump.content_id: dump for dump in first if dump.content_id not in self.state.stored}
 
     def quarantined_ids(self) -> list[str]:
         """Return the ids that are in quarantine only by version 1 now."""
@@ -113,8 +125,7 @@ class OldDumps:
 
     def occurrences_of(self, *batches: Batch) -> pa.Table:
         """Return the occurrences of the dumps in some batches."""
-        names = {batch.name for batch in batches}
-        rows = [dump.occurrence for dump in self.dumps if dump.batch.name in names]
+        rows = [dump.occurrence for batch in batches for dump in self.by_batch[batch.name]]
         return pa.Table.from_pylist(rows, schema.OCCURRENCES.warehouse)
 
     def occurrences_with(self, labels: Mapping[str, str]) -> pa.Table:
