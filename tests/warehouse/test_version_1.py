@@ -140,6 +140,35 @@ def migrate_only(dest: Path, *names: str) -> None:
             warehouse.migrate(dest)
 
 
+def test_on_an_object_store() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory, dest = fsspec.filesystem("memory"), "memory://version1/old"
+    memory.put(str(v1_dataset.V1), "/version1/old", recursive=True)
+    try:
+        for migrated in (False, True):
+            dataset, local = xlamem.Dataset(dest), xlamem.Dataset(v1_dataset.V1)
+            assert dataset.ids == local.ids
+            for table in (*schema.WAREHOUSE, "dumps"):
+                count = f'SELECT count(*) AS n FROM "{table}"'
+                assert dataset.sql(count).to_pylist() == local.sql(count).to_pylist(), table
+            assert dataset.read(dataset.ids[0])["values"].equals(local.read(local.ids[0])["values"])
+            assert warehouse.migrate(dest).batches == (0 if migrated else 4)
+        found = {f"memory:/{path}" for path in memory.find("/version1/old") if path.endswith(".parquet")}
+        assert found == set(xlamem.Dataset(dest).files()["path"].to_pylist())
+    finally:
+        memory.rm("/version1", recursive=True)
+
+
+def test_a_missing_file_is_named(old: Path) -> None:
+    path = next((old / "modules").rglob("*.parquet"))
+    path.unlink()
+    dataset = xlamem.Dataset(old)
+    for read in (lambda: dataset.ids, lambda: dataset["values"], dataset.dumps, lambda: dataset.sql("FROM dumps")):
+        with pytest.raises(xlamem.DumpError, match="is gone") as caught:
+            read()
+        assert caught.value.path == str(path)
+
+
 # ---- both versions in one dataset
 
 

@@ -82,8 +82,9 @@ class Dataset(Catalog):
     @cached_property
     def label_keys(self) -> tuple[str, ...]:
         """The keys of all labels, sorted."""
-        batches = [batch.labels for batch in self.batches if not batch.is_old]
-        return tuple(sorted({key for labels in (*batches, *self.old.labels.values()) for key in labels}))
+        with self.damage_errors("labels"):
+            old = self.old.labels.values()
+        return tuple(sorted({key for labels in (*(batch.labels for batch in self.batches), *old) for key in labels}))
 
     # -- SQL -------------------------------------------------------------------------------------
 
@@ -106,11 +107,12 @@ class Dataset(Catalog):
 
     def _load(self, connection: Any, name: str) -> None:
         """Create a view of a table, or of the tables joined in `dumps`."""
-        if name == "dumps":
-            relations = [self._relation(connection, table) for table in dumps_view.TABLES]
-            text = dumps_view.select(relations, self.label_keys)
-        else:
-            text = self._relation(connection, name)
+        with self.damage_errors(name):
+            if name == "dumps":
+                relations = [self._relation(connection, table) for table in dumps_view.TABLES]
+                text = dumps_view.select(relations, self.label_keys)
+            else:
+                text = self._relation(connection, name)
         connection.execute(f'CREATE VIEW {SCHEMA}."{name}" AS {text}')
 
     def _relation(self, connection: Any, name: str) -> str:
