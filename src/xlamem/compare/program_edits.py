@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,13 @@ from .graph import both_sides
 
 IRRELEVANT = r"xla_dump_"
 """Flags that do not change the program."""
+CONTENT_FEATURES = {"tree_spaced", "frames", "crlf", "not_utf8", "address", "from_instruction_blank"}
+"""Features that depend on the program, or on what became of the files."""
+ALTERNATIVES = (
+    {"peak_a", "peak_b", "peak_c"}, {"report_a", "report_b"}, {"live_inline", "live_split"},
+    {"values_inline", "values_split"}, {"e0_values", "e1_values"},
+)  # fmt: skip
+"""Features of which each version has one."""
 RECOMPUTED = r"\brematted_computation\b"
 CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
 MIN_CHANGE = 0.2
@@ -122,10 +130,30 @@ def _flags_of(p: Program) -> dict[str, str]:
 
 
 def compiler(c: Context) -> Iterator[Edit]:
-    """Find out whether another version of the compiler was used, if file names say so (TPU)."""
-    a, b = (p.tables["modules"]["changelist"][0].as_py() for p in (c.m.a, c.m.b))
-    if a is not None and b is not None and a != b:
-        yield Edit("compiler", f"the compiler is of changelist {b} instead of {a}", c.none)
+    """Find out whether another version of the compiler was used: by file names (TPU), or the format of the dumps."""
+    a, b = (p.tables["modules"].slice(0, 1).to_pylist()[0] for p in (c.m.a, c.m.b))
+    if None not in (a["changelist"], b["changelist"]) and a["changelist"] != b["changelist"]:
+        text = f"the compiler is of changelist {b['changelist']} instead of {a['changelist']}"
+        yield Edit("compiler", text, c.none)
+    elif _formats_differ(c, _format(a), _format(b)):
+        yield Edit("compiler", "the dumps have different formats, so the versions of the compiler differ", c.none)
+
+
+def _format(module: dict[str, Any]) -> set[str]:
+    """Return the features of a dump that depend on the version of the compiler only."""
+    return set((module["features"] or "").split(",")) - CONTENT_FEATURES
+
+
+def _formats_differ(c: Context, a: set[str], b: set[str]) -> bool:
+    """Return whether two dumps were written by different versions. A file that is missing does not count."""
+    if any(a & group and b & group and a & group != b & group for group in ALTERNATIVES):
+        return True
+    complete = all(p.tables["modules"]["complete"][0].as_py() for p in (c.m.a, c.m.b))
+    return complete and _roles(c.m.a) == _roles(c.m.b) and a != b
+
+
+def _roles(p: Program) -> set[str]:
+    return set(p.tables["files"]["role"].to_pylist())
 
 
 def outputs(c: Context) -> Iterator[Edit]:
