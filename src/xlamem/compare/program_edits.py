@@ -16,7 +16,7 @@ from ..compute.op_names import ends_in_move, layers, plain_names, shortened_path
 from ..compute.program import Program
 from ..formatting import count
 from .context import Context, Edit, are, largest, listed
-from .graph import both_sides
+from .graph import PARAMETERS, both_sides
 
 IRRELEVANT = r"xla_dump_"
 """Flags that do not change the program."""
@@ -27,6 +27,8 @@ ALTERNATIVES = (
     {"values_inline", "values_split"}, {"e0_values", "e1_values"},
 )  # fmt: skip
 """Features of which each version has one."""
+CONVENTIONS = (r"^jit\([^()]*\)/jit\(main\)", PARAMETERS)
+"""What only some versions of JAX put in op_names."""
 RECOMPUTED = r"\brematted_computation\b"
 CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
 MIN_CHANGE = 0.2
@@ -137,6 +139,8 @@ def compiler(c: Context) -> Iterator[Edit]:
         yield Edit("compiler", text, c.none)
     elif _formats_differ(c, _format(a), _format(b)):
         yield Edit("compiler", "the dumps have different formats, so the versions of the compiler differ", c.none)
+    elif len({tuple(names.count(pattern) > 0 for pattern in CONVENTIONS) for names in c.op_names}) > 1:
+        yield Edit("compiler", "op_names follow different conventions, so the versions of JAX differ", c.none)
 
 
 def _format(module: dict[str, Any]) -> set[str]:
@@ -180,7 +184,8 @@ def operations(c: Context) -> Iterator[Edit]:
 def _paths(op_names: pa.Array) -> set[str]:
     """Return the scopes and operations of op_names, without wrappers and with folded layers, and all around them."""
     op_names = op_names.filter(pa.array(~ends_in_move(op_names)))  # XLA adds and removes these as it likes
-    found = set(shortened_paths(plain_names(op_names), None, fold=True).to_pylist()) - {None, ""}
+    names = plain_names(pc.replace_substring_regex(op_names, PARAMETERS, ""))
+    found = set(shortened_paths(names, None, fold=True).to_pylist()) - {None, ""}
     found = {path for path in found if not path.startswith("(")}  # several op_names that XLA merged
     return {"/".join(s.split("/")[:n]) for s in found for n in range(1, s.count("/") + 2)}
 
