@@ -15,6 +15,7 @@ from ..compute.op_names import ends_in_move, layers, plain_names, shortened_path
 from ..compute.program import Program
 from ..formatting import count
 from .context import Context, Edit, are, largest, listed
+from .graph import both_sides
 
 IRRELEVANT = r"xla_dump_"
 """Flags that do not change the program."""
@@ -52,7 +53,7 @@ def donation(c: Context) -> Iterator[Edit]:
 
 def layers_changed(c: Context) -> Iterator[Edit]:
     """Find layers, numbered like others, that only one side has."""
-    a, b = (_layers_of(names.texts) for names in c.op_names)
+    a, b = both_sides(lambda names: _layers_of(names.texts), *c.op_names)
     for word, mine, theirs in (("new", b, a), ("gone", a, b)):
         stems = {layer for layer, _ in theirs}
         single = sorted(pair for pair in mine - theirs if pair[0] in stems)
@@ -139,7 +140,7 @@ def outputs(c: Context) -> Iterator[Edit]:
 
 def operations(c: Context) -> Iterator[Edit]:
     """Find scopes and operations that only one side has: they explain what else differs in the scope around them."""
-    a, b = (_paths(names.texts) for names in c.op_names)
+    a, b = both_sides(lambda names: _paths(names.texts), *c.op_names)
     new, gone = (_outermost(mine - theirs) for mine, theirs in ((b, a), (a, b)))
     if not new and not gone:
         return
