@@ -8,7 +8,7 @@
 
 The packages, in the order of the data: `input` (bytes), the native modules (columns), `parse` (text to tables),
 `dump` (the public `Dump`), `compute` (peaks and their composition), `warehouse` (many dumps to a Parquet dataset),
-`cli`. `schema` describes every table.
+`compare` (two programs, or the programs of two sides), `cli`. `schema` describes every table.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ __all__ = [
     "memory_analysis",
     "occupancy",
     "padding",
+    "pair",
     "peak",
     "read",
     "repack",
@@ -67,6 +68,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from . import schema
+    from .compare.pairing import pair
     from .compute import (
         advise,
         attribution,
@@ -94,6 +96,7 @@ else:
     _MODULES = {
         "schema": "schema",
         "show": "display",
+        "pair": "compare.pairing",
         **dict.fromkeys(("Dump", "read"), "dump"),
         **dict.fromkeys(("Source", "find"), "input.find"),
         **dict.fromkeys(("Converted", "Dataset", "convert", "sql"), "warehouse"),

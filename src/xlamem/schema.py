@@ -1073,6 +1073,21 @@ def _of_side(side: str, what: str) -> tuple[Column, ...]:
     )
 
 
+def _program_of(side: str, where: str) -> tuple[Column, ...]:
+    """Return the columns of `pairs` about a program of A or B."""
+    return (
+        _int(f"program_{side}", f"number of the program in {where}, in order of compilation", null=True),
+        _text(f"module_name_{side}", "as in `modules`", null=True),
+        _int(f"module_id_{side}", "as in `modules`, of its first occurrence", null=True),
+        _text(f"id_{side}", "content hash of its first occurrence; in a dataset its id", null=True),
+        _text(f"uri_{side}", "first file of its first occurrence", null=True),
+        _int(f"occurrences_{side}", f"number of dumps of the program in {where}", null=True),
+        _int(f"device_total_{side}", "bytes that must fit into the device's memory", "bytes", null=True),
+        _int(f"peak_{side}", "greatest number of bytes in use in all memory spaces together", "bytes", null=True),
+        _text(f"problem_{side}", "why program_fp is not known; null if it is", null=True),
+    )
+
+
 COMPARED_TABLES = (
     Table(
         "differences",
@@ -1176,7 +1191,33 @@ COMPARED_TABLES = (
             _int("change", "bytes_b - bytes_a; the rows of an account add up to the change of `reserved`", "bytes"),
         ),
     ),
+    Table(
+        "pairs",
+        "pair of programs of A and B, or program without a partner; programs with equal fingerprints share a row",
+        "compare",
+        (
+            _name("how", "how the programs were paired: a key of schema.PAIRED"),
+            _float(
+                "score",
+                "similarity of the instructions, from 0 to 1; null if it is not known, or without a partner",
+                null=True,
+            ),
+            _text("reason", "why they were paired, in words"),
+            *_program_of("a", "A"),
+            *_program_of("b", "B"),
+        ),
+    ),
 )
+
+PAIRED = {
+    "same": "the same interface_fp and program_fp, or the same content",
+    "interface": "the same interface_fp; program_fp differs, or is not known",
+    "similar": "similar instructions; name, parameters or output differ",
+    "name": "the same module name; there is nothing else to compare, because a dump is unreadable or incomplete",
+    "gone": "only in A",
+    "new": "only in B",
+}
+"""How `xlamem.pair` found the partner of a program."""
 
 CAUSES = {
     "new": "A has no matching value",

@@ -13,7 +13,7 @@ from xlamem.input.names import EXTENSIONS
 ROLES = ("buffer-assignment", "buffer-assignment-values", "live-range")
 _NAME = re.compile(r"(?<![\w.-])[A-Za-z_][\w.-]*")
 _TEXT = re.compile(r" from instruction: ?(%.*)")
-_METADATA = re.compile(r"metadata=\{[^}]*\}")
+_LINES = re.compile(r"(source_line|stack_frame_id)=(\d+)")
 
 
 def memory_files(dump: xlamem.Dump) -> dict[str, str]:
@@ -32,7 +32,7 @@ def instruction_names(dump: xlamem.Dump) -> list[str]:
 
 
 def renumbered(dump: xlamem.Dump, seed: int = 0) -> dict[str, str]:
-    """The memory files with other names, value ids (in the same order), allocation numbers and metadata."""
+    """The memory files with other names, value ids (in the same order), allocation numbers and lines."""
     names = instruction_names(dump)
     numbers = random.Random(seed).sample(range(10 * len(names)), len(names))
     new = {name: f"renamed_{n % 7}.{n}" for name, n in zip(names, numbers, strict=True)}
@@ -50,7 +50,7 @@ def _line(line: str, new: Mapping[str, str]) -> str:
 
     if text := _TEXT.fullmatch(line):
         renamed = re.sub(r"(?<=%)[\w.-]+", rename, text[1])
-        return " from instruction: " + _METADATA.sub('metadata={op_name="other" source_line=77}', renamed)
+        return " from instruction: " + _LINES.sub(lambda m: f"{m[1]}={int(m[2]) + 7}", renamed)
     line = re.sub(r"(?<=<)\d+(?= )", lambda m: str(3 * int(m[0]) + 5), line)
     line = re.sub(r"\Aallocation (\d+):", lambda m: f"allocation {2 * int(m[1]) + 1}:", line)
     if line.startswith(("allocation ", "Total bytes", "Used values", "BufferAssignment", "HloLiveRange")):

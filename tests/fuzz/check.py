@@ -15,6 +15,7 @@ import xlamem
 from xlamem import schema
 from xlamem.compute import REGISTRY
 from xlamem.input.find import Member, Source
+from xlamem.input.names import variants
 from xlamem.parse import pieces as streaming
 from xlamem.parse import whole
 from xlamem.parse.join import ReadDump, tables_of
@@ -123,10 +124,9 @@ def converted(members: Members, clean: Members, place: Path) -> None:
     """A conversion ends well whatever the dump is, and leaves none out in silence."""
     for i, each in enumerate((members, clean)):
         for role, data in each.items():
-            end = ".txt" if role == "hlo" else f"-{role}.txt"
             folder = place / "dumps"
             folder.mkdir(exist_ok=True)
-            (folder / f"module_{i:04}.jit_m.cpu_after_optimizations{end}").write_bytes(data)
+            (folder / variants(f"module_{i:04}.jit_m.cpu_after_optimizations", role)[0]).write_bytes(data)
     try:
         made = xlamem.convert(place / "dumps", to=place / "out", engine="here")
     except xlamem.XlaMemError as e:

@@ -26,8 +26,23 @@ import forge
 from conftest import DUMPS, texts
 from fuzz.mutate import Members, mutate
 
+from xlamem.input.names import variants
+
 SIZE = 60_000
 """Bytes of the largest dump that is changed."""
+
+FLAGS = b"""\
+xla_dump_to: "/home/u"
+xla_flag: A
+xla_flag: B
+options {
+  key: "a"
+  value {
+  }
+}
+# Default flag value: -1
+b: 65536
+"""
 
 
 def seeds(more: list[Path]) -> list[Members]:
@@ -36,6 +51,8 @@ def seeds(more: list[Path]) -> list[Members]:
 
     found = [texts(s) for s in xlamem.find(DUMPS, *more)]
     made = [forge.forge(i, era=era, values=12 + 3 * (i % 5)).files for i, era in enumerate(forge.ERAS)]
+    for i, members in enumerate(made):
+        members |= {"debug-options": FLAGS} if i % 2 else {}
     return [m for m in found + made if sum(map(len, m.values())) <= SIZE]
 
 
@@ -50,8 +67,7 @@ def keep(folder: Path, kind: str, members: Members, why: str) -> None:
     if not place.exists():
         place.mkdir(parents=True)
         for role, data in members.items():
-            end = ".txt" if role == "hlo" else f"-{role}.txt"
-            (place / f"m.cpu_after_optimizations{end}").write_bytes(data)
+            (place / variants("m.cpu_after_optimizations", role)[0]).write_bytes(data)
         (place / "WHY.txt").write_text(why)
 
 

@@ -34,7 +34,7 @@ from xlamem import (
     _usage,
     _values,
 )  # fmt: skip
-from xlamem._column import Names, in_order, recode, take
+from xlamem._column import Names, hashes, in_order, recode, take
 from xlamem.parse import arrays, arrow
 from xlamem.parse.arrays import NULL, codes, flags, ints
 from xlamem.parse.interners import Interner
@@ -612,6 +612,15 @@ def test_sweeps_of_far_addresses(n: int, bits: int) -> None:
     size = rng.integers(0, (1 << bits) // n, n)
     charged, alone = _sweep.charge(np.zeros(n, np.int64), np.arange(n), offset, size)
     assert ints(charged).tolist() == size.tolist() == ints(alone).tolist()
+
+
+def test_hashes_of_texts_stay_inside() -> None:
+    out = np.empty(2, np.int64)
+    hashes(b"abcd", np.array([0, 4, 4], np.int32), out)
+    assert out[1] == 0 != out[0]
+    for bad in ([0, 4], [-1, 0, 4], [0, 4, 5]):
+        with pytest.raises(IndexError):
+            hashes(b"abcd", np.array(bad, np.int32), out)
 
 
 def test_items_are_taken_by_row() -> None:

@@ -66,6 +66,13 @@ def test_another_compile_has_the_same(dumps: list[xlamem.Dump], tmp_path: Path) 
     assert compared > 15
 
 
+def test_scopes_do_not_enter(original: dict[str, str], tmp_path: Path) -> None:
+    role = "buffer-assignment-values"
+    edited = original | {role: original[role].replace('op_name="jit(m_cond_switch)', 'op_name="jit(other)/layer')}
+    assert edited != original
+    assert of_texts(edited, tmp_path / "b") == of_texts(original, tmp_path / "a")
+
+
 def test_dumps_of_different_programs_differ(dumps: list[xlamem.Dump]) -> None:
     contents = {(d.modules["content_hash"][0].as_py(), fingerprints(d)) for d in dumps}
     programs = [program for _, (program, _) in contents if program]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -117,6 +118,18 @@ def test_flags_are_found_from_every_path(tmp_path: Path) -> None:
         assert pairs(xlamem.read(found)) == ROWS
 
 
+def test_flags_that_cannot_be_unpacked_are_left_out(tmp_path: Path) -> None:
+    folder = with_flags(tmp_path / "dump", OPTIONS)
+    with zipfile.ZipFile(tmp_path / "dump.zip", "w") as archive:
+        for file in folder.glob("module_*"):
+            archive.write(file, file.name)
+            if file.suffix == ".debug_options":
+                archive.getinfo(file.name).flag_bits |= 1  # encrypted
+    dump = xlamem.read(tmp_path / "dump.zip")
+    assert dump["flags"].num_rows == 0
+    assert dump.verify().num_rows == 0
+
+
 def test_flags_of_another_module_are_not_attached(tmp_path: Path) -> None:
     folder = with_flags(tmp_path, OPTIONS)
     (flags,) = folder.glob("*.debug_options")
@@ -178,3 +191,14 @@ def test_messages_in_too_many_others_are_unknown(tmp_path: Path) -> None:
     dump = xlamem.read(with_flags(tmp_path, data), text=True)
     assert pairs(dump) == [("c", "2")]
     assert differences(dump, members(dump)) == []
+
+
+def test_compiles_that_differ_in_a_path_are_one_content(tmp_path: Path) -> None:
+    first = with_flags(tmp_path / "first", OPTIONS)
+    second = with_flags(tmp_path / "second", OPTIONS.replace(b"/home/u/dump", b"/home/u/night"))
+    xlamem.convert(first, to=tmp_path / "out", engine="here")
+    xlamem.convert(second, to=tmp_path / "out", engine="here")
+    dataset = xlamem.Dataset(tmp_path / "out")
+    flags = dataset["flags"].to_table()
+    assert list(zip(flags["name"].to_pylist(), flags["value"].to_pylist(), strict=True)) == ROWS
+    assert dataset["modules"].to_table()["n_flags"].to_pylist() == [len(ROWS)]

@@ -15,6 +15,7 @@ from ..compute.in_use import occupied_in, windows
 from ..compute.layout import LIVE_OUT, THREAD_LOCAL
 from ..compute.origins import has_opcode, operands_of
 from ..compute.program import Program
+from .graph import both_sides
 from .matching import Matching
 
 NEW, GONE, LONGER, SHORTER, MOVED, SHARING, LARGER, SMALLER, PADDING = range(len(schema.CAUSES))
@@ -38,6 +39,11 @@ class Account:
     name: str
     spaces_a: Mask
     spaces_b: Mask
+
+    @property
+    def key(self) -> tuple[bytes, bytes]:
+        """The spaces, to compare accounts."""
+        return self.spaces_a.tobytes(), self.spaces_b.tobytes()
 
 
 def accounts(a: Program, b: Program) -> list[Account]:
@@ -247,10 +253,17 @@ class AccountDifference(NamedTuple):
         return self.peak_change - (self.in_use[1] - self.in_use[0])
 
 
+def account_differences(m: Matching, accounts: list[Account]) -> list[AccountDifference]:
+    """Account for the difference of B and A in each account; those with the same spaces share the result."""
+    first = {account.key: account for account in reversed(accounts)}
+    found = {key: account_difference(m, account) for key, account in first.items()}
+    return [found[account.key]._replace(account=account) for account in accounts]
+
+
 def account_difference(m: Matching, account: Account) -> AccountDifference:
     """Account for the difference of B and A in the spaces of an account. Every byte has one cause."""
     programs, spaces = (m.a, m.b), (account.spaces_a, account.spaces_b)
-    usage = [levels(p, s) for p, s in zip(programs, spaces, strict=True)]
+    usage = both_sides(lambda side: levels(*side), *zip(programs, spaces, strict=True))
     peaks = [int(u.argmax()) for u in usage]
     peak = [int(u[step]) for u, step in zip(usage, peaks, strict=True)]
     timed = m.a.steps is not None and m.b.steps is not None
@@ -258,7 +271,7 @@ def account_difference(m: Matching, account: Account) -> AccountDifference:
     in_a, in_b = (buffers_at(p, s, t) for p, s, t in zip(programs, spaces, steps, strict=True))
     reserved = [int(_reserved(p)[s].sum()) for p, s in zip(programs, spaces, strict=True)]
     has_step = [p.steps is not None and size > 0 for p, size in zip(programs, peak, strict=True)]
-    rows = [_bill_rows(p, s, t) for p, s, t in zip(programs, spaces, peaks, strict=True)]
+    rows = both_sides(lambda side: _bill_rows(*side), *zip(programs, spaces, peaks, strict=True))
     return AccountDifference(
         account,
         (reserved[0], reserved[1]),
@@ -267,7 +280,7 @@ def account_difference(m: Matching, account: Account) -> AccountDifference:
         (steps[0], steps[1]),
         (int(in_a.bytes.sum()), int(in_b.bytes.sum())),
         contributions(m, in_a, in_b),
-        (rows[0], rows[1]),
+        rows,
     )
 
 
@@ -275,7 +288,7 @@ def _reserved(p: Program) -> Ints:
     return p.sum_by_space(p.allocation_size, p.category != THREAD_LOCAL)
 
 
-def _compared_steps(m: Matching, usage: list[Ints], peaks: list[int]) -> list[int]:
+def _compared_steps(m: Matching, usage: tuple[Ints, Ints], peaks: list[int]) -> list[int]:
     """Return the step of the larger peak, and the step with most bytes among those that correspond to it."""
     side = int(usage[1][peaks[1]] >= usage[0][peaks[0]])
     first, last = corresponding(m, peaks[side], side)

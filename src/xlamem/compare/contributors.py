@@ -13,6 +13,7 @@ from ..compute.columns import Ints, Mask, decoded, encoded, nullable, table_of_c
 from ..compute.layout import CATEGORIES
 from ..compute.program import Program
 from .account import AccountDifference, Contributions
+from .graph import both_sides
 from .matching import RULES, Matching
 
 NAMES = ("op_name", "argument", "argument_index", "layer", "layer_index", "phase", "kind")
@@ -20,13 +21,27 @@ NAMES = ("op_name", "argument", "argument_index", "layer", "layer_index", "phase
 
 def contributors(m: Matching, differences: list[AccountDifference]) -> pa.Table:
     """Return the buffers whose bytes differ, by account, largest difference first: `differences` without `edit`."""
-    return pa.concat_tables([_of_account(m, d) for d in differences]).unify_dictionaries().combine_chunks()
+    tables: dict[tuple[bytes, bytes], pa.Table] = {}
+    for d in differences:
+        if d.account.key not in tables:
+            tables[d.account.key] = _contributors(m, d)
+    named = [_named(tables[d.account.key], d.account.name) for d in differences]
+    return pa.concat_tables(named).unify_dictionaries().combine_chunks()
 
 
-def _of_account(m: Matching, d: AccountDifference) -> pa.Table:
+def _named(table: pa.Table, account: str) -> pa.Table:
+    """Set the account of a table."""
+    codes = pa.array(np.zeros(table.num_rows, np.int32))
+    column = pa.DictionaryArray.from_arrays(codes, pa.array([account]))
+    return table.set_column(0, table.schema.field(0), column)
+
+
+def _contributors(m: Matching, d: AccountDifference) -> pa.Table:
     c = d.contributions
     change = c.bytes_b - c.bytes_a
     rows = np.flatnonzero(change)
+    if not len(rows):
+        return schema.COMPARED["differences"].empty
     rows = rows[np.lexsort((rows, -np.abs(change[rows])))]
     value_a, value_b = _values(c, rows)
     columns: dict[str, Any] = {
@@ -39,8 +54,9 @@ def _of_account(m: Matching, d: AccountDifference) -> pa.Table:
         "data_change": c.data_b[rows] - c.data_a[rows],
         "match": decoded(take(m.rule, np.where(value_b >= 0, value_a, -1)), pa.array(RULES)),
     }
-    for side, p, value, owner in (("a", m.a, value_a, c.owner_a[rows]), ("b", m.b, value_b, c.owner_b[rows])):
-        columns |= {f"{name}_{side}": column for name, column in _side(p, value, owner).items()}
+    sides = both_sides(_side, (m.a, value_a, c.owner_a[rows]), (m.b, value_b, c.owner_b[rows]))
+    for side, names in zip("ab", sides, strict=True):
+        columns |= {f"{name}_{side}": column for name, column in names.items()}
     columns |= _common_names(m, value_a, value_b, c.bytes_b[rows] > 0)
     columns["edit"] = pa.nulls(len(rows), pa.int64())
     return table_of_columns(schema.COMPARED["differences"].columns, columns)
@@ -62,7 +78,9 @@ def _spaces(m: Matching, c: Contributions, rows: Ints) -> pa.Array:
     return decoded(space, pa.array(names, pa.string()))
 
 
-def _side(p: Program, value: Ints, owner: Ints) -> dict[str, Any]:
+def _side(buffers: tuple[Program, Ints, Ints]) -> dict[str, Any]:
+    """Return the columns about one side, given values and rows in `allocations`."""
+    p, value, owner = buffers
     columns: dict[str, Any] = {
         "value_id": nullable(take(p.value_ids, value)),
         "allocation": nullable(take(p.allocation_ids, owner)),
@@ -84,7 +102,8 @@ def _categories(p: Program, value: Ints, owner: Ints) -> pa.Array:
 def _common_names(m: Matching, value_a: Ints, value_b: Ints, in_b: Mask) -> dict[str, pa.Array]:
     """Return the names of the buffers of B, and of those of A where there is none in B."""
     use_b = in_b & (value_b >= 0) | (value_a < 0)
-    sides = buffer_names(m.a, np.where(use_b, -1, value_a)), buffer_names(m.b, np.where(use_b, value_b, -1))
+    a, b = (m.a, np.where(use_b, -1, value_a)), (m.b, np.where(use_b, value_b, -1))
+    sides = both_sides(lambda side: buffer_names(*side), a, b)
     return {name: _either(use_b, sides[1][name], sides[0][name]) for name in NAMES}
 
 

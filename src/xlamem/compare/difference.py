@@ -14,10 +14,11 @@ from ..compute.capacity import reason_for_doubt
 from ..compute.columns import Ints, ints, nullable, sums_of, table_of_columns
 from ..compute.program import Program, program
 from ..dump import DumpLike
-from .account import AccountDifference, account_difference, accounts
+from .account import AccountDifference, account_differences, accounts
 from .context import Edit
 from .contributors import contributors
 from .edits import find_edits
+from .graph import both_sides
 from .matching import RULES, Matching
 from .rows import Rows
 from .tables import DiffTables
@@ -65,9 +66,9 @@ def diff(a: DumpLike, b: DumpLike) -> Diff:
     Diff
         Tables in bytes and steps, and a verdict.
     """
-    first, second = program(a), program(b)
+    first, second = both_sides(program, a, b)
     m = Matching(first, second)
-    differences = [account_difference(m, account) for account in accounts(first, second)]
+    differences = account_differences(m, accounts(first, second))
     buffers = contributors(m, differences)
     edits, explained = find_edits(m, Rows(m, buffers))
     edit_table, number = _edit_table(edits, explained, buffers)

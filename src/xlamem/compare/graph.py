@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..compute.columns import Ints, encoded, ints, take
+from ..compute.columns import Ints, decoded, encoded, ints, take
 from ..compute.op_names import plain_names
 from ..compute.origins import uses_of
 from ..compute.program import Program
 from ..parse.arrays import Rows, row_of
 
 Hashes = npt.NDArray[np.uint64]
+Side = TypeVar("Side")
+Result = TypeVar("Result")
 
 NUMBER = r"(?:\.(?:clone|remat\d*|\d+))+$"
 """What XLA appends to the name of an instruction to make it unique."""
+
+PARAMETERS = r"\[[a-z_]+=.*$"
+"""What old versions of JAX append to an op_name: `dot_general[dimension_numbers=…]`."""
 
 
 class Edges(NamedTuple):
@@ -37,42 +44,50 @@ class Graph:
     def __init__(self, p: Program) -> None:
         self.p = p
         codes, self._names = p.names
-        self.code, first, node = np.unique(codes, return_index=True, return_inverse=True)
-        self.node_of_value: Ints = node.reshape(-1).astype(np.int64)
+        first = row_of(codes, np.arange(len(self._names)))
+        self.code = np.flatnonzero(first >= 0)
+        self.first_value = first[self.code]
+        self.n = len(self.code)
+        number = np.full(len(first), -1)
+        number[self.code] = np.arange(self.n)
+        self.node_of_value: Ints = number[codes]
         """Node of each value of the program."""
-        self.row = p.instruction_row[first]
+        self.row = p.instruction_row[self.first_value]
         """Row in `instructions`, -1 if the text is not printed."""
-        self.first_value = first.astype(np.int64)
-        self.n = len(first)
-
-    @cached_property
-    def names(self) -> pa.Array:
-        return self._names.take(pa.array(self.code)).cast(pa.string())
 
     def text(self, column: str) -> pa.Array:
         """Return a text column of `instructions`; null for nodes whose text is not printed."""
         codes, texts = encoded(self.p.tables["instructions"][column])
         codes = take(codes, self.row)
-        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=codes < 0), texts)
+        return decoded(codes, texts)
 
     @cached_property
     def opcodes(self) -> pa.Array:
         """The opcode, or the name without its number where no text is printed."""
-        names = pc.replace_substring_regex(self.names, NUMBER, "")
-        return pc.coalesce(self.text("opcode").cast(pa.string()), names)
+        codes, opcodes = encoded(self.text("opcode"))
+        missing = np.flatnonzero(codes < 0)
+        names = self._names.take(pa.array(self.code[missing])).cast(pa.string())
+        stem_codes, stems = encoded(pc.replace_substring_regex(names, NUMBER, ""))
+        codes[missing] = stem_codes + len(opcodes)
+        return decoded(codes, pa.concat_arrays([opcodes.cast(pa.string()), stems.cast(pa.string())]))
 
     @cached_property
     def plain_names(self) -> pa.Array:
         """The op_name without the wrappers of transformations: `jit(f)/jvp(layer_0)/dot` becomes `layer_0/dot`."""
         codes, names = encoded(self.text("op_name"))
-        plain = plain_names(names.cast(pa.string()))
-        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=codes < 0), plain)
+        plain = plain_names(pc.replace_substring_regex(names.cast(pa.string()), PARAMETERS, ""))
+        return decoded(codes, plain)
 
     @cached_property
     def numbers(self) -> pa.Array:
         """The number of a parameter; null for other nodes."""
-        is_parameter = pc.equal(self.opcodes, "parameter")
-        return pc.if_else(is_parameter, self.text("operands").cast(pa.string()), None)
+        codes, opcodes = encoded(self.opcodes)
+        operands, texts = encoded(self.text("operands"))
+        is_parameter = (codes == pc.index(opcodes, "parameter").as_py()) & (operands >= 0)
+        used, number = np.unique(operands[is_parameter], return_inverse=True)
+        numbers = np.full(self.n, -1)
+        numbers[is_parameter] = number.reshape(-1)
+        return decoded(numbers, texts.take(pa.array(used)))
 
     @cached_property
     def edges(self) -> Edges:
@@ -91,6 +106,12 @@ class Graph:
         return np.where(scheduled >= 0, scheduled, start[self.first_value] if self.n else scheduled)
 
 
+    @cached_property
+    def position(self) -> Ints:
+        """Position of each node in the schedule, all different."""
+        return positions(self.step)
+
+
 class Labels(NamedTuple):
     """A hash of what describes each node, for two programs."""
 
@@ -98,12 +119,25 @@ class Labels(NamedTuple):
     b: Hashes
 
 
+def positions(step: Ints) -> Ints:
+    """Return the position of each row when rows are sorted by step."""
+    position = np.empty(len(step), np.int64)
+    position[np.argsort(step, kind="stable")] = np.arange(len(step))
+    return position
+
+
 def common_codes(a: pa.Array, b: pa.Array) -> tuple[Ints, Ints]:
     """Return codes of two text columns that are equal where the texts are; -1 for null."""
     (codes_a, texts_a), (codes_b, texts_b) = encoded(a), encoded(b)
-    both = pa.concat_arrays([texts_a.cast(pa.string()), texts_b.cast(pa.string())])
-    code, _ = encoded(both)
+    code, _ = encoded(pa.concat_arrays([texts_a.cast(pa.string()), texts_b.cast(pa.string())]))
     return take(code[: len(texts_a)], codes_a), take(code[len(texts_a) :], codes_b)
+
+
+def both_sides(compute: Callable[[Side], Result], a: Side, b: Side) -> tuple[Result, Result]:
+    """Compute something for both programs, in two threads."""
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(compute, (a, b))
+    return first, second
 
 
 def mixed(*columns: Ints | Hashes) -> Hashes:
@@ -125,21 +159,29 @@ class Neighbours:
     """The edges of a graph in two orders, to hash what surrounds each node."""
 
     def __init__(self, graph: Graph) -> None:
-        self._n = graph.n
-        self._edges = graph.edges
-        self._by_target = np.argsort(graph.edges.target, kind="stable")
-        self._by_source = np.argsort(graph.edges.source, kind="stable")
+        e = graph.edges
+        self._edges = e
+        self._operands, self._users = _Groups(e.target, graph.n), _Groups(e.source, graph.n)
 
     def surrounded(self, h: Hashes) -> Hashes:
         """Return a hash of each node together with its operands and users, given a hash of each node."""
         e = self._edges
-        operands = self._sums(mixed(h[e.source], e.operand), e.target, self._by_target)
-        users = self._sums(mixed(h[e.target], e.operand + (1 << 32)), e.source, self._by_source)
+        operands = self._operands.sums(mixed(h[e.source], e.operand))
+        users = self._users.sums(mixed(h[e.target], e.operand + (1 << 32)))
         return mixed(h, operands, users)
 
-    def _sums(self, h: Hashes, key: Ints, order: Ints) -> Hashes:
+
+class _Groups:
+    """Rows grouped by node."""
+
+    def __init__(self, key: Ints, n: int) -> None:
+        self._order = np.argsort(key, kind="stable")
+        self._bounds = np.searchsorted(key[self._order], np.arange(n + 1))
+
+    def sums(self, h: Hashes) -> Hashes:
         """Add up hashes (modulo 2^64) by node."""
-        total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(h[order], dtype=np.uint64)])
-        bounds = np.searchsorted(key[order], np.arange(self._n + 1))
-        sums: Hashes = total[bounds[1:]] - total[bounds[:-1]]
+        total = np.zeros(len(h) + 1, np.uint64)
+        np.cumsum(h[self._order], out=total[1:])
+        ends = total[self._bounds]
+        sums: Hashes = ends[1:] - ends[:-1]
         return sums

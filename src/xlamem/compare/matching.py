@@ -10,16 +10,18 @@ import pyarrow as pa
 from .. import schema
 from ..compute.aliasing import outputs_of
 from ..compute.buffer_names import source_columns
-from ..compute.columns import Ints, Mask, take
+from ..compute.columns import Ints, Mask, decoded, encoded, take
 from ..compute.op_names import scopes
 from ..compute.program import Program
-from .graph import Graph, Hashes, Labels, Neighbours, common_codes, mixed
+from .graph import Graph, Hashes, Labels, Neighbours, both_sides, common_codes, mixed, positions
 
 RULES = tuple(schema.MATCHES)
 OUTPUT, SUBGRAPH, OPERATION, STRUCTURE, RESIZED, NEIGHBOR, SCOPE, SCHEDULE = range(8)
 
 RADIUS = 3
 """Number of operands and users in a row that an exact subgraph consists of."""
+NEAR = 1
+"""That number once some nodes are matched."""
 MAX_ROUNDS = 8
 """Maximum number of steps from a matched node to one that is matched through its neighbours."""
 
@@ -37,7 +39,7 @@ class Matching:
 
     def __init__(self, a: Program, b: Program) -> None:
         self.a, self.b = a, b
-        self.graphs = Graph(a), Graph(b)
+        self.graphs = both_sides(Graph, a, b)
         self.node = np.full(self.graphs[0].n, -1, np.int64)
         """Node of B that matches each node of A, or -1."""
         self.node_of_b = np.full(self.graphs[1].n, -1, np.int64)
@@ -52,20 +54,12 @@ class Matching:
 
     # -- labels ----------------------------------------------------------------------------------
 
-    def _codes(self, column: str) -> tuple[Ints, Ints]:
-        return common_codes(*(getattr(g, column) for g in self.graphs))
-
     @cached_property
     def _opcode(self) -> tuple[Ints, Ints]:
-        return self._codes("opcodes")
+        return common_codes(*both_sides(lambda g: g.opcodes, *self.graphs))
 
-    @cached_property
-    def _op_name(self) -> tuple[Ints, Ints]:
-        return common_codes(*(g.text("op_name") for g in self.graphs))
-
-    @cached_property
-    def _shape(self) -> tuple[Ints, Ints]:
-        return common_codes(*(g.text("shape") for g in self.graphs))
+    def _text(self, column: str) -> tuple[Ints, Ints]:
+        return common_codes(*(g.text(column) for g in self.graphs))
 
     def _labels(self, *columns: tuple[Ints, Ints]) -> Labels:
         return Labels(mixed(*(c[0] for c in columns)), mixed(*(c[1] for c in columns)))
@@ -73,9 +67,12 @@ class Matching:
     # -- nodes -----------------------------------------------------------------------------------
 
     def _match_nodes(self) -> None:
-        opcode, op_name, shape, number = self._opcode, self._op_name, self._shape, self._codes("numbers")
-        plain = self._codes("plain_names")
+        opcode, op_name, shape = self._opcode, self._text("op_name"), self._text("shape")
+        number = common_codes(*(g.numbers for g in self.graphs))
         self._match_subgraphs(self._labels(opcode, op_name, shape, number), SUBGRAPH, OPERATION)
+        if self._is_done:
+            return
+        plain = common_codes(*both_sides(lambda g: g.plain_names, *self.graphs))
         self._match_subgraphs(self._labels(opcode, op_name), RESIZED, RESIZED)
         self._match_subgraphs(self._labels(opcode, plain, shape), OPERATION, OPERATION)
         self._match_subgraphs(self._labels(opcode, shape, number), STRUCTURE, None)
@@ -88,17 +85,39 @@ class Matching:
 
     @cached_property
     def _neighbours(self) -> tuple[Neighbours, Neighbours]:
-        return Neighbours(self.graphs[0]), Neighbours(self.graphs[1])
+        return both_sides(Neighbours, *self.graphs)
 
     def _match_subgraphs(self, labels: Labels, rule: int, alone: int | None) -> None:
         """Match nodes with equal labels and surroundings, then those with less and less of these in common."""
-        hashes = [labels]
-        for _ in range(RADIUS):
-            hashes.append(Labels(*(g.surrounded(h) for g, h in zip(self._neighbours, hashes[-1], strict=True))))
-        for h in hashes[:0:-1]:
-            self._match_equal(h, rule)
+        if self._is_done:
+            return
+        a, b = both_sides(self._surroundings, (0, labels.a), (1, labels.b))
+        for h in zip(reversed(a), reversed(b), strict=True):
+            self._match_equal(Labels(*h), rule)
         if alone is not None:
             self._match_equal(labels, alone)
+
+    def _surroundings(self, side: tuple[int, Hashes]) -> list[Hashes]:
+        """Return hashes of the nodes of a program with what is within 1, 2, … edges.
+
+        Nodes that are matched are known by their match, whatever their labels.
+        """
+        number, labels = side
+        match = self._matches[number]
+        h = np.where(match >= 0, mixed(match), labels)
+        radius = RADIUS if (match < 0).all() else NEAR
+        graph = self._neighbours[number]
+        return [h := graph.surrounded(h) for _ in range(radius)]
+
+    @property
+    def _matches(self) -> tuple[Ints, Ints]:
+        """Number of the match of each node: that of its node of A; -1 for none."""
+        return np.where(self.node >= 0, np.arange(len(self.node)), -1), self.node_of_b
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether all nodes of one side are matched."""
+        return bool((self.node >= 0).all() or (self.node_of_b >= 0).all())
 
     def _match_equal(self, labels: Labels, rule: int) -> None:
         """Match unmatched nodes whose label is equally frequent on both sides, in the order of the schedule."""
@@ -107,8 +126,8 @@ class Matching:
         equal = np.bincount(group_a, minlength=n) == np.bincount(group_b, minlength=n)
         chosen_a, chosen_b = equal[group_a], equal[group_b]
         left, right = left[chosen_a], right[chosen_b]
-        left = left[np.lexsort((self._order(0)[left], group_a[chosen_a]))]
-        right = right[np.lexsort((self._order(1)[right], group_b[chosen_b]))]
+        left = left[_by_group(group_a[chosen_a], self._order(0)[left])]
+        right = right[_by_group(group_b[chosen_b], self._order(1)[right])]
         self._pair(left, right, rule)
 
     def _match_in_order(self, labels: Labels, rule: int) -> None:
@@ -127,7 +146,7 @@ class Matching:
 
     def _match_adjacent(self, *, to_operands: bool) -> None:
         keys, nodes = [], []
-        for side, pair in enumerate((np.where(self.node >= 0, np.arange(len(self.node)), -1), self.node_of_b)):
+        for side, pair in enumerate(self._matches):
             e = self.graphs[side].edges
             known, other = (e.target, e.source) if to_operands else (e.source, e.target)
             unmatched = (self.node if side == 0 else self.node_of_b)[other] < 0
@@ -156,8 +175,8 @@ class Matching:
     def _anchors(self) -> tuple[Ints, Ints]:
         """The last matched node (of A) that is scheduled at or before each node."""
         anchors = []
-        for side, number in enumerate((np.where(self.node >= 0, np.arange(len(self.node)), -1), self.node_of_b)):
-            order = np.argsort(self._order(side), kind="stable")
+        for side, number in enumerate(self._matches):
+            order = np.argsort(self._order(side))
             last = np.maximum.accumulate(np.where(number[order] >= 0, np.arange(len(order)), -1))
             anchor = np.empty(len(order), np.int64)
             anchor[order] = take(number[order], last)
@@ -165,7 +184,7 @@ class Matching:
         return anchors[0], anchors[1]
 
     def _order(self, side: int) -> Ints:
-        return self.graphs[side].step
+        return self.graphs[side].position
 
     def _pair(self, left: Ints, right: Ints, rule: int) -> None:
         self.node[left], self.node_of_b[right], self.node_rule[left] = right, left, rule
@@ -174,7 +193,7 @@ class Matching:
     def steps(self) -> tuple[Ints, Ints]:
         """Steps in A and B of the matched instructions that both schedules list."""
         nodes = np.flatnonzero(self.node >= 0)
-        a, b = self._order(0)[nodes], self._order(1)[self.node[nodes]]
+        a, b = self.graphs[0].step[nodes], self.graphs[1].step[self.node[nodes]]
         scheduled = (a >= 0) & (b >= 0)
         return a[scheduled], b[scheduled]
 
@@ -191,6 +210,11 @@ class Matching:
             self._pair_values(Labels(*(mixed(*(c[side] for c in columns)) for side in (0, 1))), None, node)
         self._match_by_scope(shape)
 
+    @cached_property
+    def _value_order(self) -> tuple[Ints, Ints]:
+        """Position of each value, by the first step of its live range."""
+        return both_sides(lambda p: positions(p.ranges[0]), self.a, self.b)
+
     def _match_outputs(self, shape: tuple[Ints, Ints]) -> None:
         """Match outputs with the same shape and index, if both programs have as many."""
         a, b = outputs_of(self.a), outputs_of(self.b)
@@ -206,12 +230,11 @@ class Matching:
         left, right = np.flatnonzero(self.value < 0), np.flatnonzero(self.value_of_b < 0)
         if not len(left) or not len(right):
             return
-        names = [source_columns(p, v)["op_name"].cast(pa.string()) for p, v in ((self.a, left), (self.b, right))]
+        a, b = both_sides(lambda side: source_columns(*side)["op_name"], (self.a, left), (self.b, right))
         element = common_codes(*(p.value_text("element_type", v) for p, v in ((self.a, left), (self.b, right))))
         shape = shape[0][left], shape[1][right]
         category = self.a.value_category[left].astype(np.int64), self.b.value_category[right].astype(np.int64)
-        op_name = common_codes(*names)
-        scope = common_codes(*(scopes(n) for n in names))
+        op_name, scope = common_codes(a, b), common_codes(_scopes(a), _scopes(b))
         for columns, name in (((op_name, shape, category), op_name), ((op_name, element, category), op_name),
                               ((scope, shape, category), scope)):
             keys = [np.zeros(len(self.value), np.uint64), np.zeros(len(self.value_of_b), np.uint64)]
@@ -231,10 +254,15 @@ class Matching:
             free[1] &= node[1] >= 0
         if allowed is not None:
             free = [f & a for f, a in zip(free, allowed, strict=True)]
-        order = [np.maximum(p.ranges[0], -1) for p in (self.a, self.b)]
-        left, right = _in_order(np.flatnonzero(free[0]), np.flatnonzero(free[1]), labels, *order)
+        left, right = _in_order(np.flatnonzero(free[0]), np.flatnonzero(free[1]), labels, *self._value_order)
         self.value[left], self.value_of_b[right] = right, left
         self.rule[left] = self.node_rule[self.graphs[0].node_of_value[left]] if rule is None else rule
+
+
+def _scopes(names: pa.Array) -> pa.Array:
+    codes, texts = encoded(names)
+    used, row = np.unique(codes, return_inverse=True)
+    return decoded(row.reshape(-1), scopes(decoded(used, texts).cast(pa.string())))
 
 
 def _groups(a: Ints | Hashes, b: Ints | Hashes) -> tuple[Ints, Ints, int]:
@@ -263,24 +291,28 @@ def in_order(
     return at_a, at_b
 
 
-def _ranks(group: Ints, order: Ints) -> Ints:
+def _ranks(group: Ints, position: Ints) -> Ints:
     """Return the rank of each row within its group."""
-    by_group = np.lexsort((order, group))
-    rank = np.empty(len(group), np.int64)
+    by_group = _by_group(group, position)
     ordered = group[by_group]
-    starts = np.searchsorted(ordered, ordered, "left")
-    rank[by_group] = np.arange(len(group)) - starts
+    first = np.flatnonzero(np.diff(ordered, prepend=-1))
+    rank = np.empty(len(group), np.int64)
+    rank[by_group] = np.arange(len(group)) - np.repeat(first, np.diff(np.append(first, len(group))))
     return rank
+
+
+def _by_group(group: Ints, position: Ints) -> Ints:
+    """Return the order of rows by group, then by position (from 0). All pairs of these differ."""
+    return np.argsort(group * (int(position.max(initial=0)) + 1) + position)
 
 
 def _unique_choices(keys: Hashes, nodes: Ints) -> tuple[Ints, Hashes]:
     """Return the nodes of keys that have only one distinct node, and these keys."""
-    order = np.lexsort((nodes, keys))
+    if not len(keys):
+        return nodes, keys
+    order = np.argsort(keys)
     keys, nodes = keys[order], nodes[order]
-    distinct = np.ones(len(keys), bool)
-    distinct[1:] = (keys[1:] != keys[:-1]) | (nodes[1:] != nodes[:-1])
-    keys, nodes = keys[distinct], nodes[distinct]
-    single = np.ones(len(keys), bool)
-    single[1:] &= keys[1:] != keys[:-1]
-    single[:-1] &= keys[1:] != keys[:-1]
-    return nodes[single], keys[single]
+    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+    low, high = np.minimum.reduceat(nodes, first), np.maximum.reduceat(nodes, first)
+    single = low == high
+    return low[single], keys[first[single]]

@@ -93,6 +93,8 @@ class Contents:
             return
         member = replace(origin, entry=entry, inner_name=entry.name)
         fault = DumpError(member.location, entry.expected) if entry.expected else None
+        if fault and name and not member_name:
+            return  # a dump can be read without its flags
         if name:
             stem, role = name
             rank = names.compression_rank(file_name)

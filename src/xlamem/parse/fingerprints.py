@@ -85,7 +85,7 @@ class Fingerprints:
         live, instructions = self._take("live_ranges"), self._take("instructions")
         schedule, values = self._take("schedule"), self._take("values")
         step = _at(instructions, "name", schedule["name"], "hash")
-        step_hash = _row_hash(schedule["time"], *step)
+        step_hash = row_hash(schedule["time"], *step)
         total = self._sums("schedule", step_hash)
         del schedule, step, step_hash
         columns = (
@@ -93,18 +93,18 @@ class Fingerprints:
             *_at(instructions, "name", values["name"], "hash"),
             *_at(live, "value_id", values["value_id"], "start", "end"),
         )
-        value_hash = _row_hash(*columns)
+        value_hash = row_hash(*columns)
         del live, instructions, columns
         allocations = self._take("allocations")
         n = len(allocations["hash"])
         owner = row_of(allocations["allocation"], values["allocation"])
         in_allocation = _sums(np.where(owner < 0, n, owner), value_hash, n + 1)
-        return total + self._sums("allocations", _row_hash(allocations["hash"], in_allocation[:n]))
+        return total + self._sums("allocations", row_hash(allocations["hash"], in_allocation[:n]))
 
     def interface(self, modules: Sequence[tuple[str | None, str | None]]) -> Ints:
         """Return the hash of each interface. `modules`: name and platform of each dump's module."""
-        heads = [f"{_NUMBER.sub('', name or '')}\n{platform or ''}" for name, platform in modules]
-        head = _row_hash(hash_texts(pa.array(heads, pa.string())))
+        heads = [f"{without_number(name or '')}\n{platform or ''}" for name, platform in modules]
+        head = row_hash(hash_texts(pa.array(heads, pa.string())))
         return head + self._sums("allocations", self._columns_of("allocations")["interface"])
 
     def _columns_of(self, table: str) -> dict[str, Ints]:
@@ -128,6 +128,11 @@ class Fingerprints:
         return _sums(dumps, hashes, self.n)
 
 
+def without_number(module_name: str) -> str:
+    """Return the name of a module without the number that XLA appends to make it unique (`.123`)."""
+    return _NUMBER.sub("", module_name)
+
+
 # -- rows of the tables as a few integer columns
 
 
@@ -141,9 +146,9 @@ def _allocations(rows: pa.Table) -> dict[str, Ints]:
     is_parameter, has_output = _bits(rows["is_parameter"]), (output != 0).astype(np.int64)
     return {
         "allocation": numbers_of(rows["allocation"]),
-        "hash": _row_hash(size, color, page, flags, number, index),
-        "interface": is_parameter * _row_hash(number, index, shape, np.where(shape == 0, size, 0))
-        + has_output * _row_hash(output),
+        "hash": row_hash(size, color, page, flags, number, index),
+        "interface": is_parameter * row_hash(number, index, shape, np.where(shape == 0, size, 0))
+        + has_output * row_hash(output),
     }
 
 
@@ -153,14 +158,14 @@ def _values(rows: pa.Table) -> dict[str, Ints]:
         "allocation": numbers_of(rows["allocation"]),
         "value_id": numbers_of(rows["value_id"]),
         "name": _text_hashes(rows["instruction"]),
-        "hash": _row_hash(offset, size, _text_hashes(rows["shape"]), _text_hashes(rows["shape_index"])),
+        "hash": row_hash(offset, size, _text_hashes(rows["shape"]), _text_hashes(rows["shape_index"])),
     }
 
 
 def _instructions(rows: pa.Table) -> dict[str, Ints]:
     return {
         "name": _text_hashes(rows["instruction"]),
-        "hash": _row_hash(_text_hashes(rows["opcode"]), _text_hashes(rows["shape"])),
+        "hash": row_hash(_text_hashes(rows["opcode"]), _text_hashes(rows["shape"])),
     }
 
 
@@ -211,7 +216,7 @@ def _text_hashes(column: pa.ChunkedArray) -> Ints:
     return np.concatenate(parts)
 
 
-def _row_hash(*columns: Ints) -> Ints:
+def row_hash(*columns: Ints) -> Ints:
     """Return a hash of each row: a linear combination of its columns, mixed (the finalizer of SplitMix64)."""
     total = columns[0] * _FACTORS[0]
     for column, factor in zip(columns[1:], _FACTORS[1:], strict=False):

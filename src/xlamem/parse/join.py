@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -49,12 +49,17 @@ class ReadDump:
         return self.reader.rows(table) if table in SECTION_OF else len(self.rows[table])
 
 
-def tables_of(dumps: Sequence[ReadDump]) -> tuple[dict[str, pa.Table], dict[str, Ints]]:
-    """Return the concatenated tables of several dumps, and the number of rows per table and dump."""
+def tables_of(
+    dumps: Sequence[ReadDump], names: Iterable[str] = schema.TABLES
+) -> tuple[dict[str, pa.Table], dict[str, Ints]]:
+    """Return concatenated tables of several dumps, and the number of rows per table and dump.
+
+    `names` must include `modules` and the tables from which its fingerprints are computed.
+    """
     tables: dict[str, pa.Table] = {}
     counts: dict[str, Ints] = {}
     join = _Join()
-    for name in schema.TABLES:
+    for name in names:
         counts[name] = np.array([d.count(name) for d in dumps], np.int64)
         if name in SECTION_OF:
             tables[name] = join.table(name, [chunk for d in dumps for chunk in d.reader.chunks(name)])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .. import schema
 from ..compute.capacity import must_fit
@@ -40,6 +41,17 @@ def derive(dumps: DumpSet, top: int) -> dict[str, pa.Table]:
             number = table["dump"].to_numpy()
             tables[name].append(table.set_column(0, "dump", pa.array(group[number])))
     return {name: _concatenated(name, pieces, dumps.ids) for name, pieces in tables.items() if pieces}
+
+
+def device_numbers(dumps: DumpSet) -> tuple[pa.Array, pa.Array]:
+    """Return `device_total` and `peak_together` of each dump, null where they are not known."""
+    together = np.full(len(dumps.ids), -1)
+    for group in _groups(dumps):
+        p = MergedProgram(MergedTables(dumps.select(group)))
+        numbers, _ = peak_numbers(p, p.tables.offsets, p.dumps.tables["modules"])
+        rows = numbers.filter(pc.equal(numbers["definition"], "peak_together"))
+        together[group[ints(rows, "dump")]] = ints(rows, "bytes")
+    return _device_totals(dumps), nullable(together)
 
 
 def _concatenated(name: str, tables: list[pa.Table], ids: list[str]) -> pa.Table:

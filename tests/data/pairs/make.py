@@ -134,9 +134,11 @@ def make(out, platform, name):
 
 
 def wanted(selected):
-    for name, pair in PAIRS.items():
-        for platform in pair.platforms:
-            if not selected or any(s in (platform, name, f"{platform}/{name}") for s in selected):
+    """TPUs are first: a process must not fork once it has compiled."""
+    for platform in (*TOPOLOGIES, "cpu", "h100"):
+        for name, pair in PAIRS.items():
+            named = not selected or any(s in (platform, name, f"{platform}/{name}") for s in selected)
+            if named and platform in pair.platforms:
                 yield platform, name
 
 

@@ -32,7 +32,6 @@ class Config:
     microbatches: int = 1
     project_values_first: bool = False
     f32_scores: bool = False
-    mask: bool = False
     dropout: bool = False
     clip: bool = False
     average: bool = False
@@ -52,8 +51,6 @@ def attention(x, p, key, c):
     q, k, v = jnp.split(jnp.einsum("btd,de->bte", x, p["qkv"]), 3, axis=-1)
     q, k, v = (a.reshape(batch, times, c.heads, width // c.heads) for a in (q, k, v))
     scores = jnp.einsum("bthd,bshd->bhts", q, k) / 8
-    if c.mask:
-        scores = jnp.where(jnp.tril(jnp.ones((times, times), bool)), scores, -1e9)
     if c.f32_scores:
         scores = scores.astype(jnp.float32)
     weights = jax.nn.softmax(scores, axis=-1).astype(x.dtype)

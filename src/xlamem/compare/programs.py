@@ -1,0 +1,293 @@
+"""The programs of a directory, of several dumps, or of a dataset: each once, however many processes dumped it."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as arrow_dataset
+
+from ..compute.columns import encoded
+from ..dump import Dump, read
+from ..errors import DumpError, UsageError
+from ..input import names
+from ..input.find import Source, find, split_modules
+from ..parse.fingerprints import Fingerprints
+from ..parse.join import ReadDump, tables_of
+from ..warehouse import Dataset
+from ..warehouse.dataset import is_dataset
+from ..warehouse.derived import device_numbers
+from ..warehouse.merged import DumpSet
+from .sketches import COLUMNS, Sketches, no_sketches, sketches
+
+Path = str | os.PathLike[str]
+Dumps = Path | Source | Dataset | tuple[Dataset | Path, Mapping[str, str]] | Sequence[Path | Source]
+"""One side of a comparison: a directory or another path, a dump, a dataset, the dumps of a dataset that have some
+labels, or a list of paths and dumps."""
+
+CHUNK_BYTES = 4 << 20
+"""Approximate amount of text in the dumps that are read together."""
+
+_TABLES = ("modules", *Fingerprints.TABLES, "frames")
+_MODULE = ("module_name", "module_id", "program_fp", "interface_fp", "content_hash", "complete")
+_NUMBERS = ("device_total", "peak_together")
+
+
+_SHOWN = 10
+"""Number of labels that an error lists."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, described by its first dump."""
+
+    row: int
+    """Number of that dump."""
+    id: str | None
+    """Hash of its content; in a dataset, its id there."""
+    uri: str | None
+    module_name: str | None = None
+    module_id: int | None = None
+    program_fp: str | None = None
+    interface_fp: str | None = None
+    content_hash: str | None = None
+    device_total: int | None = None
+    peak: int | None = None
+    problem: str | None = None
+    """Why program_fp is not known."""
+    occurrences: int = 1
+
+    @property
+    def key(self) -> tuple[str | int | None, ...]:
+        """Equal for two dumps of one program."""
+        if self.program_fp and self.interface_fp:
+            return self.program_fp, self.interface_fp
+        return ("content", self.content_hash) if self.content_hash else ("row", self.row)
+
+
+class Programs(ABC):
+    """Programs in the order of compilation: by the number of the module, then by place.
+
+    Dumps of one program in several folders, which are those of several processes, are one program. Within a folder each
+    counts: different functions can have the same fingerprints, and then only one of them may change.
+    """
+
+    def __init__(self, dumps: Iterable[Program]) -> None:
+        in_folder: dict[Any, int] = {}
+        programs: dict[Any, Program] = {}
+        for dump in sorted(dumps, key=lambda p: (p.module_id is None, p.module_id, p.row)):
+            folder = dump.key, os.path.dirname(dump.uri or "")
+            in_folder[folder] = in_folder.get(folder, 0) + 1
+            key = dump.key, in_folder[folder]
+            known = programs.get(key)
+            programs[key] = replace(known, occurrences=known.occurrences + 1) if known else dump
+        self.programs = list(programs.values())
+
+    def __len__(self) -> int:
+        return len(self.programs)
+
+    def __getitem__(self, number: int) -> Program:
+        return self.programs[number]
+
+    @abstractmethod
+    def sketches(self, numbers: Sequence[int]) -> Sketches:
+        """Return the sketches of these programs."""
+
+    @abstractmethod
+    def read(self, number: int) -> Dump:
+        """Return the first dump of a program. Raises DumpError if it cannot be read."""
+
+
+def programs_of(dumps: Dumps | Programs) -> Programs:
+    """Return the programs in a directory, a dataset or a list of dumps.
+
+    A list may be empty. What cannot be read is a program with a `problem`.
+
+    Raises
+    ------
+    UsageError
+        There is no dump, or the dataset has no such label.
+    """
+    if isinstance(dumps, Programs):
+        return dumps
+    if isinstance(dumps, Dataset):
+        return StoredPrograms(dumps, {})
+    if isinstance(dumps, tuple) and len(dumps) == 2 and isinstance(dumps[1], Mapping):
+        dataset = dumps[0] if isinstance(dumps[0], Dataset) else Dataset(dumps[0])
+        return StoredPrograms(dataset, dumps[1])
+    if isinstance(dumps, (str, os.PathLike)) and is_dataset(dumps):
+        return StoredPrograms(Dataset(dumps), {})
+    return FilePrograms(list(_sources(dumps)))
+
+
+def _sources(dumps: Any) -> Iterator[Source]:
+    if isinstance(dumps, Source):
+        yield dumps
+    elif isinstance(dumps, (str, os.PathLike)):
+        yield from find(dumps)
+    elif isinstance(dumps, Iterable) and not isinstance(dumps, (bytes, Mapping)):
+        for item in dumps:
+            yield from _sources(item)
+    else:
+        raise UsageError(f"not a directory, a dump, a dataset or a list of these: {dumps!r}")
+
+
+class FilePrograms(Programs):
+    """The programs of dumps in files, all of which are read."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.sources: list[Source] = []
+        self._sketches: list[Sketches] = [no_sketches(0)]
+        super().__init__(p for chunk in _chunks(sources) for p in self._read_chunk(chunk))
+        self._all_sketches = np.concatenate(self._sketches)
+
+    def sketches(self, numbers: Sequence[int]) -> Sketches:
+        return self._all_sketches[[self.programs[i].row for i in numbers]]
+
+    def read(self, number: int) -> Dump:
+        return read(self.sources[self.programs[number].row])
+
+    def _read_chunk(self, sources: Sequence[Source]) -> Iterator[Program]:
+        dumps = [pair for source in sources for pair in _read(source)]
+        readable = [d for _, d in dumps if isinstance(d, ReadDump)]
+        described = iter(self._described(readable))
+        begin = len(self.sources)
+        self.sources += [source for source, _ in dumps]
+        made = no_sketches(len(dumps))
+        for i, (source, dump) in enumerate(dumps):
+            uri = source.members[0].location
+            if isinstance(dump, ReadDump):
+                columns, made[i] = next(described)
+                yield Program(row=begin + i, uri=uri, **columns)
+            else:
+                yield _unreadable(begin + i, None, uri, str(dump))
+        self._sketches.append(made)
+
+    def _described(self, dumps: Sequence[ReadDump]) -> list[tuple[dict[str, Any], Any]]:
+        """Return the fields of each program that come from its tables, and its sketch."""
+        if not dumps:
+            return []
+        tables, counts = tables_of(dumps, _TABLES)
+        dump_set = DumpSet([str(i) for i in range(len(dumps))], tables, counts)
+        total, peak = device_numbers(dump_set)
+        owner = np.asarray(dump_set.dump_of_row["instructions"], np.int64)
+        rows = sketches(tables["instructions"].select(COLUMNS), owner, len(dumps))
+        columns = {
+            "id": tables["modules"]["content_hash"],
+            **{name: tables["modules"][name] for name in _MODULE},
+            "device_total": total,
+            "peak": peak,
+        }
+        return [(_with_problem(row), sketch) for row, sketch in zip(pa.table(columns).to_pylist(), rows, strict=True)]
+
+
+def _read(source: Source) -> Iterator[tuple[Source, ReadDump | Exception]]:
+    """Yield the dumps of a source, or the error for one that cannot be read."""
+    for module in split_modules(source):
+        try:
+            yield module, ReadDump(module)
+        except (DumpError, UsageError) as error:
+            yield module, error
+
+
+def _chunks(sources: Sequence[Source]) -> Iterator[list[Source]]:
+    """Split the dumps into lists with about CHUNK_BYTES of text."""
+    chunk: list[Source] = []
+    size = 0
+    for source in sources:
+        chunk.append(source)
+        size += source.bytes_on_disk() or 0
+        if size > CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _with_problem(row: dict[str, Any]) -> dict[str, Any]:
+    """Replace `complete` by `problem`."""
+    complete = row.pop("complete")
+    if row["program_fp"] is None:
+        row["problem"] = "its used values or live ranges are missing" if complete else "it is truncated"
+    return row
+
+
+class StoredPrograms(Programs):
+    """The programs of a dataset that have some labels, and what could not be read."""
+
+    def __init__(self, dataset: Dataset, labels: Mapping[str, str]) -> None:
+        self.dataset = dataset
+        table = _labeled(dataset.dumps(), labels)
+        super().__init__(self._occurrences(table, labels))
+
+    def sketches(self, numbers: Sequence[int]) -> Sketches:
+        wanted = pa.array([self.programs[i].id for i in numbers], pa.string())
+        ids = wanted.unique()  # a program that was compiled twice is stored once
+        is_wanted = arrow_dataset.field("content_id").isin(ids)
+        rows = self.dataset["instructions"].to_table(columns=["content_id", *COLUMNS], filter=is_wanted)
+        codes, stored = encoded(rows["content_id"])
+        owner = np.asarray(pc.index_in(stored, ids).to_numpy(zero_copy_only=False), np.int64)[codes]
+        return np.asarray(sketches(rows, owner, len(ids))[pc.index_in(wanted, ids).to_numpy()])
+
+    def read(self, number: int) -> Dump:
+        program = self.programs[number]
+        if program.id is None or program.id not in self.dataset.ids:
+            raise DumpError(program.uri or self.dataset.storage.uri, "a dump that is stored; it is in quarantine")
+        return self.dataset.read(program.id)
+
+    def _occurrences(self, table: pa.Table, labels: Mapping[str, str]) -> Iterator[Program]:
+        numbers = self._numbers(table["content_id"])
+        columns = {"id": table["content_id"], "uri": table["uri"], **{name: table[name] for name in _MODULE}, **numbers}
+        rows, errors = pa.table(columns).sort_by("uri").to_pylist(), self._errors()
+        stored = {row["id"] for row in rows}
+        if not labels:  # text that could not be loaded is in quarantine only
+            rows += [{"id": i, "uri": uri, "complete": None} for i, (uri, _) in errors.items() if i not in stored]
+        for i, row in enumerate(rows):
+            if row["complete"] is None:
+                yield _unreadable(i, row["id"], row["uri"], errors.get(row["id"], (None, None))[1])
+            else:
+                yield Program(row=i, **_with_problem(row))
+
+    def _errors(self) -> dict[str, tuple[str | None, str | None]]:
+        """Return the file and the error of each dump in quarantine, by id."""
+        rows = self.dataset["quarantine"].to_table(columns=["content_id", "uri", "error"]).to_pylist()
+        return {row["content_id"]: (row["uri"], row["error"]) for row in rows}
+
+    def _numbers(self, ids: pa.ChunkedArray) -> dict[str, Any]:
+        """Return `device_total` and `peak` of each dump."""
+        is_wanted = arrow_dataset.field("definition").isin(_NUMBERS)
+        peaks = self.dataset["peaks"].to_table(columns=["content_id", "definition", "bytes"], filter=is_wanted)
+        out = {}
+        for name, definition in zip(("device_total", "peak"), _NUMBERS, strict=True):
+            rows = peaks.filter(pc.equal(peaks["definition"], definition))
+            out[name] = rows["bytes"].combine_chunks().take(pc.index_in(ids, rows["content_id"]))
+        return out
+
+
+def _unreadable(row: int, identity: str | None, uri: str | None, error: str | None) -> Program:
+    """Return a dump that could not be read. The name of its file may contain the name of the module."""
+    name = names.parse(os.path.basename(uri or ""))
+    described = (name.module_name, name.module_id) if name else (None, None)
+    return Program(row, identity, uri, *described, problem=f"it cannot be read: {error or 'it is in quarantine'}")
+
+
+def _labeled(dumps: pa.Table, labels: Mapping[str, str]) -> pa.Table:
+    """Return the dumps with these labels."""
+    for key, value in labels.items():
+        column = f"label_{key}"
+        if column not in dumps.column_names:
+            known = sorted(c.removeprefix("label_") for c in dumps.column_names if c.startswith("label_"))
+            raise UsageError(f"no dump has the label {key!r}; there are {', '.join(known) or 'none'}")
+        selected = dumps.filter(pc.equal(dumps[column], value))
+        if not selected.num_rows:
+            known = sorted(v for v in pc.unique(dumps[column]).to_pylist() if v is not None)
+            more = ", …" if len(known) > _SHOWN else ""
+            raise UsageError(f"no dump has {key}={value}; there are {', '.join(known[:_SHOWN])}{more}")
+        dumps = selected
+    return dumps

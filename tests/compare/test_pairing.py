@@ -1,0 +1,374 @@
+"""`pair`: every program of both sides is paired once, with the right one."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from renumber import memory_files, renumbered, write
+
+import xlamem
+from xlamem import schema
+from xlamem.compare import pairing
+from xlamem.compare.programs import programs_of
+from xlamem.compare.sketches import EMPTY, no_sketches, similarity, sketches
+
+DUMPS = Path(__file__).parents[1] / "dumps"
+PAIRS = Path(__file__).parents[1] / "data" / "pairs"
+ORIGINAL = xlamem.read(DUMPS / "cpu-jaxlib-0.10.2-cond_switch")
+TEXTS = memory_files(ORIGINAL)
+PLATFORM = "cpu_after_optimizations"
+
+Texts = Mapping[str, str]
+Rows = list[dict[str, Any]]
+
+
+def replaced(texts: Texts, role: str, old: str, new: str) -> dict[str, str]:
+    assert old in texts[role]
+    return {**texts, role: texts[role].replace(old, new, 1)}
+
+
+def inner(number: int, texts: Texts = TEXTS) -> dict[str, str]:
+    """A program with the same interface, whose copy_add_fusion has another shape and scope."""
+    shape = f"f32[64,{number + 1}]{{1,0}}"
+    texts = replaced(texts, "buffer-assignment", "<38 copy_add_fusion @0> (size=65536,offset=0): f32[128,128]{1,0}",
+                     f"<38 copy_add_fusion @0> (size=65536,offset=0): {shape}")  # fmt: skip
+    texts = replaced(texts, "buffer-assignment-values", "%copy_add_fusion = f32[128,128]{1,0}",
+                     f"%copy_add_fusion = {shape}")  # fmt: skip
+    return replaced(texts, "buffer-assignment-values", "branch_0_fun/add", f"part{chr(97 + number % 26)}/add")
+
+
+def outer(number: int) -> dict[str, str]:
+    """A program with another interface: other dimensions."""
+    return {role: text.replace("[128,128]", f"[128,{129 + number}]") for role, text in TEXTS.items()}
+
+
+def compiled_again(texts: Texts, directory: Path, seed: int = 0) -> dict[str, str]:
+    """The same program with other names and ids."""
+    dump = xlamem.read(write(texts, directory / "again", f"module_0000.jit_x.{PLATFORM}"))
+    return renumbered(dump, seed)
+
+
+def written(directory: Path, programs: Iterable[tuple[str, Texts]], first: int = 0) -> Path:
+    for number, (name, texts) in enumerate(programs, first):
+        write(texts, directory, f"module_{number:04d}.{name}.{PLATFORM}")
+    return directory
+
+
+def paired(a: Any, b: Any) -> Rows:
+    table = pairing.pair(a, b)
+    assert table.schema.equals(schema.COMPARED["pairs"].arrow)
+    rows: Rows = table.to_pylist()
+    for side, programs in (("a", programs_of(a)), ("b", programs_of(b))):
+        numbers = [r[f"program_{side}"] for r in rows if r[f"program_{side}"] is not None]
+        assert len(set(numbers)) == len(numbers)
+        assert {programs[n].key for n in numbers} == {p.key for p in programs.programs}
+        assert sum(r[f"occurrences_{side}"] or 0 for r in rows) == sum(p.occurrences for p in programs.programs)
+    assert {r["how"] for r in rows} <= schema.PAIRED.keys()
+    for row in rows:
+        assert (row["program_b"] is None) == (row["how"] == "gone")
+        assert (row["program_a"] is None) == (row["how"] == "new")
+    return rows
+
+
+def hows(rows: Rows) -> dict[str, int]:
+    return dict(Counter(r["how"] for r in rows))
+
+
+def modules(rows: Rows) -> list[tuple[int | None, int | None]]:
+    return [(r["module_id_a"], r["module_id_b"]) for r in rows]
+
+
+# -- equal programs
+
+
+def test_against_itself() -> None:
+    rows = paired(DUMPS, DUMPS)
+    assert hows(rows) == {"same": len(rows)}
+    assert all(r["program_a"] == r["program_b"] and r["score"] == 1 for r in rows)
+    assert all(r["device_total_a"] == r["device_total_b"] and r["peak_a"] == r["peak_b"] for r in rows)
+
+
+def test_numbers_are_those_of_the_dump() -> None:
+    (row,) = paired(ORIGINAL.source, [ORIGINAL.source])
+    assert row["device_total_a"] == xlamem.peak(ORIGINAL).device_total
+    spaces = xlamem.peak(ORIGINAL).spaces
+    assert spaces.num_rows == 1
+    assert row["peak_a"] == spaces["peak"][0].as_py()
+
+
+def test_renumbered_and_a_third_new(tmp_path: Path) -> None:
+    old = [(f"jit_f{i % 3}", inner(i)) for i in range(12)]
+    new = [("jit_f0", inner(100 + i)) for i in range(6)]
+    again = [(name, compiled_again(texts, tmp_path, i)) for i, (name, texts) in enumerate(old)]
+    mixed = [x for i in range(6) for x in (again[2 * i], again[2 * i + 1], new[i])]
+    rows = paired(written(tmp_path / "a", old), written(tmp_path / "b", mixed, first=70))
+    assert hows(rows) == {"same": 12, "new": 6}
+    assert [b for a, b in modules(rows) if a is not None] == [70 + i + i // 2 for i in range(12)]
+
+
+def test_occurrences(tmp_path: Path) -> None:
+    """Dumps of one program in several processes count as one program."""
+    old = [("jit_f", inner(i)) for i in range(3)]
+    for process in range(4):
+        written(tmp_path / "a" / f"host{process}", old)
+        again = [(n, compiled_again(t, tmp_path, process)) for n, t in old[: 2 + process % 2]]
+        written(tmp_path / "b" / f"host{process}", again, first=process)
+    rows = paired(tmp_path / "a", tmp_path / "b")
+    assert hows(rows) == {"same": 3}
+    assert [(r["occurrences_a"], r["occurrences_b"]) for r in rows] == [(4, 4), (4, 4), (4, 2)]
+
+
+# -- changed programs
+
+
+def test_a_hidden_regression(tmp_path: Path) -> None:
+    """One of 500 programs of one name needs more memory: it is found, and nothing else."""
+    old = [("jit_f", inner(i) if i % 2 else outer(i)) for i in range(500)]
+    new = [(name, compiled_again(texts, tmp_path, i) if i % 10 == 0 else texts) for i, (name, texts) in enumerate(old)]
+    tripled = replaced(inner(251), "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
+    new[251] = "jit_f", compiled_again(tripled, tmp_path)
+    rows = paired(written(tmp_path / "a", old), written(tmp_path / "b", new, first=123))
+    changed = [r for r in rows if r["how"] != "same"]
+    assert [(r["how"], r["module_id_a"], r["module_id_b"]) for r in changed] == [("interface", 251, 374)]
+    assert changed[0]["device_total_b"] - changed[0]["device_total_a"] == 131072
+    assert changed[0]["score"] == 1
+    assert hows(rows)["same"] == 499
+
+
+def test_all_changed_alike_keep_their_order(tmp_path: Path) -> None:
+    """A new compiler schedules each of them in another way: similarity and order tell which is which."""
+    old = [("jit_f", inner(i)) for i in range(40)]
+    new = [(n, replaced(t, "live-range", "wrapped_clamp{}:8-37", "wrapped_clamp{}:8-36")) for n, t in old]
+    rows = paired(written(tmp_path / "a", old), written(tmp_path / "b", new, first=5))
+    assert hows(rows) == {"interface": 40}
+    assert modules(rows) == [(i, i + 5) for i in range(40)]
+
+
+def test_swapped_order(tmp_path: Path) -> None:
+    old = [("jit_f", inner(i)) for i in range(10)]
+    new = [(n, replaced(t, "live-range", "wrapped_clamp{}:8-37", "wrapped_clamp{}:8-36")) for n, t in old]
+    order = random.Random(1).sample(range(10), 10)
+    rows = paired(written(tmp_path / "a", old), written(tmp_path / "b", [new[i] for i in order]))
+    assert hows(rows) == {"interface": 10}
+    assert modules(rows) == [(i, order.index(i)) for i in range(10)]
+
+
+def test_equal_instructions_are_paired_between_anchors(tmp_path: Path) -> None:
+    """Two pairs of changed programs with the same instructions: the unchanged ones around them decide."""
+    def twin(end: int) -> dict[str, str]:
+        return replaced(TEXTS, "live-range", "wrapped_clamp{}:8-37", f"wrapped_clamp{{}}:8-{end}")
+
+    same = [("jit_g", inner(i)) for i in range(3)]
+    a = [("jit_f", twin(20)), same[0], same[1], ("jit_f", twin(21)), same[2], ("jit_f", twin(22))]
+    b = [same[2], ("jit_f", twin(32)), same[0], same[1], ("jit_f", twin(31))]
+    rows = paired(written(tmp_path / "a", a), written(tmp_path / "b", b))
+    assert {(r["module_id_a"], r["module_id_b"]) for r in rows if r["how"] == "interface"} == {(5, 1), (3, 4)}
+    assert [r["module_id_a"] for r in rows if r["how"] == "gone"] == [0]
+
+
+def test_one_of_several_equal_programs_changes(tmp_path: Path) -> None:
+    """Four functions have the same fingerprints: the one that changed has a row of its own, by its place."""
+    equal = [replaced(TEXTS, "buffer-assignment-values", 'op_name="x"', f'op_name="x{i}"') for i in range(4)]
+    around = [inner(i) for i in range(5)]
+    a = [x for pair in zip(around, equal, strict=False) for x in pair]
+    b = [*a]
+    b[5] = replaced(equal[2], "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
+    old, new = (written(tmp_path / side, [("jit_f", t) for t in texts]) for side, texts in (("a", a), ("b", b)))
+    rows = paired(old, new)
+    assert hows(rows) == {"same": 5, "interface": 1}
+    (changed,) = (r for r in rows if r["how"] == "interface")
+    assert (changed["module_id_a"], changed["module_id_b"]) == (5, 5)
+    assert (changed["occurrences_a"], changed["occurrences_b"]) == (1, 1)
+    assert sorted((r["occurrences_a"], r["occurrences_b"]) for r in rows if r["how"] == "same")[-1] == (3, 3)
+    assert modules(paired(new, old)).count((5, 5)) == 1
+
+
+def test_compiled_more_often(tmp_path: Path) -> None:
+    """A program that is compiled once more is neither new nor changed."""
+    a = written(tmp_path / "a", [("jit_f", TEXTS), ("jit_g", inner(1))])
+    b = written(tmp_path / "b", [("jit_f", TEXTS), ("jit_g", inner(1)), ("jit_f", TEXTS)])
+    rows = paired(a, b)
+    assert hows(rows) == {"same": 2}
+    assert [(r["occurrences_a"], r["occurrences_b"]) for r in rows] == [(1, 2), (1, 1)]
+
+
+def test_another_interface(tmp_path: Path) -> None:
+    a = written(tmp_path / "a", [("jit_f", TEXTS), ("jit_g", inner(1))])
+    b = written(tmp_path / "b", [("jit_f", outer(7)), ("jit_g", inner(1))])
+    row, same = paired(a, b)
+    assert same["how"] == "same"
+    assert row["how"] == "similar"
+    assert row["module_name_a"] == row["module_name_b"] == "jit_f"
+    assert 0.5 < row["score"] < 1
+
+
+def test_renamed_functions(tmp_path: Path) -> None:
+    a = written(tmp_path / "a", [("jit_f", inner(1)), ("jit_g", inner(2)), ("jit_h", outer(3))])
+    changed = replaced(inner(2), "live-range", "wrapped_clamp{}:8-37", "wrapped_clamp{}:8-36")
+    b = written(tmp_path / "b", [("jit_x", outer(3)), ("jit_y", inner(1)), ("jit_z", changed)])
+    rows = paired(a, b)
+    assert hows(rows) == {"similar": 3}
+    assert modules(rows) == [(0, 1), (1, 2), (2, 0)]
+    assert [("program_fp" in r["reason"]) for r in rows] == [True, False, True]
+
+
+def test_everything_renamed(tmp_path: Path) -> None:
+    """Function and scopes have other names: the memory behaviour is the same."""
+    role = "buffer-assignment-values"
+    renamed = {**TEXTS, role: TEXTS[role].replace('op_name="', 'op_name="other')}
+    a, b = written(tmp_path / "a", [("jit_f", TEXTS)]), written(tmp_path / "b", [("jit_g", renamed)])
+    (row,) = paired(a, b)
+    assert row["how"] == "similar"
+    assert row["score"] < pairing.MIN_OTHER
+    assert "the same memory behaviour (program_fp)" in row["reason"]
+
+
+def test_unrelated_programs_have_no_partner() -> None:
+    a, b = DUMPS / "cpu-jaxlib-0.10.2-cond_switch", DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
+    assert hows(paired(a, b)) == {"gone": 1, "new": 1}
+
+
+# -- what cannot be compared
+
+
+def test_empty_sides() -> None:
+    assert hows(paired([], DUMPS)).keys() == {"new"}
+    assert hows(paired(DUMPS, [])).keys() == {"gone"}
+    assert paired([], []) == []
+
+
+def test_unreadable_dumps(tmp_path: Path) -> None:
+    a = written(tmp_path / "a", [("jit_f", TEXTS), ("jit_g", inner(1)), ("jit_h", inner(2))])
+    b = written(tmp_path / "b", [("jit_f", TEXTS), ("jit_g", inner(1)), ("jit_h", inner(2))])
+    for name in ("0000.jit_f", "0001.jit_g"):
+        for file in b.glob(f"module_{name}.*"):
+            file.write_text("nothing\n")
+    for file in a.glob("module_0001.jit_g.*"):
+        file.write_text("nothing\n")
+    f, g, h = paired(a, b)
+    assert (f["how"], g["how"], h["how"]) == ("name", "name", "same")
+    assert f["score"] is None
+    assert f["problem_a"] is None
+    assert "cannot be read" in f["problem_b"]
+    assert "B: it cannot be read" in f["reason"]
+    assert g["problem_a"]
+    assert g["problem_b"]
+    rows = paired(a, DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad")
+    assert hows(rows) == {"gone": 3, "new": 1}
+    assert "cannot be read" in rows[1]["reason"]
+
+
+@pytest.mark.parametrize("role", ["buffer-assignment", "buffer-assignment-values", "live-range"])
+def test_truncated_dumps(tmp_path: Path, role: str) -> None:
+    cut = {**TEXTS, role: TEXTS[role][: len(TEXTS[role]) // 2]}
+    a = written(tmp_path / "a", [("jit_f", TEXTS), ("jit_g", inner(1))])
+    b = written(tmp_path / "b", [("jit_f", cut), ("jit_g", inner(1))])
+    row, same = paired(a, b)
+    assert same["how"] == "same"
+    assert row["how"] == ("similar" if role == "buffer-assignment" else "interface")
+    assert row["problem_b"] == "it is truncated"
+    assert hows(paired(b, b)) == {"same": 2}  # by content
+
+
+@pytest.mark.parametrize("archive", sorted(PAIRS.glob("*.tar.xz")), ids=lambda path: path.name.split(".")[0])
+def test_two_compiles_of_a_model(archive: Path) -> None:
+    """Whatever was edited, the two programs are a pair."""
+    sides = [[s for s in xlamem.find(archive) if f"::{side}" in s.location] for side in "ab"]
+    (row,) = paired(*sides)
+    if "-names" in archive.name:
+        assert row["how"] == "similar"
+        assert row["module_name_a"] != row["module_name_b"]
+    elif "-same" in archive.name:
+        assert row["how"] == "same"
+    else:
+        assert row["how"] in ("interface", "similar")
+
+
+def test_hostile_pairs() -> None:
+    """Every program has one row, whatever is compared."""
+    folders = sorted(p for p in DUMPS.iterdir() if p.is_dir())
+    for a, b in zip(folders, [*folders[1:], folders[0]], strict=True):
+        paired(a, b)
+    paired([*folders[:9]], [*folders[5:]])
+
+
+# -- datasets
+
+
+def test_datasets(tmp_path: Path) -> None:
+    """The same pairs, whether dumps are files, in two datasets, or under two labels of one."""
+    old = [("jit_f", inner(i)) for i in (0, 1, 2, 2, 3, 4)]
+    changed = replaced(inner(2), "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
+    new = [*old[:2], ("jit_f", changed), ("jit_f", changed), *old[3:5], ("jit_new", outer(2)), ("jit_f", outer(4))]
+    a, b = written(tmp_path / "a", old), written(tmp_path / "b", new)
+    for commit, side in (("1", a), ("2", b)):
+        xlamem.convert(side, to=tmp_path / "both", labels={"commit": commit}, engine="here")
+        xlamem.convert(side, to=tmp_path / f"only{commit}", engine="here")
+    expected = _comparable(paired(a, b))
+    assert _comparable(paired(tmp_path / "only1", xlamem.Dataset(tmp_path / "only2"))) == expected
+    both = xlamem.Dataset(tmp_path / "both")
+    labeled = paired((both, {"commit": "1"}), (tmp_path / "both", {"commit": "2"}))
+    assert _comparable(labeled) == expected
+    assert _comparable(paired(a, (both, {"commit": "2"}))) == expected
+    number = next(r["program_b"] for r in labeled if r["how"] == "interface")
+    assert programs_of((both, {"commit": "2"})).read(number).allocations["size"].to_pylist().count(196608) == 1
+    with pytest.raises(xlamem.UsageError, match="'night'; there are commit"):
+        pairing.pair((both, {"night": "1"}), both)
+    with pytest.raises(xlamem.UsageError, match="commit=7; there are 1, 2"):
+        pairing.pair((both, {"commit": "7"}), both)
+
+
+def test_a_dataset_with_unreadable_dumps(tmp_path: Path) -> None:
+    """What is in quarantine has a row."""
+    a = written(tmp_path / "a", [("jit_f", TEXTS), ("jit_g", inner(1))])
+    b = written(tmp_path / "b", [("jit_f", TEXTS), ("jit_g", inner(1))])
+    for file in b.glob("module_0001.*"):
+        file.write_text("nothing\n")
+    xlamem.convert(b, to=tmp_path / "to", engine="here")
+    same, row = paired(a, tmp_path / "to")
+    assert (same["how"], row["how"]) == ("same", "name")
+    assert "it cannot be read: expected" in row["problem_b"]
+    with pytest.raises(xlamem.DumpError):
+        programs_of(tmp_path / "to").read(row["program_b"])
+
+
+def _comparable(rows: Rows) -> Rows:
+    return [{k: v for k, v in r.items() if not k.startswith(("id_", "uri_"))} for r in rows]
+
+
+def test_arguments() -> None:
+    with pytest.raises(xlamem.UsageError, match="not a directory, a dump, a dataset"):
+        pairing.pair(7, DUMPS)  # type: ignore[arg-type]
+    with pytest.raises(xlamem.UsageError, match="does not exist"):
+        pairing.pair(DUMPS / "missing", DUMPS)
+
+
+# -- parts
+
+
+def test_many_candidates_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairing, "MAX_CANDIDATES", 30)
+    test_all_changed_alike_keep_their_order(tmp_path)
+
+
+def _zeros(n: int) -> Any:
+    return np.zeros(n, np.int64)
+
+
+def test_sketches() -> None:
+    instructions = ORIGINAL.instructions.select(["opcode", "op_name", "shape"])
+    n = instructions.num_rows
+    one = sketches(instructions, _zeros(n), 1)
+    assert (sketches(instructions.take(list(range(n))[::-1]), _zeros(n), 1) == one).all()
+    half = sketches(instructions.slice(0, n // 2), _zeros(n // 2), 1)
+    zero = _zeros(1)
+    assert similarity(one, one, zero, zero).score.tolist() == [1]
+    assert similarity(one, one, zero, zero).shared.tolist() == [(one != EMPTY).sum()]
+    assert 0.2 < similarity(one, half, zero, zero).score[0] < 0.9
+    assert np.isnan(similarity(one, no_sketches(1), zero, zero).score[0])
