@@ -19,6 +19,7 @@ from xlamem.compare.programs import programs_of
 from xlamem.compare.sketches import EMPTY, no_sketches, similarity, sketches
 
 DUMPS = Path(__file__).parents[1] / "dumps"
+PAIRS = Path(__file__).parents[1] / "data" / "pairs"
 ORIGINAL = xlamem.read(DUMPS / "cpu-jaxlib-0.10.2-cond_switch")
 TEXTS = memory_files(ORIGINAL)
 PLATFORM = "cpu_after_optimizations"
@@ -273,6 +274,20 @@ def test_truncated_dumps(tmp_path: Path, role: str) -> None:
     assert row["how"] == ("similar" if role == "buffer-assignment" else "interface")
     assert row["problem_b"] == "it is truncated"
     assert hows(paired(b, b)) == {"same": 2}  # by content
+
+
+@pytest.mark.parametrize("archive", sorted(PAIRS.glob("*.tar.xz")), ids=lambda path: path.name.split(".")[0])
+def test_two_compiles_of_a_model(archive: Path) -> None:
+    """Whatever was edited, the two programs are a pair."""
+    sides = [[s for s in xlamem.find(archive) if f"::{side}" in s.location] for side in "ab"]
+    (row,) = paired(*sides)
+    if "-names" in archive.name:
+        assert row["how"] == "similar"
+        assert row["module_name_a"] != row["module_name_b"]
+    elif "-same" in archive.name:
+        assert row["how"] == "same"
+    else:
+        assert row["how"] in ("interface", "similar")
 
 
 def test_hostile_pairs() -> None:

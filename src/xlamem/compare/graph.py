@@ -25,6 +25,9 @@ Result = TypeVar("Result")
 NUMBER = r"(?:\.(?:clone|remat\d*|\d+))+$"
 """What XLA appends to the name of an instruction to make it unique."""
 
+PARAMETERS = r"\[[a-z_]+=.*$"
+"""What old versions of JAX append to an op_name: `dot_general[dimension_numbers=…]`."""
+
 
 class Edges(NamedTuple):
     """Operands: the node that defines a value and the node that reads it."""
@@ -72,7 +75,7 @@ class Graph:
     def plain_names(self) -> pa.Array:
         """The op_name without the wrappers of transformations: `jit(f)/jvp(layer_0)/dot` becomes `layer_0/dot`."""
         codes, names = encoded(self.text("op_name"))
-        plain = plain_names(names.cast(pa.string()))
+        plain = plain_names(pc.replace_substring_regex(names.cast(pa.string()), PARAMETERS, ""))
         return decoded(codes, plain)
 
     @cached_property

@@ -116,8 +116,11 @@ class Interface:
         """Matched arguments with another sharding."""
         left, right = self.matched
         a, b = (s.sharding.take(pa.array(rows)).cast(pa.string()) for s, rows in ((self.a, left), (self.b, right)))
-        differs = np.asarray(pc.not_equal(a, b).fill_null(False).to_numpy(zero_copy_only=False), bool)
-        return left[differs], right[differs]
+        # XLA has two notations: {devices=[4,1]<=[4]} and {mesh['x'=4], [{'x'}, {}]}.
+        notation = pc.equal(*(pc.starts_with(text, "{mesh") for text in (a, b)))
+        differs = pc.and_(pc.not_equal(a, b), notation).fill_null(False)
+        chosen = np.asarray(differs.to_numpy(zero_copy_only=False), bool)
+        return left[chosen], right[chosen]
 
     @cached_property
     def new_outputs(self) -> Ints:

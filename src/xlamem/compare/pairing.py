@@ -23,6 +23,8 @@ MIN_NAME = 0.5
 MIN_OTHER = 0.6
 """Least similarity of two programs with different names."""
 
+MIN_UNSCOPED = 0.8
+"""The same, if scopes are left out because they may have been renamed too."""
 MIN_SHARED = 8
 """Least number of hashes that two programs with different interfaces share, unless they are alone with their name."""
 
@@ -222,8 +224,9 @@ class Pairing:
         rows_a, rows_b = _sharing(self._sketches[0].of(left_a), self._sketches[1].of(left_b))
         i, j = np.array(left_a, np.int64)[rows_a], np.array(left_b, np.int64)[rows_b]
         found = self._similarity(i, j)
-        good = (found.score >= MIN_OTHER) & (found.shared >= MIN_SHARED)
-        for x, y, s in self._best(i[good], j[good], found.score[good]):
+        score = np.maximum(found.score, found.unscoped)
+        good = ((found.score >= MIN_OTHER) | (found.unscoped >= MIN_UNSCOPED)) & (found.shared >= MIN_SHARED)
+        for x, y, s in self._best(i[good], j[good], score[good]):
             self._add(x, y, s, "similar", "another name or interface, but similar instructions")
 
     def _best(self, i: Ints, j: Ints, score: Floats) -> Iterator[tuple[int, int, float]]:

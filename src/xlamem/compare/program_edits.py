@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,19 @@ from ..compute.op_names import ends_in_move, layers, plain_names, shortened_path
 from ..compute.program import Program
 from ..formatting import count, plain_shape
 from .context import Context, Edit, are, largest, listed
-from .graph import both_sides
+from .graph import PARAMETERS, both_sides
 
 IRRELEVANT = r"xla_dump_"
 """Flags that do not change the program."""
+CONTENT_FEATURES = {"tree_spaced", "frames", "crlf", "not_utf8", "address", "from_instruction_blank"}
+"""Features that depend on the program, or on what became of the files."""
+ALTERNATIVES = (
+    {"peak_a", "peak_b", "peak_c"}, {"report_a", "report_b"}, {"live_inline", "live_split"},
+    {"values_inline", "values_split"}, {"e0_values", "e1_values"},
+)  # fmt: skip
+"""Features of which each version has one."""
+CONVENTIONS = (r"^jit\([^()]*\)/jit\(main\)", PARAMETERS)
+"""What only some versions of JAX put in op_names."""
 RECOMPUTED = r"\brematted_computation\b"
 CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
 MIN_CHANGE = 0.2
@@ -122,10 +132,32 @@ def _flags_of(p: Program) -> dict[str, str]:
 
 
 def compiler(c: Context) -> Iterator[Edit]:
-    """Find out whether another version of the compiler was used, if file names say so (TPU)."""
-    a, b = (p.tables["modules"]["changelist"][0].as_py() for p in (c.m.a, c.m.b))
-    if a is not None and b is not None and a != b:
-        yield Edit("compiler", f"the compiler is of changelist {b} instead of {a}", c.none)
+    """Find out whether another version of the compiler was used: by file names (TPU), or the format of the dumps."""
+    a, b = (p.tables["modules"].slice(0, 1).to_pylist()[0] for p in (c.m.a, c.m.b))
+    if None not in (a["changelist"], b["changelist"]) and a["changelist"] != b["changelist"]:
+        text = f"the compiler is of changelist {b['changelist']} instead of {a['changelist']}"
+        yield Edit("compiler", text, c.none)
+    elif _formats_differ(c, _format(a), _format(b)):
+        yield Edit("compiler", "the dumps have different formats, so the versions of the compiler differ", c.none)
+    elif len({tuple(names.count(pattern) > 0 for pattern in CONVENTIONS) for names in c.op_names}) > 1:
+        yield Edit("compiler", "op_names follow different conventions, so the versions of JAX differ", c.none)
+
+
+def _format(module: dict[str, Any]) -> set[str]:
+    """Return the features of a dump that depend on the version of the compiler only."""
+    return set((module["features"] or "").split(",")) - CONTENT_FEATURES
+
+
+def _formats_differ(c: Context, a: set[str], b: set[str]) -> bool:
+    """Return whether two dumps were written by different versions. A file that is missing does not count."""
+    if any(a & group and b & group and a & group != b & group for group in ALTERNATIVES):
+        return True
+    complete = all(p.tables["modules"]["complete"][0].as_py() for p in (c.m.a, c.m.b))
+    return complete and _roles(c.m.a) == _roles(c.m.b) and a != b
+
+
+def _roles(p: Program) -> set[str]:
+    return set(p.tables["files"]["role"].to_pylist())
 
 
 def outputs(c: Context) -> Iterator[Edit]:
@@ -152,7 +184,8 @@ def operations(c: Context) -> Iterator[Edit]:
 def _paths(op_names: pa.Array) -> set[str]:
     """Return the scopes and operations of op_names, without wrappers and with folded layers, and all around them."""
     op_names = op_names.filter(pa.array(~ends_in_move(op_names)))  # XLA adds and removes these as it likes
-    found = set(shortened_paths(plain_names(op_names), None, fold=True).to_pylist()) - {None, ""}
+    names = plain_names(pc.replace_substring_regex(op_names, PARAMETERS, ""))
+    found = set(shortened_paths(names, None, fold=True).to_pylist()) - {None, ""}
     found = {path for path in found if not path.startswith("(")}  # several op_names that XLA merged
     return {"/".join(s.split("/")[:n]) for s in found for n in range(1, s.count("/") + 2)}
 

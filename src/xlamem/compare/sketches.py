@@ -1,8 +1,8 @@
 """Sketches of programs: how similar two programs are, estimated from a few numbers of each.
 
-The features of a program are the pairs (opcode, scope) and the triples (opcode, scope, shape) of its instructions, with
-layers folded and without layouts. Of each kind, `BUCKETS` minimum hashes are kept (one-permutation MinHash): the share
-of equal ones estimates the Jaccard index of two sets of features.
+The features of a program are of three kinds: the (opcode, scope), (opcode, scope, shape) and (opcode, shape) of its
+instructions, with layers folded and without layouts. Of each kind, `BUCKETS` minimum hashes are kept (one-permutation
+MinHash): the share of equal ones estimates the Jaccard index of two sets of features.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from ..parse.fingerprints import hash_texts, row_hash
 from .matching import LAYOUT
 
 Sketches = npt.NDArray[np.uint32]
-"""A row for each program: BUCKETS hashes of pairs, then BUCKETS hashes of triples; `EMPTY` without a feature."""
+"""A row for each program: BUCKETS hashes of each kind of feature, `EMPTY` without a feature."""
 
 BUCKETS = 64
+KINDS = 3
 EMPTY = np.uint32(0xFFFFFFFF)
 COLUMNS = ("opcode", "op_name", "shape")
 """The columns of `instructions` from which sketches are made."""
@@ -34,7 +35,7 @@ ROWS_PER_CALL = 1 << 14
 
 def no_sketches(n: int) -> Sketches:
     """Return sketches of n programs without instructions."""
-    return np.full((n, 2 * BUCKETS), EMPTY)
+    return np.full((n, KINDS * BUCKETS), EMPTY)
 
 
 def sketches(instructions: pa.Table, owner: Ints, n: int) -> Sketches:
@@ -43,10 +44,11 @@ def sketches(instructions: pa.Table, owner: Ints, n: int) -> Sketches:
     scope = _hashes(instructions["op_name"], lambda texts: shortened_paths(plain_names(texts), None, True))
     shape = _hashes(instructions["shape"], lambda texts: pc.replace_substring_regex(texts, LAYOUT, ""))
     out = no_sketches(n)
-    for i, feature in enumerate((row_hash(opcode, scope), row_hash(opcode, scope, shape))):
+    features = row_hash(opcode, scope), row_hash(opcode, scope, shape), row_hash(opcode, shape)
+    for i, feature in enumerate(features):
         bits = feature.view(np.uint64)
         bucket = (bits >> np.uint64(58)).astype(np.int64) + i * BUCKETS
-        np.minimum.at(out.reshape(-1), owner * (2 * BUCKETS) + bucket, bits.astype(np.uint32))
+        np.minimum.at(out.reshape(-1), owner * (KINDS * BUCKETS) + bucket, bits.astype(np.uint32))
     return out
 
 
@@ -54,30 +56,36 @@ class Similarity(NamedTuple):
     """How similar the programs of several pairs are."""
 
     score: npt.NDArray[np.float64]
-    """From 0 to 1; NaN if one of the programs has no instructions."""
+    """Mean of the first two kinds, from 0 to 1; NaN if one of the programs has no instructions."""
+    unscoped: npt.NDArray[np.float64]
+    """The third kind: without scopes, as if everything had been renamed."""
     shared: Ints
     """Number of hashes that both programs have: little evidence if there are few."""
 
 
 def similarity(a: Sketches, b: Sketches, rows_a: Ints, rows_b: Ints) -> Similarity:
     """Compare a[rows_a[i]] with b[rows_b[i]]."""
-    out = Similarity(np.empty(len(rows_a)), np.empty(len(rows_a), np.int64))
-    for begin in range(0, len(rows_a), ROWS_PER_CALL):
+    n = len(rows_a)
+    out = Similarity(np.empty(n), np.empty(n), np.empty(n, np.int64))
+    for begin in range(0, n, ROWS_PER_CALL):
         chunk = slice(begin, begin + ROWS_PER_CALL)
-        out.score[chunk], out.shared[chunk] = _similarity(a[rows_a[chunk]], b[rows_b[chunk]])
+        for array, part in zip(out, _similarity(a[rows_a[chunk]], b[rows_b[chunk]]), strict=True):
+            array[chunk] = part
     return out
 
 
 def _similarity(a: Sketches, b: Sketches) -> Similarity:
     in_a, in_b = a != EMPTY, b != EMPTY
     equal, either = _counts((a == b) & in_a), _counts(in_a | in_b)
-    index = (equal / np.maximum(either, 1)).mean(axis=1)
-    return Similarity(np.where(in_a.any(axis=1) & in_b.any(axis=1), index, np.nan), equal.sum(axis=1))
+    index = equal / np.maximum(either, 1)
+    index[~(in_a.any(axis=1) & in_b.any(axis=1))] = np.nan
+    return Similarity(index[:, :2].mean(axis=1), index[:, 2], equal.sum(axis=1))
 
 
 def _counts(mask: npt.NDArray[np.bool_]) -> Ints:
     """Return the number of buckets of each kind, by row."""
-    return np.stack([mask[:, :BUCKETS].sum(axis=1), mask[:, BUCKETS:].sum(axis=1)], axis=1)
+    counts: Ints = mask.reshape(len(mask), KINDS, BUCKETS).sum(axis=2)
+    return counts
 
 
 def _hashes(column: pa.ChunkedArray, normalized: Callable[[pa.Array], pa.Array]) -> Ints:

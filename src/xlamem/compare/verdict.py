@@ -33,6 +33,10 @@ LINES = {
 """Names of the lines of a bill."""
 
 
+NOTHING_ELSE = "the same arguments and operations are compiled differently"
+"""The cause if no edit was found."""
+
+
 def signed(n: int) -> str:
     """Return bytes with a sign: `+1.50 MiB`, `±0`."""
     return f"{'+' if n > 0 else '-'}{size(abs(n))}" if n else "±0"
@@ -46,7 +50,7 @@ def verdict(d: DiffTables) -> str:
         sizes = f"{size(total['reserved_b'])} must fit, {size(total['peak_b'])} in use at the peak"
         return f"{prefix}Nothing changed: {sizes}."
     cause = main_cause(d)
-    because = f": {cause['text']}" if cause else ""
+    because = f": {cause['text'] if cause else NOTHING_ELSE}"
     if not d.device_total_change and not d.peak_change:
         moves = _moves(d)
         same = f"Nothing changed in total ({size(total['reserved_b'])} must fit)"
@@ -65,16 +69,27 @@ def ranked_edits(d: DiffTables) -> list[Row]:
     """Return the edits: those that explain a part of the change, then other facts, then those that may follow."""
     change = d.peak_change or d.device_total_change
     rows: list[Row] = d.edits.to_pylist()
-    has_operations = any(row["kind"] == "operations" for row in rows)
+    kinds = {row["kind"] for row in rows}
 
     def rank(row: Row) -> tuple[int, int, int]:
-        may_follow = row["kind"] == "memory space" or (row["kind"] == "element type" and has_operations)
         explains = row["change"] * change > 0 and abs(row["change"]) >= MIN_SHARE * abs(change)
-        if may_follow and not any(word in row["text"] for word in ("argument", "conversions")):
+        if row["kind"] == "compiler":
+            return 0, 0, row["edit"]
+        if _may_follow(row, kinds):
             return 2, -abs(row["change"]), row["edit"]
         return (0, -abs(row["change"]), row["edit"]) if explains else (1, FACTS.index(row["kind"]), row["edit"])
 
     return sorted(rows, key=rank)
+
+
+def _may_follow(row: Row, kinds: set[str]) -> bool:
+    """Return whether an edit may follow from others: of the compiler, or of operations."""
+    if row["kind"] in ("layers", "arguments", "donation", "flags") or "argument" in row["text"]:
+        return False
+    is_effect = row["kind"] == "memory space" or (
+        row["kind"] == "element type" and "operations" in kinds and "conversions" not in row["text"]
+    )
+    return is_effect or "compiler" in kinds
 
 
 def _moves(d: DiffTables) -> str:

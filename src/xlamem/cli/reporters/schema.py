@@ -9,7 +9,7 @@ from ...formatting import GAP, align, wrap
 from ..console import bold, dim, width, write
 
 OF_DUMPS = {**schema.TABLES, **schema.COMPUTED, **schema.COMPARED, **schema.OOM}
-OF_DATASETS = {**schema.DERIVED, "quarantine": schema.QUARANTINE}
+OF_DATASETS = {**schema.DERIVED, **schema.RUN_TABLES}
 
 
 def write_all() -> None:
@@ -49,7 +49,7 @@ def _write_dataset() -> None:
     """Describe the columns that a dataset adds to the tables of a dump."""
     stored, dump_columns = schema.WAREHOUSE["modules"].columns, set(schema.MODULES.names)
     added = {c.name: f"modules: {c.doc}" for c in stored if c.name not in dump_columns}
-    added[stored[0].name] = f"every table, first column: {stored[0].doc}"
+    added[stored[0].name] = f"every table but labels and runs, first column: {stored[0].doc}"
     about = "a dataset has the tables of a dump, with names as plain text, these columns, and the tables below"
     _write_values("in a dataset", about, added)
 

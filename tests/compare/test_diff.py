@@ -1,0 +1,209 @@
+"""Differences of programs: every byte has a cause, and pairs that differ in one edit name it first."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import label, sources
+from pairs import Pair, stored
+from rename import rename
+
+import xlamem
+from xlamem import schema
+from xlamem.compare.difference import Diff, diff
+from xlamem.compare.verdict import ranked_edits
+from xlamem.compute.program import program
+
+DUMPS = Path(__file__).parent.parent / "dumps"
+FOLDERS = sorted(d for d in DUMPS.iterdir() if d.is_dir())
+
+Row = dict[str, Any]
+
+KINDS = {
+    "layer_added": {"layers", "loops"},
+    "donation_removed": {"donation"},
+    "remat_removed": {"rematerialization"},
+    "type_changed": {"element type"},
+    "batch_doubled": {"dimensions"},
+    "cache_longer": {"dimensions"},
+    "heads_doubled": {"dimensions"},
+    "vocabulary_doubled": {"dimensions"},
+    "scan_unrolled": {"loops"},
+    "loss_chunking_removed": {"loops"},
+    "sharding_lost": {"sharding"},
+    "einsum_rewritten": {"operations"},
+    "flag_changed": {"flags"},
+    "offload_removed": {"memory space"},
+    "compiler_upgraded": {"compiler"},
+}
+"""The kinds of edits that name each cause of the stored pairs."""
+
+
+def in_use_at(dump: xlamem.Dump, step: int | None, spaces: set[str]) -> int:
+    """Return what is in use in these memory spaces at a step, from the table `occupancy`."""
+    rows = xlamem.occupancy(dump).to_pylist()
+    return sum(row["occupied"] for row in rows if row["time"] == (step or 0) and row["memory_space"] in spaces)
+
+
+def device_spaces(dump: xlamem.Dump) -> set[str]:
+    allocations = dump.allocations.select(["memory_space", "color"]).to_pylist()
+    return {a["memory_space"] for a in allocations if schema.in_device_memory(dump.platform, a["color"])}
+
+
+def assert_adds_up(d: Diff, a: xlamem.Dump, b: xlamem.Dump) -> None:
+    """Check the sums of every account, and the bytes in use against those of each dump alone."""
+    for name in ("accounts", "bills", "buffers", "edits", "matches"):
+        getattr(d, name).validate(full=True)
+    change, billed = Counter[str](), Counter[str]()
+    for row in d.buffers.select(["account", "change", "cause", "bytes_a", "bytes_b"]).to_pylist():
+        assert row["cause"] in schema.CAUSES
+        assert row["change"] == row["bytes_b"] - row["bytes_a"] != 0
+        change[row["account"]] += row["change"]
+    for row in d.bills.to_pylist():
+        billed[row["account"]] += row["change"]
+    timed = all(dump.live_ranges.num_rows for dump in (a, b))
+    for row in d.accounts.to_pylist():
+        name = row["account"]
+        assert change[name] == row["in_use_b"] - row["in_use_a"]
+        assert change[name] + row["moved"] == row["peak_b"] - row["peak_a"]
+        assert billed[name] == row["reserved_b"] - row["reserved_a"]
+        for side, dump in (("a", a), ("b", b)):
+            spaces = device_spaces(dump) if name == "device_total" else {name}
+            if timed and " page " not in name:
+                assert row[f"in_use_{side}"] == in_use_at(dump, row[f"step_{side}"], spaces)
+
+
+def readable() -> list[Any]:
+    return [s for s in sources() if "/corpus/" not in str(s.location)]
+
+
+# -- sums ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("a", "b"), list(itertools.pairwise(FOLDERS)), ids=lambda f: f.name)
+def test_unrelated_programs_are_accounted_for(a: Path, b: Path) -> None:
+    one, other = xlamem.read(a), xlamem.read(b)
+    assert_adds_up(diff(one, other), one, other)
+
+
+@pytest.mark.parametrize("source", sources(), ids=label)
+def test_a_program_does_not_differ_from_itself(source: Any) -> None:
+    dump = xlamem.read(source)
+    d = diff(dump, xlamem.read(source))
+    assert d.is_same and not d.edits.num_rows and not d.grown
+    assert d.matches.num_rows == dump.values.num_rows
+    assert d.matches["value_id_a"].equals(d.matches["value_id_b"])
+    assert "Nothing changed" in d.verdict
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
+def test_other_names_ids_and_lines_are_no_difference(folder: Path, tmp_path: Path) -> None:
+    a, b = xlamem.read(folder), xlamem.read(rename(folder, tmp_path / "renamed", seed=3))
+    d = diff(a, b)
+    assert not d.buffers.num_rows and not d.bills.num_rows
+    assert not d.edits.num_rows
+    placed = [_placement(program(dump)) for dump in (a, b)]
+    m = d._matching
+    assert (m.value >= 0).all()
+    for left, right in zip(*placed, strict=True):
+        same = left == right[m.value]
+        assert same.all() or left is placed[0][-1]  # equal instructions may be exchanged with each other
+
+
+def _placement(p: Any) -> tuple[Any, ...]:
+    return p.size, p.value_category, p.allocation_size[p.owner]
+
+
+def test_a_truncated_dump_is_not_known(tmp_path: Path) -> None:
+    folder = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
+    for file in folder.iterdir():
+        content = file.read_bytes()
+        cut = "buffer-assignment-values" in file.name
+        (tmp_path / file.name).write_bytes(content[: len(content) // 2] if cut else content)
+    a, b = xlamem.read(folder), xlamem.read(tmp_path)
+    for d in (diff(a, b), diff(b, a)):
+        assert not d.is_known
+        assert d.verdict.startswith("Not known")
+    assert_adds_up(diff(a, b), a, b)
+
+
+def test_without_live_ranges_what_must_fit_is_compared(tmp_path: Path) -> None:
+    folder = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
+    a = xlamem.read(folder)
+    b = xlamem.read(folder, tables=["allocations", "values", "instructions", "uses", "positions"])
+    d = diff(a, b)
+    assert d.device_total_change == 0
+    assert "no live ranges" in d.doubt
+    assert_adds_up(d, a, b)
+
+
+# -- causes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pair", stored(), ids=lambda p: p.name)
+def test_the_cause_is_named_first(pair: Pair) -> None:
+    a, b = pair.sides()
+    for d, one, other in ((diff(a, b), a, b), (diff(b, a), b, a)):
+        assert_adds_up(d, one, other)
+        first = [row["kind"] for row in ranked_edits(d)][:1]
+        if pair.cause in ("names", "none"):
+            assert not d.device_total_change and not d.peak_change
+            assert d.verdict.startswith("Nothing changed")
+        else:
+            assert set(first) <= KINDS[pair.cause] and first, d.verdict
+
+
+@pytest.mark.parametrize("pair", stored(), ids=lambda p: p.name)
+def test_both_directions_agree(pair: Pair) -> None:
+    a, b = pair.sides()
+    forth, back = diff(a, b), diff(b, a)
+    assert forth.device_total_change == -back.device_total_change
+    for row, other in zip(forth.accounts.to_pylist(), back.accounts.to_pylist(), strict=True):
+        assert (row["reserved_a"], row["peak_a"]) == (other["reserved_b"], other["peak_b"])
+        if row["peak_a"] != row["peak_b"]:
+            assert (row["step_a"], row["step_b"], row["moved"]) == (other["step_b"], other["step_a"], -other["moved"])
+
+
+def named(name: str) -> Diff:
+    pair = next(p for p in stored() if p.name == name)
+    return diff(*pair.sides())
+
+
+def test_lost_donation_is_a_change_of_sharing() -> None:
+    d = named("cpu-donation-removed-decode")
+    rows = xlamem_rows(d, "device_total")
+    assert {row["cause"] for row in rows} == {"sharing changed"}
+    assert sum(row["change"] for row in rows) == d.peak_change == 8 * 8 << 20
+    lines = {(r["line"], r["part"]): r["change"] for r in d.bills.to_pylist() if r["account"] == "device_total"}
+    assert lines["donated", "data"] < 0 < lines["parameters", "data"]
+
+
+def test_doubled_batch_makes_buffers_larger() -> None:
+    d = named("cpu-batch-doubled-scan")
+    causes = Counter[str]()
+    for row in xlamem_rows(d, "device_total"):
+        causes[row["cause"]] += row["change"]
+    assert causes.most_common(1)[0][0] == "larger"
+    assert "a dimension of 8 is 16 now, as in argument tokens" in d.verdict
+
+
+def test_a_flag_is_named_with_both_values() -> None:
+    assert "xla_tpu_scoped_vmem_limit_kib is 65536 instead of -1" in named("v5e-flag-vmem").verdict
+
+
+def test_matches_survive_fused_neighbors() -> None:
+    """Most of a model still matches when fusion is switched off."""
+    d = named("cpu-flag-fusion")
+    assert (d._matching.value >= 0).mean() > 0.9
+
+
+def xlamem_rows(d: Diff, account: str) -> list[Row]:
+    mask = pa.array(np.array([name == account for name in d.buffers["account"].to_pylist()], bool))
+    rows: list[Row] = d.buffers.filter(mask).to_pylist()
+    return rows
