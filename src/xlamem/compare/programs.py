@@ -166,7 +166,7 @@ class FilePrograms(Programs):
                 columns, made[i] = next(described)
                 yield Program(row=begin + i, uri=uri, **columns)
             else:
-                yield _unreadable(begin + i, None, uri, str(dump))
+                yield unreadable(begin + i, None, uri, str(dump))
         self._sketches.append(made)
 
     def _described(self, dumps: Sequence[ReadDump]) -> list[tuple[dict[str, Any], Any]]:
@@ -184,7 +184,7 @@ class FilePrograms(Programs):
             "device_total": total,
             "peak": peak,
         }
-        return [(_with_problem(row), sketch) for row, sketch in zip(pa.table(columns).to_pylist(), rows, strict=True)]
+        return [(with_problem(row), sketch) for row, sketch in zip(pa.table(columns).to_pylist(), rows, strict=True)]
 
 
 def _read(source: Source) -> Iterator[tuple[Source, ReadDump | Exception]]:
@@ -210,7 +210,7 @@ def _chunks(sources: Sequence[Source]) -> Iterator[list[Source]]:
         yield chunk
 
 
-def _with_problem(row: dict[str, Any]) -> dict[str, Any]:
+def with_problem(row: dict[str, Any]) -> dict[str, Any]:
     """Replace `complete` by `problem`."""
     complete = row.pop("complete")
     if row["program_fp"] is None:
@@ -227,50 +227,61 @@ class StoredPrograms(Programs):
         super().__init__(self._occurrences(table, labels))
 
     def sketches(self, numbers: Sequence[int]) -> Sketches:
-        wanted = pa.array([self.programs[i].id for i in numbers], pa.string())
-        ids = wanted.unique()  # a program that was compiled twice is stored once
-        is_wanted = arrow_dataset.field("content_id").isin(ids)
-        rows = self.dataset["instructions"].to_table(columns=["content_id", *COLUMNS], filter=is_wanted)
-        codes, stored = encoded(rows["content_id"])
-        owner = np.asarray(pc.index_in(stored, ids).to_numpy(zero_copy_only=False), np.int64)[codes]
-        return np.asarray(sketches(rows, owner, len(ids))[pc.index_in(wanted, ids).to_numpy()])
+        return stored_sketches(self.dataset, pa.array([self.programs[i].id for i in numbers], pa.string()))
 
     def read(self, number: int) -> Dump:
         program = self.programs[number]
-        if program.id is None or program.id not in self.dataset.ids:
-            raise DumpError(program.uri or self.dataset.storage.uri, "a dump that is stored; it is in quarantine")
-        return self.dataset.read(program.id)
+        return read_stored(self.dataset, program.id, program.uri)
 
     def _occurrences(self, table: pa.Table, labels: Mapping[str, str]) -> Iterator[Program]:
-        numbers = self._numbers(table["content_id"])
+        numbers = stored_numbers(self.dataset, table["content_id"])
         columns = {"id": table["content_id"], "uri": table["uri"], **{name: table[name] for name in _MODULE}, **numbers}
-        rows, errors = pa.table(columns).sort_by("uri").to_pylist(), self._errors()
+        rows, errors = pa.table(columns).sort_by("uri").to_pylist(), stored_errors(self.dataset)
         stored = {row["id"] for row in rows}
         if not labels:  # text that could not be loaded is in quarantine only
             rows += [{"id": i, "uri": uri, "complete": None} for i, (uri, _) in errors.items() if i not in stored]
         for i, row in enumerate(rows):
             if row["complete"] is None:
-                yield _unreadable(i, row["id"], row["uri"], errors.get(row["id"], (None, None))[1])
+                yield unreadable(i, row["id"], row["uri"], errors.get(row["id"], (None, None))[1])
             else:
-                yield Program(row=i, **_with_problem(row))
-
-    def _errors(self) -> dict[str, tuple[str | None, str | None]]:
-        """Return the file and the error of each dump in quarantine, by id."""
-        rows = self.dataset["quarantine"].to_table(columns=["content_id", "uri", "error"]).to_pylist()
-        return {row["content_id"]: (row["uri"], row["error"]) for row in rows}
-
-    def _numbers(self, ids: pa.ChunkedArray) -> dict[str, Any]:
-        """Return `device_total` and `peak` of each dump."""
-        is_wanted = arrow_dataset.field("definition").isin(_NUMBERS)
-        peaks = self.dataset["peaks"].to_table(columns=["content_id", "definition", "bytes"], filter=is_wanted)
-        out = {}
-        for name, definition in zip(("device_total", "peak"), _NUMBERS, strict=True):
-            rows = peaks.filter(pc.equal(peaks["definition"], definition))
-            out[name] = rows["bytes"].combine_chunks().take(pc.index_in(ids, rows["content_id"]))
-        return out
+                yield Program(row=i, **with_problem(row))
 
 
-def _unreadable(row: int, identity: str | None, uri: str | None, error: str | None) -> Program:
+def stored_errors(dataset: Dataset) -> dict[str, tuple[str | None, str | None]]:
+    """Return the file and the error of each dump in quarantine, by id."""
+    rows = dataset["quarantine"].to_table(columns=["content_id", "uri", "error"]).to_pylist()
+    return {row["content_id"]: (row["uri"], row["error"]) for row in rows}
+
+
+def stored_numbers(dataset: Dataset, ids: pa.ChunkedArray) -> dict[str, Any]:
+    """Return `device_total` and `peak` of these dumps."""
+    is_wanted = arrow_dataset.field("definition").isin(_NUMBERS)
+    peaks = dataset["peaks"].to_table(columns=["content_id", "definition", "bytes"], filter=is_wanted)
+    out = {}
+    for name, definition in zip(("device_total", "peak"), _NUMBERS, strict=True):
+        rows = peaks.filter(pc.equal(peaks["definition"], definition))
+        out[name] = rows["bytes"].combine_chunks().take(pc.index_in(ids, rows["content_id"]))
+    return out
+
+
+def stored_sketches(dataset: Dataset, wanted: pa.Array) -> Sketches:
+    """Return the sketches of the dumps with these ids."""
+    ids = wanted.unique()  # a program that was compiled twice is stored once
+    is_wanted = arrow_dataset.field("content_id").isin(ids)
+    rows = dataset["instructions"].to_table(columns=["content_id", *COLUMNS], filter=is_wanted)
+    codes, stored = encoded(rows["content_id"])
+    owner = np.asarray(pc.index_in(stored, ids).to_numpy(zero_copy_only=False), np.int64)[codes]
+    return np.asarray(sketches(rows, owner, len(ids))[pc.index_in(wanted, ids).to_numpy()])
+
+
+def read_stored(dataset: Dataset, content_id: str | None, uri: str | None = None) -> Dump:
+    """Return a dump of a dataset. Raises DumpError if it could not be read."""
+    if content_id is None or content_id not in dataset.ids:
+        raise DumpError(uri or dataset.storage.uri, "a dump that is stored; it is in quarantine")
+    return dataset.read(content_id)
+
+
+def unreadable(row: int, identity: str | None, uri: str | None, error: str | None) -> Program:
     """Return a dump that could not be read. The name of its file may contain the name of the module."""
     name = names.parse(os.path.basename(uri or ""))
     described = (name.module_name, name.module_id) if name else (None, None)
@@ -282,12 +293,19 @@ def _labeled(dumps: pa.Table, labels: Mapping[str, str]) -> pa.Table:
     for key, value in labels.items():
         column = f"label_{key}"
         if column not in dumps.column_names:
-            known = sorted(c.removeprefix("label_") for c in dumps.column_names if c.startswith("label_"))
-            raise UsageError(f"no dump has the label {key!r}; there are {', '.join(known) or 'none'}")
+            raise no_such_key(key, [c.removeprefix("label_") for c in dumps.column_names if c.startswith("label_")])
         selected = dumps.filter(pc.equal(dumps[column], value))
         if not selected.num_rows:
-            known = sorted(v for v in pc.unique(dumps[column]).to_pylist() if v is not None)
-            more = ", …" if len(known) > _SHOWN else ""
-            raise UsageError(f"no dump has {key}={value}; there are {', '.join(known[:_SHOWN])}{more}")
+            raise no_such_value(key, value, pc.unique(dumps[column]).to_pylist())
         dumps = selected
     return dumps
+
+
+def no_such_key(key: str, keys: Iterable[str]) -> UsageError:
+    return UsageError(f"no dump has the label {key!r}; there are {', '.join(sorted(keys)) or 'none'}")
+
+
+def no_such_value(key: str, value: str, values: Iterable[str | None]) -> UsageError:
+    known = sorted(v for v in values if v is not None)
+    more = ", …" if len(known) > _SHOWN else ""
+    return UsageError(f"no dump has {key}={value}; there are {', '.join(known[:_SHOWN])}{more}")
