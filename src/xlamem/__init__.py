@@ -63,6 +63,7 @@ __all__ = [
     "repack",
     "savings",
     "schema",
+    "series",
     "show",
     "sql",
 ]
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from . import schema
     from .compare.difference import diff
     from .compare.pairing import pair
+    from .compare.series import series
     from .compute import (
         advise,
         attribution,
@@ -100,6 +102,7 @@ else:
         "show": "display",
         "diff": "compare.difference",
         "pair": "compare.pairing",
+        "series": "compare.series",
         **dict.fromkeys(("Dump", "read"), "dump"),
         **dict.fromkeys(("Source", "find"), "input.find"),
         **dict.fromkeys(("Converted", "Dataset", "convert", "sql"), "warehouse"),

@@ -1089,6 +1089,17 @@ def _program_of(side: str, where: str) -> tuple[Column, ...]:
     )
 
 
+def _side_of_jump(side: str, point: str) -> tuple[Column, ...]:
+    """Return the columns of `jumps` about one of its two points."""
+    return (
+        _int(f"ordinal_{side}", f"number of the {point}"),
+        _name(f"point_{side}", "value of the label there"),
+        _name(f"content_id_{side}", "the dump there"),
+        _int(f"device_total_{side}", "bytes that must fit there", "bytes"),
+        _int(f"peak_{side}", "the peak there", "bytes", null=True),
+    )
+
+
 COMPARED_TABLES = (
     Table(
         "differences",
@@ -1206,6 +1217,61 @@ COMPARED_TABLES = (
             _text("reason", "why they were paired, in words"),
             *_program_of("a", "A"),
             *_program_of("b", "B"),
+        ),
+    ),
+    Table(
+        "series",
+        "program at a point, such as a commit, at which it was found; sorted by program and point",
+        "compare",
+        (
+            _int("program", "number of the program (table `series_programs`)"),
+            _name("module_name", "name of the module", null=True),
+            _int("module_id", "number of the module", null=True),
+            _int("ordinal", "number of the point, from 0"),
+            _name("point", "value of the label"),
+            _name("content_id", "the dump"),
+            _int("device_total", "bytes that must fit; null if they are not known", "bytes", null=True),
+            _int("peak", "greatest number of bytes in use in all memory spaces together", "bytes", null=True),
+            _int("change", "change of device_total since the last point at which it is known", "bytes", null=True),
+            _int("peak_change", "change of the peak since that point", "bytes", null=True),
+            _name("how", "how it was paired with the program before: a key of schema.PAIRED (`new`: with none)"),
+            _float("score", "similarity to the program before, as in `pairs`", null=True),
+            _int("occurrences", "number of dumps of the program at this point"),
+            _name("problem", "why program_fp is not known; null if it is", null=True),
+        ),
+    ),
+    Table(
+        "jumps",
+        "change of device_total or of the peak of a program between two points; largest change first",
+        "compare",
+        (
+            _int("program", "number of the program (table `series_programs`)"),
+            _name("module_name", "name of the module after the change", null=True),
+            *_side_of_jump("a", "last point before the change at which it is known"),
+            *_side_of_jump("b", "point of the change"),
+            _int("change", "device_total_b - device_total_a", "bytes"),
+            _int("peak_change", "peak_b - peak_a", "bytes", null=True),
+            _name("how", "how the programs were paired: a key of schema.PAIRED"),
+            _float("score", "similarity of the programs, as in `pairs`", null=True),
+        ),
+    ),
+    Table(
+        "series_programs",
+        "program of a dataset over several points; the largest jump first, then those that are not at all points",
+        "compare",
+        (
+            _int("program", "number, from 0"),
+            _name("module_name", "name of the module at its last point", null=True),
+            _int("module_id", "number of the module there", null=True),
+            _int("n_points", "number of points at which it was found"),
+            _int("n_known", "number of points at which device_total is known"),
+            _int("ordinal_first", "number of its first point"),
+            _int("ordinal_last", "number of its last point"),
+            _name("point_first", "value of the label at its first point"),
+            _name("point_last", "value of the label at its last point"),
+            _int("device_total_first", "device_total at the first point at which it is known", "bytes", null=True),
+            _int("device_total_last", "device_total at the last point at which it is known", "bytes", null=True),
+            _int("jump", "row of its largest jump in `jumps`; null if no number changed", null=True),
         ),
     ),
 )

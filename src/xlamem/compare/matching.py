@@ -283,15 +283,15 @@ def in_order(
 ) -> tuple[Ints, Ints]:
     """Return the indices of pairs of equal keys: the k-th of each key on both sides, by default in the given order."""
     group_a, group_b, _ = _groups(a, b)
-    rank_a = _ranks(group_a, np.arange(len(a)) if order_a is None else order_a)
-    rank_b = _ranks(group_b, np.arange(len(b)) if order_b is None else order_b)
+    rank_a = ranks(group_a, np.arange(len(a)) if order_a is None else order_a)
+    rank_b = ranks(group_b, np.arange(len(b)) if order_b is None else order_b)
     width = max(len(a), len(b), 1)
     keys_a, keys_b = group_a * width + rank_a, group_b * width + rank_b
     _, at_a, at_b = np.intersect1d(keys_a, keys_b, assume_unique=True, return_indices=True)
     return at_a, at_b
 
 
-def _ranks(group: Ints, position: Ints) -> Ints:
+def ranks(group: Ints, position: Ints) -> Ints:
     """Return the rank of each row within its group."""
     by_group = _by_group(group, position)
     ordered = group[by_group]

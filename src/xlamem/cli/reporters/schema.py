@@ -71,6 +71,8 @@ def _write_comparison(names: Iterable[str]) -> None:
         "matches": ("match", "how values were matched", schema.MATCHES),
         "edits": ("kind", "what differs", schema.EDITS),
         "pairs": ("how", "how programs were paired", schema.PAIRED),
+        "series": ("how", "how programs were paired", schema.PAIRED),
+        "jumps": ("how", "how programs were paired", schema.PAIRED),
     }
     for table, (column, about, texts) in values.items():
         if table in names:
