@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,28 +57,43 @@ class Series:
         a, b = (read_stored(self.dataset, row[f"content_id_{side}"]) for side in "ab")
         return diff(a, b)
 
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Numbers of programs: all, those that changed, grew, are new, gone, or not known at some point.
+
+        ``same`` are those at all points whose numbers never changed, as far as they are known; ``listed`` the others.
+        """
+        p, last = self.programs, len(self.points) - 1
+        changed, new = p["jump"].is_valid(), pc.greater(p["ordinal_first"], 0)
+        gone = pc.less(p["ordinal_last"], last)
+        masks = {
+            "changed": changed,
+            "grown": pc.greater(p["device_total_last"], p["device_total_first"]),
+            "new": new,
+            "gone": gone,
+            "unknown": pc.less(p["n_known"], p["n_points"]),
+            "listed": pc.or_(changed, pc.or_(new, gone)),
+        }
+        counts = {name: pc.sum(mask).as_py() or 0 for name, mask in masks.items()}
+        return {"programs": p.num_rows, **counts, "same": p.num_rows - counts["listed"]}
+
     @property
     def summary(self) -> str:
         """How many programs changed, in a sentence."""
-        p, last = self.programs, len(self.points) - 1
-        n = p.num_rows
+        last, n = len(self.points) - 1, self.counts
         where = f"{self.over} {self.points[0]}{f' to {self.points[-1]}' if last else ''}"
-        text = f"{count(n, 'program')} at {count(last + 1, 'point')} ({where})"
+        text = f"{count(n['programs'], 'program')} at {count(last + 1, 'point')} ({where})"
         if not last:
-            return f"{text}: one point cannot be compared."
-        is_changed, grew = p["jump"].is_valid(), pc.greater(p["device_total_last"], p["device_total_first"])
-        is_new, is_gone = pc.greater(p["ordinal_first"], 0), pc.less(p["ordinal_last"], last)
-        n_grown, n_unknown = (_n_true(mask) for mask in (grew, pc.less(p["n_known"], p["n_points"])))
-        parts = [f"{_n_true(is_changed):,} changed{f' ({n_grown:,} grew)' if n_grown else ''}"]
-        parts += [f"{_n_true(mask):,} {how}" for mask, how in ((is_new, "new"), (is_gone, "gone")) if _n_true(mask)]
-        parts += [f"{n_unknown:,} not known at every point"] if n_unknown else []
-        n_same = n - _n_true(pc.or_(is_changed, pc.or_(is_new, is_gone)))
-        return f"{text}: {', '.join(parts)}, {n_same:,} without a change."
+            return f"{text}: a single point cannot be compared."
+        parts = [f"{n['changed']:,} changed{f' ({n_grown:,} grew)' if (n_grown := n['grown']) else ''}"]
+        parts += [f"{n[how]:,} {how}" for how in ("new", "gone") if n[how]]
+        parts += [f"{n['unknown']:,} not known at some points"] if n["unknown"] else []
+        return f"{text}: {', '.join(parts)}, {n['same']:,} without a change."
 
     @property
     def has_grown(self) -> bool:
         """Whether a program needs more at the last point at which it is known than at the first."""
-        return _n_true(pc.greater(self.programs["device_total_last"], self.programs["device_total_first"])) > 0
+        return self.counts["grown"] > 0
 
     @property
     def is_known(self) -> bool:
@@ -85,18 +101,18 @@ class Series:
         ends = pc.is_in(self.series["ordinal"], pa.array([0, len(self.points) - 1]))
         return not self.series.filter(ends)["device_total"].null_count
 
-    def numbers(self, program: int, name: str = "device_total") -> list[int | None]:
-        """Return a number of a program, ``"device_total"`` or ``"peak"``, at each point; None where it is not known."""
-        rows = self.rows(program)
-        values: list[int | None] = [None] * len(self.points)
-        for ordinal, value in zip(rows["ordinal"].to_pylist(), rows[name].to_pylist(), strict=True):
-            values[ordinal] = value
-        return values
-
     def rows(self, program: int) -> pa.Table:
         """Return the rows of `series` of a program."""
-        first, end = np.searchsorted(ints(self.series, "program"), [program, program + 1]).tolist()
+        first, end = np.searchsorted(self._numbers, [program, program + 1]).tolist()
         return self.series.slice(first, end - first)
+
+    def first(self, n: int) -> pa.Table:
+        """Return the rows of `series` of the first n programs."""
+        return self.series.slice(0, int(np.searchsorted(self._numbers, n)))
+
+    @cached_property
+    def _numbers(self) -> Ints:
+        return ints(self.series, "program")
 
     def __repr__(self) -> str:
         return repr(self._view())
@@ -162,10 +178,6 @@ def series(
     programs, number = _programs(rows, jumps, largest)
     jumps = jumps.set_column(0, jumps.schema.field(0), pa.array(number[ints(jumps, "program")]))
     return Series(over, points.names, programs, _series(rows, number), jumps, opened)
-
-
-def _n_true(mask: Any) -> int:
-    return pc.sum(mask).as_py() or 0
 
 
 class _Rows:

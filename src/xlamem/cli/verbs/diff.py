@@ -21,6 +21,7 @@ from .. import console, inputs, options
 from ..reporters.problems import describe_problems
 
 if TYPE_CHECKING:
+    from ...compare.points import Order
     from ...compare.programs import Dumps
     from ..reporters.diff import Comparison
     from ..reporters.pairs import Changes
@@ -35,24 +36,38 @@ LIMIT = "Groups of buffers shown, or programs.  [default: one screen; all in JSO
     "--label", "labels", multiple=True, metavar="KEY=VALUE",
     help="Compare dumps with two labels in one dataset: give this option twice, and the dataset as the only path.",
 )  # fmt: skip
+@click.option(
+    "--over", metavar="KEY", help="Follow the programs of one dataset over the values of a label: commits, nights."
+)
+@click.option(
+    "--order", type=click.Choice(["seen", "name"]),
+    help="Order of these values.  [default: dates by name, others as seen]",
+)  # fmt: skip
 @click.option("--module", metavar="N|NAME", help="Module to compare if A and B have several.")
 @click.option("--by", default=BY, show_default=True, metavar="KEY,KEY", help="Keys to group buffers by.")
 @click.option("--space", "account", default=DEVICE_TOTAL, metavar="NAME", help="Divide the peak of this memory space.")
 @click.option("--exit-code", "gate", is_flag=True, help="Exit with 1 if anything grew, 3 if a side is not known.")
 @options.output(csv=True, markdown=True, limit=LIMIT, wide=True)
 def command(
-    paths: tuple[str, ...], labels: tuple[str, ...], module: str | None, by: str, account: str, gate: bool,
-    output: options.Output,
+    paths: tuple[str, ...], labels: tuple[str, ...], over: str | None, order: Order | None, module: str | None, by: str,
+    account: str, gate: bool, output: options.Output,
 ) -> int:  # fmt: skip
     """Show what changed from A to B: what must fit, the peak, which buffers the change consists of, and why.
 
     A and B are dumps, whose values are matched whatever their names, directories, or datasets. The programs of
-    directories and datasets are paired: changed ones are listed, with the verdict on the largest change.
+    directories and datasets are paired: changed ones are listed, with the verdict on the largest change. With --over,
+    there is one dataset, and --label KEY=VALUE selects runs.
 
     The keys of --by are buffer (like buffers of all layers), cause, edit, scope, layer, phase, kind, category,
     memory_space, source and element_type. --space takes the name of a memory space (hbm) instead of device_total.
     """
     keys = _keys(by)
+    if over is not None:
+        if len(paths) != 1 or module is not None or (by, account) != (BY, DEVICE_TOTAL):
+            raise UsageError("--over takes one dataset, and excludes --module, --by and --space")
+        return _compare_points(paths[0], over, order, labels, gate=gate, output=output)
+    if order is not None:
+        raise UsageError("--order needs --over")
     sides = _sides(paths, labels)
     dumps = _two_dumps(sides, module)
     if dumps is None:
@@ -86,6 +101,16 @@ def _label(text: str) -> Mapping[str, str]:
     if not key or not sign:
         raise UsageError(f"a label is KEY=VALUE, not {text!r}")
     return {key: value}
+
+
+def _compare_points(
+    path: str, over: str, order: Order | None, labels: tuple[str, ...], *, gate: bool, output: options.Output
+) -> int:
+    from ...compare.series import series
+    from ..reporters.series import write  # imports rich
+
+    selected = {key: value for text in labels for key, value in _label(text).items()}
+    return write(series(path, over, labels=selected, order=order), output, gate=gate)
 
 
 def _two_dumps(sides: tuple[Dumps, Dumps], module: str | None) -> tuple[Dump, Dump] | None:
