@@ -268,10 +268,20 @@ def stored_sketches(dataset: Dataset, wanted: pa.Array) -> Sketches:
     """Return the sketches of the dumps with these ids."""
     ids = wanted.unique()  # a program that was compiled twice is stored once
     is_wanted = arrow_dataset.field("content_id").isin(ids)
-    rows = dataset["instructions"].to_table(columns=["content_id", *COLUMNS], filter=is_wanted)
+    rows = _instructions(dataset, ids.to_pylist()).to_table(columns=["content_id", *COLUMNS], filter=is_wanted)
     codes, stored = encoded(rows["content_id"])
     owner = np.asarray(pc.index_in(stored, ids).to_numpy(zero_copy_only=False), np.int64)[codes]
     return np.asarray(sketches(rows, owner, len(ids))[pc.index_in(wanted, ids).to_numpy()])
+
+
+def _instructions(dataset: Dataset, ids: Iterable[str]) -> arrow_dataset.Dataset:
+    """Return the table `instructions`, without files that have none of these dumps."""
+    stored = dataset.state.stored
+    if dataset.old.batches:
+        return dataset["instructions"]
+    batches = {stored[i] for i in ids if i in stored}
+    files = [f for name in sorted(batches) for f in dataset.state.batches[name].table_files("instructions")]
+    return dataset.scan_files("instructions", files)
 
 
 def read_stored(dataset: Dataset, content_id: str | None, uri: str | None = None) -> Dump:
