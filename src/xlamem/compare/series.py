@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 N_ROWS = 10
 """Maximum number of programs that a terminal shows."""
+HASH_DIGITS = 7
+"""Minimum number of digits of a short hash."""
+_HASH = re.compile(r"[0-9a-f]{12,}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,11 +81,21 @@ class Series:
         counts = {name: pc.sum(mask).as_py() or 0 for name, mask in masks.items()}
         return {"programs": p.num_rows, **counts, "same": p.num_rows - counts["listed"]}
 
+    @cached_property
+    def short_points(self) -> list[str]:
+        """The points; if all are hashes, as few of their first digits as tell them apart, but at least 7."""
+        length = HASH_DIGITS
+        if all(map(_HASH.fullmatch, self.points)):
+            while len({name[:length] for name in self.points}) < len(self.points):
+                length += 1
+            return [name[:length] for name in self.points]
+        return list(self.points)
+
     @property
     def summary(self) -> str:
         """How many programs changed, in a sentence."""
         last, n = len(self.points) - 1, self.counts
-        where = f"{self.over} {self.points[0]}{f' to {self.points[-1]}' if last else ''}"
+        where = f"{self.over} {self.short_points[0]}{f' to {self.short_points[-1]}' if last else ''}"
         text = f"{count(n['programs'], 'program')} at {count(last + 1, 'point')} ({where})"
         if not last:
             return f"{text}: a single point cannot be compared."
@@ -126,7 +140,8 @@ class Series:
         jumps = self.programs.filter(self.programs["jump"].is_valid())
         rows = [
             [row["module_name"] or "", size(row["device_total_first"]), size(row["device_total_last"]),
-             jump["point_a"], jump["point_b"], signed(jump["change"]), signed(jump["peak_change"] or 0)]
+             *(self.short_points[jump[f"ordinal_{side}"]] for side in "ab"),
+             signed(jump["change"]), signed(jump["peak_change"] or 0)]
             for row in jumps.slice(0, N_ROWS).to_pylist()
             for jump in self.jumps.slice(row["jump"], 1).to_pylist()
         ]  # fmt: skip

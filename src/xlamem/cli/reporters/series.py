@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,7 +34,6 @@ MIN_CHART_WIDTH, MAX_CHART_WIDTH = 5, 40
 POINT_WIDTH = 10
 """Maximum width of the name of a point."""
 ABSENT, UNKNOWN = -2, -1
-_HASH = re.compile(r"[0-9a-f]{12,}")
 
 
 @dataclass(frozen=True)
@@ -52,12 +50,8 @@ class Over:
 
     @cached_property
     def points(self) -> list[str]:
-        """Short names of the points, which are distinct."""
-        names = [one_line(name) for name in self.series.points]
-        if all(map(_HASH.fullmatch, names)):
-            width = next(n for n in range(7, 129) if n >= 128 or len({name[:n] for name in names}) == len(names))
-            return [name[:width] for name in names]
-        return shorten_distinct(names, POINT_WIDTH)
+        """Short names of the points."""
+        return shorten_distinct(map(one_line, self.series.short_points), POINT_WIDTH)
 
     def jump(self, row: Row) -> Row | None:
         """Return the largest jump of a program."""
