@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pairs
 import pytest
-from test_pairing import inner, outer, written
-from test_series import BIG, CUT, GROWTH, TEXTS, converted
+from variants import BIG, CUT, GROWTH, TEXTS, converted, inner, outer, written
 
 import xlamem
 from xlamem import cli, schema

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from renumber import memory_files, renumbered, write
+from variants import ORIGINAL, TEXTS, compiled_again, inner, outer, replaced, written
 
 import xlamem
 from xlamem import schema
@@ -20,44 +19,7 @@ from xlamem.compare.sketches import EMPTY, no_sketches, similarity, sketches
 
 DUMPS = Path(__file__).parents[1] / "dumps"
 PAIRS = Path(__file__).parents[1] / "data" / "pairs"
-ORIGINAL = xlamem.read(DUMPS / "cpu-jaxlib-0.10.2-cond_switch")
-TEXTS = memory_files(ORIGINAL)
-PLATFORM = "cpu_after_optimizations"
-
-Texts = Mapping[str, str]
 Rows = list[dict[str, Any]]
-
-
-def replaced(texts: Texts, role: str, old: str, new: str) -> dict[str, str]:
-    assert old in texts[role]
-    return {**texts, role: texts[role].replace(old, new, 1)}
-
-
-def inner(number: int, texts: Texts = TEXTS) -> dict[str, str]:
-    """A program with the same interface, whose copy_add_fusion has another shape and scope."""
-    shape = f"f32[64,{number + 1}]{{1,0}}"
-    texts = replaced(texts, "buffer-assignment", "<38 copy_add_fusion @0> (size=65536,offset=0): f32[128,128]{1,0}",
-                     f"<38 copy_add_fusion @0> (size=65536,offset=0): {shape}")  # fmt: skip
-    texts = replaced(texts, "buffer-assignment-values", "%copy_add_fusion = f32[128,128]{1,0}",
-                     f"%copy_add_fusion = {shape}")  # fmt: skip
-    return replaced(texts, "buffer-assignment-values", "branch_0_fun/add", f"part{chr(97 + number % 26)}/add")
-
-
-def outer(number: int) -> dict[str, str]:
-    """A program with another interface: other dimensions."""
-    return {role: text.replace("[128,128]", f"[128,{129 + number}]") for role, text in TEXTS.items()}
-
-
-def compiled_again(texts: Texts, directory: Path, seed: int = 0) -> dict[str, str]:
-    """The same program with other names and ids."""
-    dump = xlamem.read(write(texts, directory / "again", f"module_0000.jit_x.{PLATFORM}"))
-    return renumbered(dump, seed)
-
-
-def written(directory: Path, programs: Iterable[tuple[str, Texts]], first: int = 0) -> Path:
-    for number, (name, texts) in enumerate(programs, first):
-        write(texts, directory, f"module_{number:04d}.{name}.{PLATFORM}")
-    return directory
 
 
 def paired(a: Any, b: Any) -> Rows:

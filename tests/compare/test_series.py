@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,28 +12,26 @@ import numpy as np
 import pairs
 import pytest
 from renumber import renumbered, write
-from test_pairing import PLATFORM, TEXTS, Texts, compiled_again, inner, outer, replaced, written
+from variants import (
+    BIG,
+    CUT,
+    GROWTH,
+    PLATFORM,
+    TEXTS,
+    compiled_again,
+    converted,
+    inner,
+    outer,
+    replaced,
+    written,
+)
 
 import xlamem
 from xlamem import schema
 from xlamem.compare.points import read_points
 
 DATA = Path(__file__).parents[1] / "data"
-BIG = replaced(TEXTS, "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
-GROWTH = 196608 - 65536
-CUT = {**TEXTS, "live-range": TEXTS["live-range"][:300]}
 COMMITS = ("c0ffee", "beef", "a3", "d4", "e5")
-Named = tuple[str, Texts]
-
-
-def converted(directory: Path, points: Mapping[str, Iterable[Named]], key: str = "commit") -> xlamem.Dataset:
-    """Write the programs of each point and convert them with its label. Their numbers shift from point to point."""
-    for i, (point, programs) in enumerate(points.items()):
-        folder = directory / point
-        folder.mkdir(parents=True)
-        written(folder, programs, first=3 * i)
-        xlamem.convert(folder, to=directory / "dataset", labels={key: point}, engine="here")
-    return xlamem.Dataset(directory / "dataset")
 
 
 def followed(dataset: Any, over: str = "commit", **options: Any) -> Any:
