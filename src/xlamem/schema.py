@@ -1132,6 +1132,7 @@ COMPARED_TABLES = (
             _int("edit", "number, from 0"),
             _name("kind", "a key of schema.EDITS"),
             _text("text", "what differs"),
+            _name("evidence", "where it was found: a key of schema.EVIDENCE"),
             _int("change", "bytes of device_total at the peak that it explains: the sum of `change`", "bytes"),
             _int("n", "number of these buffers"),
         ),
@@ -1231,6 +1232,14 @@ CAUSES = {
     "padding changed": "both are in use with as much data",
 }
 """Why a buffer contributes to a difference. Of several causes, the first counts."""
+
+EVIDENCE = {
+    "interface": "arguments and outputs",
+    "names": "op_names and instructions",
+    "buffers": "buffers only, so that it may follow from another edit",
+    "files": "flags beside the dumps, names of files, and the format of the dumps",
+}
+"""Where an edit was found."""
 
 MATCHES = {
     "output": "outputs with the same index and shape",

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..compute.aliasing import outputs_of
 from ..compute.columns import Ints, Mask, encoded, ints, take, take_text
 from ..compute.layout import DONATED, LIVE_OUT, PARAMETER
 from ..compute.program import Program
@@ -135,6 +136,8 @@ class Interface:
     @cached_property
     def _single_outputs(self) -> tuple[Ints, Ints]:
         m = self.m
+        if len(outputs_of(m.a).value) == len(outputs_of(m.b).value):  # others at most in shape or memory space
+            return np.empty(0, np.int64), np.empty(0, np.int64)
         new, gone = _outputs_only_in(m.b, m.a, m.value_of_b), _outputs_only_in(m.a, m.b, m.value)
         return _without_equals(m, new, gone)
 

@@ -44,7 +44,7 @@ def arguments(c: Context) -> Iterator[Edit]:
             names = largest(own.names, rows, p.allocation_size[allocations])
             claims = np.isin(ints(c.rows.table, f"allocation_{side}"), p.allocation_ids[allocations])
             claims &= c.rows.is_in(f"category_{side}", ("parameter", "donated"))
-            yield Edit("arguments", f"{are(len(rows), 'argument')} {word}: {names}", claims)
+            yield Edit("arguments", f"{are(len(rows), 'argument')} {word}: {names}", claims, "interface")
 
 
 def donation(c: Context) -> Iterator[Edit]:
@@ -58,7 +58,7 @@ def donation(c: Context) -> Iterator[Edit]:
             value = c.rows.value[side]
             in_donated = take(p.category[p.owner], value) == DONATED
             here = c.rows.only_in_b if side == 0 else c.rows.only_in_a
-            yield Edit("donation", f"{are(len(right), 'argument')} {text}: {names}", here & in_donated)
+            yield Edit("donation", f"{are(len(right), 'argument')} {text}: {names}", here & in_donated, "interface")
 
 
 def layers_changed(c: Context) -> Iterator[Edit]:
@@ -74,7 +74,7 @@ def layers_changed(c: Context) -> Iterator[Edit]:
             columns = (c.rows.table[name].cast(pa.string()) for name in ("layer", "layer_index"))
             claims = pc.is_in(pc.binary_join_element_wise(*columns, " "), keys).to_numpy()
             number = are(len({index for _, index in single}), "layer")
-            yield Edit("layers", f"{number} {word}: {names}", np.asarray(claims, bool))
+            yield Edit("layers", f"{number} {word}: {names}", np.asarray(claims, bool), "names")
 
 
 def _layers_of(op_names: pa.Array) -> set[tuple[str, int]]:
@@ -92,7 +92,7 @@ def rematerialization(c: Context) -> Iterator[Edit]:
     is_left, was_there = (names.count(CHECKPOINT) > 0 for names in reversed(c.op_names))
     text = recomputes if is_left == was_there else f"jax.checkpoint is {'new' if is_left else 'gone'}: {recomputes}"
     claims = c.rows.single & c.rows.temporary & ~c.rows.is_in("phase", ("optimizer",))
-    yield Edit("rematerialization", text, claims)
+    yield Edit("rematerialization", text, claims, "names")
 
 
 def memory_spaces(c: Context) -> Iterator[Edit]:
@@ -106,9 +106,9 @@ def memory_spaces(c: Context) -> Iterator[Edit]:
     for x, y in sorted(set(zip(a[a != b].tolist(), b[a != b].tolist(), strict=True))):
         rows = right[(a == x) & (b == y)]
         names = largest(i.b.names, rows, c.m.b.allocation_size[i.b.allocation[rows]])
-        yield Edit("memory space", f"{are(len(rows), 'argument')} in {y} instead of {x}: {names}", moved)
+        yield Edit("memory space", f"{are(len(rows), 'argument')} in {y} instead of {x}: {names}", moved, "interface")
     if moved.any():
-        yield Edit("memory space", f"{are(int(moved.sum()), 'buffer')} in another memory space", moved)
+        yield Edit("memory space", f"{are(int(moved.sum()), 'buffer')} in another memory space", moved, "buffers")
 
 
 def flags(c: Context) -> Iterator[Edit]:
@@ -119,7 +119,7 @@ def flags(c: Context) -> Iterator[Edit]:
     changed = [name for name in sorted({*a, *b}) if a.get(name) != b.get(name) and not re.match(IRRELEVANT, name)]
     if changed:
         texts = [f"{name} is {b.get(name, 'not set')} instead of {a.get(name, 'not set')}" for name in changed]
-        yield Edit("flags", f"flag{'s' if len(changed) > 1 else ''} {listed(texts)}", c.none)
+        yield Edit("flags", f"flag{'s' if len(changed) > 1 else ''} {listed(texts)}", c.none, "files")
 
 
 def _flags_of(p: Program) -> dict[str, str]:
@@ -136,11 +136,13 @@ def compiler(c: Context) -> Iterator[Edit]:
     a, b = (p.tables["modules"].slice(0, 1).to_pylist()[0] for p in (c.m.a, c.m.b))
     if None not in (a["changelist"], b["changelist"]) and a["changelist"] != b["changelist"]:
         text = f"the compiler is of changelist {b['changelist']} instead of {a['changelist']}"
-        yield Edit("compiler", text, c.none)
+        yield Edit("compiler", text, c.none, "files")
     elif _formats_differ(c, _format(a), _format(b)):
-        yield Edit("compiler", "the dumps have different formats, so the versions of the compiler differ", c.none)
+        text = "the dumps have different formats, so the versions of the compiler differ"
+        yield Edit("compiler", text, c.none, "files")
     elif len({tuple(names.count(pattern) > 0 for pattern in CONVENTIONS) for names in c.op_names}) > 1:
-        yield Edit("compiler", "op_names follow different conventions, so the versions of JAX differ", c.none)
+        text = "op_names follow different conventions, so the versions of JAX differ"
+        yield Edit("compiler", text, c.none, "files")
 
 
 def _format(module: dict[str, Any]) -> set[str]:
@@ -167,7 +169,8 @@ def outputs(c: Context) -> Iterator[Edit]:
         if len(values):
             by_size = values[np.argsort(-p.size[values], kind="stable")]
             shapes = listed(list(dict.fromkeys(p.value_text("shape", by_size).to_pylist())))
-            yield Edit("outputs", f"{are(len(values), 'output')} {word}: {shapes}", np.isin(c.rows.value[side], values))
+            claims = np.isin(c.rows.value[side], values)
+            yield Edit("outputs", f"{are(len(values), 'output')} {word}: {shapes}", claims, "interface")
 
 
 def operations(c: Context) -> Iterator[Edit]:
@@ -178,7 +181,7 @@ def operations(c: Context) -> Iterator[Edit]:
         return
     parts = [f"{word} {listed(names)}" for names, word in ((new, "new:"), (gone, "gone:")) if names]
     around = {s.rpartition("/")[0] for s in (*new, *gone)} & (a & b)
-    yield Edit("operations", "; ".join(parts), c.rows.in_scopes({*new, *gone, *around} - {""}))
+    yield Edit("operations", "; ".join(parts), c.rows.in_scopes({*new, *gone, *around} - {""}), "names")
 
 
 def _paths(op_names: pa.Array) -> set[str]:

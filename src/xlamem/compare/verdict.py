@@ -83,13 +83,11 @@ def ranked_edits(d: DiffTables) -> list[Row]:
 
 
 def _may_follow(row: Row, kinds: set[str]) -> bool:
-    """Return whether an edit may follow from others: of the compiler, or of operations."""
-    if row["kind"] in ("layers", "arguments", "donation", "flags") or "argument" in row["text"]:
-        return False
-    is_effect = row["kind"] == "memory space" or (
-        row["kind"] == "element type" and "operations" in kinds and "conversions" not in row["text"]
-    )
-    return is_effect or "compiler" in kinds
+    """Return whether an edit may follow from one of another kind."""
+    if row["evidence"] == "buffers":
+        is_effect = row["kind"] == "memory space" or (row["kind"] == "element type" and "operations" in kinds)
+        return is_effect or "compiler" in kinds
+    return row["evidence"] == "names" and row["kind"] != "layers" and "compiler" in kinds
 
 
 def _moves(d: DiffTables) -> str:
