@@ -216,13 +216,16 @@ class Matching:
         return both_sides(lambda p: positions(p.ranges[0]), self.a, self.b)
 
     def _match_outputs(self, shape: tuple[Ints, Ints]) -> None:
-        """Match outputs with the same shape and index, if both programs have as many."""
+        """Match outputs with the same shape and index, if both programs have as many and compute them."""
         a, b = outputs_of(self.a), outputs_of(self.b)
         if len(a.value) != len(b.value) or a.index.null_count or b.index.null_count:
             return
         index = common_codes(a.index, b.index)
         at_a, at_b = in_order(mixed(index[0], shape[0][a.value]), mixed(index[1], shape[1][b.value]))
         left, right = a.value[at_a], b.value[at_b]
+        # An argument that is returned as it is matches an argument.
+        own = ~np.isin(left, self.a.entry_parameters) & ~np.isin(right, self.b.entry_parameters)
+        left, right = left[own], right[own]
         self.value[left], self.value_of_b[right], self.rule[left] = right, left, OUTPUT
 
     def _match_by_scope(self, shape: tuple[Ints, Ints]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..compute.columns import ints, take
-from ..compute.layout import DONATED
+from ..compute.layout import CONSTANT, DONATED
 from ..compute.op_names import ends_in_move, layers, plain_names, shortened_paths
 from ..compute.program import Program
-from ..formatting import count
-from .context import Context, Edit, are, largest, listed
+from ..formatting import count, size
+from .context import Context, Edit, Names, are, largest, listed
 from .graph import PARAMETERS, both_sides
+from .rows import Shape
 
 IRRELEVANT = r"xla_dump_"
 """Flags that do not change the program."""
@@ -29,6 +31,8 @@ ALTERNATIVES = (
 """Features of which each version has one."""
 CONVENTIONS = (r"^jit\([^()]*\)/jit\(main\)", PARAMETERS)
 """What only some versions of JAX put in op_names."""
+MIN_CONSTANTS = 1 << 16
+"""Minimum change of all constants in bytes."""
 RECOMPUTED = r"\brematted_computation\b"
 CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
 MIN_CHANGE = 0.2
@@ -173,24 +177,63 @@ def outputs(c: Context) -> Iterator[Edit]:
             yield Edit("outputs", f"{are(len(values), 'output')} {word}: {shapes}", claims, "interface")
 
 
+def resized_outputs(c: Context) -> Iterator[Edit]:
+    """Find outputs with the same index and another shape."""
+    resized = c.interface.resized_outputs
+    if resized:
+        texts = [f"{_shape_text(a)} -> {_shape_text(b)}" for a, b, _ in resized]
+        values = np.array([value for *_, value in resized], np.int64)
+        claims = np.isin(c.rows.value[1], values)
+        number = are(len(resized), "output")
+        yield Edit("outputs", f"{number} of another shape: {listed(list(dict.fromkeys(texts)))}", claims, "interface")
+
+
+def _shape_text(shape: Shape) -> str:
+    return f"{shape.element_type}[{','.join(map(str, shape.dimensions))}]"
+
+
+def constants(c: Context) -> Iterator[Edit]:
+    """Find out whether the constants of the program take more or less."""
+    a, b = (int(p.allocation_size[p.category == CONSTANT].sum()) for p in (c.m.a, c.m.b))
+    if abs(b - a) >= MIN_CONSTANTS:
+        text = f"constants take {size(b)} instead of {size(a)}"
+        claims = c.rows.is_in("category_a", ("constant",)) | c.rows.is_in("category_b", ("constant",))
+        yield Edit("constants", text, claims, "interface")
+
+
 def operations(c: Context) -> Iterator[Edit]:
-    """Find scopes and operations that only one side has: they explain what else differs in the scope around them."""
-    a, b = both_sides(lambda names: _paths(names.texts), *c.op_names)
+    """Find scopes and operations that only one side has: they explain what else differs in the scope around them.
+
+    If there are none, the operations of which there is another number are named instead.
+    """
+    sides = both_sides(_paths, *c.op_names)
+    (a, counts_a), (b, counts_b) = sides
     new, gone = (_outermost(mine - theirs) for mine, theirs in ((b, a), (a, b)))
-    if not new and not gone:
-        return
-    parts = [f"{word} {listed(names)}" for names, word in ((new, "new:"), (gone, "gone:")) if names]
-    around = {s.rpartition("/")[0] for s in (*new, *gone)} & (a & b)
-    yield Edit("operations", "; ".join(parts), c.rows.in_scopes({*new, *gone, *around} - {""}), "names")
+    if new or gone:
+        parts = [f"{word} {listed(names)}" for names, word in ((new, "new:"), (gone, "gone:")) if names]
+        around = {s.rpartition("/")[0] for s in (*new, *gone)} & (a & b)
+        yield Edit("operations", "; ".join(parts), c.rows.in_scopes({*new, *gone, *around} - {""}), "names")
+    elif counts_a != counts_b:
+        changed = sorted(counts_a.keys() | counts_b.keys(), key=lambda s: (-abs(counts_b[s] - counts_a[s]), s))
+        texts = [f"{s} {counts_a[s]:,} -> {counts_b[s]:,}" for s in changed if counts_a[s] != counts_b[s]]
+        yield Edit("instructions", f"other numbers of instructions: {listed(texts)}", c.none, "names")
 
 
-def _paths(op_names: pa.Array) -> set[str]:
-    """Return the scopes and operations of op_names, without wrappers and with folded layers, and all around them."""
-    op_names = op_names.filter(pa.array(~ends_in_move(op_names)))  # XLA adds and removes these as it likes
-    names = plain_names(pc.replace_substring_regex(op_names, PARAMETERS, ""))
-    found = set(shortened_paths(names, None, fold=True).to_pylist()) - {None, ""}
-    found = {path for path in found if not path.startswith("(")}  # several op_names that XLA merged
-    return {"/".join(s.split("/")[:n]) for s in found for n in range(1, s.count("/") + 2)}
+def _paths(names: Names) -> tuple[set[str], Counter[str]]:
+    """Return scopes and operations, without wrappers and with folded layers, and the number of instructions of each.
+
+    The scopes include those around others.
+    """
+    op_names = plain_names(pc.replace_substring_regex(names.texts, PARAMETERS, ""))
+    folded = shortened_paths(op_names, None, fold=True).to_pylist()
+    # XLA adds and removes moves as it likes; several op_names in parentheses were merged.
+    left_out = ends_in_move(names.texts).tolist()
+    n = np.bincount(names.codes[names.codes >= 0], minlength=len(folded)).tolist()
+    counts: Counter[str] = Counter()
+    for path, moves, number in zip(folded, left_out, n, strict=True):
+        if path and number and not moves and not path.startswith("("):
+            counts[path] += number
+    return {"/".join(s.split("/")[:k]) for s in counts for k in range(1, s.count("/") + 2)}, counts
 
 
 def _outermost(names: set[str]) -> list[str]:

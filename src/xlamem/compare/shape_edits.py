@@ -15,6 +15,7 @@ from ..compute.buffer_names import trip_counts_of
 from ..compute.columns import Ints, ints
 from ..compute.origins import has_opcode
 from ..compute.program import Program
+from ..formatting import count
 from .context import Context, Edit, Evidence, are, largest, listed
 from .rows import Shape, replaced_dimensions
 
@@ -28,6 +29,8 @@ MIN_SHARE_CONVERTED = 0.02
 MIN_EXCESS = 4
 """A replacement must be this many times as frequent as its reverse."""
 
+MIN_CONVERSIONS = 0.25
+"""Minimum share by which the number of conversions must differ."""
 CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision)$"
 COLLECTIVES = r"^(?:all|collective|ragged-all|reduce-scatter)(?:-[a-z]+)*$"
 GROUPS = r"replica_groups=(?:(?P<list>\{\{[\d,{}]*\}\})|\[(?P<n>\d+),(?P<size>\d+)\])"
@@ -141,7 +144,9 @@ def _trip_counts(c: Context, before: list[int], after: list[int]) -> Iterator[Ed
     fewer, more = (set(x) - set(y) - {-1} for x, y in ((before, after), (after, before)))
     if len(fewer) == len(more) == 1:
         x, y = fewer.pop(), more.pop()
-        text = f"loops run {y:,} iterations instead of {x:,}"
+        names = [name for (a, b), name in c.interface.shapes.items() if (x, y) in replaced_dimensions(a, b)]
+        dimension = f"a dimension of {x:,} is {y:,} now{_as_in(names[0])}; " if names else ""
+        text = f"{dimension}loops run {y:,} iterations instead of {x:,}"
         yield Edit("loops", text, c.rows.shapes.with_ratios([Fraction(x, y)]), "names")
 
 
@@ -164,14 +169,22 @@ def element_types(c: Context) -> Iterator[Edit]:
         argument = in_arguments.get((before, after))
         evidence: Evidence = "interface" if argument else "names" if conversions else "buffers"
         yield Edit("element type", f"{after} instead of {before}{_as_in(argument)}{conversions}", claims, evidence)
+        conversions = ""
+    if conversions:
+        yield Edit("element type", conversions.removeprefix("; "), c.none, "names")
 
 
 def _conversions(c: Context) -> str:
-    """Return the scopes in which conversions of element types are on one side only, as a clause."""
+    """Return where conversions of element types are on one side only, or how many there are, as a clause."""
     a, b = (names.scopes_of(CONVERSION) for names in c.op_names)
-    parts = [f"conversions are {word} in {listed(sorted(s or 'the outermost scope' for s in scopes))}"
-             for word, scopes in (("new", b - a), ("gone", a - b)) if scopes]  # fmt: skip
-    return "".join(f"; {part}" for part in parts)
+    single = [f"conversions are {word} in {listed(sorted(s or 'the outermost scope' for s in scopes))}"
+              for word, scopes in (("new", b - a), ("gone", a - b)) if scopes]  # fmt: skip
+    if single:
+        return "".join(f"; {part}" for part in single)
+    before, after = (names.count(CONVERSION) for names in c.op_names)
+    if abs(before - after) < MIN_CONVERSIONS * max(before, after, 1):
+        return ""
+    return f"; {count(after, 'conversion')} of element types instead of {before:,}"
 
 
 def _have_types(before: str, after: str, a: Shape, b: Shape) -> bool:
