@@ -13,13 +13,13 @@ from rich.text import Text
 
 from ...compare.verdict import signed
 from ...compare.wording import ARROW
-from ...formatting import align, count, one_line, shorten_distinct, size, visible, wrap
+from ...formatting import align, count, one_line, shorten, shorten_distinct, size, visible, wrap
 from ..options import Output
 
 Row = dict[str, Any]
 
 NUMBERS = ("device_total", "peak")
-HEADINGS = ["must fit: A", "B", "change", "peak", "program"]
+HEADINGS = ["must fit: A", "B", "change", "overall peak", "program"]
 N_ROWS = 20
 """Number of programs that are listed without --limit."""
 MIN_NAME_WIDTH = 16
@@ -52,13 +52,17 @@ class Changes:
         return sorted(rows, key=lambda r: -max(_total(r, side) or 0 for side in "ab"))
 
     def name(self, row: Row) -> str:
-        """Return the name of a program below the directory that all share; of both sides if the names differ."""
-        names = [self._name(row, side) for side in "ab" if row[f"program_{side}"] is not None]
-        same = len(names) < 2 or row["module_name_a"] == row["module_name_b"]
-        return one_line(names[-1] if same else ARROW.join(names))
+        """Return the number and name of a program, below the directory that all of its side share.
 
-    def _name(self, row: Row, side: str) -> str:
-        return "/".join([*_directory(row, side)[self._n_shared[side] :], _name(row, side)])
+        That of B is enough, unless names or directories differ.
+        """
+        sides = [side for side in "ab" if row[f"program_{side}"] is not None]
+        places = {(row[f"module_name_{side}"], *self._place(row, side)) for side in sides}
+        names = ["/".join([*self._place(row, side), _name(row, side)]) for side in sides]
+        return one_line(names[-1] if len(places) == 1 else ARROW.join(names))
+
+    def _place(self, row: Row, side: str) -> list[str]:
+        return _directory(row, side)[self._n_shared[side] :]
 
     @cached_property
     def _n_shared(self) -> dict[str, int]:
@@ -156,7 +160,8 @@ def screen(changes: Changes, output: Output) -> list[Text]:
     if more := len(rows) - len(shown):
         lines.append(Text(f"and {more:,} more: --limit shows more", "dim"))
     if changes.verdict:
-        lines += [Text(), Text.assemble(("largest change  ", "bold"), changes.name(changes.changed[0]))]
+        name = shorten(changes.name(changes.changed[0]), width and width - 16)
+        lines += [Text(), Text.assemble(("largest change  ", "bold"), name)]
         lines += [Text(f"  {line}") for line in wrap(visible(changes.verdict), 2, width)]
     return lines
 
