@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, repeat, takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ...compare.verdict import signed
 from ...compare.wording import ARROW
-from ...formatting import align, count, one_line, shorten, shorten_distinct, size, visible, wrap
+from ...formatting import align, count, one_line, shorten_distinct, size, visible, wrap
 from ..options import Output
 
 Row = dict[str, Any]
@@ -160,8 +160,9 @@ def screen(changes: Changes, output: Output) -> list[Text]:
     if more := len(rows) - len(shown):
         lines.append(Text(f"and {more:,} more: --limit shows more", "dim"))
     if changes.verdict:
-        name = shorten(changes.name(changes.changed[0]), width and width - 16)
-        lines += [Text(), Text.assemble(("largest change  ", "bold"), name)]
+        labels = chain(["largest change"], repeat(""))
+        names = zip(labels, wrap(changes.name(changes.changed[0]), 16, width), strict=False)
+        lines += [Text(), *(Text.assemble((f"{label:16}", "bold"), name) for label, name in names)]
         lines += [Text(f"  {line}") for line in wrap(visible(changes.verdict), 2, width)]
     return lines
 
