@@ -182,6 +182,19 @@ def test_lost_donation_is_a_change_of_sharing() -> None:
     assert lines["donated", "data"] < 0 < lines["parameters", "data"]
 
 
+def test_the_example_of_the_guide() -> None:
+    d = named("v5e-donation-removed-decode")
+    guide = (Path(__file__).parents[2] / "docs" / "numbers.md").read_text()
+    total = d.accounts.to_pylist()[0]
+    assert (total["step_a"], total["step_b"], total["peak_step_a"]) == (100, 162, 199)
+    numbers = [total[name] for name in ("reserved_a", "reserved_b", "peak_a", "in_use_a", "moved")]
+    numbers += [abs(row["change"]) for row in d.bills.to_pylist() if row["account"] == "device_total"]
+    for number in numbers:
+        assert f"{number:,}" in guide
+    shared = [row for row in xlamem_rows(d, "device_total") if row["cause"] == "sharing changed"]
+    assert [row["change"] for row in shared] == [8_388_608] * 8
+
+
 def test_doubled_batch_makes_buffers_larger() -> None:
     d = named("cpu-batch-doubled-scan")
     causes = Counter[str]()
