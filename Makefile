@@ -36,10 +36,10 @@ demo: $(VENV)/.duckdb
 	$(BIN)/xlamem sql demo-out "\
 	SELECT platform, module_name, max(bytes) FILTER (definition = 'xla_printed') AS xla, \
 	  max(bytes) FILTER (definition = 'peak_together') AS xlamem, xlamem - xla AS difference \
-	FROM peaks JOIN modules USING (dump_id) \
-	GROUP BY dump_id, platform, module_name \
+	FROM peaks JOIN modules USING (content_id) \
+	GROUP BY content_id, platform, module_name \
 	HAVING difference <> 0 \
-	ORDER BY abs(difference) DESC, dump_id LIMIT 10"
+	ORDER BY abs(difference) DESC, content_id LIMIT 10"
 	@echo
 	@echo "xlamem is installed in $(VENV). Run it as $(BIN)/xlamem, or add it to your PATH:"
 	@echo

@@ -19,7 +19,9 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "xlamem"
 NATIVE = ROOT / "_native"
 
-ORDER = ("errors", "schema", "formatting", "display", "input", "parse", "dump", "compute", "warehouse", "compare", "cli")
+ORDER = (
+    "errors", "schema", "formatting", "display", "input", "parse", "dump", "compute", "warehouse", "compare", "cli",
+)  # fmt: skip
 """Each package imports only itself and those before it."""
 NATIVE_FOR = {"parse", "compute"}
 """The packages that import native modules."""

@@ -45,6 +45,7 @@ __all__ = [
     "bill",
     "buffer",
     "convert",
+    "diff",
     "donation",
     "explain",
     "explain_causes",
@@ -68,6 +69,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from . import schema
+    from .compare.difference import diff
     from .compare.pairing import pair
     from .compute import (
         advise,
@@ -96,6 +98,7 @@ else:
     _MODULES = {
         "schema": "schema",
         "show": "display",
+        "diff": "compare.difference",
         "pair": "compare.pairing",
         **dict.fromkeys(("Dump", "read"), "dump"),
         **dict.fromkeys(("Source", "find"), "input.find"),

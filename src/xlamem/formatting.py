@@ -141,6 +141,17 @@ def _elided(text: str, kept: set[int]) -> str:
     return re.sub("\0+", "…", marks)
 
 
+def plain_shape(shape: str | None) -> str:
+    """Return a shape without its layout."""
+    characters, depth = [], 0
+    for c in shape or "":
+        depth += c == "{"
+        if not depth:
+            characters.append(c)
+        depth -= c == "}"
+    return "".join(characters)
+
+
 # -- lines ---------------------------------------------------------------------------------------
 
 

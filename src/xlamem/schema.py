@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-VERSION = 1
+VERSION = 2
 
 Kind = Literal["int", "float", "bool", "name", "text", "time"]
 """int: int64. float: float64. bool: boolean. name: text that repeats, as int32 codes into a dictionary. text: UTF-8.
@@ -1054,6 +1054,7 @@ TABLES: dict[str, Table] = {t.name: t for t in (MODULES, FILES, *SECTION_TABLES,
 """The tables of a `Dump`."""
 
 COMPUTED: dict[str, Table] = {t.name: t for t in COMPUTED_TABLES}
+"""The tables that `xlamem.compute` derives from them."""
 
 
 def _of_side(side: str, what: str) -> tuple[Column, ...]:
@@ -1273,13 +1274,16 @@ EDITS = {
 """What can differ between two programs. An edit of an earlier kind explains a buffer first."""
 
 COMPARED: dict[str, Table] = {t.name: t for t in COMPARED_TABLES}
-"""The tables that compare two programs."""
-"""The tables that `xlamem.compute` derives from them."""
+"""The tables that compare two programs, or the programs of two sides."""
 
 OOM: dict[str, Table] = {t.name: t for t in OOM_TABLES}
 """The tables that `xlamem.parse.oom` reads from a log."""
 
-_DUMP_ID = _name("dump_id", "XXH3-128 of the members' content hashes, the name, the labels and the partition values")
+_CONTENT_ID = _name(
+    "content_id",
+    "XXH3-128 of modules.content_hash and of what the file name says of the program: module name, platform, target and "
+    "changelist, but neither the number nor the timestamp",
+)
 _LINEAGE = (
     _text("tool_version", "version of xlamem that wrote the row"),
     _int("schema_version", "schema.VERSION of that version"),
@@ -1290,18 +1294,12 @@ _LINEAGE = (
 
 
 def _stored(table: Table, *before: Column) -> Table:
-    return Table(table.name, table.row, table.source, (_DUMP_ID, *before, *table.columns))
+    return Table(table.name, table.row, table.source, (_CONTENT_ID, *before, *table.columns))
 
 
 DERIVED: dict[str, Table] = {
     t.name: t
     for t in (
-        Table(
-            "labels",
-            "label of a dump",
-            "convert",
-            (_text("key", "key of the label"), _text("value", "value of the label")),
-        ),
         Table(
             "peaks",
             "number of a dump, of one memory space or of all spaces together",
@@ -1343,12 +1341,67 @@ DERIVED: dict[str, Table] = {
 }
 """The tables that the converter adds to those of a dump."""
 
+OCCURRENCES = Table(
+    "occurrences",
+    "place where a dump was found, for each set of labels",
+    "convert",
+    (
+        _CONTENT_ID,
+        _text("uri", "first member: its file, or its archive and entry", null=True),
+        _name("stem", "name of the dump: what its file names have in common", null=True),
+        _text("members", "file names of the members, joined with commas", null=True),
+        _int("offset", "begin of the first member in its file", "bytes", null=True),
+        _int("module_id", "number in the file name", null=True),
+        _int("timestamp_us", "timestamp in the file name", "microseconds since 1970", null=True),
+        _name("run_id", "run that was the first to find it there with these labels"),
+        _name("host", "host of that run"),
+        Column("seen_at", "time", "start of that run"),
+    ),
+)
+
+LABELS = Table(
+    "labels",
+    "label of a run",
+    "convert",
+    (_name("run_id", "the run"), _text("key", "key of the label"), _text("value", "value of the label")),
+)
+
+RUNS = Table(
+    "runs",
+    "run of `xlamem convert`; of runs of version 1, little is known",
+    "convert",
+    (
+        _text("run_id", "the run"),
+        _text("host", "host that ran it"),
+        _text("tool_version", "version of xlamem"),
+        _int("schema_version", "schema.VERSION of that version"),
+        Column("started_at", "time", "start of the run"),
+        Column("finished_at", "time", "end of the run; null if it is running or was killed", nullable=True),
+        _text("outcome", "finished, stopped (by --max-failures) or interrupted; null like finished_at", null=True),
+        _text("options", "sources and options as JSON", null=True),
+        _int("found", "dumps found", null=True),
+        _int("dumps", "dumps written", null=True),
+        _int("stored", "dumps that were already stored", null=True),
+        _int("duplicates", "dumps with the same content as another one of the run", null=True),
+        _int("occurrences", "rows added to occurrences", null=True),
+        _int("failed", "dumps that could not be read", null=True),
+        _int("known", "dumps that were in quarantine and were not tried again", null=True),
+        _int("changed", "dumps that were modified during the run", null=True),
+        _int("truncated", "truncated dumps among those written", null=True),
+        _int("files", "Parquet files written for these dumps", null=True),
+        _int("rows", "rows in these files", "rows", null=True),
+        _int("bytes", "total size of these files", "bytes", null=True),
+        _int("text_bytes", "size of the text of the dumps written", "bytes", null=True),
+        _float("seconds", "duration", null=True),
+    ),
+)
+
 QUARANTINE = Table(
     "quarantine",
     "dump that could not be read",
     "convert",
     (
-        _text("dump_id", "as in other tables; if the content could not be read, a hash of the location and the error"),
+        _text("content_id", "as in other tables; if the content could not be read, a hash of location and error"),
         _text("name", "name of the dump"),
         _text("uri", "file with the error"),
         _int("line", "line, from 1", null=True),
@@ -1366,10 +1419,13 @@ QUARANTINE = Table(
     ),
 )
 
+RUN_TABLES: dict[str, Table] = {t.name: t for t in (OCCURRENCES, LABELS, RUNS, QUARANTINE)}
+"""The tables about what the converter found and did, which it always writes."""
+
 WAREHOUSE: dict[str, Table] = {
     **{name: _stored(table, *(_LINEAGE if table is MODULES else ())) for name, table in TABLES.items()},
     **{name: _stored(table) for name, table in DERIVED.items()},
-    "quarantine": QUARANTINE,
+    **RUN_TABLES,
 }
 """The tables of a dataset of `xlamem convert`; `Table.warehouse` has their types in Parquet."""
 
@@ -1490,10 +1546,12 @@ def as_json() -> dict[str, Any]:
         "version": VERSION,
         "tables": [_as_json(t) for t in TABLES.values()],
         "computed": [_as_json(t) for t in COMPUTED.values()],
+        "compared": [_as_json(t) for t in COMPARED.values()],
         "oom": [_as_json(t) for t in OOM.values()],
         "warehouse": [_as_json(t) for t in WAREHOUSE.values()],
         "definitions": DEFINITIONS,
         "bill": {"lines": BILL_LINES, "parts": BILL_PARTS, "kinds": BILL_KINDS},
+        "comparison": {"causes": CAUSES, "matches": MATCHES, "edits": EDITS, "paired": PAIRED},
         "roles": ROLES,
         "features": FEATURES,
         "codes": CODES,

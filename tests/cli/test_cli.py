@@ -259,6 +259,8 @@ def test_convert(run: Any, tmp_path: Path) -> None:
     assert re.match(r"1 dump to \S+/out: [0-9,]+ rows in [0-9]+ files, .* bytes\); [0-9.]+ s \(", r.out)
     r = run("convert", SMALL, "--to", tmp_path / "out", *HERE)
     assert r.out.endswith("0 bytes; 1 already stored\n")
+    r = run("convert", SMALL, "--to", tmp_path / "out", "--label", "night=2", *HERE)
+    assert r.out.endswith("0 bytes; 1 already stored; 1 occurrence\n")
     r = run("convert", SMALL, TRUNCATED, "--to", tmp_path / "out2", "--tables", "values, uses", "--json", *HERE)
     assert r.code == 0
     assert r.err.startswith("note: truncated,")
@@ -271,7 +273,7 @@ def test_convert(run: Any, tmp_path: Path) -> None:
 def test_convert_labels(run: Any, tmp_path: Path) -> None:
     labels = ["--label", "night=monday", "--label", "note=a=b"]
     assert run("convert", SMALL, "--to", tmp_path, *labels, "--partition-by", "night", *HERE).code == 0
-    assert [p.name for p in (tmp_path / "labels" / "schema=v1").iterdir()] == ["night=monday"]
+    assert [p.name for p in (tmp_path / "labels" / "schema=v2").iterdir()] == ["night=monday"]
     for bad in (["--label", "night"], ["--label", "=x"], ["--label", "a=1", "--label", "a=2"]):
         assert run("convert", SMALL, "--to", tmp_path, *bad, *HERE).code == 2
     assert run("convert", SMALL, "--to", tmp_path, "--partition-by", "night", *HERE).code == 2

@@ -68,7 +68,7 @@ def test_shortening() -> None:
     assert formatting.shorten_path("jit(f)/layers_3/mlp/dot", 20) == "…/layers_3/mlp/dot"
     assert formatting.shorten_path("abc", 3) == "abc"
     assert formatting.shorten_path("a" * 30, 10) == "…" + "a" * 9
-    assert buffers.plain_shape("(f32[4,8]{1,0:T(8,128)S(1)}, u32[]{:S(2)})") == "(f32[4,8], u32[])"
+    assert formatting.plain_shape("(f32[4,8]{1,0:T(8,128)S(1)}, u32[]{:S(2)})") == "(f32[4,8], u32[])"
     row = {"source_file": "/home/user/model/layers.py", "source_line": 17}
     assert buffers.source_line(row) == "/home/user/model/layers.py:17"
     assert buffers.source_line(row, 24) == "…/model/layers.py:17"

@@ -164,7 +164,7 @@ def test_sums_that_do_not_fit(allocations: str, tmp_path: Path) -> None:
     # What is stored of it is the text; it has no peaks, and the dump beside it has.
     check(random.Random(0), members, texts(SMALL), tmp_path)
     dataset = xlamem.Dataset(tmp_path / "out")
-    stored = dataset.sql("SELECT count(DISTINCT dump_id) FROM peaks WHERE definition = 'peak'")
+    stored = dataset.sql("SELECT count(DISTINCT content_id) FROM peaks WHERE definition = 'peak'")
     assert stored.to_pydict()[stored.column_names[0]] == [1]
 
 
@@ -189,13 +189,13 @@ def test_far_numbers_are_converted() -> None:
     dumps = [ReadDump(source_of(dump_of(allocations, 2, ranges(1, "0-1")))), ReadDump(SMALL)]
     tables, counts = tables_of(dumps)
     found = derived.derive(DumpSet(["far", "near"], tables, counts), 20)
-    far = [r for r in found["peaks"].to_pylist() if r["dump_id"] == "far" and r["definition"] == "peak"]
+    far = [r for r in found["peaks"].to_pylist() if r["content_id"] == "far" and r["definition"] == "peak"]
     assert [(r["color"], r["page"], r["bytes"]) for r in far] == [(top, top, 64)]
-    (member,) = [r for r in found["peak_members"].to_pylist() if r["dump_id"] == "far"]
+    (member,) = [r for r in found["peak_members"].to_pylist() if r["content_id"] == "far"]
     assert (member["value_id"], member["allocation"], member["page"]) == (top, top, top)
     alone = derived.derive(DumpSet.of_one("near", tables_of(dumps[1:])[0]), 20)
     for name, table in alone.items():
-        near = found[name].filter(pa.array(np.array(found[name]["dump_id"].to_pylist()) == "near"))
+        near = found[name].filter(pa.array(np.array(found[name]["content_id"].to_pylist()) == "near"))
         assert near.to_pylist() == table.to_pylist()
 
 

@@ -9,6 +9,7 @@ from typing import assert_type
 import pyarrow as pa
 
 import xlamem
+from xlamem.compare.difference import Diff
 from xlamem.compute import Fits, MemoryAnalysis, Peak
 
 dump = xlamem.read("dumps/")
@@ -26,6 +27,9 @@ assert_type(xlamem.savings(b"BufferAssignment:"), pa.Table)
 assert_type(xlamem.fits(dump, capacity="16GiB"), Fits)
 assert_type(xlamem.memory_analysis(dump), MemoryAnalysis)
 assert_type(xlamem.memory_analysis(dump).by_release[0].bytes, int)
+assert_type(xlamem.diff("before/", dump).verdict, str)
+assert_type(xlamem.diff(dump, dump).buffers, pa.Table)
+assert_type(xlamem.diff(dump, dump), Diff)
 assert_type(xlamem.sql(dump, "from peaks"), pa.Table)
 assert_type(xlamem.sql(xlamem.Dataset("dataset"), "from peaks"), pa.Table)
 assert_type(xlamem.Dataset("dataset").read("0123"), xlamem.Dump)

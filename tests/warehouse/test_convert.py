@@ -20,7 +20,7 @@ import xlamem
 from xlamem import schema, warehouse
 from xlamem.input import files as input_files
 from xlamem.parse import pieces as streaming
-from xlamem.warehouse import identity, ledger, parquet, plan, run, spill, streamed, task, worker
+from xlamem.warehouse import identity, ledger, parquet, plan, run, spill, streamed, worker
 from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.storage import Storage
 
@@ -28,6 +28,9 @@ SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
 CUT = DUMPS / "cpu-killed-at-buffer-assignment"
 TWO = ("cpu-jaxlib-0.5.3-tuple3", "cpu-tf-2.3.4-loop")
 LINEAGE = ["tool_version", "schema_version", "run_id", "host", "converted_at"]
+SEEN = ["run_id", "host", "seen_at"]
+PER_RUN = ("labels", "runs")
+"""Tables to which every run adds rows, whatever it finds."""
 
 
 def convert(*sources: Any, to: Path, **options: Any) -> warehouse.Converted:
@@ -50,9 +53,9 @@ def on_disk(dest: Path) -> set[str]:
     return {str(p.relative_to(dest)) for p in dest.rglob("*") if p.is_file() and "_ledger" not in p.parts}
 
 
-def of(table: pa.Table, dump_id: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.filter(pc.equal(table["dump_id"], dump_id)).drop_columns("dump_id").to_pylist()
-    return rows
+def of(table: pa.Table, content_id: str) -> list[dict[str, Any]]:
+    rows = table.filter(pc.equal(table["content_id"], content_id)).drop_columns("content_id")
+    return list(rows.to_pylist())
 
 
 def broken(folder: Path) -> Path:
@@ -86,7 +89,8 @@ def test_every_table_is_that_of_the_dump(everything: Path) -> None:
     tables = {name: stored(everything, name) for name in schema.WAREHOUSE}
     for name, table in tables.items():
         assert table.schema == schema.WAREHOUSE[name].warehouse, name
-    identity = {(r["uri"]): r["dump_id"] for r in tables["files"].to_pylist()}
+    assert tables["occurrences"].num_rows == len(xlamem.find(DUMPS))
+    identity = {(r["uri"]): r["content_id"] for r in tables["files"].to_pylist()}
     seen = set()
     for source in xlamem.find(DUMPS):
         dump = xlamem.read(source, hashes=True)
@@ -100,7 +104,7 @@ def test_every_table_is_that_of_the_dump(everything: Path) -> None:
             if name == "modules":
                 found = [{k: v for k, v in row.items() if k not in LINEAGE} for row in found]
             assert found == wanted, (name, source)
-    assert seen == set(tables["modules"]["dump_id"].to_pylist())
+    assert seen == set(tables["modules"]["content_id"].to_pylist())
 
 
 def bill_by_line(dump: xlamem.Dump) -> list[dict[str, Any]]:
@@ -120,7 +124,7 @@ def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
     for source in xlamem.find(DUMPS):
         dump = xlamem.read(source)
         (i,) = {
-            r["dump_id"]
+            r["content_id"]
             for r in stored(everything, "files").to_pylist()
             if r["uri"] in {m.location for m in source.members}
         } or {None}
@@ -176,22 +180,31 @@ def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
 
 def test_labels_and_partitions(tmp_path: Path) -> None:
     labels = {"night": "2025-01-31", "commit": "a/b c", "model": "x"}
-    convert(SMALL, to=tmp_path, labels=labels, partition_by=["night", "commit"])
+    first = convert(SMALL, to=tmp_path, labels=labels, partition_by=["night", "commit"])
     (modules,) = state(tmp_path).files("modules")
-    assert modules.path.startswith("modules/schema=v1/night=2025-01-31/commit=a%2Fb%20c/")
+    assert modules.path.startswith("modules/schema=v2/night=2025-01-31/commit=a%2Fb%20c/")
     rows = stored(tmp_path, "labels").to_pylist()
     assert {r["key"]: r["value"] for r in rows} == labels
-    # The same content under other labels is stored again; under the same ones it is not.
-    assert convert(SMALL, to=tmp_path, labels=labels, partition_by=["night", "commit"]).dumps == 0
-    assert convert(SMALL, to=tmp_path, labels=labels).dumps == 1
-    assert convert(SMALL, to=tmp_path, labels={**labels, "night": "2025-02-01"}).dumps == 1
-    assert len(set(stored(tmp_path, "modules")["dump_id"].to_pylist())) == 3
+    assert {r["run_id"] for r in rows} == {first.run_id}
+    # The same content is stored once. Under the same labels, it is the same occurrence, whatever the path.
+    for partition in (["night", "commit"], ["night"], []):
+        again = convert(SMALL, to=tmp_path, labels=labels, partition_by=partition)
+        assert (again.dumps, again.stored, again.occurrences) == (0, 1, 0)
+    # Under other labels, it is another occurrence, in tonight's partition.
+    other = convert(SMALL, to=tmp_path, labels={**labels, "night": "2025-02-01"}, partition_by=["night"])
+    assert (other.dumps, other.stored, other.occurrences) == (0, 1, 1)
+    assert len(stored(tmp_path, "modules")) == 1
+    seen = stored(tmp_path, "occurrences").to_pylist()
+    assert len({r["content_id"] for r in seen}) == 1
+    assert {r["run_id"] for r in seen} == {first.run_id, other.run_id}
+    paths = {f.path.partition("/schema=v2/")[2].rpartition("/")[0] for f in state(tmp_path).files("occurrences")}
+    assert paths == {"night=2025-01-31/commit=a%2Fb%20c", "night=2025-02-01"}
 
 
 def test_chosen_tables(tmp_path: Path) -> None:
     made = convert(SMALL, to=tmp_path, tables=["values", "modules"])
     assert made.files == 2
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["_ledger", "modules", "values"]
+    assert {p.name for p in tmp_path.iterdir()} == {"_ledger", "modules", "values", "occurrences", "runs"}
     # All was read, so the counts and checks are those of the whole dump.
     (module,) = stored(tmp_path, "modules").to_pylist()
     assert None not in [v for k, v in module.items() if k.startswith("n_")]
@@ -215,12 +228,14 @@ def test_types_of_the_warehouse(everything: Path) -> None:
 
 def test_small_dumps_share_files(everything: Path) -> None:
     assert all(len(state(everything).files(name)) <= 1 for name in schema.WAREHOUSE)
+    assert len(state(everything).batches) == 3  # the dumps, their occurrences, and the run
 
 
 def test_rows_are_sorted_by_dump(everything: Path) -> None:
     for name in schema.WAREHOUSE:
-        ids = stored(everything, name)["dump_id"].to_pylist()
-        assert ids == sorted(ids), name
+        if name not in PER_RUN:
+            ids = stored(everything, name)["content_id"].to_pylist()
+            assert ids == sorted(ids), name
 
 
 # -- identity ------------------------------------------------------------------------------------
@@ -287,7 +302,8 @@ def test_dumps_put_together_in_one_file(tmp_path: Path) -> None:
 
 
 def contents(dest: Path) -> dict[str, bytes]:
-    return {n: (dest / n).read_bytes() for n in on_disk(dest) if not n.startswith(("modules/", "quarantine/"))}
+    lineage = ("modules/", *(f"{name}/" for name in schema.RUN_TABLES))
+    return {n: (dest / n).read_bytes() for n in on_disk(dest) if not n.startswith(lineage)}
 
 
 def test_identical_bytes_whatever_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,8 +313,8 @@ def test_identical_bytes_whatever_the_workers(tmp_path: Path, monkeypatch: pytes
     assert len(state(tmp_path / "a").batches) > 3
     convert(DUMPS, to=tmp_path / "c", engine="local", workers=3)
     assert contents(tmp_path / "a") == contents(tmp_path / "b") == contents(tmp_path / "c")
-    for table in ("modules",):
-        a, c = (stored(tmp_path / x, table).drop_columns(LINEAGE) for x in "ac")
+    for table, lineage in (("modules", LINEAGE), ("occurrences", SEEN)):
+        a, c = (stored(tmp_path / x, table).drop_columns(lineage) for x in "ac")
         assert a == c
 
 
@@ -306,12 +322,16 @@ def test_identical_bytes_whatever_the_workers(tmp_path: Path, monkeypatch: pytes
 
 
 def test_running_again_does_nothing(tmp_path: Path) -> None:
+    """It only adds itself to `runs`."""
     convert(DUMPS, to=tmp_path)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
     made = convert(DUMPS, to=tmp_path)
-    assert made.dumps == made.files == 0
-    assert made.stored == len(set(stored(tmp_path, "modules")["dump_id"].to_pylist()))
-    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()} == before
+    assert made.dumps == made.files == made.occurrences == 0
+    assert made.stored == len(set(stored(tmp_path, "modules")["content_id"].to_pylist()))
+    after = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
+    assert {p: t for p, t in after.items() if p in before} == before
+    assert {p.relative_to(tmp_path).parts[0] for p in after.keys() - before} == {"runs", "_ledger"}
+    assert [r["stored"] for r in stored(tmp_path, "runs").to_pylist() if r["run_id"] == made.run_id] == [made.stored]
 
 
 def test_new_dumps_are_appended(tmp_path: Path) -> None:
@@ -322,7 +342,8 @@ def test_new_dumps_are_appended(tmp_path: Path) -> None:
 
 
 def counts(dest: Path) -> dict[str, int]:
-    return {name: stored(dest, name).num_rows for name in schema.WAREHOUSE}
+    """Rows by table, without those that every run adds."""
+    return {name: stored(dest, name).num_rows for name in schema.WAREHOUSE if name not in PER_RUN}
 
 
 def test_reprocess_replaces(tmp_path: Path) -> None:
@@ -350,7 +371,7 @@ def test_another_version_replaces_what_it_is_given(tmp_path: Path, monkeypatch: 
     versions = modules["tool_version"].to_pylist()
     assert sorted(set(versions)) == ["0.0.9", xlamem.__version__]
     assert versions.count(xlamem.__version__) == 1
-    key = lambda r: (r["dump_id"], r["value_id"])  # noqa: E731
+    key = lambda r: (r["content_id"], r["value_id"])  # noqa: E731
     assert sorted(stored(tmp_path, "values").to_pylist(), key=key) == sorted(rows, key=key)
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
     assert convert(SMALL, to=tmp_path).stored == 1
@@ -372,14 +393,14 @@ def test_what_is_kept_keeps_all_its_tables(tmp_path: Path, monkeypatch: pytest.M
     assert of(stored(tmp_path / "out", "modules"), convert_id(CUT)) == one
     kept = {b.tool_version: b for b in state(tmp_path / "out").batches.values() if b.dumps}
     assert kept["0.0.9"].tables == tuple(schema.WAREHOUSE)
-    assert set(kept[xlamem.__version__].tables) == {"modules", "quarantine"}
+    assert set(kept[xlamem.__version__].tables) == {"modules", *schema.RUN_TABLES}
     cut = xlamem.read(CUT)
     assert after["allocations"] == cut.allocations.num_rows
 
 
 def convert_id(folder: Path) -> str:
-    (item,) = identity.identify(xlamem.find(folder), task.Options("", ()))
-    return item.dump_id
+    (item,) = identity.identify(xlamem.find(folder))
+    return item.content_id
 
 
 def test_a_dump_that_fails_when_it_is_read_again_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,7 +460,7 @@ def test_what_a_reader_trips_over_is_quarantined(tmp_path: Path, monkeypatch: py
     (one, *_) = (r for r in rows if r["uri"] == "f.txt")
     assert (one["line"], one["offset"], one["excerpt"]) == (7, 99, "found this")
     assert one["error"] == "expected a line [values]"
-    ids = [*stored(tmp_path, "modules")["dump_id"].to_pylist(), *(r["dump_id"] for r in rows)]
+    ids = [*stored(tmp_path, "modules")["content_id"].to_pylist(), *(r["content_id"] for r in rows)]
     assert len(ids) == len(set(ids))
     monkeypatch.undo()
     again = convert(DUMPS, to=tmp_path)
@@ -569,9 +590,9 @@ def test_a_dump_that_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(spill, "REGION_BYTES", 4096)
     made = convert(*sources, to=tmp_path / "pieces")
     assert not made.failed
-    assert len(state(tmp_path / "pieces").batches) == made.dumps
-    for table in schema.WAREHOUSE:
-        lineage = LINEAGE if table == "modules" else []
+    assert sum(bool(b.dumps) for b in state(tmp_path / "pieces").batches.values()) == made.dumps
+    for table in schema.WAREHOUSE.keys() - {"runs"}:
+        lineage = {"modules": LINEAGE, "occurrences": SEEN}.get(table, [])
         whole, pieces = (stored(tmp_path / x, table).drop_columns(lineage) for x in ("whole", "pieces"))
         assert sorted(map(repr, whole.to_pylist())) == sorted(map(repr, pieces.to_pylist())), table
 
@@ -589,7 +610,7 @@ def test_what_fails_midway_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(streamed, "pieces", fail)
     made = convert(SMALL, to=tmp_path)
     assert [f.error for f in made.failed] == ["expected more"]
-    assert {f.table for f in state(tmp_path).files()} == {"quarantine"}
+    assert {f.table for f in state(tmp_path).files()} == {"quarantine", "occurrences", "runs"}
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
 
 
@@ -641,11 +662,14 @@ def test_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_json_of_the_ledger_is_readable(everything: Path) -> None:
-    (entry,) = (everything / "_ledger" / "entries").iterdir()
-    data = json.loads(entry.read_text())
-    assert data["number"] == 1
-    (batch,) = data["add"]
-    assert set(batch["dumps"]) == set(stored(everything, "modules")["dump_id"].to_pylist())
+    begin, dumps, end = (json.loads(p.read_text()) for p in sorted((everything / "_ledger" / "entries").iterdir()))
+    assert [begin["number"], dumps["number"], end["number"]] == [1, 2, 3]
+    occurrences, run = begin["add"]
+    assert occurrences["labels"] == {"night": "monday", "model": "all"}
+    assert end["drop"] == [run["name"]]
+    assert run["runs"] == end["add"][0]["runs"] == [occurrences["run_id"]]
+    (batch,) = dumps["add"]
+    assert set(batch["dumps"]) == set(stored(everything, "modules")["content_id"].to_pylist())
 
 
 # -- errors of the system ------------------------------------------------------------------------
@@ -766,7 +790,7 @@ def test_a_batch_that_is_replaced_is_divided(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(worker, "derive", trip)
     made = convert(DUMPS, to=tmp_path, reprocess=True)
-    assert [f.dump_id for f in made.failed] == [poison]
+    assert [f.content_id for f in made.failed] == [poison]
     assert made.dumps == len(ids) - 1
     assert counts(tmp_path) == {**before, "quarantine": 1}
     monkeypatch.undo()
@@ -787,10 +811,10 @@ def test_an_old_ledger_with_a_quarantine(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(worker, "ReadDump", trip)
     convert(SMALL, CUT, to=tmp_path)
     monkeypatch.undo()
-    (path,) = (tmp_path / "_ledger" / "entries").iterdir()
+    path = tmp_path / "_ledger" / "entries" / f"{2:012}.json"
     entry = json.loads(path.read_text())
     good, bad = entry["add"]
-    for later in ("attempts", "system", "places"):
+    for later in ("attempts", "system", "places", "labels", "runs"):
         del good[later]
     (file,) = bad["files"]
     spec = [f.name for f in schema.QUARANTINE.warehouse if f.name not in ("kind", "attempts")]
@@ -805,7 +829,7 @@ def test_an_old_ledger_with_a_quarantine(tmp_path: Path, monkeypatch: pytest.Mon
     made = convert(SMALL, CUT, to=tmp_path, retry_quarantine=True)
     assert (made.dumps, made.stored, made.unreadable) == (1, 1, 0)
     assert stored(tmp_path, "quarantine").num_rows == 0
-    assert set(stored(tmp_path, "modules")["dump_id"].to_pylist()) == {convert_id(SMALL), convert_id(CUT)}
+    assert set(stored(tmp_path, "modules")["content_id"].to_pylist()) == {convert_id(SMALL), convert_id(CUT)}
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import DUMPS
-from test_convert import contents, convert, counts, on_disk, state, stored
+from test_convert import SEEN, contents, convert, counts, on_disk, state, stored
 
 import xlamem
 from xlamem import schema, warehouse
@@ -47,8 +47,10 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def whole(dest: Path, clean: Path) -> None:
-    """Every dump once, and nothing that the ledger does not know."""
+    """Every dump and every occurrence once, and nothing that the ledger does not know."""
     assert counts(dest) == counts(clean)
+    found, wanted = (stored(d, "occurrences").drop_columns(SEEN).to_pylist() for d in (dest, clean))
+    assert sorted(found, key=str) == sorted(wanted, key=str)
     assert state(dest).stored.keys() == state(clean).stored.keys()
     assert on_disk(dest) == {f.path for f in state(dest).files()}
 
@@ -188,7 +190,7 @@ def test_one_death_alone_is_no_proof(
                 future.set_exception(engines.BrokenExecutor("killed"))
             return future
 
-    (poison,) = {r["dump_id"] for r in stored(clean, "files").to_pylist() if POISON in r["uri"]}
+    (poison,) = {r["content_id"] for r in stored(clean, "files").to_pylist() if POISON in r["uri"]}
     monkeypatch.setattr(engines, "InProcessExecutor", Dying)
     made = convert(DUMPS, to=tmp_path)
     assert deaths[0] == deaths[1] > 1 == deaths[2]  # with others, with others carefully, and once alone
@@ -249,7 +251,7 @@ def test_a_job_that_fails_as_a_whole_is_divided(
     """Where nothing says which dump is at fault, it is looked for."""
     derive = worker.derive
     (poison,) = {
-        r["dump_id"] for r in stored(clean, "files").to_pylist() if POISON in r["uri"]
+        r["content_id"] for r in stored(clean, "files").to_pylist() if POISON in r["uri"]
     }
 
     def trip(chunk: Any, top: int) -> Any:
@@ -259,10 +261,10 @@ def test_a_job_that_fails_as_a_whole_is_divided(
 
     monkeypatch.setattr(worker, "derive", trip)
     made = convert(DUMPS, to=tmp_path)
-    assert [f.dump_id for f in made.failed] == [poison]
+    assert [f.content_id for f in made.failed] == [poison]
     assert "ZeroDivisionError" in made.failed[0].error
     assert made.dumps == len(state(clean).stored) - 1
-    ids = stored(tmp_path, "values")["dump_id"].to_pylist()
+    ids = stored(tmp_path, "values")["content_id"].to_pylist()
     assert poison not in ids
 
 
@@ -278,7 +280,7 @@ def test_two_converters_at_once(tmp_path: Path, clean: Path, small_batches: None
     for thread in threads:
         thread.join()
     assert sum(m.dumps for m in made) == len(state(clean).stored)
-    ids = stored(tmp_path, "modules")["dump_id"].to_pylist()
+    ids = stored(tmp_path, "modules")["content_id"].to_pylist()
     assert len(ids) == len(set(ids))
     whole(tmp_path, clean)
 
@@ -372,7 +374,7 @@ def test_claims_of_many_threads(tmp_path: Path) -> None:
 
     def claim(who: int) -> None:
         own = Ledger(Storage(tmp_path))
-        won.extend(str(i) for i in range(30) if not own.commit(Batch(f"{who}-{i}", (str(i),), (), (), "1", 1, "r")))
+        won.extend(str(i) for i in range(30) if not own.commit(Batch(f"{who}-{i}", (str(i),), (), (), "1", 2, "r")))
 
     threads = [threading.Thread(target=claim, args=(w,)) for w in range(4)]
     for thread in threads:

@@ -23,14 +23,16 @@ QUERIES = {
     "FROM MODULES": ["modules"],
     'FROM "Modules"': ["modules"],
     "SELECT * FROM main.modules": ["modules"],
-    "FROM modules JOIN files USING (dump_id) JOIN labels USING (dump_id)": ["modules", "files", "labels"],
+    "FROM modules JOIN files USING (content_id) JOIN labels USING (run_id)": ["modules", "files", "labels"],
     "SELECT m.module_name FROM modules AS m, modules AS n": ["modules"],
     "WITH peaks AS (SELECT 1 AS a) SELECT * FROM peaks": [],
     "WITH peaks AS (FROM labels) SELECT * FROM peaks": ["labels"],
-    "WITH a AS (SELECT dump_id FROM uses) SELECT (SELECT count(*) FROM frames) AS n FROM a": ["uses", "frames"],
+    "WITH a AS (SELECT content_id FROM uses) SELECT (SELECT count(*) FROM frames) AS n FROM a": ["uses", "frames"],
     "SELECT 1 AS labels -- FROM modules": [],
     "/* FROM modules; */ SELECT 'FROM files' AS x": [],
     "SELECT values.a FROM (SELECT 1 AS a) AS values": [],
+    "FROM dumps": ["dumps"],
+    "SELECT label_commit FROM dumps JOIN peaks USING (content_id)": ["dumps", "peaks"],
     "FROM range(3)": [],
     "SHOW TABLES": [],
     "SELECT table_name, column_name FROM information_schema.columns": [],
@@ -85,9 +87,9 @@ def test_files_of_other_tables_are_not_opened(tmp_path: Path) -> None:
     for row in dataset.files().to_pylist():
         if row["table"] not in ("modules", "files"):
             Path(row["path"]).unlink()
-    result = dataset.sql("SELECT count(*) AS n FROM modules JOIN files USING (dump_id) -- values, peaks")
+    result = dataset.sql("SELECT count(*) AS n FROM modules JOIN files USING (content_id) -- values, peaks")
     assert result.to_pylist() == [{"n": dataset["files"].count_rows()}]
-    assert set(dataset.sql("SHOW TABLES")["name"].to_pylist()) == set(schema.WAREHOUSE)
+    assert set(dataset.sql("SHOW TABLES")["name"].to_pylist()) == {*schema.WAREHOUSE, "dumps"}
     with pytest.raises(xlamem.DumpError, match="is gone"):
         dataset.sql('FROM "values"')
 
@@ -96,7 +98,7 @@ def test_tables_and_columns_are_listed(dataset: xlamem.Dataset) -> None:
     columns = dataset.sql("SELECT table_name, column_name FROM information_schema.columns").to_pylist()
     assert {(r["table_name"], r["column_name"]) for r in columns} == {
         (name, column) for name, table in schema.WAREHOUSE.items() for column in table.arrow.names
-    }
+    } | {("dumps", column) for column in dataset.dumps().column_names}
     dump = xlamem.read(TPU)
     names = set(xlamem.sql(dump, "SHOW TABLES")["name"].to_pylist())
     assert names == {*schema.TABLES, *REGISTRY}
@@ -148,8 +150,8 @@ def test_no_statement_runs_twice(dataset: xlamem.Dataset, tmp_path: Path) -> Non
         f"COPY (FROM labels) TO '{tmp_path}/labels.csv';"
         "SELECT nextval('s') AS i; FROM t ORDER BY i"
     )
-    assert result.to_pylist() == [{"i": 1, "n": 4}, {"i": 2, "n": 2}]
-    assert len((tmp_path / "labels.csv").read_text().splitlines()) == 1 + 4
+    assert result.to_pylist() == [{"i": 1, "n": 2}, {"i": 2, "n": 2}]
+    assert len((tmp_path / "labels.csv").read_text().splitlines()) == 1 + 2
 
 
 def test_statements_run_until_one_fails(dataset: xlamem.Dataset, tmp_path: Path) -> None:
@@ -168,8 +170,9 @@ def test_transactions(dataset: xlamem.Dataset, source: str) -> None:
 
 
 def test_pivot(dataset: xlamem.Dataset) -> None:
-    result = dataset.sql("PIVOT labels ON key USING first(value) GROUP BY dump_id ORDER BY dump_id")
-    assert result.to_pylist() == [{"dump_id": i, "commit": "abc", "night": "monday"} for i in dataset.ids]
+    result = dataset.sql("PIVOT labels ON key USING first(value) GROUP BY run_id ORDER BY run_id")
+    (run,) = dataset["runs"].to_table()["run_id"].to_pylist()
+    assert result.to_pylist() == [{"run_id": run, "commit": "abc", "night": "monday"}]
 
 
 def test_python_variables_are_no_tables(dataset: xlamem.Dataset) -> None:

@@ -12,6 +12,7 @@ from printed_names import scopes_of, with_printed_names
 
 import xlamem
 from xlamem import compute, schema
+from xlamem.warehouse import identity
 
 DOC = (HERE.parent / "docs" / "warehouse.md").read_text()
 QUERIES = {int(n): sql for n, sql in re.findall(r"^### (\d+)\. .*?```sql\n(.*?)```", DOC, re.M | re.S)}
@@ -31,7 +32,7 @@ AFTER = [
     "tpu-libtpu-0.0.50.1-v5e-host_offload",
     "tpu-libtpu-0.0.50.1-v5e-mlp_grad",
 ]
-ALL = BEFORE + AFTER
+ALL = list(dict.fromkeys(BEFORE + AFTER))
 GIB16 = 16 << 30
 
 
@@ -73,15 +74,15 @@ COLUMNS = {
     1: "platform module_name memory_space before after growth",
     2: "platform module_name instruction shape size padding",
     3: "platform module_name device_total headroom percent",
-    4: "platform module_name change",
+    4: "platform module_name change n",
     5: "scope bytes buffers programs",
     6: "module_name layer bytes layers",
     7: "platform module_name xla xlamem difference",
     8: "kind detail dumps example",
     9: "night dumps programs fresh allocated",
-    10: "content_hash module_name dumps labels",
+    10: "content_id module_name occurrences hosts since commits",
     11: "module_name memory_space size parameters outputs shareable",
-    12: "platform target dumps largest median",
+    12: "platform target programs largest median",
 }
 
 
@@ -90,7 +91,7 @@ def test_every_query_returns_rows(number: int, folder: Path) -> None:
     found = xlamem.Dataset(folder / "warehouse").sql(QUERIES[number])
     assert found.column_names == COLUMNS[number].split()
     assert found.num_rows
-    plain = {"int64", "string", "double"}
+    plain = {"int64", "string", "double", "timestamp[us, tz=UTC]"}
     assert {str(t) for t in found.schema.types} <= plain
 
 
@@ -104,6 +105,83 @@ def test_growth(answers: dict[int, Any]) -> None:
     ]  # fmt: skip
     for row, old, new in zip(answers[1], (BEFORE[0], BEFORE[1]), (AFTER[2], AFTER[0]), strict=True):
         assert (row["before"], row["after"]) == (spaces(old)[0]["reserved"], spaces(new)[0]["reserved"])
+
+
+PROGRAM = """BufferAssignment:
+allocation 0: size {size}, parameter 0, shape |f32[{n}]| at ShapeIndex {{}}:
+ value: <{id} p.{k} @0> (size={size},offset=0): f32[{n}]{{0}}
+allocation 1: size {size}, output shape is |f32[{n}]|, maybe-live-out:
+ value: <{id}1 add.{k} @0> (size={size},offset=0): f32[{n}]{{0}}
+allocation 2: size {temp}, preallocated-temp:
+ value: <{id}2 exp.{k} @0> (size={temp},offset=0): f32[{m}]{{0}}
+
+Total bytes used: {total}
+
+Used values:
+<{id} p.{k} @0>
+ positions:
+  p.{k}
+ uses:
+  exp.{k}, operand 0
+ from instruction: %p.{k} = f32[{n}]{{0}} parameter(0)
+<{id}1 add.{k} @0>
+ positions:
+  add.{k}
+ uses:
+ from instruction: %add.{k} = f32[{n}]{{0}} add(%exp.{k}, %p.{k}), metadata={{op_name="add" source_line={k}}}
+<{id}2 exp.{k} @0>
+ positions:
+  exp.{k}
+ uses:
+  add.{k}, operand 0
+ from instruction: %exp.{k} = f32[{m}]{{0}} broadcast(%p.{k})
+
+HloLiveRange (max 3):
+  InstructionSequence:
+    0:p.{k}
+    1:exp.{k}
+    2:add.{k}
+  BufferLiveRange:
+    p.{k}{{}}:0-3
+    add.{k}{{}}:2-3
+    exp.{k}{{}}:1-2
+  Live ranges at 2 (peak):
+    p.{k}: {size} bytes
+    add.{k}: {size} bytes
+    exp.{k}: {temp} bytes
+"""
+
+
+def compile_all(folder: Path, grown: set[int], first: int) -> Path:
+    """500 programs of one name: pairs have the same interface, and some of them a temporary three times as large."""
+    folder.mkdir(parents=True)
+    for i in range(500):
+        n, m = 8 + i // 2, (40 + i) * (3 if i in grown else 1)
+        number = first + (i * 137) % 500
+        numbers = {"size": 4 * n, "temp": 4 * m, "total": 8 * n + 4 * m, "id": number + 1, "k": number}
+        name = f"module_{number:04}.jit_broadcast_in_dim.cpu_after_optimizations-buffer-assignment.txt"
+        (folder / name).write_text(PROGRAM.format(n=n, m=m, **numbers))
+    return folder
+
+
+def test_growth_hidden_behind_a_name(tmp_path: Path) -> None:
+    """Fifteen of 500 programs of one name grow; all are recompiled, with other numbers, names and lines."""
+    grown = set(range(1, 120, 8))
+    for commit, found in (("a1", set()), ("b2", grown)):
+        folder = compile_all(tmp_path / commit, found, 0 if commit == "a1" else 7)
+        xlamem.convert(folder, to=tmp_path / "out", labels={"commit": commit}, engine="here")
+    dataset = xlamem.Dataset(tmp_path / "out")
+    assert len(dataset.ids) == 1000
+    assert dataset["modules"].to_table()["complete"].to_pylist() == [True] * 1000
+    rows = dataset.sql(QUERIES[1].replace("LIMIT 10", "")).to_pylist()
+    sizes = [(8 * (8 + i // 2) + 4 * (40 + i), 8 * (40 + i)) for i in sorted(grown, reverse=True)]
+    assert [(r["before"], r["growth"]) for r in rows] == sizes
+    assert {r["module_name"] for r in rows} == {"jit_broadcast_in_dim"}
+    assert dataset.sql(QUERIES[4]).to_pylist() == [
+        {"platform": "cpu", "module_name": "jit_broadcast_in_dim", "change": "changed", "n": len(grown)}
+    ]
+    totals = dataset.sql("SELECT label_commit, max(total_bytes) AS n FROM dumps GROUP BY 1 ORDER BY 1").to_pylist()
+    assert totals[0]["n"] == totals[1]["n"]  # the largest program of the name did not grow
 
 
 def test_padding(answers: dict[int, Any]) -> None:
@@ -127,6 +205,7 @@ def test_headroom(answers: dict[int, Any]) -> None:
 
 
 def test_changes(answers: dict[int, Any]) -> None:
+    assert {r["n"] for r in answers[4]} == {1}
     found = {r["module_name"]: r["change"] for r in answers[4]}
     assert found == {
         "jit_m_cond_switch": "changed",
@@ -189,16 +268,21 @@ def test_nights(answers: dict[int, Any]) -> None:
     ]
 
 
-def test_duplicates(answers: dict[int, Any]) -> None:
+def test_hosts(answers: dict[int, Any], folder: Path) -> None:
     original = xlamem.read(DUMPS / BEFORE[-1], hashes=True)
-    assert answers[10] == [
-        {
-            "content_hash": original.modules["content_hash"][0].as_py(),
-            "module_name": "jit_m_host_offload",
-            "dumps": 2,
-            "labels": "commit=a1, commit=b2, night=2025-01-30, night=2025-01-31",
-        }
-    ]
+    dataset = xlamem.Dataset(folder / "warehouse")
+    starts = dataset["runs"].to_table()["started_at"].to_pylist()
+    first, *others = answers[10]
+    assert first == {
+        "content_id": identity.content_id(original.modules["content_hash"][0].as_py(), original.source),
+        "module_name": "jit_m_host_offload",
+        "occurrences": 2,
+        "hosts": 1,
+        "since": min(starts),
+        "commits": "a1, b2",
+    }
+    assert len(others) == len(ALL) - 1
+    assert {(r["occurrences"], r["hosts"]) for r in others} == {(1, 1)}
 
 
 def test_donation(answers: dict[int, Any]) -> None:
@@ -209,8 +293,8 @@ def test_donation(answers: dict[int, Any]) -> None:
 
 
 def test_platforms(answers: dict[int, Any]) -> None:
-    rows = {(r["platform"], r["target"]): r["dumps"] for r in answers[12]}
-    assert rows == {("cpu", None): 7, ("gpu", "sm_9.0a"): 1, ("tpu", None): 3}
+    rows = {(r["platform"], r["target"]): r["programs"] for r in answers[12]}
+    assert rows == {("cpu", None): 7, ("gpu", "sm_9.0a"): 1, ("tpu", None): 2}
     for r in answers[12]:
         names = [n for n in ALL if dump(n).platform == r["platform"]]
         assert r["largest"] == max(compute.device_total(dump(n)) or 0 for n in names)
@@ -229,9 +313,10 @@ def test_the_python_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_every_derived_table_is_listed() -> None:
-    for table in schema.DERIVED:
+    for table in (*schema.DERIVED, *schema.RUN_TABLES):
         assert f"| `{table}` |" in DOC
-    assert "| `quarantine` |" in DOC
+    (occurrences,) = (line for line in DOC.splitlines() if line.startswith("| `occurrences` |"))
+    assert re.findall("`([a-z_]+)`", occurrences) == ["occurrences", *schema.OCCURRENCES.names]
 
 
 def test_the_demo_runs_a_query_of_this_page() -> None:

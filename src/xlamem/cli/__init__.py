@@ -18,6 +18,7 @@ VERBS = {
     "bill": "Show why so much memory must fit.",
     "buffer": "Show what defines, reads and keeps alive one buffer.",
     "advise": "List what would make the program need less memory.",
+    "diff": "Compare two programs, or the programs of two directories.",
     "explain": "Compare the peaks that XLA, JAX and XProf publish.",
     "info": "Summarize dumps: sizes, features, cross-checks.",
     "show": "Print a table of a dump or a dataset.",
@@ -74,9 +75,9 @@ def cli(ctx: click.Context) -> None:
     \b
     Exit codes:
       0    success
-      1    a cross-check failed, or a program does not fit
+      1    a cross-check failed, a program does not fit, or grew with diff --exit-code
       2    wrong usage
-      3    input unreadable or skipped, or fit unknown; with --strict, truncated
+      3    input unreadable or skipped, or the answer is not known; with --strict, truncated
       4    output not writable
       70   bug in xlamem
       130  interrupted

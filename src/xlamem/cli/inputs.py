@@ -70,9 +70,9 @@ def report(failures: Iterable[Failure]) -> None:
 
 def open_dump(path: str, module: str | None, tables: Iterable[str] | None = None) -> Opened:
     """Open the dump at a path: the selected module, or else the one with the largest device_total."""
-    sources = find(path)
     if module is not None:
-        return Opened(_module(path, sources, module, tables), 0)
+        return Opened(read_module(path, module, tables), 0)
+    sources = find(path)
     if len(sources) == 1:
         return Opened(read(sources[0], tables=tables), 0)
     largest, errors = compute.largest_program(sources)
@@ -87,9 +87,9 @@ def open_dump(path: str, module: str | None, tables: Iterable[str] | None = None
     return Opened(read(largest, tables=tables), len(errors))
 
 
-def _module(path: str, sources: list[Source], module: str, tables: Iterable[str] | None) -> Dump:
-    """Open a module by number if that is unique, or else by name."""
-    matches = [s for s in sources if module.isdecimal() and s.module_id == int(module)]
+def read_module(path: str, module: str, tables: Iterable[str] | None) -> Dump:
+    """Read a module by number if that is unique, or else by name."""
+    matches = [s for s in find(path) if module.isdecimal() and s.module_id == int(module)]
     if len(matches) == 1:
         return read(matches[0], tables=tables)
     return read(path, module=module, tables=tables)

@@ -20,10 +20,11 @@ Rows = TypeVar("Rows", bound=Sequence[Any])
 
 @dataclass(frozen=True)
 class Output:
-    """Format and extent of the output, from --json, --csv, --limit, --wide and --verbose."""
+    """Format and extent of the output, from --json, --csv, --markdown, --limit, --wide and --verbose."""
 
     json: bool = False
     csv: bool = False
+    markdown: bool = False
     limit: int | None = None
     wide: bool = False
     verbose: bool = False
@@ -42,15 +43,17 @@ class Output:
 
 
 def output(
-    *, csv: bool = False, limit: str = "", wide: bool = False, verbose: str = ""
+    *, csv: bool = False, markdown: bool = False, limit: str = "", wide: bool = False, verbose: str = ""
 ) -> Callable[[Command], Command]:
-    """Pass --json, and where wanted --csv, --limit, --wide and --verbose, as one argument ``output``.
+    """Pass --json, and where wanted --csv, --markdown, --limit, --wide and --verbose, as one argument ``output``.
 
     `limit` and `verbose` are the help texts of these options.
     """
     options = [click.option("--json", "as_json", is_flag=True, help="Print JSON.")]
     if csv:
         options.insert(0, click.option("--csv", "as_csv", is_flag=True, help="Print CSV."))
+    if markdown:
+        options.insert(0, click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown."))
     if wide:
         options.append(click.option("--wide", is_flag=True, help="Do not shorten lines."))
     if verbose:
@@ -63,14 +66,17 @@ def output(
         def run(
             as_json: bool,
             as_csv: bool = False,
+            as_markdown: bool = False,
             limit: int | None = None,
             wide: bool = False,
             verbose: bool = False,
             **arguments: Any,
         ) -> Any:
-            if as_json and as_csv:
-                raise UsageError("--json and --csv exclude each other")
-            return command(output=Output(as_json, as_csv, limit, wide, verbose), **arguments)
+            chosen = {"--json": as_json, "--csv": as_csv, "--markdown": as_markdown}
+            if sum(chosen.values()) > 1:
+                raise UsageError(f"{' and '.join(k for k, v in chosen.items() if v)} exclude each other")
+            output = Output(as_json, as_csv, as_markdown, limit, wide, verbose)
+            return command(output=output, **arguments)
 
         return functools.reduce(lambda wrapped, option: option(wrapped), options, run)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,9 @@ from .matching import RULES, Matching
 from .rows import Rows
 from .tables import DiffTables
 from .verdict import verdict
+
+if TYPE_CHECKING:
+    from ..display import View
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,7 +50,15 @@ class Diff(DiffTables):
         return verdict(self)
 
     def __repr__(self) -> str:
-        return f"<xlamem.Diff of {self.a} and {self.b}>\n{self.verdict}"
+        return repr(self._view())
+
+    def _repr_html_(self) -> str:
+        return self._view()._repr_html_()
+
+    def _view(self) -> View:
+        from .view import view  # not needed to compute
+
+        return view(self)
 
 
 def diff(a: DumpLike, b: DumpLike) -> Diff:

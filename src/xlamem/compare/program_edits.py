@@ -15,7 +15,7 @@ from ..compute.columns import ints, take
 from ..compute.layout import CONSTANT, DONATED
 from ..compute.op_names import ends_in_move, layers, plain_names, shortened_paths
 from ..compute.program import Program
-from ..formatting import count, size
+from ..formatting import count, plain_shape, size
 from .context import Context, Edit, Names, are, largest, listed
 from .graph import PARAMETERS, both_sides
 from .rows import Shape
@@ -172,7 +172,7 @@ def outputs(c: Context) -> Iterator[Edit]:
     for p, side, values, word in ((c.m.b, 1, i.new_outputs, "new"), (c.m.a, 0, i.gone_outputs, "gone")):
         if len(values):
             by_size = values[np.argsort(-p.size[values], kind="stable")]
-            shapes = listed(list(dict.fromkeys(p.value_text("shape", by_size).to_pylist())))
+            shapes = listed(list(dict.fromkeys(map(plain_shape, p.value_text("shape", by_size).to_pylist()))))
             claims = np.isin(c.rows.value[side], values)
             yield Edit("outputs", f"{are(len(values), 'output')} {word}: {shapes}", claims, "interface")
 

@@ -224,15 +224,14 @@ class StoredPrograms(Programs):
     def __init__(self, dataset: Dataset, labels: Mapping[str, str]) -> None:
         self.dataset = dataset
         table = _labeled(dataset.dumps(), labels)
-        self._key = "content_id" if "content_id" in table.column_names else "dump_id"
         super().__init__(self._occurrences(table, labels))
 
     def sketches(self, numbers: Sequence[int]) -> Sketches:
         wanted = pa.array([self.programs[i].id for i in numbers], pa.string())
         ids = wanted.unique()  # a program that was compiled twice is stored once
-        is_wanted = arrow_dataset.field(self._key).isin(ids)
-        rows = self.dataset["instructions"].to_table(columns=[self._key, *COLUMNS], filter=is_wanted)
-        codes, stored = encoded(rows[self._key])
+        is_wanted = arrow_dataset.field("content_id").isin(ids)
+        rows = self.dataset["instructions"].to_table(columns=["content_id", *COLUMNS], filter=is_wanted)
+        codes, stored = encoded(rows["content_id"])
         owner = np.asarray(pc.index_in(stored, ids).to_numpy(zero_copy_only=False), np.int64)[codes]
         return np.asarray(sketches(rows, owner, len(ids))[pc.index_in(wanted, ids).to_numpy()])
 
@@ -243,12 +242,11 @@ class StoredPrograms(Programs):
         return self.dataset.read(program.id)
 
     def _occurrences(self, table: pa.Table, labels: Mapping[str, str]) -> Iterator[Program]:
-        uris = table["uri"] if "uri" in table.column_names else self._uris(table)
-        numbers = self._numbers(table[self._key])
-        columns = {"id": table[self._key], "uri": uris, **{name: table[name] for name in _MODULE}, **numbers}
+        numbers = self._numbers(table["content_id"])
+        columns = {"id": table["content_id"], "uri": table["uri"], **{name: table[name] for name in _MODULE}, **numbers}
         rows, errors = pa.table(columns).sort_by("uri").to_pylist(), self._errors()
         stored = {row["id"] for row in rows}
-        if not labels:  # without occurrences (version 1), quarantine is the only table with these dumps
+        if not labels:  # text that could not be loaded is in quarantine only
             rows += [{"id": i, "uri": uri, "complete": None} for i, (uri, _) in errors.items() if i not in stored]
         for i, row in enumerate(rows):
             if row["complete"] is None:
@@ -258,21 +256,17 @@ class StoredPrograms(Programs):
 
     def _errors(self) -> dict[str, tuple[str | None, str | None]]:
         """Return the file and the error of each dump in quarantine, by id."""
-        rows = self.dataset["quarantine"].to_table(columns=[self._key, "uri", "error"]).to_pylist()
-        return {row[self._key]: (row["uri"], row["error"]) for row in rows}
-
-    def _uris(self, table: pa.Table) -> pa.Array:
-        files = self.dataset["files"].to_table(columns=[self._key, "uri"], filter=arrow_dataset.field("ordinal") == 0)
-        return files["uri"].combine_chunks().take(pc.index_in(table[self._key], files[self._key]))
+        rows = self.dataset["quarantine"].to_table(columns=["content_id", "uri", "error"]).to_pylist()
+        return {row["content_id"]: (row["uri"], row["error"]) for row in rows}
 
     def _numbers(self, ids: pa.ChunkedArray) -> dict[str, Any]:
         """Return `device_total` and `peak` of each dump."""
         is_wanted = arrow_dataset.field("definition").isin(_NUMBERS)
-        peaks = self.dataset["peaks"].to_table(columns=[self._key, "definition", "bytes"], filter=is_wanted)
+        peaks = self.dataset["peaks"].to_table(columns=["content_id", "definition", "bytes"], filter=is_wanted)
         out = {}
         for name, definition in zip(("device_total", "peak"), _NUMBERS, strict=True):
             rows = peaks.filter(pc.equal(peaks["definition"], definition))
-            out[name] = rows["bytes"].combine_chunks().take(pc.index_in(ids, rows[self._key]))
+            out[name] = rows["bytes"].combine_chunks().take(pc.index_in(ids, rows["content_id"]))
         return out
 
 

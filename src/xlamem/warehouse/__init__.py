@@ -1,29 +1,32 @@
 """Convert many dumps to a Parquet dataset, and read it.
 
 Writing: `driver` finds the dumps, `plan` groups them into tasks, `run` submits them to an `engines` pool and commits
-the results to the `ledger`. A `worker` runs a `task` in a process configured by `worker_setup`: it computes the derived
-tables (`derived`, `merged`, `offsets`, `peak_numbers`) and writes the batch (`parquet`). `streamed` and `large` convert
-dumps that do not fit into memory, using `spill`. `identity` computes dump_ids, `rewrite` copies batches, and `storage`
-wraps local and remote filesystems.
+the results to the `ledger`. `record` commits what a run found (`occurrences`) and did. A `worker` runs a `task` in a
+process configured by `worker_setup`: it computes the derived tables (`derived`, `merged`, `offsets`, `peak_numbers`)
+and writes the batch (`parquet`). `streamed` and `large` convert dumps that do not fit into memory, using `spill`.
+`identity` computes content_ids, `rewrite` copies batches, and `storage` wraps local and remote filesystems.
 
-Reading: `dataset`, and `query` for SQL.
+Reading: `dataset`, on top of `catalog`; `stored` for one dump, `query` and `dumps_view` for SQL. `old` reads datasets
+of version 1, and `migration` converts them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__all__ = ["Converted", "Dataset", "Interrupted", "OutputError", "Status", "convert", "sql"]
+__all__ = ["Converted", "Dataset", "Interrupted", "OutputError", "Status", "convert", "migrate", "sql"]
 
 if TYPE_CHECKING:
     from ..errors import OutputError
     from .dataset import Dataset, sql
     from .driver import convert
+    from .migration import migrate
     from .result import Converted, Interrupted, Status
 else:
     # Imported on first use, because a worker process must be configured before it imports NumPy.
     _MODULES = {
         "convert": ".driver",
+        "migrate": ".migration",
         **dict.fromkeys(("Converted", "Interrupted", "Status"), ".result"),
         **dict.fromkeys(("Dataset", "sql"), ".dataset"),
         "OutputError": "..errors",

@@ -60,8 +60,8 @@ def _concatenated(name: str, tables: list[pa.Table], ids: list[str]) -> pa.Table
     numbered = pa.schema([pa.field("dump", pa.int64()), *list(spec)[1:]])
     table = pa.concat_tables([t.cast(numbered) for t in tables])
     table = table.take(pa.array(np.argsort(ints(table, "dump"), kind="stable"))).combine_chunks()
-    dump_ids = pa.array(ids, pa.string()).take(table["dump"].combine_chunks())
-    return table.set_column(0, spec.field(0), dump_ids)
+    content_ids = pa.array(ids, pa.string()).take(table["dump"].combine_chunks())
+    return table.set_column(0, spec.field(0), content_ids)
 
 
 # -- which dumps are merged ----------------------------------------------------------------------

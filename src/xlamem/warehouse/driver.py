@@ -14,12 +14,16 @@ from ..errors import UsageError, utf8
 from ..input.find import Source, find
 from .engines import ENGINES, in_process
 from .ledger import Ledger, host_name
+from .record import RunRecord
 from .result import Converted, Interrupted, Progress, Status
 from .run import Run
 from .storage import Storage, absolute
 from .task import Options
 
 EngineName = Literal["local", "dask", "here"]
+
+MAX_SOURCES = 20
+"""Maximum number of sources that are listed in `runs.options`."""
 
 
 def convert(
@@ -38,7 +42,7 @@ def convert(
     single_writer: bool = False,
     progress: Progress | None = None,
 ) -> Converted:
-    """Convert dumps to a Parquet dataset that stores each distinct dump exactly once.
+    """Convert dumps to a Parquet dataset that stores each distinct dump once, and records where it was found.
 
     To resume an interrupted or killed run, repeat the call. docs/warehouse.md describes the layout of the dataset and
     what readers can rely on; `xlamem.Dataset` reads it.
@@ -52,9 +56,9 @@ def convert(
     tables
         The tables to write (`xlamem schema` lists them); all by default. The cross-checks read all tables in any case.
     labels
-        Key-value pairs that describe these dumps (commit, date, model), stored in the table `labels`.
+        Key-value pairs that describe what this run finds (commit, date, model), stored in the table `labels`.
     partition_by
-        Labels that become part of the path, as in ``values/schema=v1/date=2025-01-31/…``.
+        Labels that become part of the path, as in ``values/schema=v2/date=2025-01-31/…``.
     top
         Number of rows of `peak_members` per memory space.
     workers
@@ -84,6 +88,13 @@ def convert(
         A file cannot be written. What was committed before is kept.
     """
     options = _options(to, tables, labels, partition_by, top)
+    call = {
+        "sources": [_source_text(source) for source in sources[:MAX_SOURCES]], "n_sources": len(sources),
+        "tables": tables and list(options.tables), "partition_by": list(options.partition), "top": top,
+        "workers": workers, "engine": engine,
+        "reprocess": reprocess, "retry_quarantine": retry_quarantine, "max_failures": max_failures,
+        "single_writer": single_writer,
+    }  # fmt: skip
     if engine not in ENGINES:
         raise UsageError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
     if workers is not None and workers < 1:
@@ -100,19 +111,26 @@ def convert(
                 with storage.output_errors():
                     ledger = Ledger(storage)
                     active.enter_context(ledger.run(options.run_id))
-                run = Run(pool, options, storage, ledger, report, max_failures)
+                record = RunRecord(storage, ledger, options, call)
+                run = Run(pool, options, storage, ledger, record, report, max_failures)
                 pool.wait_until_ready()
                 try:
                     paths = [utf8(absolute(s)) for s in sources if not isinstance(s, Source)]
                     run.execute(found, paths, reprocess=reprocess, retry_quarantine=retry_quarantine)
                 except KeyboardInterrupt as stop:
-                    raise Interrupted(run.result(len(found))) from stop
+                    record.finish(result := run.result(len(found)), "interrupted")
+                    raise Interrupted(result) from stop
+                record.finish(run.result(len(found)), "stopped" if run.stopped else "finished")
             except BaseException:
                 pool.kill()
                 raise
         with storage.output_errors():
             ledger.checkpoint()
     return run.result(len(found))
+
+
+def _source_text(source: str | os.PathLike[str] | Source) -> str:
+    return source.members[0].location if isinstance(source, Source) else utf8(absolute(source))
 
 
 def _find(sources: tuple[str | os.PathLike[str] | Source, ...]) -> list[Source]:
@@ -146,13 +164,13 @@ def _options(
 
 
 def _table_names(tables: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the tables to write, always including `quarantine`, in the order of the schema."""
+    """Return the tables to write, always including those about runs, in the order of the schema."""
     names = {*schema.WAREHOUSE} if tables is None else {tables} if isinstance(tables, str) else {*tables}
     if unknown := sorted(names - schema.WAREHOUSE.keys()):
         raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.WAREHOUSE)}")
     if not names:
         raise UsageError("no table to write")
-    return tuple(name for name in schema.WAREHOUSE if name in names or name == "quarantine")
+    return tuple(name for name in schema.WAREHOUSE if name in names or name in schema.RUN_TABLES)
 
 
 def _label_pairs(labels: Mapping[str, str] | None) -> dict[str, str]:

@@ -1,35 +1,60 @@
-"""The identity of a dump: a hash of its content, name and labels."""
+"""The identity of a dump: a hash of its content, and of what its file name says of the program."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Protocol
 
 import xxhash
 
 from ..errors import DumpError, XlaMemError, utf8
 from ..input.find import Source, split_modules
 from ..input.spans import is_one_module
-from .task import DumpInput, Failure, Options
+from .task import DumpInput, Failure
 
 
-def dump_id(content: str, source: Source, options: Options) -> str:
-    """Return an XXH3-128 hash of the content hash, the name without its timestamp, the labels and the partition."""
+class NameParts(Protocol):
+    """What a file name says of the program; `Source` and `input.names.DumpName` have these attributes."""
+
+    @property
+    def module_name(self) -> str | None: ...
+    @property
+    def platform(self) -> str | None: ...
+    @property
+    def target(self) -> str | None: ...
+    @property
+    def changelist(self) -> int | None: ...
+
+
+def content_id(content_hash: str, name: NameParts | None) -> str:
+    """Return an XXH3-128 hash of the content hash and of the parts of the name that determine columns of tables.
+
+    The number of the module and the timestamp are left out: they differ between compilations of one program. So are the
+    roles of the members, because their text tells them apart. `name` is None for a file that XLA did not name.
+    """
+    parts = (name.module_name, name.platform, name.target, name.changelist) if name else (None,) * 4
+    return _hash(content_hash, *("" if part is None else str(part) for part in parts))
+
+
+def id_of_version_1(content_hash: str, source: Source, labels: tuple[tuple[str, str], ...], partition: str) -> str:
+    """Return the `dump_id` of a dump in `schema=v1`, which depended on its name and labels."""
     name = source.name
     if source.timestamp_us is not None:
         name = name.replace(str(source.timestamp_us), "", 1)
-    # A dump that is partitioned by a label differs from one that merely has the label.
-    labels = (f"{key}={value}" for key, value in sorted(options.labels))
-    fields = (content, name, *labels, "/".join(options.partition))
+    return _hash(content_hash, name, *(f"{key}={value}" for key, value in sorted(labels)), partition)
+
+
+def _hash(*fields: str) -> str:
     return xxhash.xxh3_128_hexdigest("\0".join(fields).encode("utf-8", "surrogateescape"))
 
 
-def identify(sources: list[Source], options: Options) -> list[DumpInput | Failure]:
-    """Return the dump_id and size of each dump, or a failure if it cannot be loaded."""
-    return [dump for source in sources for dump in _identify(source, options)]
+def identify(sources: list[Source]) -> list[DumpInput | Failure]:
+    """Return the content_id and size of each dump, or a failure if it cannot be loaded."""
+    return [dump for source in sources for dump in _identify(source)]
 
 
-def _identify(source: Source, options: Options) -> list[DumpInput | Failure]:
+def _identify(source: Source) -> list[DumpInput | Failure]:
     try:
         content, size, modules = _load(source)
     except MemoryError:
@@ -37,8 +62,8 @@ def _identify(source: Source, options: Options) -> list[DumpInput | Failure]:
     except Exception as error:  # an unreadable dump, or a bug that it triggers, must not stop the run
         return [failure(error, source)]
     if len(modules) > 1:
-        return identify(modules, options)
-    return [DumpInput(dump_id(content, source, options), source, size)]
+        return identify(modules)
+    return [DumpInput(content_id(content, source), source, size, content)]
 
 
 def _load(source: Source) -> tuple[str, int, list[Source]]:
@@ -67,8 +92,8 @@ def failure(error: BaseException, source: Source, identity: str = "", attempts: 
     row = replace(row, kind="system" if system else "content", attempts=attempts, identified=bool(identity))
     if not identity:
         fields = ("place", row.name) if system else (row.name, row.uri, row.error, str(row.offset))
-        identity = xxhash.xxh3_128_hexdigest("\0".join(fields).encode())
-    return replace(row, dump_id=identity)
+        identity = _hash(*fields)
+    return replace(row, content_id=identity)
 
 
 def _describe(error: BaseException, source: Source) -> Failure:

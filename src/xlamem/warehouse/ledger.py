@@ -1,4 +1,4 @@
-"""The ledger of a dataset: a log that states which files hold which dumps.
+"""The ledger of a dataset: a log that states which files hold which contents, occurrences and runs.
 
 Each entry, ``_ledger/entries/<number>.json``, adds and removes batches, and is created atomically. Numbers are
 consecutive, so that only one of two concurrent converters can write the next entry. Files that no entry names are not
@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -55,9 +55,9 @@ class Batch:
 
     name: str
     dumps: tuple[str, ...]
-    """The dump_ids whose rows are in the files."""
+    """The content_ids whose rows are in the files."""
     quarantined: tuple[str, ...]
-    """The dump_ids that have a row in `quarantine`."""
+    """The content_ids that have a row in `quarantine`."""
     files: tuple[File, ...]
     tool_version: str
     schema_version: int
@@ -65,11 +65,24 @@ class Batch:
     tables: tuple[str, ...] = ()
     """The tables that were written."""
     attempts: dict[str, int] = field(default_factory=dict)
-    """Number of failed runs of each quarantined dump_id; empty if written by a version that did not count them."""
+    """Number of failed runs of each quarantined content_id; empty if written by a version that did not count them."""
     system: tuple[str, ...] = ()
-    """The quarantined dump_ids with a system failure, which the next run retries."""
+    """The quarantined content_ids with a system failure, which the next run retries."""
     places: dict[str, str] = field(default_factory=dict)
-    """Paths of quarantined dumps with content that could not be loaded, by dump_id (a hash of the path)."""
+    """Paths of quarantined dumps with content that could not be loaded, by content_id (a hash of the path)."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Labels of the occurrences in its files."""
+    runs: tuple[str, ...] = ()
+    """The run_ids that have a row in `runs`."""
+
+    @property
+    def is_old(self) -> bool:
+        """Whether version 1 wrote it: its ids are dump_ids, which depend on name and labels."""
+        return self.schema_version < 2
+
+    def table_files(self, table: str) -> list[File]:
+        """Return the files of one table."""
+        return [file for file in self.files if file.table == table]
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Batch:
@@ -91,31 +104,55 @@ class State:
     number: int = 0
     batches: dict[str, Batch] = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)
-    """The batch of each stored dump_id."""
+    """The batch of each stored content_id."""
     quarantined: dict[str, str] = field(default_factory=dict)
-    """The batch of each quarantined dump_id."""
+    """The batch of each quarantined content_id."""
+    runs: dict[str, str] = field(default_factory=dict)
+    """The batch with the row of each run."""
+    hidden: set[str] = field(default_factory=set)
+    """The dump_ids of version 1 that are stored or quarantined again by their content_id, or no longer fail."""
 
     def add(self, batch: Batch) -> None:
         self.batches[batch.name] = batch
+        if batch.is_old:
+            return
+        self.runs.update(dict.fromkeys(batch.runs, batch.name))
         self.stored.update(dict.fromkeys(batch.dumps, batch.name))
         self.quarantined.update(dict.fromkeys(batch.quarantined, batch.name))
 
-    def attempts(self, dump_id: str) -> int:
+    def attempts(self, content_id: str) -> int:
         """Return how many runs failed to read a dump; 0 if it is not quarantined."""
-        batch = self.quarantine_batch(dump_id)
-        return batch.attempts.get(dump_id, 1) if batch else 0
+        batch = self.quarantine_batch(content_id)
+        return batch.attempts.get(content_id, 1) if batch else 0
 
-    def quarantine_batch(self, dump_id: str) -> Batch | None:
+    def quarantine_batch(self, content_id: str) -> Batch | None:
         """Return the batch that a quarantined dump belongs to, or None."""
-        name = self.quarantined.get(dump_id)
+        name = self.quarantined.get(content_id)
         return None if name is None else self.batches[name]
 
     def remove(self, name: str) -> None:
         batch = self.batches.pop(name)
-        for ids, batch_of in ((batch.dumps, self.stored), (batch.quarantined, self.quarantined)):
-            for dump_id in ids:
-                if batch_of.get(dump_id) == name:
-                    del batch_of[dump_id]
+        indexes = (batch.dumps, self.stored), (batch.quarantined, self.quarantined), (batch.runs, self.runs)
+        for ids, batch_of in indexes:
+            for key in ids:
+                if batch_of.get(key) == name:
+                    del batch_of[key]
+        if batch.is_old and not self.old_batches:
+            self.hidden.clear()
+
+    @property
+    def old_batches(self) -> list[Batch]:
+        """The batches that version 1 wrote."""
+        return [batch for batch in self.batches.values() if batch.is_old]
+
+    @property
+    def old_ids(self) -> set[str]:
+        """The dump_ids that version 1 stored or quarantined."""
+        return {i for batch in self.old_batches for i in (*batch.dumps, *batch.quarantined)}
+
+    def occurrences(self, labels: Mapping[str, str]) -> list[Batch]:
+        """Return the batches with occurrences that have exactly these labels."""
+        return [b for b in self.batches.values() if b.labels == labels and b.table_files("occurrences")]
 
     def files(self, table: str | None = None) -> list[File]:
         """Return the committed files of one table, or of all tables, sorted by path."""
@@ -154,13 +191,13 @@ class Ledger:
             The new batches, and the names of the batches that they replace.
         clear
             Dumps to be removed from quarantine. Each batch that contains one of them is replaced by the result of
-            ``rewrite(batch, clear)``, or removed if that is None.
+            ``rewrite(batch, clear)``, or removed if that is None. Batches of version 1 stay; their rows are hidden.
         may_fail
             Stored dumps that may also be quarantined, because reading them again failed.
 
         Returns
         -------
-        The dump_ids that another run has claimed. If there are any, nothing is committed.
+        The ids that another run has claimed. If there are any, nothing is committed.
         """
         new, removed = batches, remove
         while True:
@@ -168,31 +205,50 @@ class Ledger:
             stale = sorted({state.quarantined[i] for i in clear if i in state.quarantined}.difference(remove))
             rewritten = [rewrite(state.batches[name], clear) for name in stale]
             new, removed = (*batches, *(b for b in rewritten if b)), (*remove, *stale)
-            if not new and not removed:
+            hidden = (clear & state.old_ids) - state.hidden
+            if not new and not removed and not hidden:
                 return set()
             if claimed := self._claimed(new, removed, may_fail):
                 return claimed
-            entry = {
-                "format": 1, "number": state.number + 1, "at": time.time(), "drop": list(removed),
-                "add": [asdict(batch) for batch in new],
-            }  # fmt: skip
-            if self.storage.create(_entry_name(state.number + 1), json.dumps(entry, indent=1).encode()):
-                self._apply(entry)
+            if self._append(new, removed, hidden):
                 return set()
 
+    def commit_occurrences(self, *batches: Batch, labels: Mapping[str, str], known: Set[str]) -> bool:
+        """Add batches, unless another run has recorded occurrences with the same labels meanwhile.
+
+        `known` names the batches with these labels whose occurrences the new batches do not repeat.
+        """
+        while True:
+            if {batch.name for batch in self.refresh().occurrences(labels)} - known:
+                return False
+            if self._append(batches):
+                return True
+
+    def _append(self, new: tuple[Batch, ...], removed: tuple[str, ...] = (), hidden: Set[str] = frozenset()) -> bool:
+        """Create the next entry, and return whether no other run was faster."""
+        entry = {
+            "format": 2, "number": self.state.number + 1, "at": time.time(), "drop": list(removed),
+            "hide": sorted(hidden), "add": [asdict(batch) for batch in new],
+        }  # fmt: skip
+        if not self.storage.create(_entry_name(self.state.number + 1), json.dumps(entry, indent=1).encode()):
+            return False
+        self._apply(entry)
+        return True
+
     def _claimed(self, new: tuple[Batch, ...], removed: tuple[str, ...], may_fail: Set[str]) -> set[str]:
-        """Return the dumps of new batches that other batches contain; all of them if a replaced batch is gone."""
+        """Return the dumps and runs of new batches that others contain; all dumps if a batch to remove is gone."""
         state = self.state
         # A dump can be stored by an older version and quarantined by a later one.
         failed = {i for batch in new for i in batch.quarantined if i not in may_fail}
         dumps = failed.union(*(batch.dumps for batch in new))
-        if any(name not in state.batches for name in removed):
-            return dumps
+        runs = {run for batch in new for run in batch.runs}
+        if gone := set(removed) - state.batches.keys():
+            return dumps or gone
         return {
-            dump_id
-            for ids, batch_of in ((dumps, state.stored), (failed, state.quarantined))
-            for dump_id in ids & batch_of.keys()
-            if batch_of[dump_id] not in removed
+            key
+            for keys, batch_of in ((dumps, state.stored), (failed, state.quarantined), (runs, state.runs))
+            for key in keys & batch_of.keys()
+            if batch_of[key] not in removed
         }
 
     def _apply(self, entry: dict[str, Any]) -> None:
@@ -202,6 +258,7 @@ class Ledger:
             if data["name"] in self.state.batches:
                 self.state.remove(data["name"])
             self.state.add(Batch.from_json(data))
+        self.state.hidden.update(entry.get("hide", ()))
         self.state.number = entry["number"]
 
     # -- checkpoints
@@ -213,6 +270,7 @@ class Ledger:
                 data = json.loads(zlib.decompress(self.storage.read(name) or b""))
                 for batch in data["batches"]:
                     self.state.add(Batch.from_json(batch))
+                self.state.hidden.update(data.get("hidden", ()))
                 self.state.number = data["number"]
                 return
             self.state = State()
@@ -223,7 +281,10 @@ class Ledger:
         last = int(re.findall(r"\d+", names[-1])[-1]) if names else 0
         if self.state.number - last < CHECKPOINT_INTERVAL:
             return
-        data = {"number": self.state.number, "batches": [asdict(b) for b in self.state.batches.values()]}
+        data = {
+            "number": self.state.number, "hidden": sorted(self.state.hidden),
+            "batches": [asdict(b) for b in self.state.batches.values()],
+        }  # fmt: skip
         name = f"{CHECKPOINTS}/{self.state.number:012}.json.z"
         self.storage.create(name, zlib.compress(json.dumps(data).encode()))
         self.storage.delete(names[:-1])

@@ -42,8 +42,8 @@ class DumpSet:
         """Index of the dump of each row, by table."""
 
     @classmethod
-    def of_one(cls, dump_id: str, tables: dict[str, pa.Table], large: LargePeaks | None = None) -> DumpSet:
-        return cls([dump_id], tables, {name: np.array([t.num_rows]) for name, t in tables.items()}, large)
+    def of_one(cls, content_id: str, tables: dict[str, pa.Table], large: LargePeaks | None = None) -> DumpSet:
+        return cls([content_id], tables, {name: np.array([t.num_rows]) for name, t in tables.items()}, large)
 
     def select(self, dumps: Ints) -> DumpSet:
         """Return these dumps, in this order, with the tables in DERIVED_FROM."""

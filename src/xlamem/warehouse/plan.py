@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import xxhash
@@ -34,7 +34,7 @@ class Plan:
     duplicates: int = 0
     """Dumps that occur more than once in the input."""
     recovered: frozenset[str] = frozenset()
-    """Quarantined dump_ids that no longer fail, and need no task."""
+    """Quarantined content_ids that no longer fail, and need no task."""
 
 
 def identify_chunks(sources: Sequence[Source]) -> list[list[Source]]:
@@ -48,20 +48,24 @@ def plan(
     options: Options,
     *,
     searched: Sequence[str] = (),
+    old_ids: Mapping[str, Set[str]] | None = None,
     reprocess: bool = False,
     retry_quarantine: bool = False,
 ) -> Plan:
     """Return the tasks for the dumps that are not stored yet.
 
     The tasks depend only on the dumps, not on their order or on the workers. `searched` lists the paths under which
-    all dumps were identified.
+    all dumps were identified, `old_ids` the dump_ids of version 1 of a content.
     """
-    return _Planner(state, options, retry=reprocess or retry_quarantine, reprocess=reprocess).plan(identified, searched)
+    planner = _Planner(state, options, old_ids or {}, retry=reprocess or retry_quarantine, reprocess=reprocess)
+    return planner.plan(identified, searched)
 
 
 class _Planner:
-    def __init__(self, state: State, options: Options, *, retry: bool, reprocess: bool) -> None:
-        self.state, self.options, self.retry, self.reprocess = state, options, retry, reprocess
+    def __init__(
+        self, state: State, options: Options, old_ids: Mapping[str, Set[str]], *, retry: bool, reprocess: bool
+    ) -> None:
+        self.state, self.options, self.old_ids, self.retry, self.reprocess = state, options, old_ids, retry, reprocess
         self.result = Plan()
 
     def plan(self, identified: Sequence[DumpInput | Failure], searched: Sequence[str]) -> Plan:
@@ -69,19 +73,20 @@ class _Planner:
         new: list[DumpInput] = []
         replaced: dict[str, list[DumpInput]] = defaultdict(list)
         for dump in self._distinct(identified):
-            batch = self._replaced_batch(dump.dump_id)
-            if self._is_stored(dump.dump_id):
+            batch = self._replaced_batch(dump.content_id)
+            if self._is_stored(dump.content_id):
                 self.result.stored += 1
-                if self._failed_by_system(dump.dump_id):
-                    recovered.add(dump.dump_id)
-            elif self._is_settled(dump.dump_id):
+                if self._failed_by_system(dump.content_id):
+                    recovered.add(dump.content_id)
+                recovered |= self.old_ids.get(dump.content_id, set())
+            elif self._is_settled(dump.content_id):
                 self.result.quarantined += 1  # an older version may have read it; its rows are kept
             elif batch:
                 replaced[batch].append(dump)
             else:
                 new.append(dump)
         tasks = [make_task(batch, self.options) for batch in _batches(new)]
-        tasks += self._failure_tasks({f.dump_id: f for f in identified if isinstance(f, Failure)})
+        tasks += self._failure_tasks({f.content_id: f for f in identified if isinstance(f, Failure)})
         for name, dumps in replaced.items():
             tasks.append(replace(make_task(tuple(dumps), self.options), replaces=self.state.batches[name]))
         self.result.tasks = sorted(tasks, key=lambda task: (-task.bytes, task.batch))
@@ -89,44 +94,44 @@ class _Planner:
         return self.result
 
     def _distinct(self, identified: Sequence[DumpInput | Failure]) -> list[DumpInput]:
-        """Return one dump per dump_id, sorted by dump_id. Of duplicates, keep the one with the first path."""
+        """Return one dump per content_id, sorted by content_id. Of duplicates, keep the one with the first path."""
         dumps: dict[str, DumpInput] = {}
         for dump in identified:
             if isinstance(dump, DumpInput):
-                other = dumps.get(dump.dump_id)
+                other = dumps.get(dump.content_id)
                 self.result.duplicates += other is not None
                 if other is None or _member_paths(dump) < _member_paths(other):
-                    dumps[dump.dump_id] = dump
+                    dumps[dump.content_id] = dump
         return [replace(dump, attempts=self.state.attempts(i)) for i, dump in sorted(dumps.items())]
 
     def _failure_tasks(self, failures: dict[str, Failure]) -> list[Task]:
         """Return a task that quarantines the dumps that could not be identified, unless they already are."""
-        new = [failure for dump_id, failure in sorted(failures.items()) if not self._is_settled(dump_id)]
+        new = [failure for content_id, failure in sorted(failures.items()) if not self._is_settled(content_id)]
         self.result.quarantined += len(failures) - len(new)
         if not new:
             return []
-        counted = (replace(failure, attempts=self.state.attempts(failure.dump_id) + 1) for failure in new)
+        counted = (replace(failure, attempts=self.state.attempts(failure.content_id) + 1) for failure in new)
         return [make_task((), self.options, tuple(counted))]
 
-    def _replaced_batch(self, dump_id: str) -> str | None:
+    def _replaced_batch(self, content_id: str) -> str | None:
         """Return the batch that must be rewritten if this dump is converted again, if any."""
-        if name := self.state.stored.get(dump_id):
+        if name := self.state.stored.get(content_id):
             return name
-        quarantine = self.state.quarantine_batch(dump_id)
+        quarantine = self.state.quarantine_batch(content_id)
         return quarantine.name if quarantine and quarantine.dumps else None
 
-    def _is_stored(self, dump_id: str) -> bool:
-        name = self.state.stored.get(dump_id)
+    def _is_stored(self, content_id: str) -> bool:
+        name = self.state.stored.get(content_id)
         return name is not None and self._is_current(self.state.batches[name]) and not self.reprocess
 
-    def _is_settled(self, dump_id: str) -> bool:
+    def _is_settled(self, content_id: str) -> bool:
         """Return whether the dump is quarantined and must not be retried."""
-        batch = self.state.quarantine_batch(dump_id)
-        return batch is not None and self._is_current(batch) and not (dump_id in batch.system or self.retry)
+        batch = self.state.quarantine_batch(content_id)
+        return batch is not None and self._is_current(batch) and not (content_id in batch.system or self.retry)
 
-    def _failed_by_system(self, dump_id: str) -> bool:
-        batch = self.state.quarantine_batch(dump_id)
-        return batch is not None and dump_id in batch.system
+    def _failed_by_system(self, content_id: str) -> bool:
+        batch = self.state.quarantine_batch(content_id)
+        return batch is not None and content_id in batch.system
 
     def _is_current(self, batch: Batch) -> bool:
         """Return whether the batch was written by this version."""
@@ -135,7 +140,7 @@ class _Planner:
 
 def _recovered(identified: Sequence[DumpInput | Failure], state: State, searched: Sequence[str]) -> set[str]:
     """Return the dumps quarantined by path that were searched for again, and no longer fail or are gone."""
-    failing = {f.dump_id for f in identified if isinstance(f, Failure)}
+    failing = {f.content_id for f in identified if isinstance(f, Failure)}
     paths = {i: path for b in state.batches.values() for i, path in b.places.items() if i not in failing}
     if not paths:
         return set()
@@ -178,7 +183,7 @@ def _batches(dumps: list[DumpInput]) -> list[tuple[DumpInput, ...]]:
 def make_task(dumps: tuple[DumpInput, ...], options: Options, failures: tuple[Failure, ...] = ()) -> Task:
     """Return a task. Its batch is named after a hash of the dumps, the versions and the settings."""
     # Failed attempts change the name, because files of the failed batch may still exist.
-    attempts = {d.dump_id: d.attempts for d in dumps} | {f.dump_id: f.attempts - 1 for f in failures}
+    attempts = {d.content_id: d.attempts for d in dumps} | {f.content_id: f.attempts - 1 for f in failures}
     ids = sorted(f"{i}~{n}" if n else i for i, n in attempts.items())
     settings = (str(schema.VERSION), options.tool_version, ",".join(options.tables), str(options.top), options.folder)
     name = xxhash.xxh3_128_hexdigest("\0".join((*settings, *ids)).encode())

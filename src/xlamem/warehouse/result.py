@@ -1,4 +1,4 @@
-"""The progress and the result of `convert`."""
+"""The progress and the result of `convert`, and the progress of `migrate`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Status:
     """The progress of a run."""
 
     phase: str
-    """One of "find", "identify" and "convert"."""
+    """One of "find", "identify", "convert" and "migrate"."""
     dumps: int
     """Number of dumps that were identified or, in the last phase, committed."""
     of_dumps: int
@@ -42,7 +42,9 @@ class Converted:
     stored: int
     """Dumps that were already stored by this version."""
     duplicates: int
-    """Dumps that have the same content and name as another one."""
+    """Dumps that have the same content as another one."""
+    occurrences: int
+    """Rows added to `occurrences`: dumps that were not found before at their place with these labels."""
     files: int
     """Parquet files written."""
     bytes: int

@@ -52,7 +52,7 @@ def _copy(storage: Storage, file: File, batch: str, number: int, ids: pa.Array, 
     with pq.ParquetFile(storage.path(file.path), filesystem=storage.system) as parquet:
         for i in range(parquet.num_row_groups):
             table = parquet.read_row_group(i)
-            table = table.filter(pc.is_in(table["dump_id"], ids))
+            table = table.filter(pc.is_in(table["content_id"], ids))
             writer.add(file.table, with_current_columns(table, schema.WAREHOUSE[file.table].warehouse))
     return writer.close()
 

@@ -13,9 +13,10 @@ from .. import schema
 from ..errors import OutputError
 from ..input.find import Source
 from .engines import Pool
-from .identity import failure, identify
+from .identity import failure, id_of_version_1, identify
 from .ledger import Batch, File, Ledger
 from .plan import Plan, identify_chunks, make_task, plan
+from .record import RunRecord
 from .result import Converted, Progress, Status
 from .rewrite import rewrite
 from .storage import Storage
@@ -40,16 +41,19 @@ class Run:
         options: Options,
         storage: Storage,
         ledger: Ledger,
+        record: RunRecord,
         report: Progress,
         max_failures: int | None,
     ) -> None:
         self.pool, self.options, self.storage, self.ledger = pool, options, storage, ledger
-        self.report, self.max_failures = report, max_failures
+        self.record, self.report, self.max_failures = record, report, max_failures
         self.plan = Plan()
         self.results: list[TaskResult] = []
         self.failed_tasks: list[Task] = []
         """Tasks that failed as a whole, to be retried one by one."""
         self.stored_before: frozenset[str] = frozenset()
+        self.old_ids: dict[str, set[str]] = {}
+        """The dump_ids of version 1 in the dataset, by content_id."""
         self.stored_by_others = 0
         self.stopped = False
         self.dumps = self.bytes = self.of_dumps = self.of_bytes = 0
@@ -58,11 +62,14 @@ class Run:
     def execute(self, sources: list[Source], searched: list[str], *, reprocess: bool, retry_quarantine: bool) -> None:
         """Convert the dumps. `searched` lists the paths that were searched for them."""
         identified = self.identify_all(sources)
+        self.record.begin(dump for dump in identified if isinstance(dump, DumpInput))
         state = self.ledger.state
         self.stored_before = frozenset(state.stored)
+        self.old_ids = self.find_old_ids(identified)
         self.plan = plan(
-            identified, state, self.options, searched=searched, reprocess=reprocess, retry_quarantine=retry_quarantine
-        )
+            identified, state, self.options, searched=searched, old_ids=self.old_ids, reprocess=reprocess,
+            retry_quarantine=retry_quarantine,
+        )  # fmt: skip
         if self.plan.recovered:
             with self.storage.output_errors():
                 self.ledger.commit(clear=self.plan.recovered, rewrite=self.rewrite)
@@ -80,10 +87,10 @@ class Run:
     def identify_all(self, sources: list[Source]) -> list[DumpInput | Failure]:
         """Identify all dumps. Those in memory are identified in this process."""
         self.of_dumps = len(sources)
-        identified = identify([source for source in sources if _in_memory(source)], self.options)
+        identified = identify([source for source in sources if _in_memory(source)])
         chunks = deque(identify_chunks([source for source in sources if not _in_memory(source)]))
         unidentified: list[Source] = []
-        for chunk, future in self._completed("identify", chunks, lambda c: self.pool.submit(identify, c, self.options)):
+        for chunk, future in self._completed("identify", chunks, lambda c: self.pool.submit(identify, c)):
             try:
                 identified += future.result()
             except self.pool.death_errors:
@@ -98,7 +105,7 @@ class Run:
         """Identify a dump that may have killed a worker."""
         error: Exception | None = None
         for _ in range(MAX_DEATHS):
-            future: Future[list[DumpInput | Failure]] = self.pool.submit(identify, [source], self.options)
+            future: Future[list[DumpInput | Failure]] = self.pool.submit(identify, [source])
             error = _error_of(future)
             if error is None:
                 return future.result()
@@ -106,6 +113,18 @@ class Run:
                 raise error
             self.pool.restart()
         return [failure(_worker_death(error), source)]
+
+    def find_old_ids(self, identified: list[DumpInput | Failure]) -> dict[str, set[str]]:
+        """Return the dump_ids of version 1 that the dumps have in the dataset, with the labels of this run."""
+        state, options = self.ledger.state, self.options
+        known = state.old_ids | state.quarantined.keys()
+        found: dict[str, set[str]] = {}
+        for dump in identified if known else ():
+            if isinstance(dump, DumpInput):
+                old = id_of_version_1(dump.content_hash, dump.source, options.labels, "/".join(options.partition))
+                if old in known:
+                    found.setdefault(dump.content_id, set()).add(old)
+        return found
 
     # -- tasks
 
@@ -193,8 +212,8 @@ class Run:
         state = self.ledger.state
         if task.replaces is None or task.replaces.name in state.batches:
             return task
-        dump_id = task.inputs[0].dump_id
-        name = state.stored.get(dump_id) or state.quarantined.get(dump_id) or ""
+        content_id = task.inputs[0].content_id
+        name = state.stored.get(content_id) or state.quarantined.get(content_id) or ""
         return replace(task, replaces=state.batches.get(name))
 
     def divide(self, task: Task, error: Exception) -> None:
@@ -206,12 +225,12 @@ class Run:
         if len(task.inputs) == 1:
             (dump,) = task.inputs
             cause = _worker_death(error) if died else _repeated_failure(error)
-            row = failure(cause, dump.source, dump.dump_id, dump.attempts + 1)
+            row = failure(cause, dump.source, dump.content_id, dump.attempts + 1)
             self.failed_tasks.append(make_task((), self.options, (*task.failures, row)))
             return
         marker = self.storage.read(progress_marker(task.batch)) if died else None
         reading = (marker or b"").decode()
-        alone = [d for d in task.inputs if d.dump_id == reading] or list(task.inputs[: len(task.inputs) // 2])
+        alone = [d for d in task.inputs if d.content_id == reading] or list(task.inputs[: len(task.inputs) // 2])
         others = [d for d in task.inputs if d not in alone]
         for dumps, failures in ((others, task.failures), (alone, ())):
             part = make_task(tuple(dumps), self.options, failures)
@@ -224,7 +243,7 @@ class Run:
 
         If another run has claimed some of the dumps, commit nothing and return a task for the other dumps.
         """
-        tried = {*result.dumps, *(f.dump_id for f in result.failures)}
+        tried = {*result.dumps, *(f.content_id for f in result.failures)}
         claimed = self._commit(result, task, tried) if tried else set()
         if claimed:
             return self._unclaimed(task, claimed)
@@ -240,18 +259,24 @@ class Run:
             return self.ledger.commit(
                 *self._batches(result),
                 remove=(task.replaces.name,) if task.replaces else (),
-                clear=tried,
+                clear=tried | self._replaced_old_ids(result),
                 rewrite=self.rewrite,
                 may_fail=self.stored_before,
             )
 
+    def _replaced_old_ids(self, result: TaskResult) -> set[str]:
+        """Return the dump_ids of version 1 whose rows the result replaces. A failure replaces no stored dump."""
+        old_ids, stored = self.old_ids, {i for batch in self.ledger.state.old_batches for i in batch.dumps}
+        replaced = {old for i in result.dumps for old in old_ids.get(i, ())}
+        return replaced | {old for f in result.failures for old in old_ids.get(f.content_id, ())} - stored
+
     def _unclaimed(self, task: Task, claimed: set[str]) -> Task | None:
         """Return a task for the dumps that no other run has claimed, if any."""
         done = claimed | (self.ledger.state.stored.keys() if task.replaces else set())
-        dumps = tuple(d for d in task.inputs if d.dump_id not in done)
+        dumps = tuple(d for d in task.inputs if d.content_id not in done)
         self.stored_by_others += len(task.inputs) - len(dumps)
         self.of_dumps -= len(task.inputs) - len(dumps)
-        failures = tuple(f for f in task.failures if f.dump_id not in claimed)
+        failures = tuple(f for f in task.failures if f.content_id not in claimed)
         return make_task(dumps, self.options, failures) if dumps or failures else None
 
     def _batches(self, result: TaskResult) -> list[Batch]:
@@ -274,11 +299,11 @@ class Run:
             dumps,
             name=f"{result.batch}-quarantine",
             dumps=(),
-            quarantined=tuple(f.dump_id for f in result.failures),
+            quarantined=tuple(f.content_id for f in result.failures),
             files=tuple(files[True]),
-            attempts={f.dump_id: f.attempts for f in result.failures},
-            system=tuple(f.dump_id for f in result.failures if f.kind == "system"),
-            places={f.dump_id: f.name for f in result.failures if not f.identified},
+            attempts={f.content_id: f.attempts for f in result.failures},
+            system=tuple(f.content_id for f in result.failures if f.kind == "system"),
+            places={f.content_id: f.name for f in result.failures if not f.identified},
         )
         return [b for b in (dumps, quarantine, result.remainder) if b and (b.dumps or b.quarantined)]
 
@@ -302,6 +327,7 @@ class Run:
             dumps=sum(len(r.dumps) for r in self.results),
             stored=self.plan.stored + self.stored_by_others,
             duplicates=self.plan.duplicates,
+            occurrences=self.record.occurrences,
             files=sum(len(r.files) for r in self.results),
             bytes=sum(f.bytes for r in self.results for f in r.files),
             rows=sum(sum(r.rows.values()) for r in self.results),

@@ -32,8 +32,8 @@ MAX_INT64 = np.iinfo(np.int64).max
 class StreamedDump:
     """One large dump, and the rows of it that are kept for the derived tables."""
 
-    def __init__(self, source: Source, dump_id: str) -> None:
-        self.source, self.dump_id = source, dump_id
+    def __init__(self, source: Source, content_id: str) -> None:
+        self.source, self.content_id = source, content_id
         self.scratch = Scratch()
         self.peaks: LargePeaks | None = None
         self.kept: dict[str, pa.Table] = {}
@@ -41,7 +41,7 @@ class StreamedDump:
     def convert(
         self, write: Callable[[str, pa.Table, pa.Array], None], flush: Callable[[str], None], *, with_peaks: bool
     ) -> dict[str, Any]:
-        """Pass the rows of every table to ``write(table, rows, dump_ids)``, and return the row of `modules`.
+        """Pass the rows of every table to ``write(table, rows, content_ids)``, and return the row of `modules`.
 
         ``flush(table)`` is called when a table is complete. `with_peaks` is required for `dump_set`.
         """
@@ -55,7 +55,7 @@ class StreamedDump:
 
     def dump_set(self) -> DumpSet:
         """Return the rows from which the derived tables are computed."""
-        return DumpSet.of_one(self.dump_id, self.kept, self.peaks)
+        return DumpSet.of_one(self.content_id, self.kept, self.peaks)
 
     def _find_peaks(self) -> LargePeaks | None:
         columns = IntegerColumns(self.scratch.empty)
@@ -65,7 +65,7 @@ class StreamedDump:
                 if name != COUNTED_TABLE:
                     columns.add(name, rows)
             release_memory()
-            return large_peaks(self.dump_id, columns)
+            return large_peaks(self.content_id, columns)
 
     def _write_tables(self, write: Callable[[str, pa.Table, pa.Array], None], flush: Callable[[str], None]) -> None:
         needed = NeededRows(self.peaks.values if self.peaks else np.empty(0, np.int64))
@@ -78,7 +78,7 @@ class StreamedDump:
                     _flush_section(section, flush)
                     section = SECTION_OF.get(name)
                 rows = copied(shared)
-                write(name, rows, _repeat(self.dump_id, rows.num_rows))
+                write(name, rows, _repeat(self.content_id, rows.num_rows))
                 if name in DERIVED_FROM:
                     spill.add(name, needed.select(name, rows))
             self.kept = spill.tables()

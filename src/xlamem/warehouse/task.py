@@ -41,7 +41,7 @@ class Options:
 class Failure:
     """A dump that could not be read: a row of `quarantine`."""
 
-    dump_id: str
+    content_id: str
     name: str
     uri: str
     error: str
@@ -53,17 +53,19 @@ class Failure:
     attempts: int = 1
     """Failed runs, including this one."""
     identified: bool = True
-    """Whether dump_id is a hash of the content; otherwise the content could not be loaded, and it hashes the path."""
+    """Whether content_id is a hash of the content. If the content could not be loaded, it is a hash of the path."""
 
 
 @dataclass(frozen=True)
 class DumpInput:
     """A dump to be converted."""
 
-    dump_id: str
+    content_id: str
     source: Source
     bytes: int
     """Size of its text."""
+    content_hash: str = ""
+    """As in `modules`."""
     attempts: int = 0
     """Failed runs before this one."""
 

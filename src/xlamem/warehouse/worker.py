@@ -13,7 +13,7 @@ from .. import schema
 from ..errors import OutputError
 from ..parse.join import ReadDump, tables_of
 from .derived import derive
-from .identity import display_name, dump_id, failure
+from .identity import content_id, display_name, failure
 from .merged import DumpSet
 from .parquet import BatchWriter
 from .rewrite import rewrite
@@ -23,7 +23,6 @@ from .task import STREAMED_BYTES, DumpInput, Failure, Options, Task, TaskResult
 
 CHUNK_BYTES = 4 << 20
 """Approximate amount of text in the dumps that are read and written together."""
-DERIVED = frozenset(schema.DERIVED) - {"labels"}
 
 
 def process(task: Task) -> TaskResult:
@@ -89,7 +88,7 @@ class _Worker:
         """Copy the remaining dumps of the batch that is being replaced."""
         if self.task.replaces is None:
             return None
-        failed = {failure.dump_id for failure in self.failures}
+        failed = {failure.content_id for failure in self.failures}
         return rewrite(self.storage, self.task.replaces, set(self.dumps), failed, self.options.run_id)
 
     # -- dumps that fit into memory
@@ -99,14 +98,14 @@ class _Worker:
         dumps: dict[str, ReadDump] = {}
         for dump in chunk:
             if (parsed := self.read(dump)) is not None:
-                dumps[dump.dump_id] = parsed
+                dumps[dump.content_id] = parsed
         self.mark_progress("")
         if dumps:
             self.write_chunk(dumps)
 
     def read(self, dump: DumpInput) -> ReadDump | None:
         """Return a parsed dump, or None after recording why it is skipped."""
-        self.mark_progress(dump.dump_id)
+        self.mark_progress(dump.content_id)
         try:
             parsed = ReadDump(dump.source)
         except MemoryError:
@@ -118,17 +117,17 @@ class _Worker:
 
     def accept(self, dump: DumpInput, content: str | None, complete: bool) -> bool:
         """Record a dump as converted, unless its content changed since it was identified."""
-        if dump_id(content or "", dump.source, self.options) != dump.dump_id:
+        if content_id(content or "", dump.source) != dump.content_id:
             self.changed.append(display_name(dump.source))
             return False
-        self.dumps.append(dump.dump_id)
+        self.dumps.append(dump.content_id)
         self.bytes += dump.bytes
         if not complete:
             self.truncated.append(display_name(dump.source))
         return True
 
     def record_failure(self, error: Exception, dump: DumpInput) -> None:
-        self.failures.append(failure(error, dump.source, dump.dump_id, dump.attempts + 1))
+        self.failures.append(failure(error, dump.source, dump.content_id, dump.attempts + 1))
 
     def write_chunk(self, dumps: dict[str, ReadDump]) -> None:
         ids = list(dumps)
@@ -140,15 +139,14 @@ class _Worker:
             dump = pa.array(dump_set.dump_of_row[name].astype(np.int32))
             self.write_table(name, table, pa.DictionaryArray.from_arrays(dump, texts))
         self.write_derived(dump_set)
-        self.write_labels(ids)
 
     # -- a dump that does not fit into memory
 
     def convert_streamed(self, dump: DumpInput) -> None:
         """Convert a dump span by span. It is the only dump of its batch, so the batch can be discarded."""
-        self.mark_progress(dump.dump_id)
-        streamed = StreamedDump(dump.source, dump.dump_id)
-        wants_derived = bool(DERIVED & set(self.options.tables))
+        self.mark_progress(dump.content_id)
+        streamed = StreamedDump(dump.source, dump.content_id)
+        wants_derived = bool(schema.DERIVED.keys() & set(self.options.tables))
         try:
             modules = streamed.convert(self.write_table, self.writer.flush, with_peaks=wants_derived)
         except (MemoryError, OutputError):
@@ -163,7 +161,6 @@ class _Worker:
         self.mark_progress("")
         if wants_derived:
             self.write_derived(streamed.dump_set())
-        self.write_labels([dump.dump_id])
 
     def discard(self) -> None:
         self.writer.abandon()
@@ -175,28 +172,18 @@ class _Worker:
         self.rows[name] = self.rows.get(name, 0) + table.num_rows
         self.writer.add(name, table)
 
-    def write_table(self, name: str, table: pa.Table, dump_ids: pa.Array) -> None:
-        """Write rows of a table of `schema.TABLES` with their dump_id and, in `modules`, with their lineage."""
+    def write_table(self, name: str, table: pa.Table, content_ids: pa.Array) -> None:
+        """Write rows of a table of `schema.TABLES` with their content_id and, in `modules`, with their lineage."""
         if name in self.options.tables:
             lineage = _lineage(self.options, table.num_rows).values() if name == "modules" else ()
-            columns = [dump_ids, *lineage, *table.columns]
+            columns = [content_ids, *lineage, *table.columns]
             self.put(name, pa.table(columns, names=schema.WAREHOUSE[name].arrow.names))
 
     def write_derived(self, dumps: DumpSet) -> None:
-        selected = DERIVED & set(self.options.tables)
+        selected = schema.DERIVED.keys() & set(self.options.tables)
         for name, table in derive(dumps, self.options.top).items() if selected else ():
             if name in selected:
                 self.put(name, table)
-
-    def write_labels(self, ids: list[str]) -> None:
-        labels = self.options.labels
-        if labels and "labels" in self.options.tables:
-            columns = [
-                pa.array([i for i in ids for _ in labels], pa.string()),
-                pa.array([key for key, _ in labels] * len(ids), pa.string()),
-                pa.array([value for _, value in labels] * len(ids), pa.string()),
-            ]
-            self.put("labels", pa.table(columns, schema=schema.WAREHOUSE["labels"].warehouse))
 
     def write_quarantine(self) -> None:
         if self.failures:

@@ -8,9 +8,9 @@ from rich.text import Text
 
 from ...compute import Plan, device_total
 from ...dump import Dump
-from ...formatting import count, exact_size, one_line, shorten, shorten_path, size, wrap
+from ...formatting import count, exact_size, one_line, plain_shape, shorten, shorten_path, size, wrap
 from ..options import Output
-from .buffers import SIZE_WIDTH, plain_shape, source_line
+from .buffers import SIZE_WIDTH, source_line
 from .header import header
 from .problems import describe_problems
 

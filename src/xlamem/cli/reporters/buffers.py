@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ...formatting import GAP, one_line, shorten, shorten_distinct, size, visible
+from ...formatting import GAP, one_line, plain_shape, shorten, shorten_distinct, size, visible
 
 Row = dict[str, Any]
 
@@ -74,17 +74,6 @@ def source_lines(rows: list[Row], limit: int | None) -> list[str]:
     """Return file:line of each buffer, such that different lines stay different."""
     full, short = [source_line(row) for row in rows], [source_line(row, limit) for row in rows]
     return short if len(set(short)) == len(set(full)) else shorten_distinct(full, limit)
-
-
-def plain_shape(shape: str | None) -> str:
-    """Return a shape without its layout."""
-    characters, depth = [], 0
-    for c in shape or "":
-        depth += c == "{"
-        if not depth:
-            characters.append(c)
-        depth -= c == "}"
-    return "".join(characters)
 
 
 def shape_text(row: Row, *, wide: bool) -> str:

@@ -68,6 +68,8 @@ def summary(result: Converted, to: str) -> str:
     parts = [f"{written}, {exact_size(result.bytes)}"]
     if result.stored:
         parts.append(f"{result.stored:,} already stored")
+    if result.occurrences > result.dumps:
+        parts.append(count(result.occurrences, "occurrence"))
     if result.duplicates:
         parts.append(count(result.duplicates, "duplicate"))
     if result.unreadable:

@@ -8,8 +8,8 @@ from ... import schema
 from ...formatting import GAP, align, wrap
 from ..console import bold, dim, width, write
 
-OF_DUMPS = {**schema.TABLES, **schema.COMPUTED, **schema.OOM}
-OF_DATASETS = {**schema.DERIVED, "quarantine": schema.QUARANTINE}
+OF_DUMPS = {**schema.TABLES, **schema.COMPUTED, **schema.COMPARED, **schema.OOM}
+OF_DATASETS = {**schema.DERIVED, **schema.RUN_TABLES}
 
 
 def write_all() -> None:
@@ -26,6 +26,7 @@ def write_all() -> None:
         _write_table(table, "in a dataset: ")
     _write_definitions()
     _write_bills()
+    _write_comparison(schema.COMPARED)
     write(f"schema version {schema.VERSION}")
 
 
@@ -41,13 +42,14 @@ def write_tables(names: Iterable[str]) -> None:
         _write_definitions()
     if "bills" in names:
         _write_bills()
+    _write_comparison(names)
 
 
 def _write_dataset() -> None:
     """Describe the columns that a dataset adds to the tables of a dump."""
     stored, dump_columns = schema.WAREHOUSE["modules"].columns, set(schema.MODULES.names)
     added = {c.name: f"modules: {c.doc}" for c in stored if c.name not in dump_columns}
-    added[stored[0].name] = f"every table, first column: {stored[0].doc}"
+    added[stored[0].name] = f"every table but labels and runs, first column: {stored[0].doc}"
     about = "a dataset has the tables of a dump, with names as plain text, these columns, and the tables below"
     _write_values("in a dataset", about, added)
 
@@ -60,6 +62,19 @@ def _write_bills() -> None:
     _write_values("bills.line", "what takes the bytes", schema.BILL_LINES)
     _write_values("bills.part", "parts of a line", schema.BILL_PARTS)
     _write_values("bills.kind", "kinds of buffers", schema.BILL_KINDS)
+
+
+def _write_comparison(names: Iterable[str]) -> None:
+    """Describe the values that tables with these names use."""
+    values = {
+        "differences": ("cause", "why a buffer contributes; of several causes, the first", schema.CAUSES),
+        "matches": ("match", "how values were matched", schema.MATCHES),
+        "edits": ("kind", "what differs", schema.EDITS),
+        "pairs": ("how", "how programs were paired", schema.PAIRED),
+    }
+    for table, (column, about, texts) in values.items():
+        if table in names:
+            _write_values(f"{table}.{column}", about, texts)
 
 
 def _write_table(table: schema.Table, prefix: str = "") -> None:

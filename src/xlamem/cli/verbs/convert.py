@@ -51,7 +51,8 @@ def command(
     **settings: Any,
 ) -> int:
     """Write the tables of the dumps at each SRC (files, directories, archives, URIs, - for standard input) to the
-    dataset DEST, each distinct dump once. To resume an interrupted run, repeat the command.
+    dataset DEST, each distinct content once, and record where it was found. To resume an interrupted run, repeat the
+    command.
 
     Dumps that cannot be read are recorded in the table `quarantine`. `xlamem sql DEST` queries the dataset.
     """

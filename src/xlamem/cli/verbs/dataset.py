@@ -1,7 +1,8 @@
-"""`xlamem dataset`: inspect a Parquet dataset."""
+"""`xlamem dataset`: inspect and maintain a Parquet dataset."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import click
@@ -9,11 +10,12 @@ import click
 from ...errors import UsageError
 from ...formatting import align, count, exact_size
 from .. import console, options
+from ..reporters import convert as reporter
 
 
 @click.group("dataset")
 def command() -> None:
-    """Inspect a dataset written by `xlamem convert`."""
+    """Inspect and maintain a dataset written by `xlamem convert`."""
 
 
 @command.command("files")
@@ -51,3 +53,25 @@ def _write_long(files: list[dict[str, Any]]) -> None:
         console.write(line)
     n_rows, n_bytes = sum(f["rows"] for f in files), sum(f["bytes"] for f in files)
     console.write(f"{count(len(files), 'file')}, {count(n_rows, 'row')}, {exact_size(n_bytes)}")
+
+
+@command.command("migrate")
+@click.argument("dest", metavar="DEST")
+@click.option("--single-writer", is_flag=True, help="Promise that no run writes to DEST, and skip conditional writes.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
+@options.output()
+def migrate(dest: str, single_writer: bool, quiet: bool, output: options.Output) -> None:
+    """Convert the files of xlamem 0.1 (schema=v1) in the dataset DEST.
+
+    Dumps with the same content are stored once, and the places where they were found become rows of `occurrences`. The
+    dataset can be read and written meanwhile. To resume after an interruption, repeat the command.
+    """
+    from ... import warehouse
+
+    with reporter.progress(hidden=quiet) as progress:
+        result = warehouse.migrate(dest, single_writer=single_writer, progress=progress)
+    if output.json:
+        console.write_json(dataclasses.asdict(result))
+    elif not quiet:
+        stored = f"{count(result.dumps, 'dump')} to {count(result.contents, 'content')}"
+        console.write(f"{dest}: {count(result.batches, 'batch', 'batches')}, {stored}, {result.seconds:.1f} s")

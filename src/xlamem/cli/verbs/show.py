@@ -21,7 +21,7 @@ def command(table: str, source: Dump | Dataset, output: options.Output) -> None:
     """Print a TABLE of PATH: a dump, or a dataset written by `xlamem convert`.
 
     `xlamem schema` describes the tables. Those of a dump include the ones that are computed from it: donation,
-    fragmentation, idle, padding, savings and others.
+    fragmentation, idle, padding, savings and others. `dumps` shows where the dumps of a dataset were found.
     """
     rows, n_rows = _rows_of_dump(source, table) if isinstance(source, Dump) else _rows_of(source, table, output)
     write_table(rows, output, n_rows)
@@ -39,9 +39,11 @@ def _rows_of_dump(dump: Dump, table: str) -> tuple[pa.Table, int]:
 
 def _rows_of(dataset: Dataset, table: str, output: options.Output) -> tuple[pa.Table, int]:
     """Return the first rows of a table of a dataset, and the number of its rows."""
-    if table not in dataset.tables:
-        raise UsageError(f"no table {table!r}; a dataset has {', '.join(dataset.tables)}")
     limit = default_limit(output)
+    if table == "dumps":
+        return (dumps := dataset.dumps()).slice(0, limit), dumps.num_rows
+    if table not in dataset.tables:
+        raise UsageError(f"no table {table!r}; a dataset has {', '.join((*dataset.tables, 'dumps'))}")
     with dataset.damage_errors(table):
         stored = dataset[table]
         return (stored.to_table() if limit is None else stored.head(limit)), stored.count_rows()

@@ -1,0 +1,176 @@
+"""The screen of `xlamem diff` for two sides with several programs: which changed, which are new or gone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, repeat, takewhile
+from typing import Any
+
+import pyarrow as pa
+from rich.text import Text
+
+from ...compare.verdict import signed
+from ...compare.wording import ARROW
+from ...formatting import align, count, one_line, shorten_distinct, size, visible, wrap
+from ..options import Output
+
+Row = dict[str, Any]
+
+NUMBERS = ("device_total", "peak")
+HEADINGS = ["must fit: A", "B", "change", "overall peak", "program"]
+N_ROWS = 20
+"""Number of programs that are listed without --limit."""
+MIN_NAME_WIDTH = 16
+MARKS = {"new": "[NEW]", "gone": "[GONE]"}
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The programs of two sides, as the table `pairs`."""
+
+    table: pa.Table
+    verdict: str = ""
+    """What changed in the pair with the largest change; empty without one."""
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        rows: list[Row] = self.table.to_pylist()
+        return rows
+
+    @cached_property
+    def changed(self) -> list[Row]:
+        """Pairs with other numbers: by absolute change of what must fit, then of the peak."""
+        rows = [r for r in self.rows if not is_alone(r) and any(change(r, number) for number in NUMBERS)]
+        return sorted(rows, key=lambda r: (-abs(change(r, "device_total")), -abs(change(r, "peak"))))
+
+    @cached_property
+    def alone(self) -> list[Row]:
+        """New and gone programs, largest first."""
+        rows = [r for r in self.rows if is_alone(r) and not _unreadable(r)]
+        return sorted(rows, key=lambda r: -max(_total(r, side) or 0 for side in "ab"))
+
+    def name(self, row: Row) -> str:
+        """Return the number and name of a program, below the directory that all of its side share.
+
+        That of B is enough, unless names or directories differ.
+        """
+        sides = [side for side in "ab" if row[f"program_{side}"] is not None]
+        places = {(row[f"module_name_{side}"], *self._place(row, side)) for side in sides}
+        names = ["/".join([*self._place(row, side), _name(row, side)]) for side in sides]
+        return one_line(names[-1] if len(places) == 1 else ARROW.join(names))
+
+    def _place(self, row: Row, side: str) -> list[str]:
+        return _directory(row, side)[self._n_shared[side] :]
+
+    @cached_property
+    def _n_shared(self) -> dict[str, int]:
+        """The number of directories that the paths of all programs of a side have in common."""
+        rows = {side: [r for r in self.rows if r[f"program_{side}"] is not None] for side in "ab"}
+        levels = {side: zip(*(_directory(r, side) for r in rows[side]), strict=False) for side in rows}
+        return {side: sum(1 for _ in takewhile(lambda names: len({*names}) == 1, levels[side])) for side in levels}
+
+    @property
+    def unreadable(self) -> list[str]:
+        """The dumps without numbers, and why they have none."""
+        return [
+            f"{side.upper()}: {r[f'uri_{side}']}: {r[f'problem_{side}']}" for r in self.rows for side in _unreadable(r)
+        ]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the numbers of all programs are known."""
+        return not any(r[f"problem_{side}"] for r in self.rows for side in "ab")
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether more must fit, or is in use at the peak, in a program of both sides."""
+        return any(map(_grew, self.changed))
+
+    @property
+    def summary(self) -> str:
+        """How many programs changed, in a sentence."""
+        readable = [r for r in self.rows if not _unreadable(r)]
+        counts = Counter(r["how"] for r in readable)
+        n_same = counts["same"] - sum(r["how"] == "same" for r in self.changed)
+        n_other = len(readable) - len(self.changed) - counts["new"] - counts["gone"] - n_same
+        if n_same == len(self.rows):
+            return f"Nothing changed: {count(n_same, 'program')}."
+        grown = f" ({n_grown:,} grew)" if (n_grown := sum(map(_grew, self.changed))) else ""
+        parts = [f"{len(self.changed):,} changed{grown}"]
+        parts += [f"{n_other:,} compiled differently with the same numbers"] if n_other else []
+        parts += [f"{counts[how]:,} {how}" for how in MARKS if counts[how]]
+        parts += [f"{n:,} unreadable"] if (n := len(self.rows) - len(readable)) else []
+        return f"{count(len(self.rows), 'program')}: {', '.join(parts)}, {n_same:,} the same."
+
+
+def is_alone(row: Row) -> bool:
+    return row["how"] in MARKS
+
+
+def change(row: Row, number: str) -> int:
+    """Return the change of a number of a pair; 0 if one side is not known."""
+    a, b = row[f"{number}_a"], row[f"{number}_b"]
+    return 0 if a is None or b is None else b - a
+
+
+def _unreadable(row: Row) -> list[str]:
+    """Return the sides on which the dump of a program has no numbers."""
+    known = [side for side in "ab" if row[f"program_{side}"] is not None]
+    return [side for side in known if row[f"problem_{side}"] and _total(row, side) is None]
+
+
+def _grew(row: Row) -> bool:
+    return any(change(row, number) > 0 for number in NUMBERS)
+
+
+def _name(row: Row, side: str) -> str:
+    """Return the number and the name of a program."""
+    number = row[f"module_id_{side}"]
+    text = row[f"module_name_{side}"] or str(row[f"uri_{side}"]).rpartition("/")[2]
+    return text if number is None else f"{number:04d}.{text}"
+
+
+def _directory(row: Row, side: str) -> list[str]:
+    """Return the directory of a program, as its names."""
+    return str(row[f"uri_{side}"]).split("/")[:-1]
+
+
+def _total(row: Row, side: str) -> int | None:
+    total: int | None = row[f"device_total_{side}"]
+    return total
+
+
+def cells(row: Row) -> list[str]:
+    """Return what must fit on both sides, and the changes."""
+    totals = ["" if row[f"program_{side}"] is None else size(_total(row, side)) for side in "ab"]
+    changes = [signed(change(row, number)) for number in NUMBERS]
+    return [*totals, *([MARKS[row["how"]], ""] if is_alone(row) else changes)]
+
+
+def screen(changes: Changes, output: Output) -> list[Text]:
+    """Return the lines of the screen."""
+    width = output.width
+    lines = [Text(line, "bold") for line in wrap(changes.summary, 0, width)]
+    rows = changes.changed + changes.alone
+    shown = output.head(rows, N_ROWS)
+    if shown:
+        lines += [Text(), *_table(shown, [changes.name(row) for row in shown], width)]
+    if more := len(rows) - len(shown):
+        lines.append(Text(f"and {more:,} more: --limit shows more", "dim"))
+    if changes.verdict:
+        labels = chain(["largest change"], repeat(""))
+        names = zip(labels, wrap(changes.name(changes.changed[0]), 16, width), strict=False)
+        lines += [Text(), *(Text.assemble((f"{label:16}", "bold"), name) for label, name in names)]
+        lines += [Text(f"  {line}") for line in wrap(visible(changes.verdict), 2, width)]
+    return lines
+
+
+def _table(rows: list[Row], names: list[str], width: int | None) -> list[Text]:
+    numbers = align([HEADINGS[:-1], *map(cells, rows)], set())
+    indent = max(map(len, numbers)) + 2
+    names = shorten_distinct(names, width and max(MIN_NAME_WIDTH, width - indent))
+    texts = [f"{left:{indent}}{right}" for left, right in zip(numbers, [HEADINGS[-1], *names], strict=True)]
+    styles = ["bold", *("" if is_alone(r) else "red" if _grew(r) else "" for r in rows)]
+    return [Text(text, style) for text, style in zip(texts, styles, strict=True)]

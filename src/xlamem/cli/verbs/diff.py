@@ -1,0 +1,228 @@
+"""`xlamem diff`: what changed between two programs, or between the programs of two directories or datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+import pyarrow as pa
+
+from ... import schema
+from ...compare.difference import Diff, diff
+from ...compare.groups import KEYS, difference_groups
+from ...compare.verdict import ranked_edits
+from ...compute.bills import DEVICE_TOTAL
+from ...dump import Dump, read
+from ...errors import UsageError
+from ...input.find import find, split_modules
+from ...warehouse.dataset import is_dataset
+from .. import console, inputs, options
+from ..reporters.problems import describe_problems
+
+if TYPE_CHECKING:
+    from ...compare.programs import Dumps
+    from ..reporters.diff import Comparison
+    from ..reporters.pairs import Changes
+
+BY = "buffer,cause"
+LIMIT = "Groups of buffers shown, or programs.  [default: one screen; all in JSON and CSV]"
+
+
+@click.command("diff")
+@click.argument("paths", nargs=-1, required=True, metavar="A B")
+@click.option(
+    "--label", "labels", multiple=True, metavar="KEY=VALUE",
+    help="Compare dumps with two labels in one dataset: give this option twice, and the dataset as the only path.",
+)  # fmt: skip
+@click.option("--module", metavar="N|NAME", help="Module to compare if A and B have several.")
+@click.option("--by", default=BY, show_default=True, metavar="KEY,KEY", help="Keys to group buffers by.")
+@click.option("--space", "account", default=DEVICE_TOTAL, metavar="NAME", help="Divide the peak of this memory space.")
+@click.option("--exit-code", "gate", is_flag=True, help="Exit with 1 if anything grew, 3 if a side is not known.")
+@options.output(csv=True, markdown=True, limit=LIMIT, wide=True)
+def command(
+    paths: tuple[str, ...], labels: tuple[str, ...], module: str | None, by: str, account: str, gate: bool,
+    output: options.Output,
+) -> int:  # fmt: skip
+    """Show what changed from A to B: what must fit, the peak, which buffers the change consists of, and why.
+
+    A and B are dumps, whose values are matched whatever their names, directories, or datasets. The programs of
+    directories and datasets are paired: changed ones are listed, with the verdict on the largest change.
+
+    The keys of --by are buffer (like buffers of all layers), cause, edit, scope, layer, phase, kind, category,
+    memory_space, source and element_type. --space takes the name of a memory space (hbm) instead of device_total.
+    """
+    keys = _keys(by)
+    sides = _sides(paths, labels)
+    dumps = _two_dumps(sides, module)
+    if dumps is None:
+        return _compare_sides(sides, account, keys, gate=gate, output=output)
+    return _compare_dumps(dumps, account, keys, gate=gate, output=output)
+
+
+def _keys(by: str) -> tuple[str, ...]:
+    keys = tuple(filter(None, (key.strip() for key in by.split(","))))
+    if unknown := [key for key in keys if key not in KEYS]:
+        raise UsageError(f"cannot group by {', '.join(unknown)}: the keys are {', '.join(KEYS)}")
+    if not keys:
+        raise UsageError(f"--by needs a key: {', '.join(KEYS)}")
+    return keys
+
+
+def _sides(paths: tuple[str, ...], labels: tuple[str, ...]) -> tuple[Dumps, Dumps]:
+    """Return what is compared: two paths, or the dumps with two labels of one dataset."""
+    if not labels:
+        if len(paths) != 2:
+            raise UsageError(f"diff compares two paths, A and B, not {len(paths)}")
+        return paths[0], paths[1]
+    if len(paths) != 1 or len(labels) != 2:
+        raise UsageError("--label compares two labels of one dataset: xlamem diff DEST --label KEY=A --label KEY=B")
+    first, second = (_label(text) for text in labels)
+    return (paths[0], first), (paths[0], second)
+
+
+def _label(text: str) -> Mapping[str, str]:
+    key, sign, value = text.partition("=")
+    if not key or not sign:
+        raise UsageError(f"a label is KEY=VALUE, not {text!r}")
+    return {key: value}
+
+
+def _two_dumps(sides: tuple[Dumps, Dumps], module: str | None) -> tuple[Dump, Dump] | None:
+    """Return the dumps if there is one on each side, or `module` selects one."""
+    paths = [side for side in sides if isinstance(side, str) and not is_dataset(side)]
+    if len(paths) < len(sides):
+        if module is not None:
+            raise UsageError("--module selects a module of a dump, not of a dataset")
+        return None
+    if module is not None:
+        a, b = (inputs.read_module(path, module, inputs.ALL_SECTIONS) for path in paths)
+        return a, b
+    sources = [source for path in paths for source in find(path)[:2]]
+    if len(sources) > len(paths) or any(len(split_modules(source)) > 1 for source in sources):
+        return None
+    a, b = (read(source, tables=inputs.ALL_SECTIONS) for source in sources)
+    return a, b
+
+
+# -- two dumps -----------------------------------------------------------------------------------
+
+
+def _compare_dumps(
+    dumps: tuple[Dump, Dump], account: str, by: tuple[str, ...], *, gate: bool, output: options.Output
+) -> int:
+    from ..reporters.diff import Comparison, screen  # imports rich
+
+    c = Comparison(diff(*dumps), dumps, account, by)
+    groups = difference_groups(c.diff, by, account=account)
+    if output.json:
+        console.write_json(_as_json(c, groups, output))
+    elif output.csv:
+        console.write_csv(groups.column_names, (row.values() for row in output.head(groups).to_pylist()))
+    elif output.markdown:
+        from ..reporters.markdown import comment
+
+        console.write(comment(c, output.limit))
+    else:
+        console.write_lines(screen(c, output), output.width)
+    return _exit_code(c.diff) if gate else console.FINE
+
+
+def _exit_code(d: Diff) -> int:
+    if not d.is_known:
+        return console.UNREADABLE
+    return console.CHECK_FAILED if d.grown else console.FINE
+
+
+def _as_json(c: Comparison, groups: pa.Table, output: options.Output) -> dict[str, Any]:
+    d = c.diff
+    return {
+        "schema_version": schema.VERSION,
+        "a": _side_json(c.dumps[0]),
+        "b": _side_json(c.dumps[1]),
+        "verdict": d.verdict,
+        "is_known": d.is_known,
+        "doubt": d.doubt or None,
+        "is_same": d.is_same,
+        "grown": d.grown,
+        "device_total_change": d.device_total_change,
+        "peak_change": d.peak_change,
+        "account_differences": d.accounts.to_pylist(),
+        "bill_differences": d.bills.to_pylist(),
+        "edits": ranked_edits(d),
+        "account": c.account,
+        "by": list(c.by),
+        "difference_groups": output.head(groups).to_pylist(),
+        "differences": output.head(d.buffers).to_pylist(),
+        "matches": output.head(d.matches).to_pylist(),
+        "n_difference_groups": groups.num_rows,
+        "n_differences": d.buffers.num_rows,
+        "n_matches": d.matches.num_rows,
+    }
+
+
+def _side_json(dump: Dump) -> dict[str, Any]:
+    (module,) = dump.modules.to_pylist()
+    return {
+        "name": dump.name,
+        "place": dump.source.location,
+        "module": module,
+        "problems": describe_problems(dump),
+    }
+
+
+# -- two sides with several programs -------------------------------------------------------------
+
+
+def _compare_sides(
+    sides: tuple[Dumps, Dumps], account: str, by: tuple[str, ...], *, gate: bool, output: options.Output
+) -> int:
+    from ...compare.pairing import pair
+    from ...compare.programs import programs_of
+    from ..reporters.pairs import Changes, screen  # imports rich
+
+    a, b = (programs_of(side) for side in sides)
+    if len(a) == len(b) == 1:
+        return _compare_dumps((a.read(0), b.read(0)), account, by, gate=gate, output=output)
+    changes = Changes(pair(a, b))
+    if changes.changed:
+        row = changes.changed[0]
+        largest = diff(a.read(row["program_a"]), b.read(row["program_b"]))
+        changes = Changes(changes.table, largest.verdict)
+    if output.json:
+        console.write_json(_changes_json(changes, output))
+    elif output.csv:
+        console.write_csv(changes.table.column_names, (row.values() for row in output.head(changes.rows)))
+    elif output.markdown:
+        from ..reporters.markdown import pairs_comment
+
+        console.write(pairs_comment(changes, output.limit))
+    else:
+        console.write_lines(screen(changes, output), output.width)
+    for text in changes.unreadable:
+        console.error(text, console.UNREADABLE)
+    return _exit_code_of(changes, gate=gate)
+
+
+def _exit_code_of(changes: Changes, *, gate: bool) -> int:
+    if changes.unreadable or (gate and not changes.is_known):
+        return console.UNREADABLE
+    return console.CHECK_FAILED if gate and changes.has_grown else console.FINE
+
+
+def _changes_json(changes: Changes, output: options.Output) -> dict[str, Any]:
+    ordered = changes.changed + changes.alone
+    listed = {id(row) for row in ordered}
+    rows = ordered + [row for row in changes.rows if id(row) not in listed]
+    return {
+        "schema_version": schema.VERSION,
+        "summary": changes.summary,
+        "n_programs": len(rows),
+        "n_changed": len(changes.changed),
+        "n_new": sum(row["how"] == "new" for row in rows),
+        "n_gone": sum(row["how"] == "gone" for row in rows),
+        "is_known": changes.is_known,
+        "grown": changes.has_grown,
+        "largest": changes.verdict or None,
+        "pairs": output.head(rows),
+    }

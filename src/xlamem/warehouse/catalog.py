@@ -1,0 +1,144 @@
+"""The files of a dataset, as of the time it is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.dataset as arrow_dataset
+
+from .. import schema
+from ..errors import DumpError, UsageError
+from .ledger import Batch, File, Ledger
+from .old import OldDumps
+from .storage import Storage
+
+
+def is_dataset(dest: str | os.PathLike[str]) -> bool:
+    """Return whether a directory or URI has a ledger."""
+    return _has_ledger(Storage(dest))
+
+
+class Catalog:
+    """The files that the ledger names, and where the rows of each dump are.
+
+    Raises UsageError if the directory or URI has no ledger.
+    """
+
+    def __init__(self, dest: str | os.PathLike[str]) -> None:
+        self.storage = Storage(dest)
+        if not _has_ledger(self.storage):
+            raise UsageError(f"{os.fspath(dest)} is not a dataset of `xlamem convert`: it has no ledger")
+        self.state = Ledger(self.storage).state
+        self.batches = sorted(self.state.batches.values(), key=lambda b: b.name)
+        self.old = OldDumps(self.storage, self.state)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """The content_ids of the stored dumps, sorted."""
+        with self.damage_errors():
+            return tuple(sorted(self.state.stored.keys() | self.old.contents.keys()))
+
+    @cached_property
+    def files_of(self) -> dict[str, list[File]]:
+        """The files of each table, in the order of the batches, without those of version 1."""
+        return _by_table(batch for batch in self.batches if not batch.is_old)
+
+    @cached_property
+    def old_files_of(self) -> dict[str, list[File]]:
+        """The files of each table that version 1 wrote."""
+        return _by_table(self.old.batches)
+
+    def locate(self, content_id: str) -> tuple[Batch, str]:
+        """Return the batch of a stored dump and its id in the files of the batch."""
+        if name := self.state.stored.get(content_id):
+            return self.state.batches[name], content_id
+        dump = self.old.contents[content_id]
+        return dump.batch, dump.dump_id
+
+    def scan_files(self, table: str, files: list[File], key: str = "content_id") -> arrow_dataset.Dataset:
+        """Return a pyarrow dataset over some of the files of a table. `key`: "dump_id" for files of version 1."""
+        spec = schema.WAREHOUSE[table].warehouse
+        if (i := spec.get_field_index("content_id")) >= 0:
+            spec = spec.set(i, spec.field(i).with_name(key))
+        return arrow_dataset.FileSystemDataset.from_paths(
+            [self.storage.path(f.path) for f in files],
+            schema=spec,
+            format=arrow_dataset.ParquetFileFormat(),
+            filesystem=self.storage.system,
+        )
+
+    def files(self, table: str | None = None) -> pa.Table:
+        """Return the committed files of one table, or of all tables, for other tools.
+
+        Columns: table, path (a URI if the dataset has one), rows, bytes, batch, tool_version, schema_version, run_id.
+        """
+        if table is not None:
+            check_name(table)
+        order = {name: i for i, name in enumerate(schema.WAREHOUSE)}
+        rows = [(b, f) for b in self.batches for f in b.files if table in (None, f.table)]
+        rows.sort(key=lambda row: order.get(row[1].table, len(order)))
+        return pa.table(
+            {
+                "table": pa.array([f.table for _, f in rows], pa.string()),
+                "path": pa.array([self.storage.uri_of(f.path) for _, f in rows], pa.string()),
+                "rows": pa.array([f.rows for _, f in rows], pa.int64()),
+                "bytes": pa.array([f.bytes for _, f in rows], pa.int64()),
+                "batch": pa.array([b.name for b, _ in rows], pa.string()),
+                "tool_version": pa.array([b.tool_version for b, _ in rows], pa.string()),
+                "schema_version": pa.array([b.schema_version for b, _ in rows], pa.int64()),
+                "run_id": pa.array([b.run_id for b, _ in rows], pa.string()),
+            }
+        )
+
+    # -- damage ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def damage_errors(self, *tables: str) -> Iterator[None]:
+        """Raise DumpError with the path of the damaged file if these tables cannot be read."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            message = str(error).partition("\n")[0]
+            damage = self._find_damage(tables)
+            raise damage or DumpError(self.storage.uri, f"readable Parquet files ({message})") from error
+
+    def _find_damage(self, tables: Iterable[str]) -> DumpError | None:
+        """Return an error for the first file of these tables that is missing or differs in size from the ledger."""
+        names = sorted(tables)
+        old = sorted({*names, "modules", "files", "labels"})  # from which the other tables of version 1 are derived
+        files = [f for t in names for f in self.files_of[t]] + [f for t in old for f in self.old_files_of[t]]
+        infos = self.storage.system.get_file_info([self.storage.path(f.path) for f in files])
+        for file, info in zip(files, infos, strict=True):
+            path = self.storage.uri_of(file.path)
+            if not info.is_file:
+                return DumpError(path, "a committed file; it is gone (if it was replaced, open the dataset again)")
+            if info.size is not None and info.size != file.bytes:
+                return DumpError(path, f"{file.bytes:,} bytes, as committed, not {info.size:,}")
+        return None
+
+
+def _by_table(batches: Iterable[Batch]) -> dict[str, list[File]]:
+    files: dict[str, list[File]] = {name: [] for name in schema.WAREHOUSE}
+    for batch in batches:
+        for file in batch.files:
+            files.setdefault(file.table, []).append(file)
+    return files
+
+
+def _has_ledger(storage: Storage) -> bool:
+    try:
+        first = storage.read("_ledger/entries/000000000001.json")
+        return first is not None or bool(storage.files("_ledger", recursive=False))
+    except NotADirectoryError:
+        return False
+
+
+def check_name(table: str) -> str:
+    """Return the name of a table, or raise UsageError."""
+    if table not in schema.WAREHOUSE:
+        raise UsageError(f"no table {table!r}; there are {', '.join(schema.WAREHOUSE)}")
+    return table

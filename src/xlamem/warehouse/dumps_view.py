@@ -1,0 +1,60 @@
+"""The view `dumps`: occurrences with their labels as columns, and with what `modules` says of their content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import schema
+
+TABLES = ("occurrences", "labels", "modules")
+"""The tables that it joins."""
+MODULE_COLUMNS = tuple(c for c in schema.WAREHOUSE["modules"].columns if c.name not in schema.OCCURRENCES.names)
+
+
+def spec(label_keys: Sequence[str]) -> schema.Table:
+    """Return the columns of the view: those of an occurrence, its labels, and the other columns of `modules`."""
+    labels = (schema.Column(f"label_{key}", "text", f"label {key}", nullable=True) for key in label_keys)
+    columns = (*schema.OCCURRENCES.columns, *labels, *MODULE_COLUMNS)
+    return schema.Table("dumps", schema.OCCURRENCES.row, "convert", columns)
+
+
+def select(tables: Sequence[str], label_keys: Sequence[str]) -> str:
+    """Return SQL for the view, given SQL for each of TABLES."""
+    occurrences, labels, modules = tables
+    columns = [f'occurrences."{c.name}"' for c in schema.OCCURRENCES.columns]
+    columns += [f"run_labels.{_quoted(f'label_{key}')}" for key in label_keys]
+    columns += [f'modules."{c.name}"' for c in MODULE_COLUMNS]
+    values = [
+        f"max(value) FILTER (WHERE key = {_literal(key)}) AS {_quoted(f'label_{key}')}" for key in label_keys
+    ]
+    return (
+        f"SELECT {', '.join(columns)} FROM ({occurrences}) AS occurrences"
+        f" LEFT JOIN (SELECT {', '.join(['run_id', *values])} FROM ({labels}) GROUP BY run_id) AS run_labels"
+        f" USING (run_id) LEFT JOIN ({modules}) AS modules USING (content_id)"
+    )
+
+
+def join(tables: Sequence[pa.Table], label_keys: Sequence[str]) -> pa.Table:
+    """Return the rows of the view, given TABLES, sorted by content_id and place."""
+    occurrences, labels, modules = tables
+    order = ("content_id", "uri", "offset", "seen_at", "run_id")
+    table = occurrences.sort_by([(name, "ascending") for name in order])
+    for key in label_keys:
+        rows = labels.filter(pc.equal(labels["key"], key))
+        value = rows["value"].take(pc.index_in(table["run_id"], rows["run_id"].combine_chunks()))
+        table = table.append_column(f"label_{key}", value)
+    module = pc.index_in(table["content_id"], modules["content_id"].combine_chunks())
+    for column in MODULE_COLUMNS:
+        table = table.append_column(column.name, modules[column.name].take(module))
+    return table
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

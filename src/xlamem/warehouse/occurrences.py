@@ -1,0 +1,82 @@
+"""The rows of `occurrences`: where a run found which dump, once for each place and set of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import schema
+from ..errors import utf8
+from ..input.filesystems import URI
+from .ledger import State
+from .offsets import with_columns
+from .old import OldDumps
+from .storage import Storage
+from .task import DumpInput, Options
+
+KEY = ("content_id", "uri", "offset", "host")
+"""An occurrence is recorded once for each of these and for the labels. The host counts only for paths."""
+
+
+def occurrence_table(dumps: Iterable[DumpInput], options: Options) -> pa.Table:
+    """Return the occurrences of dumps that a run has identified, sorted and without repetitions."""
+    rows = [
+        (
+            dump.content_id, dump.source.members[0].location, dump.source.name,
+            utf8(",".join(member.file_name for member in dump.source.members)), dump.source.members[0].begin,
+            dump.source.module_id, dump.source.timestamp_us, options.run_id, options.host, options.started,
+        )
+        for dump in dumps
+    ]  # fmt: skip
+    columns: Iterable[Any] = zip(*rows, strict=True) if rows else [[] for _ in schema.OCCURRENCES.names]
+    spec = schema.OCCURRENCES.warehouse
+    table = pa.table([pa.array(c, f.type) for c, f in zip(columns, spec, strict=True)], schema=spec)
+    return distinct(table)
+
+
+def distinct(occurrences: pa.Table) -> pa.Table:
+    """Sort occurrences that have the same labels, and keep the first of those with the same key."""
+    order = occurrences.sort_by([(name, "ascending") for name in (*KEY, "seen_at", "run_id")])
+    keys = keys_of(order)
+    first = pa.array(range(len(keys)), pa.int64())
+    groups = pa.table({"key": keys, "row": first}).group_by("key", use_threads=False).aggregate([("row", "min")])
+    return order.take(groups["row_min"].sort())
+
+
+def keys_of(occurrences: pa.Table) -> pa.Array:
+    """Return the key of each occurrence as text."""
+    uri = pc.fill_null(occurrences["uri"], "")
+    offset = pc.fill_null(occurrences["offset"].cast(pa.string()), "")
+    host = pc.if_else(pc.match_substring_regex(uri, f"^{URI.pattern}"), "", pc.fill_null(occurrences["host"], ""))
+    key = pc.binary_join_element_wise(occurrences["content_id"], uri, offset, host, "\0")
+    return key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
+
+
+def new_occurrences(found: pa.Table, recorded: Iterable[pa.Table]) -> pa.Table:
+    """Return the occurrences that none of the tables contains. Version 1 recorded no offsets: null matches any."""
+    keys = keys_of(found), keys_of(with_columns(found, offset=pa.nulls(len(found), pa.int64())))
+    is_new = pa.repeat(pa.scalar(True), len(found))
+    for table in recorded:
+        known = keys_of(table)
+        for key in keys:
+            is_new = pc.and_not(is_new, pc.is_in(key, known))
+    return found.filter(is_new)
+
+
+def recorded_occurrences(storage: Storage, state: State, labels: Mapping[str, str]) -> Iterator[pa.Table]:
+    """Yield the keys of the occurrences that are recorded with exactly these labels, one file at a time."""
+    import pyarrow.parquet as pq
+
+    for batch in state.occurrences(labels):
+        for file in batch.table_files("occurrences"):
+            path = storage.path(file.path)
+            yield pq.read_table(path, columns=list(KEY), filesystem=storage.system, partitioning=None)
+
+
+def occurrences_of_version_1(storage: Storage, state: State, labels: Mapping[str, str]) -> Iterator[pa.Table]:
+    """Yield the occurrences that version 1 recorded with exactly these labels."""
+    if state.old_batches:
+        yield OldDumps(storage, state).occurrences_with(labels)

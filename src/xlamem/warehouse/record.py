@@ -1,0 +1,114 @@
+"""Record what a run finds and does in the tables `occurrences`, `labels` and `runs`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from .. import schema
+from .ledger import Batch, File, Ledger
+from .occurrences import new_occurrences, occurrence_table, occurrences_of_version_1, recorded_occurrences
+from .parquet import BatchWriter
+from .result import Converted
+from .storage import Storage
+from .task import DumpInput, Options
+
+
+class RunRecord:
+    """The record of one run.
+
+    The occurrences are committed before any dump is converted: no content is ever stored without one, and a killed run
+    leaves the same occurrences as a complete one.
+    """
+
+    def __init__(self, storage: Storage, ledger: Ledger, options: Options, call: dict[str, Any]) -> None:
+        """Describe a run. `call` contains the arguments that are recorded in `runs.options`."""
+        self.storage, self.ledger, self.options = storage, ledger, options
+        self.row: dict[str, Any] = {
+            "run_id": options.run_id,
+            "host": options.host,
+            "tool_version": options.tool_version,
+            "schema_version": schema.VERSION,
+            "started_at": options.started,
+            "options": json.dumps(call, ensure_ascii=False),
+        }
+        self.batch: Batch | None = None
+        self.occurrences = 0
+        """Rows that this run added to `occurrences`."""
+
+    def begin(self, dumps: Iterable[DumpInput]) -> None:
+        """Commit the occurrences that are new, the labels, and the row of a run that has not finished."""
+        found = occurrence_table(dumps, self.options)
+        with self.storage.output_errors():
+            labels = self._write("labels", labels_table(self.options.run_id, self.options.labels))
+            self.batch = self._run_batch("begin", [*labels, *self._write("runs", self._runs())])
+            attempt = 0
+            while not self._commit_new(found, attempt):
+                attempt += 1
+
+    def _commit_new(self, found: pa.Table, attempt: int) -> bool:
+        """Commit the occurrences that are not recorded yet, unless another run records the same ones meanwhile."""
+        assert self.batch is not None
+        state, labels = self.ledger.refresh(), dict(self.options.labels)
+        known = {batch.name for batch in state.occurrences(labels)}
+        sources = (recorded_occurrences, occurrences_of_version_1)
+        new = new_occurrences(found, (table for read in sources for table in read(self.storage, state, labels)))
+        files = self._write("occurrences", new, f"occurrences {attempt}")
+        batch = replace(self._run_batch(f"occurrences {attempt}", files), labels=labels, runs=())
+        batches = (batch, self.batch) if files else (self.batch,)
+        if not self.ledger.commit_occurrences(*batches, labels=labels, known=known):
+            return False
+        self.occurrences = new.num_rows
+        return True
+
+    def finish(self, result: Converted, outcome: str) -> None:
+        """Replace the row of the run by one with its end and its counts."""
+        if self.batch is None:
+            return
+        self.row |= {
+            **{name: getattr(result, name) for name in schema.RUNS.names if hasattr(result, name)},
+            "failed": len(result.failed),
+            "changed": len(result.changed),
+            "truncated": len(result.cut),
+            "finished_at": datetime.now(UTC),
+            "outcome": outcome,
+        }
+        with self.storage.output_errors():
+            files = self.batch.table_files("labels") + self._write("runs", self._runs(), "end")
+            self.ledger.commit(self._run_batch("end", files), remove=(self.batch.name,))
+
+    def _runs(self) -> pa.Table:
+        row = {name: self.row.get(name) for name in schema.RUNS.names}
+        return pa.Table.from_pylist([row], schema.RUNS.warehouse)
+
+    def _run_batch(self, part: str, files: Sequence[File]) -> Batch:
+        o, tables = self.options, tuple(schema.RUN_TABLES)
+        name = batch_name(o.run_id, part)
+        return Batch(name, (), (), tuple(files), o.tool_version, schema.VERSION, o.run_id, tables, runs=(o.run_id,))
+
+    def _write(self, name: str, table: pa.Table, part: str = "begin") -> list[File]:
+        return write_table(self.storage, self.options.folder, batch_name(self.options.run_id, part), name, table)
+
+
+def batch_name(run_id: str, part: str) -> str:
+    """Return the name of a batch that belongs to a run rather than to dumps."""
+    return xxhash.xxh3_128_hexdigest(f"{run_id}\0{part}".encode())
+
+
+def write_table(storage: Storage, folder: str, batch: str, name: str, table: pa.Table) -> list[File]:
+    """Write a table as files of a batch; an empty table has no file."""
+    writer = BatchWriter(storage, folder, batch)
+    writer.add(name, table)
+    return writer.close()
+
+
+def labels_table(run_id: str, labels: Sequence[tuple[str, str]]) -> pa.Table:
+    """Return the rows of `labels` of a run."""
+    rows = [{"run_id": run_id, "key": key, "value": value} for key, value in labels]
+    return pa.Table.from_pylist(rows, schema.LABELS.warehouse)

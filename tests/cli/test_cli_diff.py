@@ -1,0 +1,437 @@
+"""`xlamem diff`: the screen, its formats and exit codes, for two dumps, two directories and two labels of a dataset."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import tarfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem import cli, schema
+from xlamem.cli.reporters.markdown import code, escaped, table
+from xlamem.compare import wording
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "data"
+ORIGINS = DATA / "origins"
+COMPILED = sorted((DATA / "pairs").glob("*.tar.xz"))
+"""Pairs of compiled programs that differ in one edit."""
+SCAN, REMAT, UNROLLED = (ORIGINS / f"cpu-{name}.tar.gz" for name in ("scan", "scan-remat", "unrolled"))
+TPU, SHARDED = (ORIGINS / f"v5e-{name}.tar.gz" for name in ("unrolled", "unrolled-sharded"))
+DONATED = ORIGINS / "v5e-scan-bf16-donated.tar.gz"
+MLP = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
+PAIRS = [(SCAN, REMAT), (REMAT, SCAN), (SCAN, UNROLLED), (TPU, SHARDED), (TPU, DONATED), (UNROLLED, TPU)]
+IDS = [f"{a.name.split('.')[0]} {b.name.split('.')[0]}" for a, b in PAIRS]
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+EVERY = sorted(DUMPS.iterdir())
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def call(*args: str | Path) -> tuple[int, str, str]:
+        return cli.main(["diff", *map(str, args)]), *capsys.readouterr()
+
+    return call
+
+
+def without(folder: Path, target: Path, role: str) -> Path:
+    """Copy a dump without the file of one role."""
+    shutil.copytree(folder, target)
+    for path in target.glob(f"*-{role}.txt"):
+        path.unlink()
+    return target
+
+
+def cut(folder: Path, target: Path) -> Path:
+    """Copy a dump with half of its allocations."""
+    shutil.copytree(folder, target)
+    (path,) = target.glob("*-buffer-assignment.txt")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    return target
+
+
+def amount(line: str) -> float:
+    """Return the signed size at the beginning of a line."""
+    if line.split()[0] == "±0":
+        return 0
+    number, unit = line.split()[:2]
+    return float(number) * UNITS[unit]
+
+
+def section(lines: list[str], pattern: str) -> list[str]:
+    """Return the line that matches, and those below it with a change."""
+    begin = next(i for i, line in enumerate(lines) if re.match(pattern, line))
+    end = next((i for i in range(begin, len(lines)) if not lines[i]), len(lines))
+    return [lines[begin], *(line for line in lines[begin + 1 : end] if re.match(r" *(±0|[-+][\d.]+ [KMG]?i?B) ", line))]
+
+
+# ---- two dumps
+
+
+@pytest.mark.parametrize(("a", "b"), PAIRS, ids=IDS)
+def test_the_screen(run: Any, a: Path, b: Path) -> None:
+    status, out, err = run(a, b)
+    lines = out.splitlines()
+    assert (status, err) == (0, "")
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    assert " ".join(out.partition("\n\n")[0].split()) == " ".join(xlamem.diff(a, b).verdict.split())
+
+
+@pytest.mark.parametrize(("a", "b"), PAIRS, ids=IDS)
+def test_the_columns_add_up(run: Any, a: Path, b: Path) -> None:
+    for options in ((), ("--limit", 1), ("--by", "scope,phase"), ("--by", "edit")):
+        lines = run(a, b, *options)[1].splitlines()
+        for pattern in ("must fit [-+±]", "peak [-+±]"):
+            title, *rows = section(lines, pattern)
+            total = amount(re.sub("^(must fit|peak) ", "", title))
+            largest = max(abs(amount(row)) for row in rows)
+            assert sum(map(amount, rows)) == pytest.approx(total, abs=0.01 * len(rows) * largest + 1)
+
+
+@pytest.mark.parametrize(("a", "b"), PAIRS, ids=IDS)
+def test_the_numbers_in_json_add_up(run: Any, a: Path, b: Path) -> None:
+    data = json.loads(run(a, b, "--json")[1])
+    for account in data["account_differences"]:
+        def total(table: str, name: str = account["account"]) -> int:
+            return sum(row["change"] for row in data[table] if row["account"] == name)
+
+        assert total("bill_differences") == account["reserved_b"] - account["reserved_a"]
+        assert total("differences") + account["moved"] == account["peak_b"] - account["peak_a"]
+    first = data["account_differences"][0]
+    in_groups = sum(row["change"] for row in data["difference_groups"])
+    assert in_groups + first["moved"] == data["peak_change"] == first["peak_b"] - first["peak_a"]
+
+
+@pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.name.split(".")[0])
+def test_one_edit(run: Any, path: Path, tmp_path: Path) -> None:
+    """Whatever was edited, the screen fits the terminal; if only names changed, it is one line."""
+    with tarfile.open(path) as tar:
+        tar.extractall(tmp_path, filter="data")
+    status, out, err = run(tmp_path / "a", tmp_path / "b")
+    lines = out.splitlines()
+    assert (status, err) == (0, "")
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    assert (len(lines) == 1) == path.name.endswith(("-names.tar.xz", "-same.tar.xz"))
+
+
+def test_what_a_row_says(run: Any) -> None:
+    out = run(SCAN, UNROLLED)[1]
+    assert re.search(r"\n +-4\.69 MiB +[\d.]+ % +\[GONE\] +mlp/tanh +f32\[5,4,96,640\] +program\.py:33\n", out)
+    assert re.search(r"\[NEW\] +5× +layer_\*/mlp/tanh\n +f32\[384,640\] +program\.py:33\n", out)
+    assert re.search(r"smaller +4× +sub\n +f32\[5,128,640\] -> f32\[128,640\], 4 shapes", out)
+    assert "what else changed\n" in out
+    assert "A  jit_train_step  cpu, 226 steps  in " in out
+
+
+def test_the_screen_in_the_readme_is_real(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "README.md").read_text()
+    shown = text[text.index("    $ xlamem diff ") :].split("\n\nThe first sentence")[0].splitlines()
+    monkeypatch.chdir(ROOT)
+    assert [line[4:] for line in shown[1:]] == run(*shown[0].split()[3:])[1].splitlines()
+
+
+def test_nothing_changed_is_one_line(run: Any) -> None:
+    for path in (SCAN, MLP):
+        status, out, err = run(path, path, "--exit-code")
+        assert (status, err) == (0, "")
+        assert len(out.splitlines()) == 1
+        assert out.startswith("Nothing changed: ")
+
+
+def test_exit_codes(run: Any, tmp_path: Path) -> None:
+    assert run(REMAT, SCAN)[0] == 0
+    assert run(REMAT, SCAN, "--exit-code")[0] == 1
+    assert run(SCAN, REMAT, "--exit-code")[0] == 0
+    half = cut(MLP, tmp_path / "cut")
+    assert run(MLP, half)[0] == 0
+    assert run(MLP, half, "--exit-code")[0] == 3
+    assert run(half, MLP, "--exit-code")[0] == 3
+    assert run(MLP, without(MLP, tmp_path / "untimed", "live-range"), "--exit-code")[0] == 3
+    assert run(MLP, tmp_path / "nothing")[0] == 2
+    bad = tmp_path / "module_0001.jit_f.cpu_after_optimizations-buffer-assignment.txt.gz"
+    bad.write_bytes(b"\x1f\x8b")
+    assert run(MLP, bad)[0] == 3
+
+
+def test_the_state_of_both_sides_is_visible(run: Any, tmp_path: Path) -> None:
+    half = cut(MLP, tmp_path / "cut")
+    out = run(MLP, half)[1]
+    assert out.startswith("Not known (B is not known: ")
+    assert "\nB: truncated: " in out
+    assert "\nA: truncated: " in run(half, MLP)[1]
+    data = json.loads(run(MLP, half, "--json")[1])
+    assert (data["is_known"], data["a"]["module"]["complete"], data["b"]["module"]["complete"]) == (False, True, False)
+    assert data["doubt"].startswith("B is not known")
+    assert data["b"]["problems"][0].startswith("truncated: ")
+    assert "\n> B: truncated" in run(MLP, half, "--markdown")[1]
+    out = run(MLP, without(MLP, tmp_path / "untimed", "live-range"))[1]
+    assert "B has no live ranges" in out
+    assert "of A against B, by buffer:" in out
+
+
+@pytest.mark.parametrize(("a", "b"), list(pairwise(EVERY)), ids=lambda folder: folder.name)
+def test_unrelated_dumps(run: Any, a: Path, b: Path) -> None:
+    """Other platforms and releases, dumps without live ranges, truncated ones, several programs on one side."""
+    status, out, _ = run(a, b)
+    assert status in (0, 3)
+    lines = out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines), default=0) <= 80
+
+
+def test_a_dump_against_nothing(run: Any, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("BufferAssignment:\n")
+    status, out, _ = run(empty, SCAN)
+    assert status == 0
+    assert out.startswith("Not known (A is not known")
+    assert "0 B" in out
+    assert run(SCAN, empty)[1].count("[GONE]") >= 3
+    assert run(empty, empty)[0] == 0
+
+
+def test_json(run: Any) -> None:
+    data = json.loads(run(SCAN, REMAT, "--json")[1])
+    d = xlamem.diff(SCAN, REMAT)
+    assert data["schema_version"] == schema.VERSION
+    assert data["verdict"] == d.verdict
+    assert data["account_differences"] == d.accounts.to_pylist()
+    assert data["bill_differences"] == d.bills.to_pylist()
+    assert data["differences"] == d.buffers.to_pylist()
+    assert data["matches"] == d.matches.to_pylist()
+    assert sorted(data["edits"], key=lambda e: e["edit"]) == d.edits.to_pylist()
+    assert data["a"]["module"]["module_name"] == "jit_train_step"
+    short = json.loads(run(SCAN, REMAT, "--json", "--limit", "2")[1])
+    assert len(short["differences"]) == len(short["difference_groups"]) == 2
+    assert short["n_differences"] == len(data["differences"])
+
+
+def test_csv(run: Any) -> None:
+    rows = list(csv.DictReader(io.StringIO(run(SCAN, REMAT, "--csv", "--by", "scope", "-n", "3")[1])))
+    assert tuple(rows[0]) == schema.COMPARED["difference_groups"].names
+    assert len(rows) == 3
+    assert abs(int(rows[0]["change"])) >= abs(int(rows[1]["change"]))
+
+
+def test_options(run: Any) -> None:
+    assert len(run(SCAN, REMAT, "--limit", 1)[1].splitlines()) < len(run(SCAN, REMAT, "--limit", 100)[1].splitlines())
+    assert "other group" not in run(SCAN, REMAT, "--limit", 100)[1]
+    vmem = run(TPU, SHARDED, "--space", "vmem")[1]
+    assert "\nreserved -7.03 MiB " in vmem
+    assert "\npeak -7.75 MiB " in vmem
+    assert max(map(len, run(SCAN, UNROLLED, "--wide")[1].splitlines())) > 80
+    for arguments, message in [
+        ((SCAN,), "diff compares two paths, A and B, not 1"),
+        ((SCAN, REMAT, "--by", "colour"), "cannot group by colour: the keys are buffer, "),
+        ((SCAN, REMAT, "--by", ","), "--by needs a key"),
+        ((SCAN, REMAT, "--space", "attic"), "no account 'attic'"),
+        ((SCAN, REMAT, "--json", "--markdown"), "--json and --markdown exclude each other"),
+        ((SCAN, REMAT, "--label", "commit=a"), "--label compares two labels of one dataset"),
+        ((SCAN, "--label", "commit", "--label", "b"), "a label is KEY=VALUE, not 'commit'"),
+    ]:
+        status, out, err = run(*arguments)
+        assert (status, out) == (2, "")
+        assert message in err
+
+
+# ---- Markdown
+
+
+def cells(line: str) -> list[str]:
+    """Return the cells of a row of a table."""
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+@pytest.mark.parametrize(("a", "b"), PAIRS, ids=IDS)
+def test_markdown(run: Any, a: Path, b: Path) -> None:
+    out = run(a, b, "--markdown")[1]
+    verdict, accounts, buffers, *_ = out.split("\n\n")
+    assert re.sub(r"\\(.)", r"\1", verdict) == f"**{xlamem.diff(a, b).verdict}**"
+    for text, n_columns in ((accounts, 6), (buffers, 7)):
+        assert {len(cells(line)) for line in text.splitlines()} == {n_columns}
+    assert cells(accounts.splitlines()[2])[:2] == [r"device\_total", "must fit"]
+    changes = [amount(cells(line)[0].strip("*")) for line in buffers.splitlines()[2:]]
+    assert sum(changes[:-1]) == pytest.approx(changes[-1], abs=0.01 * len(changes) * max(map(abs, changes)) + 1)
+
+
+def test_markdown_is_escaped() -> None:
+    assert code("a|b") == r"`a\|b`"
+    assert code("a`b``c") == "```a`b``c```"
+    assert code("`") == "`` ` ``"
+    assert code("") == ""
+    assert escaped("a_b*c|d`e<f>[g]\nh") == r"a\_b\*c\|d\`e\<f\>\[g\]\\nh"
+    assert table(["n:", "name"], [["1", "x"]]) == ["| n | name |", "|---:|---|", "| 1 | x |"]
+
+
+# ---- words
+
+
+def group(**values: Any) -> dict[str, Any]:
+    row = dict.fromkeys(schema.COMPARED["difference_groups"].names)
+    return row | {"cause": "larger", "bytes_a": 1, "bytes_b": 2, "change": 1, "n": 1, "n_shapes": 1} | values
+
+
+def test_marks() -> None:
+    assert {wording.mark(group(cause=cause)) for cause in schema.CAUSES} == {
+        "[NEW]", "[GONE]", "longer", "shorter", "moved", "sharing", "larger", "smaller", "padding",
+    }  # fmt: skip
+    assert wording.mark(group(cause="moved to another space", bytes_a=0)) == "moved in"
+    assert wording.mark(group(cause="moved to another space", bytes_b=0)) == "moved out"
+    assert wording.mark(group(cause="sharing changed", bytes_a=0)) == "unshared"
+    assert wording.mark(group(cause="sharing changed", bytes_b=0)) == "shared"
+    assert wording.mark(group(cause=None)) == ""
+
+
+def test_shapes_of_both_sides() -> None:
+    def shapes(a: str | None, b: str | None, **values: Any) -> str:
+        return wording.shapes(group(shape_a=a, shape_b=b, **values))
+
+    assert shapes("f32[8,4]{1,0}", "f32[16,4]{1,0}") == "f32[8,4] -> f32[16,4]"
+    assert shapes("f32[8,4]{1,0}", "f32[8,4]{1,0}", n_shapes=3) == "f32[8,4], 3 shapes"
+    assert shapes("f32[8,4]{1,0}", "f32[8,4]{0,1}") == "f32[8,4]{1,0} -> f32[8,4]{0,1}"
+    assert shapes("f32[8]{0:S(1)}", "f32[8]{0}") == "f32[8]"
+    assert shapes("f32[]{:S(1)}", "f32[]") == "f32[]"
+    assert shapes("f32[8]{0}", "f32[4]{0}", cause="gone") == "f32[8]"
+    assert shapes("f32[8]{0}", "f32[4]{0}", cause="new") == "f32[4]"
+    assert shapes(None, None) == ""
+
+
+def test_source_lines_of_both_sides() -> None:
+    def sources(a: tuple[str | None, int | None], b: tuple[str | None, int | None]) -> str:
+        lines = {"source_file_a": a[0], "source_line_a": a[1], "source_file_b": b[0], "source_line_b": b[1]}
+        return wording.sources(group(**lines))
+
+    assert sources(("/u/train.py", 41), ("/u/train.py", 43)) == "train.py:41 -> :43"
+    assert sources(("/u/train.py", 41), ("/v/train.py", 41)) == "train.py:41"
+    assert sources(("/u/old.py", 1), ("/u/new.py", 2)) == "old.py:1 -> new.py:2"
+    assert sources(("/u/old.py", 1), (None, None)) == "old.py:1"
+    assert sources((None, None), ("/u/new.py", None)) == "new.py"
+    assert sources((None, None), (None, None)) == ""
+
+
+def test_shares() -> None:
+    assert wording.share(25, 100) == "25.0 %"
+    assert wording.share(-25, 100) == "-25.0 %"
+    assert wording.share(1, 10_000) == "~0 %"
+    assert wording.share(0, 100) == "0.0 %"
+    assert wording.share(5, 0) == wording.share(1000, 1) == ""
+    assert wording.relative(100, 150) == "+50.0 %"
+    assert wording.relative(0, 150) == wording.relative(150, 0) == wording.relative(1, 1) == ""
+
+
+def test_a_diff_shows_itself() -> None:
+    d = xlamem.diff(SCAN, REMAT)
+    assert repr(d).startswith(f"<xlamem.Diff: {d.verdict}>\n")
+    assert "device_total  must fit  37.48 MiB  20.57 MiB  -16.90 MiB  -45.1 %" in repr(d)
+    assert "<td" in d._repr_html_()
+    assert repr(xlamem.diff(SCAN, SCAN)) == f"<xlamem.Diff: {xlamem.diff(SCAN, SCAN).verdict}>"
+
+
+# ---- several programs
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two directories: a program is the same, one changed, one is gone, one is new."""
+    a, b = (tmp_path_factory.mktemp(name) for name in "ab")
+    for side, dumps in ((a, [MLP, SCAN, TPU]), (b, [MLP, REMAT, DUMPS / "cpu-jaxlib-0.12.0-odd_tree"])):
+        for path in dumps:
+            name = path.name.split(".")[0]
+            (shutil.copytree if path.is_dir() else shutil.copy)(path, side / (name if path.is_dir() else path.name))
+    return a, b
+
+
+def test_two_directories(run: Any, sides: tuple[Path, Path]) -> None:
+    status, out, err = run(*sides)
+    lines = out.splitlines()
+    assert (status, err) == (0, "")
+    assert lines[0] == "4 programs: 1 changed, 1 new, 1 gone, 1 the same."
+    heading, changed, *alone = lines[2:6]
+    assert heading.split() == ["must", "fit:", "A", "B", "change", "overall", "peak", "program"]
+    assert " ".join(changed.split()[:8]) == "37.48 MiB 20.57 MiB -16.90 MiB -16.90 MiB"
+    assert changed.endswith("/0004.jit_train_step")
+    assert {line.split()[2] for line in alone if line} == {"[GONE]", "[NEW]"}
+    end = " ".join(out.partition("largest change")[2].split())
+    assert end.endswith(f"0004.jit_train_step {xlamem.diff(SCAN, REMAT).verdict}")
+    assert max(map(len, lines)) <= 80
+    assert run(*sides, "--exit-code")[0] == 0
+    assert run(*reversed(sides), "--exit-code")[0] == 1
+    assert "and 2 more: --limit shows more" in run(*sides, "--limit", 1)[1]
+
+
+def test_the_same_directory(run: Any, sides: tuple[Path, Path]) -> None:
+    status, out, _ = run(sides[0], sides[0], "--exit-code")
+    assert (status, out) == (0, "Nothing changed: 3 programs.\n")
+
+
+def test_formats_of_two_directories(run: Any, sides: tuple[Path, Path]) -> None:
+    data = json.loads(run(*sides, "--json")[1])
+    pairs = xlamem.pair(*sides)
+    assert (data["n_changed"], data["n_new"], data["n_gone"], data["n_programs"]) == (1, 1, 1, 4)
+    assert data["largest"] == xlamem.diff(SCAN, REMAT).verdict
+    assert sorted(map(str, data["pairs"])) == sorted(map(str, pairs.to_pylist()))
+    assert data["pairs"][0]["device_total_a"] == xlamem.diff(SCAN, REMAT).accounts["reserved_a"][0].as_py()
+    rows = list(csv.DictReader(io.StringIO(run(*sides, "--csv")[1])))
+    assert tuple(rows[0]) == schema.COMPARED["pairs"].names
+    assert len(rows) == 4
+    text = run(*sides, "--markdown")[1]
+    assert text.startswith("**4 programs: 1 changed, 1 new, 1 gone, 1 the same.**\n\n| must fit: A |")
+    assert {len(cells(line)) for line in text.splitlines() if line.startswith("|")} == {5}
+
+
+def test_one_program_on_each_side(run: Any, sides: tuple[Path, Path]) -> None:
+    """The screen of two dumps, also if --module selects them."""
+    out = run(*sides, "--module", "jit_m_mlp_grad")[1]
+    assert out.startswith("Nothing changed: 4.11 MiB must fit")
+    assert run(MLP, MLP)[1] == out
+
+
+def test_unreadable_dumps(run: Any, sides: tuple[Path, Path], tmp_path: Path) -> None:
+    shutil.copytree(sides[0], tmp_path / "a")
+    (tmp_path / "a" / "module_0009.jit_f.cpu_after_optimizations-buffer-assignment.txt.gz").write_bytes(b"\x1f\x8b")
+    status, out, err = run(sides[0], tmp_path / "a")
+    assert status == 3
+    assert out.splitlines()[0] == "4 programs: 0 changed, 1 unreadable, 3 the same."
+    assert "module_0009.jit_f" in err
+
+
+def test_two_labels_of_a_dataset(run: Any, sides: tuple[Path, Path], tmp_path: Path) -> None:
+    for side, commit in zip(sides, ("old", "new"), strict=True):
+        xlamem.convert(side, to=tmp_path, labels={"commit": commit}, engine="here")
+    status, out, _ = run(tmp_path, "--label", "commit=old", "--label", "commit=new", "--markdown")
+    expected = run(*sides, "--markdown")[1]
+    assert (status, out.splitlines()[0]) == (0, expected.splitlines()[0])
+    rows, expected_rows = ([cells(line)[:4] for line in text.splitlines()[2:7]] for text in (out, expected))
+    assert rows == expected_rows
+    status, out, err = run(tmp_path, "--label", "commit=old", "--label", "commit=lost")
+    assert (status, out) == (2, "")
+    assert "no dump has commit=lost" in err
+    status, out, err = run(tmp_path, "--label", "commit=old", "--label", "commit=new", "--module", "0")
+    assert "--module selects a module of a dump, not of a dataset" in err
+
+
+def test_a_dump_of_a_dataset(tmp_path: Path) -> None:
+    """Dumps from Parquet differ like those that were converted."""
+    for path in (SCAN, REMAT):
+        xlamem.convert(path, to=tmp_path, labels={"path": path.name}, engine="here")
+    dataset = xlamem.Dataset(tmp_path)
+    stored = {d.source.location: d for d in map(dataset.read, dataset.ids)}
+    before, after = (next(d for k, d in stored.items() if f"{p.name}" in k) for p in (SCAN, REMAT))
+    d, expected = xlamem.diff(before, after), xlamem.diff(SCAN, REMAT)
+    assert d.accounts.equals(expected.accounts)
+    assert isinstance(d.buffers, pa.Table)
+    assert d.buffers["change"].to_pylist() == expected.buffers["change"].to_pylist()
