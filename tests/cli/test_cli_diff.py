@@ -132,7 +132,7 @@ def test_what_a_row_says(run: Any) -> None:
     out = run(SCAN, UNROLLED)[1]
     assert re.search(r"\n +-4\.69 MiB +[\d.]+ % +\[GONE\] +mlp/tanh +f32\[5,4,96,640\] +program\.py:33\n", out)
     assert re.search(r"\[NEW\] +5× +layer_\*/mlp/tanh\n +f32\[384,640\] +program\.py:33\n", out)
-    assert re.search(r"smaller +4× +sub\n +f32\[5,128,640\] -> f32\[128,640\], 4 shapes", out)
+    assert re.search(r"\[GONE\] +3× +sub\n +f32\[5,128,640\], 3 shapes", out)
     assert "what else changed\n" in out
     assert "A  jit_train_step  cpu, 226 steps  in " in out
 

@@ -208,7 +208,8 @@ class Matching:
         self._match_outputs(shape)
         node = self.graphs[0].node_of_value, take(self.node_of_b, self.graphs[1].node_of_value)
         rank = tuple(_n_dimensions(p.tables["values"]["shape"]) for p in (a, b))
-        for columns in ((node, index, phi, shape), (node, shape), (node, index, phi, rank)):
+        size = a.unpadded, b.unpadded
+        for columns in ((node, index, phi, shape), (node, shape), (node, index, phi, size), (node, index, phi, rank)):
             self._pair_values(Labels(*(mixed(*(c[side] for c in columns)) for side in (0, 1))), None, node)
         self._match_by_scope(shape)
 
@@ -240,9 +241,14 @@ class Matching:
         rank = tuple(_n_dimensions(p.value_text("shape", v)) for p, v in ((self.a, left), (self.b, right)))
         shape = shape[0][left], shape[1][right]
         category = self.a.value_category[left].astype(np.int64), self.b.value_category[right].astype(np.int64)
+        unpadded = self.a.unpadded[left], self.b.unpadded[right]
         op_name, scope = common_codes(a, b), common_codes(_scopes(a), _scopes(b))
-        for columns, name in (((op_name, shape, category), op_name), ((op_name, element, rank, category), op_name),
-                              ((scope, shape, category), scope)):
+        for columns, name in (
+            ((op_name, shape, category), op_name),
+            ((op_name, unpadded, category), op_name),
+            ((op_name, element, rank, category), op_name),
+            ((scope, shape, category), scope),
+        ):
             keys = [np.zeros(len(self.value), np.uint64), np.zeros(len(self.value_of_b), np.uint64)]
             allowed = [np.zeros(len(k), bool) for k in keys]
             for side, values in enumerate((left, right)):
