@@ -439,6 +439,7 @@ DEFINITIONS = {
     "programs this is the figure in the compiler's out-of-memory messages",
     "peak": "maximum bytes in use at any step",
     "peak_together": "maximum bytes in use at any step, all memory spaces added up",
+    "device_peak": "maximum bytes in use at any step, the memory spaces in `device_total` added up",
     "live": "maximum bytes covered by live values at any step: what the program itself needs",
     "half_open": "the peak, computed with half-open live ranges",
     "fixed": "parameters, constants and outputs, in use in full at every step",
@@ -1084,7 +1085,7 @@ def _program_of(side: str, where: str) -> tuple[Column, ...]:
         _text(f"uri_{side}", "first file of its first occurrence", null=True),
         _int(f"occurrences_{side}", f"number of dumps of the program in {where}", null=True),
         _int(f"device_total_{side}", "bytes that must fit into the device's memory", "bytes", null=True),
-        _int(f"peak_{side}", "greatest number of bytes in use in all memory spaces together", "bytes", null=True),
+        _int(f"peak_{side}", "peak of the memory spaces in `device_total`", "bytes", null=True),
         _text(f"problem_{side}", "why program_fp is not known; null if it is", null=True),
     )
 

@@ -361,7 +361,7 @@ def test_two_directories(run: Any, sides: tuple[Path, Path]) -> None:
     assert (status, err) == (0, "")
     assert lines[0] == "4 programs: 1 changed, 1 new, 1 gone, 1 the same."
     heading, changed, *alone = lines[2:6]
-    assert heading.split() == ["must", "fit:", "A", "B", "change", "overall", "peak", "program"]
+    assert heading.split() == ["must", "fit:", "A", "B", "change", "peak", "program"]
     assert " ".join(changed.split()[:8]) == "37.48 MiB 20.57 MiB -16.90 MiB -16.90 MiB"
     assert changed.endswith("/0004.jit_train_step")
     assert {line.split()[2] for line in alone if line} == {"[GONE]", "[NEW]"}

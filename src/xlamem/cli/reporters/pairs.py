@@ -19,7 +19,7 @@ from ..options import Output
 Row = dict[str, Any]
 
 NUMBERS = ("device_total", "peak")
-HEADINGS = ["must fit: A", "B", "change", "overall peak", "program"]
+HEADINGS = ["must fit: A", "B", "change", "peak", "program"]
 N_ROWS = 20
 """Number of programs that are listed without --limit."""
 MIN_NAME_WIDTH = 16
