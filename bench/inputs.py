@@ -40,12 +40,17 @@ class Shape:
         return f"{self.name}: {self.bytes / 1e6:,.1f} MB in {dumps}"
 
 
-def dense(root: Path, size: float) -> dict[str, float]:
+def dense(root: Path, size: float, seed: int = SEED) -> dict[str, float]:
     if size <= ONE_PROGRAM:
-        return statistics(forge_files(root, seed=SEED, megabytes=size))
-    forge_large(root, seed=SEED, copies=round(size / COPY))
+        return statistics(forge_files(root, seed=seed, megabytes=size))
+    forge_large(root, seed=seed, copies=round(size / COPY))
     with tempfile.TemporaryDirectory() as folder:  # the same in small, because statistics are slow
-        return statistics(forge_large(Path(folder), seed=SEED, copies=2))
+        return statistics(forge_large(Path(folder), seed=seed, copies=2))
+
+
+def changed(root: Path, size: float) -> dict[str, float]:
+    """Forge another dense dump: the same layers with other operations, and a copy more."""
+    return dense(root, size + COPY, SEED + 1)
 
 
 def wide(root: Path, size: float) -> dict[str, float]:
@@ -83,6 +88,7 @@ def several(root: Path, size: float) -> dict[str, float]:
 
 SHAPES: dict[str, tuple[Callable[[Path, float], dict[str, float]], str]] = {
     "dense": (dense, "tpu"),
+    "changed": (changed, "tpu"),
     "wide": (wide, "wide"),
     "small": (small, "small"),
     "several": (several, "tpu"),

@@ -439,6 +439,7 @@ DEFINITIONS = {
     "programs this is the figure in the compiler's out-of-memory messages",
     "peak": "maximum bytes in use at any step",
     "peak_together": "maximum bytes in use at any step, all memory spaces added up",
+    "device_peak": "maximum bytes in use at any step, the memory spaces in `device_total` added up",
     "live": "maximum bytes covered by live values at any step: what the program itself needs",
     "half_open": "the peak, computed with half-open live ranges",
     "fixed": "parameters, constants and outputs, in use in full at every step",
@@ -1084,7 +1085,7 @@ def _program_of(side: str, where: str) -> tuple[Column, ...]:
         _text(f"uri_{side}", "first file of its first occurrence", null=True),
         _int(f"occurrences_{side}", f"number of dumps of the program in {where}", null=True),
         _int(f"device_total_{side}", "bytes that must fit into the device's memory", "bytes", null=True),
-        _int(f"peak_{side}", "greatest number of bytes in use in all memory spaces together", "bytes", null=True),
+        _int(f"peak_{side}", "peak of the memory spaces in `device_total`", "bytes", null=True),
         _text(f"problem_{side}", "why program_fp is not known; null if it is", null=True),
     )
 
@@ -1144,6 +1145,7 @@ COMPARED_TABLES = (
             _int("edit", "number, from 0"),
             _name("kind", "a key of schema.EDITS"),
             _text("text", "what differs"),
+            _name("evidence", "where it was found: a key of schema.EVIDENCE"),
             _int("change", "bytes of device_total at the peak that it explains: the sum of `change`", "bytes"),
             _int("n", "number of these buffers"),
         ),
@@ -1299,6 +1301,14 @@ CAUSES = {
 }
 """Why a buffer contributes to a difference. Of several causes, the first counts."""
 
+EVIDENCE = {
+    "interface": "arguments and outputs",
+    "names": "op_names and instructions",
+    "buffers": "buffers only, so that it may follow from another edit",
+    "files": "flags beside the dumps, names of files, and the format of the dumps",
+}
+"""Where an edit was found."""
+
 MATCHES = {
     "output": "outputs with the same index and shape",
     "subgraph": "defined by instructions with the same opcode, op_name, shape and surroundings",
@@ -1315,13 +1325,15 @@ EDITS = {
     "layers": "layers, numbered like others, that one side does not have",
     "arguments": "arguments that one side does not have",
     "donation": "arguments that are donated on one side only",
-    "outputs": "outputs that one side does not have",
+    "outputs": "outputs that one side does not have, or that have another shape",
     "sharding": "arguments that are sharded differently",
     "loops": "loops that one side does not have, or with another number of iterations",
     "rematerialization": "the backward pass recomputes more or less (jax.checkpoint)",
     "element type": "buffers have another element type",
     "dimensions": "arguments or many buffers have another dimension",
+    "constants": "constants take more or less",
     "operations": "scopes and operations that one side does not have",
+    "instructions": "other numbers of instructions of the same operations",
     "memory space": "buffers are in another memory space",
     "flags": "flags of the compiler",
     "compiler": "version of the compiler",

@@ -132,7 +132,7 @@ def test_what_a_row_says(run: Any) -> None:
     out = run(SCAN, UNROLLED)[1]
     assert re.search(r"\n +-4\.69 MiB +[\d.]+ % +\[GONE\] +mlp/tanh +f32\[5,4,96,640\] +program\.py:33\n", out)
     assert re.search(r"\[NEW\] +5× +layer_\*/mlp/tanh\n +f32\[384,640\] +program\.py:33\n", out)
-    assert re.search(r"smaller +4× +sub\n +f32\[5,128,640\] -> f32\[128,640\], 4 shapes", out)
+    assert re.search(r"\[GONE\] +3× +sub\n +f32\[5,128,640\], 3 shapes", out)
     assert "what else changed\n" in out
     assert "A  jit_train_step  cpu, 226 steps  in " in out
 
@@ -362,11 +362,11 @@ def test_two_directories(run: Any, sides: tuple[Path, Path]) -> None:
     assert lines[0] == "4 programs: 1 changed, 1 new, 1 gone, 1 the same."
     heading, changed, *alone = lines[2:6]
     assert heading.split() == ["must", "fit:", "A", "B", "change", "peak", "program"]
-    assert changed.strip().startswith("37.48 MiB   20.57 MiB  -16.90 MiB  -16.90 MiB  ")
+    assert " ".join(changed.split()[:8]) == "37.48 MiB 20.57 MiB -16.90 MiB -16.90 MiB"
     assert changed.endswith("/0004.jit_train_step")
     assert {line.split()[2] for line in alone if line} == {"[GONE]", "[NEW]"}
-    verdict = " ".join(out.partition("largest change")[2].split("\n", 1)[1].split())
-    assert verdict == " ".join(xlamem.diff(SCAN, REMAT).verdict.split())
+    end = " ".join(out.partition("largest change")[2].split())
+    assert end.endswith(f"0004.jit_train_step {xlamem.diff(SCAN, REMAT).verdict}")
     assert max(map(len, lines)) <= 80
     assert run(*sides, "--exit-code")[0] == 0
     assert run(*reversed(sides), "--exit-code")[0] == 1

@@ -160,6 +160,17 @@ def test_compiled_more_often(tmp_path: Path) -> None:
     assert [(r["occurrences_a"], r["occurrences_b"]) for r in rows] == [(1, 2), (1, 1)]
 
 
+def test_the_same_folder_counts_more_than_similarity(tmp_path: Path) -> None:
+    """Programs with one interface in folders that both sides have are paired with those of the same folder."""
+    for folder, before, after in (("x", 1, 2), ("y", 2, 1)):
+        written(tmp_path / "a" / folder, [("jit_f", inner(before))])
+        changed = replaced(inner(after), "live-range", "wrapped_clamp{}:8-37", "wrapped_clamp{}:8-36")
+        written(tmp_path / "b" / folder, [("jit_f", changed)], first=7)
+    rows = paired(tmp_path / "a", tmp_path / "b")
+    assert hows(rows) == {"interface": 2}
+    assert [(Path(r["uri_a"]).parent.name, Path(r["uri_b"]).parent.name) for r in rows] == [("x", "x"), ("y", "y")]
+
+
 def test_another_interface(tmp_path: Path) -> None:
     a = written(tmp_path / "a", [("jit_f", TEXTS), ("jit_g", inner(1))])
     b = written(tmp_path / "b", [("jit_f", outer(7)), ("jit_g", inner(1))])

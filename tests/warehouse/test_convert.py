@@ -159,6 +159,11 @@ def test_derived_tables_are_those_of_the_dump(everything: Path) -> None:
             causes = [(r["definition"], *(r[k] for k in keys)) for r in of(stored(everything, "explain_causes"), i)]
             assert sorted(causes, key=str) == sorted(wanted, key=str)
         assert of(stored(everything, "bills"), i) == bill_by_line(dump)
+        in_use = ("parameters", "donated", "outputs", "constants", "temporaries")
+        bill = [r for r in xlamem.bill(dump).to_pylist() if r["account"] == "device_total"]
+        device_peak = peaks.get((None, None, "device_peak"))
+        if device_peak is not None:
+            assert device_peak["bytes"] == sum(r["bytes"] for r in bill if r["line"] in in_use)
         module = dump.modules.to_pylist()[0]
         total = peaks.get((None, None, "xla_total"))
         assert (total and total["bytes"]) == module["total_bytes"]

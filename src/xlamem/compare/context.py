@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,9 @@ MAX_NAMES = 3
 """Number of names in a clause."""
 
 
+Evidence = Literal["interface", "names", "buffers", "files"]
+
+
 class Edit(NamedTuple):
     """Something that differs between two programs, and the contributions that it explains."""
 
@@ -28,6 +31,8 @@ class Edit(NamedTuple):
     """What differs, as a clause."""
     claims: Mask
     """The contributions; those that an earlier edit explains do not count."""
+    evidence: Evidence
+    """Where the edit was found: a key of `schema.EVIDENCE`."""
 
 
 class Names(NamedTuple):

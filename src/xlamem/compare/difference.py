@@ -154,6 +154,7 @@ def _edit_table(edits: list[Edit], explained: Ints, buffers: pa.Table) -> tuple[
         "edit": np.arange(len(edits)),
         "kind": pa.array([edits[i].kind for i in order], pa.string()),
         "text": pa.array([edits[i].text for i in order], pa.string()),
+        "evidence": pa.array([edits[i].evidence for i in order], pa.string()),
         "change": change[order],
         "n": n[order],
     }

@@ -12,6 +12,7 @@ from .matching import Matching
 from .program_edits import (
     arguments,
     compiler,
+    constants,
     donation,
     flags,
     layers_changed,
@@ -19,6 +20,7 @@ from .program_edits import (
     operations,
     outputs,
     rematerialization,
+    resized_outputs,
 )
 from .rows import Rows
 from .shape_edits import dimensions, element_types, loops, sharding
@@ -33,6 +35,8 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     rematerialization,
     element_types,
     dimensions,
+    resized_outputs,
+    constants,
     operations,
     memory_spaces,
     flags,

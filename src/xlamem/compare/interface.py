@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..compute.aliasing import outputs_of
 from ..compute.columns import Ints, Mask, encoded, ints, take, take_text
 from ..compute.layout import DONATED, LIVE_OUT, PARAMETER
 from ..compute.program import Program
@@ -133,10 +135,37 @@ class Interface:
         return self._single_outputs[1]
 
     @cached_property
+    def resized_outputs(self) -> list[tuple[Shape, Shape, int]]:
+        """Shapes of outputs that only A has, those that only B has instead, and the values of B, if both have as many.
+
+        Outputs may be in another order.
+        """
+        a, b = outputs_of(self.m.a).value, outputs_of(self.m.b).value
+        if len(a) != len(b):
+            return []
+        texts_a, texts_b = self.m.a.value_text("shape", a).to_pylist(), self.m.b.value_text("shape", b).to_pylist()
+        known = {text: parsed(text) for text in {*texts_a, *texts_b}}
+        shapes_a, shapes_b = ([known[text] for text in texts] for texts in (texts_a, texts_b))
+        missing, surplus = Counter(shapes_a), Counter(shapes_b)
+        missing, surplus = missing - surplus, surplus - missing
+        gone = [shape for shape in shapes_a if shape and _taken(missing, shape)]
+        rows = zip(shapes_b, b.tolist(), strict=True)
+        new = [(shape, value) for shape, value in rows if shape and _taken(surplus, shape)]
+        return [(x, y, value) for x, (y, value) in zip(gone, new, strict=False)]
+
+    @cached_property
     def _single_outputs(self) -> tuple[Ints, Ints]:
         m = self.m
+        if len(outputs_of(m.a).value) == len(outputs_of(m.b).value):  # others at most in shape or memory space
+            return np.empty(0, np.int64), np.empty(0, np.int64)
         new, gone = _outputs_only_in(m.b, m.a, m.value_of_b), _outputs_only_in(m.a, m.b, m.value)
         return _without_equals(m, new, gone)
+
+
+def _taken(counts: Counter[Shape | None], shape: Shape) -> bool:
+    """Return whether this shape is left, and take one."""
+    counts[shape] -= 1
+    return counts[shape] >= 0
 
 
 def outputs(p: Program) -> Ints:

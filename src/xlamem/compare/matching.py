@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .. import schema
 from ..compute.aliasing import outputs_of
@@ -206,7 +207,9 @@ class Matching:
         phi = tuple(np.asarray(p.tables["values"]["is_phi"].to_numpy(), np.int64) for p in (a, b))
         self._match_outputs(shape)
         node = self.graphs[0].node_of_value, take(self.node_of_b, self.graphs[1].node_of_value)
-        for columns in ((node, index, phi, shape), (node, index, phi), (node, shape)):
+        rank = tuple(_n_dimensions(p.tables["values"]["shape"]) for p in (a, b))
+        size = a.unpadded, b.unpadded
+        for columns in ((node, index, phi, shape), (node, shape), (node, index, phi, size), (node, index, phi, rank)):
             self._pair_values(Labels(*(mixed(*(c[side] for c in columns)) for side in (0, 1))), None, node)
         self._match_by_scope(shape)
 
@@ -216,13 +219,16 @@ class Matching:
         return both_sides(lambda p: positions(p.ranges[0]), self.a, self.b)
 
     def _match_outputs(self, shape: tuple[Ints, Ints]) -> None:
-        """Match outputs with the same shape and index, if both programs have as many."""
+        """Match outputs with the same shape and index, if both programs have as many and compute them."""
         a, b = outputs_of(self.a), outputs_of(self.b)
         if len(a.value) != len(b.value) or a.index.null_count or b.index.null_count:
             return
         index = common_codes(a.index, b.index)
         at_a, at_b = in_order(mixed(index[0], shape[0][a.value]), mixed(index[1], shape[1][b.value]))
         left, right = a.value[at_a], b.value[at_b]
+        # An argument that is returned as it is matches an argument.
+        own = ~np.isin(left, self.a.entry_parameters) & ~np.isin(right, self.b.entry_parameters)
+        left, right = left[own], right[own]
         self.value[left], self.value_of_b[right], self.rule[left] = right, left, OUTPUT
 
     def _match_by_scope(self, shape: tuple[Ints, Ints]) -> None:
@@ -232,11 +238,17 @@ class Matching:
             return
         a, b = both_sides(lambda side: source_columns(*side)["op_name"], (self.a, left), (self.b, right))
         element = common_codes(*(p.value_text("element_type", v) for p, v in ((self.a, left), (self.b, right))))
+        rank = tuple(_n_dimensions(p.value_text("shape", v)) for p, v in ((self.a, left), (self.b, right)))
         shape = shape[0][left], shape[1][right]
         category = self.a.value_category[left].astype(np.int64), self.b.value_category[right].astype(np.int64)
+        unpadded = self.a.unpadded[left], self.b.unpadded[right]
         op_name, scope = common_codes(a, b), common_codes(_scopes(a), _scopes(b))
-        for columns, name in (((op_name, shape, category), op_name), ((op_name, element, category), op_name),
-                              ((scope, shape, category), scope)):
+        for columns, name in (
+            ((op_name, shape, category), op_name),
+            ((op_name, unpadded, category), op_name),
+            ((op_name, element, rank, category), op_name),
+            ((scope, shape, category), scope),
+        ):
             keys = [np.zeros(len(self.value), np.uint64), np.zeros(len(self.value_of_b), np.uint64)]
             allowed = [np.zeros(len(k), bool) for k in keys]
             for side, values in enumerate((left, right)):
@@ -257,6 +269,14 @@ class Matching:
         left, right = _in_order(np.flatnonzero(free[0]), np.flatnonzero(free[1]), labels, *self._value_order)
         self.value[left], self.value_of_b[right] = right, left
         self.rule[left] = self.node_rule[self.graphs[0].node_of_value[left]] if rule is None else rule
+
+
+def _n_dimensions(shapes: pa.ChunkedArray | pa.Array) -> Ints:
+    """Return the number of dimensions of each shape; -1 for tuples."""
+    codes, texts = encoded(shapes)
+    inside = pc.struct_field(pc.extract_regex(texts.cast(pa.string()), r"^\w+\[(?P<n>[^\]]*)\]"), "n")
+    commas = pc.add(pc.count_substring(inside, ","), pc.cast(pc.not_equal(inside, ""), pa.int32()))
+    return take(np.asarray(commas.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False), np.int64), codes)
 
 
 def _scopes(names: pa.Array) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .. import schema
-from ..compute.columns import Ints, table_of_columns
+from ..compute.columns import Ints, Mask, table_of_columns
 from ..parse.fingerprints import without_number
 from .programs import Dumps, Program, Programs, programs_of
 from .sketches import EMPTY, Similarity, Sketches, no_sketches, similarity
@@ -35,6 +36,7 @@ MAX_SHARED = 1 << 10
 
 Key = Callable[[Program], Hashable]
 Floats = npt.NDArray[np.float64]
+Texts = npt.NDArray[np.object_]
 
 
 def pair(a: Dumps | Programs, b: Dumps | Programs) -> pa.Table:
@@ -209,7 +211,7 @@ class Pairing:
         n = np.repeat([max(map(len, groups[k])) for k, _ in parts], [len(pair[0]) for _, pair in parts])
         choices = dict(zip(i.tolist(), n.tolist(), strict=True))
         good = np.isnan(found.score) | ((found.score > least) & (found.shared >= shared)) | is_alone
-        for x, y, s in self._best(i[good], j[good], found.score[good]):
+        for x, y, s in self._best(i[good], j[good], found.score[good], self._elsewhere(i[good], j[good])):
             self._add(x, y, s, *describe(s, choices[x]))
 
     def _pair_renamed(self) -> None:
@@ -229,10 +231,26 @@ class Pairing:
         for x, y, s in self._best(i[good], j[good], score[good]):
             self._add(x, y, s, "similar", "another name or interface, but similar instructions")
 
-    def _best(self, i: Ints, j: Ints, score: Floats) -> Iterator[tuple[int, int, float]]:
-        """Yield disjoint candidates, best first; unknown scores are last, ties are in order of compilation."""
+    def _elsewhere(self, i: Ints, j: Ints) -> Mask:
+        """Return whether programs are in different folders, relative to the folder of all programs of their side."""
+        folders_a, folders_b = self._folders
+        elsewhere: Mask = folders_a[i] != folders_b[j]
+        return elsewhere
+
+    @cached_property
+    def _folders(self) -> tuple[Texts, Texts]:
+        return _relative_folders(self.a), _relative_folders(self.b)
+
+    def _best(
+        self, i: Ints, j: Ints, score: Floats, last: Mask | None = None
+    ) -> Iterator[tuple[int, int, float]]:
+        """Yield disjoint candidates, best first; unknown scores are last, ties are in order of compilation.
+
+        Candidates in the mask `last` follow all others.
+        """
         known = np.where(np.isnan(score), -1, np.round(score, 2))
-        order = np.lexsort((j, i, self._order.distance(i, j), -known))
+        last = np.zeros(len(i), bool) if last is None else last
+        order = np.lexsort((j, i, self._order.distance(i, j), -known, last))
         i, j, score = i[order], j[order], score[order]
         while len(i):
             best_a, best_b = (np.zeros(len(i), bool) for _ in range(2))
@@ -304,6 +322,14 @@ def _between(anchors: Ints, n: int) -> tuple[Floats, Ints]:
     gap = np.searchsorted(anchors, numbers, "right")
     bounds = np.concatenate([[-1], anchors, [n]])
     return (numbers - bounds[gap]) / (bounds[gap + 1] - bounds[gap]), gap
+
+
+def _relative_folders(programs: Programs) -> Texts:
+    """Return the folder of each program, relative to the one that contains all of them."""
+    folders = [(programs[i].uri or "").split("/")[:-1] for i in range(len(programs))]
+    shared = next((k for k, names in enumerate(zip(*folders, strict=False)) if len(set(names)) > 1), None)
+    shared = min(map(len, folders), default=0) if shared is None else shared
+    return np.array(["/".join(folder[shared:]) for folder in folders], object)
 
 
 def _by_interface(score: float, choices: int) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..compute.columns import ints, take
-from ..compute.layout import DONATED
+from ..compute.layout import CONSTANT, DONATED
 from ..compute.op_names import ends_in_move, layers, plain_names, shortened_paths
 from ..compute.program import Program
-from ..formatting import count, plain_shape
-from .context import Context, Edit, are, largest, listed
+from ..formatting import count, plain_shape, size
+from .context import Context, Edit, Names, are, largest, listed
 from .graph import PARAMETERS, both_sides
+from .rows import Shape
 
 IRRELEVANT = r"xla_dump_"
 """Flags that do not change the program."""
@@ -29,6 +31,8 @@ ALTERNATIVES = (
 """Features of which each version has one."""
 CONVENTIONS = (r"^jit\([^()]*\)/jit\(main\)", PARAMETERS)
 """What only some versions of JAX put in op_names."""
+MIN_CONSTANTS = 1 << 16
+"""Minimum change of all constants in bytes."""
 RECOMPUTED = r"\brematted_computation\b"
 CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
 MIN_CHANGE = 0.2
@@ -44,7 +48,7 @@ def arguments(c: Context) -> Iterator[Edit]:
             names = largest(own.names, rows, p.allocation_size[allocations])
             claims = np.isin(ints(c.rows.table, f"allocation_{side}"), p.allocation_ids[allocations])
             claims &= c.rows.is_in(f"category_{side}", ("parameter", "donated"))
-            yield Edit("arguments", f"{are(len(rows), 'argument')} {word}: {names}", claims)
+            yield Edit("arguments", f"{are(len(rows), 'argument')} {word}: {names}", claims, "interface")
 
 
 def donation(c: Context) -> Iterator[Edit]:
@@ -58,7 +62,7 @@ def donation(c: Context) -> Iterator[Edit]:
             value = c.rows.value[side]
             in_donated = take(p.category[p.owner], value) == DONATED
             here = c.rows.only_in_b if side == 0 else c.rows.only_in_a
-            yield Edit("donation", f"{are(len(right), 'argument')} {text}: {names}", here & in_donated)
+            yield Edit("donation", f"{are(len(right), 'argument')} {text}: {names}", here & in_donated, "interface")
 
 
 def layers_changed(c: Context) -> Iterator[Edit]:
@@ -74,7 +78,7 @@ def layers_changed(c: Context) -> Iterator[Edit]:
             columns = (c.rows.table[name].cast(pa.string()) for name in ("layer", "layer_index"))
             claims = pc.is_in(pc.binary_join_element_wise(*columns, " "), keys).to_numpy()
             number = are(len({index for _, index in single}), "layer")
-            yield Edit("layers", f"{number} {word}: {names}", np.asarray(claims, bool))
+            yield Edit("layers", f"{number} {word}: {names}", np.asarray(claims, bool), "names")
 
 
 def _layers_of(op_names: pa.Array) -> set[tuple[str, int]]:
@@ -92,7 +96,7 @@ def rematerialization(c: Context) -> Iterator[Edit]:
     is_left, was_there = (names.count(CHECKPOINT) > 0 for names in reversed(c.op_names))
     text = recomputes if is_left == was_there else f"jax.checkpoint is {'new' if is_left else 'gone'}: {recomputes}"
     claims = c.rows.single & c.rows.temporary & ~c.rows.is_in("phase", ("optimizer",))
-    yield Edit("rematerialization", text, claims)
+    yield Edit("rematerialization", text, claims, "names")
 
 
 def memory_spaces(c: Context) -> Iterator[Edit]:
@@ -106,9 +110,9 @@ def memory_spaces(c: Context) -> Iterator[Edit]:
     for x, y in sorted(set(zip(a[a != b].tolist(), b[a != b].tolist(), strict=True))):
         rows = right[(a == x) & (b == y)]
         names = largest(i.b.names, rows, c.m.b.allocation_size[i.b.allocation[rows]])
-        yield Edit("memory space", f"{are(len(rows), 'argument')} in {y} instead of {x}: {names}", moved)
+        yield Edit("memory space", f"{are(len(rows), 'argument')} in {y} instead of {x}: {names}", moved, "interface")
     if moved.any():
-        yield Edit("memory space", f"{are(int(moved.sum()), 'buffer')} in another memory space", moved)
+        yield Edit("memory space", f"{are(int(moved.sum()), 'buffer')} in another memory space", moved, "buffers")
 
 
 def flags(c: Context) -> Iterator[Edit]:
@@ -119,7 +123,7 @@ def flags(c: Context) -> Iterator[Edit]:
     changed = [name for name in sorted({*a, *b}) if a.get(name) != b.get(name) and not re.match(IRRELEVANT, name)]
     if changed:
         texts = [f"{name} is {b.get(name, 'not set')} instead of {a.get(name, 'not set')}" for name in changed]
-        yield Edit("flags", f"flag{'s' if len(changed) > 1 else ''} {listed(texts)}", c.none)
+        yield Edit("flags", f"flag{'s' if len(changed) > 1 else ''} {listed(texts)}", c.none, "files")
 
 
 def _flags_of(p: Program) -> dict[str, str]:
@@ -136,11 +140,13 @@ def compiler(c: Context) -> Iterator[Edit]:
     a, b = (p.tables["modules"].slice(0, 1).to_pylist()[0] for p in (c.m.a, c.m.b))
     if None not in (a["changelist"], b["changelist"]) and a["changelist"] != b["changelist"]:
         text = f"the compiler is of changelist {b['changelist']} instead of {a['changelist']}"
-        yield Edit("compiler", text, c.none)
+        yield Edit("compiler", text, c.none, "files")
     elif _formats_differ(c, _format(a), _format(b)):
-        yield Edit("compiler", "the dumps have different formats, so the versions of the compiler differ", c.none)
+        text = "the dumps have different formats, so the versions of the compiler differ"
+        yield Edit("compiler", text, c.none, "files")
     elif len({tuple(names.count(pattern) > 0 for pattern in CONVENTIONS) for names in c.op_names}) > 1:
-        yield Edit("compiler", "op_names follow different conventions, so the versions of JAX differ", c.none)
+        text = "op_names follow different conventions, so the versions of JAX differ"
+        yield Edit("compiler", text, c.none, "files")
 
 
 def _format(module: dict[str, Any]) -> set[str]:
@@ -167,27 +173,67 @@ def outputs(c: Context) -> Iterator[Edit]:
         if len(values):
             by_size = values[np.argsort(-p.size[values], kind="stable")]
             shapes = listed(list(dict.fromkeys(map(plain_shape, p.value_text("shape", by_size).to_pylist()))))
-            yield Edit("outputs", f"{are(len(values), 'output')} {word}: {shapes}", np.isin(c.rows.value[side], values))
+            claims = np.isin(c.rows.value[side], values)
+            yield Edit("outputs", f"{are(len(values), 'output')} {word}: {shapes}", claims, "interface")
+
+
+def resized_outputs(c: Context) -> Iterator[Edit]:
+    """Find outputs with the same index and another shape."""
+    resized = c.interface.resized_outputs
+    if resized:
+        texts = [f"{_shape_text(a)} -> {_shape_text(b)}" for a, b, _ in resized]
+        values = np.array([value for *_, value in resized], np.int64)
+        claims = np.isin(c.rows.value[1], values)
+        number = are(len(resized), "output")
+        yield Edit("outputs", f"{number} of another shape: {listed(list(dict.fromkeys(texts)))}", claims, "interface")
+
+
+def _shape_text(shape: Shape) -> str:
+    return f"{shape.element_type}[{','.join(map(str, shape.dimensions))}]"
+
+
+def constants(c: Context) -> Iterator[Edit]:
+    """Find out whether the constants of the program take more or less."""
+    a, b = (int(p.allocation_size[p.category == CONSTANT].sum()) for p in (c.m.a, c.m.b))
+    if abs(b - a) >= MIN_CONSTANTS:
+        text = f"constants take {size(b)} instead of {size(a)}"
+        claims = c.rows.is_in("category_a", ("constant",)) | c.rows.is_in("category_b", ("constant",))
+        yield Edit("constants", text, claims, "interface")
 
 
 def operations(c: Context) -> Iterator[Edit]:
-    """Find scopes and operations that only one side has: they explain what else differs in the scope around them."""
-    a, b = both_sides(lambda names: _paths(names.texts), *c.op_names)
+    """Find scopes and operations that only one side has: they explain what else differs in the scope around them.
+
+    If there are none, the operations of which there is another number are named instead.
+    """
+    sides = both_sides(_paths, *c.op_names)
+    (a, counts_a), (b, counts_b) = sides
     new, gone = (_outermost(mine - theirs) for mine, theirs in ((b, a), (a, b)))
-    if not new and not gone:
-        return
-    parts = [f"{word} {listed(names)}" for names, word in ((new, "new:"), (gone, "gone:")) if names]
-    around = {s.rpartition("/")[0] for s in (*new, *gone)} & (a & b)
-    yield Edit("operations", "; ".join(parts), c.rows.in_scopes({*new, *gone, *around} - {""}))
+    if new or gone:
+        parts = [f"{word} {listed(names)}" for names, word in ((new, "new:"), (gone, "gone:")) if names]
+        around = {s.rpartition("/")[0] for s in (*new, *gone)} & (a & b)
+        yield Edit("operations", "; ".join(parts), c.rows.in_scopes({*new, *gone, *around} - {""}), "names")
+    elif counts_a != counts_b:
+        changed = sorted(counts_a.keys() | counts_b.keys(), key=lambda s: (-abs(counts_b[s] - counts_a[s]), s))
+        texts = [f"{s} {counts_a[s]:,} -> {counts_b[s]:,}" for s in changed if counts_a[s] != counts_b[s]]
+        yield Edit("instructions", f"other numbers of instructions: {listed(texts)}", c.none, "names")
 
 
-def _paths(op_names: pa.Array) -> set[str]:
-    """Return the scopes and operations of op_names, without wrappers and with folded layers, and all around them."""
-    op_names = op_names.filter(pa.array(~ends_in_move(op_names)))  # XLA adds and removes these as it likes
-    names = plain_names(pc.replace_substring_regex(op_names, PARAMETERS, ""))
-    found = set(shortened_paths(names, None, fold=True).to_pylist()) - {None, ""}
-    found = {path for path in found if not path.startswith("(")}  # several op_names that XLA merged
-    return {"/".join(s.split("/")[:n]) for s in found for n in range(1, s.count("/") + 2)}
+def _paths(names: Names) -> tuple[set[str], Counter[str]]:
+    """Return scopes and operations, without wrappers and with folded layers, and the number of instructions of each.
+
+    The scopes include those around others.
+    """
+    op_names = plain_names(pc.replace_substring_regex(names.texts, PARAMETERS, ""))
+    folded = shortened_paths(op_names, None, fold=True).to_pylist()
+    # XLA adds and removes moves as it likes; several op_names in parentheses were merged.
+    left_out = ends_in_move(names.texts).tolist()
+    n = np.bincount(names.codes[names.codes >= 0], minlength=len(folded)).tolist()
+    counts: Counter[str] = Counter()
+    for path, moves, number in zip(folded, left_out, n, strict=True):
+        if path and number and not moves and not path.startswith("("):
+            counts[path] += number
+    return {"/".join(s.split("/")[:k]) for s in counts for k in range(1, s.count("/") + 2)}, counts
 
 
 def _outermost(names: set[str]) -> list[str]:

@@ -36,7 +36,7 @@ CHUNK_BYTES = 4 << 20
 
 _TABLES = ("modules", *Fingerprints.TABLES, "frames")
 _MODULE = ("module_name", "module_id", "program_fp", "interface_fp", "content_hash", "complete")
-_NUMBERS = ("device_total", "peak_together")
+_NUMBERS = ("device_total", "device_peak")
 
 
 _SHOWN = 10

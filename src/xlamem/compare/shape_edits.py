@@ -15,7 +15,8 @@ from ..compute.buffer_names import trip_counts_of
 from ..compute.columns import Ints, ints
 from ..compute.origins import has_opcode
 from ..compute.program import Program
-from .context import Context, Edit, are, largest, listed
+from ..formatting import count
+from .context import Context, Edit, Evidence, are, largest, listed
 from .rows import Shape, replaced_dimensions
 
 Tally = Counter[tuple[Any, Any]]
@@ -28,6 +29,8 @@ MIN_SHARE_CONVERTED = 0.02
 MIN_EXCESS = 4
 """A replacement must be this many times as frequent as its reverse."""
 
+MIN_CONVERSIONS = 0.25
+"""Minimum share by which the number of conversions must differ."""
 CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision)$"
 COLLECTIVES = r"^(?:all|collective|ragged-all|reduce-scatter)(?:-[a-z]+)*$"
 GROUPS = r"replica_groups=(?:(?P<list>\{\{[\d,{}]*\}\})|\[(?P<n>\d+),(?P<size>\d+)\])"
@@ -49,7 +52,7 @@ def sharding(c: Context) -> Iterator[Edit]:
     how = f" ({before} -> {after})" if before and after else ""
     own = np.isin(ints(c.rows.table, "allocation_b"), i.m.b.allocation_ids[i.b.allocation[right]])
     text = f"{are(len(left), 'argument')} sharded differently: {names}{how}"
-    yield Edit("sharding", text, own | c.rows.shapes.with_ratios(ratios))
+    yield Edit("sharding", text, own | c.rows.shapes.with_ratios(ratios), "interface")
 
 
 def _resharded_buffers(c: Context) -> Iterator[Edit]:
@@ -69,7 +72,7 @@ def _resharded_buffers(c: Context) -> Iterator[Edit]:
             text = f"buffers are {f'{y} times' if x == 1 else f'1/{x}'} as large on each device, with {text}"
             claims = c.rows.shapes.with_ratios([Fraction(x, y)])
             break
-    yield Edit("sharding", text, claims)
+    yield Edit("sharding", text, claims, "buffers")
 
 
 def _resized_per_device(c: Context) -> tuple[Ints, Ints]:
@@ -133,7 +136,7 @@ def loops(c: Context) -> Iterator[Edit]:
     claims = c.rows.single & c.rows.temporary | c.rows.shapes.with_ratios(
         Fraction(1, k) if gone else Fraction(k) for k in known
     )
-    yield Edit("loops", f"{are(n, noun)} {'gone' if gone else 'new'}", claims)
+    yield Edit("loops", f"{are(n, noun)} {'gone' if gone else 'new'}", claims, "names")
 
 
 def _trip_counts(c: Context, before: list[int], after: list[int]) -> Iterator[Edit]:
@@ -141,8 +144,10 @@ def _trip_counts(c: Context, before: list[int], after: list[int]) -> Iterator[Ed
     fewer, more = (set(x) - set(y) - {-1} for x, y in ((before, after), (after, before)))
     if len(fewer) == len(more) == 1:
         x, y = fewer.pop(), more.pop()
-        text = f"loops run {y:,} iterations instead of {x:,}"
-        yield Edit("loops", text, c.rows.shapes.with_ratios([Fraction(x, y)]))
+        names = [name for (a, b), name in c.interface.shapes.items() if (x, y) in replaced_dimensions(a, b)]
+        dimension = f"a dimension of {x:,} is {y:,} now{_as_in(names[0])}; " if names else ""
+        text = f"{dimension}loops run {y:,} iterations instead of {x:,}"
+        yield Edit("loops", text, c.rows.shapes.with_ratios([Fraction(x, y)]), "names")
 
 
 def element_types(c: Context) -> Iterator[Edit]:
@@ -161,16 +166,25 @@ def element_types(c: Context) -> Iterator[Edit]:
         claims = c.rows.shapes.where(partial(_have_types, before, after))
         claims |= c.rows.only_in_a & c.rows.is_in("element_type_a", (before,))
         claims |= c.rows.only_in_b & c.rows.is_in("element_type_b", (after,))
-        text = f"{after} instead of {before}{_as_in(in_arguments.get((before, after)))}{conversions}"
-        yield Edit("element type", text, claims)
+        argument = in_arguments.get((before, after))
+        evidence: Evidence = "interface" if argument else "names" if conversions else "buffers"
+        yield Edit("element type", f"{after} instead of {before}{_as_in(argument)}{conversions}", claims, evidence)
+        conversions = ""
+    if conversions:
+        yield Edit("element type", conversions.removeprefix("; "), c.none, "names")
 
 
 def _conversions(c: Context) -> str:
-    """Return the scopes in which conversions of element types are on one side only, as a clause."""
+    """Return where conversions of element types are on one side only, or how many there are, as a clause."""
     a, b = (names.scopes_of(CONVERSION) for names in c.op_names)
-    parts = [f"conversions are {word} in {listed(sorted(s or 'the outermost scope' for s in scopes))}"
-             for word, scopes in (("new", b - a), ("gone", a - b)) if scopes]  # fmt: skip
-    return "".join(f"; {part}" for part in parts)
+    single = [f"conversions are {word} in {listed(sorted(s or 'the outermost scope' for s in scopes))}"
+              for word, scopes in (("new", b - a), ("gone", a - b)) if scopes]  # fmt: skip
+    if single:
+        return "".join(f"; {part}" for part in single)
+    before, after = (names.count(CONVERSION) for names in c.op_names)
+    if abs(before - after) < MIN_CONVERSIONS * max(before, after, 1):
+        return ""
+    return f"; {count(after, 'conversion')} of element types instead of {before:,}"
 
 
 def _have_types(before: str, after: str, a: Shape, b: Shape) -> bool:
@@ -195,8 +209,10 @@ def dimensions(c: Context) -> Iterator[Edit]:
         base = next((k for k in bases if Fraction(*k) == Fraction(*pair) and pair[0] % k[0] == 0), pair)
         bases[base] += tally[pair]
     for before, after in _frequent(bases, MIN_SHARE * c.matched_bytes, in_arguments):
-        text = f"a dimension of {before:,} is {after:,} now{_as_in(in_arguments.get((before, after)))}"
-        yield Edit("dimensions", text, c.rows.shapes.with_ratios([Fraction(before, after)]))
+        argument = in_arguments.get((before, after))
+        text = f"a dimension of {before:,} is {after:,} now{_as_in(argument)}"
+        claims = c.rows.shapes.with_ratios([Fraction(before, after)])
+        yield Edit("dimensions", text, claims, "interface" if argument else "buffers")
 
 
 def _frequent(tally: Tally, least: float, in_arguments: Container[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

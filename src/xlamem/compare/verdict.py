@@ -16,8 +16,8 @@ Row = dict[str, Any]
 MIN_SHARE = 0.1
 """An edit that explains less of a change than this is not its main cause."""
 FACTS = (
-    "layers", "arguments", "sharding", "loops", "rematerialization", "memory space", "operations", "element type",
-    "dimensions", "flags", "outputs", "donation", "compiler",
+    "layers", "arguments", "sharding", "loops", "rematerialization", "memory space", "constants", "outputs",
+    "element type", "operations", "dimensions", "flags", "donation", "compiler", "instructions",
 )  # fmt: skip
 """Kinds of edits in the order in which they are named if none of them explains the change."""
 LINES = {
@@ -83,13 +83,15 @@ def ranked_edits(d: DiffTables) -> list[Row]:
 
 
 def _may_follow(row: Row, kinds: set[str]) -> bool:
-    """Return whether an edit may follow from others: of the compiler, or of operations."""
-    if row["kind"] in ("layers", "arguments", "donation", "flags") or "argument" in row["text"]:
-        return False
-    is_effect = row["kind"] == "memory space" or (
-        row["kind"] == "element type" and "operations" in kinds and "conversions" not in row["text"]
-    )
-    return is_effect or "compiler" in kinds
+    """Return whether an edit may follow from one of another kind."""
+    if row["kind"] == "instructions":
+        return True
+    if row["evidence"] == "buffers":
+        is_effect = row["kind"] == "memory space" or (row["kind"] == "element type" and "operations" in kinds)
+        return is_effect or "compiler" in kinds
+    if row["kind"] == "loops" and "layers" in kinds:
+        return True
+    return row["evidence"] == "names" and row["kind"] != "layers" and "compiler" in kinds
 
 
 def _moves(d: DiffTables) -> str:

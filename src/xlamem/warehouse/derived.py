@@ -44,14 +44,14 @@ def derive(dumps: DumpSet, top: int) -> dict[str, pa.Table]:
 
 
 def device_numbers(dumps: DumpSet) -> tuple[pa.Array, pa.Array]:
-    """Return `device_total` and `peak_together` of each dump, null where they are not known."""
-    together = np.full(len(dumps.ids), -1)
+    """Return `device_total` and `device_peak` of each dump, null where they are not known."""
+    peak = np.full(len(dumps.ids), -1)
     for group in _groups(dumps):
         p = MergedProgram(MergedTables(dumps.select(group)))
         numbers, _ = peak_numbers(p, p.tables.offsets, p.dumps.tables["modules"])
-        rows = numbers.filter(pc.equal(numbers["definition"], "peak_together"))
-        together[group[ints(rows, "dump")]] = ints(rows, "bytes")
-    return _device_totals(dumps), nullable(together)
+        rows = numbers.filter(pc.equal(numbers["definition"], "device_peak"))
+        peak[group[ints(rows, "dump")]] = ints(rows, "bytes")
+    return _device_totals(dumps), nullable(peak)
 
 
 def _concatenated(name: str, tables: list[pa.Table], ids: list[str]) -> pa.Table:

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from .. import schema
 from ..compute.causes import DISAGREE, POINTERS, Cause, space_causes, total_causes, xla_causes
-from ..compute.columns import Ints, ints
+from ..compute.columns import Ints, Mask, ints
 from ..compute.layout import Layout
-from ..compute.peaks import group_peaks, peak_tables
+from ..compute.peaks import GroupPeaks, group_peaks, peak_tables
 from .offsets import Offsets
 
 SPACE_NUMBERS = {
@@ -85,13 +85,32 @@ def peak_numbers(p: Layout, offsets: Offsets, modules: pa.Table) -> PeakNumbers:
     dump = offsets.local_page(ints(peaks, "page")).dump
     combined = group_peaks(p, dump, modules.num_rows)
     keys = _null_space_keys(np.arange(modules.num_rows))
-    numbers.append(_number_rows("peak_together", keys, pa.array(combined.bytes), pa.array(combined.step)))
+    for definition, found in (("peak_together", combined), ("device_peak", device_peaks(p, dump, modules))):
+        numbers.append(_number_rows(definition, keys, pa.array(found.bytes), pa.array(found.step)))
     printed_step = ints(modules, "printed_peak_time")
     totals = {
         "xla_total": list(total_causes(peaks, dump, combined.bytes)),
         "xla_printed": list(xla_causes(p, dump, combined.bytes, printed_step)),
     }
     return PeakNumbers(pa.concat_tables(numbers), Causes(combined.bytes, _space_cause_rows(p, peaks, offsets), totals))
+
+
+def device_peaks(p: Layout, dump: Ints, modules: pa.Table) -> GroupPeaks:
+    """Return the combined peak of the spaces in `device_total` of each dump. `dump` is the dump of each space."""
+    return p.once("device peaks", lambda: _device_peaks(p, dump, modules))
+
+
+def _device_peaks(p: Layout, dump: Ints, modules: pa.Table) -> GroupPeaks:
+    n = modules.num_rows
+    step, size = group_peaks(p, np.where(in_device_memory(p, dump, modules), dump, n), n + 1)
+    return GroupPeaks(step[:n], size[:n])
+
+
+def in_device_memory(p: Layout, dump: Ints, modules: pa.Table) -> Mask:
+    """Return which spaces are in the main memory of the device, given the dump of each."""
+    platforms = modules["platform"].to_pylist()
+    spaces = zip(p.spaces, dump.tolist(), strict=True)
+    return np.array([schema.in_device_memory(platforms[d], s.color) for s, d in spaces], bool)
 
 
 def _space_cause_rows(p: Layout, peaks: pa.Table, offsets: Offsets) -> list[pa.Table]:

@@ -265,10 +265,15 @@ def _groups(c: Comparison, groups: list[Row], width: int | None) -> list[list[Te
     indent = 2 + SIGNED_WIDTH + len(columns[0] if columns else "") + 2
     names = _names(groups, c.by, width and max(MIN_NAME_WIDTH, width - indent))
     places = shorten_distinct([sources(g) for g in groups], width and width // 3)
+    texts = [shapes(g) for g in groups]
+    widths = [max(map(len, column), default=0) for column in (names, texts, places)]
+    in_columns = width is None or indent + sum(widths) + 4 <= width
     result = []
-    for g, column, name, place in zip(groups, columns, names, places, strict=True):
+    for g, column, name, shape, place in zip(groups, columns, names, texts, places, strict=True):
+        if in_columns:
+            name, shape = name.ljust(widths[0]), shape.ljust(widths[1])
         change = f"  {signed(g['change']):>{SIGNED_WIDTH}}", _style(g["change"])
-        result.append(_lines_of(Text.assemble(change, column, "  ", name), shapes(g), place, width))
+        result.append(_lines_of(Text.assemble(change, column, "  ", name), shape, place, width))
     return result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, repeat, takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -52,13 +52,17 @@ class Changes:
         return sorted(rows, key=lambda r: -max(_total(r, side) or 0 for side in "ab"))
 
     def name(self, row: Row) -> str:
-        """Return the name of a program below the directory that all share; of both sides if the names differ."""
-        names = [self._name(row, side) for side in "ab" if row[f"program_{side}"] is not None]
-        same = len(names) < 2 or row["module_name_a"] == row["module_name_b"]
-        return one_line(names[-1] if same else ARROW.join(names))
+        """Return the number and name of a program, below the directory that all of its side share.
 
-    def _name(self, row: Row, side: str) -> str:
-        return "/".join([*_directory(row, side)[self._n_shared[side] :], _name(row, side)])
+        That of B is enough, unless names or directories differ.
+        """
+        sides = [side for side in "ab" if row[f"program_{side}"] is not None]
+        places = {(row[f"module_name_{side}"], *self._place(row, side)) for side in sides}
+        names = ["/".join([*self._place(row, side), _name(row, side)]) for side in sides]
+        return one_line(names[-1] if len(places) == 1 else ARROW.join(names))
+
+    def _place(self, row: Row, side: str) -> list[str]:
+        return _directory(row, side)[self._n_shared[side] :]
 
     @cached_property
     def _n_shared(self) -> dict[str, int]:
@@ -156,7 +160,9 @@ def screen(changes: Changes, output: Output) -> list[Text]:
     if more := len(rows) - len(shown):
         lines.append(Text(f"and {more:,} more: --limit shows more", "dim"))
     if changes.verdict:
-        lines += [Text(), Text.assemble(("largest change  ", "bold"), changes.name(changes.changed[0]))]
+        labels = chain(["largest change"], repeat(""))
+        names = zip(labels, wrap(changes.name(changes.changed[0]), 16, width), strict=False)
+        lines += [Text(), *(Text.assemble((f"{label:16}", "bold"), name) for label, name in names)]
         lines += [Text(f"  {line}") for line in wrap(visible(changes.verdict), 2, width)]
     return lines
 
