@@ -1233,7 +1233,7 @@ COMPARED_TABLES = (
             _name("point", "value of the label"),
             _name("content_id", "the dump"),
             _int("device_total", "bytes that must fit; null if they are not known", "bytes", null=True),
-            _int("peak", "greatest number of bytes in use in all memory spaces together", "bytes", null=True),
+            _int("peak", "peak of the memory spaces in `device_total`", "bytes", null=True),
             _int("change", "change of device_total since the last point at which it is known", "bytes", null=True),
             _int("peak_change", "change of the peak since that point", "bytes", null=True),
             _name("how", "how it was paired with the program before: a key of schema.PAIRED (`new`: with none)"),

@@ -18,6 +18,8 @@ from variants import (
     GROWTH,
     PLATFORM,
     TEXTS,
+    Named,
+    Texts,
     compiled_again,
     converted,
     inner,
@@ -320,3 +322,37 @@ def test_unreadable_and_truncated_everywhere(tmp_path: Path) -> None:
         assert rows[1]["device_total"] is None
         assert "cannot be read" in rows[1]["problem"]
     assert not s.is_known
+
+
+def test_programs_keep_their_folders(tmp_path: Path) -> None:
+    """Two programs that cannot be told apart by what they contain are told apart by their folders."""
+    def small(end: int) -> dict[str, str]:
+        return replaced(TEXTS, "live-range", "wrapped_clamp{}:8-37", f"wrapped_clamp{{}}:8-{end}")
+
+    def grown(texts: Texts) -> dict[str, str]:
+        return replaced(texts, "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
+
+    commits = {"1": {"eval": small(20), "train": small(21)}, "2": {"train": grown(small(22)), "eval": small(23)}}
+    for commit, folders in commits.items():
+        for i, (folder, texts) in enumerate(folders.items()):
+            written(tmp_path / commit / folder, [("jit_f", texts)], first=i)
+        written(tmp_path / commit / "eval", [("jit_g", inner(1))], first=7)
+        xlamem.convert(tmp_path / commit, to=tmp_path / "to", labels={"commit": commit}, engine="here")
+    s = followed(tmp_path / "to")
+    (jump,) = s.jumps.to_pylist()
+    uris = {r["content_id"]: r["uri"] for r in xlamem.Dataset(tmp_path / "to").dumps().to_pylist()}
+    assert [Path(uris[jump[f"content_id_{side}"]]).parent.name for side in "ab"] == ["train", "train"]
+
+
+def test_unchanged_programs_around_tell_the_order(tmp_path: Path) -> None:
+    """Of programs with the same instructions, those between the same unchanged programs are pairs."""
+    def twin(end: int) -> Named:
+        return "jit_f", replaced(TEXTS, "live-range", "wrapped_clamp{}:8-37", f"wrapped_clamp{{}}:8-{end}")
+
+    same = [("jit_g", inner(i)) for i in range(40)]
+    before = [twin(20), *same[:20], twin(21), *same[20:], twin(22)]
+    after = [*same[:20], twin(31), *same[20:], twin(32)]
+    s = followed(converted(tmp_path, {"1": before, "2": after}))
+    rows = [r for r in s.series.to_pylist() if r["module_name"] == "jit_f"]
+    chains = {tuple(r["module_id"] for r in rows if r["program"] == n) for n in {r["program"] for r in rows}}
+    assert chains == {(0,), (21, 3 + 20), (42, 3 + 41)}

@@ -170,6 +170,10 @@ class _Part(Programs):
     def __init__(self, points: Points, rows: Ints, stored: _StoredSketches) -> None:
         self.programs = points.programs(rows)  # each is a program of its own
         self.stored = stored
+        self._folders = points.folders_of(rows)
+
+    def folders(self) -> list[str]:
+        return self._folders
 
     def sketches(self, numbers: Sequence[int]) -> Sketches:
         return self.stored.of([self.programs[i].id or "" for i in numbers])

@@ -239,7 +239,7 @@ class Pairing:
 
     @cached_property
     def _folders(self) -> tuple[Texts, Texts]:
-        return _relative_folders(self.a), _relative_folders(self.b)
+        return (np.array(self.a.folders(), object), np.array(self.b.folders(), object))
 
     def _best(
         self, i: Ints, j: Ints, score: Floats, last: Mask | None = None
@@ -322,14 +322,6 @@ def _between(anchors: Ints, n: int) -> tuple[Floats, Ints]:
     gap = np.searchsorted(anchors, numbers, "right")
     bounds = np.concatenate([[-1], anchors, [n]])
     return (numbers - bounds[gap]) / (bounds[gap + 1] - bounds[gap]), gap
-
-
-def _relative_folders(programs: Programs) -> Texts:
-    """Return the folder of each program, relative to the one that contains all of them."""
-    folders = [(programs[i].uri or "").split("/")[:-1] for i in range(len(programs))]
-    shared = next((k for k, names in enumerate(zip(*folders, strict=False)) if len(set(names)) > 1), None)
-    shared = min(map(len, folders), default=0) if shared is None else shared
-    return np.array(["/".join(folder[shared:]) for folder in folders], object)
 
 
 def _by_interface(score: float, choices: int) -> tuple[str, str]:

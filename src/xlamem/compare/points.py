@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -12,11 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as arrow_dataset
 
-from ..compute.columns import Ints, Mask, encoded, groups_of, ints, nullable
+from ..compute.columns import Ints, Mask, decoded, encoded, groups_of, ints, nullable
 from ..errors import UsageError
 from ..warehouse import Dataset
 from .matching import ranks
-from .programs import Program, no_such_key, no_such_value, stored_errors, stored_numbers, unreadable, with_problem
+from .programs import (
+    Program,
+    no_such_key,
+    no_such_value,
+    relative_folders,
+    stored_errors,
+    stored_numbers,
+    unreadable,
+    with_problem,
+)
 
 Order = Literal["seen", "name"]
 
@@ -61,6 +71,8 @@ class Points:
     """-1 if it is not known."""
     occurrences: Ints
     uri: pa.ChunkedArray
+    folder: pa.Array
+    """Folder, relative to the one that contains all programs of the point."""
 
     def at(self, point: int) -> Ints:
         """Return the rows of the programs at a point."""
@@ -76,6 +88,12 @@ class Points:
         })  # fmt: skip
         pairs = zip(places.to_pylist(), contents.to_pylist(), strict=True)
         return [Program(**place, **content) for place, content in pairs]
+
+
+    def folders_of(self, rows: Ints) -> list[str]:
+        """Return the relative folders of programs."""
+        folders: list[str] = self.folder.take(pa.array(rows)).to_pylist()
+        return folders
 
 
 def read_points(dataset: Dataset, over: str, labels: Mapping[str, str], order: Order | None) -> Points:
@@ -178,7 +196,7 @@ def _with_problems(dataset: Dataset, table: pa.Table, occurrences: pa.Table, con
 def _distinct(rows: pa.Table, point: Ints, content: Ints, contents: Contents, names: tuple[str, ...]) -> Points:
     """Keep one row for each program at each point."""
     module_id = ints(rows, "module_id")
-    uris, folders = _places(rows["uri"])
+    uris, folders, texts = _places(rows["uri"])
     order = np.lexsort((uris, np.where(module_id < 0, np.iinfo(np.int64).max, module_id), point))
     point, content, module_id = point[order], content[order], module_id[order]
     key = contents.key[content]
@@ -188,14 +206,24 @@ def _distinct(rows: pa.Table, point: Ints, content: Ints, contents: Contents, na
     by_place = np.argsort(first)
     kept = first[by_place]
     uri = rows["uri"].take(pa.array(order[kept]))
-    return Points(names, contents, point[kept], content[kept], module_id[kept], n[by_place], uri)
+    folder = _relative(point[kept], folders[order][kept], texts)
+    return Points(names, contents, point[kept], content[kept], module_id[kept], n[by_place], uri, folder)
 
 
-def _places(uris: pa.ChunkedArray) -> tuple[Ints, Ints]:
-    """Return the rank of each URI, and the code of its folder."""
+def _relative(point: Ints, folder: Ints, texts: pa.Array) -> pa.Array:
+    """Return the folder of each program, relative to the one that contains all programs of its point."""
+    first, place = groups_of(point, folder)
+    ends = np.append(np.flatnonzero(np.diff(point[first], prepend=-1)), len(first))
+    names = ["" if code < 0 else texts[code].as_py() for code in folder[first].tolist()]
+    relative = [text for begin, end in pairwise(ends.tolist()) for text in relative_folders(names[begin:end])]
+    return decoded(place, pa.array(relative, pa.string()))
+
+
+def _places(uris: pa.ChunkedArray) -> tuple[Ints, Ints, pa.Array]:
+    """Return the rank of each URI, the code of its folder, and the folders."""
     codes, texts = encoded(uris)
     rank = np.empty(len(texts) + 1, np.int64)
     rank[np.asarray(pc.array_sort_indices(texts).to_numpy())] = np.arange(len(texts))
     rank[-1] = len(texts)
-    folders = encoded(pc.replace_substring_regex(texts, "/?[^/]*$", ""))[0]
-    return rank[codes], np.append(folders, -1)[codes]
+    folders, names = encoded(pc.replace_substring_regex(texts, "/?[^/]*$", ""))
+    return rank[codes], np.append(folders, -1)[codes], names

@@ -95,6 +95,10 @@ class Programs(ABC):
     def __getitem__(self, number: int) -> Program:
         return self.programs[number]
 
+    def folders(self) -> list[str]:
+        """Return the folder of each program, relative to the one that contains all of them."""
+        return relative_folders([(program.uri or "").rpartition("/")[0] for program in self.programs])
+
     @abstractmethod
     def sketches(self, numbers: Sequence[int]) -> Sketches:
         """Return the sketches of these programs."""
@@ -102,6 +106,14 @@ class Programs(ABC):
     @abstractmethod
     def read(self, number: int) -> Dump:
         """Return the first dump of a program. Raises DumpError if it cannot be read."""
+
+
+def relative_folders(folders: Sequence[str]) -> list[str]:
+    """Return folders relative to the one that contains all of them."""
+    names = [folder.split("/") if folder else [] for folder in folders]
+    shared = next((k for k, level in enumerate(zip(*names, strict=False)) if len({*level}) > 1), None)
+    shared = min(map(len, names), default=0) if shared is None else shared
+    return ["/".join(parts[shared:]) for parts in names]
 
 
 def programs_of(dumps: Dumps | Programs) -> Programs:
