@@ -8,7 +8,7 @@
 
 The packages, in the order of the data: `input` (bytes), the native modules (columns), `parse` (text to tables),
 `dump` (the public `Dump`), `compute` (peaks and their composition), `warehouse` (many dumps to a Parquet dataset),
-`compare` (two programs, or the programs of two sides), `cli`. `schema` describes every table.
+`compare` (two programs, two sides, or many points), `cli`. `schema` describes every table.
 """
 
 from __future__ import annotations

@@ -309,7 +309,7 @@ def test_the_python_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         if "import ray" not in block:
             exec(code, known)
             ran += 1
-    assert ran == 2
+    assert ran == 3
 
 
 def test_every_derived_table_is_listed() -> None:
