@@ -15,6 +15,8 @@ from .interface import Interface
 from .matching import OUTPUT, RESIZED, Matching
 from .rows import Rows, Shape, ShapePairs, text_matches
 
+CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision)$"
+"""Operations that convert element types."""
 MAX_NAMES = 3
 """Number of names in a clause."""
 
@@ -96,13 +98,25 @@ class Context:
     @cached_property
     def op_names(self) -> tuple[Names, Names]:
         """The op_names of both programs: from the HLO texts, which have those inside fusions, if both are there."""
+        a, b = self._instructions("op_name")
+        return Names(*a), Names(*b)
+
+    @cached_property
+    def opcodes(self) -> tuple[Names, Names]:
+        """The opcodes of both programs, likewise."""
+        a, b = self._instructions("opcode")
+        return Names(*a), Names(*b)
+
+    def _instructions(self, column: str) -> tuple[tuple[Ints, pa.Array], tuple[Ints, pa.Array]]:
+        """Return codes and texts of a column of the instructions of both programs."""
         programs = self.m.a, self.m.b
         bodies = [hlo_body(p.tables) for p in programs]
-        columns = [body.text("op_name") for body in bodies if body is not None]
+        columns = [body.text(column) for body in bodies if body is not None]
         if len(columns) < 2:
-            columns = [p.tables["instructions"]["op_name"] for p in programs]
+            columns = [p.tables["instructions"][column] for p in programs]
         (codes_a, a), (codes_b, b) = (encoded(column) for column in columns)
-        return Names(codes_a, a.cast(pa.string())), Names(codes_b, b.cast(pa.string()))
+        return (codes_a, a.cast(pa.string())), (codes_b, b.cast(pa.string()))
+
 
 
 def listed(names: list[str]) -> str:

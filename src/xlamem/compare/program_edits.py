@@ -16,7 +16,7 @@ from ..compute.layout import CONSTANT, DONATED
 from ..compute.op_names import ends_in_move, layers, plain_names, shortened_paths
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
-from .context import Context, Edit, Names, are, largest, listed
+from .context import CONVERSION, Context, Edit, Names, are, largest, listed
 from .graph import PARAMETERS, both_sides
 from .rows import Shape
 
@@ -31,6 +31,7 @@ ALTERNATIVES = (
 """Features of which each version has one."""
 CONVENTIONS = (r"^jit\([^()]*\)/jit\(main\)", PARAMETERS)
 """What only some versions of JAX put in op_names."""
+CONVERSIONS = "conversions of element types"
 MIN_CONSTANTS = 1 << 16
 """Minimum change of all constants in bytes."""
 RECOMPUTED = r"\brematted_computation\b"
@@ -233,7 +234,9 @@ def _paths(names: Names) -> tuple[set[str], Counter[str]]:
     for path, moves, number in zip(folded, left_out, n, strict=True):
         if path and number and not moves and not path.startswith("("):
             counts[path] += number
-    return {"/".join(s.split("/")[:k]) for s in counts for k in range(1, s.count("/") + 2)}, counts
+    found = {"/".join(s.split("/")[:k]) for s in counts for k in range(1, s.count("/") + 2)}
+    counts[CONVERSIONS] = names.count(CONVERSION)
+    return found, counts
 
 
 def _outermost(names: set[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Container, Iterator
@@ -15,9 +16,8 @@ from ..compute.buffer_names import trip_counts_of
 from ..compute.columns import Ints, ints
 from ..compute.origins import has_opcode
 from ..compute.program import Program
-from ..formatting import count
-from .context import Context, Edit, Evidence, are, largest, listed
-from .rows import Shape, replaced_dimensions
+from .context import CONVERSION, Context, Edit, Evidence, Names, are, largest, listed
+from .rows import Shape, parsed, replaced_dimensions
 
 Tally = Counter[tuple[Any, Any]]
 """Bytes of matched values, by what was replaced and by what."""
@@ -26,14 +26,13 @@ MIN_SHARE = 0.15
 """Minimum share of the matched bytes that must have another element type or dimension."""
 MIN_SHARE_CONVERTED = 0.02
 """That share for element types, if conversions are new or gone."""
+MAX_OTHERS = 0.1
+"""Maximum share of collectives that are new or gone in programs that are sharded alike."""
 MIN_EXCESS = 4
 """A replacement must be this many times as frequent as its reverse."""
 
-MIN_CONVERSIONS = 0.25
-"""Minimum share by which the number of conversions must differ."""
-CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision)$"
 COLLECTIVES = r"^(?:all|collective|ragged-all|reduce-scatter)(?:-[a-z]+)*$"
-GROUPS = r"replica_groups=(?:(?P<list>\{\{[\d,{}]*\}\})|\[(?P<n>\d+),(?P<size>\d+)\])"
+GROUPS = r"replica_groups=(?:mesh\[(?P<mesh>[^\]]*)\]|(?P<list>\{\{[\d,{}]*\}\})|\[(?P<n>\d+),(?P<size>\d+)\])"
 
 
 def sharding(c: Context) -> Iterator[Edit]:
@@ -57,8 +56,8 @@ def sharding(c: Context) -> Iterator[Edit]:
 
 def _resharded_buffers(c: Context) -> Iterator[Edit]:
     """Find collectives that differ, and a factor by which many buffers are larger or smaller on each device."""
-    before, after = (_collectives(p) for p in (c.m.a, c.m.b))
-    if before.counts == after.counts:
+    before, after = _collectives(c)
+    if not before.differ(after):
         return
     changed = [o for o in sorted({*before.counts, *after.counts}) if before.counts[o] != after.counts[o]]
     text = f"other collectives: {listed([f'{o} {before.counts[o]:,} -> {after.counts[o]:,}' for o in changed])}"
@@ -80,7 +79,7 @@ def _resized_per_device(c: Context) -> tuple[Ints, Ints]:
 
     TPU dumps do not print the sharding of arguments. That other collectives are needed tells it from another batch.
     """
-    i, (before, after) = c.interface, (_collectives(p) for p in (c.m.a, c.m.b))
+    i, (before, after) = c.interface, _collectives(c)
     left, right = i.matched
     if before.counts == after.counts:
         return left[:0], right[:0]
@@ -88,8 +87,16 @@ def _resized_per_device(c: Context) -> tuple[Ints, Ints]:
     pairs = i.shapes_by_row(left, right)
     ratios = {Fraction(*k) for a, b in pairs if a and b for k in replaced_dimensions(a, b)}
     chosen = {r for r in ratios if max(r, 1 / r).denominator == 1 and devices % int(max(r, 1 / r)) == 0}
-    kept = np.array([_has_ratio(a, b, chosen) for a, b in pairs], bool)
+    resized = [(a, b) if _has_ratio(a, b, chosen) else None for a, b in pairs]
+    if not before.differ(after):  # XLA may have chosen others: one side must exchange what the other has
+        resized = [pair if pair and _is_exchanged(pair, before, after) else None for pair in resized]
+    kept = np.array([pair is not None for pair in resized], bool)
     return left[kept], right[kept]
+
+
+def _is_exchanged(pair: tuple[Shape | None, Shape | None], before: Collectives, after: Collectives) -> bool:
+    a, b = pair
+    return (b is not None and b.dimensions in before.shapes) or (a is not None and a.dimensions in after.shapes)
 
 
 def _has_ratio(a: Shape | None, b: Shape | None, ratios: set[Fraction]) -> bool:
@@ -104,21 +111,49 @@ class Collectives(NamedTuple):
     devices: int
     """Most devices that take part in one; 1 without collectives."""
 
+    shapes: frozenset[tuple[int, ...]]
+    """Dimensions of their results."""
 
-def _collectives(p: Program) -> Collectives:
+    def differ(self, other: Collectives) -> bool:
+        """Return whether the numbers differ by more than what XLA's own choices change."""
+        difference = sum(abs(self.counts[o] - other.counts[o]) for o in {*self.counts, *other.counts})
+        return difference > MAX_OTHERS * max(self.counts.total(), other.counts.total())
+
+
+def _collectives(c: Context) -> tuple[Collectives, Collectives]:
+    """Return the collectives of both programs."""
+    sides = zip((c.m.a, c.m.b), c.opcodes, strict=True)
+    a, b = (Collectives(_collective_counts(opcodes), *_exchanges(p)) for p, opcodes in sides)
+    return a, b
+
+
+def _collective_counts(opcodes: Names) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    n = np.bincount(opcodes.codes[opcodes.codes >= 0], minlength=len(opcodes.texts)).tolist()
+    for opcode, number in zip(opcodes.texts.to_pylist(), n, strict=True):
+        if number and re.match(COLLECTIVES, opcode) and not opcode.endswith("-done"):
+            counts[opcode.removesuffix("-start")] += number
+    return counts
+
+
+def _exchanges(p: Program) -> tuple[int, frozenset[tuple[int, ...]]]:
+    """Return the most devices that take part in a collective (1 without), and the dimensions of the results."""
     table = p.tables["instructions"]
     rows = np.flatnonzero(has_opcode(p, np.arange(table.num_rows), COLLECTIVES))
-    starts = table["opcode"].take(rows).cast("string").to_pylist()
-    opcodes = Counter(name.removesuffix("-start") for name in starts if not name.endswith("-done"))
     attributes = set(table["attributes"].take(rows).cast("string").to_pylist())
-    return Collectives(opcodes, max((_n_devices(text or "") for text in attributes), default=1))
+    texts = set(table["shape"].take(rows).cast("string").to_pylist())
+    shapes = (parsed(shape) for text in texts for shape in re.findall(r"\w+\[[\d,]*\]", text or ""))
+    devices = max((_n_devices(text or "") for text in attributes), default=1)
+    return devices, frozenset(shape.dimensions for shape in shapes if shape)
 
 
 def _n_devices(attributes: str) -> int:
-    """Return the number of devices in replica groups: `{{0,1},{2,3}}` or `[2,2]<=[4]`."""
+    """Return the number of devices in replica groups: `{{0,1},{2,3}}`, `[2,2]<=[4]` or `mesh['x'=2,'y'=2]`."""
     found = re.search(GROUPS, attributes)
     if not found:
         return 1
+    if found["mesh"] is not None:
+        return math.prod(int(n) for n in re.findall(r"=(\d+)", found["mesh"]))
     return int(found["n"]) * int(found["size"]) if found["n"] else len(re.findall(r"\d+", found["list"]))
 
 
@@ -169,22 +204,14 @@ def element_types(c: Context) -> Iterator[Edit]:
         argument = in_arguments.get((before, after))
         evidence: Evidence = "interface" if argument else "names" if conversions else "buffers"
         yield Edit("element type", f"{after} instead of {before}{_as_in(argument)}{conversions}", claims, evidence)
-        conversions = ""
-    if conversions:
-        yield Edit("element type", conversions.removeprefix("; "), c.none, "names")
 
 
 def _conversions(c: Context) -> str:
-    """Return where conversions of element types are on one side only, or how many there are, as a clause."""
+    """Return the scopes in which conversions of element types are on one side only, as a clause."""
     a, b = (names.scopes_of(CONVERSION) for names in c.op_names)
     single = [f"conversions are {word} in {listed(sorted(s or 'the outermost scope' for s in scopes))}"
               for word, scopes in (("new", b - a), ("gone", a - b)) if scopes]  # fmt: skip
-    if single:
-        return "".join(f"; {part}" for part in single)
-    before, after = (names.count(CONVERSION) for names in c.op_names)
-    if abs(before - after) < MIN_CONVERSIONS * max(before, after, 1):
-        return ""
-    return f"; {count(after, 'conversion')} of element types instead of {before:,}"
+    return "".join(f"; {part}" for part in single)
 
 
 def _have_types(before: str, after: str, a: Shape, b: Shape) -> bool:
@@ -208,9 +235,10 @@ def dimensions(c: Context) -> Iterator[Edit]:
     for pair in sorted(tally, key=lambda k: (k not in in_arguments, k)):
         base = next((k for k in bases if Fraction(*k) == Fraction(*pair) and pair[0] % k[0] == 0), pair)
         bases[base] += tally[pair]
+    each = " on each device" if max(side.devices for side in _collectives(c)) > 1 else ""
     for before, after in _frequent(bases, MIN_SHARE * c.matched_bytes, in_arguments):
         argument = in_arguments.get((before, after))
-        text = f"a dimension of {before:,} is {after:,} now{_as_in(argument)}"
+        text = f"a dimension of {before:,} is {after:,} now{each}{_as_in(argument)}"
         claims = c.rows.shapes.with_ratios([Fraction(before, after)])
         yield Edit("dimensions", text, claims, "interface" if argument else "buffers")
 

@@ -17,7 +17,7 @@ MIN_SHARE = 0.1
 """An edit that explains less of a change than this is not its main cause."""
 FACTS = (
     "layers", "arguments", "sharding", "loops", "rematerialization", "memory space", "constants", "outputs",
-    "element type", "operations", "dimensions", "flags", "donation", "compiler", "instructions",
+    "element type", "operations", "dimensions", "flags", "donation",
 )  # fmt: skip
 """Kinds of edits in the order in which they are named if none of them explains the change."""
 LINES = {
@@ -75,8 +75,10 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         explains = row["change"] * change > 0 and abs(row["change"]) >= MIN_SHARE * abs(change)
         if row["kind"] == "compiler":
             return 0, 0, row["edit"]
+        if row["kind"] == "instructions":
+            return 2, 0, row["edit"]
         if _may_follow(row, kinds):
-            return 2, -abs(row["change"]), row["edit"]
+            return 3, -abs(row["change"]), row["edit"]
         return (0, -abs(row["change"]), row["edit"]) if explains else (1, FACTS.index(row["kind"]), row["edit"])
 
     return sorted(rows, key=rank)
@@ -84,11 +86,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
 
 def _may_follow(row: Row, kinds: set[str]) -> bool:
     """Return whether an edit may follow from one of another kind."""
-    if row["kind"] == "instructions":
-        return True
     if row["evidence"] == "buffers":
-        is_effect = row["kind"] == "memory space" or (row["kind"] == "element type" and "operations" in kinds)
-        return is_effect or "compiler" in kinds
+        return row["kind"] in ("memory space", "element type") or "compiler" in kinds
     if row["kind"] == "loops" and "layers" in kinds:
         return True
     return row["evidence"] == "names" and row["kind"] != "layers" and "compiler" in kinds
