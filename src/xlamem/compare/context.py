@@ -11,8 +11,9 @@ import pyarrow as pa
 from ..compute.columns import Ints, Mask, encoded
 from ..compute.op_names import matching, scopes
 from ..dump import hlo_body
+from .instructions import OUTPUT, RESIZED
 from .interface import Interface
-from .matching import OUTPUT, RESIZED, Matching
+from .matching import Matching
 from .rows import Rows, Shape, ShapePairs, text_matches
 
 CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision)$"

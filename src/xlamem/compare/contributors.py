@@ -14,7 +14,8 @@ from ..compute.layout import CATEGORIES
 from ..compute.program import Program
 from .account import AccountDifference, Contributions
 from .graph import both_sides
-from .matching import RULES, Matching
+from .instructions import RULES
+from .matching import Matching
 
 NAMES = ("op_name", "argument", "argument_index", "layer", "layer_index", "phase", "kind")
 

@@ -20,7 +20,8 @@ from .context import Edit
 from .contributors import contributors
 from .edits import find_edits
 from .graph import both_sides
-from .matching import RULES, Matching
+from .instructions import RULES
+from .matching import Matching
 from .rows import Rows
 from .tables import DiffTables
 from .verdict import verdict

@@ -13,7 +13,7 @@ from ..compute.columns import Ints, Mask, groups_of
 from ..dump import Dump
 from ..parse.fingerprints import without_number
 from ..warehouse import Dataset
-from .matching import in_order
+from .ordering import in_order
 from .pairing import Pairing
 from .points import Points
 from .programs import Program, Programs, read_stored, stored_sketches

@@ -15,7 +15,8 @@ from ..compute.columns import Ints, Mask, encoded, ints, take, take_text
 from ..compute.layout import DONATED, LIVE_OUT, PARAMETER
 from ..compute.program import Program
 from .graph import common_codes
-from .matching import Matching, in_order
+from .matching import Matching
+from .ordering import in_order
 from .rows import Shape, parsed
 
 

@@ -16,7 +16,7 @@ import pyarrow.dataset as arrow_dataset
 from ..compute.columns import Ints, Mask, decoded, encoded, groups_of, ints, nullable
 from ..errors import UsageError
 from ..warehouse import Dataset
-from .matching import ranks
+from .ordering import ranks
 from .programs import (
     Program,
     no_such_key,

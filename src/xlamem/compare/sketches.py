@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from ..compute.columns import Ints, encoded
 from ..compute.op_names import plain_names, shortened_paths
 from ..parse.fingerprints import hash_texts, row_hash
-from .matching import LAYOUT
 
 Sketches = npt.NDArray[np.uint32]
 """A row for each program: BUCKETS hashes of each kind of feature, `EMPTY` without a feature."""
@@ -29,6 +28,7 @@ EMPTY = np.uint32(0xFFFFFFFF)
 COLUMNS = ("opcode", "op_name", "shape")
 """The columns of `instructions` from which sketches are made."""
 
+LAYOUT = r"\{[^{}]*\}"
 ROWS_PER_CALL = 1 << 14
 """Number of pairs of sketches that are compared at once."""
 

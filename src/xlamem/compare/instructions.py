@@ -1,0 +1,196 @@
+"""Match the instructions of two programs, whatever the numbers in their names."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from .. import schema
+from ..compute.columns import Ints, take
+from ..compute.program import Program
+from .graph import Graph, Hashes, Labels, Neighbours, both_sides, common_codes, mixed
+from .ordering import by_group, groups, labels_in_order
+
+RULES = tuple(schema.MATCHES)
+OUTPUT, SUBGRAPH, OPERATION, STRUCTURE, RESIZED, NEIGHBOR, SCOPE, SCHEDULE = range(8)
+
+RADIUS = 3
+"""Number of operands and users in a row that an exact subgraph consists of."""
+NEAR = 1
+"""That number once some nodes are matched."""
+MAX_ROUNDS = 8
+"""Maximum number of steps from a matched node to one that is matched through its neighbours."""
+
+
+class InstructionMatching:
+    """Pairs of instructions that define values: the nodes of two graphs.
+
+    Those with the most in common are matched before others.
+    """
+
+    def __init__(self, a: Program, b: Program) -> None:
+        self.graphs = both_sides(Graph, a, b)
+        self.node = np.full(self.graphs[0].n, -1, np.int64)
+        """Node of B that matches each node of A, or -1."""
+        self.node_of_b = np.full(self.graphs[1].n, -1, np.int64)
+        self.rule = np.full(self.graphs[0].n, -1, np.int64)
+        """Index in RULES of the rule that matched each node of A, or -1."""
+        self._match()
+
+    # -- labels ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _opcode(self) -> tuple[Ints, Ints]:
+        return common_codes(*both_sides(lambda g: g.opcodes, *self.graphs))
+
+    def _text(self, column: str) -> tuple[Ints, Ints]:
+        return common_codes(*(g.text(column) for g in self.graphs))
+
+    def _labels(self, *columns: tuple[Ints, Ints]) -> Labels:
+        return Labels(mixed(*(c[0] for c in columns)), mixed(*(c[1] for c in columns)))
+
+    # -- rules -----------------------------------------------------------------------------------
+
+    def _match(self) -> None:
+        opcode, op_name, shape = self._opcode, self._text("op_name"), self._text("shape")
+        number = common_codes(*(g.numbers for g in self.graphs))
+        self._match_subgraphs(self._labels(opcode, op_name, shape, number), SUBGRAPH, OPERATION)
+        if self._is_done:
+            return
+        plain = common_codes(*both_sides(lambda g: g.plain_names, *self.graphs))
+        self._match_subgraphs(self._labels(opcode, op_name), RESIZED, RESIZED)
+        self._match_subgraphs(self._labels(opcode, plain, shape), OPERATION, OPERATION)
+        self._match_subgraphs(self._labels(opcode, shape, number), STRUCTURE, None)
+        self._match_neighbours()
+        self._match_in_order(self._labels(opcode, op_name, shape), OPERATION)
+        self._match_in_order(self._labels(opcode, op_name), RESIZED)
+        self._match_in_order(self._labels(opcode, plain), RESIZED)
+        self._match_neighbours()
+        self._match_along_schedule(self._labels(opcode, shape))
+
+    @cached_property
+    def _neighbours(self) -> tuple[Neighbours, Neighbours]:
+        return both_sides(Neighbours, *self.graphs)
+
+    def _match_subgraphs(self, labels: Labels, rule: int, alone: int | None) -> None:
+        """Match nodes with equal labels and surroundings, then those with less and less of these in common."""
+        if self._is_done:
+            return
+        a, b = both_sides(self._surroundings, (0, labels.a), (1, labels.b))
+        for h in zip(reversed(a), reversed(b), strict=True):
+            self._match_equal(Labels(*h), rule)
+        if alone is not None:
+            self._match_equal(labels, alone)
+
+    def _surroundings(self, side: tuple[int, Hashes]) -> list[Hashes]:
+        """Return hashes of the nodes of a program with what is within 1, 2, … edges.
+
+        Nodes that are matched are known by their match, whatever their labels.
+        """
+        number, labels = side
+        match = self._matches[number]
+        h = np.where(match >= 0, mixed(match), labels)
+        radius = RADIUS if (match < 0).all() else NEAR
+        graph = self._neighbours[number]
+        return [h := graph.surrounded(h) for _ in range(radius)]
+
+    @property
+    def _matches(self) -> tuple[Ints, Ints]:
+        """Number of the match of each node: that of its node of A; -1 for none."""
+        return np.where(self.node >= 0, np.arange(len(self.node)), -1), self.node_of_b
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether all nodes of one side are matched."""
+        return bool((self.node >= 0).all() or (self.node_of_b >= 0).all())
+
+    def _match_equal(self, labels: Labels, rule: int) -> None:
+        """Match unmatched nodes whose label is equally frequent on both sides, in the order of the schedule."""
+        left, right = np.flatnonzero(self.node < 0), np.flatnonzero(self.node_of_b < 0)
+        group_a, group_b, n = groups(labels.a[left], labels.b[right])
+        equal = np.bincount(group_a, minlength=n) == np.bincount(group_b, minlength=n)
+        chosen_a, chosen_b = equal[group_a], equal[group_b]
+        left, right = left[chosen_a], right[chosen_b]
+        left = left[by_group(group_a[chosen_a], self._order(0)[left])]
+        right = right[by_group(group_b[chosen_b], self._order(1)[right])]
+        self._pair(left, right, rule)
+
+    def _match_in_order(self, labels: Labels, rule: int) -> None:
+        """Match unmatched nodes with equal labels in the order of the schedule; some are left over."""
+        left, right = np.flatnonzero(self.node < 0), np.flatnonzero(self.node_of_b < 0)
+        self._pair(*labels_in_order(left, right, labels, self._order(0), self._order(1)), rule)
+
+    def _match_neighbours(self) -> None:
+        """Match operands and users of matched nodes, if opcode and operand leave one choice on each side."""
+        for _ in range(MAX_ROUNDS):
+            before = int((self.node < 0).sum())
+            self._match_adjacent(to_operands=True)
+            self._match_adjacent(to_operands=False)
+            if int((self.node < 0).sum()) in (0, before):
+                return
+
+    def _match_adjacent(self, *, to_operands: bool) -> None:
+        keys, nodes = [], []
+        for side, pair in enumerate(self._matches):
+            e = self.graphs[side].edges
+            known, other = (e.target, e.source) if to_operands else (e.source, e.target)
+            unmatched = (self.node if side == 0 else self.node_of_b)[other] < 0
+            chosen = (pair[known] >= 0) & unmatched
+            keys.append(mixed(pair[known[chosen]], e.operand[chosen], self._opcode[side][other[chosen]]))
+            nodes.append(other[chosen])
+        (left, key_a), (right, key_b) = (_unique_choices(k, n) for k, n in zip(keys, nodes, strict=True))
+        group_a, group_b, n = groups(key_a, key_b)
+        partner = np.full(n, -1)
+        partner[group_b] = right
+        partner = partner[group_a]
+        left, partner = left[partner >= 0], partner[partner >= 0]
+        first = np.sort(np.unique(left, return_index=True)[1])  # a node with several choices takes the first
+        left, partner = left[first], partner[first]
+        first = np.sort(np.unique(partner, return_index=True)[1])
+        self._pair(left[first], partner[first], NEIGHBOR)
+
+    def _match_along_schedule(self, labels: Labels) -> None:
+        """Match nodes with equal labels between the same matched nodes of the schedule."""
+        left, right = np.flatnonzero(self.node < 0), np.flatnonzero(self.node_of_b < 0)
+        before_a, before_b = self._anchors
+        keys = Labels(mixed(labels.a, before_a), mixed(labels.b, before_b))
+        self._pair(*labels_in_order(left, right, keys, self._order(0), self._order(1)), SCHEDULE)
+
+    @property
+    def _anchors(self) -> tuple[Ints, Ints]:
+        """The last matched node (of A) that is scheduled at or before each node."""
+        anchors = []
+        for side, number in enumerate(self._matches):
+            order = np.argsort(self._order(side))
+            last = np.maximum.accumulate(np.where(number[order] >= 0, np.arange(len(order)), -1))
+            anchor = np.empty(len(order), np.int64)
+            anchor[order] = take(number[order], last)
+            anchors.append(anchor)
+        return anchors[0], anchors[1]
+
+    def _order(self, side: int) -> Ints:
+        return self.graphs[side].position
+
+    def _pair(self, left: Ints, right: Ints, rule: int) -> None:
+        self.node[left], self.node_of_b[right], self.rule[left] = right, left, rule
+
+    @cached_property
+    def steps(self) -> tuple[Ints, Ints]:
+        """Steps in A and B of the matched instructions that both schedules list."""
+        nodes = np.flatnonzero(self.node >= 0)
+        a, b = self.graphs[0].step[nodes], self.graphs[1].step[self.node[nodes]]
+        scheduled = (a >= 0) & (b >= 0)
+        return a[scheduled], b[scheduled]
+
+
+def _unique_choices(keys: Hashes, nodes: Ints) -> tuple[Ints, Hashes]:
+    """Return the nodes of keys that have only one distinct node, and these keys."""
+    if not len(keys):
+        return nodes, keys
+    order = np.argsort(keys)
+    keys, nodes = keys[order], nodes[order]
+    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+    low, high = np.minimum.reduceat(nodes, first), np.maximum.reduceat(nodes, first)
+    single = low == high
+    return low[single], keys[first[single]]
