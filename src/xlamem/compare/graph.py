@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,8 +16,8 @@ from ..compute.op_names import plain_names
 from ..compute.origins import uses_of
 from ..compute.program import Program
 from ..parse.arrays import Rows, row_of
+from ..parse.fingerprints import hash_texts, row_hash
 
-Hashes = npt.NDArray[np.uint64]
 Side = TypeVar("Side")
 Result = TypeVar("Result")
 
@@ -115,8 +114,8 @@ class Graph:
 class Labels(NamedTuple):
     """A hash of what describes each node, for two programs."""
 
-    a: Hashes
-    b: Hashes
+    a: Ints
+    b: Ints
 
 
 def positions(step: Ints) -> Ints:
@@ -126,11 +125,11 @@ def positions(step: Ints) -> Ints:
     return position
 
 
-def common_codes(a: pa.Array, b: pa.Array) -> tuple[Ints, Ints]:
-    """Return codes of two text columns that are equal where the texts are; -1 for null."""
-    (codes_a, texts_a), (codes_b, texts_b) = encoded(a), encoded(b)
-    code, _ = encoded(pa.concat_arrays([texts_a.cast(pa.string()), texts_b.cast(pa.string())]))
-    return take(code[: len(texts_a)], codes_a), take(code[len(texts_a) :], codes_b)
+def text_hashes(column: pa.ChunkedArray | pa.Array) -> Ints:
+    """Return a hash of the text of each row, 0 for null."""
+    codes, texts = encoded(column)
+    hashes = np.append(hash_texts(texts.cast(pa.string())), 0)
+    return hashes[codes]
 
 
 def both_sides(compute: Callable[[Side], Result], a: Side, b: Side) -> tuple[Result, Result]:
@@ -138,21 +137,6 @@ def both_sides(compute: Callable[[Side], Result], a: Side, b: Side) -> tuple[Res
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(compute, (a, b))
     return first, second
-
-
-def mixed(*columns: Ints | Hashes) -> Hashes:
-    """Hash the rows of these columns (the finalizer of SplitMix64, once per column)."""
-    h = np.zeros(len(columns[0]), np.uint64)
-    for column in columns:
-        h = _finalized(h * np.uint64(0x9E3779B97F4A7C15) + column.astype(np.uint64) + np.uint64(1))
-    return h
-
-
-def _finalized(h: Hashes) -> Hashes:
-    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed_hash: Hashes = h ^ (h >> np.uint64(31))
-    return mixed_hash
 
 
 class Neighbours:
@@ -163,12 +147,12 @@ class Neighbours:
         self._edges = e
         self._operands, self._users = _Groups(e.target, graph.n), _Groups(e.source, graph.n)
 
-    def surrounded(self, h: Hashes) -> Hashes:
+    def surrounded(self, h: Ints) -> Ints:
         """Return a hash of each node together with its operands and users, given a hash of each node."""
         e = self._edges
-        operands = self._operands.sums(mixed(h[e.source], e.operand))
-        users = self._users.sums(mixed(h[e.target], e.operand + (1 << 32)))
-        return mixed(h, operands, users)
+        operands = self._operands.sums(row_hash(h[e.source], e.operand))
+        users = self._users.sums(row_hash(h[e.target], e.operand + (1 << 32)))
+        return row_hash(h, operands, users)
 
 
 class _Groups:
@@ -178,10 +162,10 @@ class _Groups:
         self._order = np.argsort(key, kind="stable")
         self._bounds = np.searchsorted(key[self._order], np.arange(n + 1))
 
-    def sums(self, h: Hashes) -> Hashes:
+    def sums(self, h: Ints) -> Ints:
         """Add up hashes (modulo 2^64) by node."""
-        total = np.zeros(len(h) + 1, np.uint64)
+        total = np.zeros(len(h) + 1, np.int64)
         np.cumsum(h[self._order], out=total[1:])
         ends = total[self._bounds]
-        sums: Hashes = ends[1:] - ends[:-1]
+        sums: Ints = ends[1:] - ends[:-1]
         return sums

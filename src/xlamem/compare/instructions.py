@@ -9,7 +9,8 @@ import numpy as np
 from .. import schema
 from ..compute.columns import Ints, take
 from ..compute.program import Program
-from .graph import Graph, Hashes, Labels, Neighbours, both_sides, common_codes, mixed
+from ..parse.fingerprints import row_hash
+from .graph import Graph, Labels, Neighbours, both_sides, text_hashes
 from .ordering import by_group, groups, labels_in_order
 
 RULES = tuple(schema.MATCHES)
@@ -42,23 +43,23 @@ class InstructionMatching:
 
     @cached_property
     def _opcode(self) -> tuple[Ints, Ints]:
-        return common_codes(*both_sides(lambda g: g.opcodes, *self.graphs))
+        return both_sides(lambda g: text_hashes(g.opcodes), *self.graphs)
 
     def _text(self, column: str) -> tuple[Ints, Ints]:
-        return common_codes(*(g.text(column) for g in self.graphs))
+        return both_sides(lambda g: text_hashes(g.text(column)), *self.graphs)
 
     def _labels(self, *columns: tuple[Ints, Ints]) -> Labels:
-        return Labels(mixed(*(c[0] for c in columns)), mixed(*(c[1] for c in columns)))
+        return Labels(row_hash(*(c[0] for c in columns)), row_hash(*(c[1] for c in columns)))
 
     # -- rules -----------------------------------------------------------------------------------
 
     def _match(self) -> None:
         opcode, op_name, shape = self._opcode, self._text("op_name"), self._text("shape")
-        number = common_codes(*(g.numbers for g in self.graphs))
+        number = both_sides(lambda g: text_hashes(g.numbers), *self.graphs)
         self._match_subgraphs(self._labels(opcode, op_name, shape, number), SUBGRAPH, OPERATION)
         if self._is_done:
             return
-        plain = common_codes(*both_sides(lambda g: g.plain_names, *self.graphs))
+        plain = both_sides(lambda g: text_hashes(g.plain_names), *self.graphs)
         self._match_subgraphs(self._labels(opcode, op_name), RESIZED, RESIZED)
         self._match_subgraphs(self._labels(opcode, plain, shape), OPERATION, OPERATION)
         self._match_subgraphs(self._labels(opcode, shape, number), STRUCTURE, None)
@@ -83,14 +84,14 @@ class InstructionMatching:
         if alone is not None:
             self._match_equal(labels, alone)
 
-    def _surroundings(self, side: tuple[int, Hashes]) -> list[Hashes]:
+    def _surroundings(self, side: tuple[int, Ints]) -> list[Ints]:
         """Return hashes of the nodes of a program with what is within 1, 2, … edges.
 
         Nodes that are matched are known by their match, whatever their labels.
         """
         number, labels = side
         match = self._matches[number]
-        h = np.where(match >= 0, mixed(match), labels)
+        h = np.where(match >= 0, row_hash(match), labels)
         radius = RADIUS if (match < 0).all() else NEAR
         graph = self._neighbours[number]
         return [h := graph.surrounded(h) for _ in range(radius)]
@@ -137,7 +138,7 @@ class InstructionMatching:
             known, other = (e.target, e.source) if to_operands else (e.source, e.target)
             unmatched = (self.node if side == 0 else self.node_of_b)[other] < 0
             chosen = (pair[known] >= 0) & unmatched
-            keys.append(mixed(pair[known[chosen]], e.operand[chosen], self._opcode[side][other[chosen]]))
+            keys.append(row_hash(pair[known[chosen]], e.operand[chosen], self._opcode[side][other[chosen]]))
             nodes.append(other[chosen])
         (left, key_a), (right, key_b) = (_unique_choices(k, n) for k, n in zip(keys, nodes, strict=True))
         group_a, group_b, n = groups(key_a, key_b)
@@ -154,7 +155,7 @@ class InstructionMatching:
         """Match nodes with equal labels between the same matched nodes of the schedule."""
         left, right = np.flatnonzero(self.node < 0), np.flatnonzero(self.node_of_b < 0)
         before_a, before_b = self._anchors
-        keys = Labels(mixed(labels.a, before_a), mixed(labels.b, before_b))
+        keys = Labels(row_hash(labels.a, before_a), row_hash(labels.b, before_b))
         self._pair(*labels_in_order(left, right, keys, self._order(0), self._order(1)), SCHEDULE)
 
     @property
@@ -184,7 +185,7 @@ class InstructionMatching:
         return a[scheduled], b[scheduled]
 
 
-def _unique_choices(keys: Hashes, nodes: Ints) -> tuple[Ints, Hashes]:
+def _unique_choices(keys: Ints, nodes: Ints) -> tuple[Ints, Ints]:
     """Return the nodes of keys that have only one distinct node, and these keys."""
     if not len(keys):
         return nodes, keys

@@ -14,7 +14,7 @@ from ..compute.aliasing import outputs_of
 from ..compute.columns import Ints, Mask, encoded, ints, take, take_text
 from ..compute.layout import DONATED, LIVE_OUT, PARAMETER
 from ..compute.program import Program
-from .graph import common_codes
+from .graph import text_hashes
 from .matching import Matching
 from .ordering import in_order
 from .rows import Shape, parsed
@@ -189,6 +189,6 @@ def _outputs_only_in(p: Program, other: Program, match: Ints) -> Ints:
 
 def _without_equals(m: Matching, of_b: Ints, of_a: Ints) -> tuple[Ints, Ints]:
     """Leave out new outputs for which an output of the same shape is gone, and these."""
-    codes_b, codes_a = common_codes(m.b.value_text("shape", of_b), m.a.value_text("shape", of_a))
+    codes_b, codes_a = text_hashes(m.b.value_text("shape", of_b)), text_hashes(m.a.value_text("shape", of_a))
     left, right = in_order(codes_b, codes_a)
     return np.delete(of_b, left), np.delete(of_a, right)

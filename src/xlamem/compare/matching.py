@@ -13,7 +13,8 @@ from ..compute.buffer_names import source_columns
 from ..compute.columns import Ints, Mask, decoded, encoded, take
 from ..compute.op_names import scopes
 from ..compute.program import Program
-from .graph import Labels, both_sides, common_codes, mixed, positions
+from ..parse.fingerprints import row_hash
+from .graph import Labels, both_sides, positions, text_hashes
 from .instructions import OUTPUT, SCOPE, InstructionMatching
 from .ordering import in_order, labels_in_order
 
@@ -40,8 +41,8 @@ class Matching:
 
     def _match_values(self) -> None:
         a, b = self.a, self.b
-        index = common_codes(*(p.tables["values"]["shape_index"] for p in (a, b)))
-        shape = common_codes(*(p.tables["values"]["shape"] for p in (a, b)))
+        index = both_sides(lambda p: text_hashes(p.tables["values"]["shape_index"]), a, b)
+        shape = both_sides(lambda p: text_hashes(p.tables["values"]["shape"]), a, b)
         phi = tuple(np.asarray(p.tables["values"]["is_phi"].to_numpy(), np.int64) for p in (a, b))
         self._match_outputs(shape)
         graphs = self._instructions.graphs
@@ -49,7 +50,7 @@ class Matching:
         rank = tuple(_n_dimensions(p.tables["values"]["shape"]) for p in (a, b))
         size = a.unpadded, b.unpadded
         for columns in ((node, index, phi, shape), (node, shape), (node, index, phi, size), (node, index, phi, rank)):
-            self._pair_values(Labels(*(mixed(*(c[side] for c in columns)) for side in (0, 1))), None, node)
+            self._pair_values(Labels(*(row_hash(*(c[side] for c in columns)) for side in (0, 1))), None, node)
         self._match_by_scope(shape)
 
     @cached_property
@@ -62,8 +63,8 @@ class Matching:
         a, b = outputs_of(self.a), outputs_of(self.b)
         if len(a.value) != len(b.value) or a.index.null_count or b.index.null_count:
             return
-        index = common_codes(a.index, b.index)
-        at_a, at_b = in_order(mixed(index[0], shape[0][a.value]), mixed(index[1], shape[1][b.value]))
+        index = text_hashes(a.index), text_hashes(b.index)
+        at_a, at_b = in_order(row_hash(index[0], shape[0][a.value]), row_hash(index[1], shape[1][b.value]))
         left, right = a.value[at_a], b.value[at_b]
         # An argument that is returned as it is matches an argument.
         own = ~np.isin(left, self.a.entry_parameters) & ~np.isin(right, self.b.entry_parameters)
@@ -76,23 +77,24 @@ class Matching:
         if not len(left) or not len(right):
             return
         a, b = both_sides(lambda side: source_columns(*side)["op_name"], (self.a, left), (self.b, right))
-        element = common_codes(*(p.value_text("element_type", v) for p, v in ((self.a, left), (self.b, right))))
+        element = tuple(text_hashes(p.value_text("element_type", v)) for p, v in ((self.a, left), (self.b, right)))
         rank = tuple(_n_dimensions(p.value_text("shape", v)) for p, v in ((self.a, left), (self.b, right)))
         shape = shape[0][left], shape[1][right]
         category = self.a.value_category[left].astype(np.int64), self.b.value_category[right].astype(np.int64)
         unpadded = self.a.unpadded[left], self.b.unpadded[right]
-        op_name, scope = common_codes(a, b), common_codes(_scopes(a), _scopes(b))
+        op_name = text_hashes(a), text_hashes(b)
+        scope = text_hashes(_scopes(a)), text_hashes(_scopes(b))
         for columns, name in (
             ((op_name, shape, category), op_name),
             ((op_name, unpadded, category), op_name),
             ((op_name, element, rank, category), op_name),
             ((scope, shape, category), scope),
         ):
-            keys = [np.zeros(len(self.value), np.uint64), np.zeros(len(self.value_of_b), np.uint64)]
+            keys = [np.zeros(len(self.value), np.int64), np.zeros(len(self.value_of_b), np.int64)]
             allowed = [np.zeros(len(k), bool) for k in keys]
             for side, values in enumerate((left, right)):
-                keys[side][values] = mixed(*(c[side] for c in columns))
-                allowed[side][values] = name[side] >= 0
+                keys[side][values] = row_hash(*(c[side] for c in columns))
+                allowed[side][values] = name[side] != 0
             self._pair_values(Labels(*keys), SCOPE, None, (allowed[0], allowed[1]))
 
     def _pair_values(

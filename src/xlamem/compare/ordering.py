@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..compute.columns import Ints
-from .graph import Hashes, Labels
+from .graph import Labels
 
 
-def groups(a: Ints | Hashes, b: Ints | Hashes) -> tuple[Ints, Ints, int]:
+def groups(a: Ints, b: Ints) -> tuple[Ints, Ints, int]:
     """Number the distinct keys of two sides."""
     distinct, group = np.unique(np.concatenate([a, b]), return_inverse=True)
     group = group.reshape(-1)
@@ -22,7 +22,7 @@ def labels_in_order(left: Ints, right: Ints, labels: Labels, order_a: Ints, orde
 
 
 def in_order(
-    a: Ints | Hashes, b: Ints | Hashes, order_a: Ints | None = None, order_b: Ints | None = None
+    a: Ints, b: Ints, order_a: Ints | None = None, order_b: Ints | None = None
 ) -> tuple[Ints, Ints]:
     """Return the indices of pairs of equal keys: the k-th of each key on both sides, by default in the given order."""
     group_a, group_b, _ = groups(a, b)
