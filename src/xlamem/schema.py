@@ -1063,6 +1063,7 @@ def _of_side(side: str, what: str) -> tuple[Column, ...]:
     return (
         _int(f"value_id_{side}", f"value of {what}; the matching value if the buffer is not in use there", null=True),
         _int(f"allocation_{side}", "its allocation; null if it is not in use there", null=True),
+        _name(f"memory_space_{side}", "memory space of the value", null=True),
         _name(f"category_{side}", "category as in `live_set`", null=True),
         _int(f"start_{side}", "first step of its live range", "schedule steps", null=True),
         _int(f"end_{side}", "last step of its live range", "schedule steps", null=True),
@@ -1169,7 +1170,7 @@ COMPARED_TABLES = (
             _int("n", "number of buffers"),
             _int("n_shapes", "number of distinct shapes"),
             *(_name(f"{name}_{side}", f"of the buffer with the largest change, in {side.upper()}", null=True)
-              for name in ("instruction", "shape", "source_file") for side in "ab"),
+              for name in ("instruction", "shape", "source_file", "memory_space") for side in "ab"),
             *(_int(f"source_line_{side}", "its source line", null=True) for side in "ab"),
         ),
     ),

@@ -25,6 +25,8 @@ MAX_SPACES = 64
 OTHER_SPACES = "other spaces"
 MAX_ROUNDS = 16
 """Maximum number of rounds in which buffers choose partners."""
+MAX_CHOICES = 32
+"""Maximum number of steps at which the peak is reached that are looked at."""
 MAX_COPIES = 4
 """Maximum number of copies in a row that are followed to what they copy."""
 COPY = r"^(?:copy|copy-start|copy-done|async-start|async-done|bitcast)$"
@@ -291,10 +293,15 @@ def _reserved(p: Program) -> Ints:
 def _compared_steps(m: Matching, usage: tuple[Ints, Ints], peaks: list[int]) -> list[int]:
     """Return the step of the larger peak, and the step with most bytes among those that correspond to it."""
     side = int(usage[1][peaks[1]] >= usage[0][peaks[0]])
-    first, last = corresponding(m, peaks[side], side)
-    steps = list(peaks)
-    steps[1 - side] = first + int(usage[1 - side][first : last + 1].argmax())
-    return steps
+    at_peak = np.flatnonzero(usage[side] == usage[side][peaks[side]])
+    best: tuple[int, list[int]] = -1, list(peaks)
+    # Where the peak is reached several times, the step counts at which the other program has most in use.
+    for step in at_peak[np.unique(np.linspace(0, len(at_peak) - 1, MAX_CHOICES).astype(int))].tolist():
+        first, last = corresponding(m, step, side)
+        other = first + int(usage[1 - side][first : last + 1].argmax())
+        if usage[1 - side][other] > best[0]:
+            best = int(usage[1 - side][other]), [step, other] if side == 0 else [other, step]
+    return best[1]
 
 
 def _bill_rows(p: Program, spaces: Mask, step: int) -> Ints:

@@ -85,6 +85,7 @@ def _side(buffers: tuple[Program, Ints, Ints]) -> dict[str, Any]:
     columns: dict[str, Any] = {
         "value_id": nullable(take(p.value_ids, value)),
         "allocation": nullable(take(p.allocation_ids, owner)),
+        "memory_space": decoded(take(p.space, value), pa.array([s.name for s in p.spaces], pa.string())),
         "category": _categories(p, value, owner),
         "start": nullable(take(p.ranges[0], value)),
         "end": nullable(take(p.ranges[1], value)),

@@ -109,8 +109,8 @@ def _table(
     columns["change"] = total[ranked]
     columns["n"] = np.bincount(group, minlength=n)[ranked]
     columns["n_shapes"] = _n_distinct(rows["shape"], group, n)[ranked]
-    for name in ("instruction_a", "instruction_b", "shape_a", "shape_b", "source_file_a", "source_file_b"):
-        columns[name] = sample[name]
+    for name in ("instruction", "shape", "source_file", "memory_space"):
+        columns |= {f"{name}_{side}": sample[f"{name}_{side}"] for side in "ab"}
     for name in ("source_line_a", "source_line_b"):
         columns[name] = nullable(ints(sample, name))
     return table_of_columns(schema.COMPARED["difference_groups"].columns, columns)

@@ -140,7 +140,11 @@ class ShapePairs:
 
 
 def replaced_dimensions(a: Shape, b: Shape) -> set[tuple[int, int]]:
-    """Return the pairs of dimensions that differ between two shapes of the same rank."""
-    if len(a.dimensions) != len(b.dimensions):
-        return set()
-    return {(x, y) for x, y in zip(a.dimensions, b.dimensions, strict=True) if x != y and x and y}
+    """Return the pairs of dimensions that differ between two shapes of the same rank, or with one dimension more."""
+    x, y = a.dimensions, b.dimensions
+    if len(x) == len(y):
+        return {pair for pair in zip(x, y, strict=True) if pair[0] != pair[1] and all(pair)}
+    x, y = (tuple(n for n in side if n != 1) for side in (x, y))
+    if len(x) + 1 == len(y):
+        return {(1, y[k]) for k in range(len(y)) if y[:k] + y[k + 1 :] == x}
+    return {(n, m) for m, n in replaced_dimensions(b, a)} if len(x) == len(y) + 1 else set()

@@ -231,15 +231,19 @@ def dimensions(c: Context) -> Iterator[Edit]:
             tally[pair] += size
     shapes = reversed(c.interface.shapes.items())
     in_arguments = {pair: name for (a, b), name in shapes for pair in replaced_dimensions(a, b)}
+    of_ratio = {Fraction(*pair): pair for pair in reversed(in_arguments)}
     bases: Tally = Counter()
     for pair in sorted(tally, key=lambda k: (k not in in_arguments, k)):
-        base = next((k for k in bases if Fraction(*k) == Fraction(*pair) and pair[0] % k[0] == 0), pair)
+        ratio = Fraction(*pair)
+        same = of_ratio.get(ratio) or next((b for r, b in of_ratio.items() if r * r == ratio), None)
+        base = same or next((k for k in bases if Fraction(*k) == ratio and pair[0] % k[0] == 0), pair)
         bases[base] += tally[pair]
     each = " on each device" if max(side.devices for side in _collectives(c)) > 1 else ""
     for before, after in _frequent(bases, MIN_SHARE * c.matched_bytes, in_arguments):
         argument = in_arguments.get((before, after))
         text = f"a dimension of {before:,} is {after:,} now{each}{_as_in(argument)}"
-        claims = c.rows.shapes.with_ratios([Fraction(before, after)])
+        ratio = Fraction(before, after)
+        claims = c.rows.shapes.with_ratios([ratio, ratio * ratio] if argument else [ratio])
         yield Edit("dimensions", text, claims, "interface" if argument else "buffers")
 
 

@@ -76,10 +76,12 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         if row["kind"] == "compiler":
             return 0, 0, row["edit"]
         if row["kind"] == "instructions":
-            return 2, 0, row["edit"]
+            return 3, 0, row["edit"]
         if _may_follow(row, kinds):
-            return 3, -abs(row["change"]), row["edit"]
-        return (0, -abs(row["change"]), row["edit"]) if explains else (1, FACTS.index(row["kind"]), row["edit"])
+            return 4, -abs(row["change"]), row["edit"]
+        if not explains:
+            return 2, FACTS.index(row["kind"]), row["edit"]
+        return row["evidence"] == "buffers", -abs(row["change"]), row["edit"]
 
     return sorted(rows, key=rank)
 
@@ -129,8 +131,6 @@ def buffers_of(row: Row) -> str:
 VERBS = {
     "lives longer": ("lives longer", "live longer"),
     "lives shorter": ("lives shorter", "live shorter"),
-    "moved to another space": ("moved to another space", "moved to another space"),
-    "sharing changed": ("no longer shares memory as before", "no longer share memory as before"),
     "padding changed": ("is padded differently", "are padded differently"),
 }
 
@@ -138,6 +138,11 @@ VERBS = {
 def happened(row: Row) -> str:
     """Return what happened to one or several buffers, as a verb."""
     cause, several = row["cause"], row["n"] > 1
+    if cause == "sharing changed":
+        share = "share" if several else "shares"
+        return f"no longer {share} memory" if row["change"] > 0 else f"{share} memory now"
+    if cause == "moved to another space":
+        return f"moved from {row['memory_space_a']} to {row['memory_space_b']}"
     return VERBS[cause][several] if cause in VERBS else f"{'are' if several else 'is'} {cause}"
 
 
