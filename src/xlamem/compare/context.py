@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ..compute.columns import Ints, Mask, encoded
+from ..compute.columns import Ints, Mask, encoded, ints
 from ..compute.op_names import matching, scopes
 from ..dump import hlo_body
 from .instructions import OUTPUT, RESIZED
@@ -44,6 +44,15 @@ class Names(NamedTuple):
     codes: Ints
     """By instruction; -1 for none."""
     texts: pa.Array
+    frames: Ints
+    """The stack frame of each instruction; negative if it is not printed."""
+
+    def places(self) -> Ints:
+        """Return the number of different stack frames of each text: of the lines of the model, not of its copies."""
+        named = self.codes >= 0
+        places = np.unique(np.stack([self.codes[named], self.frames[named]]), axis=1)[0]
+        counts: Ints = np.bincount(places, minlength=len(self.texts))
+        return counts
 
     def scopes_of(self, pattern: str) -> set[str]:
         """Return the scopes, with folded layers, of the op_names that match."""
@@ -99,25 +108,23 @@ class Context:
     @cached_property
     def op_names(self) -> tuple[Names, Names]:
         """The op_names of both programs: from the HLO texts, which have those inside fusions, if both are there."""
-        a, b = self._instructions("op_name")
-        return Names(*a), Names(*b)
+        return self._names("op_name")
 
     @cached_property
     def opcodes(self) -> tuple[Names, Names]:
         """The opcodes of both programs, likewise."""
-        a, b = self._instructions("opcode")
-        return Names(*a), Names(*b)
+        return self._names("opcode")
 
-    def _instructions(self, column: str) -> tuple[tuple[Ints, pa.Array], tuple[Ints, pa.Array]]:
-        """Return codes and texts of a column of the instructions of both programs."""
-        programs = self.m.a, self.m.b
-        bodies = [hlo_body(p.tables) for p in programs]
-        columns = [body.text(column) for body in bodies if body is not None]
-        if len(columns) < 2:
-            columns = [p.tables["instructions"][column] for p in programs]
-        (codes_a, a), (codes_b, b) = (encoded(column) for column in columns)
-        return (codes_a, a.cast(pa.string())), (codes_b, b.cast(pa.string()))
-
+    def _names(self, column: str) -> tuple[Names, Names]:
+        bodies = [hlo_body(p.tables) for p in (self.m.a, self.m.b)]
+        found = [(body.text(column), np.asarray(body.stack_frame_id)) for body in bodies if body is not None]
+        if len(found) < 2:
+            tables = [p.tables["instructions"] for p in (self.m.a, self.m.b)]
+            found = [(table[column], ints(table, "stack_frame_id")) for table in tables]
+        a, b = (Names(codes, texts.cast(pa.string()), frames) for (codes, texts), frames in (
+            (encoded(texts), frames) for texts, frames in found
+        ))  # fmt: skip
+        return a, b
 
 
 def listed(names: list[str]) -> str:

@@ -16,7 +16,7 @@ from ..compute.layout import CONSTANT, DONATED
 from ..compute.op_names import ends_in_move, layers, plain_names, shortened_paths
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
-from .context import CONVERSION, Context, Edit, Names, are, largest, listed
+from .context import Context, Edit, Names, are, largest, listed
 from .graph import PARAMETERS, both_sides
 from .rows import Shape
 
@@ -31,7 +31,8 @@ ALTERNATIVES = (
 """Features of which each version has one."""
 CONVENTIONS = (r"^jit\([^()]*\)/jit\(main\)", PARAMETERS)
 """What only some versions of JAX put in op_names."""
-CONVERSIONS = "conversions of element types"
+UNNAMED = r"^[a-z\-_]+\.(?:\d+|\*)$"
+"""The name of an instruction, which XLA uses where there is no op_name: `broadcast.37`."""
 MIN_CONSTANTS = 1 << 16
 """Minimum change of all constants in bytes."""
 RECOMPUTED = r"\brematted_computation\b"
@@ -207,37 +208,63 @@ def operations(c: Context) -> Iterator[Edit]:
 
     If there are none, the operations of which there is another number are named instead.
     """
-    sides = both_sides(_paths, *c.op_names)
-    (a, counts_a), (b, counts_b) = sides
+    a, b = (paths - set(_folded(own.names)) for paths, own in zip(
+        both_sides(_paths, *c.op_names), (c.interface.a, c.interface.b), strict=True
+    ))  # fmt: skip
     new, gone = (_outermost(mine - theirs) for mine, theirs in ((b, a), (a, b)))
-    if new or gone:
-        parts = [f"{word} {listed(names)}" for names, word in ((new, "new:"), (gone, "gone:")) if names]
-        around = {s.rpartition("/")[0] for s in (*new, *gone)} & (a & b)
-        yield Edit("operations", "; ".join(parts), c.rows.in_scopes({*new, *gone, *around} - {""}), "names")
-    elif counts_a != counts_b:
-        changed = sorted(counts_a.keys() | counts_b.keys(), key=lambda s: (-abs(counts_b[s] - counts_a[s]), s))
-        texts = [f"{s} {counts_a[s]:,} -> {counts_b[s]:,}" for s in changed if counts_a[s] != counts_b[s]]
-        yield Edit("instructions", f"other numbers of instructions: {listed(texts)}", c.none, "names")
+    if not new and not gone:
+        yield from _instructions(c)
+        return
+    weights = c.rows.bytes_of_paths()
+    parts = [f"{word} {listed(_heaviest(names, weights))}" for names, word in ((new, "new:"), (gone, "gone:")) if names]
+    around = {s.rpartition("/")[0] for s in (*new, *gone)} & (a & b)
+    yield Edit("operations", "; ".join(parts), c.rows.in_scopes({*new, *gone, *around} - {""}), "names")
 
 
-def _paths(names: Names) -> tuple[set[str], Counter[str]]:
-    """Return scopes and operations, without wrappers and with folded layers, and the number of instructions of each.
-
-    The scopes include those around others.
-    """
-    op_names = plain_names(pc.replace_substring_regex(names.texts, PARAMETERS, ""))
-    folded = shortened_paths(op_names, None, fold=True).to_pylist()
+def _paths(names: Names) -> set[str]:
+    """Return scopes and operations without wrappers and with folded layers, and the scopes around them."""
     # XLA adds and removes moves as it likes; several op_names in parentheses were merged.
     left_out = ends_in_move(names.texts).tolist()
-    n = np.bincount(names.codes[names.codes >= 0], minlength=len(folded)).tolist()
+    used = (np.bincount(names.codes[names.codes >= 0], minlength=len(names.texts)) > 0).tolist()
+    rows = zip(_folded(names.texts), left_out, used, strict=True)
+    found = {path for path, moves, is_used in rows if path and is_used and not moves and not path.startswith("(")}
+    return {"/".join(s.split("/")[:k]) for s in found for k in range(1, s.count("/") + 2)}
+
+
+def _folded(op_names: pa.Array) -> list[str | None]:
+    names = plain_names(pc.replace_substring_regex(op_names, PARAMETERS, ""))
+    folded: list[str | None] = shortened_paths(names, None, fold=True).to_pylist()
+    return folded
+
+
+def _outermost(names: set[str]) -> set[str]:
+    return {s for s in names if s.rpartition("/")[0] not in names}
+
+
+def _heaviest(names: set[str], weights: dict[str, int]) -> list[str]:
+    """Sort paths by the bytes that differ in them."""
+
+    def weight(name: str) -> int:
+        return sum(n for path, n in weights.items() if path == name or path.startswith(f"{name}/"))
+
+    return sorted(names, key=lambda name: (-weight(name), name))
+
+
+def _instructions(c: Context) -> Iterator[Edit]:
+    """Find operations that more or fewer lines of the model contain, forward and backward passes apart."""
+    a, b = (_lines(names) for names in c.op_names)
+    changed = sorted((s for s in a | b if a[s] != b[s]), key=lambda s: (-abs(b[s] - a[s]), s))
+    if changed:
+        texts = [f"{s} {a[s]:,} -> {b[s]:,}" for s in changed]
+        yield Edit("instructions", f"other numbers of operations: {listed(texts)}", c.none, "names")
+
+
+def _lines(names: Names) -> Counter[str]:
+    """Return the number of lines with each operation: op_names with wrappers and folded layers."""
+    texts = pc.replace_substring_regex(names.texts, r"^(?:p?jit\([^()]*\)/)+", "")
     counts: Counter[str] = Counter()
-    for path, moves, number in zip(folded, left_out, n, strict=True):
-        if path and number and not moves and not path.startswith("("):
-            counts[path] += number
-    found = {"/".join(s.split("/")[:k]) for s in counts for k in range(1, s.count("/") + 2)}
-    counts[CONVERSIONS] = names.count(CONVERSION)
-    return found, counts
-
-
-def _outermost(names: set[str]) -> list[str]:
-    return sorted(s for s in names if s.rpartition("/")[0] not in names)
+    rows = zip(shortened_paths(texts, None, fold=True).to_pylist(), names.places().tolist(), strict=True)
+    for path, n in rows:
+        if path and n and not path.startswith("(") and not re.match(UNNAMED, path):
+            counts[path] += n
+    return counts

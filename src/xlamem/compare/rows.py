@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..compute.columns import Ints, Mask, encoded, ints, sums_of, take
-from ..compute.op_names import matching, scopes
+from ..compute.op_names import matching, plain_names, scopes, shortened_paths
 from .matching import Matching
 
 _ARRAY = re.compile(r"^(\w+)\[([\d,<= ]*)\]")
@@ -85,6 +85,16 @@ class Rows:
             found |= _bools(pc.or_(pc.equal(scope, prefix), pc.starts_with(scope, f"{prefix}/")))
         result: Mask = take(found, codes) > 0
         return result
+
+    def bytes_of_paths(self) -> dict[str, int]:
+        """Return the bytes that differ by op_name, without wrappers and with folded layers."""
+        codes, names = self.text("op_name")
+        named = codes >= 0
+        totals = sums_of(np.abs(self.change[named]), codes[named], len(names)).tolist()
+        weights: dict[str, int] = {}
+        for path, n in zip(shortened_paths(plain_names(names), None, fold=True).to_pylist(), totals, strict=True):
+            weights[path] = weights.get(path, 0) + n
+        return weights
 
     @cached_property
     def shapes(self) -> ShapePairs:
