@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..compute.columns import Ints, Mask, encoded, ints
-from ..compute.op_names import matching, scopes
+from ..compute.op_names import matching, scopes, shortened_paths
 from ..dump import hlo_body
+from .graph import both_sides
 from .instructions import OUTPUT, RESIZED
 from .interface import Interface
 from .matching import Matching
 from .rows import Rows, Shape, ShapePairs, text_matches
 
+UNNAMED = r"^[a-z\-_]+\.(?:\d+|\*)$"
+"""The name of an instruction, which XLA uses where there is no op_name: `broadcast.37`."""
 CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision)$"
 """Operations that convert element types."""
 MAX_NAMES = 3
@@ -52,6 +58,16 @@ class Names(NamedTuple):
         named = self.codes >= 0
         places = np.unique(np.stack([self.codes[named], self.frames[named]]), axis=1)[0]
         counts: Ints = np.bincount(places, minlength=len(self.texts))
+        return counts
+
+    def lines(self) -> Counter[str]:
+        """Return the number of lines with each operation: op_names with wrappers and folded layers."""
+        texts = pc.replace_substring_regex(self.texts, r"^(?:p?jit\([^()]*\)/)+", "")
+        counts: Counter[str] = Counter()
+        rows = zip(shortened_paths(texts, None, fold=True).to_pylist(), self.places().tolist(), strict=True)
+        for path, n in rows:
+            if path and n and not path.startswith("(") and not re.match(UNNAMED, path):
+                counts[path] += n
         return counts
 
     def scopes_of(self, pattern: str) -> set[str]:
@@ -109,6 +125,11 @@ class Context:
     def op_names(self) -> tuple[Names, Names]:
         """The op_names of both programs: from the HLO texts, which have those inside fusions, if both are there."""
         return self._names("op_name")
+
+    @cached_property
+    def lines(self) -> tuple[Counter[str], Counter[str]]:
+        """The number of lines of the model with each operation."""
+        return both_sides(Names.lines, *self.op_names)
 
     @cached_property
     def opcodes(self) -> tuple[Names, Names]:

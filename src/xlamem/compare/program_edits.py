@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,8 +30,6 @@ ALTERNATIVES = (
 """Features of which each version has one."""
 CONVENTIONS = (r"^jit\([^()]*\)/jit\(main\)", PARAMETERS)
 """What only some versions of JAX put in op_names."""
-UNNAMED = r"^[a-z\-_]+\.(?:\d+|\*)$"
-"""The name of an instruction, which XLA uses where there is no op_name: `broadcast.37`."""
 MIN_CONSTANTS = 1 << 16
 """Minimum change of all constants in bytes."""
 RECOMPUTED = r"\brematted_computation\b"
@@ -252,19 +249,8 @@ def _heaviest(names: set[str], weights: dict[str, int]) -> list[str]:
 
 def _instructions(c: Context) -> Iterator[Edit]:
     """Find operations that more or fewer lines of the model contain, forward and backward passes apart."""
-    a, b = (_lines(names) for names in c.op_names)
+    a, b = c.lines
     changed = sorted((s for s in a | b if a[s] != b[s]), key=lambda s: (-abs(b[s] - a[s]), s))
     if changed:
         texts = [f"{s} {a[s]:,} -> {b[s]:,}" for s in changed]
         yield Edit("instructions", f"other numbers of operations: {listed(texts)}", c.none, "names")
-
-
-def _lines(names: Names) -> Counter[str]:
-    """Return the number of lines with each operation: op_names with wrappers and folded layers."""
-    texts = pc.replace_substring_regex(names.texts, r"^(?:p?jit\([^()]*\)/)+", "")
-    counts: Counter[str] = Counter()
-    rows = zip(shortened_paths(texts, None, fold=True).to_pylist(), names.places().tolist(), strict=True)
-    for path, n in rows:
-        if path and n and not path.startswith("(") and not re.match(UNNAMED, path):
-            counts[path] += n
-    return counts

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..compute.buffer_names import trip_counts_of
 from ..compute.columns import Ints, ints
+from ..compute.op_names import scopes
 from ..compute.origins import has_opcode
 from ..compute.program import Program
 from .context import CONVERSION, Context, Edit, Evidence, Names, are, largest, listed
@@ -165,6 +166,8 @@ def loops(c: Context) -> Iterator[Edit]:
         return
     gone = len(before) > len(after)
     n = abs(len(before) - len(after))
+    if _in_single_scopes(c, gone=gone):
+        return
     more, fewer = (before, after) if gone else (after, before)
     known = sorted((Counter(more) - Counter(fewer)).keys() - {-1, 0, 1})
     noun = f"loop of {known[0]:,} iterations" if len(known) == 1 and n == 1 else "loop"
@@ -172,6 +175,27 @@ def loops(c: Context) -> Iterator[Edit]:
         Fraction(1, k) if gone else Fraction(k) for k in known
     )
     yield Edit("loops", f"{are(n, noun)} {'gone' if gone else 'new'}", claims, "names")
+
+
+def _in_single_scopes(c: Context, *, gone: bool) -> bool:
+    """Return whether the loops that only one side has are in inner scopes that the other side does not have either.
+
+    A library loops there, for example to draw random numbers.
+    """
+    mine, theirs = (c.m.a, c.m.b) if gone else (c.m.b, c.m.a)
+    single = _loop_scopes(mine) - _loop_scopes(theirs)
+    a, b = c.op_names
+    there = {s for s in scopes((b if gone else a).texts, fold=True).to_pylist() if s}
+    around = {"/".join(s.split("/")[:k]) for s in there for k in range(1, s.count("/") + 2)}
+    return bool(single) and all("/" in scope and scope not in around for scope in single)
+
+
+def _loop_scopes(p: Program) -> set[str]:
+    """Return the scopes, with folded layers, in which there are loops."""
+    table = p.tables["instructions"]
+    rows = np.flatnonzero(has_opcode(p, np.arange(table.num_rows), "^while$"))
+    names = table["op_name"].take(rows).cast("string").combine_chunks()
+    return {scope or "" for scope in scopes(names, fold=True).to_pylist()}
 
 
 def _trip_counts(c: Context, before: list[int], after: list[int]) -> Iterator[Edit]:
@@ -202,8 +226,16 @@ def element_types(c: Context) -> Iterator[Edit]:
         claims |= c.rows.only_in_a & c.rows.is_in("element_type_a", (before,))
         claims |= c.rows.only_in_b & c.rows.is_in("element_type_b", (after,))
         argument = in_arguments.get((before, after))
-        evidence: Evidence = "interface" if argument else "names" if conversions else "buffers"
+        evidence: Evidence = "interface" if argument else "names" if conversions and _mostly_converts(c) else "buffers"
         yield Edit("element type", f"{after} instead of {before}{_as_in(argument)}{conversions}", claims, evidence)
+
+
+def _mostly_converts(c: Context) -> bool:
+    """Return whether at least half of the operations that are new or gone convert element types."""
+    a, b = c.lines
+    changes = {path: abs(a[path] - b[path]) for path in a | b}
+    conversions = sum(n for path, n in changes.items() if re.search(CONVERSION, path))
+    return 2 * conversions >= sum(changes.values())
 
 
 def _conversions(c: Context) -> str:
