@@ -191,13 +191,14 @@ def test_the_example_of_the_guide() -> None:
     d = named("v5e-donation-removed-decode")
     guide = (Path(__file__).parents[2] / "docs" / "numbers.md").read_text()
     total = d.accounts.to_pylist()[0]
-    assert (total["step_a"], total["step_b"], total["peak_step_a"]) == (100, 162, 199)
-    numbers = [total[name] for name in ("reserved_a", "reserved_b", "peak_a", "in_use_a", "moved")]
+    assert (total["step_a"], total["step_b"], total["peak_step_b"], total["moved"]) == (199, 271, 162, 0)
+    numbers = [total[name] for name in ("reserved_a", "reserved_b")]
     numbers += [abs(row["change"]) for row in d.bills.to_pylist() if row["account"] == "device_total"]
     for number in numbers:
         assert f"{number:,}" in guide
     shared = [row for row in xlamem_rows(d, "device_total") if row["cause"] == "sharing changed"]
     assert [row["change"] for row in shared] == [8_388_608] * 8
+    assert sum(row["change"] for row in shared) == d.peak_change
 
 
 def test_doubled_batch_makes_buffers_larger() -> None:
