@@ -1292,9 +1292,9 @@ PAIRED = {
 CAUSES = {
     "new": "A has no matching value",
     "gone": "B has no matching value",
+    "moved to another space": "the matching value is in another memory space",
     "lives longer": "the matching value of A is not live at the corresponding step",
     "lives shorter": "the matching value of B is not live at the corresponding step",
-    "moved to another space": "the matching value is in another memory space",
     "sharing changed": "the matching value is live there, but shares its memory with another buffer",
     "larger": "both are in use, and B has more data",
     "smaller": "both are in use, and B has less data",

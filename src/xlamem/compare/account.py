@@ -18,7 +18,7 @@ from ..compute.program import Program
 from .graph import both_sides
 from .matching import Matching
 
-NEW, GONE, LONGER, SHORTER, MOVED, SHARING, LARGER, SMALLER, PADDING = range(len(schema.CAUSES))
+NEW, GONE, MOVED, LONGER, SHORTER, SHARING, LARGER, SMALLER, PADDING = range(len(schema.CAUSES))
 
 MAX_SPACES = 64
 """Maximum number of memory spaces with an account of their own."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..compute.columns import Ints, decoded, encoded, ints, take
+from ..compute.columns import Ints, Mask, decoded, encoded, ints, take
 from ..compute.op_names import plain_names
 from ..compute.origins import uses_of
 from ..compute.program import Program
@@ -78,11 +78,22 @@ class Graph:
         return decoded(codes, plain)
 
     @cached_property
+    def is_parameter(self) -> Mask:
+        codes, opcodes = encoded(self.opcodes)
+        is_parameter: Mask = codes == pc.index(opcodes, "parameter").as_py()
+        return is_parameter
+
+    @cached_property
+    def argument_suffixes(self) -> pa.Array:
+        """The name of an argument without the variable and its indices; null for other nodes."""
+        codes, names = encoded(self.text("op_name"))
+        return decoded(np.where(self.is_parameter, codes, -1), argument_suffixes(names.cast(pa.string())))
+
+    @cached_property
     def numbers(self) -> pa.Array:
         """The number of a parameter; null for other nodes."""
-        codes, opcodes = encoded(self.opcodes)
         operands, texts = encoded(self.text("operands"))
-        is_parameter = (codes == pc.index(opcodes, "parameter").as_py()) & (operands >= 0)
+        is_parameter = self.is_parameter & (operands >= 0)
         used, number = np.unique(operands[is_parameter], return_inverse=True)
         numbers = np.full(self.n, -1)
         numbers[is_parameter] = number.reshape(-1)
@@ -116,6 +127,11 @@ class Labels(NamedTuple):
 
     a: Ints
     b: Ints
+
+
+def argument_suffixes(names: pa.Array) -> pa.Array:
+    """Return names of arguments without the variable and its indices: `.mu['w']` of `opt_state[1][0].mu['w']`."""
+    return pc.replace_substring_regex(names, r"^\w+(?:\[\d+\])*", "")
 
 
 def positions(step: Ints) -> Ints:

@@ -79,14 +79,19 @@ def _key(rows: pa.Table, d: DiffTables, key: str, *, fold: bool) -> tuple[Ints, 
 
 
 def _buffer_names(rows: pa.Table, *, fold: bool) -> tuple[Ints, pa.Array]:
-    """Return the plain op_name, or the opcode-like beginning of the name of the instruction."""
+    """Return the plain op_name, with `copy of` for copies of arguments, or else the instruction without its number."""
     codes, names = encoded(rows["op_name"])
     plain = shortened_paths(plain_names(names.cast(pa.string())), None, fold)
     other_codes, others = encoded(rows["instruction"])
     stems = pc.replace_substring_regex(others.cast(pa.string()), r"[.\d]+$", "")
-    texts = pa.concat_arrays([plain.cast(pa.string()), stems])
-    distinct, dictionary = encoded(texts)
-    both = np.where(codes >= 0, codes, np.where(other_codes >= 0, other_codes + len(plain), -1))
+    plain = plain.cast(pa.string())
+    copies = pc.binary_join_element_wise("copy of ", plain, "")
+    distinct, dictionary = encoded(pa.concat_arrays([plain, stems, copies]))
+    category, categories = encoded(rows["category"])
+    is_temp = take(np.asarray(pc.equal(categories, "temp").to_numpy(zero_copy_only=False), np.int64), category) > 0
+    is_copy = is_temp & (ints(rows, "argument") >= 0) & (codes >= 0)
+    own = np.where(is_copy, codes + len(plain) + len(stems), codes)
+    both = np.where(codes >= 0, own, np.where(other_codes >= 0, other_codes + len(plain), -1))
     return take(distinct, both), dictionary
 
 

@@ -59,6 +59,7 @@ class InstructionMatching:
         self._match_subgraphs(self._labels(opcode, op_name, shape, number), SUBGRAPH, OPERATION)
         if self._is_done:
             return
+        self._match_renamed_arguments(shape)
         plain = both_sides(lambda g: text_hashes(g.plain_names), *self.graphs)
         self._match_subgraphs(self._labels(opcode, op_name), RESIZED, RESIZED)
         self._match_subgraphs(self._labels(opcode, plain, shape), OPERATION, OPERATION)
@@ -100,6 +101,16 @@ class InstructionMatching:
     def _matches(self) -> tuple[Ints, Ints]:
         """Number of the match of each node: that of its node of A; -1 for none."""
         return np.where(self.node >= 0, np.arange(len(self.node)), -1), self.node_of_b
+
+    def _match_renamed_arguments(self, shape: tuple[Ints, Ints]) -> None:
+        """Match arguments whose names differ in the variable or its indices only."""
+        suffix = both_sides(lambda g: text_hashes(g.argument_suffixes), *self.graphs)
+        # Others get labels that the other side does not have.
+        a, b = (
+            np.where(suffix[k] != 0, row_hash(suffix[k], shape[k]), np.arange(k, 2 * g.n, 2)[: g.n])
+            for k, g in enumerate(self.graphs)
+        )
+        self._match_equal(Labels(a, b), STRUCTURE)
 
     @property
     def _is_done(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ from ..compute.aliasing import outputs_of
 from ..compute.columns import Ints, Mask, encoded, ints, take, take_text
 from ..compute.layout import DONATED, LIVE_OUT, PARAMETER
 from ..compute.program import Program
-from .graph import text_hashes
+from ..parse.fingerprints import row_hash
+from .graph import argument_suffixes, text_hashes
 from .matching import Matching
 from .ordering import in_order
 from .rows import Shape, parsed
@@ -54,6 +56,15 @@ def arguments(p: Program) -> Arguments:
     )  # fmt: skip
 
 
+def _suffixes(arguments: Arguments) -> pa.Array:
+    return argument_suffixes(arguments.names)
+
+
+def _names(arguments: Arguments) -> pa.Array:
+    """Return the names; old dumps have none, so these are the numbers."""
+    return arguments.names
+
+
 class Interface:
     """The arguments and outputs of two programs, matched with each other."""
 
@@ -65,6 +76,19 @@ class Interface:
         of_value[self.b.value[known]] = known
         self.partner: Ints = take(of_value, take(m.value, self.a.value))
         """Argument of B that matches each argument of A, or -1."""
+        for keys in (_names, _suffixes):
+            self._pair_left(keys)
+
+    def _pair_left(self, keys: Callable[[Arguments], pa.Array]) -> None:
+        """Pair arguments without a partner that have the same shape and key, in their order."""
+        left, right = self.gone, self.new
+        if len(left) and len(right):
+            a, b = (
+                row_hash(text_hashes(keys(own).take(pa.array(rows))), text_hashes(own.shapes.take(pa.array(rows))))
+                for own, rows in ((self.a, left), (self.b, right))
+            )
+            at_a, at_b = in_order(a, b)
+            self.partner[left[at_a]] = right[at_b]
 
     @cached_property
     def matched(self) -> tuple[Ints, Ints]:
