@@ -78,6 +78,16 @@ class Interface:
         """Argument of B that matches each argument of A, or -1."""
         for keys in (_names, _suffixes):
             self._pair_left(keys)
+        self._pair_renamed()
+
+    def _pair_renamed(self) -> None:
+        """Pair arguments without a partner of a shape of which both sides have as many."""
+        left, right = self.gone, self.new
+        a, b = (text_hashes(own.shapes.take(pa.array(rows))) for own, rows in ((self.a, left), (self.b, right)))
+        at_a, at_b = in_order(a, b)
+        counts_a, counts_b = Counter(a.tolist()), Counter(b.tolist())
+        same = np.array([counts_a[key] == counts_b[key] for key in a[at_a].tolist()], bool)
+        self.partner[left[at_a[same]]] = right[at_b[same]]
 
     def _pair_left(self, keys: Callable[[Arguments], pa.Array]) -> None:
         """Pair arguments without a partner that have the same shape and key, in their order."""

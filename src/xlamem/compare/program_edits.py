@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,8 @@ ALTERNATIVES = (
 """Features of which each version has one."""
 CONVENTIONS = (r"^jit\([^()]*\)/jit\(main\)", PARAMETERS)
 """What only some versions of JAX put in op_names."""
+MIN_RENAMED = 0.3
+"""Minimum share of the operations that have other scopes if scopes were renamed."""
 MIN_CONSTANTS = 1 << 16
 """Minimum change of all constants in bytes."""
 RECOMPUTED = r"\brematted_computation\b"
@@ -201,16 +204,15 @@ def constants(c: Context) -> Iterator[Edit]:
 
 
 def operations(c: Context) -> Iterator[Edit]:
-    """Find scopes and operations that only one side has: they explain what else differs in the scope around them.
-
-    If there are none, the operations of which there is another number are named instead.
-    """
-    a, b = (paths - set(_folded(own.names)) for paths, own in zip(
-        both_sides(_paths, *c.op_names), (c.interface.a, c.interface.b), strict=True
-    ))  # fmt: skip
+    """Find scopes and operations that only one side has: they explain what else differs in the scope around them."""
+    sides = zip(both_sides(_paths, *c.op_names), (c.interface.a, c.interface.b), strict=True)
+    leaves_a, leaves_b = (paths - set(_folded(own.names)) for paths, own in sides)
+    only_a, only_b = leaves_a - leaves_b, leaves_b - leaves_a
+    if len(only_a) > MIN_RENAMED * len(leaves_a) and _last_names(only_a) == _last_names(only_b):
+        return  # scopes were renamed
+    a, b = _with_scopes(leaves_a), _with_scopes(leaves_b)
     new, gone = (_outermost(mine - theirs) for mine, theirs in ((b, a), (a, b)))
     if not new and not gone:
-        yield from _instructions(c)
         return
     weights = c.rows.bytes_of_paths()
     parts = [f"{word} {listed(_heaviest(names, weights))}" for names, word in ((new, "new:"), (gone, "gone:")) if names]
@@ -219,13 +221,21 @@ def operations(c: Context) -> Iterator[Edit]:
 
 
 def _paths(names: Names) -> set[str]:
-    """Return scopes and operations without wrappers and with folded layers, and the scopes around them."""
+    """Return the operations without wrappers and with folded layers."""
     # XLA adds and removes moves as it likes; several op_names in parentheses were merged.
     left_out = ends_in_move(names.texts).tolist()
     used = (np.bincount(names.codes[names.codes >= 0], minlength=len(names.texts)) > 0).tolist()
     rows = zip(_folded(names.texts), left_out, used, strict=True)
-    found = {path for path, moves, is_used in rows if path and is_used and not moves and not path.startswith("(")}
-    return {"/".join(s.split("/")[:k]) for s in found for k in range(1, s.count("/") + 2)}
+    return {path for path, moves, is_used in rows if path and is_used and not moves and not path.startswith("(")}
+
+
+def _with_scopes(paths: set[str]) -> set[str]:
+    """Return operations and the scopes around them."""
+    return {"/".join(s.split("/")[:k]) for s in paths for k in range(1, s.count("/") + 2)}
+
+
+def _last_names(paths: set[str]) -> Counter[str]:
+    return Counter(path.rpartition("/")[2] for path in paths)
 
 
 def _folded(op_names: pa.Array) -> list[str | None]:
@@ -247,10 +257,11 @@ def _heaviest(names: set[str], weights: dict[str, int]) -> list[str]:
     return sorted(names, key=lambda name: (-weight(name), name))
 
 
-def _instructions(c: Context) -> Iterator[Edit]:
+def instructions(c: Context) -> Iterator[Edit]:
     """Find operations that more or fewer lines of the model contain, forward and backward passes apart."""
     a, b = c.lines
-    changed = sorted((s for s in a | b if a[s] != b[s]), key=lambda s: (-abs(b[s] - a[s]), s))
-    if changed:
+    changed = [s for s in a | b if a[s] != b[s] and not re.search(RECOMPUTED, s)]
+    changed.sort(key=lambda s: (-abs(b[s] - a[s]), s))
+    if changed and (a & b).total() > (a | b).total() / 2:  # otherwise scopes were renamed
         texts = [f"{s} {a[s]:,} -> {b[s]:,}" for s in changed]
         yield Edit("instructions", f"other numbers of operations: {listed(texts)}", c.none, "names")

@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from ..compute.buffer_names import trip_counts_of
 from ..compute.columns import Ints, ints
-from ..compute.op_names import scopes
+from ..compute.op_names import ends_in_move, scopes
 from ..compute.origins import has_opcode
 from ..compute.program import Program
 from .context import CONVERSION, Context, Edit, Evidence, Names, are, largest, listed
@@ -231,11 +232,13 @@ def element_types(c: Context) -> Iterator[Edit]:
 
 
 def _mostly_converts(c: Context) -> bool:
-    """Return whether at least half of the operations that are new or gone convert element types."""
+    """Return whether most of the operations that are new or gone convert element types. Moves do not count."""
     a, b = c.lines
     changes = {path: abs(a[path] - b[path]) for path in a | b}
     conversions = sum(n for path, n in changes.items() if re.search(CONVERSION, path))
-    return 2 * conversions >= sum(changes.values())
+    moves = ends_in_move(pa.array(changes, pa.string()))
+    others = sum(n for n, is_move in zip(changes.values(), moves.tolist(), strict=True) if not is_move)
+    return conversions > 2 * others
 
 
 def _conversions(c: Context) -> str:
