@@ -1337,7 +1337,7 @@ EDITS = {
     "instructions": "other numbers of instructions of the same operations",
     "memory space": "buffers are in another memory space",
     "flags": "flags of the compiler",
-    "compiler": "version of the compiler",
+    "compiler": "platform, or version of the compiler",
 }
 """What can differ between two programs. An edit of an earlier kind explains a buffer first."""
 

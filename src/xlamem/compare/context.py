@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -18,7 +19,7 @@ from .graph import both_sides
 from .instructions import OUTPUT, RESIZED
 from .interface import Interface
 from .matching import Matching
-from .rows import Rows, Shape, ShapePairs, text_matches
+from .rows import Differences, Shape, ShapePairs, text_matches
 
 UNNAMED = r"^[a-z\-_]+\.(?:\d+|\*)$"
 """The name of an instruction, which XLA uses where there is no op_name: `broadcast.37`."""
@@ -83,12 +84,16 @@ class Names(NamedTuple):
 class Context:
     """What the rules look at: two programs, and the contributions to their difference."""
 
-    def __init__(self, m: Matching, rows: Rows) -> None:
+    def __init__(self, m: Matching, rows: Differences) -> None:
         self.m, self.rows = m, rows
 
     @cached_property
     def interface(self) -> Interface:
         return Interface(self.m)
+
+    @property
+    def platforms_differ(self) -> bool:
+        return self.m.a.tables.platform != self.m.b.tables.platform
 
     @property
     def none(self) -> Mask:
@@ -146,6 +151,11 @@ class Context:
             (encoded(texts), frames) for texts, frames in found
         ))  # fmt: skip
         return a, b
+
+
+def with_scopes(paths: Iterable[str]) -> set[str]:
+    """Return paths and the scopes around them."""
+    return {"/".join(s.split("/")[:k]) for s in paths for k in range(1, s.count("/") + 2)}
 
 
 def listed(names: list[str]) -> str:

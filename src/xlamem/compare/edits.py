@@ -10,7 +10,6 @@ from ..compute.columns import Ints
 from .context import Context, Edit
 from .matching import Matching
 from .program_edits import (
-    arguments,
     compiler,
     constants,
     donation,
@@ -19,18 +18,19 @@ from .program_edits import (
     layers_changed,
     memory_spaces,
     operations,
-    outputs,
     rematerialization,
     resized_outputs,
+    single_arguments,
+    single_outputs,
 )
-from .rows import Rows
+from .rows import Differences
 from .shape_edits import dimensions, element_types, loops, sharding
 
 RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     layers_changed,
-    arguments,
+    single_arguments,
     donation,
-    outputs,
+    single_outputs,
     sharding,
     loops,
     rematerialization,
@@ -47,7 +47,7 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
 """An edit that an earlier rule finds explains a buffer first."""
 
 
-def find_edits(m: Matching, rows: Rows) -> tuple[list[Edit], Ints]:
+def find_edits(m: Matching, rows: Differences) -> tuple[list[Edit], Ints]:
     """Return what differs between two programs, and the edit that explains each contribution, -1 for none."""
     context, edits = Context(m, rows), list[Edit]()
     explained = np.full(rows.n, -1, np.int64)

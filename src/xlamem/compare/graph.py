@@ -115,7 +115,6 @@ class Graph:
         start = np.maximum(self.p.ranges[0], -1)
         return np.where(scheduled >= 0, scheduled, start[self.first_value] if self.n else scheduled)
 
-
     @cached_property
     def position(self) -> Ints:
         """Position of each node in the schedule, all different."""

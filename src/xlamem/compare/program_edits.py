@@ -16,12 +16,12 @@ from ..compute.layout import CONSTANT, DONATED
 from ..compute.op_names import ends_in_move, layers, plain_names, shortened_paths
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
-from .context import Context, Edit, Names, are, largest, listed
+from .context import Context, Edit, Names, are, largest, listed, with_scopes
 from .graph import PARAMETERS, both_sides
-from .rows import Shape
+from .rows import Shape, ShapePairs
 
-IRRELEVANT = r"xla_dump_"
-"""Flags that do not change the program."""
+IRRELEVANT = r".*(?:_dump_|_dir$|_file$|_path$)"
+"""Flags that do not change the program: what to dump, and paths, which differ from run to run."""
 CONTENT_FEATURES = {"tree_spaced", "frames", "crlf", "not_utf8", "address", "from_instruction_blank"}
 """Features that depend on the program, or on what became of the files."""
 ALTERNATIVES = (
@@ -41,7 +41,7 @@ MIN_CHANGE = 0.2
 """The backward pass recomputes more or less if the number of recomputed instructions differs by this share."""
 
 
-def arguments(c: Context) -> Iterator[Edit]:
+def single_arguments(c: Context) -> Iterator[Edit]:
     """Find arguments that only one side has."""
     i = c.interface
     for side, p, own, rows, word in (("b", c.m.b, i.b, i.new, "new"), ("a", c.m.a, i.a, i.gone, "gone")):
@@ -103,6 +103,8 @@ def rematerialization(c: Context) -> Iterator[Edit]:
 
 def memory_spaces(c: Context) -> Iterator[Edit]:
     """Find arguments, then other buffers, that moved from one memory space to another."""
+    if c.platforms_differ:
+        return  # their memory spaces have different names
     moved = c.rows.is_in("cause", ("moved to another space",))
     i = c.interface
     left, right = i.matched
@@ -111,8 +113,11 @@ def memory_spaces(c: Context) -> Iterator[Edit]:
     b = names_b[c.m.b.space_of_allocation[i.b.allocation[right]]]
     for x, y in sorted(set(zip(a[a != b].tolist(), b[a != b].tolist(), strict=True))):
         rows = right[(a == x) & (b == y)]
-        names = largest(i.b.names, rows, c.m.b.allocation_size[i.b.allocation[rows]])
-        yield Edit("memory space", f"{are(len(rows), 'argument')} in {y} instead of {x}: {names}", moved, "interface")
+        allocations = i.b.allocation[rows]
+        names = largest(i.b.names, rows, c.m.b.allocation_size[allocations])
+        numbers = ints(c.m.b.allocations, "parameter_number")[allocations]
+        claims = moved & np.isin(ints(c.rows.table, "argument"), numbers)
+        yield Edit("memory space", f"{are(len(rows), 'argument')} in {y} instead of {x}: {names}", claims, "interface")
     if moved.any():
         yield Edit("memory space", f"{are(int(moved.sum()), 'buffer')} in another memory space", moved, "buffers")
 
@@ -120,27 +125,31 @@ def memory_spaces(c: Context) -> Iterator[Edit]:
 def flags(c: Context) -> Iterator[Edit]:
     """Find flags of the compiler with another value, if both dumps have them."""
     a, b = (_flags_of(p) for p in (c.m.a, c.m.b))
-    if not a or not b:
-        return
-    changed = [name for name in sorted({*a, *b}) if a.get(name) != b.get(name) and not re.match(IRRELEVANT, name)]
+    roles = {role for role, _ in a} & {role for role, _ in b}
+    names = sorted(key for key in {*a, *b} if key[0] in roles and not re.match(IRRELEVANT, key[1]))
+    changed = [key for key in names if a.get(key) != b.get(key)]
     if changed:
-        texts = [f"{name} is {b.get(name, 'not set')} instead of {a.get(name, 'not set')}" for name in changed]
+        texts = [f"{key[1]} is {b.get(key, 'not set')} instead of {a.get(key, 'not set')}" for key in changed]
         yield Edit("flags", f"flag{'s' if len(changed) > 1 else ''} {listed(texts)}", c.none, "files")
 
 
-def _flags_of(p: Program) -> dict[str, str]:
-    """Return the value of each flag; those of a repeated flag are joined."""
+def _flags_of(p: Program) -> dict[tuple[str, str], str]:
+    """Return the value of each flag by the role of its file and its name; those of a repeated flag are joined."""
     table = p.optional("flags")
-    values: dict[str, str] = {}
-    for name, value in zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True):
-        values[name] = f"{values[name]},{value}" if name in values else value
+    values: dict[tuple[str, str], str] = {}
+    for role, name, value in zip(*(table[column].to_pylist() for column in ("role", "name", "value")), strict=True):
+        key = role, name
+        values[key] = f"{values[key]},{value}" if key in values else value
     return values
 
 
 def compiler(c: Context) -> Iterator[Edit]:
-    """Find out whether another version of the compiler was used: by file names (TPU), or the format of the dumps."""
+    """Find out whether another compiler was used: by the platform, file names (TPU), or the format of the dumps."""
     a, b = (p.tables["modules"].slice(0, 1).to_pylist()[0] for p in (c.m.a, c.m.b))
-    if None not in (a["changelist"], b["changelist"]) and a["changelist"] != b["changelist"]:
+    if c.platforms_differ:
+        text = f"compiled for {b['platform'] or 'an unknown platform'} instead of {a['platform'] or 'an unknown one'}"
+        yield Edit("compiler", text, c.none, "files")
+    elif None not in (a["changelist"], b["changelist"]) and a["changelist"] != b["changelist"]:
         text = f"the compiler is of changelist {b['changelist']} instead of {a['changelist']}"
         yield Edit("compiler", text, c.none, "files")
     elif _formats_differ(c, _format(a), _format(b)):
@@ -168,26 +177,26 @@ def _roles(p: Program) -> set[str]:
     return set(p.tables["files"]["role"].to_pylist())
 
 
-def outputs(c: Context) -> Iterator[Edit]:
+def single_outputs(c: Context) -> Iterator[Edit]:
     """Find outputs that only one side has."""
     i = c.interface
     for p, side, values, word in ((c.m.b, 1, i.new_outputs, "new"), (c.m.a, 0, i.gone_outputs, "gone")):
         if len(values):
             by_size = values[np.argsort(-p.size[values], kind="stable")]
-            shapes = listed(list(dict.fromkeys(map(plain_shape, p.value_text("shape", by_size).to_pylist()))))
+            texts = pc.unique(p.value_text("shape", by_size)).to_pylist()
+            shapes = listed(list(dict.fromkeys(map(plain_shape, texts))))
             claims = np.isin(c.rows.value[side], values)
             yield Edit("outputs", f"{are(len(values), 'output')} {word}: {shapes}", claims, "interface")
 
 
 def resized_outputs(c: Context) -> Iterator[Edit]:
     """Find outputs with the same index and another shape."""
-    resized = c.interface.resized_outputs
-    if resized:
-        texts = [f"{_shape_text(a)} -> {_shape_text(b)}" for a, b, _ in resized]
-        values = np.array([value for *_, value in resized], np.int64)
-        claims = np.isin(c.rows.value[1], values)
-        number = are(len(resized), "output")
-        yield Edit("outputs", f"{number} of another shape: {listed(list(dict.fromkeys(texts)))}", claims, "interface")
+    a, b = c.interface.resized_outputs
+    if len(b):
+        pairs = ShapePairs(c.m.a.value_text("shape", a), c.m.b.value_text("shape", b), c.m.b.size[b])
+        texts = [f"{_shape_text(x)} -> {_shape_text(y)}" for x, y in pairs.changed()]
+        claims = np.isin(c.rows.value[1], b)
+        yield Edit("outputs", f"{are(len(b), 'output')} of another shape: {listed(texts)}", claims, "interface")
 
 
 def _shape_text(shape: Shape) -> str:
@@ -210,7 +219,7 @@ def operations(c: Context) -> Iterator[Edit]:
     only_a, only_b = leaves_a - leaves_b, leaves_b - leaves_a
     if len(only_a) > MIN_RENAMED * len(leaves_a) and _last_names(only_a) == _last_names(only_b):
         return  # scopes were renamed
-    a, b = _with_scopes(leaves_a), _with_scopes(leaves_b)
+    a, b = with_scopes(leaves_a), with_scopes(leaves_b)
     new, gone = (_outermost(mine - theirs) for mine, theirs in ((b, a), (a, b)))
     if not new and not gone:
         return
@@ -222,16 +231,11 @@ def operations(c: Context) -> Iterator[Edit]:
 
 def _paths(names: Names) -> set[str]:
     """Return the operations without wrappers and with folded layers."""
-    # XLA adds and removes moves as it likes; several op_names in parentheses were merged.
+    # Moves depend on the optimizations of XLA, not on the model; several op_names in parentheses were merged.
     left_out = ends_in_move(names.texts).tolist()
     used = (np.bincount(names.codes[names.codes >= 0], minlength=len(names.texts)) > 0).tolist()
     rows = zip(_folded(names.texts), left_out, used, strict=True)
     return {path for path, moves, is_used in rows if path and is_used and not moves and not path.startswith("(")}
-
-
-def _with_scopes(paths: set[str]) -> set[str]:
-    """Return operations and the scopes around them."""
-    return {"/".join(s.split("/")[:k]) for s in paths for k in range(1, s.count("/") + 2)}
 
 
 def _last_names(paths: set[str]) -> Counter[str]:
@@ -259,9 +263,10 @@ def _heaviest(names: set[str], weights: dict[str, int]) -> list[str]:
 
 def instructions(c: Context) -> Iterator[Edit]:
     """Find operations that more or fewer lines of the model contain, forward and backward passes apart."""
+    if any(rematerialization(c)):
+        return  # other numbers follow from it
     a, b = c.lines
-    changed = [s for s in a | b if a[s] != b[s] and not re.search(RECOMPUTED, s)]
-    changed.sort(key=lambda s: (-abs(b[s] - a[s]), s))
+    changed = sorted((s for s in a | b if a[s] != b[s]), key=lambda s: (-abs(b[s] - a[s]), s))
     if changed and (a & b).total() > (a | b).total() / 2:  # otherwise scopes were renamed
         texts = [f"{s} {a[s]:,} -> {b[s]:,}" for s in changed]
         yield Edit("instructions", f"other numbers of operations: {listed(texts)}", c.none, "names")

@@ -18,7 +18,7 @@ from ..compute.columns import Ints, ints
 from ..compute.op_names import ends_in_move, scopes
 from ..compute.origins import has_opcode
 from ..compute.program import Program
-from .context import CONVERSION, Context, Edit, Evidence, Names, are, largest, listed
+from .context import CONVERSION, Context, Edit, Evidence, Names, are, largest, listed, with_scopes
 from .rows import Shape, parsed, replaced_dimensions
 
 Tally = Counter[tuple[Any, Any]]
@@ -47,9 +47,9 @@ def sharding(c: Context) -> Iterator[Edit]:
         yield from _resharded_buffers(c)
         return
     names = largest(i.b.names, right, i.m.b.allocation_size[i.b.allocation[right]])
-    shapes = i.shapes_of(left, right)
-    ratios = {Fraction(*pair) for a, b in shapes for pair in replaced_dimensions(a, b)}
-    before, after = (s.sharding.take([int(r[0])]).to_pylist()[0] for s, r in ((i.a, left), (i.b, right)))
+    ratios = {Fraction(*pair) for a, b in i.shape_pairs(left, right).changed() for pair in replaced_dimensions(a, b)}
+    first = int(i.m.b.allocation_size[i.b.allocation[right]].argmax())
+    before, after = (s.sharding[int(rows[first])].as_py() for s, rows in ((i.a, left), (i.b, right)))
     how = f" ({before} -> {after})" if before and after else ""
     own = np.isin(ints(c.rows.table, "allocation_b"), i.m.b.allocation_ids[i.b.allocation[right]])
     text = f"{are(len(left), 'argument')} sharded differently: {names}{how}"
@@ -86,23 +86,14 @@ def _resized_per_device(c: Context) -> tuple[Ints, Ints]:
     if before.counts == after.counts:
         return left[:0], right[:0]
     devices = max(before.devices, after.devices)
-    pairs = i.shapes_by_row(left, right)
-    ratios = {Fraction(*k) for a, b in pairs if a and b for k in replaced_dimensions(a, b)}
-    chosen = {r for r in ratios if max(r, 1 / r).denominator == 1 and devices % int(max(r, 1 / r)) == 0}
-    resized = [(a, b) if _has_ratio(a, b, chosen) else None for a, b in pairs]
+    pairs = i.shape_pairs(left, right)
+    ratios = {Fraction(*k) for a, b in pairs.changed() for k in replaced_dimensions(a, b)}
+    kept = pairs.with_ratios(
+        r for r in ratios if max(r, 1 / r).denominator == 1 and devices % int(max(r, 1 / r)) == 0
+    )
     if not before.differ(after):  # XLA may have chosen others: one side must exchange what the other has
-        resized = [pair if pair and _is_exchanged(pair, before, after) else None for pair in resized]
-    kept = np.array([pair is not None for pair in resized], bool)
+        kept &= pairs.where(lambda a, b: b.dimensions in before.shapes or a.dimensions in after.shapes)
     return left[kept], right[kept]
-
-
-def _is_exchanged(pair: tuple[Shape | None, Shape | None], before: Collectives, after: Collectives) -> bool:
-    a, b = pair
-    return (b is not None and b.dimensions in before.shapes) or (a is not None and a.dimensions in after.shapes)
-
-
-def _has_ratio(a: Shape | None, b: Shape | None, ratios: set[Fraction]) -> bool:
-    return a is not None and b is not None and any(Fraction(*k) in ratios for k in replaced_dimensions(a, b))
 
 
 class Collectives(NamedTuple):
@@ -187,7 +178,7 @@ def _in_single_scopes(c: Context, *, gone: bool) -> bool:
     single = _loop_scopes(mine) - _loop_scopes(theirs)
     a, b = c.op_names
     there = {s for s in scopes((b if gone else a).texts, fold=True).to_pylist() if s}
-    around = {"/".join(s.split("/")[:k]) for s in there for k in range(1, s.count("/") + 2)}
+    around = with_scopes(there)
     return bool(single) and all("/" in scope and scope not in around for scope in single)
 
 
@@ -201,9 +192,9 @@ def _loop_scopes(p: Program) -> set[str]:
 
 def _trip_counts(c: Context, before: list[int], after: list[int]) -> Iterator[Edit]:
     """Find loops with another trip count, as of a scan over more layers."""
-    fewer, more = (set(x) - set(y) - {-1} for x, y in ((before, after), (after, before)))
-    if len(fewer) == len(more) == 1:
-        x, y = fewer.pop(), more.pop()
+    only_a, only_b = (set(x) - set(y) - {-1} for x, y in ((before, after), (after, before)))
+    if len(only_a) == len(only_b) == 1:
+        x, y = only_a.pop(), only_b.pop()
         names = [name for (a, b), name in c.interface.shapes.items() if (x, y) in replaced_dimensions(a, b)]
         dimension = f"a dimension of {x:,} is {y:,} now{_as_in(names[0])}; " if names else ""
         text = f"{dimension}loops run {y:,} iterations instead of {x:,}"

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..compute.bills import DEVICE_TOTAL
+from ..compute.columns import is_in
 from ..formatting import size
 from .groups import difference_groups, of_account
 from .tables import DiffTables
@@ -108,7 +109,7 @@ def _largest(d: DiffTables, cause: Row | None) -> str:
     """Return the largest group of buffers, of the main cause if that explains some."""
     groups = difference_groups(d, ("edit", "buffer", "cause"))
     if cause and cause["n"]:
-        groups = groups.filter(pa.compute.equal(groups["edit"].cast(pa.string()), cause["text"]).fill_null(False))
+        groups = groups.filter(pa.array(is_in(groups["edit"], [cause["text"]])))
     sign = d.peak_change or d.device_total_change
     rows = [row for row in groups.slice(0, 50).to_pylist() if row["change"] * sign > 0]
     if not rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,14 @@ def take_text(column: pa.ChunkedArray, rows: Ints) -> pa.Array:
     """Return the texts of these rows, or null for negative rows."""
     codes, dictionary = encoded(column)
     return decoded(take(codes, rows), dictionary)
+
+
+def is_in(column: pa.ChunkedArray | pa.Array, texts: Iterable[str]) -> Mask:
+    """Return whether the text of each row is one of these; False for null."""
+    codes, dictionary = encoded(column)
+    found = pc.is_in(dictionary.cast(pa.string()), pa.array(list(texts), pa.string()))
+    result: Mask = take(np.asarray(found.to_numpy(zero_copy_only=False), bool), codes) > 0
+    return result
 
 
 def nullable(values: Ints) -> pa.Array:
