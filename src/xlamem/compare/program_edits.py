@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from ..compute.columns import ints, take
 from ..compute.layout import CONSTANT, DONATED
-from ..compute.op_names import ends_in_move, layers, plain_names, shortened_paths
+from ..compute.op_names import ends_in_move, layers, matching, plain_names, shortened_paths
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
 from .context import Context, Edit, Names, are, largest, listed, with_scopes
 from .graph import PARAMETERS, both_sides
-from .rows import Shape, ShapePairs
+from .rows import Shape, ShapePairs, text_matches
 
 IRRELEVANT = r".*(?:_dump_|_dir$|_file$|_path$)"
 """Flags that do not change the program: what to dump, and paths, which differ from run to run."""
@@ -37,6 +37,8 @@ MIN_CONSTANTS = 1 << 16
 """Minimum change of all constants in bytes."""
 RECOMPUTED = r"\brematted_computation\b"
 CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
+CHECKPOINTED_CALL = r"(?:^|/)(?:checkpoint|remat\d*)$"
+"""Operations whose innermost stack frame is the call of a function with `jax.checkpoint`."""
 MIN_CHANGE = 0.2
 """The backward pass recomputes more or less if the number of recomputed instructions differs by this share."""
 
@@ -95,10 +97,27 @@ def rematerialization(c: Context) -> Iterator[Edit]:
     if abs(before - after) <= MIN_CHANGE * max(before, after):
         return
     recomputes = f"the backward pass recomputes {after:,} instead of {count(before, 'instruction')}"
+    calls_a, calls_b = (_checkpointed_calls(*side) for side in zip((c.m.a, c.m.b), c.op_names, strict=True))
+    gone, new = ([calls[key] for key in calls if key not in others] for calls, others in (
+        (calls_a, calls_b), (calls_b, calls_a),
+    ))  # fmt: skip
     is_left, was_there = (names.count(CHECKPOINT) > 0 for names in reversed(c.op_names))
-    text = recomputes if is_left == was_there else f"jax.checkpoint is {'new' if is_left else 'gone'}: {recomputes}"
+    if before > after and (gone or not is_left):
+        text = f"jax.checkpoint is gone{f' from {listed(gone)}' if gone else ''}: {recomputes}"
+    elif before < after and (new or not was_there):
+        text = f"jax.checkpoint is new{f' in {listed(new)}' if new else ''}: {recomputes}"
+    else:
+        text = recomputes
     claims = c.rows.single & c.rows.temporary & ~c.rows.is_in("phase", ("optimizer",))
     yield Edit("rematerialization", text, claims, "names")
+
+
+def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
+    """Return file and line of the calls of functions with `jax.checkpoint`, by file and calling function."""
+    frames = np.unique(names.frames[text_matches(names.texts, names.codes, CHECKPOINTED_CALL)])
+    table = p.tables["frames"]
+    rows = table.filter(pc.is_in(table["id"], pa.array(frames))).select(("file", "function", "line")).to_pylist()
+    return {(r["file"], r["function"]): f"{r['file'].rpartition('/')[2]}:{r['line']}" for r in rows if r["file"]}
 
 
 def memory_spaces(c: Context) -> Iterator[Edit]:
@@ -232,7 +251,7 @@ def operations(c: Context) -> Iterator[Edit]:
 def _paths(names: Names) -> set[str]:
     """Return the operations without wrappers and with folded layers."""
     # Moves depend on the optimizations of XLA, not on the model; several op_names in parentheses were merged.
-    left_out = ends_in_move(names.texts).tolist()
+    left_out = (ends_in_move(names.texts) | matching(names.texts, CHECKPOINTED_CALL)).tolist()
     used = (np.bincount(names.codes[names.codes >= 0], minlength=len(names.texts)) > 0).tolist()
     rows = zip(_folded(names.texts), left_out, used, strict=True)
     return {path for path, moves, is_used in rows if path and is_used and not moves and not path.startswith("(")}

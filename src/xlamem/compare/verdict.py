@@ -125,7 +125,7 @@ def describe(row: Row) -> str:
 
 def buffers_of(row: Row) -> str:
     """Return the number and the name of like buffers."""
-    n = f"{row['n']:,} x " if row["n"] > 1 else ""
+    n = f"{row['n']:,}× " if row["n"] > 1 else ""
     return f"{n}{row['buffer'] or 'unnamed'}"
 
 
