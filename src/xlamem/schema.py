@@ -1335,6 +1335,7 @@ EDITS = {
     "constants": "constants take more or less",
     "operations": "scopes and operations that one side does not have",
     "instructions": "other numbers of instructions of the same operations",
+    "operation types": "operations compute with another floating-point type",
     "memory space": "buffers are in another memory space",
     "flags": "flags of the compiler",
     "compiler": "platform, or version of the compiler",

@@ -33,7 +33,7 @@ KINDS = {
     "layer_added": {"layers", "loops"},
     "donation_removed": {"donation"},
     "remat_removed": {"rematerialization"},
-    "type_changed": {"element type"},
+    "type_changed": {"element type", "operation types"},
     "batch_doubled": {"dimensions"},
     "cache_longer": {"dimensions"},
     "heads_doubled": {"dimensions"},

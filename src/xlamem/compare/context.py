@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -12,23 +13,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..compute.columns import Ints, Mask, encoded, ints
+from ..compute.columns import Ints, Mask, encoded, ints, is_in
 from ..compute.op_names import matching, scopes, shortened_paths
 from ..dump import hlo_body
+from ..parse.hlo_body import HloBody
 from .graph import both_sides
 from .instructions import OUTPUT, RESIZED
 from .interface import Interface
 from .matching import Matching
 from .rows import Differences, Shape, ShapePairs, text_matches
 
-UNNAMED = r"^[a-z\-_]+\.(?:\d+|\*)$"
-"""The name of an instruction, which XLA uses where there is no op_name: `broadcast.37`."""
+UNNAMED = r"^\(|^[a-z\-_]+\.(?:\d+|\*)$"
+"""Several op_names in parentheses, or the name of an instruction, which XLA uses instead of one: `broadcast.37`."""
 CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision)$"
 """Operations that convert element types."""
+FLOAT = r"^(?:f\d|bf16)"
 MAX_NAMES = 3
 """Number of names in a clause."""
 
 
+Types = dict[str, Counter[str]]
 Evidence = Literal["interface", "names", "buffers", "files"]
 
 
@@ -45,7 +49,8 @@ class Edit(NamedTuple):
     """Where the edit was found: a key of `schema.EVIDENCE`."""
 
 
-class Names(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Names:
     """The op_names of the instructions of a program."""
 
     codes: Ints
@@ -61,13 +66,27 @@ class Names(NamedTuple):
         counts: Ints = np.bincount(places, minlength=len(self.texts))
         return counts
 
-    def lines(self) -> Counter[str]:
-        """Return the number of lines with each operation: op_names with wrappers and folded layers."""
+    @cached_property
+    def in_model(self) -> list[bool]:
+        """Whether the model has an operation of this name. Others, which XLA made, have no stack frame."""
+        counts = np.bincount(self.codes[(self.codes >= 0) & (self.frames > 0)], minlength=len(self.texts))
+        if not counts.any():
+            counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.texts))
+        used: list[bool] = (counts > 0).tolist()
+        return used
+
+    @cached_property
+    def paths(self) -> list[str | None]:
+        """The texts with wrappers and folded layers; None for merged op_names, and for names that XLA made."""
         texts = pc.replace_substring_regex(self.texts, r"^(?:p?jit\([^()]*\)/)+", "")
+        rows = zip(shortened_paths(texts, None, fold=True).to_pylist(), self.in_model, strict=True)
+        return [path if path and used and not re.match(UNNAMED, path) else None for path, used in rows]
+
+    def lines(self) -> Counter[str]:
+        """Return the number of lines with each operation."""
         counts: Counter[str] = Counter()
-        rows = zip(shortened_paths(texts, None, fold=True).to_pylist(), self.places().tolist(), strict=True)
-        for path, n in rows:
-            if path and n and not path.startswith("(") and not re.match(UNNAMED, path):
+        for path, n in zip(self.paths, self.places().tolist(), strict=True):
+            if path and n:
                 counts[path] += n
         return counts
 
@@ -141,9 +160,21 @@ class Context:
         """The opcodes of both programs, likewise."""
         return self._names("opcode")
 
-    def _names(self, column: str) -> tuple[Names, Names]:
+    @cached_property
+    def types(self) -> tuple[Types, Types]:
+        """The element types of the results of each operation, by path; of HLO texts only, if both are there."""
+        if len(self._bodies) < 2:
+            return {}, {}
+        first, second = both_sides(_types, *zip(self._bodies, self.op_names, strict=True))
+        return first, second
+
+    @cached_property
+    def _bodies(self) -> list[HloBody]:
         bodies = [hlo_body(p.tables) for p in (self.m.a, self.m.b)]
-        found = [(body.text(column), np.asarray(body.stack_frame_id)) for body in bodies if body is not None]
+        return [body for body in bodies if body is not None]
+
+    def _names(self, column: str) -> tuple[Names, Names]:
+        found = [(body.text(column), np.asarray(body.stack_frame_id)) for body in self._bodies]
         if len(found) < 2:
             tables = [p.tables["instructions"] for p in (self.m.a, self.m.b)]
             found = [(table[column], ints(table, "stack_frame_id")) for table in tables]
@@ -151,6 +182,21 @@ class Context:
             (encoded(texts), frames) for texts, frames in found
         ))  # fmt: skip
         return a, b
+
+
+def _types(side: tuple[HloBody, Names]) -> Types:
+    """Return the number of lines of the model by path and floating-point type."""
+    body, names = side
+    types = body.text("element_type")
+    codes, texts = encoded(types)
+    computed = ~is_in(body.text("opcode"), ["parameter", "constant"])
+    rows = np.flatnonzero(computed & (names.codes >= 0) & text_matches(texts.cast(pa.string()), codes, FLOAT))
+    found = np.unique(np.stack([names.codes[rows], codes[rows], names.frames[rows]]), axis=1)
+    counts: Types = {}
+    for name, kind in found[:2].T.tolist():
+        if path := names.paths[name]:
+            counts.setdefault(path, Counter())[texts[kind].as_py()] += 1
+    return counts
 
 
 def with_scopes(paths: Iterable[str]) -> set[str]:

@@ -24,7 +24,7 @@ from .program_edits import (
     single_outputs,
 )
 from .rows import Differences
-from .shape_edits import dimensions, element_types, loops, sharding
+from .shape_edits import conversions, dimensions, element_types, loops, sharding, types_of_operations
 
 RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     layers_changed,
@@ -35,10 +35,12 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     loops,
     rematerialization,
     element_types,
+    conversions,
     dimensions,
     resized_outputs,
     constants,
     operations,
+    types_of_operations,
     instructions,
     memory_spaces,
     flags,

@@ -19,6 +19,7 @@ from ..formatting import count, plain_shape, size
 from .context import Context, Edit, Names, are, largest, listed, with_scopes
 from .graph import PARAMETERS, both_sides
 from .rows import Shape, ShapePairs, text_matches
+from .shape_edits import conversions, retyped
 
 IRRELEVANT = r".*(?:_dump_|_dir$|_file$|_path$)"
 """Flags that do not change the program: what to dump, and paths, which differ from run to run."""
@@ -252,8 +253,7 @@ def _paths(names: Names) -> set[str]:
     """Return the operations without wrappers and with folded layers."""
     # Moves depend on the optimizations of XLA, not on the model; several op_names in parentheses were merged.
     left_out = (ends_in_move(names.texts) | matching(names.texts, CHECKPOINTED_CALL)).tolist()
-    used = (np.bincount(names.codes[names.codes >= 0], minlength=len(names.texts)) > 0).tolist()
-    rows = zip(_folded(names.texts), left_out, used, strict=True)
+    rows = zip(_folded(names.texts), left_out, names.in_model, strict=True)
     return {path for path, moves, is_used in rows if path and is_used and not moves and not path.startswith("(")}
 
 
@@ -282,10 +282,15 @@ def _heaviest(names: set[str], weights: dict[str, int]) -> list[str]:
 
 def instructions(c: Context) -> Iterator[Edit]:
     """Find operations that more or fewer lines of the model contain, forward and backward passes apart."""
-    if any(rematerialization(c)):
+    if any(rematerialization(c)) or any(conversions(c)):
         return  # other numbers follow from it
     a, b = c.lines
     changed = sorted((s for s in a | b if a[s] != b[s]), key=lambda s: (-abs(b[s] - a[s]), s))
+    moves = ends_in_move(pa.array(changed, pa.string())).tolist()
+    n = sum(abs(b[s] - a[s]) for s, moves in zip(changed, moves, strict=True) if not moves and not s.endswith(")"))
+    if n < sum(map(len, retyped(c).values())):
+        return  # likewise
     if changed and (a & b).total() > (a | b).total() / 2:  # otherwise scopes were renamed
+        backward = " in the backward pass" if all(s.startswith("transpose(") for s in changed) else ""
         texts = [f"{s} {a[s]:,} -> {b[s]:,}" for s in changed]
-        yield Edit("instructions", f"other numbers of operations: {listed(texts)}", c.none, "names")
+        yield Edit("instructions", f"other numbers of operations{backward}: {listed(texts)}", c.none, "names")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Container, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator
 from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from ..compute.buffer_names import trip_counts_of
 from ..compute.columns import Ints, ints
-from ..compute.op_names import ends_in_move, scopes
+from ..compute.op_names import ends_in_move, plain_names, scopes
 from ..compute.origins import has_opcode
 from ..compute.program import Program
-from .context import CONVERSION, Context, Edit, Evidence, Names, are, largest, listed, with_scopes
+from .context import CONVERSION, Context, Edit, Evidence, Names, Types, are, largest, listed, with_scopes
 from .rows import Shape, parsed, replaced_dimensions
 
 Tally = Counter[tuple[Any, Any]]
@@ -214,12 +214,69 @@ def element_types(c: Context) -> Iterator[Edit]:
     in_arguments = {(a.element_type, b.element_type): name for (a, b), name in reversed(c.interface.shapes.items())}
     share = MIN_SHARE_CONVERTED if conversions else MIN_SHARE
     for before, after in _frequent(tally, share * c.matched_bytes, in_arguments):
+        is_named = conversions and (_mostly_converts(c) or 2 * tally[before, after] > c.matched_bytes)
         claims = c.rows.shapes.where(partial(_have_types, before, after))
         claims |= c.rows.only_in_a & c.rows.is_in("element_type_a", (before,))
         claims |= c.rows.only_in_b & c.rows.is_in("element_type_b", (after,))
         argument = in_arguments.get((before, after))
-        evidence: Evidence = "interface" if argument else "names" if conversions and _mostly_converts(c) else "buffers"
+        evidence: Evidence = "interface" if argument else "names" if is_named else "buffers"
         yield Edit("element type", f"{after} instead of {before}{_as_in(argument)}{conversions}", claims, evidence)
+
+
+def conversions(c: Context) -> Iterator[Edit]:
+    """Find out which element types are converted to in more or fewer lines of the model, if little else changed."""
+    a, b = (_conversions_by_type(types) for types in c.types)
+    changed = [t for t in sorted({*a, *b}) if len(a[t]) != len(b[t]) or sum(a[t].values()) != sum(b[t].values())]
+    if not changed or not _mostly_converts(c) or any(edit.evidence != "buffers" for edit in element_types(c)):
+        return
+    texts = []
+    for t in changed:
+        paths = _without_wrappers(path for path in sorted(a[t] | b[t]) if a[t][path] != b[t][path])
+        scopes = list(dict.fromkeys(scope for path in paths if (scope := path.rpartition("/")[0])))
+        where = f" in {listed(scopes)}" if scopes else ""
+        texts.append(f"{a[t].total():,} -> {b[t].total():,} conversions to {t}{where}")
+    yield Edit("element type", "; ".join(texts), c.none, "names")
+
+
+def _conversions_by_type(types: Types) -> defaultdict[str, Counter[str]]:
+    """Return the number of lines with conversions to each element type, by path."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for path, counts in types.items():
+        if re.search(CONVERSION, path):
+            for t, n in counts.items():
+                found[t][path] += n
+    return found
+
+
+def types_of_operations(c: Context) -> Iterator[Edit]:
+    """Find operations that compute with another floating-point type."""
+    moved = retyped(c)
+    if moved:
+        (gone, new), paths = max(moved.items(), key=lambda item: len(item[1]))
+        names = list(dict.fromkeys(_without_wrappers(paths)))
+        use = "use" if len(names) > 1 else "uses"
+        instead = f" instead of {gone}" if gone else ""
+        text = f"{use} {new}{instead}" if new else f"no longer {use} {gone}"
+        yield Edit("operation types", f"{listed(names)} {text}", c.none, "names")
+
+
+def retyped(c: Context) -> dict[tuple[str, str], list[str]]:
+    """Return the paths of operations by the types that only A and only B uses; none if the compiler chooses them."""
+    moved: dict[tuple[str, str], list[str]] = {}
+    if c.platforms_differ or c.m.a.tables.platform == "tpu":
+        return moved
+    a, b = c.types
+    for path in sorted(a.keys() & b.keys()):
+        gone, new = (", ".join(sorted(x.keys() - y.keys())) for x, y in ((a[path], b[path]), (b[path], a[path])))
+        if (gone or new) and not re.search(CONVERSION, path):
+            moved.setdefault((gone, new), []).append(path)
+    return moved
+
+
+def _without_wrappers(paths: Iterable[str]) -> list[str]:
+    """Return paths without the wrappers of transformations."""
+    plain: list[str] = plain_names(pa.array(paths, pa.string())).to_pylist()
+    return plain
 
 
 def _mostly_converts(c: Context) -> bool:

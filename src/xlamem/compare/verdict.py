@@ -21,6 +21,8 @@ FACTS = (
     "element type", "operations", "dimensions", "flags", "donation",
 )  # fmt: skip
 """Kinds of edits in the order in which they are named if none of them explains the change."""
+DETAILS = ("instructions", "operation types")
+"""Kinds of edits that are named after all other facts."""
 LINES = {
     "parameters": "arguments",
     "donated": "donated arguments",
@@ -76,8 +78,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         explains = row["change"] * change > 0 and abs(row["change"]) >= MIN_SHARE * abs(change)
         if row["kind"] == "compiler":
             return 0, 0, row["edit"]
-        if row["kind"] == "instructions":
-            return 3, 0, row["edit"]
+        if row["kind"] in DETAILS:
+            return 3, DETAILS.index(row["kind"]), row["edit"]
         if _may_follow(row, kinds):
             return 4, -abs(row["change"]), row["edit"]
         if not explains:
