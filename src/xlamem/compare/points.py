@@ -18,7 +18,7 @@ from ..errors import UsageError
 from ..warehouse import Dataset
 from .ordering import ranks
 from .programs import (
-    Program,
+    ProgramEntry,
     no_such_key,
     no_such_value,
     relative_folders,
@@ -42,7 +42,7 @@ class Contents:
     """The distinct contents at all points, a row for each."""
 
     table: pa.Table
-    """content_id, the columns of `Program` that come from it, and why it is not known."""
+    """content_id, the columns of `ProgramEntry` that come from it, and why it is not known."""
     key: Ints
     """Equal for two contents of one program: those with the same fingerprints."""
     interface: Ints
@@ -78,7 +78,7 @@ class Points:
         """Return the rows of the programs at a point."""
         return np.arange(*np.searchsorted(self.point, [point, point + 1]))
 
-    def programs(self, rows: Ints) -> list[Program]:
+    def programs(self, rows: Ints) -> list[ProgramEntry]:
         """Return programs for pairing."""
         where = pa.array(rows)
         contents = self.contents.table.take(pa.array(self.content[rows]))
@@ -87,8 +87,7 @@ class Points:
             "content_hash": contents["id"],
         })  # fmt: skip
         pairs = zip(places.to_pylist(), contents.to_pylist(), strict=True)
-        return [Program(**place, **content) for place, content in pairs]
-
+        return [ProgramEntry(**place, **content) for place, content in pairs]
 
     def folders_of(self, rows: Ints) -> list[str]:
         """Return the relative folders of programs."""

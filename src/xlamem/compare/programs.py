@@ -37,15 +37,13 @@ CHUNK_BYTES = 4 << 20
 _TABLES = ("modules", *Fingerprints.TABLES, "frames")
 _MODULE = ("module_name", "module_id", "program_fp", "interface_fp", "content_hash", "complete")
 _NUMBERS = ("device_total", "device_peak")
-
-
 _SHOWN = 10
 """Number of labels that an error lists."""
 
 
 @dataclass(frozen=True)
-class Program:
-    """A program, described by its first dump."""
+class ProgramEntry:
+    """A program of a side, described by its first dump."""
 
     row: int
     """Number of that dump."""
@@ -78,9 +76,9 @@ class Programs(ABC):
     counts: different functions can have the same fingerprints, and then only one of them may change.
     """
 
-    def __init__(self, dumps: Iterable[Program]) -> None:
+    def __init__(self, dumps: Iterable[ProgramEntry]) -> None:
         in_folder: dict[Any, int] = {}
-        programs: dict[Any, Program] = {}
+        programs: dict[Any, ProgramEntry] = {}
         for dump in sorted(dumps, key=lambda p: (p.module_id is None, p.module_id, p.row)):
             folder = dump.key, os.path.dirname(dump.uri or "")
             in_folder[folder] = in_folder.get(folder, 0) + 1
@@ -92,7 +90,7 @@ class Programs(ABC):
     def __len__(self) -> int:
         return len(self.programs)
 
-    def __getitem__(self, number: int) -> Program:
+    def __getitem__(self, number: int) -> ProgramEntry:
         return self.programs[number]
 
     def folders(self) -> list[str]:
@@ -165,7 +163,7 @@ class FilePrograms(Programs):
     def read(self, number: int) -> Dump:
         return read(self.sources[self.programs[number].row])
 
-    def _read_chunk(self, sources: Sequence[Source]) -> Iterator[Program]:
+    def _read_chunk(self, sources: Sequence[Source]) -> Iterator[ProgramEntry]:
         dumps = [pair for source in sources for pair in _read(source)]
         readable = [d for _, d in dumps if isinstance(d, ReadDump)]
         described = iter(self._described(readable))
@@ -176,7 +174,7 @@ class FilePrograms(Programs):
             uri = source.members[0].location
             if isinstance(dump, ReadDump):
                 columns, made[i] = next(described)
-                yield Program(row=begin + i, uri=uri, **columns)
+                yield ProgramEntry(row=begin + i, uri=uri, **columns)
             else:
                 yield unreadable(begin + i, None, uri, str(dump))
         self._sketches.append(made)
@@ -245,7 +243,7 @@ class StoredPrograms(Programs):
         program = self.programs[number]
         return read_stored(self.dataset, program.id, program.uri)
 
-    def _occurrences(self, table: pa.Table, labels: Mapping[str, str]) -> Iterator[Program]:
+    def _occurrences(self, table: pa.Table, labels: Mapping[str, str]) -> Iterator[ProgramEntry]:
         numbers = stored_numbers(self.dataset, table["content_id"])
         columns = {"id": table["content_id"], "uri": table["uri"], **{name: table[name] for name in _MODULE}, **numbers}
         rows, errors = pa.table(columns).sort_by("uri").to_pylist(), stored_errors(self.dataset)
@@ -256,7 +254,7 @@ class StoredPrograms(Programs):
             if row["complete"] is None:
                 yield unreadable(i, row["id"], row["uri"], errors.get(row["id"], (None, None))[1])
             else:
-                yield Program(row=i, **with_problem(row))
+                yield ProgramEntry(row=i, **with_problem(row))
 
 
 def stored_errors(dataset: Dataset) -> dict[str, tuple[str | None, str | None]]:
@@ -303,11 +301,11 @@ def read_stored(dataset: Dataset, content_id: str | None, uri: str | None = None
     return dataset.read(content_id)
 
 
-def unreadable(row: int, identity: str | None, uri: str | None, error: str | None) -> Program:
+def unreadable(row: int, identity: str | None, uri: str | None, error: str | None) -> ProgramEntry:
     """Return a dump that could not be read. The name of its file may contain the name of the module."""
     name = names.parse(os.path.basename(uri or ""))
     described = (name.module_name, name.module_id) if name else (None, None)
-    return Program(row, identity, uri, *described, problem=f"it cannot be read: {error or 'it is in quarantine'}")
+    return ProgramEntry(row, identity, uri, *described, problem=f"it cannot be read: {error or 'it is in quarantine'}")
 
 
 def _labeled(dumps: pa.Table, labels: Mapping[str, str]) -> pa.Table:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rich.text import Text
 
 from ...compare.verdict import signed
-from ...compare.wording import ARROW
+from ...compare.wording import ARROW, MARKS
 from ...formatting import align, count, one_line, shorten_distinct, size, visible, wrap
 from ..options import Output
 
@@ -23,7 +23,8 @@ HEADINGS = ["must fit: A", "B", "change", "peak", "program"]
 N_ROWS = 20
 """Number of programs that are listed without --limit."""
 MIN_NAME_WIDTH = 16
-MARKS = {"new": "[NEW]", "gone": "[GONE]"}
+ALONE = ("new", "gone")
+"""How programs without a partner are marked in `pairs`."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +101,13 @@ class Changes:
         grown = f" ({n_grown:,} grew)" if (n_grown := sum(map(_grew, self.changed))) else ""
         parts = [f"{len(self.changed):,} changed{grown}"]
         parts += [f"{n_other:,} compiled differently with the same numbers"] if n_other else []
-        parts += [f"{counts[how]:,} {how}" for how in MARKS if counts[how]]
+        parts += [f"{counts[how]:,} {how}" for how in ALONE if counts[how]]
         parts += [f"{n:,} unreadable"] if (n := len(self.rows) - len(readable)) else []
         return f"{count(len(self.rows), 'program')}: {', '.join(parts)}, {n_same:,} the same."
 
 
 def is_alone(row: Row) -> bool:
-    return row["how"] in MARKS
+    return row["how"] in ALONE
 
 
 def change(row: Row, number: str) -> int:

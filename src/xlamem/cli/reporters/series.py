@@ -12,7 +12,7 @@ from rich.text import Text
 from ... import schema
 from ...compare.series import Series
 from ...compare.verdict import signed
-from ...compare.wording import ARROW
+from ...compare.wording import ARROW, MARKS
 from ...errors import XlaMemError
 from ...formatting import align, one_line, shorten_distinct, size, visible, wrap
 from .. import console
@@ -66,8 +66,8 @@ class Over:
             change = signed(jump["change"]) if jump["change"] else f"peak {signed(jump['peak_change'])}"
             return f"{self.points[jump['ordinal_a']]}{ARROW}{self.points[jump['ordinal_b']]}: {change}"
         first, last = row["ordinal_first"], row["ordinal_last"]
-        parts = [f"[NEW] at {self.points[first]}"] if first else []
-        parts += [f"[GONE] after {self.points[last]}"] if last < len(self.points) - 1 else []
+        parts = [f"{MARKS['new']} at {self.points[first]}"] if first else []
+        parts += [f"{MARKS['gone']} after {self.points[last]}"] if last < len(self.points) - 1 else []
         return ", ".join(parts)
 
     def verdicts(self, rows: list[Row]) -> list[tuple[Row, str]]:
