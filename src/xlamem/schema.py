@@ -1274,6 +1274,8 @@ COMPARED_TABLES = (
             _name("point_last", "value of the label at its last point"),
             _int("device_total_first", "device_total at the first point at which it is known", "bytes", null=True),
             _int("device_total_last", "device_total at the last point at which it is known", "bytes", null=True),
+            _int("peak_first", "peak at the first point at which it is known", "bytes", null=True),
+            _int("peak_last", "peak at the last point at which it is known", "bytes", null=True),
             _int("jump", "row of its largest jump in `jumps`; null if no number changed", null=True),
         ),
     ),

@@ -373,6 +373,46 @@ def test_two_directories(run: Any, sides: tuple[Path, Path]) -> None:
     assert "and 2 more: --limit shows more" in run(*sides, "--limit", 1)[1]
 
 
+OLDER = DUMPS / "cpu-jaxlib-0.4.35-cond_switch"
+LARGER_BY_4096 = ("Total bytes used: 262393", "Total bytes used: 266489")
+GROWTHS = {
+    "nothing": ([], False),
+    "device_total": ([("allocation 12: size 208,", "allocation 12: size 4304,"), LARGER_BY_4096], True),
+    "peak": ([("    tuple.8{}:23-24", "    tuple.8{}:13-24")], True),
+    "host": ([("allocation 12:", "allocation 13: size 4096, color 5, preallocated-temp:\nallocation 12:"),
+              LARGER_BY_4096], False),
+}  # fmt: skip
+"""Edits of OLDER, and whether it needs more of the device's memory."""
+
+
+@pytest.mark.parametrize("edit", GROWTHS)
+def test_growth_has_one_definition(run: Any, tmp_path: Path, edit: str) -> None:
+    """For dumps, directories, labels and points: device_total or its peak grew, whatever other spaces do."""
+    edits, expected = GROWTHS[edit]
+    a, b = (tmp_path / side for side in "ab")
+    for side in (a, b):
+        (side / "other").mkdir(parents=True)
+        for path in OLDER.glob("*-buffer-assignment.txt"):
+            text = path.read_text()
+            (side / "other" / path.name.replace("module_0001", "module_0002")).write_text(
+                text.replace("jit_m_cond_switch", "jit_other").replace("[128,128]", "[128,127]")
+            )
+            for old, new in edits if side == b else ():
+                assert old in text
+                text = text.replace(old, new, 1)
+            (side / path.name).write_text(text)
+    for commit, side in (("1", a), ("2", b)):
+        xlamem.convert(side, to=tmp_path / "to", labels={"commit": commit}, engine="here")
+    dataset = tmp_path / "to"
+    one = [next(side.glob("*-buffer-assignment.txt")) for side in (a, b)]
+    labels = ("--label", "commit=1", "--label", "commit=2")
+    for arguments in (one, (a, b), (dataset, *labels), (dataset, "--over", "commit")):
+        assert run(*arguments, "--exit-code")[0] == expected, arguments
+        assert json.loads(run(*arguments, "--json")[1])["grown"] is expected, arguments
+    d = xlamem.diff(*one)
+    assert (d.has_grown, d.grown) == (expected, {"nothing": [], "host": ["host"]}.get(edit, ["device_total", "memory"]))
+
+
 def test_the_same_directory(run: Any, sides: tuple[Path, Path]) -> None:
     status, out, _ = run(sides[0], sides[0], "--exit-code")
     assert (status, out) == (0, "Nothing changed: 3 programs.\n")

@@ -58,6 +58,8 @@ def check_jumps(s: Any) -> None:
         assert (program["point_first"], program["point_last"]) == (rows[0]["point"], rows[-1]["point"])
         ends = (known[0]["device_total"], known[-1]["device_total"]) if known else (None, None)
         assert (program["device_total_first"], program["device_total_last"]) == ends
+        peaks = [r["peak"] for r in rows if r["peak"] is not None] or [None]
+        assert (program["peak_first"], program["peak_last"]) == (peaks[0], peaks[-1])
         for a, b in pairwise(known):
             assert b["change"] == b["device_total"] - a["device_total"]
             if b["change"] or b["peak"] != a["peak"]:

@@ -86,7 +86,7 @@ class Changes:
 
     @property
     def has_grown(self) -> bool:
-        """Whether more must fit, or is in use at the peak, in a program of both sides."""
+        """Whether more must fit, or is in use at the peak of the device, in a program of both sides."""
         return any(map(_grew, self.changed))
 
     @property

@@ -161,8 +161,8 @@ def _rows(over: Over, rows: list[Row], width: int | None) -> list[Text]:
 
 
 def _style(row: Row) -> str:
-    first, last = row["device_total_first"], row["device_total_last"]
-    return "red" if first is not None and last > first else ""
+    ends = [(row[f"{number}_first"], row[f"{number}_last"]) for number in ("device_total", "peak")]
+    return "red" if any(first is not None and last > first for first, last in ends) else ""
 
 
 # -- JSON and Markdown ---------------------------------------------------------------------------

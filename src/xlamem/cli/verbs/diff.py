@@ -46,7 +46,10 @@ LIMIT = "Groups of buffers shown, or programs.  [default: one screen; all in JSO
 @click.option("--module", metavar="N|NAME", help="Module to compare if A and B have several.")
 @click.option("--by", default=BY, show_default=True, metavar="KEY,KEY", help="Keys to group buffers by.")
 @click.option("--space", "account", default=DEVICE_TOTAL, metavar="NAME", help="Divide the peak of this memory space.")
-@click.option("--exit-code", "gate", is_flag=True, help="Exit with 1 if anything grew, 3 if a side is not known.")
+@click.option(
+    "--exit-code", "gate", is_flag=True,
+    help="Exit with 1 if a program grew: its device_total or its peak; with 3 if a side is not known.",
+)  # fmt: skip
 @options.output(csv=True, markdown=True, limit=LIMIT, wide=True)
 def command(
     paths: tuple[str, ...], labels: tuple[str, ...], over: str | None, order: Order | None, module: str | None, by: str,
@@ -156,7 +159,7 @@ def _compare_dumps(
 def _exit_code(d: Diff) -> int:
     if not d.is_known:
         return console.UNREADABLE
-    return console.CHECK_FAILED if d.grown else console.FINE
+    return console.CHECK_FAILED if d.has_grown else console.FINE
 
 
 def _as_json(c: Comparison, groups: pa.Table, output: options.Output) -> dict[str, Any]:
@@ -169,7 +172,8 @@ def _as_json(c: Comparison, groups: pa.Table, output: options.Output) -> dict[st
         "is_known": d.is_known,
         "doubt": d.doubt or None,
         "is_same": d.is_same,
-        "grown": d.grown,
+        "grown": d.has_grown,
+        "grown_accounts": d.grown,
         "device_total_change": d.device_total_change,
         "peak_change": d.peak_change,
         "account_differences": d.accounts.to_pylist(),
