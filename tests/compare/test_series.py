@@ -33,6 +33,7 @@ from xlamem import schema
 from xlamem.compare.points import read_points
 
 DATA = Path(__file__).parents[1] / "data"
+MIGRATE = "its fingerprint is not stored; `xlamem dataset migrate` adds it"
 COMMITS = ("c0ffee", "beef", "a3", "d4", "e5")
 
 
@@ -152,7 +153,7 @@ def test_new_gone_and_missing_programs(five: xlamem.Dataset) -> None:
     assert s.counts == expected
     assert s.summary == (
         "6 programs at 5 points (commit c0ffee to e5): 1 changed (1 grew), 1 new, 1 gone, 1 not known at some points, "
-        "3 without a change."
+        "3 without a known change."
     )
 
 
@@ -233,6 +234,11 @@ def test_a_dataset_of_version_1() -> None:
     assert dataset.label_keys
     for key in dataset.label_keys:
         s = followed(dataset, key)
+        complete = {m["content_id"] for m in dataset["modules"].to_table().to_pylist() if m["complete"]}
+        for row in s.series.to_pylist():
+            if row["content_id"] in complete:
+                assert row["problem"] == MIGRATE
+                assert row["device_total"] is not None
         ids = set(read_points(dataset, key, {}, None).contents.table["id"].to_pylist())
         assert set(s.series["content_id"].to_pylist()) <= ids
 

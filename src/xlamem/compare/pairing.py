@@ -170,7 +170,7 @@ class Pairing:
             self._add_same(i, j)
 
     def _add_same(self, i: int, j: int) -> None:
-        by_content = self.a[i].key[0] == "content"
+        by_content = self.a[i].key[0] in ("content", "id")
         self._add(i, j, 1.0, "same", "same content" if by_content else "same interface and memory behaviour")
 
     def _pair_interfaces(self) -> None:
@@ -396,7 +396,7 @@ def _columns_of(side: str, programs: Programs, numbers: Sequence[int | None], du
     """Return the columns of `pairs` about the programs of one side."""
     rows = [None if n is None else programs[n] for n in numbers]
     columns: dict[str, Any] = {f"program_{side}": numbers, f"occurrences_{side}": [n or None for n in dumps]}
-    for name in ("module_name", "module_id", "id", "uri", "device_total", "peak", "problem"):
+    for name in ("module_name", "module_id", "id", "uri", "device_total", "peak", "problem", "readable"):
         columns[f"{name}_{side}"] = [row and getattr(row, name) for row in rows]
     specs = schema.COMPARED["pairs"]
     return {name: pa.array(values, specs[name].arrow.type) for name, values in columns.items()}

@@ -16,16 +16,18 @@ import pyarrow.dataset as arrow_dataset
 from ..compute.columns import Ints, Mask, decoded, encoded, groups_of, ints, nullable
 from ..errors import UsageError
 from ..warehouse import Dataset
+from ..warehouse.stored_fingerprints import KNOWN_BY
 from .ordering import ranks
 from .programs import (
     ProgramEntry,
+    known_numbers,
     no_such_key,
     no_such_value,
     relative_folders,
     stored_errors,
     stored_numbers,
-    unreadable,
     with_problem,
+    without_module,
 )
 
 Order = Literal["seen", "name"]
@@ -34,7 +36,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d(?!\d).*|\d{8}")
 _DIGITS = re.compile(r"(\d+)")
 _TABLES = ("occurrences", "labels", "modules", "peaks", "quarantine")
 _OCCURRENCE = ("content_id", "uri", "module_id", "run_id", "seen_at")
-_MODULE = ("module_name", "program_fp", "interface_fp", "complete")
+_MODULE = ("module_name", "program_fp", "interface_fp", *KNOWN_BY)
 
 
 @dataclass(frozen=True)
@@ -157,9 +159,7 @@ def _contents(dataset: Dataset, occurrences: pa.Table) -> tuple[Contents, Ints]:
     stored = dataset["modules"].to_table(columns=["content_id", *_MODULE])
     at = pc.index_in(ids, stored["content_id"].combine_chunks())
     columns = {"id": ids, **{name: stored[name].take(at) for name in _MODULE}}
-    numbers = stored_numbers(dataset, ids)
-    known = pc.or_(columns["complete"], columns["program_fp"].is_valid()).fill_null(False)
-    numbers = {name: pc.if_else(known, column, None) for name, column in numbers.items()}
+    numbers = known_numbers(columns, stored_numbers(dataset, ids))
     fingerprints = [encoded(columns[name])[0] for name in ("program_fp", "interface_fp")]
     has_both = (fingerprints[0] >= 0) & (fingerprints[1] >= 0)
     alone = np.where(has_both, -1, np.arange(len(ids)))
@@ -170,8 +170,9 @@ def _contents(dataset: Dataset, occurrences: pa.Table) -> tuple[Contents, Ints]:
 
 
 def _with_problems(dataset: Dataset, table: pa.Table, occurrences: pa.Table, content: Ints) -> pa.Table:
-    """Replace `complete` by the problem of each content without fingerprints. Those are few."""
+    """Replace the columns KNOWN_BY by the problem of each content without fingerprints. Those are few."""
     problems: list[str | None] = [None] * table.num_rows
+    readable = np.ones(table.num_rows, bool)
     names = table["module_name"].to_pylist()
     rows = np.flatnonzero(np.asarray(table["program_fp"].is_null().to_numpy(), bool))
     first = np.full(table.num_rows, -1)
@@ -180,11 +181,11 @@ def _with_problems(dataset: Dataset, table: pa.Table, occurrences: pa.Table, con
     uris = occurrences["uri"].take(pa.array(first[rows])).to_pylist()
     for i, row, uri in zip(rows.tolist(), table.take(pa.array(rows)).to_pylist(), uris, strict=True):
         if row["complete"] is None:
-            program = unreadable(i, row["id"], uri, errors.get(row["id"], (None, None))[1])
-            problems[i], names[i] = program.problem, program.module_name
+            program = without_module(i, row["id"], uri, dataset, errors)
+            problems[i], names[i], readable[i] = program.problem, program.module_name, program.readable
         else:
-            problems[i] = with_problem(row)["problem"]
-    table = table.drop_columns(["complete", "module_name"])
+            problems[i] = with_problem(row, dataset)["problem"]
+    table = table.drop_columns([*KNOWN_BY, "module_name"]).append_column("readable", pa.array(readable))
     table = table.append_column("module_name", pa.array(names, pa.string()))
     return table.append_column("problem", pa.array(problems, pa.string()))
 

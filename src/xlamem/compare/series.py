@@ -102,7 +102,7 @@ class Series:
         parts = [f"{n['changed']:,} changed{f' ({n_grown:,} grew)' if (n_grown := n['grown']) else ''}"]
         parts += [f"{n[how]:,} {how}" for how in ("new", "gone") if n[how]]
         parts += [f"{n['unknown']:,} not known at some points"] if n["unknown"] else []
-        return f"{text}: {', '.join(parts)}, {n['same']:,} without a change."
+        return f"{text}: {', '.join(parts)}, {n['same']:,} without a {'known ' if n['unknown'] else ''}change."
 
     @property
     def has_grown(self) -> bool:

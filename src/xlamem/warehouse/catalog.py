@@ -42,6 +42,11 @@ class Catalog:
         with self.damage_errors():
             return tuple(sorted(self.state.stored.keys() | self.old.contents.keys()))
 
+    def __contains__(self, content_id: object) -> bool:
+        """Return whether a dump with this content_id is stored."""
+        with self.damage_errors():
+            return content_id in self.state.stored or content_id in self.old.contents
+
     @cached_property
     def files_of(self) -> dict[str, list[File]]:
         """The files of each table, in the order of the batches, without those of version 1."""
