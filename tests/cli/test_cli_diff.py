@@ -449,6 +449,54 @@ def test_unreadable_dumps(run: Any, sides: tuple[Path, Path], tmp_path: Path) ->
     assert "module_0009.jit_f" in err
 
 
+def test_a_truncated_dump_has_not_shrunk(run: Any, tmp_path: Path) -> None:
+    """It is not known whether the program changed: its row has a mark, and the gate says so."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    shutil.copytree(MLP, a / "mlp")
+    shutil.copytree(OLDER, a / "older")
+    shutil.copytree(OLDER, b / "older")
+    cut(MLP, b / "mlp")
+    status, out, err = run(a, b)
+    lines = out.splitlines()
+    assert (status, err, lines[0]) == (0, "", "2 programs: 0 changed, 1 unknown, 1 the same.")
+    assert lines[3].split()[:5] == ["4.11", "MiB", "?", "unknown", "unknown"]
+    assert lines[4] == "Not known: it is truncated (1 dump)"
+    data = json.loads(run(a, b, "--json")[1])
+    assert (data["n_changed"], data["n_unknown"], data["is_known"], data["grown"]) == (0, 1, False, False)
+    assert (data["pairs"][0]["device_total_b"], data["pairs"][0]["problem_b"]) == (None, "it is truncated")
+    text = run(a, b, "--markdown")[1]
+    assert "| 4.11 MiB | ? | unknown | unknown |" in text
+    assert "Not known: it is truncated (1 dump)" in text
+    assert run(a, b, "--exit-code")[0] == 3
+    assert run(b, a, "--exit-code")[0] == 3
+
+
+def test_a_complete_dump_without_a_fingerprint_is_known(run: Any) -> None:
+    """The datasets of version 1 have no fingerprints."""
+    labels = ("--label", "night=2025-01-30", "--label", "night=2025-01-30")
+    status, out, _ = run(DATA / "v1-dataset", *labels, "--exit-code")
+    assert (status, out) == (0, "Nothing changed: 3 programs.\n")
+
+
+def test_a_pair_that_cannot_be_compared(run: Any, sides: tuple[Path, Path], tmp_path: Path) -> None:
+    """The list of programs is there without the tables that the verdict needs."""
+    for side, commit in zip(sides, "ab", strict=True):
+        options: Any = {"tables": ["modules", "peaks"], "engine": "here"}
+        xlamem.convert(side, to=tmp_path, labels={"commit": commit}, **options)
+    status, out, err = run(tmp_path, "--label", "commit=a", "--label", "commit=b")
+    assert (status, err, out.splitlines()[0]) == (0, "", "4 programs: 1 changed, 1 new, 1 gone, 1 the same.")
+    assert "Not known: the table 'allocations' of this dump is not stored; there are modules" in " ".join(out.split())
+    assert "Not known: the table 'allocations'" in " ".join(run(tmp_path, "--over", "commit")[1].split())
+
+
+def test_options_for_two_dumps(run: Any, sides: tuple[Path, Path]) -> None:
+    for option in (("--space", "vmem"), ("--by", "scope")):
+        status, out, err = run(*sides, *option)
+        assert (status, out) == (2, "")
+        assert "--by and --space need one program on each side" in err
+    assert run(*sides, "--space", "device_total", "--by", "buffer, cause")[0] == 0
+
+
 def test_two_labels_of_a_dataset(run: Any, sides: tuple[Path, Path], tmp_path: Path) -> None:
     for side, commit in zip(sides, ("old", "new"), strict=True):
         xlamem.convert(side, to=tmp_path, labels={"commit": commit}, engine="here")
