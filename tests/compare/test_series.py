@@ -332,6 +332,26 @@ def test_unreadable_and_truncated_everywhere(tmp_path: Path) -> None:
     assert not s.is_known
 
 
+def test_text_that_cannot_be_loaded(tmp_path: Path) -> None:
+    """A broken file is in quarantine only, and has a row at the point of its run, and on its side of a pair."""
+    f, g = ("jit_f", TEXTS), ("jit_g", inner(1))
+    for i, commit in enumerate("123"):
+        folder = written(tmp_path / commit, [g, f])
+        if i == 1:
+            for path in folder.glob("module_0001.*"):
+                path.unlink()
+            (folder / f"module_0001.jit_f.{PLATFORM}-buffer-assignment.txt.gz").write_bytes(b"\x1f\x8b")
+        xlamem.convert(folder, to=tmp_path / "to", labels={"commit": commit}, engine="here")
+    s = followed(tmp_path / "to")
+    rows = s.rows(row_of(s, "jit_f")["program"]).to_pylist()
+    assert [(r["how"], r["device_total"] is None) for r in rows] == [("new", False), ("name", True), ("same", False)]
+    assert "cannot be read" in rows[1]["problem"]
+    assert (s.counts["programs"], s.counts["unknown"], s.is_known) == (2, 1, True)
+    sides = [[r["how"] for r in xlamem.pair((tmp_path / "to", {"commit": "1"}), (tmp_path / "to", {"commit": c}))
+              .to_pylist()] for c in "23"]  # fmt: skip
+    assert sides == [["same", "name"], ["same", "same"]]
+
+
 def test_programs_keep_their_folders(tmp_path: Path) -> None:
     """Two programs that cannot be told apart by what they contain are told apart by their folders."""
     def small(end: int) -> dict[str, str]:

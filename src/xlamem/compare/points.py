@@ -26,6 +26,7 @@ from .programs import (
     relative_folders,
     stored_errors,
     stored_numbers,
+    unloaded,
     with_problem,
     without_module,
 )
@@ -107,8 +108,10 @@ def read_points(dataset: Dataset, over: str, labels: Mapping[str, str], order: O
     """
     with dataset.damage_errors(*_TABLES):
         runs = _runs(dataset, over, labels)
-        is_wanted = arrow_dataset.field("run_id").isin(runs["run_id"].combine_chunks())
+        wanted = runs["run_id"].combine_chunks()
+        is_wanted = arrow_dataset.field("run_id").isin(wanted)
         rows = dataset["occurrences"].to_table(columns=list(_OCCURRENCE), filter=is_wanted)
+        rows = pa.concat_tables([rows, unloaded(dataset, wanted).select(_OCCURRENCE)])
         if not rows.num_rows:
             raise UsageError(f"no dump has the label {over!r}{' and these labels' if labels else ''}")
         contents, content = _contents(dataset, rows)

@@ -39,6 +39,7 @@ CHUNK_BYTES = 4 << 20
 _TABLES = ("modules", *Fingerprints.TABLES, "frames")
 _MODULE = ("module_name", "module_id", "program_fp", "interface_fp", "content_hash", *KNOWN_BY)
 _NUMBERS = ("device_total", "device_peak")
+_FIELD = arrow_dataset.field
 _SHOWN = 10
 """Number of labels that an error lists."""
 
@@ -261,14 +262,38 @@ class StoredPrograms(Programs):
         columns = {"id": table["content_id"], "uri": table["uri"], **{name: table[name] for name in _MODULE}}
         columns |= known_numbers(columns, numbers)
         rows, errors = pa.table(columns).sort_by("uri").to_pylist(), stored_errors(self.dataset)
-        stored = {row["id"] for row in rows}
-        if not labels:  # text that could not be loaded is in quarantine only
-            rows += [{"id": i, "uri": uri, "complete": None} for i, (uri, _) in errors.items() if i not in stored]
+        lost = unloaded(self.dataset, runs_with(self.dataset, labels) if labels else None).to_pylist()
+        rows += [{"id": row["content_id"], "uri": row["uri"], "complete": None} for row in lost]
         for i, row in enumerate(rows):
             if row["complete"] is None:
                 yield without_module(i, row["id"], row["uri"], self.dataset, errors)
             else:
                 yield ProgramEntry(row=i, **with_problem(row, self.dataset))
+
+
+def unloaded(dataset: Dataset, runs: pa.Array | None) -> pa.Table:
+    """Return the text in quarantine that could not be loaded, by all or some runs, with columns of `occurrences`.
+
+    It has no occurrence, because its content is not known. Its run is the one that put it there.
+    """
+    columns = ["content_id", "uri", "run_id", "converted_at"]
+    rows = dataset["quarantine"].to_table(columns=columns, filter=None if runs is None else _FIELD("run_id").isin(runs))
+    ids = rows["content_id"].combine_chunks()
+    seen = dataset["occurrences"].to_table(columns=["content_id"], filter=_FIELD("content_id").isin(ids))
+    rows = rows.filter(pc.invert(pc.is_in(ids, seen["content_id"].combine_chunks())))
+    parsed = [names.parse(os.path.basename(uri or "")) for uri in rows["uri"].to_pylist()]
+    numbers = pa.array([name and name.module_id for name in parsed], pa.int64())
+    return rows.rename_columns([*columns[:-1], "seen_at"]).append_column("module_id", numbers)
+
+
+def runs_with(dataset: Dataset, labels: Mapping[str, str]) -> pa.Array:
+    """Return the runs that have all of these labels."""
+    table = dataset["labels"].to_table()
+    runs = table["run_id"].combine_chunks().unique()
+    for key, value in labels.items():
+        having = table.filter(pc.and_(pc.equal(table["key"], key), pc.equal(table["value"], value)))
+        runs = runs.filter(pc.is_in(runs, having["run_id"].combine_chunks()))
+    return runs
 
 
 def known_numbers(modules: Mapping[str, Any], numbers: Mapping[str, Any]) -> dict[str, Any]:
@@ -295,7 +320,7 @@ def without_module(row: int, identity: str, uri: str | None, dataset: Dataset, e
 
 def stored_numbers(dataset: Dataset, ids: pa.ChunkedArray) -> dict[str, Any]:
     """Return `device_total` and `peak` of these dumps."""
-    is_wanted = arrow_dataset.field("definition").isin(_NUMBERS)
+    is_wanted = _FIELD("definition").isin(_NUMBERS)
     peaks = dataset["peaks"].to_table(columns=["content_id", "definition", "bytes"], filter=is_wanted)
     out = {}
     for name, definition in zip(("device_total", "peak"), _NUMBERS, strict=True):
@@ -307,7 +332,7 @@ def stored_numbers(dataset: Dataset, ids: pa.ChunkedArray) -> dict[str, Any]:
 def stored_sketches(dataset: Dataset, wanted: pa.Array) -> Sketches:
     """Return the sketches of the dumps with these ids."""
     ids = wanted.unique()  # a program that was compiled twice is stored once
-    is_wanted = arrow_dataset.field("content_id").isin(ids)
+    is_wanted = _FIELD("content_id").isin(ids)
     rows = _instructions(dataset, ids.to_pylist()).to_table(columns=["content_id", *COLUMNS], filter=is_wanted)
     codes, stored = encoded(rows["content_id"])
     owner = np.asarray(pc.index_in(stored, ids).to_numpy(zero_copy_only=False), np.int64)[codes]

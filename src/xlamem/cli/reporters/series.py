@@ -25,8 +25,8 @@ Row = dict[str, Any]
 HEADINGS = ["first", "last", "", "largest jump", "program"]
 N_ROWS = 20
 """Number of programs that are listed without --limit."""
-N_VERDICTS = 2
-"""Number of programs for whose largest jump the dumps are compared."""
+N_VERDICTS, MAX_VERDICTS = 2, 10
+"""Number of programs for whose largest jump the dumps are compared: without --limit, and at most."""
 N_POINTS = 12
 """Maximum number of points in a Markdown table."""
 MIN_NAME_WIDTH = 16
@@ -70,9 +70,10 @@ class Over:
         parts += [f"{MARKS['gone']} after {self.points[last]}"] if last < len(self.points) - 1 else []
         return ", ".join(parts)
 
-    def verdicts(self, rows: list[Row]) -> list[tuple[Row, str]]:
+    def verdicts(self, rows: list[Row], limit: int | None) -> list[tuple[Row, str]]:
         """Return the first programs that jumped, each with what changed there."""
-        return [(row, self._verdict(row["jump"])) for row in rows[:N_VERDICTS] if row["jump"] is not None]
+        n = N_VERDICTS if limit is None else min(limit, MAX_VERDICTS)
+        return [(row, self._verdict(row["jump"])) for row in rows[:n] if row["jump"] is not None]
 
     def _verdict(self, jump: int) -> str:
         try:
@@ -138,7 +139,7 @@ def screen(over: Over, output: Output) -> list[Text]:
         lines += [Text(), *_rows(over, shown, width)]
     if more := len(over.listed) - len(shown):
         lines.append(Text(f"and {more:,} more: --limit shows more", "dim"))
-    for row, verdict in over.verdicts(shown):
+    for row, verdict in over.verdicts(shown, output.limit):
         title = f"{over.event(row).partition(': ')[0]}  {program_name(row)}"
         lines += [Text(), Text(title, "bold")]
         lines += [Text(f"  {line}") for line in wrap(visible(verdict), 2, width)]
@@ -171,7 +172,7 @@ def _style(row: Row) -> str:
 def as_json(over: Over, output: Output) -> dict[str, Any]:
     """Return each program with its points and jumps, and the verdict on the largest jumps."""
     series, programs = over.series, output.head(over.series.programs).to_pylist()
-    verdicts = {row["program"]: verdict for row, verdict in over.verdicts(programs)}
+    verdicts = {row["program"]: verdict for row, verdict in over.verdicts(programs, output.limit)}
     jumps: dict[int, list[Row]] = {}
     for jump in series.jumps.to_pylist():
         jumps.setdefault(jump.pop("program"), []).append(jump)
@@ -211,7 +212,7 @@ def comment(over: Over, limit: int | None) -> str:
         lines += ["", *table(headings, body)]
     if more := len(over.listed) - len(rows):
         lines += ["", f"and {more:,} more"]
-    for row, verdict in over.verdicts(rows):
+    for row, verdict in over.verdicts(rows, limit):
         lines += ["", f"{code(program_name(row))}, {escaped(over.event(row).partition(': ')[0])}: {escaped(verdict)}"]
     return "\n".join(lines)
 
