@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from ..dump import hlo_body
 from ..parse.arrays import Rows
 from ..parse.hlo_body import HloBody
-from .columns import Ints, Mask, encoded, ints, match_dictionaries, nullable, take, take_text
+from .columns import Ints, Mask, encoded, flags_of, ints, match_dictionaries, nullable, take, take_text
 from .hlo_trace import HloTrace
 from .op_names import (
     COLLECTIVE,
@@ -102,7 +102,7 @@ class NamedInstructions:
     def has_text(self, column: str, pattern: str) -> Mask:
         """Return whether each row has a text that matches."""
         codes, texts = encoded(self.table[column])
-        return _of_codes(matching(texts, pattern), codes)
+        return flags_of(matching(texts, pattern), codes)
 
     @cached_property
     def phase(self) -> Ints:
@@ -114,14 +114,14 @@ class NamedInstructions:
     def is_named(self) -> Mask:
         """Whether each row has an op_name that names more than control flow and moves of bytes."""
         codes, names = self.op_name
-        return _of_codes(~is_control_flow(names), codes) & ~self.is_weak
+        return flags_of(~is_control_flow(names), codes) & ~self.is_weak
 
     @cached_property
     def is_weak(self) -> Mask:
         """Whether each row is a move of bytes whose op_name says no more, or is that of a parameter."""
         codes, names = self.op_name
         is_weak = is_move(names) & ~is_control_flow(names)
-        weak = _of_codes(is_weak | is_parameter_name(names, self._parameter_names), codes)
+        weak = flags_of(is_weak | is_parameter_name(names, self._parameter_names), codes)
         weak[: len(self._moves)] &= self._moves
         return weak
 
@@ -423,7 +423,7 @@ def _uses_of(p: Program) -> tuple[Ints, Ints, Ints, Ints]:
 def _index_codes(p: Program, column: pa.ChunkedArray) -> Ints:
     """Return codes of shape indices that can be compared between tables; -1 for null and {}."""
     codes, names = encoded(column)
-    common = encoded(p.tables["values"]["shape_index"])[1]
+    common = p.texts("values", "shape_index")[1]
     matched = match_dictionaries(names, common)
     empty = pc.index(names, "{}").as_py()
     if empty >= 0:
@@ -433,9 +433,8 @@ def _index_codes(p: Program, column: pa.ChunkedArray) -> Ints:
 
 def has_opcode(p: Program, rows: Ints, pattern: str) -> Mask:
     """Return whether the opcode of each row of `instructions` matches; False for -1."""
-    codes, opcodes = encoded(p.tables["instructions"]["opcode"])
-    matches: Mask = take(matching(opcodes, pattern), take(codes, rows)) > 0
-    return matches
+    codes, opcodes = p.texts("instructions", "opcode")
+    return flags_of(matching(opcodes, pattern), take(codes, rows))
 
 
 def _moves_without_name(p: Program) -> Mask:
@@ -443,9 +442,4 @@ def _moves_without_name(p: Program) -> Mask:
     table = p.tables["instructions"]
     nameless = np.asarray(table["op_name"].is_null().to_numpy(), bool)
     codes, targets = encoded(table["custom_call_target"])
-    return nameless & _of_codes(matching(targets, MOVING_TARGETS), codes)
-
-
-def _of_codes(flags: Mask, codes: Ints) -> Mask:
-    """Return the flag of each code; False for -1."""
-    return (codes >= 0) & flags[codes] if len(flags) else np.zeros(len(codes), bool)
+    return nameless & flags_of(matching(targets, MOVING_TARGETS), codes)
