@@ -9,10 +9,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ..compute.columns import Ints, Mask, encoded, ints
-from ..compute.op_names import matching, scopes, shortened_paths
+from ..compute.columns import Ints, Mask, encoded, groups_of, ints, sums_of
+from ..compute.op_names import folded_paths, matching, scopes
 from ..dump import hlo_body
 from .graph import both_sides
 from .instructions import OUTPUT, RESIZED
@@ -56,16 +55,15 @@ class Names(NamedTuple):
     def places(self) -> Ints:
         """Return the number of different stack frames of each text: of the lines of the model, not of its copies."""
         named = self.codes >= 0
-        places = np.unique(np.stack([self.codes[named], self.frames[named]]), axis=1)[0]
-        counts: Ints = np.bincount(places, minlength=len(self.texts))
+        first, _ = groups_of(self.codes[named], np.unique(self.frames[named], return_inverse=True)[1])
+        counts: Ints = np.bincount(self.codes[named][first], minlength=len(self.texts))
         return counts
 
     def lines(self) -> Counter[str]:
         """Return the number of lines with each operation: op_names with wrappers and folded layers."""
-        texts = pc.replace_substring_regex(self.texts, r"^(?:p?jit\([^()]*\)/)+", "")
+        codes, paths = folded_paths(self.texts, plain=False)
         counts: Counter[str] = Counter()
-        rows = zip(shortened_paths(texts, None, fold=True).to_pylist(), self.places().tolist(), strict=True)
-        for path, n in rows:
+        for path, n in zip(paths.to_pylist(), sums_of(self.places(), codes, len(paths)).tolist(), strict=True):
             if path and n and not path.startswith("(") and not re.match(UNNAMED, path):
                 counts[path] += n
         return counts

@@ -10,7 +10,7 @@ from .. import schema
 from ..compute.columns import Ints, take
 from ..compute.program import Program
 from ..parse.fingerprints import row_hash
-from .graph import Graph, Labels, Neighbours, both_sides, text_hashes
+from .graph import Graph, Labels, Neighbours, both_sides
 from .ordering import by_group, groups, labels_in_order
 
 RULES = tuple(schema.MATCHES)
@@ -43,10 +43,10 @@ class InstructionMatching:
 
     @cached_property
     def _opcode(self) -> tuple[Ints, Ints]:
-        return both_sides(lambda g: text_hashes(g.opcodes), *self.graphs)
+        return both_sides(lambda g: g.opcodes.hashes(), *self.graphs)
 
     def _text(self, column: str) -> tuple[Ints, Ints]:
-        return both_sides(lambda g: text_hashes(g.text(column)), *self.graphs)
+        return both_sides(lambda g: g.text(column).hashes(), *self.graphs)
 
     def _labels(self, *columns: tuple[Ints, Ints]) -> Labels:
         return Labels(row_hash(*(c[0] for c in columns)), row_hash(*(c[1] for c in columns)))
@@ -55,12 +55,12 @@ class InstructionMatching:
 
     def _match(self) -> None:
         opcode, op_name, shape = self._opcode, self._text("op_name"), self._text("shape")
-        number = both_sides(lambda g: text_hashes(g.numbers), *self.graphs)
+        number = both_sides(lambda g: g.numbers.hashes(), *self.graphs)
         self._match_subgraphs(self._labels(opcode, op_name, shape, number), SUBGRAPH, OPERATION)
         if self._is_done:
             return
         self._match_renamed_arguments(shape)
-        plain = both_sides(lambda g: text_hashes(g.plain_names), *self.graphs)
+        plain = both_sides(lambda g: g.plain_names.hashes(), *self.graphs)
         self._match_subgraphs(self._labels(opcode, op_name), RESIZED, RESIZED)
         self._match_subgraphs(self._labels(opcode, plain, shape), OPERATION, OPERATION)
         self._match_subgraphs(self._labels(opcode, shape, number), STRUCTURE, None)
@@ -104,7 +104,7 @@ class InstructionMatching:
 
     def _match_renamed_arguments(self, shape: tuple[Ints, Ints]) -> None:
         """Match arguments whose names differ in the variable or its indices only."""
-        suffix = both_sides(lambda g: text_hashes(g.argument_suffixes), *self.graphs)
+        suffix = both_sides(lambda g: g.argument_suffixes.hashes(), *self.graphs)
         # Others get labels that the other side does not have.
         a, b = (
             np.where(suffix[k] != 0, row_hash(suffix[k], shape[k]), np.arange(k, 2 * g.n, 2)[: g.n])
