@@ -54,6 +54,7 @@ class InstructionMatching:
     # -- rules -----------------------------------------------------------------------------------
 
     def _match(self) -> None:
+        both_sides(lambda g: g.position, *self.graphs)
         opcode, op_name, shape = self._opcode, self._text("op_name"), self._text("shape")
         number = both_sides(lambda g: g.numbers.hashes(), *self.graphs)
         self._match_subgraphs(self._labels(opcode, op_name, shape, number), SUBGRAPH, OPERATION)
@@ -194,6 +195,13 @@ class InstructionMatching:
         a, b = self.graphs[0].step[nodes], self.graphs[1].step[self.node[nodes]]
         scheduled = (a >= 0) & (b >= 0)
         return a[scheduled], b[scheduled]
+
+    @cached_property
+    def steps_in_order(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
+        """These steps in the order of A, and those of B and A in the order of B."""
+        a, b = self.steps
+        by_a, by_b = np.lexsort((b, a)), np.lexsort((a, b))
+        return (a[by_a], b[by_a]), (b[by_b], a[by_b])
 
 
 def _unique_choices(keys: Ints, nodes: Ints) -> tuple[Ints, Ints]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .columns import Ints, Mask, decoded, encoded, flags_of, ints, nullable, take, take_text
-from .op_names import OPTIMIZER, PHASES, first_numbers, is_optimizer_file, is_optimizer_state, layers, matching
+from .op_names import OPTIMIZER, PHASES, is_optimizer_file, is_optimizer_state, layers, matching, patterns_of
 from .origins import NONE, ORIGINS, USER, has_opcode, operands_of, origins, uses_of
 from .program import Program
 
@@ -144,7 +144,7 @@ def _is_workspace(p: Program, values: Ints) -> Mask:
     """
     codes, names = p.texts("values", "element_type")
     is_byte = np.isin(take(codes, values), [_code_of(names, "u8"), _code_of(names, "s8")])
-    index = first_numbers(p.tables["values"]["shape_index"])
+    index = p.element
     requested = is_byte & (take(index, values) > 0) & _has_opcode(p, values, "^custom-call$")
     context = (take(index, values) == 2) & _has_opcode(p, values, "-(?:start|update)$")
     is_workspace: Mask = requested | context
@@ -199,7 +199,8 @@ def _slices(p: Program, pattern: str) -> Mask:
     by_name = np.zeros(p.tables["instructions"].num_rows, bool)
     for column in ("instruction", "op_name"):
         codes, names = p.texts("instructions", column)
-        by_name |= flags_of(matching(names, pattern), codes)
+        of_name, patterns = p.once(("patterns", column), partial(patterns_of, names.cast(pa.string())))
+        by_name |= flags_of(matching(patterns, pattern)[of_name], codes)
     return by_name
 
 

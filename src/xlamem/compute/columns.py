@@ -63,7 +63,11 @@ def match_dictionaries(dictionary: pa.Array, other: pa.Array) -> Ints:
 
 def take(values: npt.NDArray[Any], rows: Ints) -> Ints:
     """Return the values of these rows, or -1 for negative rows."""
-    return np.where(rows >= 0, values[rows], -1) if len(values) else np.full(len(rows), -1, np.int64)
+    if not len(values):
+        return np.full(len(rows), -1, np.int64)
+    taken = values[rows].astype(np.int64) if values.dtype == bool else values[rows]
+    np.putmask(taken, rows < 0, -1)
+    return taken
 
 
 def flags_of(flags: Mask, codes: Ints) -> Mask:

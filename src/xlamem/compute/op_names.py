@@ -76,7 +76,7 @@ def folded_paths(names: pa.Array, *, plain: bool = True) -> tuple[Ints, pa.Array
 
     Names that only differ in their numbers, of which long programs have many, are looked at once.
     """
-    codes, patterns = encoded(_with_zeros(names))
+    codes, patterns = patterns_of(names)
     paths = _folded(patterns, plain)
     kept = np.flatnonzero(take(_matches(paths, "0"), codes) > 0)  # a number that is not of a layer
     codes[kept] = len(paths) + np.arange(len(kept))
@@ -88,12 +88,17 @@ def _folded(names: pa.Array, plain: bool) -> pa.Array:
     return shortened_paths(short, None, fold=True)
 
 
-def _with_zeros(names: pa.Array) -> pa.Array:
-    """Return texts with 0 instead of each digit."""
+def patterns_of(names: pa.Array) -> tuple[Ints, pa.Array]:
+    """Return codes and texts of names with 0 instead of each digit.
+
+    Long programs have many names that only differ in their numbers. Tests that treat all digits alike need to look at
+    these texts only.
+    """
     validity, ends, data = names.buffers()
     text = np.frombuffer(data or b"", np.uint8)
     zeros = np.where(text - np.uint8(ord("0")) < 10, np.uint8(ord("0")), text)
-    return pa.StringArray.from_buffers(len(names), ends, pa.py_buffer(zeros), validity, names.null_count, names.offset)
+    buffers = ends, pa.py_buffer(zeros), validity, names.null_count, names.offset
+    return encoded(pa.StringArray.from_buffers(len(names), *buffers))
 
 
 def is_control_flow(names: pa.Array) -> Mask:

@@ -16,6 +16,7 @@ from ..errors import UsageError
 from ..parse.arrays import NULL, Rows, row_of
 from .columns import Ints, Mask, bools, decoded, encoded, ints, match_dictionaries, nullable, take, texts_of
 from .layout import DONATED, PARAMETER, Layout, schedule_lengths
+from .op_names import first_numbers
 
 
 def program(dump: DumpLike) -> Program:
@@ -80,6 +81,11 @@ class Program(Layout):
     def texts(self, table: str, column: str) -> tuple[Ints, pa.Array]:
         """Return the codes (-1 for null) and the dictionary of a text column, which are cached."""
         return self.once(("texts", table, column), lambda: _read_only(*encoded(self.tables[table][column])))
+
+    @cached_property
+    def element(self) -> Ints:
+        """First number of the shape index of each value, -1 for none."""
+        return first_numbers(self.tables["values"]["shape_index"])
 
     @property
     def names(self) -> tuple[Ints, pa.Array]:
