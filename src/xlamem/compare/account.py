@@ -98,9 +98,7 @@ def corresponding(m: Matching, step: int, side: int) -> Interval:
     They begin with the last matched instruction at or before the step, and end before the next one. Of the matched
     instructions around the step, only those count that most others agree with about the order.
     """
-    here, there = m.steps[side], m.steps[1 - side]
-    order = np.lexsort((there, here))
-    here, there = here[order], there[order]
+    here, there = m.steps_in_order[side]
     at, last = int(np.searchsorted(here, step, "right")), ((m.a, m.b)[1 - side].steps or 1) - 1
     near = slice(max(0, at - WINDOW), at + WINDOW)
     anchors = near.start + _increasing(there[near])

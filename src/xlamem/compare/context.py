@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,10 +10,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ..compute.columns import Ints, Mask, encoded, ints, is_in
-from ..compute.op_names import matching, scopes, shortened_paths
+from ..compute.columns import Ints, Mask, encoded, groups_of, ints, is_in
+from ..compute.op_names import folded_paths, matching, scopes
 from ..dump import hlo_body
 from ..parse.hlo_body import HloBody
 from .graph import both_sides
@@ -62,33 +60,34 @@ class Names:
     def places(self) -> Ints:
         """Return the number of different stack frames of each text: of the lines of the model, not of its copies."""
         named = self.codes >= 0
-        places = np.unique(np.stack([self.codes[named], self.frames[named]]), axis=1)[0]
-        counts: Ints = np.bincount(places, minlength=len(self.texts))
+        first, _ = groups_of(self.codes[named], np.unique(self.frames[named], return_inverse=True)[1])
+        counts: Ints = np.bincount(self.codes[named][first], minlength=len(self.texts))
         return counts
 
     @cached_property
-    def in_model(self) -> list[bool]:
-        """Whether the model has an operation of this name. Others, which XLA made, have no stack frame."""
+    def in_model(self) -> Mask:
+        """Whether the model has an operation of each text. Others, which XLA made, have no stack frame."""
         counts = np.bincount(self.codes[(self.codes >= 0) & (self.frames > 0)], minlength=len(self.texts))
         if not counts.any():
             counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.texts))
-        used: list[bool] = (counts > 0).tolist()
-        return used
+        in_model: Mask = counts > 0
+        return in_model
 
     @cached_property
-    def paths(self) -> list[str | None]:
-        """The texts with wrappers and folded layers; None for merged op_names, and for names that XLA made."""
-        texts = pc.replace_substring_regex(self.texts, r"^(?:p?jit\([^()]*\)/)+", "")
-        rows = zip(shortened_paths(texts, None, fold=True).to_pylist(), self.in_model, strict=True)
-        return [path if path and used and not re.match(UNNAMED, path) else None for path, used in rows]
+    def paths(self) -> tuple[Ints, list[str]]:
+        """The texts with wrappers and folded layers: codes (-1 for names that are merged or made by XLA) and texts."""
+        codes, paths = folded_paths(self.texts, plain=False)
+        named = ~matching(paths, rf"^$|{UNNAMED}")
+        return np.where(self.in_model & named[codes], codes, -1), paths.to_pylist()
 
     def lines(self) -> Counter[str]:
         """Return the number of lines with each operation."""
         counts: Counter[str] = Counter()
-        for path, n in zip(self.paths, self.places().tolist(), strict=True):
-            if path and n:
-                counts[path] += n
-        return counts
+        codes, paths = self.paths
+        for code, n in zip(codes.tolist(), self.places().tolist(), strict=True):
+            if code >= 0:
+                counts[paths[code]] += n
+        return +counts
 
     def scopes_of(self, pattern: str) -> set[str]:
         """Return the scopes, with folded layers, of the op_names that match."""
@@ -193,9 +192,10 @@ def _types(side: tuple[HloBody, Names]) -> Types:
     rows = np.flatnonzero(computed & (names.codes >= 0) & text_matches(texts.cast(pa.string()), codes, FLOAT))
     found = np.unique(np.stack([names.codes[rows], codes[rows], names.frames[rows]]), axis=1)
     counts: Types = {}
+    path_codes, paths = names.paths
     for name, kind in found[:2].T.tolist():
-        if path := names.paths[name]:
-            counts.setdefault(path, Counter())[texts[kind].as_py()] += 1
+        if path_codes[name] >= 0:
+            counts.setdefault(paths[path_codes[name]], Counter())[texts[kind].as_py()] += 1
     return counts
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ..compute.columns import ints, take
 from ..compute.layout import CONSTANT, DONATED
-from ..compute.op_names import ends_in_move, layers, matching, plain_names, shortened_paths
+from ..compute.op_names import ends_in_move, folded_paths, layers_by_scope, matching
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
 from .context import Context, Edit, Names, are, largest, listed, with_scopes
@@ -87,7 +87,7 @@ def layers_changed(c: Context) -> Iterator[Edit]:
 
 
 def _layers_of(op_names: pa.Array) -> set[tuple[str, int]]:
-    layer, index = layers(op_names)
+    _, layer, index = layers_by_scope(op_names)
     pairs = set(zip(layer.to_pylist(), index.to_pylist(), strict=True))
     return pairs - {(None, None)}
 
@@ -235,7 +235,7 @@ def constants(c: Context) -> Iterator[Edit]:
 def operations(c: Context) -> Iterator[Edit]:
     """Find scopes and operations that only one side has: they explain what else differs in the scope around them."""
     sides = zip(both_sides(_paths, *c.op_names), (c.interface.a, c.interface.b), strict=True)
-    leaves_a, leaves_b = (paths - set(_folded(own.names)) for paths, own in sides)
+    leaves_a, leaves_b = (paths - _folded(own.names) for paths, own in sides)
     only_a, only_b = leaves_a - leaves_b, leaves_b - leaves_a
     if len(only_a) > MIN_RENAMED * len(leaves_a) and _last_names(only_a) == _last_names(only_b):
         return  # scopes were renamed
@@ -252,19 +252,18 @@ def operations(c: Context) -> Iterator[Edit]:
 def _paths(names: Names) -> set[str]:
     """Return the operations without wrappers and with folded layers."""
     # Moves depend on the optimizations of XLA, not on the model; several op_names in parentheses were merged.
-    left_out = (ends_in_move(names.texts) | matching(names.texts, CHECKPOINTED_CALL)).tolist()
-    rows = zip(_folded(names.texts), left_out, names.in_model, strict=True)
-    return {path for path, moves, is_used in rows if path and is_used and not moves and not path.startswith("(")}
+    left_out = ends_in_move(names.texts) | matching(names.texts, CHECKPOINTED_CALL)
+    paths = _folded(names.texts.filter(pa.array(names.in_model & ~left_out)))
+    return {path for path in paths if path and not path.startswith("(")}
 
 
 def _last_names(paths: set[str]) -> Counter[str]:
     return Counter(path.rpartition("/")[2] for path in paths)
 
 
-def _folded(op_names: pa.Array) -> list[str | None]:
-    names = plain_names(pc.replace_substring_regex(op_names, PARAMETERS, ""))
-    folded: list[str | None] = shortened_paths(names, None, fold=True).to_pylist()
-    return folded
+def _folded(op_names: pa.Array) -> set[str | None]:
+    """Return the distinct op_names without wrappers and with folded layers."""
+    return set(folded_paths(pc.replace_substring_regex(op_names, PARAMETERS, ""))[1].to_pylist())
 
 
 def _outermost(names: set[str]) -> set[str]:

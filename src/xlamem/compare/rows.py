@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..compute.columns import Ints, Mask, encoded, ints, is_in, sums_of, take
-from ..compute.op_names import matching, plain_names, scopes, shortened_paths
+from ..compute.op_names import folded_paths, matching, scopes
 from .matching import Matching
 
 _ARRAY = re.compile(r"^(\w+)\[([\d,<= ]*)\]")
@@ -89,9 +89,10 @@ class Differences:
         """Return the bytes that differ by op_name, without wrappers and with folded layers."""
         codes, names = self.text("op_name")
         named = codes >= 0
-        totals = sums_of(np.abs(self.change[named]), codes[named], len(names)).tolist()
+        path_codes, paths = folded_paths(names)
+        totals = sums_of(np.abs(self.change[named]), path_codes[codes[named]], len(paths)).tolist()
         weights: dict[str, int] = {}
-        for path, n in zip(shortened_paths(plain_names(names), None, fold=True).to_pylist(), totals, strict=True):
+        for path, n in zip(paths.to_pylist(), totals, strict=True):
             weights[path] = weights.get(path, 0) + n
         return weights
 
