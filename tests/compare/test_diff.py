@@ -34,6 +34,7 @@ KINDS = {
     "donation_removed": {"donation"},
     "remat_removed": {"rematerialization"},
     "type_changed": {"element type", "operation types"},
+    "outputs_gone": {"outputs"},
     "batch_doubled": {"dimensions"},
     "cache_longer": {"dimensions"},
     "heads_doubled": {"dimensions"},
@@ -188,6 +189,11 @@ def test_lost_donation_is_a_change_of_sharing() -> None:
     assert sum(row["change"] for row in rows) == d.peak_change == 8 * 8 << 20
     lines = {(r["line"], r["part"]): r["change"] for r in d.bills.to_pylist() if r["account"] == "device_total"}
     assert lines["donated", "data"] < 0 < lines["parameters", "data"]
+
+
+def test_without_an_output_nothing_can_be_donated() -> None:
+    (edit,) = texts(named("cpu-cache-not-returned"), "donation")
+    assert edit.startswith("8 arguments are no longer donated, because no output has the shape: cache[0][0], ")
 
 
 def test_the_example_of_the_guide() -> None:

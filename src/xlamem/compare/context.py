@@ -21,8 +21,8 @@ from .interface import Interface
 from .matching import Matching
 from .rows import Differences, Shape, ShapePairs, text_matches
 
-UNNAMED = r"^\(|^[a-z\-_]+\.(?:\d+|\*)$"
-"""Several op_names in parentheses, or the name of an instruction, which XLA uses instead of one: `broadcast.37`."""
+UNNAMED = r"^\(|;|^[a-z\-_]+\.(?:\d+|\*)$"
+"""Several op_names, in parentheses or separated by `;`, or the name of an instruction instead (`broadcast.37`)."""
 CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision)$"
 """Operations that convert element types."""
 FLOAT = r"^(?:f\d|bf16)"

@@ -142,6 +142,19 @@ class Interface:
         won = ~self.a.donated[left] & self.b.donated[right]
         return left[won], right[won]
 
+    def can_be_donated(self, right: Ints) -> Mask:
+        """Return whether B has an output that shares memory with no argument, of the shape of each of these arguments.
+
+        Without live ranges not all outputs are known: all arguments can be donated then.
+        """
+        m, can = self.m, np.ones(len(right), bool)
+        if m.b.steps is not None:
+            values = outputs_of(m.b).value
+            free = values[m.b.category[m.b.owner[values]] != DONATED]
+            pairs, _ = in_order(_plain_shapes(m.b, self.b.value[right]), _plain_shapes(m.b, free))
+            can = np.isin(np.arange(len(right)), pairs)
+        return can
+
     @property
     def resharded(self) -> tuple[Ints, Ints]:
         """Matched arguments with another sharding."""

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..compute.columns import ints, take
-from ..compute.layout import CONSTANT, DONATED
+from ..compute.columns import Ints, ints, take
+from ..compute.layout import CONSTANT
 from ..compute.op_names import ends_in_move, folded_paths, layers_by_scope, matching
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
-from .context import Context, Edit, Names, are, largest, listed, with_scopes
+from .context import Context, Edit, Evidence, Names, are, largest, listed, with_scopes
 from .graph import PARAMETERS, both_sides
 from .rows import Shape, ShapePairs, text_matches
 from .shape_edits import conversions, retyped
@@ -59,15 +59,23 @@ def single_arguments(c: Context) -> Iterator[Edit]:
 def donation(c: Context) -> Iterator[Edit]:
     """Find arguments that are donated on one side only; outputs and copies that shared their memory are explained."""
     i = c.interface
-    for p, side, (_, right), text in (
-        (c.m.a, 0, i.undonated, "no longer donated"), (c.m.b, 1, i.newly_donated, "donated now"),
-    ):  # fmt: skip
-        if len(right):
-            names = largest(i.b.names, right, c.m.b.allocation_size[i.b.allocation[right]])
-            value = c.rows.value[side]
-            in_donated = take(p.category[p.owner], value) == DONATED
-            here = c.rows.only_in_b if side == 0 else c.rows.only_in_a
-            yield Edit("donation", f"{are(len(right), 'argument')} {text}: {names}", here & in_donated, "interface")
+    (lost_a, lost_b), (won_a, won_b) = i.undonated, i.newly_donated
+    possible = i.can_be_donated(lost_b)
+    yield from _donation(c, 0, lost_a[possible], lost_b[possible], "no longer donated", "interface")
+    impossible = "no longer donated, because no output has the shape"
+    yield from _donation(c, 0, lost_a[~possible], lost_b[~possible], impossible, "buffers")
+    yield from _donation(c, 1, won_a, won_b, "donated now", "interface")
+
+
+def _donation(c: Context, side: int, left: Ints, right: Ints, text: str, evidence: Evidence) -> Iterator[Edit]:
+    """Describe matched arguments that are donated on this side only."""
+    if not len(right):
+        return
+    i = c.interface
+    names = largest(i.b.names, right, c.m.b.allocation_size[i.b.allocation[right]])
+    p, own, rows, other = (c.m.a, i.a, left, c.rows.only_in_b) if side == 0 else (c.m.b, i.b, right, c.rows.only_in_a)
+    in_donated = np.isin(take(p.owner, c.rows.value[side]), own.allocation[rows])
+    yield Edit("donation", f"{are(len(right), 'argument')} {text}: {names}", other & in_donated, evidence)
 
 
 def layers_changed(c: Context) -> Iterator[Edit]:
@@ -214,9 +222,11 @@ def resized_outputs(c: Context) -> Iterator[Edit]:
     a, b = c.interface.resized_outputs
     if len(b):
         pairs = ShapePairs(c.m.a.value_text("shape", a), c.m.b.value_text("shape", b), c.m.b.size[b])
-        texts = [f"{_shape_text(x)} -> {_shape_text(y)}" for x, y in pairs.changed()]
+        changed = pairs.changed()
+        what = "shape" if any(x.dimensions != y.dimensions for x, y in changed) else "element type"
+        texts = [f"{_shape_text(x)} -> {_shape_text(y)}" for x, y in changed]
         claims = np.isin(c.rows.value[1], b)
-        yield Edit("outputs", f"{are(len(b), 'output')} of another shape: {listed(texts)}", claims, "interface")
+        yield Edit("outputs", f"{are(len(b), 'output')} of another {what}: {listed(texts)}", claims, "interface")
 
 
 def _shape_text(shape: Shape) -> str:

@@ -309,14 +309,18 @@ def _alike(before: str, after: str) -> bool:
 def dimensions(c: Context) -> Iterator[Edit]:
     """Find dimensions that many buffers, or an argument, have instead of others; multiples count as one dimension."""
     tally: Tally = Counter()
+    shapes_with: Tally = Counter()
     for a, b, size in c.resized:
         for pair in replaced_dimensions(a, b):
             tally[pair] += size
+            shapes_with[pair] += 1
+    most = {ratio: n for n, ratio in sorted((n, Fraction(*pair)) for pair, n in shapes_with.items())}
     shapes = reversed(c.interface.shapes.items())
     in_arguments = {pair: name for (a, b), name in shapes for pair in replaced_dimensions(a, b)}
     of_ratio = {Fraction(*pair): pair for pair in reversed(in_arguments)}
     bases: Tally = Counter()
-    for pair in sorted(tally, key=lambda k: (k not in in_arguments, k)):
+    # XLA may split a dimension into small ones: few shapes have those.
+    for pair in sorted(tally, key=lambda k: (k not in in_arguments, 2 * shapes_with[k] < most[Fraction(*k)], k)):
         ratio = Fraction(*pair)
         same = of_ratio.get(ratio) or next((b for r, b in of_ratio.items() if r * r == ratio), None)
         base = same or next((k for k in bases if Fraction(*k) == ratio and pair[0] % k[0] == 0), pair)

@@ -92,7 +92,7 @@ def ranked_edits(d: DiffTables) -> list[Row]:
 def _may_follow(row: Row, kinds: set[str]) -> bool:
     """Return whether an edit may follow from one of another kind."""
     if row["evidence"] == "buffers":
-        return row["kind"] in ("memory space", "element type") or "compiler" in kinds
+        return row["kind"] in ("memory space", "element type", "donation") or "compiler" in kinds
     if row["kind"] == "loops" and "layers" in kinds:
         return True
     return row["evidence"] == "names" and row["kind"] != "layers" and "compiler" in kinds

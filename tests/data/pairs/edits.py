@@ -226,5 +226,9 @@ PAIRS = {
         "cache_longer", "2048 positions in the cache instead of 1024", "attention", b={"cache": 2048},
         both={"program": "decode"},
     ),
+    "cache-not-returned": pair(
+        "outputs_gone", "the cache of keys and values is not returned, so nothing can take its memory", "attention",
+        b={"cache_returned": False}, both={"program": "decode"}, platforms=("cpu",),
+    ),
     "decode-names": pair("names", "other names in a decoding step", "", both={"program": "decode"}, renamed=True),
 }

@@ -39,6 +39,7 @@ class Config:
     offload: bool = False
     sharded: str = ""
     cache: int = 1024
+    cache_returned: bool = True
 
 
 def normalize(x, scale):
@@ -196,7 +197,7 @@ def decode_step(params, cache, tokens, position, *, c):
             x = x + mlp(normalize(x, p["norm2"])[:, None], p, c)[:, 0]
         new.append((keys, values))
     with jax.named_scope("head"):
-        return new, x @ params["head"]
+        return new if c.cache_returned else [], x @ params["head"]
 
 
 def parameters(c):

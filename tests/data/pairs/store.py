@@ -16,7 +16,7 @@ STORED = {
     "cpu": (
         "names", "layer-added-sgd", "donation-removed-decode", "remat-removed-scan", "type-changed-scan",
         "batch-doubled-scan", "scan-unrolled", "sharding-lost-wholly", "einsum-rewritten-scan", "flag-fusion",
-        "loss-whole", "scores-f32",
+        "loss-whole", "scores-f32", "cache-not-returned",
     ),
     "v5e": (
         "names", "layer-added-sgd", "donation-removed-decode", "remat-removed-scan", "type-changed-scan",
