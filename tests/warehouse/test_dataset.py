@@ -294,7 +294,7 @@ def test_a_dump_of_which_not_all_is_stored(tmp_path: Path) -> None:
     assert dump.tables == ("allocations", "values")
     assert dump.values.to_pylist() == xlamem.read(SMALL)["values"].to_pylist()
     assert "not stored" in repr(dump)
-    with pytest.raises(xlamem.UsageError, match="left out"):
+    with pytest.raises(xlamem.UsageError, match="'uses' of this dump is not stored"):
         dump.uses  # noqa: B018
     with pytest.raises(xlamem.UsageError, match="'diagnostics' of this dump is not stored"):
         dump.verify()
