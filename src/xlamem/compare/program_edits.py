@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,19 +15,21 @@ from ..compute.layout import CONSTANT, DONATED
 from ..compute.op_names import ends_in_move, layers, plain_names, shortened_paths
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
+from .compiler import (
+    OTHER_FORMAT,
+    changed_flags,
+    features_of,
+    flags_of,
+    formats_exclude_each_other,
+    module_of,
+    other_changelist,
+)
 from .context import Context, Edit, Names, are, largest, listed
 from .graph import PARAMETERS, both_sides
 from .rows import Shape
 
-IRRELEVANT = r"xla_dump_"
-"""Flags that do not change the program."""
 CONTENT_FEATURES = {"tree_spaced", "frames", "crlf", "not_utf8", "address", "from_instruction_blank"}
 """Features that depend on the program, or on what became of the files."""
-ALTERNATIVES = (
-    {"peak_a", "peak_b", "peak_c"}, {"report_a", "report_b"}, {"live_inline", "live_split"},
-    {"values_inline", "values_split"}, {"e0_values", "e1_values"},
-)  # fmt: skip
-"""Features of which each version has one."""
 CONVENTIONS = (r"^jit\([^()]*\)/jit\(main\)", PARAMETERS)
 """What only some versions of JAX put in op_names."""
 MIN_RENAMED = 0.3
@@ -119,46 +120,26 @@ def memory_spaces(c: Context) -> Iterator[Edit]:
 
 def flags(c: Context) -> Iterator[Edit]:
     """Find flags of the compiler with another value, if both dumps have them."""
-    a, b = (_flags_of(p) for p in (c.m.a, c.m.b))
-    if not a or not b:
-        return
-    changed = [name for name in sorted({*a, *b}) if a.get(name) != b.get(name) and not re.match(IRRELEVANT, name)]
-    if changed:
-        texts = [f"{name} is {b.get(name, 'not set')} instead of {a.get(name, 'not set')}" for name in changed]
-        yield Edit("flags", f"flag{'s' if len(changed) > 1 else ''} {listed(texts)}", c.none, "files")
-
-
-def _flags_of(p: Program) -> dict[str, str]:
-    """Return the value of each flag; those of a repeated flag are joined."""
-    table = p.optional("flags")
-    values: dict[str, str] = {}
-    for name, value in zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True):
-        values[name] = f"{values[name]},{value}" if name in values else value
-    return values
+    a, b = (flags_of(p) for p in (c.m.a, c.m.b))
+    if a and b and (texts := changed_flags(a, b)):
+        yield Edit("flags", f"flag{'s' if len(texts) > 1 else ''} {listed(texts)}", c.none, "files")
 
 
 def compiler(c: Context) -> Iterator[Edit]:
     """Find out whether another version of the compiler was used: by file names (TPU), or the format of the dumps."""
-    a, b = (p.tables["modules"].slice(0, 1).to_pylist()[0] for p in (c.m.a, c.m.b))
-    if None not in (a["changelist"], b["changelist"]) and a["changelist"] != b["changelist"]:
-        text = f"the compiler is of changelist {b['changelist']} instead of {a['changelist']}"
+    a, b = (module_of(p) for p in (c.m.a, c.m.b))
+    if text := other_changelist(a["changelist"], b["changelist"]):
         yield Edit("compiler", text, c.none, "files")
-    elif _formats_differ(c, _format(a), _format(b)):
-        text = "the dumps have different formats, so the versions of the compiler differ"
-        yield Edit("compiler", text, c.none, "files")
+    elif _formats_differ(c, features_of(a) - CONTENT_FEATURES, features_of(b) - CONTENT_FEATURES):
+        yield Edit("compiler", OTHER_FORMAT, c.none, "files")
     elif len({tuple(names.count(pattern) > 0 for pattern in CONVENTIONS) for names in c.op_names}) > 1:
         text = "op_names follow different conventions, so the versions of JAX differ"
         yield Edit("compiler", text, c.none, "files")
 
 
-def _format(module: dict[str, Any]) -> set[str]:
-    """Return the features of a dump that depend on the version of the compiler only."""
-    return set((module["features"] or "").split(",")) - CONTENT_FEATURES
-
-
 def _formats_differ(c: Context, a: set[str], b: set[str]) -> bool:
     """Return whether two dumps were written by different versions. A file that is missing does not count."""
-    if any(a & group and b & group and a & group != b & group for group in ALTERNATIVES):
+    if formats_exclude_each_other(a, b):
         return True
     complete = all(p.tables["modules"]["complete"][0].as_py() for p in (c.m.a, c.m.b))
     return complete and _roles(c.m.a) == _roles(c.m.b) and a != b
