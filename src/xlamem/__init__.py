@@ -8,7 +8,8 @@
 
 The packages, in the order of the data: `input` (bytes), the native modules (columns), `parse` (text to tables),
 `dump` (the public `Dump`), `compute` (peaks and their composition), `warehouse` (many dumps to a Parquet dataset),
-`compare` (two programs, two sides, or many points), `cli`. `schema` describes every table.
+`compare` (two programs, two sides, or many points), `gate` (budgets and baselines), `cli`. `schema` describes every
+table.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING
 from .errors import DumpError, NativeError, OutputError, UsageError, XlaMemError
 
 __all__ = [
+    "CheckResult",
     "Converted",
     "Dataset",
     "Dump",
@@ -44,6 +46,7 @@ __all__ = [
     "attribution",
     "bill",
     "buffer",
+    "check",
     "convert",
     "diff",
     "donation",
@@ -93,6 +96,8 @@ if TYPE_CHECKING:
     )
     from .display import show
     from .dump import Dump, read
+    from .gate.checking import check
+    from .gate.result import CheckResult
     from .input.find import Source, find
     from .warehouse import Converted, Dataset, convert, sql
 else:
@@ -103,6 +108,8 @@ else:
         "diff": "compare.difference",
         "pair": "compare.pairing",
         "series": "compare.series",
+        "check": "gate.checking",
+        "CheckResult": "gate.result",
         **dict.fromkeys(("Dump", "read"), "dump"),
         **dict.fromkeys(("Source", "find"), "input.find"),
         **dict.fromkeys(("Converted", "Dataset", "convert", "sql"), "warehouse"),

@@ -35,7 +35,7 @@ CHUNK_BYTES = 4 << 20
 """Approximate amount of text in the dumps that are read together."""
 
 _TABLES = ("modules", *Fingerprints.TABLES, "frames")
-_MODULE = ("module_name", "module_id", "program_fp", "interface_fp", "content_hash", "complete")
+_MODULE = ("module_name", "module_id", "platform", "program_fp", "interface_fp", "content_hash", "complete")
 _NUMBERS = ("device_total", "device_peak")
 
 
@@ -54,6 +54,7 @@ class Program:
     uri: str | None
     module_name: str | None = None
     module_id: int | None = None
+    platform: str | None = None
     program_fp: str | None = None
     interface_fp: str | None = None
     content_hash: str | None = None
@@ -306,7 +307,7 @@ def read_stored(dataset: Dataset, content_id: str | None, uri: str | None = None
 def unreadable(row: int, identity: str | None, uri: str | None, error: str | None) -> Program:
     """Return a dump that could not be read. The name of its file may contain the name of the module."""
     name = names.parse(os.path.basename(uri or ""))
-    described = (name.module_name, name.module_id) if name else (None, None)
+    described = (name.module_name, name.module_id, name.platform) if name else (None, None, None)
     return Program(row, identity, uri, *described, problem=f"it cannot be read: {error or 'it is in quarantine'}")
 
 
