@@ -66,9 +66,9 @@ def _gone(before: Group) -> Change:
 
 
 def _shapes(before: Group, after: Group) -> str | None:
-    if before.shape and after.shape and before.shape != after.shape:
-        return f"{before.shape} -> {after.shape}"
-    return after.shape
+    """Return the shape of the largest buffer, and that in the baseline if it has as many dimensions."""
+    a, b = before.shape, after.shape
+    return f"{a} -> {b}" if a and b and a != b and a.count(",") == b.count(",") else b
 
 
 def why_since(base: Entry, now: Entry, changes: Sequence[Change]) -> str:
@@ -104,8 +104,12 @@ def describe(c: Change) -> str:
     about = f"at least {signed(c.change)}" if is_bound else signed(c.change)
     shape = f" ({c.shape})" if c.shape and not c.shape.startswith("(") else ""
     several = f"{c.n:,} x " if c.n > 1 else ""
-    verb = "are" if c.n > 1 else "is"
-    return f"{about}: {several}{c.name}{shape} {verb} {c.cause}{place(c.source_file, c.source_line)}"
+    happened = _HAPPENED.get(c.cause) or f"{'are' if c.n > 1 else 'is'} {c.cause}"
+    return f"{about}: {several}{c.name}{shape} {happened}{place(c.source_file, c.source_line)}"
+
+
+_HAPPENED = {"new": "at the peak now", "gone": "no longer at the peak"}
+"""What a cause means for a group of buffers at the peak, if nothing else is known of them."""
 
 
 def place(file: str | None, line: int | None) -> str:

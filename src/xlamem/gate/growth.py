@@ -79,7 +79,7 @@ def _growth(number: str, before: int | None, after: int | None, limit: Amount | 
     allowed = max(floor(before), limit.of(before) if limit else 0)
     numbers = number, after, before + allowed, before, limit.text if limit else None
     if after - before > allowed:
-        text = f"{label} grew by {change_text(before, after)} to {size(after)}; {size(allowed)} more are allowed"
+        text = f"{label} grew by {change_text(before, after)} to {size(after)}; at most {size(allowed)} is allowed"
         return Finding("growth", FAILED, text, *numbers)
     return Finding("growth", PASSED, f"{label}: {size(after)}, {signed(after - before)} since the baseline", *numbers)
 

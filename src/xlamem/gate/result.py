@@ -74,11 +74,12 @@ class CheckResult:
     @property
     def summary(self) -> str:
         """The result in a sentence."""
-        numbers = {s: self.programs["status"].cast(pa.string()).to_pylist().count(s) for s in (FAILED, NOT_KNOWN)}
-        parts = [f"{n:,} {status}" for status, n in numbers.items() if n]
-        passed = self.programs.num_rows - sum(numbers.values())
-        parts.append(f"{passed:,} passed")
-        return f"{self.status}: {count(self.programs.num_rows, 'program')} checked, {', '.join(parts)}"
+        statuses = self.programs["status"].cast(pa.string()).to_pylist()
+        n = {status: statuses.count(status) for status in (FAILED, NOT_KNOWN, WARNING)}
+        parts = [f"{n[status]:,} {status}" for status in (FAILED, NOT_KNOWN) if n[status]]
+        parts.append(f"{len(statuses) - n[FAILED] - n[NOT_KNOWN]:,} passed")
+        warned = f" ({n[WARNING]:,} with warnings)" if n[WARNING] else ""
+        return f"{self.status}: {count(len(statuses), 'program')} checked, {', '.join(parts)}{warned}"
 
     def __repr__(self) -> str:
         return repr(self._view())

@@ -21,18 +21,20 @@ class EntryPrograms(Programs):
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries
-        super().__init__(
-            Described(
-                i, None, None, e.name, None, e.platform, e.program_fp, e.interface_fp, None, e.device_total, e.peak
-            )
-            for i, e in enumerate(entries)
-        )
+        super().__init__(_described(i, e) for i, e in enumerate(entries))
 
     def sketches(self, numbers: Sequence[int]) -> Sketches:
         return no_sketches(len(numbers))
 
     def read(self, number: int) -> Dump:
         raise DumpError(self.programs[number].module_name or "", "a dump; a baseline file has none")
+
+
+def _described(row: int, e: Entry) -> Described:
+    return Described(
+        row=row, id=None, uri=None, module_name=e.name, platform=e.platform, program_fp=e.program_fp,
+        interface_fp=e.interface_fp, device_total=e.device_total, peak=e.peak,
+    )  # fmt: skip
 
 
 class Selected(Programs):
