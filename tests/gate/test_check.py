@@ -142,6 +142,8 @@ def test_a_lost_donation_is_named(name: str, tmp_path: Path) -> None:
     assert findings(check(b, config=required)) == [("donation", "failed")]
     (row,) = check(b, config=required).rows("failed")
     assert (row["value"], row["limit"], row["number"]) == (64 * MIB, 0, "donation")
+    assert row["source_file"].endswith("program.py")
+    assert row["source_line"] > 0
     assert "8 arguments of 64.00 MiB could be donated and are not: cache[0][0]" in row["message"]
 
 

@@ -31,6 +31,9 @@ from .stored import EntryPrograms, Partner, partners
 
 Baseline = Dumps | Programs
 
+EXPLAINED = ("device_total", "fits", "peak", "growth", "improved", "compiler", "flags")
+"""Rules about sizes, which the change since the baseline or the largest buffers explain."""
+
 
 def check(
     dumps: Dumps | Programs | Dump | Sequence[Any],
@@ -184,7 +187,7 @@ class _Check:
         except (DumpError, UsageError) as e:
             c.problem = f"cannot be read: {e}"
         if c.entry is None:
-            c.findings.append(Finding("unreadable", NOT_KNOWN, f"the dump {c.problem}"))
+            c.findings.append(Finding("unreadable", NOT_KNOWN, _problem(c.problem)))
             if not c.problem.startswith("cannot"):
                 c.findings += [f for b in budgets for f in certain_failures(p, b)]
             return c
@@ -234,7 +237,7 @@ class _Check:
 
     def _explain(self, c: Checked, partner: Partner | None) -> None:
         """Add the cause of what did not pass."""
-        statuses = {f.status for f in c.findings if f.rule != "new"} - {PASSED}
+        statuses = {f.status for f in c.findings if f.rule in EXPLAINED} - {PASSED}
         if not statuses or c.entry is None:
             return
         if c.base is not None and c.base is not c.entry and partner is not None:
@@ -294,6 +297,12 @@ class _Check:
         return [i for i in self._left(found) if (self.entries[i].platform, self.entries[i].name or "") in names]
 
 
+def _problem(predicate: str) -> str:
+    """Return why the numbers of a dump are not known as a sentence."""
+    reason = predicate.removeprefix("is not known: ")
+    return f"the dump {predicate}" if reason == predicate else reason
+
+
 # -- tables --------------------------------------------------------------------------------------
 
 
@@ -329,7 +338,7 @@ def _finding_rows(c: Checked) -> Iterator[dict[str, Any]]:
     d, (file, line) = c.described, c.source
     for f in sorted(c.findings, key=lambda f: -STATUSES.index(f.status)):
         row = _finding_row(f, program=c.number, module_name=d.module_name, platform=d.platform, uri=d.uri)
-        if f.status != PASSED and f.rule != "new":
+        if f.status != PASSED and f.rule in EXPLAINED:
             row |= {"why": c.why or None, "source_file": file, "source_line": line}
         yield row
 

@@ -24,6 +24,8 @@ class Finding(NamedTuple):
     baseline: int | None = None
     limit_text: str | None = None
     budget: int | None = None
+    source_file: str | None = None
+    source_line: int | None = None
 
 
 class Change(NamedTuple):

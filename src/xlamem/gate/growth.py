@@ -75,7 +75,7 @@ def _growth(number: str, before: int | None, after: int | None, limit: Amount | 
     label = "peak" if number == "peak" else "what must fit"
     if before is None or after is None:
         side = "the baseline" if before is None else "the dump"
-        return Finding("growth", NOT_KNOWN, f"{label}: not known: {side} has no live ranges", number, after)
+        return Finding("growth", NOT_KNOWN, f"{label}: {side} has no live ranges", number, after)
     allowed = max(floor(before), limit.of(before) if limit else 0)
     numbers = number, after, before + allowed, before, limit.text if limit else None
     if after - before > allowed:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..compute.aliasing import donation
+import numpy as np
+
+from ..compare.interface import arguments
+from ..compute.aliasing import matched
+from ..compute.buffer_names import source_columns
 from ..compute.capacity import device_total as total_of
 from ..compute.capacity import fits, reason_for_doubt
 from ..compute.program import Program
@@ -19,7 +23,7 @@ from .result import FAILED, NOT_KNOWN, PASSED
 MIN_ARGUMENT = 1 << 10
 """Arguments of fewer bytes, such as a learning rate of which the loss is the match, need not be donated."""
 _SHOWN = 3
-NO_LIVE_RANGES = "not known: the dump has no live ranges"
+NO_LIVE_RANGES = "the dump has no live ranges"
 
 
 def budget_findings(p: Program, entry: Entry, budget: Budget) -> Iterator[Finding]:
@@ -104,10 +108,12 @@ _DONE = {
 
 
 class _Undonated(NamedTuple):
-    """An argument that could be donated."""
+    """An argument that could be donated, and the source line of the output that would share its memory."""
 
     name: str
     bytes: int
+    source_file: str | None
+    source_line: int | None
 
 
 def _donation(p: Program, entry: Entry, budget: Budget) -> Finding | None:
@@ -122,22 +128,27 @@ def _donation(p: Program, entry: Entry, budget: Budget) -> Finding | None:
     if not found:
         return Finding("donation", PASSED, "every argument that could be donated is donated", "donation", 0, 0)
     names = ", ".join(a.name for a in found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
-    text = f"{count(len(found), 'argument')} of {size(total)} could be donated and {_are(found)} not: {names}"
-    return Finding("donation", FAILED, text, "donation", total, 0)
-
-
-def _are(found: list[_Undonated]) -> str:
-    return "is" if len(found) == 1 else "are"
+    are = "is" if len(found) == 1 else "are"
+    text = f"{count(len(found), 'argument')} of {size(total)} could be donated and {are} not: {names}"
+    file, line = next(((a.source_file, a.source_line) for a in found if a.source_file), (None, None))
+    return Finding("donation", FAILED, text, "donation", total, 0, source_file=file, source_line=line)
 
 
 def _undonated(p: Program) -> list[_Undonated]:
     """Return the arguments that could be donated, largest first."""
-    from ..compare.interface import arguments
-
     own = arguments(p)
-    names = dict(zip(p.allocation_ids[own.allocation].tolist(), own.names.to_pylist(), strict=True))
-    rows = donation(p.tables).select(["allocation", "size", "exact"]).to_pylist()
-    found = [_Undonated(names[r["allocation"]], r["size"]) for r in rows if r["exact"] and r["size"] >= MIN_ARGUMENT]
+    names = dict(zip(own.allocation.tolist(), own.names.to_pylist(), strict=True))
+    parameters, outputs, match = matched(p)
+    bytes_of = p.allocation_size[parameters.allocation]
+    rows = np.flatnonzero(match.exact & (bytes_of >= MIN_ARGUMENT))
+    sources = source_columns(p, outputs.value[match.output[rows]])
+    found = [
+        _Undonated(names[owner], n, file, line)
+        for owner, n, file, line in zip(
+            parameters.allocation[rows].tolist(), bytes_of[rows].tolist(), sources["source_file"].to_pylist(),
+            sources["source_line"].to_pylist(), strict=True,
+        )
+    ]  # fmt: skip
     return sorted(found, key=lambda a: (-a.bytes, a.name))
 
 
@@ -149,7 +160,7 @@ def _named(p: Program, entry: Entry, budget: Budget) -> Finding | None:
         return Finding("named", NOT_KNOWN, NO_LIVE_RANGES, "named", limit_text=limit_text)
     named, total = named_bytes(p)
     least = -int(-budget.named * total // 1)
-    text = f"{percent(named, total) if total else '100.0 %'} of the temporary bytes at the peak have a name"
-    text += f"; at least {limit_text}"
+    text = f"{size(total - named)} of the {size(total)} of temporaries at the peak have no name"
+    text += f"; at least {limit_text} must have one"
     status = PASSED if named >= least else FAILED
     return Finding("named", status, text, "named", named, least, limit_text=limit_text)

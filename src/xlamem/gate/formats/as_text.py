@@ -16,6 +16,7 @@ MAX_NAME = 24
 MAX_WHY = 6
 """Maximum number of lines of a cause."""
 INDENT = 2
+_BAD = (FAILED, WARNING, NOT_KNOWN)
 IN_TABLE = ("new", "gone")
 """Rules whose findings are stated for all programs together."""
 
@@ -37,7 +38,7 @@ def _lines(result: CheckResult) -> Iterator[str]:
         yield line
         yield from _details(findings.get(program["program"], []))
     if n_more:
-        yield f"and {count(n_more, 'program')} more that passed"
+        yield f"and {count(n_more, 'more program')} that passed"
     yield from _notes(result)
     yield one_line(result.summary)
 
@@ -55,7 +56,8 @@ def _table(programs: list[Row], findings: dict[int | None, list[Row]]) -> list[s
         return []
     rows = [["", "program", "must fit", "change", "peak", "change"]]
     for p in programs:
-        name = shorten(one_line(p["module_name"] or p["uri"] or "?"), MAX_NAME)
+        name = p["module_name"] or (p["uri"] or "?").rpartition("/")[2]
+        name = shorten(one_line(name), MAX_NAME)
         is_new = any(row["rule"] == "new" for row in findings.get(p["program"], []))
         numbers = [
             cell
@@ -75,13 +77,13 @@ def _details(findings: list[Row]) -> Iterator[str]:
     rows = [row for row in findings if row["status"] != PASSED and row["rule"] not in IN_TABLE]
     for row in rows:
         yield from _paragraph(f"{_label(row)}: {row['message']}")
-    bad = next((row for row in rows if row["status"] in (FAILED, WARNING, NOT_KNOWN)), None)
-    if bad and bad["why"]:
-        lines = _paragraph(f"why: {bad['why']}")
-        yield from lines[:MAX_WHY] if len(lines) <= MAX_WHY else [*lines[: MAX_WHY - 1], f"{' ' * INDENT}  …"]
-    if bad and bad["source_file"]:
-        line = "" if bad["source_line"] is None else f":{bad['source_line']}"
-        yield from _paragraph(f"at: {bad['source_file']}{line}")
+    bad = [row for row in rows if row["status"] in _BAD]
+    if why := next((row["why"] for row in bad if row["why"]), None):
+        lines = _paragraph(f"why: {why}")
+        yield from lines if len(lines) <= MAX_WHY else [*lines[: MAX_WHY - 1], f"{' ' * INDENT}  …"]
+    if places := [row for row in bad if row["source_file"]]:
+        line = places[0]["source_line"]
+        yield from _paragraph(f"at: {places[0]['source_file']}{'' if line is None else f':{line}'}")
 
 
 def _label(row: Row) -> str:
