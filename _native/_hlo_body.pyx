@@ -1,4 +1,4 @@
-"""The computations of the HLO text: a row for each instruction. Shapes, constants and configurations are skipped."""
+"""The computations of the HLO text: a row for each instruction, without dimensions, constants and configurations."""
 
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
@@ -6,16 +6,16 @@ from libc.string cimport memset
 from buffer cimport NO_CODE, NO_INT, Buffer, push, push_byte, push_code, release
 from cursor cimport BLANK, balanced, line_end, name, name_end, skip, starts
 from hlo_line cimport (
-    CALL_KEYS, I_COMPUTATION, I_INSTRUCTION, I_OPCODE, N_CALLS, N_INTERNERS, Columns, Row, Scan, attributes, operands,
-    take_integer,
+    CALL_KEYS, I_COMPUTATION, I_ELEMENT_TYPE, I_INSTRUCTION, I_OPCODE, N_CALLS, N_INTERNERS, Columns, Row, Scan,
+    attributes, operands, take_integer,
 )
 from instruction cimport key_is
-from interner cimport intern_name
-from lookahead cimport Repeat, RepeatCache, cached_repeat, flush_names, init_queue, is_repeat, push_name, repeat_code
+from interner cimport intern, intern_name
+from lookahead cimport Repeat, cached_repeat, flush_names, init_queue, is_repeat, push_name, repeat_code
 from text cimport Slice
 from xlamem._column cimport Names, own
 
-INTERNERS = ("instruction", "computation", "opcode", "op_name", "source_file", "shape_index")
+INTERNERS = ("instruction", "computation", "opcode", "op_name", "source_file", "shape_index", "element_type")
 CALLS = tuple(CALL_KEYS[i].decode() for i in range(N_CALLS))
 
 
@@ -63,17 +63,27 @@ cdef const char* unknown_line(Scan* s, const char* e) noexcept nogil:
     return e
 
 
-cdef const char* after_shape(RepeatCache* cache, const char* p, const char* e) noexcept nogil:
+cdef int32_t element_type_of(Scan* s, const char* shape) noexcept nogil:
+    # Code of the element type of an array. A tuple has none.
+    cdef const char* end = name_end(shape)
+    if end == shape or end[0] != c'[':
+        return NO_CODE
+    return intern(s.interners[I_ELEMENT_TYPE], shape, end - shape, &s.invalid)
+
+
+cdef const char* after_shape(Scan* s, const char* p, const char* e, int32_t* element_type) noexcept nogil:
     # The opcode after a shape and a blank, or NULL.
-    cdef Repeat* repeat = cached_repeat(cache, p)
+    cdef Repeat* repeat = cached_repeat(&s.shapes, p)
     cdef const char* q
     if is_repeat(repeat, p, e, c' '):
+        element_type[0] = repeat.code
         return p + repeat.n + 1
     q = balanced(p, e, BLANK)
     if q == p or q >= e or q[0] != c' ':
         return NULL
     repeat.p = p
     repeat.n = q - p
+    repeat.code = element_type[0] = element_type_of(s, p)
     return q + 1
 
 
@@ -86,11 +96,12 @@ cdef const char* instruction(
     cdef Repeat* repeat
     cdef Row row
     cdef int64_t parameter = -1
+    cdef int32_t element_type
     cdef bint good = True
     cdef const char* begin
     cdef const char* close
     cdef const char* last = e                     # the end of the last line
-    opcode.p = after_shape(&s.shapes, shape, e)
+    opcode.p = after_shape(s, shape, e, &element_type)
     if opcode.p == NULL:
         return unknown_line(s, e)
     repeat = cached_repeat(&s.opcodes, opcode.p)
@@ -121,6 +132,7 @@ cdef const char* instruction(
     push_name(&s.queue, &columns.instruction, word.p, word.n)
     push_code(&columns.computation, <int32_t> (columns.computation_name.size // 4) - 1)
     push_code(&columns.opcode, repeat_code(repeat, s.interners[I_OPCODE], opcode.p, opcode.p + opcode.n, &s.invalid))
+    push_code(&columns.element_type, element_type)
     push_code(&columns.op_name, row.op_name)
     push_code(&columns.source_file, row.source_file)
     push(&columns.source_line, row.source_line)
@@ -228,6 +240,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         "instruction": own(&columns.instruction),
         "computation": own(&columns.computation),
         "opcode": own(&columns.opcode),
+        "element_type": own(&columns.element_type),
         "op_name": own(&columns.op_name),
         "source_file": own(&columns.source_file),
         "source_line": own(&columns.source_line),

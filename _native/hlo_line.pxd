@@ -21,6 +21,7 @@ cdef enum:
     I_OP_NAME
     I_FILE
     I_INDEX
+    I_ELEMENT_TYPE
     N_INTERNERS
 
 cdef extern from *:
@@ -38,6 +39,7 @@ cdef struct Columns:
     Buffer instruction
     Buffer computation                            # int32: number of the computation
     Buffer opcode
+    Buffer element_type
     Buffer op_name
     Buffer source_file
     Buffer source_line
@@ -67,7 +69,7 @@ cdef struct Scan:
     Columns columns
     InternerP[N_INTERNERS] interners
     NameQueue queue                               # names of instructions
-    RepeatCache shapes                            # without codes
+    RepeatCache shapes                            # with the codes of their element types
     RepeatCache opcodes
     Slice[RECENT_CONFIGS] configs
     int next_config                               # the oldest of them

@@ -1,4 +1,4 @@
-"""The computations of the HLO text: a row for each instruction. Shapes, constants and configurations are skipped."""
+"""The computations of the HLO text: a row for each instruction, without dimensions, constants and configurations."""
 
 from typing import TypedDict
 
@@ -10,6 +10,7 @@ class _Body(TypedDict):
     instruction: Column
     computation: Column
     opcode: Column
+    element_type: Column
     op_name: Column
     source_file: Column
     source_line: Column

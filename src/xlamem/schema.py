@@ -1082,12 +1082,22 @@ def _program_of(side: str, where: str) -> tuple[Column, ...]:
         _int(f"program_{side}", f"number of the program in {where}, in order of compilation", null=True),
         _text(f"module_name_{side}", "as in `modules`", null=True),
         _int(f"module_id_{side}", "as in `modules`, of its first occurrence", null=True),
-        _text(f"id_{side}", "content hash of its first occurrence; in a dataset its id", null=True),
+        _text(
+            f"id_{side}",
+            "content hash of its first occurrence; its content_id in a dataset, or if it cannot be read",
+            null=True,
+        ),
         _text(f"uri_{side}", "first file of its first occurrence", null=True),
         _int(f"occurrences_{side}", f"number of dumps of the program in {where}", null=True),
-        _int(f"device_total_{side}", "bytes that must fit into the device's memory", "bytes", null=True),
+        _int(
+            f"device_total_{side}",
+            "bytes that must fit into the device's memory; null if the dump is not complete",
+            "bytes",
+            null=True,
+        ),
         _int(f"peak_{side}", "peak of the memory spaces in `device_total`", "bytes", null=True),
         _text(f"problem_{side}", "why program_fp is not known; null if it is", null=True),
+        _bool(f"readable_{side}", "whether the dump could be read", null=True),
     )
 
 
@@ -1274,6 +1284,8 @@ COMPARED_TABLES = (
             _name("point_last", "value of the label at its last point"),
             _int("device_total_first", "device_total at the first point at which it is known", "bytes", null=True),
             _int("device_total_last", "device_total at the last point at which it is known", "bytes", null=True),
+            _int("peak_first", "peak at the first point at which it is known", "bytes", null=True),
+            _int("peak_last", "peak at the last point at which it is known", "bytes", null=True),
             _int("jump", "row of its largest jump in `jumps`; null if no number changed", null=True),
         ),
     ),
@@ -1335,9 +1347,10 @@ EDITS = {
     "constants": "constants take more or less",
     "operations": "scopes and operations that one side does not have",
     "instructions": "other numbers of instructions of the same operations",
+    "operation types": "operations compute with another floating-point type",
     "memory space": "buffers are in another memory space",
     "flags": "flags of the compiler",
-    "compiler": "version of the compiler",
+    "compiler": "platform, or version of the compiler",
 }
 """What can differ between two programs. An edit of an earlier kind explains a buffer first."""
 

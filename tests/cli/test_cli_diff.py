@@ -373,6 +373,46 @@ def test_two_directories(run: Any, sides: tuple[Path, Path]) -> None:
     assert "and 2 more: --limit shows more" in run(*sides, "--limit", 1)[1]
 
 
+OLDER = DUMPS / "cpu-jaxlib-0.4.35-cond_switch"
+LARGER_BY_4096 = ("Total bytes used: 262393", "Total bytes used: 266489")
+GROWTHS = {
+    "nothing": ([], False),
+    "device_total": ([("allocation 12: size 208,", "allocation 12: size 4304,"), LARGER_BY_4096], True),
+    "peak": ([("    tuple.8{}:23-24", "    tuple.8{}:13-24")], True),
+    "host": ([("allocation 12:", "allocation 13: size 4096, color 5, preallocated-temp:\nallocation 12:"),
+              LARGER_BY_4096], False),
+}  # fmt: skip
+"""Edits of OLDER, and whether it needs more of the device's memory."""
+
+
+@pytest.mark.parametrize("edit", GROWTHS)
+def test_growth_has_one_definition(run: Any, tmp_path: Path, edit: str) -> None:
+    """For dumps, directories, labels and points: device_total or its peak grew, whatever other spaces do."""
+    edits, expected = GROWTHS[edit]
+    a, b = (tmp_path / side for side in "ab")
+    for side in (a, b):
+        (side / "other").mkdir(parents=True)
+        for path in OLDER.glob("*-buffer-assignment.txt"):
+            text = path.read_text()
+            (side / "other" / path.name.replace("module_0001", "module_0002")).write_text(
+                text.replace("jit_m_cond_switch", "jit_other").replace("[128,128]", "[128,127]")
+            )
+            for old, new in edits if side == b else ():
+                assert old in text
+                text = text.replace(old, new, 1)
+            (side / path.name).write_text(text)
+    for commit, side in (("1", a), ("2", b)):
+        xlamem.convert(side, to=tmp_path / "to", labels={"commit": commit}, engine="here")
+    dataset = tmp_path / "to"
+    one = [next(side.glob("*-buffer-assignment.txt")) for side in (a, b)]
+    labels = ("--label", "commit=1", "--label", "commit=2")
+    for arguments in (one, (a, b), (dataset, *labels), (dataset, "--over", "commit")):
+        assert run(*arguments, "--exit-code")[0] == expected, arguments
+        assert json.loads(run(*arguments, "--json")[1])["grown"] is expected, arguments
+    d = xlamem.diff(*one)
+    assert (d.has_grown, d.grown) == (expected, {"nothing": [], "host": ["host"]}.get(edit, ["device_total", "memory"]))
+
+
 def test_the_same_directory(run: Any, sides: tuple[Path, Path]) -> None:
     status, out, _ = run(sides[0], sides[0], "--exit-code")
     assert (status, out) == (0, "Nothing changed: 3 programs.\n")
@@ -407,6 +447,54 @@ def test_unreadable_dumps(run: Any, sides: tuple[Path, Path], tmp_path: Path) ->
     assert status == 3
     assert out.splitlines()[0] == "4 programs: 0 changed, 1 unreadable, 3 the same."
     assert "module_0009.jit_f" in err
+
+
+def test_a_truncated_dump_has_not_shrunk(run: Any, tmp_path: Path) -> None:
+    """It is not known whether the program changed: its row has a mark, and the gate says so."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    shutil.copytree(MLP, a / "mlp")
+    shutil.copytree(OLDER, a / "older")
+    shutil.copytree(OLDER, b / "older")
+    cut(MLP, b / "mlp")
+    status, out, err = run(a, b)
+    lines = out.splitlines()
+    assert (status, err, lines[0]) == (0, "", "2 programs: 0 changed, 1 unknown, 1 the same.")
+    assert lines[3].split()[:5] == ["4.11", "MiB", "?", "unknown", "unknown"]
+    assert lines[4] == "Not known: it is truncated (1 dump)"
+    data = json.loads(run(a, b, "--json")[1])
+    assert (data["n_changed"], data["n_unknown"], data["is_known"], data["grown"]) == (0, 1, False, False)
+    assert (data["pairs"][0]["device_total_b"], data["pairs"][0]["problem_b"]) == (None, "it is truncated")
+    text = run(a, b, "--markdown")[1]
+    assert "| 4.11 MiB | ? | unknown | unknown |" in text
+    assert "Not known: it is truncated (1 dump)" in text
+    assert run(a, b, "--exit-code")[0] == 3
+    assert run(b, a, "--exit-code")[0] == 3
+
+
+def test_a_complete_dump_without_a_fingerprint_is_known(run: Any) -> None:
+    """The datasets of version 1 have no fingerprints."""
+    labels = ("--label", "night=2025-01-30", "--label", "night=2025-01-30")
+    status, out, _ = run(DATA / "v1-dataset", *labels, "--exit-code")
+    assert (status, out) == (0, "Nothing changed: 3 programs.\n")
+
+
+def test_a_pair_that_cannot_be_compared(run: Any, sides: tuple[Path, Path], tmp_path: Path) -> None:
+    """The list of programs is there without the tables that the verdict needs."""
+    for side, commit in zip(sides, "ab", strict=True):
+        options: Any = {"tables": ["modules", "peaks"], "engine": "here"}
+        xlamem.convert(side, to=tmp_path, labels={"commit": commit}, **options)
+    status, out, err = run(tmp_path, "--label", "commit=a", "--label", "commit=b")
+    assert (status, err, out.splitlines()[0]) == (0, "", "4 programs: 1 changed, 1 new, 1 gone, 1 the same.")
+    assert "Not known: the table 'allocations' of this dump is not stored; there are modules" in " ".join(out.split())
+    assert "Not known: the table 'allocations'" in " ".join(run(tmp_path, "--over", "commit")[1].split())
+
+
+def test_options_for_two_dumps(run: Any, sides: tuple[Path, Path]) -> None:
+    for option in (("--space", "vmem"), ("--by", "scope")):
+        status, out, err = run(*sides, *option)
+        assert (status, out) == (2, "")
+        assert "--by and --space need one program on each side" in err
+    assert run(*sides, "--space", "device_total", "--by", "buffer, cause")[0] == 0
 
 
 def test_two_labels_of_a_dataset(run: Any, sides: tuple[Path, Path], tmp_path: Path) -> None:

@@ -107,6 +107,19 @@ def test_json(run: Any, five: Path) -> None:
     assert len(json.loads(run(five, "--over", "commit", "--json", "--limit", 2)[1])["programs"]) == 2
 
 
+def test_verdicts_follow_the_limit(run: Any, tmp_path: Path) -> None:
+    old = [(f"jit_{c}", inner(i)) for i, c in enumerate("abcdefghijkl")]
+    grown = [(n, {**t, "buffer-assignment": BIG["buffer-assignment"]}) for n, t in old]
+    converted(tmp_path, {"1": old, "2": grown})
+
+    def verdicts(*options: Any) -> int:
+        data = json.loads(run(tmp_path / "dataset", "--over", "commit", "--json", *options)[1])
+        return sum(program["verdict"] is not None for program in data["programs"])
+
+    assert [verdicts(), verdicts("--limit", 1), verdicts("--limit", 4), verdicts("--limit", 12)] == [2, 1, 4, 10]
+    assert run(tmp_path / "dataset", "--over", "commit", "--limit", 4)[1].count("must fit") == 4
+
+
 def test_csv(run: Any, five: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(run(five, "--over", "commit", "--csv")[1])))
     s = xlamem.series(five, "commit")

@@ -17,8 +17,11 @@ from rename import rename
 import xlamem
 from xlamem import schema
 from xlamem.compare.difference import Diff, diff
+from xlamem.compare.groups import difference_groups
+from xlamem.compare.rows import parsed, replaced_dimensions
 from xlamem.compare.verdict import ranked_edits
 from xlamem.compute.program import program
+from xlamem.errors import UsageError
 from xlamem.input.find import find
 
 DUMPS = Path(__file__).parent.parent / "dumps"
@@ -30,7 +33,7 @@ KINDS = {
     "layer_added": {"layers", "loops"},
     "donation_removed": {"donation"},
     "remat_removed": {"rematerialization"},
-    "type_changed": {"element type"},
+    "type_changed": {"element type", "operation types"},
     "batch_doubled": {"dimensions"},
     "cache_longer": {"dimensions"},
     "heads_doubled": {"dimensions"},
@@ -212,6 +215,63 @@ def test_doubled_batch_makes_buffers_larger() -> None:
 
 def test_a_flag_is_named_with_both_values() -> None:
     assert "xla_tpu_scoped_vmem_limit_kib is 65536 instead of -1" in named("v5e-flag-vmem").verdict
+
+
+def texts(d: Diff, kind: str) -> list[str]:
+    return [row["text"] for row in d.edits.to_pylist() if row["kind"] == kind]
+
+
+@pytest.mark.parametrize("platform", ["cpu", "h100", "tpu7x", "v5e"])
+def test_the_call_with_checkpoint_is_named(platform: str) -> None:
+    a, b = next(p for p in stored() if p.name == f"{platform}-remat-removed-scan").sides()
+    assert texts(diff(a, b), "rematerialization")[0].startswith("jax.checkpoint is gone from program.py:88: ")
+    assert texts(diff(b, a), "rematerialization")[0].startswith("jax.checkpoint is new in program.py:88: ")
+
+
+def test_flags_of_a_file_that_only_one_side_has_do_not_differ(tmp_path: Path) -> None:
+    pair = next(p for p in stored() if p.name == "v5e-flag-vmem")
+    b = pair.unpack(tmp_path)[1]
+    assert texts(diff(*pair.sides()), "flags")
+    (environment,) = b.glob("*tpu_comp_env.txt")
+    environment.unlink()
+    assert not texts(diff(pair.sides()[0], b), "flags")
+
+
+def test_two_platforms() -> None:
+    """Their memory spaces have different names; no buffer moved because of that."""
+    a, b = (next(p for p in stored() if p.name == f"{name}-names").sides()[0] for name in ("v5e", "h100"))
+    d = diff(a, b)
+    assert_adds_up(d, a, b)
+    assert texts(d, "compiler") == ["compiled for gpu instead of tpu"]
+    assert not texts(d, "memory space")
+    assert d.verdict.partition(": ")[2].startswith("compiled for gpu instead of tpu")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "replaced"),
+    [
+        ("f32[8,64]", "f32[16,64]", {(8, 16)}),
+        ("f32[64]", "f32[8,64]", {(1, 8)}),
+        ("f32[8,1,64]", "f32[64]", {(8, 1)}),
+        ("s32[0]", "s32[0,0]", set()),
+        ("s32[0,5]", "s32[3,5]", set()),
+        ("f32[]", "f32[0]", set()),
+        ("f32[2,3]", "f32[4,5,6,7]", set()),
+    ],
+)
+def test_replaced_dimensions(a: str, b: str, replaced: set[tuple[int, int]]) -> None:
+    one, other = parsed(a), parsed(b)
+    assert one
+    assert other
+    assert replaced_dimensions(one, other) == replaced
+    assert replaced_dimensions(other, one) == {(y, x) for x, y in replaced}
+
+
+def test_keys_of_groups_are_checked() -> None:
+    d = named("cpu-names")
+    for by in ((), ("color",)):
+        with pytest.raises(UsageError, match=r"cannot group by .*: the keys are buffer, cause"):
+            difference_groups(d, by)
 
 
 def test_matches_survive_fused_neighbors() -> None:

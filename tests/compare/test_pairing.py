@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from variants import ORIGINAL, TEXTS, compiled_again, inner, outer, replaced, written
+from variants import ORIGINAL, PLATFORM, TEXTS, compiled_again, inner, outer, replaced, written
 
 import xlamem
 from xlamem import schema
@@ -225,11 +226,12 @@ def test_unreadable_dumps(tmp_path: Path) -> None:
     for file in a.glob("module_0001.jit_g.*"):
         file.write_text("nothing\n")
     f, g, h = paired(a, b)
-    assert (f["how"], g["how"], h["how"]) == ("name", "name", "same")
+    assert (f["how"], g["how"], h["how"]) == ("name", "same", "same")
     assert f["score"] is None
     assert f["problem_a"] is None
     assert "cannot be read" in f["problem_b"]
     assert "B: it cannot be read" in f["reason"]
+    assert (f["readable_a"], f["readable_b"]) == (True, False)
     assert g["problem_a"]
     assert g["problem_b"]
     rows = paired(a, DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad")
@@ -245,7 +247,10 @@ def test_truncated_dumps(tmp_path: Path, role: str) -> None:
     row, same = paired(a, b)
     assert same["how"] == "same"
     assert row["how"] == ("similar" if role == "buffer-assignment" else "interface")
-    assert row["problem_b"] == "it is truncated"
+    assert (row["problem_b"], row["device_total_b"], row["peak_b"]) == ("it is truncated", None, None)
+    assert row["device_total_a"] is not None
+    xlamem.convert(b, to=tmp_path / "to", engine="here")
+    assert _comparable(paired(a, tmp_path / "to")) == _comparable([row, same])
     assert hows(paired(b, b)) == {"same": 2}  # by content
 
 
@@ -309,6 +314,58 @@ def test_a_dataset_with_unreadable_dumps(tmp_path: Path) -> None:
     assert "it cannot be read: expected" in row["problem_b"]
     with pytest.raises(xlamem.DumpError):
         programs_of(tmp_path / "to").read(row["program_b"])
+
+
+def test_unreadable_dumps_are_the_same_as_themselves(tmp_path: Path) -> None:
+    """By their text, if that can be loaded, or by their id in a dataset."""
+    a = written(tmp_path / "a", [("jit_f", TEXTS), ("jit_g", inner(1)), ("jit_h", inner(2))])
+    for file in a.glob("module_0001.*"):
+        file.write_text("nothing\n")
+    for file in a.glob("module_0002.*"):
+        file.unlink()
+    (a / f"module_0002.jit_h.{PLATFORM}-buffer-assignment.txt.gz").write_bytes(b"\x1f\x8b")
+    written(tmp_path / "b", [("jit_f", TEXTS)])
+    xlamem.convert(a, to=tmp_path / "to", labels={"commit": "1"}, engine="here")
+    dataset = tmp_path / "to"
+    for rows in (paired(dataset, dataset), paired(a, a)):
+        assert [r["how"] for r in rows[:2]] == ["same", "same"]
+        assert [r["readable_b"] for r in rows] == [True, False, False]
+    assert hows(paired(dataset, dataset)) == {"same": 3}
+    assert hows(paired(a, dataset)) == {"same": 2, "name": 1}
+    assert hows(paired(a, tmp_path / "b")) == {"same": 1, "gone": 2}
+
+
+@pytest.mark.parametrize(
+    ("tables", "problem"),
+    [
+        (["values", "allocations"], "the table modules is not stored"),
+        (["peaks"], "the table modules is not stored"),
+        (["modules", "peaks"], None),
+    ],
+)
+def test_a_dataset_without_some_tables(tmp_path: Path, tables: list[str], problem: str | None) -> None:
+    """What is missing is named; nothing is taken for unreadable, and no number is shown whose state is not known."""
+    folder = written(tmp_path / "a", [("jit_f", TEXTS), ("jit_g", inner(1))])
+    xlamem.convert(folder, to=tmp_path / "to", tables=tables, labels={"commit": "1"}, engine="here")
+    rows = paired(tmp_path / "to", tmp_path / "to")
+    assert {r["problem_a"] for r in rows} == {problem}
+    assert all(r["readable_a"] for r in rows)
+    assert all((r["device_total_a"] is None) == (problem is not None) for r in rows)
+    assert {r["problem"] for r in xlamem.series(tmp_path / "to", "commit").series.to_pylist()} == {problem}
+
+
+def test_a_dataset_of_version_1(tmp_path: Path) -> None:
+    """Without fingerprints, but with numbers."""
+    dataset = tmp_path / "to"
+    shutil.copytree(DUMPS.parent / "data" / "v1-dataset", dataset)
+    complete = {m["content_id"]: m["complete"] for m in xlamem.Dataset(dataset)["modules"].to_table().to_pylist()}
+    old = [r for r in paired(dataset, dataset) if r["readable_a"]]
+    assert {complete[r["id_a"]]: r["problem_a"] for r in old} == {
+        True: "its fingerprint is not stored; `xlamem dataset migrate` adds it", False: "it is truncated",
+    }  # fmt: skip
+    assert all((r["device_total_a"] is not None) == complete[r["id_a"]] for r in old)
+    xlamem.warehouse.migrate(dataset)
+    assert {r["problem_a"] for r in paired(dataset, dataset) if r["readable_a"]} == {None, "it is truncated"}
 
 
 def _comparable(rows: Rows) -> Rows:

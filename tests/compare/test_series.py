@@ -33,6 +33,7 @@ from xlamem import schema
 from xlamem.compare.points import read_points
 
 DATA = Path(__file__).parents[1] / "data"
+MIGRATE = "its fingerprint is not stored; `xlamem dataset migrate` adds it"
 COMMITS = ("c0ffee", "beef", "a3", "d4", "e5")
 
 
@@ -58,6 +59,8 @@ def check_jumps(s: Any) -> None:
         assert (program["point_first"], program["point_last"]) == (rows[0]["point"], rows[-1]["point"])
         ends = (known[0]["device_total"], known[-1]["device_total"]) if known else (None, None)
         assert (program["device_total_first"], program["device_total_last"]) == ends
+        peaks = [r["peak"] for r in rows if r["peak"] is not None] or [None]
+        assert (program["peak_first"], program["peak_last"]) == (peaks[0], peaks[-1])
         for a, b in pairwise(known):
             assert b["change"] == b["device_total"] - a["device_total"]
             if b["change"] or b["peak"] != a["peak"]:
@@ -150,7 +153,7 @@ def test_new_gone_and_missing_programs(five: xlamem.Dataset) -> None:
     assert s.counts == expected
     assert s.summary == (
         "6 programs at 5 points (commit c0ffee to e5): 1 changed (1 grew), 1 new, 1 gone, 1 not known at some points, "
-        "3 without a change."
+        "3 without a known change."
     )
 
 
@@ -231,6 +234,11 @@ def test_a_dataset_of_version_1() -> None:
     assert dataset.label_keys
     for key in dataset.label_keys:
         s = followed(dataset, key)
+        complete = {m["content_id"] for m in dataset["modules"].to_table().to_pylist() if m["complete"]}
+        for row in s.series.to_pylist():
+            if row["content_id"] in complete:
+                assert row["problem"] == MIGRATE
+                assert row["device_total"] is not None
         ids = set(read_points(dataset, key, {}, None).contents.table["id"].to_pylist())
         assert set(s.series["content_id"].to_pylist()) <= ids
 
@@ -322,6 +330,26 @@ def test_unreadable_and_truncated_everywhere(tmp_path: Path) -> None:
         assert rows[1]["device_total"] is None
         assert "cannot be read" in rows[1]["problem"]
     assert not s.is_known
+
+
+def test_text_that_cannot_be_loaded(tmp_path: Path) -> None:
+    """A broken file is in quarantine only, and has a row at the point of its run, and on its side of a pair."""
+    f, g = ("jit_f", TEXTS), ("jit_g", inner(1))
+    for i, commit in enumerate("123"):
+        folder = written(tmp_path / commit, [g, f])
+        if i == 1:
+            for path in folder.glob("module_0001.*"):
+                path.unlink()
+            (folder / f"module_0001.jit_f.{PLATFORM}-buffer-assignment.txt.gz").write_bytes(b"\x1f\x8b")
+        xlamem.convert(folder, to=tmp_path / "to", labels={"commit": commit}, engine="here")
+    s = followed(tmp_path / "to")
+    rows = s.rows(row_of(s, "jit_f")["program"]).to_pylist()
+    assert [(r["how"], r["device_total"] is None) for r in rows] == [("new", False), ("name", True), ("same", False)]
+    assert "cannot be read" in rows[1]["problem"]
+    assert (s.counts["programs"], s.counts["unknown"], s.is_known) == (2, 1, True)
+    sides = [[r["how"] for r in xlamem.pair((tmp_path / "to", {"commit": "1"}), (tmp_path / "to", {"commit": c}))
+              .to_pylist()] for c in "23"]  # fmt: skip
+    assert sides == [["same", "name"], ["same", "same"]]
 
 
 def test_programs_keep_their_folders(tmp_path: Path) -> None:

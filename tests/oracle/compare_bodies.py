@@ -31,7 +31,7 @@ def numbers(values: Any, missing: int = -1) -> list[int | None]:
 def plain(body: HloBody) -> hlo_text.Body:
     """What the native reader found, in the form of the slow one."""
     columns: dict[str, list[Any]] = {
-        c: names(body, c) for c in ("instruction", "opcode", "op_name", "source_file")
+        c: names(body, c) for c in ("instruction", "opcode", "element_type", "op_name", "source_file")
     } | {
         "computation": body.computation.tolist(), "called": numbers(body.called),
         "is_root": [bool(r) for r in body.is_root],

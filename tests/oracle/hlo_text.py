@@ -124,6 +124,7 @@ class Reader:
             return 0
         row: Row = {
             "instruction": found[2], "computation": len(self.body.computations) - 1, "opcode": known[1],
+            "element_type": array[1] if (array := re.compile(r"([A-Za-z0-9_.-]+)\[").match(line, shape)) else None,
             "op_name": None, "source_file": None, "source_line": None, "stack_frame_id": None,
             "is_root": found[1] is not None, "parameter_number": None, "tuple_index": None, "operands": [],
             "calls": [],

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,10 @@ from xlamem.warehouse.storage import Storage
 
 POISON = "cpu-jaxlib-0.5.3-tuple3"
 """In the path of the dump that kills its worker."""
+
+
+TIMEOUT = 60
+"""Seconds after which an executor hangs."""
 
 
 @pytest.fixture
@@ -115,6 +120,44 @@ def test_workers_are_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     with engines.local(1) as pool:
         callbacks = 1 if sys.platform == "linux" else 0
         assert pool.submit(worker_state).result() == (False, callbacks, "1")
+
+
+def stop_while_sending(flag: Path | None) -> bytes:
+    """In a worker: begin to send a result, and then die, or write a file and wait."""
+    from multiprocessing.connection import Connection
+
+    def send_half(self: Any, text: Any) -> None:
+        self._send(struct.pack("!i", len(text)) + bytes(text[: len(text) // 2]))
+        if flag is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        flag.touch()
+        time.sleep(1000)
+
+    Connection._send_bytes = send_half  # type: ignore[attr-defined]
+    return bytes(1000)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes are other connections there")
+def test_a_worker_that_dies_while_it_sends_a_result() -> None:
+    """The executor, which waits for the rest of the result, is stopped; and it can be started again."""
+    with engines.local(2) as pool:
+        pool.wait_until_ready()
+        waiting, sending = pool.submit(time.sleep, 1000), pool.submit(stop_while_sending, None)
+        assert isinstance(sending.exception(TIMEOUT), pool.death_errors)
+        assert isinstance(waiting.exception(TIMEOUT), pool.death_errors)
+        pool.restart()
+        assert pool.submit(os.getpid).result(TIMEOUT)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes are other connections there")
+def test_workers_that_are_stopped_while_they_send_a_result(tmp_path: Path) -> None:
+    with engines.local(1) as pool:
+        pool.wait_until_ready()
+        sending = pool.submit(stop_while_sending, tmp_path / "sending")
+        while not (tmp_path / "sending").exists():
+            time.sleep(0.01)
+        pool.kill()
+        assert isinstance(sending.exception(TIMEOUT), pool.death_errors)
 
 
 def poisoned(flag: str) -> None:
@@ -205,10 +248,15 @@ def test_workers_killed_at_random(
 ) -> None:
     """From outside, as a system short of memory does: what is lost is tried again, at the latest by the next run."""
     chance = random.Random(3)
-    ended = threading.Event()
+    started, ended = threading.Event(), threading.Event()
+
+    def report(status: warehouse.Status) -> None:
+        if status.phase != "find":  # the workers have started
+            started.set()
 
     def killer() -> None:
         killed = 0
+        started.wait()
         while killed < 6 and not ended.wait(chance.uniform(0.3, 1.2)):
             workers = [p for p in multiprocessing.active_children() if p.pid]
             if workers:
@@ -223,8 +271,9 @@ def test_workers_killed_at_random(
     thread = threading.Thread(target=killer)
     thread.start()
     try:
-        made = [xlamem.convert(DUMPS, to=tmp_path, workers=2)]
+        made = [xlamem.convert(DUMPS, to=tmp_path, workers=2, progress=report)]
     finally:
+        started.set()
         ended.set()
         thread.join()
     assert all(f.kind == "system" for f in made[0].failed)

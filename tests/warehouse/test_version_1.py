@@ -27,6 +27,7 @@ import xlamem
 from xlamem import schema, warehouse
 from xlamem.warehouse.ledger import Ledger, host_name
 from xlamem.warehouse.offsets import with_columns
+from xlamem.warehouse.old import device_peaks_of
 from xlamem.warehouse.storage import Storage
 from xlamem.warehouse.stored_fingerprints import with_fingerprints
 
@@ -377,6 +378,40 @@ def test_fingerprints_of_stored_tables(tmp_path: Path, alone: bool) -> None:
 
         nulls = pa.nulls(part.num_rows, pa.string())
         assert with_fingerprints(with_columns(part, program_fp=nulls, interface_fp=nulls), rows).equals(part)
+
+
+def test_device_peaks_of_stored_bills(tmp_path: Path) -> None:
+    """They are those that the converter computes, also of dumps that use no memory of the device."""
+    none = "allocation 0: size 8, color 5, thread-local:\n value: <0 a @0> (size=8,offset=0): f32[2]{0}\n"
+    (tmp_path / "module_0001.jit_f.cpu_after_optimizations-buffer-assignment.txt").write_text(
+        f"BufferAssignment:\n{none}\n\nHloLiveRange (max 1):\n  InstructionSequence:\n    0:a\n"
+        "  BufferLiveRange:\n    a{}:0-1\n  Live ranges at 0 (peak):\n    a: 8 bytes\n"
+    )
+    xlamem.convert(DUMPS, tmp_path, to=tmp_path / "to", engine="here")
+    tables = [xlamem.Dataset(tmp_path / "to")[name].to_table() for name in ("peaks", "bills")]
+    peaks, bills = (t.rename_columns(["dump_id", *t.column_names[1:]]) for t in tables)
+    stored = peaks.filter(pc.equal(peaks["definition"], "device_peak"))
+    assert 0 in stored["bytes"].to_pylist()
+    assert sorted(map(repr, device_peaks_of(peaks, bills).to_pylist())) == sorted(map(repr, stored.to_pylist()))
+
+
+def test_without_stored_bills(old: Path) -> None:
+    """No number is made up, and a file that is gone is named."""
+    before = xlamem.Dataset(old)["peaks"].count_rows()
+    path = next((old / "bills").rglob("*.parquet"))
+    path.unlink()
+    with pytest.raises(xlamem.DumpError, match="is gone") as caught:
+        xlamem.Dataset(old)["peaks"]
+    assert caught.value.path == str(path)
+    for entry in old.glob("_ledger/entries/*.json"):
+        state = json.loads(entry.read_text())
+        for batch in state["add"]:
+            batch["files"] = [file for file in batch["files"] if file["table"] != "bills"]
+            batch["tables"].remove("bills")
+        entry.write_text(json.dumps(state))
+    peaks = xlamem.Dataset(old)["peaks"].to_table()
+    assert len(peaks) == before - 5
+    assert "device_peak" not in peaks["definition"].to_pylist()
 
 
 def test_on_the_command_line(old: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import schema
 from ..compute.bills import DEVICE_TOTAL, ROWS, account_items
@@ -97,9 +98,7 @@ def corresponding(m: Matching, step: int, side: int) -> Interval:
     They begin with the last matched instruction at or before the step, and end before the next one. Of the matched
     instructions around the step, only those count that most others agree with about the order.
     """
-    here, there = m.steps[side], m.steps[1 - side]
-    order = np.lexsort((there, here))
-    here, there = here[order], there[order]
+    here, there = m.steps_in_order[side]
     at, last = int(np.searchsorted(here, step, "right")), ((m.a, m.b)[1 - side].steps or 1) - 1
     near = slice(max(0, at - WINDOW), at + WINDOW)
     anchors = near.start + _increasing(there[near])
@@ -377,14 +376,22 @@ def _single_causes(m: Matching, main: Ints, there: Buffers, *, gone: bool) -> tu
     value = _matching(here, main, match)
     moved = np.zeros(len(main), bool)
     known = np.flatnonzero(value >= 0)
-    names = [np.array([f"{s.name} {s.page}" for s in p.spaces] or [""]) for p in (here, other)]
+    names = _space_names(here, other)
     moved[known] = names[0][here.space[main[known]]] != names[1][other.space[value[known]]]
-    moved[known] |= other.value_category[value[known]] == THREAD_LOCAL
     in_use = take(there.of_value, value) >= 0
     copied = (take(match, main) < 0) & ~moved
-    rules = [(value < 0) | copied, moved, in_use]
+    thread_local = take(other.value_category, value) == THREAD_LOCAL
+    rules = [(value < 0) | copied | thread_local, moved, in_use]
     codes = [GONE if gone else NEW, MOVED, SHARING]
     return np.select(rules, codes, SHORTER if gone else LONGER), value
+
+
+def _space_names(a: Program, b: Program) -> list[npt.NDArray[Any]]:
+    """Return a name of each memory space, equal for equal spaces: on two platforms, for all of the main memory."""
+    both = a, b
+    if a.tables.platform == b.tables.platform:
+        return [np.array([f"{s.name} {s.page}" for s in p.spaces] or [""]) for p in both]
+    return [np.array([schema.in_device_memory(p.tables.platform, s.color) for s in p.spaces] or [True]) for p in both]
 
 
 def _matching(p: Program, main: Ints, match: Ints) -> Ints:

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..compute.program import Program
 
-IRRELEVANT = r"xla_dump_|.*_(?:dir|path|file)$"
-"""Flags that do not change the program."""
+IRRELEVANT = r".*(?:_dump_|_dir$|_file$|_path$)"
+"""Flags that do not change the program: what to dump, and paths, which differ from run to run."""
 ALTERNATIVES = (
     frozenset({"peak_a", "peak_b", "peak_c"}), frozenset({"report_a", "report_b"}),
     frozenset({"live_inline", "live_split"}), frozenset({"values_inline", "values_split"}),
@@ -42,9 +42,12 @@ def formats_exclude_each_other(a: set[str], b: set[str]) -> bool:
     return any(a & group and b & group and a & group != b & group for group in ALTERNATIVES)
 
 
-def flags_of(p: Program) -> dict[str, str]:
-    """Return the value of each flag; those of a repeated flag are joined."""
-    return _joined(p.optional("flags").select(["name", "value"]).to_pylist())
+def flags_by_role(p: Program) -> dict[str, dict[str, str]]:
+    """Return the value of each flag by the role of its file; those of a repeated flag are joined."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in p.optional("flags").to_pylist():
+        rows.setdefault(row["role"], []).append(row)
+    return {role: _joined(of_role) for role, of_role in rows.items()}
 
 
 def flags_not_default(p: Program) -> dict[str, str] | None:

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ..compute.columns import Ints, Mask, encoded, ints
-from ..compute.op_names import matching, scopes, shortened_paths
+from ..compute.columns import Ints, Mask, encoded, groups_of, ints, is_in
+from ..compute.op_names import folded_paths, matching, scopes
 from ..dump import hlo_body
+from ..parse.hlo_body import HloBody
 from .graph import both_sides
 from .instructions import OUTPUT, RESIZED
 from .interface import Interface
 from .matching import Matching
-from .rows import Rows, Shape, ShapePairs, text_matches
+from .rows import Differences, Shape, ShapePairs, text_matches
 
-UNNAMED = r"^[a-z\-_]+\.(?:\d+|\*)$"
-"""The name of an instruction, which XLA uses where there is no op_name: `broadcast.37`."""
+UNNAMED = r"^\(|^[a-z\-_]+\.(?:\d+|\*)$"
+"""Several op_names in parentheses, or the name of an instruction, which XLA uses instead of one: `broadcast.37`."""
 CONVERSION = r"(?:^|/)(?:convert_element_type|reduce_precision)$"
 """Operations that convert element types."""
+FLOAT = r"^(?:f\d|bf16)"
 MAX_NAMES = 3
 """Number of names in a clause."""
 
 
+Types = dict[str, Counter[str]]
 Evidence = Literal["interface", "names", "buffers", "files"]
 
 
@@ -44,7 +47,8 @@ class Edit(NamedTuple):
     """Where the edit was found: a key of `schema.EVIDENCE`."""
 
 
-class Names(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Names:
     """The op_names of the instructions of a program."""
 
     codes: Ints
@@ -56,19 +60,34 @@ class Names(NamedTuple):
     def places(self) -> Ints:
         """Return the number of different stack frames of each text: of the lines of the model, not of its copies."""
         named = self.codes >= 0
-        places = np.unique(np.stack([self.codes[named], self.frames[named]]), axis=1)[0]
-        counts: Ints = np.bincount(places, minlength=len(self.texts))
+        first, _ = groups_of(self.codes[named], np.unique(self.frames[named], return_inverse=True)[1])
+        counts: Ints = np.bincount(self.codes[named][first], minlength=len(self.texts))
         return counts
 
+    @cached_property
+    def in_model(self) -> Mask:
+        """Whether the model has an operation of each text. Others, which XLA made, have no stack frame."""
+        counts = np.bincount(self.codes[(self.codes >= 0) & (self.frames > 0)], minlength=len(self.texts))
+        if not counts.any():
+            counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.texts))
+        in_model: Mask = counts > 0
+        return in_model
+
+    @cached_property
+    def paths(self) -> tuple[Ints, list[str]]:
+        """The texts with wrappers and folded layers: codes (-1 for names that are merged or made by XLA) and texts."""
+        codes, paths = folded_paths(self.texts, plain=False)
+        named = ~matching(paths, rf"^$|{UNNAMED}")
+        return np.where(self.in_model & named[codes], codes, -1), paths.to_pylist()
+
     def lines(self) -> Counter[str]:
-        """Return the number of lines with each operation: op_names with wrappers and folded layers."""
-        texts = pc.replace_substring_regex(self.texts, r"^(?:p?jit\([^()]*\)/)+", "")
+        """Return the number of lines with each operation."""
         counts: Counter[str] = Counter()
-        rows = zip(shortened_paths(texts, None, fold=True).to_pylist(), self.places().tolist(), strict=True)
-        for path, n in rows:
-            if path and n and not path.startswith("(") and not re.match(UNNAMED, path):
-                counts[path] += n
-        return counts
+        codes, paths = self.paths
+        for code, n in zip(codes.tolist(), self.places().tolist(), strict=True):
+            if code >= 0:
+                counts[paths[code]] += n
+        return +counts
 
     def scopes_of(self, pattern: str) -> set[str]:
         """Return the scopes, with folded layers, of the op_names that match."""
@@ -83,12 +102,16 @@ class Names(NamedTuple):
 class Context:
     """What the rules look at: two programs, and the contributions to their difference."""
 
-    def __init__(self, m: Matching, rows: Rows) -> None:
+    def __init__(self, m: Matching, rows: Differences) -> None:
         self.m, self.rows = m, rows
 
     @cached_property
     def interface(self) -> Interface:
         return Interface(self.m)
+
+    @property
+    def platforms_differ(self) -> bool:
+        return self.m.a.tables.platform != self.m.b.tables.platform
 
     @property
     def none(self) -> Mask:
@@ -136,9 +159,21 @@ class Context:
         """The opcodes of both programs, likewise."""
         return self._names("opcode")
 
-    def _names(self, column: str) -> tuple[Names, Names]:
+    @cached_property
+    def types(self) -> tuple[Types, Types]:
+        """The element types of the results of each operation, by path; of HLO texts only, if both are there."""
+        if len(self._bodies) < 2:
+            return {}, {}
+        first, second = both_sides(_types, *zip(self._bodies, self.op_names, strict=True))
+        return first, second
+
+    @cached_property
+    def _bodies(self) -> list[HloBody]:
         bodies = [hlo_body(p.tables) for p in (self.m.a, self.m.b)]
-        found = [(body.text(column), np.asarray(body.stack_frame_id)) for body in bodies if body is not None]
+        return [body for body in bodies if body is not None]
+
+    def _names(self, column: str) -> tuple[Names, Names]:
+        found = [(body.text(column), np.asarray(body.stack_frame_id)) for body in self._bodies]
         if len(found) < 2:
             tables = [p.tables["instructions"] for p in (self.m.a, self.m.b)]
             found = [(table[column], ints(table, "stack_frame_id")) for table in tables]
@@ -146,6 +181,27 @@ class Context:
             (encoded(texts), frames) for texts, frames in found
         ))  # fmt: skip
         return a, b
+
+
+def _types(side: tuple[HloBody, Names]) -> Types:
+    """Return the number of lines of the model by path and floating-point type."""
+    body, names = side
+    types = body.text("element_type")
+    codes, texts = encoded(types)
+    computed = ~is_in(body.text("opcode"), ["parameter", "constant"])
+    rows = np.flatnonzero(computed & (names.codes >= 0) & text_matches(texts.cast(pa.string()), codes, FLOAT))
+    found = np.unique(np.stack([names.codes[rows], codes[rows], names.frames[rows]]), axis=1)
+    counts: Types = {}
+    path_codes, paths = names.paths
+    for name, kind in found[:2].T.tolist():
+        if path_codes[name] >= 0:
+            counts.setdefault(paths[path_codes[name]], Counter())[texts[kind].as_py()] += 1
+    return counts
+
+
+def with_scopes(paths: Iterable[str]) -> set[str]:
+    """Return paths and the scopes around them."""
+    return {"/".join(s.split("/")[:k]) for s in paths for k in range(1, s.count("/") + 2)}
 
 
 def listed(names: list[str]) -> str:

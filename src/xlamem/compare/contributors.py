@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .. import schema
 from ..compute.buffer_names import buffer_names, source_columns
@@ -112,7 +113,7 @@ def _common_names(m: Matching, value_a: Ints, value_b: Ints, in_b: Mask) -> dict
 def _either(first: Mask, a: pa.Array, b: pa.Array) -> pa.Array:
     """Return a where `first` holds, otherwise b."""
     if not pa.types.is_dictionary(a.type):
-        return pa.compute.if_else(pa.array(first), a, b)
+        return pc.if_else(pa.array(first), a, b)
     (codes_a, texts_a), (codes_b, texts_b) = encoded(a), encoded(b)
     texts = pa.concat_arrays([texts_a.cast(pa.string()), texts_b.cast(pa.string())])
     return decoded(np.where(first, codes_a, np.where(codes_b < 0, -1, codes_b + len(texts_a))), texts)

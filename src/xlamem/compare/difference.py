@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from .. import schema
 from ..compute.bills import DEVICE_TOTAL, row_names
-from ..compute.columns import Ints, ints, nullable, sums_of, table_of_columns
+from ..compute.columns import Ints, ints, is_in, nullable, sums_of, table_of_columns
 from ..compute.program import Program, program
 from ..dump import DumpLike
 from .account import AccountDifference, account_differences, accounts
@@ -22,7 +22,7 @@ from .edits import find_edits
 from .graph import both_sides
 from .instructions import RULES
 from .matching import Matching
-from .rows import Rows
+from .rows import Differences
 from .tables import DiffTables
 from .verdict import verdict
 
@@ -83,7 +83,7 @@ def diff(a: DumpLike, b: DumpLike) -> Diff:
     m = Matching(first, second)
     differences = account_differences(m, accounts(first, second))
     buffers = contributors(m, differences)
-    edits, explained = find_edits(m, Rows(m, buffers))
+    edits, explained = find_edits(m, Differences(m, buffers))
     edit_table, number = _edit_table(edits, explained, buffers)
     at = buffers.column_names.index("edit")
     buffers = buffers.set_column(at, buffers.schema.field("edit"), nullable(number))
@@ -131,8 +131,7 @@ def _bill_table(d: AccountDifference) -> pa.Table:
 
 def _edit_table(edits: list[Edit], explained: Ints, buffers: pa.Table) -> tuple[pa.Table, Ints]:
     """Return the table `edits`, and the number of the edit of each buffer."""
-    in_total = np.asarray(pa.compute.equal(buffers["account"].cast(pa.string()), DEVICE_TOTAL).to_numpy(), bool)
-    counted = in_total & (explained >= 0)
+    counted = is_in(buffers["account"], [DEVICE_TOTAL]) & (explained >= 0)
     change = sums_of(ints(buffers, "change")[counted], explained[counted], len(edits))
     n = np.bincount(explained[counted], minlength=len(edits))
     order = np.argsort(-np.abs(change), kind="stable")
@@ -147,5 +146,3 @@ def _edit_table(edits: list[Edit], explained: Ints, buffers: pa.Table) -> tuple[
         "n": n[order],
     }
     return table_of_columns(schema.COMPARED["edits"].columns, columns), number[explained]
-
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..compute.capacity import reason_for_doubt
+from ..compute.columns import is_in
 from ..compute.program import Program
 
 
@@ -25,5 +26,6 @@ def doubt_of_peak(p: Program) -> str:
 
 def _misses_values(p: Program) -> bool:
     """Return whether a line about values or live ranges was not understood."""
-    diagnostics = p.tables["diagnostics"].to_pylist()
-    return any(d["code"] == "unknown_line" and d["section"] in ("allocations", "live ranges") for d in diagnostics)
+    diagnostics = p.tables["diagnostics"]
+    unknown = is_in(diagnostics["code"], ["unknown_line"])
+    return bool((unknown & is_in(diagnostics["section"], ["allocations", "live ranges"])).any())

@@ -10,7 +10,6 @@ from ..compute.columns import Ints
 from .context import Context, Edit
 from .matching import Matching
 from .program_edits import (
-    arguments,
     compiler,
     constants,
     donation,
@@ -19,26 +18,29 @@ from .program_edits import (
     layers_changed,
     memory_spaces,
     operations,
-    outputs,
     rematerialization,
     resized_outputs,
+    single_arguments,
+    single_outputs,
 )
-from .rows import Rows
-from .shape_edits import dimensions, element_types, loops, sharding
+from .rows import Differences
+from .shape_edits import conversions, dimensions, element_types, loops, sharding, types_of_operations
 
 RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     layers_changed,
-    arguments,
+    single_arguments,
     donation,
-    outputs,
+    single_outputs,
     sharding,
     loops,
     rematerialization,
     element_types,
+    conversions,
     dimensions,
     resized_outputs,
     constants,
     operations,
+    types_of_operations,
     instructions,
     memory_spaces,
     flags,
@@ -47,7 +49,7 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
 """An edit that an earlier rule finds explains a buffer first."""
 
 
-def find_edits(m: Matching, rows: Rows) -> tuple[list[Edit], Ints]:
+def find_edits(m: Matching, rows: Differences) -> tuple[list[Edit], Ints]:
     """Return what differs between two programs, and the edit that explains each contribution, -1 for none."""
     context, edits = Context(m, rows), list[Edit]()
     explained = np.full(rows.n, -1, np.int64)

@@ -16,7 +16,7 @@ from ..warehouse import Dataset
 from .ordering import in_order
 from .pairing import Pairing
 from .points import Points
-from .programs import Program, Programs, read_stored, stored_sketches
+from .programs import ProgramEntry, Programs, read_stored, stored_sketches
 from .sketches import Sketches
 
 HOW = tuple(schema.PAIRED)
@@ -143,7 +143,7 @@ class Following:
         return out
 
 
-def _has_same_name(a: Program, b: Program) -> bool:
+def _has_same_name(a: ProgramEntry, b: ProgramEntry) -> bool:
     return without_number(a.module_name or "") == without_number(b.module_name or "")
 
 

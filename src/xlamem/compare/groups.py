@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from .. import schema
 from ..compute.bills import DEVICE_TOTAL
-from ..compute.columns import Ints, Mask, decoded, encoded, groups_of, ints, nullable, sums_of, table_of_columns, take
+from ..compute.columns import Ints, decoded, encoded, groups_of, ints, is_in, nullable, sums_of, table_of_columns, take
 from ..compute.grouping import key_column
 from ..compute.op_names import plain_names, shortened_paths
 from ..errors import UsageError
@@ -48,12 +48,13 @@ def difference_groups(
         Table ``difference_groups`` in bytes, largest absolute change first.
     """
     by = (by,) if isinstance(by, str) else tuple(by)
-    if unknown := [key for key in by if key not in KEYS]:
-        raise UsageError(f"cannot group by {', '.join(unknown)}: the keys are {', '.join(KEYS)}")
+    if not by or any(key not in KEYS for key in by):
+        unknown = ", ".join(key for key in by if key not in KEYS) or "nothing"
+        raise UsageError(f"cannot group by {unknown}: the keys are {', '.join(KEYS)}")
     names = d.accounts["account"].to_pylist()
     if account not in names:
         raise UsageError(f"no account {account!r}; there are {', '.join(names)}")
-    rows = _with_common_columns(d.buffers.filter(pc.equal(d.buffers["account"].cast(pa.string()), account)))
+    rows = _with_common_columns(of_account(d.buffers, account))
     keys = [_key(rows, d, key, fold=fold) for key in by]
     first, group = groups_of(*(codes for codes, _ in keys))
     return _table(rows, by, keys, first, group)
@@ -87,9 +88,7 @@ def _buffer_names(rows: pa.Table, *, fold: bool) -> tuple[Ints, pa.Array]:
     plain = plain.cast(pa.string())
     copies = pc.binary_join_element_wise("copy of ", plain, "")
     distinct, dictionary = encoded(pa.concat_arrays([plain, stems, copies]))
-    category, categories = encoded(rows["category"])
-    is_temp = take(np.asarray(pc.equal(categories, "temp").to_numpy(zero_copy_only=False), np.int64), category) > 0
-    is_copy = is_temp & (ints(rows, "argument") >= 0) & (codes >= 0)
+    is_copy = is_in(rows["category"], ["temp"]) & (ints(rows, "argument") >= 0) & (codes >= 0)
     own = np.where(is_copy, codes + len(plain) + len(stems), codes)
     both = np.where(codes >= 0, own, np.where(other_codes >= 0, other_codes + len(plain), -1))
     return take(distinct, both), dictionary
@@ -130,5 +129,4 @@ def _n_distinct(column: pa.ChunkedArray, group: Ints, n: int) -> Ints:
 
 def of_account(table: pa.Table, account: str) -> pa.Table:
     """Return the rows of an account."""
-    mask: Mask = np.asarray(pc.equal(table["account"].cast(pa.string()), account).to_numpy(), bool)
-    return table.filter(pa.array(mask))
+    return table.filter(pa.array(is_in(table["account"], [account])))

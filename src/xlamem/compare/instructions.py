@@ -10,7 +10,7 @@ from .. import schema
 from ..compute.columns import Ints, take
 from ..compute.program import Program
 from ..parse.fingerprints import row_hash
-from .graph import Graph, Labels, Neighbours, both_sides, text_hashes
+from .graph import Graph, Labels, Neighbours, both_sides
 from .ordering import by_group, groups, labels_in_order
 
 RULES = tuple(schema.MATCHES)
@@ -43,10 +43,10 @@ class InstructionMatching:
 
     @cached_property
     def _opcode(self) -> tuple[Ints, Ints]:
-        return both_sides(lambda g: text_hashes(g.opcodes), *self.graphs)
+        return both_sides(lambda g: g.opcodes.hashes(), *self.graphs)
 
     def _text(self, column: str) -> tuple[Ints, Ints]:
-        return both_sides(lambda g: text_hashes(g.text(column)), *self.graphs)
+        return both_sides(lambda g: g.text(column).hashes(), *self.graphs)
 
     def _labels(self, *columns: tuple[Ints, Ints]) -> Labels:
         return Labels(row_hash(*(c[0] for c in columns)), row_hash(*(c[1] for c in columns)))
@@ -54,13 +54,14 @@ class InstructionMatching:
     # -- rules -----------------------------------------------------------------------------------
 
     def _match(self) -> None:
+        both_sides(lambda g: g.position, *self.graphs)
         opcode, op_name, shape = self._opcode, self._text("op_name"), self._text("shape")
-        number = both_sides(lambda g: text_hashes(g.numbers), *self.graphs)
+        number = both_sides(lambda g: g.numbers.hashes(), *self.graphs)
         self._match_subgraphs(self._labels(opcode, op_name, shape, number), SUBGRAPH, OPERATION)
         if self._is_done:
             return
         self._match_renamed_arguments(shape)
-        plain = both_sides(lambda g: text_hashes(g.plain_names), *self.graphs)
+        plain = both_sides(lambda g: g.plain_names.hashes(), *self.graphs)
         self._match_subgraphs(self._labels(opcode, op_name), RESIZED, RESIZED)
         self._match_subgraphs(self._labels(opcode, plain, shape), OPERATION, OPERATION)
         self._match_subgraphs(self._labels(opcode, shape, number), STRUCTURE, None)
@@ -104,7 +105,7 @@ class InstructionMatching:
 
     def _match_renamed_arguments(self, shape: tuple[Ints, Ints]) -> None:
         """Match arguments whose names differ in the variable or its indices only."""
-        suffix = both_sides(lambda g: text_hashes(g.argument_suffixes), *self.graphs)
+        suffix = both_sides(lambda g: g.argument_suffixes.hashes(), *self.graphs)
         # Others get labels that the other side does not have.
         a, b = (
             np.where(suffix[k] != 0, row_hash(suffix[k], shape[k]), np.arange(k, 2 * g.n, 2)[: g.n])
@@ -194,6 +195,13 @@ class InstructionMatching:
         a, b = self.graphs[0].step[nodes], self.graphs[1].step[self.node[nodes]]
         scheduled = (a >= 0) & (b >= 0)
         return a[scheduled], b[scheduled]
+
+    @cached_property
+    def steps_in_order(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
+        """These steps in the order of A, and those of B and A in the order of B."""
+        a, b = self.steps
+        by_a, by_b = np.lexsort((b, a)), np.lexsort((a, b))
+        return (a[by_a], b[by_a]), (b[by_b], a[by_b])
 
 
 def _unique_choices(keys: Ints, nodes: Ints) -> tuple[Ints, Ints]:

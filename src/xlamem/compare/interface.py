@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..compute.aliasing import outputs_of
-from ..compute.columns import Ints, Mask, encoded, ints, take, take_text
+from ..compute.columns import Ints, Mask, encoded, ints, is_in, take, take_text
 from ..compute.layout import DONATED, LIVE_OUT, PARAMETER
 from ..compute.program import Program
 from ..parse.fingerprints import row_hash
 from .graph import argument_suffixes, text_hashes
 from .matching import Matching
 from .ordering import in_order
-from .rows import Shape, parsed
+from .rows import Shape, ShapePairs, parsed
 
 
 class Arguments(NamedTuple):
@@ -61,7 +61,7 @@ def _suffixes(arguments: Arguments) -> pa.Array:
 
 
 def _names(arguments: Arguments) -> pa.Array:
-    """Return the names; old dumps have none, so these are the numbers."""
+    """Return the names, which are numbers in old dumps."""
     return arguments.names
 
 
@@ -105,24 +105,18 @@ class Interface:
         left = np.flatnonzero(self.partner >= 0)
         return left, self.partner[left]
 
-    def shapes_by_row(self, left: Ints, right: Ints) -> list[tuple[Shape | None, Shape | None]]:
+    def shape_pairs(self, left: Ints, right: Ints) -> ShapePairs:
         """Return the shapes of these arguments."""
-        a, b = self.a.shapes.take(pa.array(left)).to_pylist(), self.b.shapes.take(pa.array(right)).to_pylist()
-        known = {text: parsed(text) for text in {*a, *b}}
-        return [(known[x], known[y]) for x, y in zip(a, b, strict=True)]
-
-    def shapes_of(self, left: Ints, right: Ints) -> dict[tuple[Shape, Shape], str]:
-        """Return the distinct pairs of shapes that differ between these arguments, and the first argument with each."""
-        found: dict[tuple[Shape, Shape], str] = {}
-        for (a, b), row in zip(self.shapes_by_row(left, right), right.tolist(), strict=True):
-            if a and b and a != b and (a, b) not in found:
-                found[a, b] = self.b.names[row].as_py()
-        return found
+        sizes = self.m.b.allocation_size[self.b.allocation[right]]
+        return ShapePairs(self.a.shapes.take(pa.array(left)), self.b.shapes.take(pa.array(right)), sizes)
 
     @cached_property
     def shapes(self) -> dict[tuple[Shape, Shape], str]:
         """The distinct pairs of shapes that differ between matched arguments, and the first argument with each."""
-        return self.shapes_of(*self.matched)
+        left, right = self.matched
+        changed = self.shape_pairs(left, right).changed()
+        names = self.b.names.take(pa.array(right[[*changed.values()]], pa.int64())).to_pylist()
+        return dict(zip(changed, names, strict=True))
 
     @property
     def gone(self) -> Ints:
@@ -170,37 +164,34 @@ class Interface:
         return self._single_outputs[1]
 
     @cached_property
-    def resized_outputs(self) -> list[tuple[Shape, Shape, int]]:
-        """Shapes of outputs that only A has, those that only B has instead, and the values of B, if both have as many.
+    def resized_outputs(self) -> tuple[Ints, Ints]:
+        """Outputs of A of which B has none of the same shape, and the outputs of B instead, if both have as many.
 
         Outputs may be in another order.
         """
         a, b = outputs_of(self.m.a).value, outputs_of(self.m.b).value
         if len(a) != len(b):
-            return []
-        texts_a, texts_b = self.m.a.value_text("shape", a).to_pylist(), self.m.b.value_text("shape", b).to_pylist()
-        known = {text: parsed(text) for text in {*texts_a, *texts_b}}
-        shapes_a, shapes_b = ([known[text] for text in texts] for texts in (texts_a, texts_b))
-        missing, surplus = Counter(shapes_a), Counter(shapes_b)
-        missing, surplus = missing - surplus, surplus - missing
-        gone = [shape for shape in shapes_a if shape and _taken(missing, shape)]
-        rows = zip(shapes_b, b.tolist(), strict=True)
-        new = [(shape, value) for shape, value in rows if shape and _taken(surplus, shape)]
-        return [(x, y, value) for x, (y, value) in zip(gone, new, strict=False)]
+            return a[:0], b[:0]
+        shapes_a, shapes_b = _plain_shapes(self.m.a, a), _plain_shapes(self.m.b, b)
+        left, right = in_order(shapes_a, shapes_b)
+        gone, new = np.delete(a, left), np.delete(b, right)
+        is_array = (np.delete(shapes_a, left) != 0) & (np.delete(shapes_b, right) != 0)
+        return gone[is_array], new[is_array]
 
     @cached_property
     def _single_outputs(self) -> tuple[Ints, Ints]:
         m = self.m
-        if len(outputs_of(m.a).value) == len(outputs_of(m.b).value):  # others at most in shape or memory space
+        if len(outputs_of(m.a).value) == len(outputs_of(m.b).value):  # their shapes or memory spaces may differ
             return np.empty(0, np.int64), np.empty(0, np.int64)
         new, gone = _outputs_only_in(m.b, m.a, m.value_of_b), _outputs_only_in(m.a, m.b, m.value)
         return _without_equals(m, new, gone)
 
 
-def _taken(counts: Counter[Shape | None], shape: Shape) -> bool:
-    """Return whether this shape is left, and take one."""
-    counts[shape] -= 1
-    return counts[shape] >= 0
+def _plain_shapes(p: Program, values: Ints) -> Ints:
+    """Return hashes of the shapes without layouts, 0 for tuples."""
+    codes, texts = encoded(p.value_text("shape", values))
+    shapes = [str(shape) if (shape := parsed(text)) else None for text in texts.to_pylist()]
+    return take(text_hashes(pa.array(shapes, pa.string())), codes)
 
 
 def outputs(p: Program) -> Ints:
@@ -214,8 +205,7 @@ def outputs(p: Program) -> Ints:
 def _outputs_only_in(p: Program, other: Program, match: Ints) -> Ints:
     """Return the outputs of p without a matching output; output tuples are left out."""
     values, theirs = outputs(p), outputs(other)
-    codes, types = encoded(p.value_text("element_type", values))
-    values = values[take(np.asarray(pc.equal(types, "tuple").to_numpy(zero_copy_only=False), np.int64), codes) <= 0]
+    values = values[~is_in(p.value_text("element_type", values), ["tuple"])]
     is_output = np.zeros(len(other.owner), bool)
     is_output[theirs] = True
     return values[take(is_output, match[values]) <= 0]
@@ -223,6 +213,5 @@ def _outputs_only_in(p: Program, other: Program, match: Ints) -> Ints:
 
 def _without_equals(m: Matching, of_b: Ints, of_a: Ints) -> tuple[Ints, Ints]:
     """Leave out new outputs for which an output of the same shape is gone, and these."""
-    codes_b, codes_a = text_hashes(m.b.value_text("shape", of_b)), text_hashes(m.a.value_text("shape", of_a))
-    left, right = in_order(codes_b, codes_a)
+    left, right = in_order(_plain_shapes(m.b, of_b), _plain_shapes(m.a, of_a))
     return np.delete(of_b, left), np.delete(of_a, right)

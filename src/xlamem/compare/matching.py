@@ -33,9 +33,9 @@ class Matching:
         self._match_values()
 
     @property
-    def steps(self) -> tuple[Ints, Ints]:
-        """Steps in A and B of the matched instructions that both schedules list."""
-        return self._instructions.steps
+    def steps_in_order(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
+        """Steps of the matched instructions: in A and B in the order of A, and in B and A in the order of B."""
+        return self._instructions.steps_in_order
 
     # -- values ----------------------------------------------------------------------------------
 

@@ -25,23 +25,32 @@ def in_order(
     a: Ints, b: Ints, order_a: Ints | None = None, order_b: Ints | None = None
 ) -> tuple[Ints, Ints]:
     """Return the indices of pairs of equal keys: the k-th of each key on both sides, by default in the given order."""
-    group_a, group_b, _ = groups(a, b)
-    rank_a = ranks(group_a, np.arange(len(a)) if order_a is None else order_a)
-    rank_b = ranks(group_b, np.arange(len(b)) if order_b is None else order_b)
-    width = max(len(a), len(b), 1)
-    keys_a, keys_b = group_a * width + rank_a, group_b * width + rank_b
-    _, at_a, at_b = np.intersect1d(keys_a, keys_b, assume_unique=True, return_indices=True)
-    return at_a, at_b
+    group_a, group_b, n = groups(a, b)
+    pairs = np.minimum(np.bincount(group_a, minlength=n), np.bincount(group_b, minlength=n))
+    return _first_rows(group_a, order_a, pairs), _first_rows(group_b, order_b, pairs)
+
+
+def _first_rows(group: Ints, position: Ints | None, counts: Ints) -> Ints:
+    """Return the first rows of each group, as many as its count, in the order of `by_group`."""
+    rows = np.flatnonzero(counts[group])
+    group = group[rows]
+    position = rows if position is None else position[rows]
+    order = by_group(group, position)
+    return rows[order[_ranks(group[order]) < counts[group[order]]]]
 
 
 def ranks(group: Ints, position: Ints) -> Ints:
     """Return the rank of each row within its group."""
     order = by_group(group, position)
-    ordered = group[order]
-    first = np.flatnonzero(np.diff(ordered, prepend=-1))
     rank = np.empty(len(group), np.int64)
-    rank[order] = np.arange(len(group)) - np.repeat(first, np.diff(np.append(first, len(group))))
+    rank[order] = _ranks(group[order])
     return rank
+
+
+def _ranks(ordered: Ints) -> Ints:
+    """Return the rank of each row within its group, given groups in ascending order."""
+    first = np.flatnonzero(np.diff(ordered, prepend=-1))
+    return np.arange(len(ordered)) - np.repeat(first, np.diff(np.append(first, len(ordered))))
 
 
 def by_group(group: Ints, position: Ints) -> Ints:

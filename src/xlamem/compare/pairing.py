@@ -14,7 +14,7 @@ import pyarrow as pa
 from .. import schema
 from ..compute.columns import Ints, Mask, table_of_columns
 from ..parse.fingerprints import without_number
-from .programs import Dumps, Program, Programs, programs_of
+from .programs import Dumps, ProgramEntry, Programs, programs_of
 from .sketches import EMPTY, Similarity, Sketches, no_sketches, similarity
 
 MIN_INTERFACE = 0.2
@@ -23,7 +23,6 @@ MIN_NAME = 0.5
 """Least similarity of two programs with the same name and different interfaces, if others have that name too."""
 MIN_OTHER = 0.6
 """Least similarity of two programs with different names."""
-
 MIN_UNSCOPED = 0.8
 """The same, if scopes are left out because they may have been renamed too."""
 MIN_SHARED = 8
@@ -34,7 +33,7 @@ MAX_CANDIDATES = 1 << 20
 MAX_SHARED = 1 << 10
 """A hash that more pairs of programs have in common does not make them candidates."""
 
-Key = Callable[[Program], Hashable]
+Key = Callable[[ProgramEntry], Hashable]
 Floats = npt.NDArray[np.float64]
 Texts = npt.NDArray[np.object_]
 
@@ -146,7 +145,7 @@ class Pairing:
             first |= {key: first.get(key, place) for key in keys}
         return sorted(rows.values(), key=lambda r: (r.a is None, r.b if r.a is None else r.a))
 
-    def _sides(self, row: _Row) -> Iterator[tuple[str, Program]]:
+    def _sides(self, row: _Row) -> Iterator[tuple[str, ProgramEntry]]:
         if row.a is not None:
             yield "a", self.a[row.a]
         if row.b is not None:
@@ -171,7 +170,7 @@ class Pairing:
             self._add_same(i, j)
 
     def _add_same(self, i: int, j: int) -> None:
-        by_content = self.a[i].key[0] == "content"
+        by_content = self.a[i].key[0] in ("content", "id")
         self._add(i, j, 1.0, "same", "same content" if by_content else "same interface and memory behaviour")
 
     def _pair_interfaces(self) -> None:
@@ -241,9 +240,7 @@ class Pairing:
     def _folders(self) -> tuple[Texts, Texts]:
         return (np.array(self.a.folders(), object), np.array(self.b.folders(), object))
 
-    def _best(
-        self, i: Ints, j: Ints, score: Floats, last: Mask | None = None
-    ) -> Iterator[tuple[int, int, float]]:
+    def _best(self, i: Ints, j: Ints, score: Floats, last: Mask | None = None) -> Iterator[tuple[int, int, float]]:
         """Yield disjoint candidates, best first; unknown scores are last, ties are in order of compilation.
 
         Candidates in the mask `last` follow all others.
@@ -286,6 +283,7 @@ class Pairing:
     def _similarity(self, i: Ints, j: Ints) -> Similarity:
         a, b = self._sketches
         return similarity(a.rows, b.rows, a.row_of[i], b.row_of[j])
+
 
 class _Sketches:
     """The sketches of those programs of a side that are not paired by their fingerprints."""
@@ -340,23 +338,23 @@ def _choice(score: float, choices: int) -> str:
     return f"{'one, by order,' if np.isnan(score) else 'the most similar'} of {choices:,} programs"
 
 
-def _alone(program: Program) -> str:
+def _alone(program: ProgramEntry) -> str:
     return f"no such program on the other side{f'; {program.problem}' if program.problem else ''}"
 
 
-def _key(program: Program) -> Hashable:
+def _key(program: ProgramEntry) -> Hashable:
     return program.key if program.key[0] != "row" else None
 
 
-def _program(program: Program) -> Hashable:
+def _program(program: ProgramEntry) -> Hashable:
     return program.program_fp
 
 
-def _interface(program: Program) -> Hashable:
+def _interface(program: ProgramEntry) -> Hashable:
     return program.interface_fp
 
 
-def _name(program: Program) -> Hashable:
+def _name(program: ProgramEntry) -> Hashable:
     return without_number(program.module_name) if program.module_name else None
 
 
@@ -398,7 +396,7 @@ def _columns_of(side: str, programs: Programs, numbers: Sequence[int | None], du
     """Return the columns of `pairs` about the programs of one side."""
     rows = [None if n is None else programs[n] for n in numbers]
     columns: dict[str, Any] = {f"program_{side}": numbers, f"occurrences_{side}": [n or None for n in dumps]}
-    for name in ("module_name", "module_id", "id", "uri", "device_total", "peak", "problem"):
+    for name in ("module_name", "module_id", "id", "uri", "device_total", "peak", "problem", "readable"):
         columns[f"{name}_{side}"] = [row and getattr(row, name) for row in rows]
     specs = schema.COMPARED["pairs"]
     return {name: pa.array(values, specs[name].arrow.type) for name, values in columns.items()}

@@ -16,16 +16,19 @@ import pyarrow.dataset as arrow_dataset
 from ..compute.columns import Ints, Mask, decoded, encoded, groups_of, ints, nullable
 from ..errors import UsageError
 from ..warehouse import Dataset
+from ..warehouse.stored_fingerprints import KNOWN_BY
 from .ordering import ranks
 from .programs import (
-    Program,
+    ProgramEntry,
+    known_numbers,
     no_such_key,
     no_such_value,
     relative_folders,
     stored_errors,
     stored_numbers,
-    unreadable,
+    unloaded,
     with_problem,
+    without_module,
 )
 
 Order = Literal["seen", "name"]
@@ -34,7 +37,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d(?!\d).*|\d{8}")
 _DIGITS = re.compile(r"(\d+)")
 _TABLES = ("occurrences", "labels", "modules", "peaks", "quarantine")
 _OCCURRENCE = ("content_id", "uri", "module_id", "run_id", "seen_at")
-_MODULE = ("module_name", "program_fp", "interface_fp", "complete")
+_MODULE = ("module_name", "program_fp", "interface_fp", *KNOWN_BY)
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Contents:
     """The distinct contents at all points, a row for each."""
 
     table: pa.Table
-    """content_id, the columns of `Program` that come from it, and why it is not known."""
+    """content_id, the columns of `ProgramEntry` that come from it, and why it is not known."""
     key: Ints
     """Equal for two contents of one program: those with the same fingerprints."""
     interface: Ints
@@ -78,7 +81,7 @@ class Points:
         """Return the rows of the programs at a point."""
         return np.arange(*np.searchsorted(self.point, [point, point + 1]))
 
-    def programs(self, rows: Ints) -> list[Program]:
+    def programs(self, rows: Ints) -> list[ProgramEntry]:
         """Return programs for pairing."""
         where = pa.array(rows)
         contents = self.contents.table.take(pa.array(self.content[rows]))
@@ -87,8 +90,7 @@ class Points:
             "content_hash": contents["id"],
         })  # fmt: skip
         pairs = zip(places.to_pylist(), contents.to_pylist(), strict=True)
-        return [Program(**place, **content) for place, content in pairs]
-
+        return [ProgramEntry(**place, **content) for place, content in pairs]
 
     def folders_of(self, rows: Ints) -> list[str]:
         """Return the relative folders of programs."""
@@ -106,8 +108,10 @@ def read_points(dataset: Dataset, over: str, labels: Mapping[str, str], order: O
     """
     with dataset.damage_errors(*_TABLES):
         runs = _runs(dataset, over, labels)
-        is_wanted = arrow_dataset.field("run_id").isin(runs["run_id"].combine_chunks())
+        wanted = runs["run_id"].combine_chunks()
+        is_wanted = arrow_dataset.field("run_id").isin(wanted)
         rows = dataset["occurrences"].to_table(columns=list(_OCCURRENCE), filter=is_wanted)
+        rows = pa.concat_tables([rows, unloaded(dataset, wanted).select(_OCCURRENCE)])
         if not rows.num_rows:
             raise UsageError(f"no dump has the label {over!r}{' and these labels' if labels else ''}")
         contents, content = _contents(dataset, rows)
@@ -158,9 +162,7 @@ def _contents(dataset: Dataset, occurrences: pa.Table) -> tuple[Contents, Ints]:
     stored = dataset["modules"].to_table(columns=["content_id", *_MODULE])
     at = pc.index_in(ids, stored["content_id"].combine_chunks())
     columns = {"id": ids, **{name: stored[name].take(at) for name in _MODULE}}
-    numbers = stored_numbers(dataset, ids)
-    known = pc.or_(columns["complete"], columns["program_fp"].is_valid()).fill_null(False)
-    numbers = {name: pc.if_else(known, column, None) for name, column in numbers.items()}
+    numbers = known_numbers(columns, stored_numbers(dataset, ids))
     fingerprints = [encoded(columns[name])[0] for name in ("program_fp", "interface_fp")]
     has_both = (fingerprints[0] >= 0) & (fingerprints[1] >= 0)
     alone = np.where(has_both, -1, np.arange(len(ids)))
@@ -171,8 +173,9 @@ def _contents(dataset: Dataset, occurrences: pa.Table) -> tuple[Contents, Ints]:
 
 
 def _with_problems(dataset: Dataset, table: pa.Table, occurrences: pa.Table, content: Ints) -> pa.Table:
-    """Replace `complete` by the problem of each content without fingerprints. Those are few."""
+    """Replace the columns KNOWN_BY by the problem of each content without fingerprints. Those are few."""
     problems: list[str | None] = [None] * table.num_rows
+    readable = np.ones(table.num_rows, bool)
     names = table["module_name"].to_pylist()
     rows = np.flatnonzero(np.asarray(table["program_fp"].is_null().to_numpy(), bool))
     first = np.full(table.num_rows, -1)
@@ -181,11 +184,11 @@ def _with_problems(dataset: Dataset, table: pa.Table, occurrences: pa.Table, con
     uris = occurrences["uri"].take(pa.array(first[rows])).to_pylist()
     for i, row, uri in zip(rows.tolist(), table.take(pa.array(rows)).to_pylist(), uris, strict=True):
         if row["complete"] is None:
-            program = unreadable(i, row["id"], uri, errors.get(row["id"], (None, None))[1])
-            problems[i], names[i] = program.problem, program.module_name
+            program = without_module(i, row["id"], uri, dataset, errors)
+            problems[i], names[i], readable[i] = program.problem, program.module_name, program.readable
         else:
-            problems[i] = with_problem(row)["problem"]
-    table = table.drop_columns(["complete", "module_name"])
+            problems[i] = with_problem(row, dataset)["problem"]
+    table = table.drop_columns([*KNOWN_BY, "module_name"]).append_column("readable", pa.array(readable))
     table = table.append_column("module_name", pa.array(names, pa.string()))
     return table.append_column("problem", pa.array(problems, pa.string()))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -12,21 +11,22 @@ import pyarrow.compute as pc
 
 from ..compute.columns import ints, take
 from ..compute.layout import CONSTANT, DONATED
-from ..compute.op_names import ends_in_move, layers, plain_names, shortened_paths
+from ..compute.op_names import ends_in_move, folded_paths, layers_by_scope, matching
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
 from .compiler import (
     OTHER_FORMAT,
     changed_flags,
     features_of,
-    flags_of,
+    flags_by_role,
     formats_exclude_each_other,
     module_of,
     other_changelist,
 )
-from .context import Context, Edit, Names, are, largest, listed
+from .context import Context, Edit, Names, are, largest, listed, with_scopes
 from .graph import PARAMETERS, both_sides
-from .rows import Shape
+from .rows import Shape, ShapePairs, text_matches
+from .shape_edits import conversions, retyped
 
 CONTENT_FEATURES = {"tree_spaced", "frames", "crlf", "not_utf8", "address", "from_instruction_blank"}
 """Features that depend on the program, or on what became of the files."""
@@ -38,11 +38,13 @@ MIN_CONSTANTS = 1 << 16
 """Minimum change of all constants in bytes."""
 RECOMPUTED = r"\brematted_computation\b"
 CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
+CHECKPOINTED_CALL = r"(?:^|/)(?:checkpoint|remat\d*)$"
+"""Operations whose innermost stack frame is the call of a function with `jax.checkpoint`."""
 MIN_CHANGE = 0.2
 """The backward pass recomputes more or less if the number of recomputed instructions differs by this share."""
 
 
-def arguments(c: Context) -> Iterator[Edit]:
+def single_arguments(c: Context) -> Iterator[Edit]:
     """Find arguments that only one side has."""
     i = c.interface
     for side, p, own, rows, word in (("b", c.m.b, i.b, i.new, "new"), ("a", c.m.a, i.a, i.gone, "gone")):
@@ -85,7 +87,7 @@ def layers_changed(c: Context) -> Iterator[Edit]:
 
 
 def _layers_of(op_names: pa.Array) -> set[tuple[str, int]]:
-    layer, index = layers(op_names)
+    _, layer, index = layers_by_scope(op_names)
     pairs = set(zip(layer.to_pylist(), index.to_pylist(), strict=True))
     return pairs - {(None, None)}
 
@@ -96,14 +98,33 @@ def rematerialization(c: Context) -> Iterator[Edit]:
     if abs(before - after) <= MIN_CHANGE * max(before, after):
         return
     recomputes = f"the backward pass recomputes {after:,} instead of {count(before, 'instruction')}"
+    calls_a, calls_b = (_checkpointed_calls(*side) for side in zip((c.m.a, c.m.b), c.op_names, strict=True))
+    gone, new = ([calls[key] for key in calls if key not in others] for calls, others in (
+        (calls_a, calls_b), (calls_b, calls_a),
+    ))  # fmt: skip
     is_left, was_there = (names.count(CHECKPOINT) > 0 for names in reversed(c.op_names))
-    text = recomputes if is_left == was_there else f"jax.checkpoint is {'new' if is_left else 'gone'}: {recomputes}"
+    if before > after and (gone or not is_left):
+        text = f"jax.checkpoint is gone{f' from {listed(gone)}' if gone else ''}: {recomputes}"
+    elif before < after and (new or not was_there):
+        text = f"jax.checkpoint is new{f' in {listed(new)}' if new else ''}: {recomputes}"
+    else:
+        text = recomputes
     claims = c.rows.single & c.rows.temporary & ~c.rows.is_in("phase", ("optimizer",))
     yield Edit("rematerialization", text, claims, "names")
 
 
+def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
+    """Return file and line of the calls of functions with `jax.checkpoint`, by file and calling function."""
+    frames = np.unique(names.frames[text_matches(names.texts, names.codes, CHECKPOINTED_CALL)])
+    table = p.tables["frames"]
+    rows = table.filter(pc.is_in(table["id"], pa.array(frames))).select(("file", "function", "line")).to_pylist()
+    return {(r["file"], r["function"]): f"{r['file'].rpartition('/')[2]}:{r['line']}" for r in rows if r["file"]}
+
+
 def memory_spaces(c: Context) -> Iterator[Edit]:
     """Find arguments, then other buffers, that moved from one memory space to another."""
+    if c.platforms_differ:
+        return  # their memory spaces have different names
     moved = c.rows.is_in("cause", ("moved to another space",))
     i = c.interface
     left, right = i.matched
@@ -112,24 +133,31 @@ def memory_spaces(c: Context) -> Iterator[Edit]:
     b = names_b[c.m.b.space_of_allocation[i.b.allocation[right]]]
     for x, y in sorted(set(zip(a[a != b].tolist(), b[a != b].tolist(), strict=True))):
         rows = right[(a == x) & (b == y)]
-        names = largest(i.b.names, rows, c.m.b.allocation_size[i.b.allocation[rows]])
-        yield Edit("memory space", f"{are(len(rows), 'argument')} in {y} instead of {x}: {names}", moved, "interface")
+        allocations = i.b.allocation[rows]
+        names = largest(i.b.names, rows, c.m.b.allocation_size[allocations])
+        numbers = ints(c.m.b.allocations, "parameter_number")[allocations]
+        claims = moved & np.isin(ints(c.rows.table, "argument"), numbers)
+        yield Edit("memory space", f"{are(len(rows), 'argument')} in {y} instead of {x}: {names}", claims, "interface")
     if moved.any():
         yield Edit("memory space", f"{are(int(moved.sum()), 'buffer')} in another memory space", moved, "buffers")
 
 
 def flags(c: Context) -> Iterator[Edit]:
     """Find flags of the compiler with another value, if both dumps have them."""
-    a, b = (flags_of(p) for p in (c.m.a, c.m.b))
-    if a and b and (texts := changed_flags(a, b)):
+    a, b = (flags_by_role(p) for p in (c.m.a, c.m.b))
+    texts = [text for role in sorted(a.keys() & b.keys()) for text in changed_flags(a[role], b[role])]
+    if texts:
         yield Edit("flags", f"flag{'s' if len(texts) > 1 else ''} {listed(texts)}", c.none, "files")
 
 
 def compiler(c: Context) -> Iterator[Edit]:
-    """Find out whether another version of the compiler was used: by file names (TPU), or the format of the dumps."""
+    """Find out whether another compiler was used: by the platform, file names (TPU), or the format of the dumps."""
     a, b = (module_of(p) for p in (c.m.a, c.m.b))
-    if text := other_changelist(a["changelist"], b["changelist"]):
+    if c.platforms_differ:
+        text = f"compiled for {b['platform'] or 'an unknown platform'} instead of {a['platform'] or 'an unknown one'}"
         yield Edit("compiler", text, c.none, "files")
+    elif changelist := other_changelist(a["changelist"], b["changelist"]):
+        yield Edit("compiler", changelist, c.none, "files")
     elif _formats_differ(c, features_of(a) - CONTENT_FEATURES, features_of(b) - CONTENT_FEATURES):
         yield Edit("compiler", OTHER_FORMAT, c.none, "files")
     elif len({tuple(names.count(pattern) > 0 for pattern in CONVENTIONS) for names in c.op_names}) > 1:
@@ -149,26 +177,26 @@ def _roles(p: Program) -> set[str]:
     return set(p.tables["files"]["role"].to_pylist())
 
 
-def outputs(c: Context) -> Iterator[Edit]:
+def single_outputs(c: Context) -> Iterator[Edit]:
     """Find outputs that only one side has."""
     i = c.interface
     for p, side, values, word in ((c.m.b, 1, i.new_outputs, "new"), (c.m.a, 0, i.gone_outputs, "gone")):
         if len(values):
             by_size = values[np.argsort(-p.size[values], kind="stable")]
-            shapes = listed(list(dict.fromkeys(map(plain_shape, p.value_text("shape", by_size).to_pylist()))))
+            texts = pc.unique(p.value_text("shape", by_size)).to_pylist()
+            shapes = listed(list(dict.fromkeys(map(plain_shape, texts))))
             claims = np.isin(c.rows.value[side], values)
             yield Edit("outputs", f"{are(len(values), 'output')} {word}: {shapes}", claims, "interface")
 
 
 def resized_outputs(c: Context) -> Iterator[Edit]:
     """Find outputs with the same index and another shape."""
-    resized = c.interface.resized_outputs
-    if resized:
-        texts = [f"{_shape_text(a)} -> {_shape_text(b)}" for a, b, _ in resized]
-        values = np.array([value for *_, value in resized], np.int64)
-        claims = np.isin(c.rows.value[1], values)
-        number = are(len(resized), "output")
-        yield Edit("outputs", f"{number} of another shape: {listed(list(dict.fromkeys(texts)))}", claims, "interface")
+    a, b = c.interface.resized_outputs
+    if len(b):
+        pairs = ShapePairs(c.m.a.value_text("shape", a), c.m.b.value_text("shape", b), c.m.b.size[b])
+        texts = [f"{_shape_text(x)} -> {_shape_text(y)}" for x, y in pairs.changed()]
+        claims = np.isin(c.rows.value[1], b)
+        yield Edit("outputs", f"{are(len(b), 'output')} of another shape: {listed(texts)}", claims, "interface")
 
 
 def _shape_text(shape: Shape) -> str:
@@ -187,11 +215,11 @@ def constants(c: Context) -> Iterator[Edit]:
 def operations(c: Context) -> Iterator[Edit]:
     """Find scopes and operations that only one side has: they explain what else differs in the scope around them."""
     sides = zip(both_sides(_paths, *c.op_names), (c.interface.a, c.interface.b), strict=True)
-    leaves_a, leaves_b = (paths - set(_folded(own.names)) for paths, own in sides)
+    leaves_a, leaves_b = (paths - _folded(own.names) for paths, own in sides)
     only_a, only_b = leaves_a - leaves_b, leaves_b - leaves_a
     if len(only_a) > MIN_RENAMED * len(leaves_a) and _last_names(only_a) == _last_names(only_b):
         return  # scopes were renamed
-    a, b = _with_scopes(leaves_a), _with_scopes(leaves_b)
+    a, b = with_scopes(leaves_a), with_scopes(leaves_b)
     new, gone = (_outermost(mine - theirs) for mine, theirs in ((b, a), (a, b)))
     if not new and not gone:
         return
@@ -203,26 +231,19 @@ def operations(c: Context) -> Iterator[Edit]:
 
 def _paths(names: Names) -> set[str]:
     """Return the operations without wrappers and with folded layers."""
-    # XLA adds and removes moves as it likes; several op_names in parentheses were merged.
-    left_out = ends_in_move(names.texts).tolist()
-    used = (np.bincount(names.codes[names.codes >= 0], minlength=len(names.texts)) > 0).tolist()
-    rows = zip(_folded(names.texts), left_out, used, strict=True)
-    return {path for path, moves, is_used in rows if path and is_used and not moves and not path.startswith("(")}
-
-
-def _with_scopes(paths: set[str]) -> set[str]:
-    """Return operations and the scopes around them."""
-    return {"/".join(s.split("/")[:k]) for s in paths for k in range(1, s.count("/") + 2)}
+    # Moves depend on the optimizations of XLA, not on the model; several op_names in parentheses were merged.
+    left_out = ends_in_move(names.texts) | matching(names.texts, CHECKPOINTED_CALL)
+    paths = _folded(names.texts.filter(pa.array(names.in_model & ~left_out)))
+    return {path for path in paths if path and not path.startswith("(")}
 
 
 def _last_names(paths: set[str]) -> Counter[str]:
     return Counter(path.rpartition("/")[2] for path in paths)
 
 
-def _folded(op_names: pa.Array) -> list[str | None]:
-    names = plain_names(pc.replace_substring_regex(op_names, PARAMETERS, ""))
-    folded: list[str | None] = shortened_paths(names, None, fold=True).to_pylist()
-    return folded
+def _folded(op_names: pa.Array) -> set[str | None]:
+    """Return the distinct op_names without wrappers and with folded layers."""
+    return set(folded_paths(pc.replace_substring_regex(op_names, PARAMETERS, ""))[1].to_pylist())
 
 
 def _outermost(names: set[str]) -> set[str]:
@@ -240,9 +261,15 @@ def _heaviest(names: set[str], weights: dict[str, int]) -> list[str]:
 
 def instructions(c: Context) -> Iterator[Edit]:
     """Find operations that more or fewer lines of the model contain, forward and backward passes apart."""
+    if any(rematerialization(c)) or any(conversions(c)):
+        return  # other numbers follow from it
     a, b = c.lines
-    changed = [s for s in a | b if a[s] != b[s] and not re.search(RECOMPUTED, s)]
-    changed.sort(key=lambda s: (-abs(b[s] - a[s]), s))
+    changed = sorted((s for s in a | b if a[s] != b[s]), key=lambda s: (-abs(b[s] - a[s]), s))
+    moves = ends_in_move(pa.array(changed, pa.string())).tolist()
+    n = sum(abs(b[s] - a[s]) for s, moves in zip(changed, moves, strict=True) if not moves and not s.endswith(")"))
+    if n < sum(map(len, retyped(c).values())):
+        return  # likewise
     if changed and (a & b).total() > (a | b).total() / 2:  # otherwise scopes were renamed
+        backward = " in the backward pass" if all(s.startswith("transpose(") for s in changed) else ""
         texts = [f"{s} {a[s]:,} -> {b[s]:,}" for s in changed]
-        yield Edit("instructions", f"other numbers of operations: {listed(texts)}", c.none, "names")
+        yield Edit("instructions", f"other numbers of operations{backward}: {listed(texts)}", c.none, "names")

@@ -23,7 +23,9 @@ from ..parse.join import ReadDump, tables_of
 from ..warehouse import Dataset
 from ..warehouse.dataset import is_dataset
 from ..warehouse.derived import device_numbers
+from ..warehouse.identity import loaded_id
 from ..warehouse.merged import DumpSet
+from ..warehouse.stored_fingerprints import KNOWN_BY, can_be_known
 from .sketches import COLUMNS, Sketches, no_sketches, sketches
 
 Path = str | os.PathLike[str]
@@ -35,17 +37,16 @@ CHUNK_BYTES = 4 << 20
 """Approximate amount of text in the dumps that are read together."""
 
 _TABLES = ("modules", *Fingerprints.TABLES, "frames")
-_MODULE = ("module_name", "module_id", "platform", "program_fp", "interface_fp", "content_hash", "complete")
+_MODULE = ("module_name", "module_id", "platform", "program_fp", "interface_fp", "content_hash", *KNOWN_BY)
 _NUMBERS = ("device_total", "device_peak")
-
-
+_FIELD = arrow_dataset.field
 _SHOWN = 10
 """Number of labels that an error lists."""
 
 
 @dataclass(frozen=True)
-class Program:
-    """A program, described by its first dump."""
+class ProgramEntry:
+    """A program of a side, described by its first dump."""
 
     row: int
     """Number of that dump."""
@@ -59,9 +60,12 @@ class Program:
     interface_fp: str | None = None
     content_hash: str | None = None
     device_total: int | None = None
+    """Bytes, like the peak; None if the dump is not complete."""
     peak: int | None = None
     problem: str | None = None
     """Why program_fp is not known."""
+    readable: bool = True
+    """Whether the dump could be read."""
     occurrences: int = 1
 
     @property
@@ -69,7 +73,9 @@ class Program:
         """Equal for two dumps of one program."""
         if self.program_fp and self.interface_fp:
             return self.program_fp, self.interface_fp
-        return ("content", self.content_hash) if self.content_hash else ("row", self.row)
+        if self.content_hash:
+            return "content", self.content_hash
+        return ("id", self.id) if self.id else ("row", self.row)
 
 
 class Programs(ABC):
@@ -79,9 +85,9 @@ class Programs(ABC):
     counts: different functions can have the same fingerprints, and then only one of them may change.
     """
 
-    def __init__(self, dumps: Iterable[Program]) -> None:
+    def __init__(self, dumps: Iterable[ProgramEntry]) -> None:
         in_folder: dict[Any, int] = {}
-        programs: dict[Any, Program] = {}
+        programs: dict[Any, ProgramEntry] = {}
         for dump in sorted(dumps, key=lambda p: (p.module_id is None, p.module_id, p.row)):
             folder = dump.key, os.path.dirname(dump.uri or "")
             in_folder[folder] = in_folder.get(folder, 0) + 1
@@ -93,7 +99,7 @@ class Programs(ABC):
     def __len__(self) -> int:
         return len(self.programs)
 
-    def __getitem__(self, number: int) -> Program:
+    def __getitem__(self, number: int) -> ProgramEntry:
         return self.programs[number]
 
     def folders(self) -> list[str]:
@@ -166,7 +172,7 @@ class FilePrograms(Programs):
     def read(self, number: int) -> Dump:
         return read(self.sources[self.programs[number].row])
 
-    def _read_chunk(self, sources: Sequence[Source]) -> Iterator[Program]:
+    def _read_chunk(self, sources: Sequence[Source]) -> Iterator[ProgramEntry]:
         dumps = [pair for source in sources for pair in _read(source)]
         readable = [d for _, d in dumps if isinstance(d, ReadDump)]
         described = iter(self._described(readable))
@@ -177,9 +183,9 @@ class FilePrograms(Programs):
             uri = source.members[0].location
             if isinstance(dump, ReadDump):
                 columns, made[i] = next(described)
-                yield Program(row=begin + i, uri=uri, **columns)
+                yield ProgramEntry(row=begin + i, uri=uri, **columns)
             else:
-                yield unreadable(begin + i, None, uri, str(dump))
+                yield unreadable(begin + i, loaded_id(source), uri, str(dump))
         self._sketches.append(made)
 
     def _described(self, dumps: Sequence[ReadDump]) -> list[tuple[dict[str, Any], Any]]:
@@ -191,12 +197,8 @@ class FilePrograms(Programs):
         total, peak = device_numbers(dump_set)
         owner = np.asarray(dump_set.dump_of_row["instructions"], np.int64)
         rows = sketches(tables["instructions"].select(COLUMNS), owner, len(dumps))
-        columns = {
-            "id": tables["modules"]["content_hash"],
-            **{name: tables["modules"][name] for name in _MODULE},
-            "device_total": total,
-            "peak": peak,
-        }
+        columns = {"id": tables["modules"]["content_hash"], **{name: tables["modules"][name] for name in _MODULE}}
+        columns |= known_numbers(columns, {"device_total": total, "peak": peak})
         return [(with_problem(row), sketch) for row, sketch in zip(pa.table(columns).to_pylist(), rows, strict=True)]
 
 
@@ -223,12 +225,22 @@ def _chunks(sources: Sequence[Source]) -> Iterator[list[Source]]:
         yield chunk
 
 
-def with_problem(row: dict[str, Any]) -> dict[str, Any]:
-    """Replace `complete` by `problem`."""
-    complete = row.pop("complete")
+def with_problem(row: dict[str, Any], dataset: Dataset | None = None) -> dict[str, Any]:
+    """Replace the columns KNOWN_BY of a dump, which is in a dataset or in files, by `problem`."""
+    described = {name: row.pop(name) for name in KNOWN_BY}
     if row["program_fp"] is None:
-        row["problem"] = "its used values or live ranges are missing" if complete else "it is truncated"
+        row["problem"] = _problem(described, row["id"], dataset)
     return row
+
+
+def _problem(module: dict[str, Any], identity: str | None, dataset: Dataset | None) -> str:
+    """Return why program_fp is not known."""
+    if not module["complete"]:
+        return "it is truncated"
+    if dataset is None or not can_be_known(module)[0]:
+        return "its used values or live ranges are missing"
+    hint = "; `xlamem dataset migrate` adds it" if identity in dataset.old.contents else ""
+    return f"its fingerprint is not stored{hint}"
 
 
 class StoredPrograms(Programs):
@@ -246,29 +258,70 @@ class StoredPrograms(Programs):
         program = self.programs[number]
         return read_stored(self.dataset, program.id, program.uri)
 
-    def _occurrences(self, table: pa.Table, labels: Mapping[str, str]) -> Iterator[Program]:
+    def _occurrences(self, table: pa.Table, labels: Mapping[str, str]) -> Iterator[ProgramEntry]:
         numbers = stored_numbers(self.dataset, table["content_id"])
-        columns = {"id": table["content_id"], "uri": table["uri"], **{name: table[name] for name in _MODULE}, **numbers}
+        columns = {"id": table["content_id"], "uri": table["uri"], **{name: table[name] for name in _MODULE}}
+        columns |= known_numbers(columns, numbers)
         rows, errors = pa.table(columns).sort_by("uri").to_pylist(), stored_errors(self.dataset)
-        stored = {row["id"] for row in rows}
-        if not labels:  # text that could not be loaded is in quarantine only
-            rows += [{"id": i, "uri": uri, "complete": None} for i, (uri, _) in errors.items() if i not in stored]
+        lost = unloaded(self.dataset, runs_with(self.dataset, labels) if labels else None).to_pylist()
+        rows += [{"id": row["content_id"], "uri": row["uri"], "complete": None} for row in lost]
         for i, row in enumerate(rows):
             if row["complete"] is None:
-                yield unreadable(i, row["id"], row["uri"], errors.get(row["id"], (None, None))[1])
+                yield without_module(i, row["id"], row["uri"], self.dataset, errors)
             else:
-                yield Program(row=i, **with_problem(row))
+                yield ProgramEntry(row=i, **with_problem(row, self.dataset))
 
 
-def stored_errors(dataset: Dataset) -> dict[str, tuple[str | None, str | None]]:
+def unloaded(dataset: Dataset, runs: pa.Array | None) -> pa.Table:
+    """Return the text in quarantine that could not be loaded, by all or some runs, with columns of `occurrences`.
+
+    It has no occurrence, because its content is not known. Its run is the one that put it there.
+    """
+    columns = ["content_id", "uri", "run_id", "converted_at"]
+    rows = dataset["quarantine"].to_table(columns=columns, filter=None if runs is None else _FIELD("run_id").isin(runs))
+    ids = rows["content_id"].combine_chunks()
+    seen = dataset["occurrences"].to_table(columns=["content_id"], filter=_FIELD("content_id").isin(ids))
+    rows = rows.filter(pc.invert(pc.is_in(ids, seen["content_id"].combine_chunks())))
+    parsed = [names.parse(os.path.basename(uri or "")) for uri in rows["uri"].to_pylist()]
+    numbers = pa.array([name and name.module_id for name in parsed], pa.int64())
+    return rows.rename_columns([*columns[:-1], "seen_at"]).append_column("module_id", numbers)
+
+
+def runs_with(dataset: Dataset, labels: Mapping[str, str]) -> pa.Array:
+    """Return the runs that have all of these labels."""
+    table = dataset["labels"].to_table()
+    runs = table["run_id"].combine_chunks().unique()
+    for key, value in labels.items():
+        having = table.filter(pc.and_(pc.equal(table["key"], key), pc.equal(table["value"], value)))
+        runs = runs.filter(pc.is_in(runs, having["run_id"].combine_chunks()))
+    return runs
+
+
+def known_numbers(modules: Mapping[str, Any], numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the numbers of dumps that are not complete by null: what is missing is not a decrease."""
+    known = pc.or_kleene(modules["complete"], modules["program_fp"].is_valid()).fill_null(False)
+    return {name: pc.if_else(known, column, None) for name, column in numbers.items()}
+
+
+Errors = Mapping[str, tuple[str | None, str | None]]
+
+
+def stored_errors(dataset: Dataset) -> Errors:
     """Return the file and the error of each dump in quarantine, by id."""
     rows = dataset["quarantine"].to_table(columns=["content_id", "uri", "error"]).to_pylist()
     return {row["content_id"]: (row["uri"], row["error"]) for row in rows}
 
 
+def without_module(row: int, identity: str, uri: str | None, dataset: Dataset, errors: Errors) -> ProgramEntry:
+    """Return a dump without a row in `modules`: it could not be read, or the table is not stored."""
+    if identity in dataset:
+        return _named(row, identity, uri, "the table modules is not stored")
+    return unreadable(row, identity, uri, errors.get(identity, (None, None))[1])
+
+
 def stored_numbers(dataset: Dataset, ids: pa.ChunkedArray) -> dict[str, Any]:
     """Return `device_total` and `peak` of these dumps."""
-    is_wanted = arrow_dataset.field("definition").isin(_NUMBERS)
+    is_wanted = _FIELD("definition").isin(_NUMBERS)
     peaks = dataset["peaks"].to_table(columns=["content_id", "definition", "bytes"], filter=is_wanted)
     out = {}
     for name, definition in zip(("device_total", "peak"), _NUMBERS, strict=True):
@@ -280,7 +333,7 @@ def stored_numbers(dataset: Dataset, ids: pa.ChunkedArray) -> dict[str, Any]:
 def stored_sketches(dataset: Dataset, wanted: pa.Array) -> Sketches:
     """Return the sketches of the dumps with these ids."""
     ids = wanted.unique()  # a program that was compiled twice is stored once
-    is_wanted = arrow_dataset.field("content_id").isin(ids)
+    is_wanted = _FIELD("content_id").isin(ids)
     rows = _instructions(dataset, ids.to_pylist()).to_table(columns=["content_id", *COLUMNS], filter=is_wanted)
     codes, stored = encoded(rows["content_id"])
     owner = np.asarray(pc.index_in(stored, ids).to_numpy(zero_copy_only=False), np.int64)[codes]
@@ -299,16 +352,21 @@ def _instructions(dataset: Dataset, ids: Iterable[str]) -> arrow_dataset.Dataset
 
 def read_stored(dataset: Dataset, content_id: str | None, uri: str | None = None) -> Dump:
     """Return a dump of a dataset. Raises DumpError if it could not be read."""
-    if content_id is None or content_id not in dataset.ids:
+    if content_id is None or content_id not in dataset:
         raise DumpError(uri or dataset.storage.uri, "a dump that is stored; it is in quarantine")
     return dataset.read(content_id)
 
 
-def unreadable(row: int, identity: str | None, uri: str | None, error: str | None) -> Program:
-    """Return a dump that could not be read. The name of its file may contain the name of the module."""
+def unreadable(row: int, identity: str | None, uri: str | None, error: str | None) -> ProgramEntry:
+    """Return a dump that could not be read."""
+    return replace(_named(row, identity, uri, f"it cannot be read: {error or 'it is in quarantine'}"), readable=False)
+
+
+def _named(row: int, identity: str | None, uri: str | None, problem: str) -> ProgramEntry:
+    """Return a dump of which only the name of its file is known, which may contain the name of the module."""
     name = names.parse(os.path.basename(uri or ""))
     described = (name.module_name, name.module_id, name.platform) if name else (None, None, None)
-    return Program(row, identity, uri, *described, problem=f"it cannot be read: {error or 'it is in quarantine'}")
+    return ProgramEntry(row, identity, uri, *described, problem=problem)
 
 
 def _labeled(dumps: pa.Table, labels: Mapping[str, str]) -> pa.Table:

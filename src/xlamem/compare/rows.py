@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..compute.columns import Ints, Mask, encoded, ints, sums_of, take
-from ..compute.op_names import matching, plain_names, scopes, shortened_paths
+from ..compute.columns import Ints, Mask, encoded, ints, is_in, sums_of, take
+from ..compute.op_names import folded_paths, matching, scopes
 from .matching import Matching
 
 _ARRAY = re.compile(r"^(\w+)\[([\d,<= ]*)\]")
@@ -32,8 +32,8 @@ def parsed(text: str | None) -> Shape | None:
     return Shape(found[1], tuple(int(n) for n in re.findall(r"\d+", found[2]))) if found else None
 
 
-class Rows:
-    """The table `differences` of one account."""
+class Differences:
+    """The table `differences`, column by column."""
 
     def __init__(self, m: Matching, table: pa.Table) -> None:
         self.m, self.table, self.n = m, table, table.num_rows
@@ -45,8 +45,7 @@ class Rows:
         return codes, texts.cast(pa.string())
 
     def is_in(self, column: str, texts: Iterable[str]) -> Mask:
-        codes, dictionary = self.text(column)
-        return _flags(pc.is_in(dictionary, pa.array(list(texts), pa.string())), codes)
+        return is_in(self.table[column], texts)
 
     @cached_property
     def only_in_a(self) -> Mask:
@@ -90,9 +89,10 @@ class Rows:
         """Return the bytes that differ by op_name, without wrappers and with folded layers."""
         codes, names = self.text("op_name")
         named = codes >= 0
-        totals = sums_of(np.abs(self.change[named]), codes[named], len(names)).tolist()
+        path_codes, paths = folded_paths(names)
+        totals = sums_of(np.abs(self.change[named]), path_codes[codes[named]], len(paths)).tolist()
         weights: dict[str, int] = {}
-        for path, n in zip(shortened_paths(plain_names(names), None, fold=True).to_pylist(), totals, strict=True):
+        for path, n in zip(paths.to_pylist(), totals, strict=True):
             weights[path] = weights.get(path, 0) + n
         return weights
 
@@ -103,11 +103,6 @@ class Rows:
 
 def _bools(array: pa.Array) -> Mask:
     return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), bool)
-
-
-def _flags(array: pa.Array, codes: Ints) -> Mask:
-    result: Mask = take(_bools(array), codes) > 0
-    return result
 
 
 def text_matches(texts: pa.Array, codes: Ints, pattern: str) -> Mask:
@@ -123,7 +118,8 @@ class ShapePairs:
         (codes_a, texts_a), (codes_b, texts_b) = encoded(a), encoded(b)
         width = len(texts_b) + 1
         keys = np.where((codes_a >= 0) & (codes_b >= 0), codes_a * width + codes_b, -1)
-        distinct, number = np.unique(keys, return_inverse=True)
+        distinct, first, number = np.unique(keys, return_index=True, return_inverse=True)
+        self._first: Ints = first
         self._number: Ints = number.reshape(-1)
         shapes_a, shapes_b = ([parsed(text) for text in texts.to_pylist()] for texts in (texts_a, texts_b))
         self._pairs = [
@@ -143,6 +139,11 @@ class ShapePairs:
             if a is not None and b is not None:
                 yield a, b, weight
 
+    def changed(self) -> dict[tuple[Shape, Shape], int]:
+        """Return the pairs of shapes that differ, and the first row with each, in the order of these rows."""
+        rows = sorted(zip(self._first.tolist(), self._pairs, strict=True))
+        return {(a, b): row for row, (a, b) in rows if a is not None and b is not None and a != b}
+
     def with_ratios(self, ratios: Iterable[Fraction]) -> Mask:
         """Return the rows of which a dimension has changed by one of these ratios (A divided by B)."""
         chosen = frozenset(ratios)
@@ -156,5 +157,5 @@ def replaced_dimensions(a: Shape, b: Shape) -> set[tuple[int, int]]:
         return {pair for pair in zip(x, y, strict=True) if pair[0] != pair[1] and all(pair)}
     x, y = (tuple(n for n in side if n != 1) for side in (x, y))
     if len(x) + 1 == len(y):
-        return {(1, y[k]) for k in range(len(y)) if y[:k] + y[k + 1 :] == x}
+        return {(1, y[k]) for k in range(len(y)) if y[k] and y[:k] + y[k + 1 :] == x}
     return {(n, m) for m, n in replaced_dimensions(b, a)} if len(x) == len(y) + 1 else set()

@@ -72,7 +72,7 @@ class Series:
         gone = pc.less(p["ordinal_last"], last)
         masks = {
             "changed": changed,
-            "grown": pc.greater(p["device_total_last"], p["device_total_first"]),
+            "grown": grew(p),
             "new": new,
             "gone": gone,
             "unknown": pc.less(p["n_known"], p["n_points"]),
@@ -102,18 +102,18 @@ class Series:
         parts = [f"{n['changed']:,} changed{f' ({n_grown:,} grew)' if (n_grown := n['grown']) else ''}"]
         parts += [f"{n[how]:,} {how}" for how in ("new", "gone") if n[how]]
         parts += [f"{n['unknown']:,} not known at some points"] if n["unknown"] else []
-        return f"{text}: {', '.join(parts)}, {n['same']:,} without a change."
+        return f"{text}: {', '.join(parts)}, {n['same']:,} without a {'known ' if n['unknown'] else ''}change."
 
     @property
     def has_grown(self) -> bool:
-        """Whether a program needs more at the last point at which it is known than at the first."""
+        """Whether a program needs more at the last point at which it is known than at the first: `grew`."""
         return self.counts["grown"] > 0
 
     @property
     def is_known(self) -> bool:
         """Whether the numbers of all programs at the first and the last point are known."""
-        ends = pc.is_in(self.series["ordinal"], pa.array([0, len(self.points) - 1]))
-        return not self.series.filter(ends)["device_total"].null_count
+        ends = self.series.filter(pc.is_in(self.series["ordinal"], pa.array([0, len(self.points) - 1])))
+        return not ends["device_total"].null_count and not ends["peak"].null_count
 
     def rows(self, program: int) -> pa.Table:
         """Return the rows of `series` of a program."""
@@ -195,6 +195,12 @@ def series(
     return Series(over, points.names, programs, _series(rows, number), jumps, opened)
 
 
+def grew(programs: pa.Table) -> pa.ChunkedArray:
+    """Return which programs of `series_programs` grew: more must fit, or is in use at the peak, than at first."""
+    known = [pc.greater(programs[f"{n}_last"], programs[f"{n}_first"]) for n in ("device_total", "peak")]
+    return pc.or_kleene(*known).fill_null(False)
+
+
 class _Rows:
     """The rows of the table `series`, by program and point."""
 
@@ -220,6 +226,14 @@ class _Rows:
         same = self.program[known[1:]] == self.program[known[:-1]]
         before[known[1:][same]] = known[:-1][same]
         return before
+
+    def ends(self, known: Mask) -> tuple[Ints, Ints]:
+        """Return the first and the last row of each program in a mask, -1 without one."""
+        first, last = np.full((2, len(self.first)), -1)
+        at = np.flatnonzero(known)
+        first[self.program[at[::-1]]] = at[::-1]
+        last[self.program[at]] = at
+        return first, last
 
     def change(self, numbers: Ints) -> tuple[Ints, Mask]:
         """Return the change of a number since the row before, and where it is known."""
@@ -297,10 +311,8 @@ def _jumps(r: _Rows) -> tuple[pa.Table, Ints]:
 def _programs(r: _Rows, jumps: pa.Table, largest: Ints) -> tuple[pa.Table, Ints]:
     """Return the table `series_programs`, and the place there of each program."""
     n, known = len(r.first), r.total >= 0
-    first, last = np.full(n, -1), np.full(n, -1)
-    at = np.flatnonzero(known)
-    first[r.program[at[::-1]]] = at[::-1]
-    last[r.program[at]] = at
+    first, last = r.ends(known)
+    first_peak, last_peak = r.ends(r.peak >= 0)
     is_same = (r.ordinal[r.first] == 0) & (r.ordinal[r.last] == len(r.names) - 1)
     rank = np.where(largest >= 0, largest, len(jumps))
     order = np.lexsort((np.arange(n), -take(r.total, last), is_same, rank))
@@ -317,6 +329,8 @@ def _programs(r: _Rows, jumps: pa.Table, largest: Ints) -> tuple[pa.Table, Ints]
         **{f"point_{end}": r.point(rows[order]) for end, rows in (("first", r.first), ("last", r.last))},
         "device_total_first": nullable(take(r.total, first[order])),
         "device_total_last": nullable(take(r.total, last[order])),
+        "peak_first": nullable(take(r.peak, first_peak[order])),
+        "peak_last": nullable(take(r.peak, last_peak[order])),
         "jump": nullable(largest[order]),
     }
     return table_of_columns(schema.COMPARED["series_programs"].columns, columns), number

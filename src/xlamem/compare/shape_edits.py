@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Container, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator
 from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from ..compute.buffer_names import trip_counts_of
 from ..compute.columns import Ints, ints
-from ..compute.op_names import ends_in_move, scopes
+from ..compute.op_names import ends_in_move, plain_names, scopes
 from ..compute.origins import has_opcode
 from ..compute.program import Program
-from .context import CONVERSION, Context, Edit, Evidence, Names, are, largest, listed
+from .context import CONVERSION, Context, Edit, Evidence, Names, Types, are, largest, listed, with_scopes
 from .rows import Shape, parsed, replaced_dimensions
 
 Tally = Counter[tuple[Any, Any]]
@@ -47,9 +47,9 @@ def sharding(c: Context) -> Iterator[Edit]:
         yield from _resharded_buffers(c)
         return
     names = largest(i.b.names, right, i.m.b.allocation_size[i.b.allocation[right]])
-    shapes = i.shapes_of(left, right)
-    ratios = {Fraction(*pair) for a, b in shapes for pair in replaced_dimensions(a, b)}
-    before, after = (s.sharding.take([int(r[0])]).to_pylist()[0] for s, r in ((i.a, left), (i.b, right)))
+    ratios = {Fraction(*pair) for a, b in i.shape_pairs(left, right).changed() for pair in replaced_dimensions(a, b)}
+    first = int(i.m.b.allocation_size[i.b.allocation[right]].argmax())
+    before, after = (s.sharding[int(rows[first])].as_py() for s, rows in ((i.a, left), (i.b, right)))
     how = f" ({before} -> {after})" if before and after else ""
     own = np.isin(ints(c.rows.table, "allocation_b"), i.m.b.allocation_ids[i.b.allocation[right]])
     text = f"{are(len(left), 'argument')} sharded differently: {names}{how}"
@@ -86,23 +86,14 @@ def _resized_per_device(c: Context) -> tuple[Ints, Ints]:
     if before.counts == after.counts:
         return left[:0], right[:0]
     devices = max(before.devices, after.devices)
-    pairs = i.shapes_by_row(left, right)
-    ratios = {Fraction(*k) for a, b in pairs if a and b for k in replaced_dimensions(a, b)}
-    chosen = {r for r in ratios if max(r, 1 / r).denominator == 1 and devices % int(max(r, 1 / r)) == 0}
-    resized = [(a, b) if _has_ratio(a, b, chosen) else None for a, b in pairs]
+    pairs = i.shape_pairs(left, right)
+    ratios = {Fraction(*k) for a, b in pairs.changed() for k in replaced_dimensions(a, b)}
+    kept = pairs.with_ratios(
+        r for r in ratios if max(r, 1 / r).denominator == 1 and devices % int(max(r, 1 / r)) == 0
+    )
     if not before.differ(after):  # XLA may have chosen others: one side must exchange what the other has
-        resized = [pair if pair and _is_exchanged(pair, before, after) else None for pair in resized]
-    kept = np.array([pair is not None for pair in resized], bool)
+        kept &= pairs.where(lambda a, b: b.dimensions in before.shapes or a.dimensions in after.shapes)
     return left[kept], right[kept]
-
-
-def _is_exchanged(pair: tuple[Shape | None, Shape | None], before: Collectives, after: Collectives) -> bool:
-    a, b = pair
-    return (b is not None and b.dimensions in before.shapes) or (a is not None and a.dimensions in after.shapes)
-
-
-def _has_ratio(a: Shape | None, b: Shape | None, ratios: set[Fraction]) -> bool:
-    return a is not None and b is not None and any(Fraction(*k) in ratios for k in replaced_dimensions(a, b))
 
 
 class Collectives(NamedTuple):
@@ -187,7 +178,7 @@ def _in_single_scopes(c: Context, *, gone: bool) -> bool:
     single = _loop_scopes(mine) - _loop_scopes(theirs)
     a, b = c.op_names
     there = {s for s in scopes((b if gone else a).texts, fold=True).to_pylist() if s}
-    around = {"/".join(s.split("/")[:k]) for s in there for k in range(1, s.count("/") + 2)}
+    around = with_scopes(there)
     return bool(single) and all("/" in scope and scope not in around for scope in single)
 
 
@@ -201,9 +192,9 @@ def _loop_scopes(p: Program) -> set[str]:
 
 def _trip_counts(c: Context, before: list[int], after: list[int]) -> Iterator[Edit]:
     """Find loops with another trip count, as of a scan over more layers."""
-    fewer, more = (set(x) - set(y) - {-1} for x, y in ((before, after), (after, before)))
-    if len(fewer) == len(more) == 1:
-        x, y = fewer.pop(), more.pop()
+    only_a, only_b = (set(x) - set(y) - {-1} for x, y in ((before, after), (after, before)))
+    if len(only_a) == len(only_b) == 1:
+        x, y = only_a.pop(), only_b.pop()
         names = [name for (a, b), name in c.interface.shapes.items() if (x, y) in replaced_dimensions(a, b)]
         dimension = f"a dimension of {x:,} is {y:,} now{_as_in(names[0])}; " if names else ""
         text = f"{dimension}loops run {y:,} iterations instead of {x:,}"
@@ -223,12 +214,69 @@ def element_types(c: Context) -> Iterator[Edit]:
     in_arguments = {(a.element_type, b.element_type): name for (a, b), name in reversed(c.interface.shapes.items())}
     share = MIN_SHARE_CONVERTED if conversions else MIN_SHARE
     for before, after in _frequent(tally, share * c.matched_bytes, in_arguments):
+        is_named = conversions and (_mostly_converts(c) or 2 * tally[before, after] > c.matched_bytes)
         claims = c.rows.shapes.where(partial(_have_types, before, after))
         claims |= c.rows.only_in_a & c.rows.is_in("element_type_a", (before,))
         claims |= c.rows.only_in_b & c.rows.is_in("element_type_b", (after,))
         argument = in_arguments.get((before, after))
-        evidence: Evidence = "interface" if argument else "names" if conversions and _mostly_converts(c) else "buffers"
+        evidence: Evidence = "interface" if argument else "names" if is_named else "buffers"
         yield Edit("element type", f"{after} instead of {before}{_as_in(argument)}{conversions}", claims, evidence)
+
+
+def conversions(c: Context) -> Iterator[Edit]:
+    """Find out which element types are converted to in more or fewer lines of the model, if little else changed."""
+    a, b = (_conversions_by_type(types) for types in c.types)
+    changed = [t for t in sorted({*a, *b}) if len(a[t]) != len(b[t]) or sum(a[t].values()) != sum(b[t].values())]
+    if not changed or not _mostly_converts(c) or any(edit.evidence != "buffers" for edit in element_types(c)):
+        return
+    texts = []
+    for t in changed:
+        paths = _without_wrappers(path for path in sorted(a[t] | b[t]) if a[t][path] != b[t][path])
+        scopes = list(dict.fromkeys(scope for path in paths if (scope := path.rpartition("/")[0])))
+        where = f" in {listed(scopes)}" if scopes else ""
+        texts.append(f"{a[t].total():,} -> {b[t].total():,} conversions to {t}{where}")
+    yield Edit("element type", "; ".join(texts), c.none, "names")
+
+
+def _conversions_by_type(types: Types) -> defaultdict[str, Counter[str]]:
+    """Return the number of lines with conversions to each element type, by path."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for path, counts in types.items():
+        if re.search(CONVERSION, path):
+            for t, n in counts.items():
+                found[t][path] += n
+    return found
+
+
+def types_of_operations(c: Context) -> Iterator[Edit]:
+    """Find operations that compute with another floating-point type."""
+    moved = retyped(c)
+    if moved:
+        (gone, new), paths = max(moved.items(), key=lambda item: len(item[1]))
+        names = list(dict.fromkeys(_without_wrappers(paths)))
+        use = "use" if len(names) > 1 else "uses"
+        instead = f" instead of {gone}" if gone else ""
+        text = f"{use} {new}{instead}" if new else f"no longer {use} {gone}"
+        yield Edit("operation types", f"{listed(names)} {text}", c.none, "names")
+
+
+def retyped(c: Context) -> dict[tuple[str, str], list[str]]:
+    """Return the paths of operations by the types that only A and only B uses; none if the compiler chooses them."""
+    moved: dict[tuple[str, str], list[str]] = {}
+    if c.platforms_differ or c.m.a.tables.platform == "tpu":
+        return moved
+    a, b = c.types
+    for path in sorted(a.keys() & b.keys()):
+        gone, new = (", ".join(sorted(x.keys() - y.keys())) for x, y in ((a[path], b[path]), (b[path], a[path])))
+        if (gone or new) and not re.search(CONVERSION, path):
+            moved.setdefault((gone, new), []).append(path)
+    return moved
+
+
+def _without_wrappers(paths: Iterable[str]) -> list[str]:
+    """Return paths without the wrappers of transformations."""
+    plain: list[str] = plain_names(pa.array(paths, pa.string())).to_pylist()
+    return plain
 
 
 def _mostly_converts(c: Context) -> bool:

@@ -54,8 +54,13 @@ class DiffTables:
         return not self.bills.num_rows and not self.buffers.num_rows and not self.grown and not self._shrunk
 
     @property
+    def has_grown(self) -> bool:
+        """Whether more must fit, or more is in use at the peak of the device's main memory."""
+        return self.device_total_change > 0 or self.peak_change > 0
+
+    @property
     def grown(self) -> list[str]:
-        """Accounts of which `reserved` or the peak grew."""
+        """Accounts of which `reserved` or the peak grew: device_total, and memory spaces."""
         return self._changed(1)
 
     @property

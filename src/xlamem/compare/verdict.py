@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..compute.bills import DEVICE_TOTAL
+from ..compute.columns import is_in
 from ..formatting import size
 from .groups import difference_groups, of_account
 from .tables import DiffTables
@@ -20,6 +21,8 @@ FACTS = (
     "element type", "operations", "dimensions", "flags", "donation",
 )  # fmt: skip
 """Kinds of edits in the order in which they are named if none of them explains the change."""
+DETAILS = ("instructions", "operation types")
+"""Kinds of edits that are named after all other facts."""
 LINES = {
     "parameters": "arguments",
     "donated": "donated arguments",
@@ -75,8 +78,8 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         explains = row["change"] * change > 0 and abs(row["change"]) >= MIN_SHARE * abs(change)
         if row["kind"] == "compiler":
             return 0, 0, row["edit"]
-        if row["kind"] == "instructions":
-            return 3, 0, row["edit"]
+        if row["kind"] in DETAILS:
+            return 3, DETAILS.index(row["kind"]), row["edit"]
         if _may_follow(row, kinds):
             return 4, -abs(row["change"]), row["edit"]
         if not explains:
@@ -108,7 +111,7 @@ def _largest(d: DiffTables, cause: Row | None) -> str:
     """Return the largest group of buffers, of the main cause if that explains some."""
     groups = difference_groups(d, ("edit", "buffer", "cause"))
     if cause and cause["n"]:
-        groups = groups.filter(pa.compute.equal(groups["edit"].cast(pa.string()), cause["text"]).fill_null(False))
+        groups = groups.filter(pa.array(is_in(groups["edit"], [cause["text"]])))
     sign = d.peak_change or d.device_total_change
     rows = [row for row in groups.slice(0, 50).to_pylist() if row["change"] * sign > 0]
     if not rows:
@@ -124,7 +127,7 @@ def describe(row: Row) -> str:
 
 def buffers_of(row: Row) -> str:
     """Return the number and the name of like buffers."""
-    n = f"{row['n']:,} x " if row["n"] > 1 else ""
+    n = f"{row['n']:,}× " if row["n"] > 1 else ""
     return f"{n}{row['buffer'] or 'unnamed'}"
 
 

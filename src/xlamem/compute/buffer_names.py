@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .columns import Ints, Mask, decoded, encoded, ints, nullable, take, take_text
-from .op_names import OPTIMIZER, PHASES, first_numbers, is_optimizer_file, is_optimizer_state, layers, matching
+from .columns import Ints, Mask, decoded, encoded, flags_of, ints, nullable, take, take_text
+from .op_names import OPTIMIZER, PHASES, is_optimizer_file, is_optimizer_state, layers, matching, patterns_of
 from .origins import NONE, ORIGINS, USER, has_opcode, operands_of, origins, uses_of
 from .program import Program
 
@@ -122,7 +122,7 @@ def _kinds(p: Program, values: Ints) -> Ints:
 
 
 def _is_tuple(p: Program, values: Ints) -> Mask:
-    codes, names = encoded(p.tables["values"]["element_type"])
+    codes, names = p.texts("values", "element_type")
     is_tuple: Mask = take(codes, values) == _code_of(names, "tuple")
     return is_tuple
 
@@ -142,9 +142,9 @@ def _is_workspace(p: Program, values: Ints) -> Mask:
 
     The third element of an asynchronous start is its context.
     """
-    codes, names = encoded(p.tables["values"]["element_type"])
+    codes, names = p.texts("values", "element_type")
     is_byte = np.isin(take(codes, values), [_code_of(names, "u8"), _code_of(names, "s8")])
-    index = first_numbers(p.tables["values"]["shape_index"])
+    index = p.element
     requested = is_byte & (take(index, values) > 0) & _has_opcode(p, values, "^custom-call$")
     context = (take(index, values) == 2) & _has_opcode(p, values, "-(?:start|update)$")
     is_workspace: Mask = requested | context
@@ -196,16 +196,16 @@ def _is_sliced(p: Program) -> Mask:
 
 def _slices(p: Program, pattern: str) -> Mask:
     """Return which instructions slice, by their name or their op_name."""
-    table = p.tables["instructions"]
-    by_name = np.zeros(table.num_rows, bool)
+    by_name = np.zeros(p.tables["instructions"].num_rows, bool)
     for column in ("instruction", "op_name"):
-        codes, names = encoded(table[column])
-        by_name |= take(matching(names, pattern), codes) > 0
+        codes, names = p.texts("instructions", column)
+        of_name, patterns = p.once(("patterns", column), partial(patterns_of, names.cast(pa.string())))
+        by_name |= flags_of(matching(patterns, pattern)[of_name], codes)
     return by_name
 
 
 def _first_dimension(p: Program, values: Ints) -> Ints:
-    codes, shapes = encoded(p.tables["values"]["shape"])
+    codes, shapes = p.texts("values", "shape")
     sizes = pc.struct_field(pc.extract_regex(shapes.cast(pa.string()), r"^[a-z0-9]+\[(?P<n>\d{1,9})[,\]]"), "n")
     sizes = sizes.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     return take(np.asarray(sizes, np.int64), take(codes, values))
@@ -213,13 +213,13 @@ def _first_dimension(p: Program, values: Ints) -> Ints:
 
 def trip_counts_of(p: Program) -> list[int]:
     """Return the trip count of each loop, -1 if it is not known."""
-    is_loop, _, _, counts = _loops(p)
+    is_loop, _, _, counts = p.once("loops", partial(_loops, p))
     return [int(n) for n in counts[is_loop]]
 
 
 def _trip_counts(p: Program) -> Ints:
     """Return the trip count of the first loop that carries the slot of each value, -1 if it is not known."""
-    _, value, loop, counts = _loops(p)
+    _, value, loop, counts = p.once("loops", partial(_loops, p))
     by_slot = np.full(int(p.slots.max(initial=0)) + 1, -1)
     by_slot[p.slots[value[::-1]]] = counts[loop[::-1]]
     return by_slot[p.slots]
@@ -227,8 +227,8 @@ def _trip_counts(p: Program) -> Ints:
 
 def _loops(p: Program) -> tuple[Mask, Ints, Ints, Ints]:
     """Return which instructions are loops, pairs of a carried value and its loop, and trip counts by instruction."""
-    table, positions = p.tables["instructions"], p.optional("positions")
-    codes, opcodes = encoded(table["opcode"])
+    positions = p.optional("positions")
+    codes, opcodes = p.texts("instructions", "opcode")
     is_loop = codes == _code_of(opcodes, "while")
     loop = p.row_of_instruction(positions["instruction"])
     carried = np.flatnonzero(take(is_loop, loop) > 0)

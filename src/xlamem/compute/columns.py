@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,13 +63,47 @@ def match_dictionaries(dictionary: pa.Array, other: pa.Array) -> Ints:
 
 def take(values: npt.NDArray[Any], rows: Ints) -> Ints:
     """Return the values of these rows, or -1 for negative rows."""
-    return np.where(rows >= 0, values[rows], -1) if len(values) else np.full(len(rows), -1, np.int64)
+    if not len(values):
+        return np.full(len(rows), -1, np.int64)
+    taken = values[rows].astype(np.int64) if values.dtype == bool else values[rows]
+    np.putmask(taken, rows < 0, -1)
+    return taken
+
+
+def flags_of(flags: Mask, codes: Ints) -> Mask:
+    """Return the flag of each code; False for -1."""
+    return (codes >= 0) & flags[codes] if len(flags) else np.zeros(len(codes), bool)
 
 
 def take_text(column: pa.ChunkedArray, rows: Ints) -> pa.Array:
     """Return the texts of these rows, or null for negative rows."""
+    return texts_of(encoded(column), rows)
+
+
+def texts_of(encoded: tuple[Ints, pa.Array], rows: Ints) -> pa.Array:
+    """Return the texts of these rows of an encoded column, or null for negative rows.
+
+    For few rows, the dictionary has only the texts of these rows: others would be searched and merged for nothing.
+    """
+    codes, dictionary = encoded
+    codes = take(codes, rows)
+    return decoded(codes, dictionary) if len(codes) >= len(dictionary) else decoded(*_used(codes, dictionary))
+
+
+def _used(codes: Ints, dictionary: pa.Array) -> tuple[Ints, pa.Array]:
+    """Return codes (negative for null) and a dictionary without unused texts."""
+    is_used = np.zeros(len(dictionary) + 1, bool)
+    is_used[codes] = True
+    used = np.flatnonzero(is_used[:-1])
+    return take(np.cumsum(is_used) - 1, codes), dictionary.take(pa.array(used))
+
+
+def is_in(column: pa.ChunkedArray | pa.Array, texts: Iterable[str]) -> Mask:
+    """Return whether the text of each row is one of these; False for null."""
     codes, dictionary = encoded(column)
-    return decoded(take(codes, rows), dictionary)
+    found = pc.is_in(dictionary.cast(pa.string()), pa.array(list(texts), pa.string()))
+    result: Mask = take(np.asarray(found.to_numpy(zero_copy_only=False), bool), codes) > 0
+    return result
 
 
 def nullable(values: Ints) -> pa.Array:

@@ -7,6 +7,7 @@ to, and states how that name was found.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property, partial
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from ..dump import hlo_body
 from ..parse.arrays import Rows
 from ..parse.hlo_body import HloBody
-from .columns import Ints, Mask, encoded, ints, match_dictionaries, nullable, take, take_text
+from .columns import Ints, Mask, encoded, flags_of, ints, match_dictionaries, nullable, take, take_text
 from .hlo_trace import HloTrace
 from .op_names import (
     COLLECTIVE,
@@ -24,11 +25,11 @@ from .op_names import (
     MOVING,
     MOVING_TARGETS,
     PHASES,
-    first_numbers,
     is_control_flow,
     is_move,
     is_parameter_name,
     matching,
+    patterns_of,
     phases,
 )
 from .program import Program, source_lines
@@ -54,14 +55,16 @@ def origins(p: Program) -> Origins:
 
 
 def _find(p: Program) -> Origins:
-    found = Origins(p)
+    names = NamedInstructions(p, None)
+    found = Origins(p, names)
     if found.share_without_definer() <= MAX_SHARE:
         return found
     if (body := hlo_body(p.tables)) is not None:
-        names = p.tables["instructions"]["instruction"].filter(pa.array(_moves_without_name(p)))
-        rows = np.asarray(body.rows_of(names.cast(pa.string()).combine_chunks()), np.int64)
-        return Origins(p, HloTrace(body, rows[rows >= 0]))
-    return Origins(p, by_update=True)
+        moves = p.tables["instructions"]["instruction"].filter(pa.array(_moves_without_name(p)))
+        rows = np.asarray(body.rows_of(moves.cast(pa.string()).combine_chunks()), np.int64)
+        trace = HloTrace(body, rows[rows >= 0])
+        return Origins(p, NamedInstructions(p, trace), trace)
+    return Origins(p, names, by_update=True)
 
 
 class NamedInstructions:
@@ -99,29 +102,33 @@ class NamedInstructions:
         codes, names = encoded(self.table["op_name"])
         return codes, names.cast(pa.string())
 
-    def has_text(self, column: str, pattern: str) -> Mask:
-        """Return whether each row has a text that matches."""
-        codes, texts = encoded(self.table[column])
-        return _of_codes(matching(texts, pattern), codes)
+    @cached_property
+    def _patterns(self) -> tuple[Ints, pa.Array]:
+        return patterns_of(self.op_name[1])
+
+    def has_name(self, test: Callable[[pa.Array], Mask]) -> Mask:
+        """Return whether the op_name of each row passes a test that treats all digits alike."""
+        codes, patterns = self._patterns
+        return flags_of(test(patterns)[codes], self.op_name[0])
 
     @cached_property
     def phase(self) -> Ints:
         """Index in PHASES of the phase of each op_name of the dictionary, or -1."""
-        codes = pc.index_in(phases(self.op_name[1]), pa.array(PHASES)).fill_null(-1)
-        return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)
+        codes, patterns = self._patterns
+        phase = pc.index_in(phases(patterns), pa.array(PHASES)).fill_null(-1)
+        return np.asarray(phase.to_numpy(zero_copy_only=False), np.int64)[codes]
 
     @cached_property
     def is_named(self) -> Mask:
         """Whether each row has an op_name that names more than control flow and moves of bytes."""
-        codes, names = self.op_name
-        return _of_codes(~is_control_flow(names), codes) & ~self.is_weak
+        return (self.op_name[0] >= 0) & ~self.has_name(is_control_flow) & ~self.is_weak
 
     @cached_property
     def is_weak(self) -> Mask:
         """Whether each row is a move of bytes whose op_name says no more, or is that of a parameter."""
         codes, names = self.op_name
-        is_weak = is_move(names) & ~is_control_flow(names)
-        weak = _of_codes(is_weak | is_parameter_name(names, self._parameter_names), codes)
+        weak = self.has_name(is_move) & ~self.has_name(is_control_flow)
+        weak |= flags_of(is_parameter_name(names, self._parameter_names), codes)
         weak[: len(self._moves)] &= self._moves
         return weak
 
@@ -135,11 +142,13 @@ def _body_table(p: Program, body: HloBody) -> pa.Table:
 class Origins:
     """The named instruction and the entry argument that each value of a program belongs to; -1 if there is none."""
 
-    def __init__(self, p: Program, trace: HloTrace | None = None, *, by_update: bool = False) -> None:
+    def __init__(
+        self, p: Program, names: NamedInstructions, trace: HloTrace | None = None, *, by_update: bool = False
+    ) -> None:
         """Name the values of a program: by the HLO text if `trace` is given, and by `_name_after_updates` if asked."""
         self._p, self._by_update = p, by_update
         n = len(p.value_ids)
-        self.names = NamedInstructions(p, trace)
+        self.names = names
         self.source = np.full(n, -1, np.int64)
         """Row of `names` whose op_name names the value."""
         self.argument = np.full(n, -1, np.int64)
@@ -163,7 +172,7 @@ class Origins:
         p = self._p
         weak = (take(self.names.is_weak, self.source) > 0) & (self.argument < 0)
         # The op_name of a fusion may be that of another of its elements.
-        is_element = (first_numbers(p.tables["values"]["shape_index"]) >= 0) & (self.origin == OWN)
+        is_element = (p.element >= 0) & (self.origin == OWN)
         is_element &= has_opcode(p, p.instruction_row, "^fusion$")
         unknown = (self.origin == NONE) | (self.origin == USER) | weak | is_element
         total = int(p.size[p.in_temp].sum())
@@ -194,7 +203,7 @@ class Origins:
     def _follow_hlo(self, trace: HloTrace) -> None:
         """Name buffers after instructions inside fusions and loop bodies: also elements of fusions with a name."""
         p = self._p
-        element = first_numbers(p.tables["values"]["shape_index"])
+        element = p.element
         codes, names = p.names
         row = take(np.asarray(trace.body.rows_of(names.cast(pa.string())), np.int64), codes)
         self._name_by_trace(trace, row, element, (self.origin == OWN) & (element >= 0) & (self.argument < 0))
@@ -256,7 +265,7 @@ class Origins:
         updates = has_opcode(p, rows, "^dynamic-update-slice$")
         selected = updates | has_opcode(p, rows, FORWARDING) | (take(_moves_without_name(p), rows) > 0)
         # Operands after the first are not looked up.
-        element = first_numbers(p.tables["values"]["shape_index"])[pending]
+        element = p.element[pending]
         selected &= (element <= 0) | ~has_opcode(p, rows, COLLECTIVE)
         return pending[selected], operands_of(p, pending[selected], updates[selected].astype(np.int64))
 
@@ -278,8 +287,9 @@ class Origins:
         """Pairs of a value that such a fusion defines and a value that it reads: no scalar, and in another slot."""
         p, pending = self._p, self._pending
         names, rows = self.names, p.instruction_row[pending]
-        writes = names.has_text("op_name", "dynamic_update_slice$")
-        writes |= names.has_text("instruction", "dynamic-update-slice")
+        writes = names.has_name(partial(matching, pattern="dynamic_update_slice$"))
+        codes, texts = p.texts("instructions", "instruction")
+        writes |= flags_of(matching(texts, "dynamic-update-slice"), codes)
         pending = pending[(take(writes, rows) > 0) & has_opcode(p, rows, "^fusion$")]
         used, user, _, _ = uses_of(p)
         fusion = Rows(p.instruction_row[pending])(user)
@@ -423,7 +433,7 @@ def _uses_of(p: Program) -> tuple[Ints, Ints, Ints, Ints]:
 def _index_codes(p: Program, column: pa.ChunkedArray) -> Ints:
     """Return codes of shape indices that can be compared between tables; -1 for null and {}."""
     codes, names = encoded(column)
-    common = encoded(p.tables["values"]["shape_index"])[1]
+    common = p.texts("values", "shape_index")[1]
     matched = match_dictionaries(names, common)
     empty = pc.index(names, "{}").as_py()
     if empty >= 0:
@@ -433,9 +443,8 @@ def _index_codes(p: Program, column: pa.ChunkedArray) -> Ints:
 
 def has_opcode(p: Program, rows: Ints, pattern: str) -> Mask:
     """Return whether the opcode of each row of `instructions` matches; False for -1."""
-    codes, opcodes = encoded(p.tables["instructions"]["opcode"])
-    matches: Mask = take(matching(opcodes, pattern), take(codes, rows)) > 0
-    return matches
+    codes, opcodes = p.texts("instructions", "opcode")
+    return flags_of(matching(opcodes, pattern), take(codes, rows))
 
 
 def _moves_without_name(p: Program) -> Mask:
@@ -443,9 +452,4 @@ def _moves_without_name(p: Program) -> Mask:
     table = p.tables["instructions"]
     nameless = np.asarray(table["op_name"].is_null().to_numpy(), bool)
     codes, targets = encoded(table["custom_call_target"])
-    return nameless & _of_codes(matching(targets, MOVING_TARGETS), codes)
-
-
-def _of_codes(flags: Mask, codes: Ints) -> Mask:
-    """Return the flag of each code; False for -1."""
-    return (codes >= 0) & flags[codes] if len(flags) else np.zeros(len(codes), bool)
+    return nameless & flags_of(matching(targets, MOVING_TARGETS), codes)

@@ -14,8 +14,9 @@ from .. import schema
 from ..dump import DumpLike, Tables, as_tables
 from ..errors import UsageError
 from ..parse.arrays import NULL, Rows, row_of
-from .columns import Ints, Mask, bools, decoded, encoded, ints, match_dictionaries, nullable, take, take_text
+from .columns import Ints, Mask, bools, decoded, encoded, ints, match_dictionaries, nullable, take, texts_of
 from .layout import DONATED, PARAMETER, Layout, schedule_lengths
+from .op_names import first_numbers
 
 
 def program(dump: DumpLike) -> Program:
@@ -77,10 +78,19 @@ class Program(Layout):
 
     # -- names and source lines ------------------------------------------------------------------
 
+    def texts(self, table: str, column: str) -> tuple[Ints, pa.Array]:
+        """Return the codes (-1 for null) and the dictionary of a text column, which are cached."""
+        return self.once(("texts", table, column), lambda: _read_only(*encoded(self.tables[table][column])))
+
     @cached_property
+    def element(self) -> Ints:
+        """First number of the shape index of each value, -1 for none."""
+        return first_numbers(self.tables["values"]["shape_index"])
+
+    @property
     def names(self) -> tuple[Ints, pa.Array]:
         """Codes and dictionary of the instruction names of the values."""
-        return encoded(self.tables["values"]["instruction"])
+        return self.texts("values", "instruction")
 
     @cached_property
     def instruction_row(self) -> Ints:
@@ -110,7 +120,7 @@ class Program(Layout):
 
     def op_names(self, values: Ints) -> tuple[Ints, pa.Array, Ints]:
         """Return codes (-1 for null) and dictionary of the op_names of these values, and rows in `instructions`."""
-        codes, op_names = encoded(self.tables["instructions"]["op_name"])
+        codes, op_names = self.texts("instructions", "op_name")
         if not len(codes) or not len(self.owner):
             return np.full(len(values), -1), op_names, np.full(len(values), -1)
         row = np.where(values >= 0, self.instruction_row[values], -1)
@@ -123,7 +133,7 @@ class Program(Layout):
 
     def value_text(self, column: str, values: Ints) -> pa.Array:
         """Return these rows of a text column of `values` (null for -1)."""
-        return take_text(self.tables["values"][column], values)
+        return texts_of(self.texts("values", column), values)
 
     def row_of_value(self, value_ids: Ints) -> Ints:
         """Return the row in `values` of each value id, or -1."""
@@ -136,16 +146,21 @@ class Program(Layout):
     def row_of_instruction(self, names: pa.ChunkedArray) -> Ints:
         """Return the row in `instructions` of each name, or -1."""
         codes, dictionary = encoded(names)
-        printed, printed_names = encoded(self.tables["instructions"]["instruction"])
+        printed, printed_names = self.texts("instructions", "instruction")
         if not len(printed) or not len(codes):
             return np.full(len(codes), -1, np.int64)
-        first_row = row_of(printed, np.arange(len(printed_names)))
-        return take(take(first_row, match_dictionaries(dictionary, printed_names)), codes)
+        return take(take(self._row_of_name, match_dictionaries(dictionary, printed_names)), codes)
+
+    @cached_property
+    def _row_of_name(self) -> Ints:
+        """First row in `instructions` of each name of its dictionary."""
+        printed, printed_names = self.texts("instructions", "instruction")
+        return row_of(printed, np.arange(len(printed_names)))
 
     @cached_property
     def slots(self) -> Ints:
         """Number of the slot of each value; values in one slot have the same bytes and element type."""
-        element_type = encoded(self.tables["values"]["element_type"])[0]
+        element_type = self.texts("values", "element_type")[0]
         return _distinct_rows(self.owner, self.offset, self.size, self.unpadded, element_type)
 
     # -- what represents an allocation -----------------------------------------------------------
@@ -172,7 +187,7 @@ class Program(Layout):
         """Return whether each of these values is the entry parameter (and index) that its allocation holds."""
         instructions, table = self.tables["instructions"], self.tables["values"]
         category, row = self.value_category[values], self.instruction_row[values]
-        codes, opcodes = encoded(instructions["opcode"])
+        codes, opcodes = self.texts("instructions", "opcode")
         opcode = pc.index(opcodes, "parameter").as_py()
         is_parameter: Mask = (row >= 0) & (opcode >= 0) & (codes[row] == opcode)
         is_parameter &= (category == PARAMETER) | (category == DONATED)
@@ -191,6 +206,11 @@ def source_lines(files: pa.ChunkedArray, line: Ints, stack_frame: Ints, frames: 
     """Return the columns source_file and source_line of instructions: as printed, or from their stack frames."""
     codes, names, lines = _with_frames(files, np.maximum(line, -1), np.maximum(stack_frame, -1), frames)
     return {"source_file": decoded(codes, names), "source_line": nullable(lines)}
+
+
+def _read_only(codes: Ints, dictionary: pa.Array) -> tuple[Ints, pa.Array]:
+    codes.setflags(write=False)
+    return codes, dictionary
 
 
 def _with_frames(

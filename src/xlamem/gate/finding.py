@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..compare.programs import Program as Described
+from ..compare.programs import ProgramEntry as Described
 from ..formatting import NO_BREAK, size
 from .config import Budget
 from .entry import Entry

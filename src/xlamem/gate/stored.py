@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..compare.pairing import Pairing
-from ..compare.programs import Program as Described
+from ..compare.programs import ProgramEntry as Described
 from ..compare.programs import Programs
 from ..compare.sketches import Sketches, no_sketches
 from ..dump import Dump

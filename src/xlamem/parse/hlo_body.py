@@ -40,7 +40,7 @@ class HloBody:
     """
 
     interners: Mapping[str, Interner]
-    """Texts of `instruction`, `computation`, `opcode`, `op_name`, `source_file` and `shape_index`."""
+    """Texts of `instruction`, `computation`, `opcode`, `op_name`, `source_file`, `shape_index` and `element_type`."""
 
     # -- instructions --
     instruction: Codes
@@ -48,6 +48,8 @@ class HloBody:
     computation: Codes
     """Number of the computation that contains it."""
     opcode: Codes
+    element_type: Codes
+    """Of the result, if that is an array."""
     op_name: Codes
     source_file: Codes
     source_line: Ints
@@ -139,6 +141,7 @@ def scan_body(data: bytes | memoryview, begin: int, end: int) -> HloBody:
         instruction=instruction,
         computation=computation,
         opcode=codes(scanned["opcode"]),
+        element_type=codes(scanned["element_type"]),
         op_name=codes(scanned["op_name"]),
         source_file=codes(scanned["source_file"]),
         source_line=ints(scanned["source_line"]),

@@ -42,6 +42,11 @@ class Catalog:
         with self.damage_errors():
             return tuple(sorted(self.state.stored.keys() | self.old.contents.keys()))
 
+    def __contains__(self, content_id: object) -> bool:
+        """Return whether a dump with this content_id is stored."""
+        with self.damage_errors():
+            return content_id in self.state.stored or content_id in self.old.contents
+
     @cached_property
     def files_of(self) -> dict[str, list[File]]:
         """The files of each table, in the order of the batches, without those of version 1."""
@@ -109,7 +114,8 @@ class Catalog:
     def _find_damage(self, tables: Iterable[str]) -> DumpError | None:
         """Return an error for the first file of these tables that is missing or differs in size from the ledger."""
         names = sorted(tables)
-        old = sorted({*names, "modules", "files", "labels"})  # from which the other tables of version 1 are derived
+        derived_from = {"modules", "files", "labels"} | ({"bills"} if "peaks" in names else set())
+        old = sorted({*names, *derived_from})  # tables of version 1
         files = [f for t in names for f in self.files_of[t]] + [f for t in old for f in self.old_files_of[t]]
         infos = self.storage.system.get_file_info([self.storage.path(f.path) for f in files])
         for file, info in zip(files, infos, strict=True):

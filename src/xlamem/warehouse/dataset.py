@@ -67,6 +67,8 @@ class Dataset(Catalog):
         ids = self.old.content_ids(table)
         is_shown = arrow_dataset.field("dump_id").isin(ids["dump_id"].combine_chunks())
         rows = self.scan_files(table, self.old_files_of[table], key="dump_id").to_table(filter=is_shown)
+        if table == "peaks":
+            rows = pa.concat_tables([rows, self.old.device_peaks(*self.old.batches)])
         return with_content_ids(rows, ids).cast(spec)
 
     def dumps(self) -> pa.Table:
@@ -140,9 +142,13 @@ class Dataset(Catalog):
             connection.register(view, self.old.run_table(name))
             return [f'FROM "{view}"']
         connection.register(view, self.old.content_ids(name))
+        selects = self._from_files(self.old_files_of[name])
+        if name == "peaks":
+            connection.register("old_device_peaks", self.old.device_peaks(*self.old.batches))
+            selects.append('FROM "old_device_peaks"')
         return [
-            f'SELECT ids.content_id, old.* EXCLUDE (dump_id) FROM ({files}) AS old JOIN "{view}" AS ids USING (dump_id)'
-            for files in self._from_files(self.old_files_of[name])
+            f'SELECT ids.content_id, old.* EXCLUDE (dump_id) FROM ({rows}) AS old JOIN "{view}" AS ids USING (dump_id)'
+            for rows in selects
         ]
 
     def _from_files(self, files: list[File]) -> list[str]:

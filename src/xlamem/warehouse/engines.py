@@ -8,18 +8,24 @@ the dataset.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from .memory import total_memory
 from .worker_setup import start_worker
 
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
 WORKER_MEMORY = 1 << 30
 """Memory assumed per worker when the number of workers is chosen."""
+WATCH_SECONDS = 1.0
+"""Longest time between two looks at which workers there are."""
 DASK_TIMEOUT_SECONDS = 30
 """How long to wait for a Dask scheduler."""
 
@@ -95,17 +101,18 @@ class _Processes:
         import multiprocessing
 
         context = multiprocessing.get_context("spawn")
-        self.pool.executor = ProcessPoolExecutor(self.pool.size, mp_context=context, initializer=start_worker)
+        self.executor = ProcessPoolExecutor(self.pool.size, mp_context=context, initializer=start_worker)
+        self.pool.executor = self.executor
         self.starting = [self.pool.submit(os.getpid) for _ in range(self.pool.size)]
+        threading.Thread(target=_watch, args=(self.executor,), daemon=True).start()
 
     def restart(self) -> None:
         self.pool.executor.shutdown(wait=False, cancel_futures=True)
         self.start()
 
     def kill(self) -> None:
-        processes = getattr(self.pool.executor, "_processes", None) or {}
-        for process in list(processes.values()):
-            process.kill()
+        with self.executor._shutdown_lock:
+            _kill(self.executor)
 
     def wait_until_ready(self) -> None:
         try:
@@ -123,6 +130,38 @@ class _Processes:
     def _wait(self) -> None:
         for future in self.starting:
             future.result()
+
+
+def _watch(executor: ProcessPoolExecutor) -> None:
+    """Kill the workers of an executor when one of them dies.
+
+    The executor notices a death by itself, unless it is reading a result: it then waits for the rest of it forever.
+    """
+    from multiprocessing import connection
+
+    while not executor._shutdown_thread:
+        sentinels = [process.sentinel for process in _workers(executor)]
+        if connection.wait(sentinels, WATCH_SECONDS):
+            with executor._shutdown_lock:
+                if not executor._shutdown_thread:
+                    _kill(executor)
+            return
+
+
+def _kill(executor: ProcessPoolExecutor) -> None:
+    """Kill all workers. This process closes its end of their pipe too, so that the executor reads no further.
+
+    The caller holds the lock with which the executor starts workers and shuts down.
+    """
+    executor._broken = "a worker died"  # type: ignore[assignment]  # it starts no further workers
+    for process in _workers(executor):
+        process.kill()
+    if (results := executor._result_queue) is not None:
+        results._writer.close()  # type: ignore[attr-defined]
+
+
+def _workers(executor: ProcessPoolExecutor) -> list[BaseProcess]:
+    return list((executor._processes or {}).values())  # None after a shutdown
 
 
 def default_workers() -> int:

@@ -54,6 +54,12 @@ def identify(sources: list[Source]) -> list[DumpInput | Failure]:
     return [dump for source in sources for dump in _identify(source)]
 
 
+def loaded_id(source: Source) -> str | None:
+    """Return the content_id of one dump, or None if it cannot be loaded."""
+    found = identify([source])[0]
+    return found.content_id if isinstance(found, DumpInput) else None
+
+
 def _identify(source: Source) -> list[DumpInput | Failure]:
     try:
         content, size, modules = _load(source)

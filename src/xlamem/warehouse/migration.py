@@ -136,12 +136,15 @@ class _Migration:
                 yield part
 
     def _row_groups(self, batch: Batch, table: str) -> Iterator[pa.Table]:
+        """Yield the rows of a table of version 1, and those that it did not store but that can be computed."""
         import pyarrow.parquet as pq
 
         for file in batch.table_files(table):
             with pq.ParquetFile(self.storage.path(file.path), filesystem=self.storage.system) as parquet:
                 for i in range(parquet.num_row_groups):
                     yield parquet.read_row_group(i)
+        if table == "peaks":
+            yield self.old.device_peaks(batch)
 
     def _occurrence_batch(self, old: Batch) -> Iterator[Batch]:
         """Yield a batch with the occurrences of the dumps of a batch."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -41,7 +42,7 @@ def distinct(occurrences: pa.Table) -> pa.Table:
     """Sort occurrences that have the same labels, and keep the first of those with the same key."""
     order = occurrences.sort_by([(name, "ascending") for name in (*KEY, "seen_at", "run_id")])
     keys = keys_of(order)
-    first = pa.array(range(len(keys)), pa.int64())
+    first = pa.array(np.arange(len(keys)))
     groups = pa.table({"key": keys, "row": first}).group_by("key", use_threads=False).aggregate([("row", "min")])
     return order.take(groups["row_min"].sort())
 

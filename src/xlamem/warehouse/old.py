@@ -15,10 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
+from ..compute.bills import DEVICE_TOTAL, UNUSED
 from ..input import names
 from ..input.member import Member
 from .identity import content_id
 from .ledger import Batch, State
+from .offsets import with_columns
 from .storage import Storage
 
 MODULES_READ = (
@@ -152,6 +154,13 @@ class OldDumps:
                 "host": occurrence.get("host"), "started_at": occurrence.get("seen_at"),
             }  # fmt: skip
 
+    def device_peaks(self, *batches: Batch) -> pa.Table:
+        """Return the rows of `peaks` that version 1 did not store but that its bills determine, with `dump_id`."""
+        stored = [batch for batch in batches if "bills" in batch.tables]
+        peaks, bills = (pa.concat_tables([self._rows(batch, t) for batch in stored] + [_typed(t).empty_table()])
+                        for t in ("peaks", "bills"))  # fmt: skip
+        return device_peaks_of(peaks, bills)
+
     # -- reading
 
     def read(self, batch: Batch, table: str, columns: tuple[str, ...]) -> pa.Table:
@@ -164,6 +173,11 @@ class OldDumps:
                 stored = parquet.read(columns=[c for c in columns if c in parquet.schema_arrow.names])
             tables.append(stored)
         return pa.concat_tables(tables, promote_options="permissive").select(columns)
+
+    def _rows(self, batch: Batch, table: str) -> pa.Table:
+        """Return all columns of a table of a batch, with the types of this version."""
+        spec = _typed(table)
+        return self.read(batch, table, tuple(spec.names)).cast(spec)
 
     def _labels_of(self, batch: Batch) -> dict[str, str]:
         table = self.read(batch, "labels", ("key", "value"))
@@ -198,6 +212,24 @@ def _old_dump(dump_id: str, batch: Batch, module: dict[str, Any], uris: list[str
         "host": module.get("host"),
         "seen_at": module.get("converted_at"),
     })  # fmt: skip
+
+
+def _typed(table: str) -> pa.Schema:
+    """Return the columns of a table of a dataset, with `dump_id` for `content_id`."""
+    spec = schema.WAREHOUSE[table].warehouse
+    return spec.set(0, spec.field(0).with_name("dump_id"))
+
+
+def device_peaks_of(peaks: pa.Table, bills: pa.Table) -> pa.Table:
+    """Return `device_peak` of the dumps with live ranges: what is in use in the account of `device_total`."""
+    peaks = peaks.filter(pc.equal(peaks["definition"], "peak_together"))
+    is_unused = pc.is_in(bills["line"], pa.array([*UNUSED]))
+    in_use = bills.filter(pc.and_not(pc.equal(bills["account"], DEVICE_TOTAL), is_unused))
+    sums = in_use.group_by("dump_id").aggregate([("bytes", "sum"), ("step", "min")])
+    row = pc.index_in(peaks["dump_id"], sums["dump_id"].combine_chunks())
+    found = {"bytes": sums["bytes_sum"], "time": sums["step_min"]}
+    columns = {name: pc.fill_null(column.take(row), 0) for name, column in found.items()}  # without a row, 0 at step 0
+    return with_columns(peaks, definition=pa.array(["device_peak"] * len(peaks), pa.string()), **columns)
 
 
 def _order(dump: OldDump) -> tuple[str, str, str]:

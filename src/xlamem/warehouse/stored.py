@@ -64,7 +64,7 @@ class StoredTables:
         return length
 
     def __getitem__(self, name: str) -> pa.Table:
-        check_table(name, self.tables)
+        self._check_table(name)
         return self.summary(name)
 
     def integers(self, name: str, *columns: str) -> list[Ints]:
@@ -75,16 +75,25 @@ class StoredTables:
 
     def summary(self, name: str) -> pa.Table:
         """Return a stored table, even if it was not requested."""
-        if name not in self.stored:
-            raise UsageError(f"the table {name!r} of this dump is not stored; there are {', '.join(self.stored)}")
+        self._check_stored(name)
         with self._lock:
             if name not in self._read_tables:
                 self._read_tables[name] = self._read(name)
             return self._read_tables[name]
 
     def batches(self, name: str) -> pa.RecordBatchReader:
-        check_table(name, self.tables)
+        self._check_table(name)
         return pa.RecordBatchReader.from_batches(schema.TABLES[name].arrow, self._batches(name))
+
+    def _check_table(self, name: str) -> None:
+        """Raise UsageError unless a table was requested and is stored."""
+        if name in schema.TABLES:
+            self._check_stored(name)
+        check_table(name, self.tables)
+
+    def _check_stored(self, name: str) -> None:
+        if name not in self.stored:
+            raise UsageError(f"the table {name!r} of this dump is not stored; there are {', '.join(self.stored)}")
 
     def verify(self) -> pa.Table:
         """Return the diagnostics that were stored when the dump was converted."""

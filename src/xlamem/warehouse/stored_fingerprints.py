@@ -15,7 +15,9 @@ from .offsets import with_columns
 from .spill import Scratch
 from .stored import with_dump_types
 
-MODULES_READ = ("module_name", "platform", "complete", "features", "n_allocations")
+KNOWN_BY = ("complete", "features", "n_allocations")
+"""The columns of `modules` from which `can_be_known` tells."""
+MODULES_READ = ("module_name", "platform", *KNOWN_BY)
 
 
 def with_fingerprints(modules: pa.Table, rows: Callable[[str], Iterable[pa.Table]]) -> pa.Table:
@@ -30,12 +32,15 @@ def with_fingerprints(modules: pa.Table, rows: Callable[[str], Iterable[pa.Table
             typed = with_dump_types(name, table.select(schema.TABLES[name].names)).unify_dictionaries()
             fingerprints.add(name, typed, of_dump if n > 1 else None)
     names = [(dump["module_name"], dump["platform"]) for dump in dumps]
-    columns = fingerprints.columns(names, [_are_known(dump) for dump in dumps])
+    columns = fingerprints.columns(names, [can_be_known(dump) for dump in dumps])
     return with_columns(modules, **{name: pa.array(items, pa.string()) for name, items in columns.items()})
 
 
-def _are_known(module: dict[str, Any]) -> tuple[bool, bool]:
-    """Return whether program and interface can be told: the dump is complete and has the sections."""
+def can_be_known(module: dict[str, Any]) -> tuple[bool, bool]:
+    """Return whether program and interface can be told: the dump is complete and has the sections.
+
+    `module` has the columns in KNOWN_BY.
+    """
     features = set((module["features"] or "").split(","))
     interface = bool(module["complete"] and module["n_allocations"])
     used = bool(features & {"values_inline", "values_split"})

@@ -16,7 +16,7 @@ STORED = {
     "cpu": (
         "names", "layer-added-sgd", "donation-removed-decode", "remat-removed-scan", "type-changed-scan",
         "batch-doubled-scan", "scan-unrolled", "sharding-lost-wholly", "einsum-rewritten-scan", "flag-fusion",
-        "loss-whole",
+        "loss-whole", "scores-f32",
     ),
     "v5e": (
         "names", "layer-added-sgd", "donation-removed-decode", "remat-removed-scan", "type-changed-scan",

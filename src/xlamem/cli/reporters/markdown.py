@@ -83,13 +83,14 @@ def _contributors(c: Comparison, limit: int) -> list[str]:
 def pairs_comment(changes: pairs.Changes, limit: int | None) -> str:
     """Return how many programs changed, a table of them, and the verdict on the largest change."""
     lines = [f"**{escaped(changes.summary)}**"]
-    rows = changes.changed + changes.alone
+    rows = changes.listed
     shown = rows[: pairs.N_ROWS if limit is None else limit]
     if shown:
         body = [[*map(escaped, pairs.cells(row)), code(changes.name(row))] for row in shown]
         lines += ["", *table([*(f"{name}:" for name in pairs.HEADINGS[:-1]), pairs.HEADINGS[-1]], body)]
     if more := len(rows) - len(shown):
         lines += ["", f"and {more:,} more"]
+    lines += [f"\nNot known: {escaped(problem)}" for problem in changes.problems]
     if changes.verdict:
         lines += ["", f"{code(changes.name(changes.changed[0]))}: {escaped(changes.verdict)}"]
     return "\n".join(lines)

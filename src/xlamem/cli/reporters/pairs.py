@@ -12,7 +12,7 @@ import pyarrow as pa
 from rich.text import Text
 
 from ...compare.verdict import signed
-from ...compare.wording import ARROW
+from ...compare.wording import ARROW, MARKS
 from ...formatting import align, count, one_line, shorten_distinct, size, visible, wrap
 from ..options import Output
 
@@ -23,7 +23,9 @@ HEADINGS = ["must fit: A", "B", "change", "peak", "program"]
 N_ROWS = 20
 """Number of programs that are listed without --limit."""
 MIN_NAME_WIDTH = 16
-MARKS = {"new": "[NEW]", "gone": "[GONE]"}
+UNKNOWN = "unknown"
+ALONE = ("new", "gone")
+"""How programs without a partner are marked in `pairs`."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,26 @@ class Changes:
     def changed(self) -> list[Row]:
         """Pairs with other numbers: by absolute change of what must fit, then of the peak."""
         rows = [r for r in self.rows if not is_alone(r) and any(change(r, number) for number in NUMBERS)]
-        return sorted(rows, key=lambda r: (-abs(change(r, "device_total")), -abs(change(r, "peak"))))
+        return sorted(rows, key=lambda r: tuple(-abs(change(r, number) or 0) for number in NUMBERS))
+
+    @cached_property
+    def unknown(self) -> list[Row]:
+        """Pairs of readable dumps of which it is not known whether the numbers changed."""
+        changed = {id(row) for row in self.changed}
+        rows = (r for r in self.rows if not is_alone(r) and not _unreadable(r) and not _is_known(r))
+        return [row for row in rows if id(row) not in changed]
+
+    @property
+    def listed(self) -> list[Row]:
+        """The pairs that changed, or may have changed, and programs without a partner."""
+        return self.changed + self.unknown + self.alone
+
+    @property
+    def problems(self) -> list[str]:
+        """Why numbers are not known, each with the number of dumps."""
+        sides = [(r, side) for r in self.rows if not _unreadable(r) for side in _sides(r) if not _is_known(r, side)]
+        counts = Counter(r[f"problem_{side}"] or "its numbers are not stored" for r, side in sides)
+        return [f"{problem} ({count(n, 'dump')})" for problem, n in counts.most_common()]
 
     @cached_property
     def alone(self) -> list[Row]:
@@ -81,11 +102,11 @@ class Changes:
     @property
     def is_known(self) -> bool:
         """Whether the numbers of all programs are known."""
-        return not any(r[f"problem_{side}"] for r in self.rows for side in "ab")
+        return all(map(_is_known, self.rows))
 
     @property
     def has_grown(self) -> bool:
-        """Whether more must fit, or is in use at the peak, in a program of both sides."""
+        """Whether more must fit, or is in use at the peak of the device, in a program of both sides."""
         return any(map(_grew, self.changed))
 
     @property
@@ -93,36 +114,46 @@ class Changes:
         """How many programs changed, in a sentence."""
         readable = [r for r in self.rows if not _unreadable(r)]
         counts = Counter(r["how"] for r in readable)
-        n_same = counts["same"] - sum(r["how"] == "same" for r in self.changed)
-        n_other = len(readable) - len(self.changed) - counts["new"] - counts["gone"] - n_same
+        n_same = counts["same"] - sum(r["how"] == "same" for r in self.changed + self.unknown)
+        n_other = len(readable) - len(self.changed + self.unknown) - counts["new"] - counts["gone"] - n_same
         if n_same == len(self.rows):
             return f"Nothing changed: {count(n_same, 'program')}."
         grown = f" ({n_grown:,} grew)" if (n_grown := sum(map(_grew, self.changed))) else ""
         parts = [f"{len(self.changed):,} changed{grown}"]
         parts += [f"{n_other:,} compiled differently with the same numbers"] if n_other else []
-        parts += [f"{counts[how]:,} {how}" for how in MARKS if counts[how]]
+        parts += [f"{n:,} unknown"] if (n := len(self.unknown)) else []
+        parts += [f"{counts[how]:,} {how}" for how in ALONE if counts[how]]
         parts += [f"{n:,} unreadable"] if (n := len(self.rows) - len(readable)) else []
         return f"{count(len(self.rows), 'program')}: {', '.join(parts)}, {n_same:,} the same."
 
 
 def is_alone(row: Row) -> bool:
-    return row["how"] in MARKS
+    return row["how"] in ALONE
 
 
-def change(row: Row, number: str) -> int:
-    """Return the change of a number of a pair; 0 if one side is not known."""
+def change(row: Row, number: str) -> int | None:
+    """Return the change of a number of a pair, or None if one side is not known."""
     a, b = row[f"{number}_a"], row[f"{number}_b"]
-    return 0 if a is None or b is None else b - a
+    return None if a is None or b is None else b - a
+
+
+def _sides(row: Row) -> list[str]:
+    return [side for side in "ab" if row[f"program_{side}"] is not None]
 
 
 def _unreadable(row: Row) -> list[str]:
-    """Return the sides on which the dump of a program has no numbers."""
-    known = [side for side in "ab" if row[f"program_{side}"] is not None]
-    return [side for side in known if row[f"problem_{side}"] and _total(row, side) is None]
+    """Return the sides on which the dump of a program could not be read."""
+    return [side for side in _sides(row) if not row[f"readable_{side}"]]
+
+
+def _is_known(row: Row, sides: str | None = None) -> bool:
+    """Return whether the numbers are known. Of a program that is the same on both sides, the peak has not changed."""
+    numbers = NUMBERS[:1] if row["how"] == "same" else NUMBERS
+    return all(row[f"{number}_{side}"] is not None for number in numbers for side in sides or _sides(row))
 
 
 def _grew(row: Row) -> bool:
-    return any(change(row, number) > 0 for number in NUMBERS)
+    return any((change(row, number) or 0) > 0 for number in NUMBERS)
 
 
 def _name(row: Row, side: str) -> str:
@@ -145,7 +176,7 @@ def _total(row: Row, side: str) -> int | None:
 def cells(row: Row) -> list[str]:
     """Return what must fit on both sides, and the changes."""
     totals = ["" if row[f"program_{side}"] is None else size(_total(row, side)) for side in "ab"]
-    changes = [signed(change(row, number)) for number in NUMBERS]
+    changes = [UNKNOWN if (n := change(row, number)) is None else signed(n) for number in NUMBERS]
     return [*totals, *([MARKS[row["how"]], ""] if is_alone(row) else changes)]
 
 
@@ -153,12 +184,14 @@ def screen(changes: Changes, output: Output) -> list[Text]:
     """Return the lines of the screen."""
     width = output.width
     lines = [Text(line, "bold") for line in wrap(changes.summary, 0, width)]
-    rows = changes.changed + changes.alone
+    rows = changes.listed
     shown = output.head(rows, N_ROWS)
     if shown:
         lines += [Text(), *_table(shown, [changes.name(row) for row in shown], width)]
     if more := len(rows) - len(shown):
         lines.append(Text(f"and {more:,} more: --limit shows more", "dim"))
+    for problem in changes.problems:
+        lines += [Text(line, "dim") for line in wrap(visible(f"Not known: {problem}"), 2, width)]
     if changes.verdict:
         labels = chain(["largest change"], repeat(""))
         names = zip(labels, wrap(changes.name(changes.changed[0]), 16, width), strict=False)
@@ -172,5 +205,5 @@ def _table(rows: list[Row], names: list[str], width: int | None) -> list[Text]:
     indent = max(map(len, numbers)) + 2
     names = shorten_distinct(names, width and max(MIN_NAME_WIDTH, width - indent))
     texts = [f"{left:{indent}}{right}" for left, right in zip(numbers, [HEADINGS[-1], *names], strict=True)]
-    styles = ["bold", *("" if is_alone(r) else "red" if _grew(r) else "" for r in rows)]
+    styles = ["bold", *("red" if not is_alone(r) and _grew(r) else "" for r in rows)]
     return [Text(text, style) for text, style in zip(texts, styles, strict=True)]

@@ -12,7 +12,7 @@ from rich.text import Text
 from ... import schema
 from ...compare.series import Series
 from ...compare.verdict import signed
-from ...compare.wording import ARROW
+from ...compare.wording import ARROW, MARKS
 from ...errors import XlaMemError
 from ...formatting import align, one_line, shorten_distinct, size, visible, wrap
 from .. import console
@@ -25,8 +25,8 @@ Row = dict[str, Any]
 HEADINGS = ["first", "last", "", "largest jump", "program"]
 N_ROWS = 20
 """Number of programs that are listed without --limit."""
-N_VERDICTS = 2
-"""Number of programs for whose largest jump the dumps are compared."""
+N_VERDICTS, MAX_VERDICTS = 2, 10
+"""Number of programs for whose largest jump the dumps are compared: without --limit, and at most."""
 N_POINTS = 12
 """Maximum number of points in a Markdown table."""
 MIN_NAME_WIDTH = 16
@@ -66,13 +66,14 @@ class Over:
             change = signed(jump["change"]) if jump["change"] else f"peak {signed(jump['peak_change'])}"
             return f"{self.points[jump['ordinal_a']]}{ARROW}{self.points[jump['ordinal_b']]}: {change}"
         first, last = row["ordinal_first"], row["ordinal_last"]
-        parts = [f"[NEW] at {self.points[first]}"] if first else []
-        parts += [f"[GONE] after {self.points[last]}"] if last < len(self.points) - 1 else []
+        parts = [f"{MARKS['new']} at {self.points[first]}"] if first else []
+        parts += [f"{MARKS['gone']} after {self.points[last]}"] if last < len(self.points) - 1 else []
         return ", ".join(parts)
 
-    def verdicts(self, rows: list[Row]) -> list[tuple[Row, str]]:
+    def verdicts(self, rows: list[Row], limit: int | None) -> list[tuple[Row, str]]:
         """Return the first programs that jumped, each with what changed there."""
-        return [(row, self._verdict(row["jump"])) for row in rows[:N_VERDICTS] if row["jump"] is not None]
+        n = N_VERDICTS if limit is None else min(limit, MAX_VERDICTS)
+        return [(row, self._verdict(row["jump"])) for row in rows[:n] if row["jump"] is not None]
 
     def _verdict(self, jump: int) -> str:
         try:
@@ -138,7 +139,7 @@ def screen(over: Over, output: Output) -> list[Text]:
         lines += [Text(), *_rows(over, shown, width)]
     if more := len(over.listed) - len(shown):
         lines.append(Text(f"and {more:,} more: --limit shows more", "dim"))
-    for row, verdict in over.verdicts(shown):
+    for row, verdict in over.verdicts(shown, output.limit):
         title = f"{over.event(row).partition(': ')[0]}  {program_name(row)}"
         lines += [Text(), Text(title, "bold")]
         lines += [Text(f"  {line}") for line in wrap(visible(verdict), 2, width)]
@@ -161,8 +162,8 @@ def _rows(over: Over, rows: list[Row], width: int | None) -> list[Text]:
 
 
 def _style(row: Row) -> str:
-    first, last = row["device_total_first"], row["device_total_last"]
-    return "red" if first is not None and last > first else ""
+    ends = [(row[f"{number}_first"], row[f"{number}_last"]) for number in ("device_total", "peak")]
+    return "red" if any(first is not None and last > first for first, last in ends) else ""
 
 
 # -- JSON and Markdown ---------------------------------------------------------------------------
@@ -171,7 +172,7 @@ def _style(row: Row) -> str:
 def as_json(over: Over, output: Output) -> dict[str, Any]:
     """Return each program with its points and jumps, and the verdict on the largest jumps."""
     series, programs = over.series, output.head(over.series.programs).to_pylist()
-    verdicts = {row["program"]: verdict for row, verdict in over.verdicts(programs)}
+    verdicts = {row["program"]: verdict for row, verdict in over.verdicts(programs, output.limit)}
     jumps: dict[int, list[Row]] = {}
     for jump in series.jumps.to_pylist():
         jumps.setdefault(jump.pop("program"), []).append(jump)
@@ -211,7 +212,7 @@ def comment(over: Over, limit: int | None) -> str:
         lines += ["", *table(headings, body)]
     if more := len(over.listed) - len(rows):
         lines += ["", f"and {more:,} more"]
-    for row, verdict in over.verdicts(rows):
+    for row, verdict in over.verdicts(rows, limit):
         lines += ["", f"{code(program_name(row))}, {escaped(over.event(row).partition(': ')[0])}: {escaped(verdict)}"]
     return "\n".join(lines)
 

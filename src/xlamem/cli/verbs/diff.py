@@ -14,7 +14,7 @@ from ...compare.groups import KEYS, difference_groups
 from ...compare.verdict import ranked_edits
 from ...compute.bills import DEVICE_TOTAL
 from ...dump import Dump, read
-from ...errors import UsageError
+from ...errors import UsageError, XlaMemError
 from ...input.find import find, split_modules
 from ...warehouse.dataset import is_dataset
 from .. import console, inputs, options
@@ -22,7 +22,7 @@ from ..reporters.problems import describe_problems
 
 if TYPE_CHECKING:
     from ...compare.points import Order
-    from ...compare.programs import Dumps
+    from ...compare.programs import Dumps, Programs
     from ..reporters.diff import Comparison
     from ..reporters.pairs import Changes
 
@@ -46,7 +46,10 @@ LIMIT = "Groups of buffers shown, or programs.  [default: one screen; all in JSO
 @click.option("--module", metavar="N|NAME", help="Module to compare if A and B have several.")
 @click.option("--by", default=BY, show_default=True, metavar="KEY,KEY", help="Keys to group buffers by.")
 @click.option("--space", "account", default=DEVICE_TOTAL, metavar="NAME", help="Divide the peak of this memory space.")
-@click.option("--exit-code", "gate", is_flag=True, help="Exit with 1 if anything grew, 3 if a side is not known.")
+@click.option(
+    "--exit-code", "gate", is_flag=True,
+    help="Exit with 1 if a program grew: its device_total or its peak; with 3 if a side is not known.",
+)  # fmt: skip
 @options.output(csv=True, markdown=True, limit=LIMIT, wide=True)
 def command(
     paths: tuple[str, ...], labels: tuple[str, ...], over: str | None, order: Order | None, module: str | None, by: str,
@@ -60,6 +63,7 @@ def command(
 
     The keys of --by are buffer (like buffers of all layers), cause, edit, scope, layer, phase, kind, category,
     memory_space, source and element_type. --space takes the name of a memory space (hbm) instead of device_total.
+    Both need one program on each side.
     """
     keys = _keys(by)
     if over is not None:
@@ -156,7 +160,7 @@ def _compare_dumps(
 def _exit_code(d: Diff) -> int:
     if not d.is_known:
         return console.UNREADABLE
-    return console.CHECK_FAILED if d.grown else console.FINE
+    return console.CHECK_FAILED if d.has_grown else console.FINE
 
 
 def _as_json(c: Comparison, groups: pa.Table, output: options.Output) -> dict[str, Any]:
@@ -169,7 +173,8 @@ def _as_json(c: Comparison, groups: pa.Table, output: options.Output) -> dict[st
         "is_known": d.is_known,
         "doubt": d.doubt or None,
         "is_same": d.is_same,
-        "grown": d.grown,
+        "grown": d.has_grown,
+        "grown_accounts": d.grown,
         "device_total_change": d.device_total_change,
         "peak_change": d.peak_change,
         "account_differences": d.accounts.to_pylist(),
@@ -209,11 +214,11 @@ def _compare_sides(
     a, b = (programs_of(side) for side in sides)
     if len(a) == len(b) == 1:
         return _compare_dumps((a.read(0), b.read(0)), account, by, gate=gate, output=output)
+    if (by, account) != (_keys(BY), DEVICE_TOTAL):
+        raise UsageError("--by and --space need one program on each side: --module selects it from dumps")
     changes = Changes(pair(a, b))
     if changes.changed:
-        row = changes.changed[0]
-        largest = diff(a.read(row["program_a"]), b.read(row["program_b"]))
-        changes = Changes(changes.table, largest.verdict)
+        changes = Changes(changes.table, _verdict(a, b, changes.changed[0]))
     if output.json:
         console.write_json(_changes_json(changes, output))
     elif output.csv:
@@ -229,6 +234,14 @@ def _compare_sides(
     return _exit_code_of(changes, gate=gate)
 
 
+def _verdict(a: Programs, b: Programs, pair: Mapping[str, Any]) -> str:
+    """Return what changed in a pair of programs, or why that is not known."""
+    try:
+        return diff(a.read(pair["program_a"]), b.read(pair["program_b"])).verdict
+    except XlaMemError as error:
+        return f"Not known: {error}"
+
+
 def _exit_code_of(changes: Changes, *, gate: bool) -> int:
     if changes.unreadable or (gate and not changes.is_known):
         return console.UNREADABLE
@@ -236,7 +249,7 @@ def _exit_code_of(changes: Changes, *, gate: bool) -> int:
 
 
 def _changes_json(changes: Changes, output: options.Output) -> dict[str, Any]:
-    ordered = changes.changed + changes.alone
+    ordered = changes.listed
     listed = {id(row) for row in ordered}
     rows = ordered + [row for row in changes.rows if id(row) not in listed]
     return {
@@ -244,6 +257,7 @@ def _changes_json(changes: Changes, output: options.Output) -> dict[str, Any]:
         "summary": changes.summary,
         "n_programs": len(rows),
         "n_changed": len(changes.changed),
+        "n_unknown": len(changes.unknown),
         "n_new": sum(row["how"] == "new" for row in rows),
         "n_gone": sum(row["how"] == "gone" for row in rows),
         "is_known": changes.is_known,
