@@ -1,0 +1,150 @@
+"""`of`: compile a function ahead of time, also for a device that is not there, and return its dump."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import get_ident
+from types import ModuleType
+from typing import Any
+from uuid import uuid4
+
+from ..compute import device_total
+from ..dump import Dump, read
+from ..errors import UsageError
+from . import hook
+
+
+@dataclass(eq=False)
+class _Dumps:
+    """The dumps of what this thread compiles."""
+
+    thread: int = field(default_factory=get_ident)
+    dumps: list[Dump] = field(default_factory=list)
+
+    def compiled(self, event: hook.Compile) -> None:
+        if get_ident() == self.thread:
+            self.dumps += [read(hook.in_memory(source)) for source in event.sources]
+
+
+def of(
+    function: Any,
+    *args: Any,
+    topology: Any = None,
+    compiler_options: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> Dump:
+    """Compile a function ahead of time and return its dump. Nothing is executed.
+
+    >>> xlamem.peak(xlamem.of(step, state, batch))
+    >>> xlamem.of(step, state, batch, topology="v5e:2x2")
+
+    Parameters
+    ----------
+    function
+        A function; one that is not from `jax.jit` is passed to it. Or what its ``lower`` returned.
+    args, kwargs
+        Arguments of the function: arrays, or `jax.ShapeDtypeStruct` where there is no array.
+    topology
+        TPUs to compile for, which need not be there: a name (``"v5e:2x2"``), which needs libtpu
+        (``pip install libtpu``), or a `TopologyDescription` of JAX. Arguments are placed on its first device, but those
+        whose sharding is on its devices already. Without it, the program is compiled for the devices of the arguments.
+    compiler_options
+        Options of XLA, as for ``jax.jit(f).lower(…).compile(compiler_options=…)``.
+
+    Raises
+    ------
+    UsageError
+        JAX is missing or its version is not supported, the topology is unknown, or `function` has been compiled
+        already: JAX does not tell where the buffers of a compiled program are.
+    """
+    dump, error = compile_ahead(lower(function, args, kwargs, topology), compiler_options)
+    if error is not None:
+        raise error
+    if dump is None:
+        raise UsageError("XLA wrote no dump of the program: this backend does not follow xla_dump_to")
+    return dump
+
+
+def lower(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], topology: Any) -> Any:
+    """Return the `jax.stages.Lowered` of a call of a function."""
+    jax = hook.require_jax("of")
+    if isinstance(function, jax.stages.Compiled):
+        raise UsageError(
+            "JAX does not tell where the buffers of a compiled program are: "
+            "pass the function (xlamem.of(function, *args)) or compile it in xlamem.capture()"
+        )
+    if isinstance(function, jax.stages.Lowered):
+        if args or kwargs or topology is not None:
+            raise UsageError("what lower() returned has its arguments and its devices already")
+        return function
+    if not callable(function):
+        raise UsageError(f"a function is needed, not {type(function).__name__}")
+    jitted = function if hasattr(function, "lower") else jax.jit(function)
+    if topology is None:
+        return jitted.lower(*args, **kwargs)
+    return _lower_for(jax, jitted, args, kwargs, _devices(topology))
+
+
+def compile_ahead(lowered: Any, options: Mapping[str, Any] | None) -> tuple[Dump | None, Exception | None]:
+    """Compile, and return the dump and the error of the compile; there may be both if memory runs out.
+
+    XLA may dump several modules of one program; the one that needs most memory is returned.
+    """
+    # A new option makes JAX compile again what it has compiled before; the hook then replaces it.
+    options = {**(options or {}), "xla_dump_to": uuid4().hex}
+    listener, error = _Dumps(), None
+    hook.add(listener)
+    try:
+        lowered.compile(compiler_options=options)
+    except Exception as raised:
+        error = raised
+    finally:
+        hook.remove(listener)
+    return max(listener.dumps, key=lambda dump: device_total(dump) or 0, default=None), error
+
+
+# -- devices that are not there ------------------------------------------------------------------
+
+
+def _devices(topology: Any) -> list[Any]:
+    """Return the devices of a topology, or of the one with this name."""
+    if not isinstance(topology, str):
+        return list(topology.devices)
+    from jax.experimental import topologies
+
+    try:
+        return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
+    except Exception as error:  # JAX and libtpu raise errors of many types
+        raise UsageError(
+            f"no topology {topology!r}: a name such as 'v5e:2x2' is needed, and libtpu (pip install libtpu): {error}"
+        ) from error
+
+
+def _lower_for(
+    jax: ModuleType, jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], devices: list[Any]
+) -> Any:
+    placed_args, placed_kwargs = jax.tree.map(_placing(jax, devices), (args, kwargs))
+    with jax.default_device(devices[0]):  # for functions without arrays as arguments
+        return jitted.lower(*placed_args, **placed_kwargs)
+
+
+def _placing(jax: ModuleType, devices: list[Any]) -> Callable[[Any], Any]:
+    """Return the function that places the shape of an array on the first device, unless it is on the devices."""
+    first = jax.sharding.SingleDeviceSharding(devices[0])
+
+    def place(leaf: Any) -> Any:
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            return leaf
+        sharding = getattr(leaf, "sharding", None)
+        given = sharding.device_set if sharding is not None else set()
+        if given and given <= set(devices):
+            return leaf
+        if len(given) > 1:
+            raise UsageError(
+                f"an argument is sharded over {len(given)} devices that are not of the topology: make its mesh of "
+                "jax.experimental.topologies.get_topology_desc(…).devices, and pass that as topology"
+            )
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=first)
+
+    return place
