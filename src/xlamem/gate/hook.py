@@ -20,12 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from ..errors import UsageError
 from ..input.find import Member, Source, find
 
-OPTIONS = {
-    "xla_dump_hlo_as_text": True,
-    "xla_dump_hlo_module_re": ".*",
-    "xla_dump_max_hlo_modules": -1,
-    "xla_enable_dumping": True,
-}
+OPTIONS = {"xla_dump_hlo_as_text": True, "xla_dump_hlo_module_re": ".*", "xla_dump_max_hlo_modules": -1}
 """Options that make XLA write a whole dump of each module; some undo what the flags of the process forbid."""
 
 
