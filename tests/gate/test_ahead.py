@@ -16,6 +16,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
 os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 tpu = pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed")
@@ -72,14 +73,26 @@ def test_compiler_options_are_those_of_xla() -> None:
 
 def test_arguments_that_do_not_go_together() -> None:
     lowered = jax.jit(loss).lower(*shapes())
-    with pytest.raises(UsageError, match=r"buffers of a compiled program.*xlamem\.capture\(\)"):
+    with pytest.raises(UsageError, match=r"compiled already.*xlamem\.capture\(\)"):
         xlamem.of(lowered.compile())
     with pytest.raises(UsageError, match="has its arguments"):
         xlamem.of(lowered, *shapes())
     with pytest.raises(UsageError, match="a function is needed, not int"):
         xlamem.of(1)
-    with pytest.raises(UsageError, match="no topology 'nonsense'"):
+    with pytest.raises(UsageError, match=r"cannot compile for the topology 'nonsense'(.|\n)*(libtpu|'v5e:2x2')"):
         xlamem.of(loss, *shapes(), topology="nonsense")
+
+
+def test_the_dump_shows_the_first_screen() -> None:
+    dump = xlamem.of(loss, *shapes())
+    text, html = repr(dump), dump._repr_html_()
+    for shown in (text, html):
+        assert "xlamem.Dump jit_loss (cpu)" in shown
+        assert "must fit" in shown
+        assert "weights" in shown
+        assert "test_ahead.py:" in shown
+    assert "<svg" in html
+    assert len(text.splitlines()) < 40
 
 
 def test_an_error_of_the_function_propagates() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from threading import get_ident
 from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
 from ..compute import device_total
-from ..dump import Dump, read
+from ..dump import Dump
 from ..errors import UsageError
 from . import hook
+from .programs import read_program
 
 
 @dataclass(eq=False)
@@ -24,7 +26,7 @@ class _Dumps:
 
     def compiled(self, event: hook.Compile) -> None:
         if get_ident() == self.thread:
-            self.dumps += [read(hook.in_memory(source)) for source in event.sources]
+            self.dumps += [read_program(hook.in_memory(source)) for source in event.sources]
 
 
 def of(
@@ -36,8 +38,10 @@ def of(
 ) -> Dump:
     """Compile a function ahead of time and return its dump. Nothing is executed.
 
-    >>> xlamem.peak(xlamem.of(step, state, batch))
+    >>> xlamem.of(step, state, batch)
     >>> xlamem.of(step, state, batch, topology="v5e:2x2")
+
+    The dump shows itself, in a terminal and in a notebook, as what must fit, the peaks and the largest buffers.
 
     Parameters
     ----------
@@ -56,7 +60,7 @@ def of(
     ------
     UsageError
         JAX is missing or its version is not supported, the topology is unknown, or `function` has been compiled
-        already: JAX does not tell where the buffers of a compiled program are.
+        already: JAX tells what such a program needs in total, but not in a form that xlamem reads.
     """
     dump, error = compile_ahead(lower(function, args, kwargs, topology), compiler_options)
     if error is not None:
@@ -71,8 +75,8 @@ def lower(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], topology
     jax = hook.require_jax("of")
     if isinstance(function, jax.stages.Compiled):
         raise UsageError(
-            "JAX does not tell where the buffers of a compiled program are: "
-            "pass the function (xlamem.of(function, *args)) or compile it in xlamem.capture()"
+            "of a program that is compiled already, JAX gives the HLO text, but no dump of where its buffers are: "
+            "use xlamem.of(function, *args), or compile it in xlamem.capture()"
         )
     if isinstance(function, jax.stages.Lowered):
         if args or kwargs or topology is not None:
@@ -116,9 +120,16 @@ def _devices(topology: Any) -> list[Any]:
     try:
         return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
     except Exception as error:  # JAX and libtpu raise errors of many types
-        raise UsageError(
-            f"no topology {topology!r}: a name such as 'v5e:2x2' is needed, and libtpu (pip install libtpu): {error}"
-        ) from error
+        raise UsageError(f"cannot compile for the topology {topology!r}: {error}{_hint(str(error))}") from error
+
+
+def _hint(error: str) -> str:
+    """Return what to do about an error of libtpu."""
+    if find_spec("libtpu") is None:
+        return ". TPUs that are not there need libtpu: pip install libtpu"
+    if "lockfile" in error:
+        return " Another process uses libtpu: set ALLOW_MULTIPLE_LIBTPU_LOAD=1 before JAX is imported."
+    return ". Names of topologies are such as 'v5e:2x2'"
 
 
 def _lower_for(
@@ -145,6 +156,7 @@ def _placing(jax: ModuleType, devices: list[Any]) -> Callable[[Any], Any]:
                 f"an argument is sharded over {len(given)} devices that are not of the topology: make its mesh of "
                 "jax.experimental.topologies.get_topology_desc(…).devices, and pass that as topology"
             )
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=first)
+        weak_type = getattr(leaf, "weak_type", False)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=first, weak_type=weak_type)
 
     return place

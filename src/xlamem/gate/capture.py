@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 import pyarrow as pa
 
 from ..compute import device_total
-from ..dump import Dump, read
+from ..dump import Dump
 from ..errors import OutputError, UsageError
 from ..formatting import count
 from ..input.find import Source
 from . import hook
-from .programs import main_peak, program_name
+from .programs import main_peak, program_name, read_program
 
 if TYPE_CHECKING:
     from ..display import View
@@ -66,7 +66,7 @@ class Capture(ContextDecorator, Sequence[Dump]):
         self._n_compiled += 1
         for source in event.sources:
             if fnmatchcase(source.module_name or source.name, self._match):
-                self._programs.append(_Program(read(self._keep(source)), event.of_jax))
+                self._programs.append(_Program(read_program(self._keep(source)), event.of_jax))
 
     def _keep(self, source: Source) -> Source:
         return hook.in_memory(source) if self._directory is None else _copy(source, self._directory)
@@ -174,7 +174,7 @@ def capture(*, dir: str | os.PathLike[str] | None = None, match: str = "*") -> C
 
     >>> with xlamem.capture() as captured:
     ...     step(state, batch)
-    >>> xlamem.peak(captured.dump)
+    >>> captured.dump
 
     The result is a context manager and a decorator (``@xlamem.capture(dir="dumps")``), and afterwards a sequence of
     `Dump` objects. The flags of the process do not matter, nor does JAX's persistent cache, which is neither read nor
