@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from typing import Any
 
 import pytest
+from with_jax import jax, jnp, tpu
 
 import xlamem
 from xlamem.errors import UsageError
-
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Without these, libtpu asks a metadata server for its name.
-os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
-os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
-os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
-os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
-tpu = pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed")
 
 
 def loss(weights: Any, x: Any) -> Any:
@@ -123,6 +112,8 @@ def test_shardings_over_a_topology() -> None:
     whole, quarter = xlamem.of(jnp.sin, x, topology=topology), xlamem.of(jnp.sin, sharded, topology=topology)
     assert total(whole) == 4 * total(quarter)
     assert total(xlamem.of(jnp.sin, sharded)) == total(quarter)
+    both = xlamem.of(jnp.add, sharded, jnp.ones(32), topology=topology)
+    assert total(both) < total(whole)
     with pytest.raises(UsageError, match="sharded over 4 devices that are not of the topology"):
         xlamem.of(jnp.sin, sharded, topology="v4:2x2x1")
 

@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from with_jax import jax, jnp
 
 import xlamem
 from xlamem.errors import OutputError, UsageError
 from xlamem.gate import hook
-
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
 
 
 @pytest.fixture(autouse=True)

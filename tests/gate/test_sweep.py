@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
+from with_jax import jax, jnp
 
 import xlamem
 from xlamem.errors import UsageError
 from xlamem.gate import sweep as module
-
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
 
 
 def double(rows: int, columns: int = 1024) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from threading import get_ident
@@ -50,9 +50,10 @@ def of(
     args, kwargs
         Arguments of the function: arrays, or `jax.ShapeDtypeStruct` where there is no array.
     topology
-        TPUs to compile for, which need not be there: a name (``"v5e:2x2"``), which needs libtpu
-        (``pip install libtpu``), or a `TopologyDescription` of JAX. Arguments are placed on its first device, but those
-        whose sharding is on its devices already. Without it, the program is compiled for the devices of the arguments.
+        Devices to compile for, which need not be there: the name of TPUs (``"v5e:2x2"``), which needs libtpu
+        (``pip install libtpu``), or a `TopologyDescription` of JAX. Arguments are placed on the first device; if any
+        has a sharding over its devices, the others are replicated. Without it, the program is compiled for the devices
+        of the arguments.
     compiler_options
         Options of XLA, as for ``jax.jit(f).lower(…).compile(compiler_options=…)``.
 
@@ -135,28 +136,34 @@ def _hint(error: str) -> str:
 def _lower_for(
     jax: ModuleType, jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], devices: list[Any]
 ) -> Any:
-    placed_args, placed_kwargs = jax.tree.map(_placing(jax, devices), (args, kwargs))
+    """Lower for devices that are not there: the first one, or those over which arguments are sharded."""
+    shardings = [_sharding(leaf, set(devices)) for leaf in jax.tree.leaves((args, kwargs))]
+    place = None if any(shardings) else jax.sharding.SingleDeviceSharding(devices[0])
+
+    def placed(leaf: Any) -> Any:
+        if not _is_array(leaf):
+            return leaf
+        sharding, weak_type = _sharding(leaf, set(devices)) or place, getattr(leaf, "weak_type", False)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=weak_type)
+
+    placed_args, placed_kwargs = jax.tree.map(placed, (args, kwargs))
     with jax.default_device(devices[0]):  # for functions without arrays as arguments
         return jitted.lower(*placed_args, **placed_kwargs)
 
 
-def _placing(jax: ModuleType, devices: list[Any]) -> Callable[[Any], Any]:
-    """Return the function that places the shape of an array on the first device, unless it is on the devices."""
-    first = jax.sharding.SingleDeviceSharding(devices[0])
+def _is_array(leaf: Any) -> bool:
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
 
-    def place(leaf: Any) -> Any:
-        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
-            return leaf
-        sharding = getattr(leaf, "sharding", None)
-        given = sharding.device_set if sharding is not None else set()
-        if given and given <= set(devices):
-            return leaf
-        if len(given) > 1:
-            raise UsageError(
-                f"an argument is sharded over {len(given)} devices that are not of the topology: make its mesh of "
-                "jax.experimental.topologies.get_topology_desc(…).devices, and pass that as topology"
-            )
-        weak_type = getattr(leaf, "weak_type", False)
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=first, weak_type=weak_type)
 
-    return place
+def _sharding(leaf: Any, devices: set[Any]) -> Any:
+    """Return the sharding of an argument over these devices; None for one on a single other device, or on none."""
+    sharding = getattr(leaf, "sharding", None)
+    given = set() if sharding is None else sharding.device_set
+    if given and given <= devices:
+        return sharding
+    if len(given) > 1:
+        raise UsageError(
+            f"an argument is sharded over {len(given)} devices that are not of the topology: make its mesh of "
+            "jax.experimental.topologies.get_topology_desc(…).devices, and pass that as topology"
+        )
+    return None
