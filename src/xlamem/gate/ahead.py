@@ -74,21 +74,26 @@ def of(
 def lower(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], topology: Any) -> Any:
     """Return the `jax.stages.Lowered` of a call of a function."""
     jax = hook.require_jax("of")
-    if isinstance(function, jax.stages.Compiled):
+    if isinstance(_unwrapped(function, "compiled"), jax.stages.Compiled):
         raise UsageError(
             "of a program that is compiled already, JAX gives the HLO text, but no dump of where its buffers are: "
             "use xlamem.of(function, *args), or compile it in xlamem.capture()"
         )
-    if isinstance(function, jax.stages.Lowered):
+    if isinstance(lowered := _unwrapped(function, "lowered"), jax.stages.Lowered):
         if args or kwargs or topology is not None:
             raise UsageError("what lower() returned has its arguments and its devices already")
-        return function
+        return lowered
     if not callable(function):
         raise UsageError(f"a function is needed, not {type(function).__name__}")
     jitted = function if hasattr(function, "lower") else jax.jit(function)
-    if topology is None:
-        return jitted.lower(*args, **kwargs)
-    return _lower_for(jax, jitted, args, kwargs, _devices(topology))
+    if topology is not None:
+        return _lower_for(jax, jitted, args, kwargs, _devices(topology))
+    return _unwrapped(jitted.lower(*args, **kwargs), "lowered")
+
+
+def _unwrapped(stage: Any, name: str) -> Any:
+    """Return the stage of JAX in one of Flax or Equinox, or the stage itself."""
+    return getattr(stage, name, stage)
 
 
 def compile_ahead(lowered: Any, options: Mapping[str, Any] | None) -> tuple[Dump | None, Exception | None]:
@@ -148,7 +153,7 @@ def _lower_for(
 
     placed_args, placed_kwargs = jax.tree.map(placed, (args, kwargs))
     with jax.default_device(devices[0]):  # for functions without arrays as arguments
-        return jitted.lower(*placed_args, **placed_kwargs)
+        return _unwrapped(jitted.lower(*placed_args, **placed_kwargs), "lowered")
 
 
 def _is_array(leaf: Any) -> bool:
