@@ -113,7 +113,7 @@ def test_import_brings_no_extra() -> None:
     code = (
         "import sys, xlamem; xlamem.read; xlamem.find;"
         " heavy = {'rich', 'click', 'pandas', 'duckdb', 'dask', 'fsspec', 'polars',"
-        " 'pyarrow.parquet', 'pyarrow.dataset', 'pyarrow.compute', 'concurrent.futures', 'html'};"
+        " 'jax', 'pyarrow.parquet', 'pyarrow.dataset', 'pyarrow.compute', 'concurrent.futures', 'html'};"
         " print(sorted(heavy & set(sys.modules)))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,8 +8,8 @@
 
 The packages, in the order of the data: `input` (bytes), the native modules (columns), `parse` (text to tables),
 `dump` (the public `Dump`), `compute` (peaks and their composition), `warehouse` (many dumps to a Parquet dataset),
-`compare` (two programs, two sides, or many points), `gate` (budgets and baselines), `cli`. `schema` describes every
-table.
+`compare` (two programs, two sides, or many points), `gate` (budgets, baselines, capture), `cli`. `schema` describes
+every table.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ __all__ = [
     "attribution",
     "bill",
     "buffer",
+    "capture",
     "check",
     "convert",
     "diff",
@@ -59,6 +60,7 @@ __all__ = [
     "live_set",
     "memory_analysis",
     "occupancy",
+    "of",
     "padding",
     "pair",
     "peak",
@@ -69,6 +71,7 @@ __all__ = [
     "series",
     "show",
     "sql",
+    "sweep",
 ]
 
 if TYPE_CHECKING:
@@ -98,6 +101,9 @@ if TYPE_CHECKING:
     from .dump import Dump, read
     from .gate.checking import check
     from .gate.result import CheckResult
+    from .gate.ahead import of
+    from .gate.capture import capture
+    from .gate.sweep import sweep
     from .input.find import Source, find
     from .warehouse import Converted, Dataset, convert, sql
 else:
@@ -110,6 +116,9 @@ else:
         "series": "compare.series",
         "check": "gate.checking",
         "CheckResult": "gate.result",
+        "of": "gate.ahead",
+        "capture": "gate.capture",
+        "sweep": "gate.sweep",
         **dict.fromkeys(("Dump", "read"), "dump"),
         **dict.fromkeys(("Source", "find"), "input.find"),
         **dict.fromkeys(("Converted", "Dataset", "convert", "sql"), "warehouse"),
