@@ -99,10 +99,10 @@ if TYPE_CHECKING:
     )
     from .display import show
     from .dump import Dump, read
-    from .gate.checking import check
-    from .gate.result import CheckResult
     from .gate.ahead import of
     from .gate.capture import capture
+    from .gate.checking import check
+    from .gate.result import CheckResult
     from .gate.sweep import sweep
     from .input.find import Source, find
     from .warehouse import Converted, Dataset, convert, sql
