@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...compare.verdict import signed
 from ...formatting import DEFAULT_WIDTH, align, count, one_line, shorten, size, wrap
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, WARNING, CheckResult, Row
+from .wording import BAD, IN_TABLE, change, findings_by_program, name_of, notes
 
 WORDS = {PASSED: "ok", NOTE: "ok", WARNING: "warning", NOT_KNOWN: "NOT KNOWN", FAILED: "FAILED"}
 """What the line of a program begins with."""
@@ -16,9 +16,6 @@ MAX_NAME = 24
 MAX_WHY = 6
 """Maximum number of lines of a cause."""
 INDENT = 2
-_BAD = (FAILED, WARNING, NOT_KNOWN)
-IN_TABLE = ("new", "gone")
-"""Rules whose findings are stated for all programs together."""
 
 
 def as_text(result: CheckResult) -> str:
@@ -28,9 +25,7 @@ def as_text(result: CheckResult) -> str:
 
 def _lines(result: CheckResult) -> Iterator[str]:
     shown, n_more = _shown(result.programs.to_pylist())
-    findings: dict[int | None, list[Row]] = {}
-    for row in result.rows():
-        findings.setdefault(row["program"], []).append(row)
+    findings = findings_by_program(result)
     table = _table(shown, findings)
     if table:
         yield table[0]
@@ -39,7 +34,8 @@ def _lines(result: CheckResult) -> Iterator[str]:
         yield from _details(findings.get(program["program"], []))
     if n_more:
         yield f"and {count(n_more, 'more program')} that passed"
-    yield from _notes(result)
+    for note in notes(result):
+        yield from wrap(one_line(note), 0, DEFAULT_WIDTH)
     yield one_line(result.summary)
 
 
@@ -56,20 +52,15 @@ def _table(programs: list[Row], findings: dict[int | None, list[Row]]) -> list[s
         return []
     rows = [["", "program", "must fit", "change", "peak", "change"]]
     for p in programs:
-        name = p["module_name"] or (p["uri"] or "?").rpartition("/")[2]
-        name = shorten(one_line(name), MAX_NAME)
+        name = shorten(one_line(name_of(p)), MAX_NAME)
         is_new = any(row["rule"] == "new" for row in findings.get(p["program"], []))
         numbers = [
             cell
             for number in ("device_total", "peak")
-            for cell in (size(p[number]), "new" if is_new else _change(p[f"{number}_baseline"], p[number]))
+            for cell in (size(p[number]), "new" if is_new else change(p[f"{number}_baseline"], p[number]))
         ]
         rows.append([WORDS[p["status"]], name, *numbers])
     return align(rows, {0, 1})
-
-
-def _change(before: int | None, after: int | None) -> str:
-    return "" if before is None or after is None else signed(after - before)
 
 
 def _details(findings: list[Row]) -> Iterator[str]:
@@ -77,7 +68,7 @@ def _details(findings: list[Row]) -> Iterator[str]:
     rows = [row for row in findings if row["status"] != PASSED and row["rule"] not in IN_TABLE]
     for row in rows:
         yield from _paragraph(f"{_label(row)}: {row['message']}")
-    bad = [row for row in rows if row["status"] in _BAD]
+    bad = [row for row in rows if row["status"] in BAD]
     if why := next((row["why"] for row in bad if row["why"]), None):
         lines = _paragraph(f"why: {why}")
         yield from lines if len(lines) <= MAX_WHY else [*lines[: MAX_WHY - 1], f"{' ' * INDENT}  …"]
@@ -96,17 +87,3 @@ def _label(row: Row) -> str:
 def _paragraph(text: str) -> list[str]:
     first, *more = wrap(one_line(text), INDENT + 2)
     return [" " * INDENT + first, *(" " * (INDENT + 2) + line for line in more)]
-
-
-def _notes(result: CheckResult) -> Iterator[str]:
-    """Yield sentences about new and gone programs, and about the baseline file."""
-    names: dict[tuple[str, str], list[str]] = {}
-    for row in result.rows(NOTE):
-        if row["rule"] in IN_TABLE:
-            names.setdefault((row["rule"], row["message"]), []).append(row["module_name"] or "?")
-    for (rule, message), modules in names.items():
-        text = f"{rule}: {count(len(modules), 'program')} ({', '.join(list(dict.fromkeys(modules))[:3])}"
-        text += ", …)" if len(set(modules)) > 3 else ")"
-        yield from wrap(one_line(f"{text}: {message}"), 0, DEFAULT_WIDTH)
-    if result.written:
-        yield from wrap(one_line(f"wrote {result.written}"), 0, DEFAULT_WIDTH)
