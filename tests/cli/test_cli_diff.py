@@ -18,8 +18,8 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import cli, schema
-from xlamem.cli.reporters.markdown import code, escaped, table
 from xlamem.compare import wording
+from xlamem.display.markdown import code, escaped, table
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"

@@ -22,6 +22,7 @@ from ..warehouse import Dataset
 from . import baseline as baselines
 from .causes import MAX_CHANGES, changes_since, compared, largest, source_of, why_since
 from .config import BASELINE, Budget, Config, config_of, load_config, unknown_key
+from .curves import Curves, usage_curve
 from .entry import Entry, entry_of
 from .finding import Checked, Finding
 from .growth import growth_findings, improvements, tightened, toolchain_changes
@@ -194,7 +195,7 @@ class _Check:
         c.findings += [f for b in budgets for f in budget_findings(p, c.entry, b)]
         if self.base is not None:
             self._compare(c, partner, budgets)
-        self._explain(c, partner)
+        self._explain(c, dump, partner)
         return c
 
     def _compare(self, c: Checked, partner: Partner | None, budgets: list[Budget]) -> None:
@@ -235,18 +236,21 @@ class _Check:
         d = self.base[partner.number]
         return None if doubt_of_numbers(p) else entry_of(p, d.module_name, d.program_fp, d.interface_fp)
 
-    def _explain(self, c: Checked, partner: Partner | None) -> None:
-        """Add the cause of what did not pass."""
+    def _explain(self, c: Checked, dump: Dump, partner: Partner | None) -> None:
+        """Add the cause of what did not pass, and the bytes in use over the schedule."""
         statuses = {f.status for f in c.findings if f.rule in EXPLAINED} - {PASSED}
         if not statuses or c.entry is None:
             return
+        c.curves = Curves(usage_curve(program(dump)))
         if c.base is not None and c.base is not c.entry and partner is not None:
             if self.file is not None:
                 c.changes = changes_since(c.base, c.entry)[:MAX_CHANGES]
                 c.why = why_since(c.base, c.entry, c.changes)
             else:
                 assert self.base is not None
-                c.why, c.changes = compared(self.base.read(partner.number), self.programs.read(c.number))
+                before = self.base.read(partner.number)
+                c.why, c.changes = compared(before, dump)
+                c.curves = c.curves._replace(baseline=usage_curve(program(before)))
         if not c.why and worst(statuses) in (FAILED, NOT_KNOWN):
             c.why = largest(c.entry)
         c.source = source_of(c.entry, c.changes)
@@ -323,6 +327,7 @@ def _result(
         config,
         baseline,
         written,
+        {c.number: c.curves for c in checked if c.curves.now},
     )
 
 

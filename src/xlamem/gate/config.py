@@ -65,6 +65,8 @@ class Config:
     """What growth means if the versions of the compiler differ."""
     flags_change: Policy = "warn"
     """The same for flags of the compiler."""
+    source_root: str | None = None
+    """Folder with the sources of the models; None is the current directory."""
     path: str | None = None
     """The file it comes from."""
 
@@ -72,6 +74,11 @@ class Config:
     def folder(self) -> Path:
         """The directory that relative paths start from."""
         return Path(self.path).parent if self.path else Path()
+
+    @property
+    def sources(self) -> Path:
+        """The folder with the sources of the models."""
+        return Path() if self.source_root is None else self.folder / self.source_root
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -278,6 +285,7 @@ _KEYS: dict[str, Callable[[str, Any], Any]] = {
     "ratchet": _flag,
     "compiler_change": _choice(*POLICIES),
     "flags_change": _choice(*POLICIES),
+    "source_root": _text,
 }
 _LIMITS: dict[str, Callable[[str, Any], Any]] = {
     "program": _text,

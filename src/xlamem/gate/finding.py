@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ..compare.programs import ProgramEntry as Described
 from ..formatting import NO_BREAK, size
 from .config import Budget
+from .curves import Curves
 from .entry import Entry
 
 
@@ -63,6 +64,8 @@ class Checked:
     changes: Sequence[Change] = ()
     source: tuple[str | None, int | None] = (None, None)
     """File and line of what contributes most."""
+    curves: Curves = field(default_factory=Curves)
+    """Empty if everything passed."""
 
     @property
     def doubt(self) -> str:

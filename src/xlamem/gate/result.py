@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +12,7 @@ import pyarrow as pa
 from .. import schema
 from ..formatting import count
 from .config import Config
+from .curves import Curves
 
 if TYPE_CHECKING:
     from ..display import View
@@ -45,6 +47,8 @@ class CheckResult:
     """Where the baseline is; None if there was nothing to compare with."""
     written: str | None = None
     """The baseline file that was written; None if none was."""
+    curves: Mapping[int, Curves] = field(default_factory=dict, compare=False)
+    """Bytes in use over the schedule by program, for those that did not pass."""
 
     @cached_property
     def status(self) -> Literal["passed", "not known", "failed"]:

@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 
 import click
 
-from ...errors import OutputError, UsageError
+from ...display.markdown import escaped
+from ...errors import OutputError, UsageError, XlaMemError
 from ...gate.checking import check
 from ...gate.config import Config, budget_of, load_config
 from ...gate.formats import FORMATS
+from ...gate.formats.as_github import command as github_command
+from ...gate.formats.as_markdown import MARKER
 from ...gate.result import CheckResult
 from .. import console, options
 
@@ -55,6 +58,8 @@ def _label(_: click.Context, __: click.Parameter, texts: Sequence[str]) -> dict[
               help="Tighten the baseline file when a program improves; overrides the configuration.")
 @click.option("--max-device-total", metavar="SIZE", help="A budget for every program: what must fit (14.5GiB).")
 @click.option("--device", metavar="NAME", help="A budget for every program: it must fit this device (v5e, h100).")
+@click.option("--source-root", metavar="DIR", help="Folder with the sources of the models, for annotations at their"
+              " lines; by default that of the configuration, or the current directory.")
 @click.option("--output", "targets", multiple=True, metavar="FORMAT[=FILE]", callback=_targets,
               help=f"Write a format to a file, or to stdout; repeatable: {', '.join(FORMATS)}.")
 @options.output()
@@ -68,6 +73,7 @@ def command(
     ratchet: bool | None,
     max_device_total: str | None,
     device: str | None,
+    source_root: str | None,
     targets: list[Target],
     output: options.Output,
 ) -> int:
@@ -82,18 +88,39 @@ def command(
       1    a check failed
       2    the configuration is wrong, or a budget matches no program
       3    a verdict is not known, and no check failed
+      4    the baseline or an output cannot be written
     """
-    settings = _with_budget(load_config(config), max_device_total, device)
-    result = check(
-        list(paths), config=settings, baseline=baseline, labels=labels, bless=bless, prune=prune, ratchet=ratchet
-    )
     if output.json:
         targets = [*targets, Target("json", None)]
     if not any(target.file is None for target in targets):
         targets = [*targets, Target("text", None)]
+    try:
+        settings = _with_budget(load_config(config), max_device_total, device)
+        if source_root is not None:
+            settings = replace(settings, source_root=os.path.abspath(source_root))
+        result = check(
+            list(paths), config=settings, baseline=baseline, labels=labels, bless=bless, prune=prune, ratchet=ratchet
+        )
+    except XlaMemError as e:
+        _report_error(str(e), targets)
+        raise
     for target in targets:
         _write(result, target)
     return result.exit_code
+
+
+def _report_error(message: str, targets: list[Target]) -> None:
+    """Show on GitHub why nothing was checked: as an annotation, and in the summary of the step."""
+    for target in targets:
+        if target.format == "github":
+            _write_text(github_command("error", message, title="xlamem check"), target)
+            _add_to_summary(f"{MARKER}\n**xlamem check: {escaped(message)}**")
+
+
+def _add_to_summary(text: str) -> None:
+    """Append Markdown to the summary of the step, if GitHub Actions runs this process."""
+    if path := os.environ.get("GITHUB_STEP_SUMMARY"):
+        _write_file(path, text, mode="a")
 
 
 def _with_budget(config: Config, max_device_total: str | None, device: str | None) -> Config:
@@ -108,15 +135,25 @@ def _with_budget(config: Config, max_device_total: str | None, device: str | Non
 
 def _write(result: CheckResult, target: Target) -> None:
     text = FORMATS[target.format](result)
+    _write_text(_colored(text) if target == ("text", None) else text, target)
+    if target.format == "github":
+        _add_to_summary(FORMATS["markdown"](result))
+
+
+def _write_text(text: str, target: Target) -> None:
     if target.file is None:
-        console.write(_colored(text) if target.format == "text" else text)
-        return
+        console.write(text)
+    else:
+        _write_file(target.file, text)
+
+
+def _write_file(path: str, text: str, mode: str = "w") -> None:
     try:
-        os.makedirs(os.path.dirname(target.file) or ".", exist_ok=True)
-        with open(target.file, "w", encoding="utf-8", newline="\n") as file:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with open(path, mode, encoding="utf-8", newline="\n") as file:
             file.write(f"{text}\n")
     except OSError as e:
-        raise OutputError(f"{target.file}: {e.strerror or e}") from e
+        raise OutputError(f"{path}: {e.strerror or e}") from e
 
 
 def _colored(text: str) -> str:
