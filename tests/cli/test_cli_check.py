@@ -126,6 +126,58 @@ def test_several_outputs(run: Callable[..., Result]) -> None:
     assert result.out == Path("check.txt").read_text()
 
 
+def annotated(out: str) -> str | None:
+    """Return the file of the first annotation."""
+    found = re.match(r"::error (?:file=([^,]*),line=192,)?title=", out)
+    assert found
+    return found[1]
+
+
+def test_annotations_at_the_sources(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The option starts from the current directory, the key from the configuration, and without them `.` counts."""
+    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    a, b = unpacked("cpu-donation-removed-decode", tmp_path)
+    arguments = (b, "--baseline", a, "--output", "github")
+    source = Path("ci/src/train/program.py")
+    source.parent.mkdir(parents=True)
+    source.write_text("\n" * 300)
+    assert annotated(run(*arguments).out) is None
+    assert annotated(run(*arguments, "--source-root", "ci/src").out) == "ci/src/train/program.py"
+    Path("ci/xlamem.toml").write_text('source_root = "src"\n')
+    assert annotated(run(*arguments, "--config", "ci/xlamem.toml").out) == "ci/src/train/program.py"
+    monkeypatch.chdir("ci/src")
+    assert annotated(run(*arguments, "--config", "../xlamem.toml").out) == "train/program.py"
+    assert annotated(run(*arguments).out) == "train/program.py"
+
+
+def test_the_summary_of_the_step(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is added to what other steps wrote, also if a check fails, and if nothing can be checked."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    Path("summary.md").write_text("before\n")
+    assert run(SMALL, "--max-device-total", "1KiB", "--output", "markdown=comment.md").code == 1
+    assert Path("summary.md").read_text() == "before\n"
+    comment = Path("comment.md").read_text()
+    assert run(SMALL, "--max-device-total", "1KiB", "--output", "github", "--output", "text=x").code == 1
+    assert Path("summary.md").read_text() == f"before\n{comment}"
+    Path("summary.md").unlink()
+    result = run(SMALL, "--baseline", "no|ne.json", "--output", "github")
+    assert result.code == 2
+    assert result.out.startswith("::error title=xlamem check::there is no baseline no|ne.json")
+    assert r"**xlamem check: there is no baseline no\|ne.json" in Path("summary.md").read_text()
+    assert "error: there is no baseline" in result.err
+    assert run(SMALL, "--baseline", "no|ne.json", "--output", "github=commands").out == ""
+    assert Path("commands").read_text() == result.out
+
+
+def test_help_fits_80_columns(run: Callable[..., Result]) -> None:
+    text = run("--help").out
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(name in text for name in FORMATS)
+
+
 def test_wrong_outputs(run: Callable[..., Result]) -> None:
     result = run(SMALL, "--max-device-total", "1KiB", "--output", "xml")
     assert result.code == 2

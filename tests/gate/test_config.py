@@ -19,6 +19,7 @@ baseline = "memory.json"
 ratchet = true
 compiler_change = "fail"
 flags_change = "bless"
+source_root = "src"
 
 [[budget]]
 program = "jit_train_*"
@@ -69,6 +70,7 @@ def test_every_key(tmp_path: Path) -> None:
         ratchet=True,
         compiler_change="fail",
         flags_change="bless",
+        source_root="src",
         path=str(path),
     )
 

@@ -20,7 +20,7 @@ def code(text: str, *, in_table: bool = True) -> str:
     if not text:
         return ""
     fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
-    space = " " if text[0] in "` " or text[-1] in "` " else ""
+    space = " " if text.strip(" ") and (text[0] in "` " or text[-1] in "` ") else ""
     span = f"{fence}{space}{one_line(text)}{space}{fence}"
     return span.replace("|", r"\|") if in_table else span
 

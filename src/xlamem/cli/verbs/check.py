@@ -113,7 +113,7 @@ def _report_error(message: str, targets: list[Target]) -> None:
     """Show on GitHub why nothing was checked: as an annotation, and in the summary of the step."""
     for target in targets:
         if target.format == "github":
-            _write_text(github_command("error", message, title="xlamem check"), target)
+            _write_text(github_command("error", [message], title="xlamem check"), target)
             _add_to_summary(f"{MARKER}\n**xlamem check: {escaped(message)}**")
 
 

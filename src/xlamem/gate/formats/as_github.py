@@ -40,7 +40,7 @@ def as_github(result: CheckResult) -> str:
     sources = Sources(result.config.sources)
     lines = [_command(a, sources) for a in annotations[:MAX_ANNOTATIONS]]
     if more := sum(len(a.findings) for a in annotations[MAX_ANNOTATIONS:]):
-        lines.append(command("notice", f"and {count(more, 'other finding')}", title="xlamem"))
+        lines.append(command("notice", [f"and {count(more, 'other finding')}"], title="xlamem"))
     return "\n".join([*lines, one_line(result.summary)])
 
 
@@ -65,14 +65,14 @@ def _command(a: Annotation, sources: Sources) -> str:
         places = {f"{row['source_file']}:{row['source_line']}" for row in a.findings if row["source_file"]}
         lines += [f"at: {place}" for place in sorted(places)]
     title = f"{shorten(one_line(a.program), MAX_TITLE)}: {a.status}, {rules}"
-    return command(COMMANDS[a.status], "\n".join(lines), **properties, title=title)
+    return command(COMMANDS[a.status], lines, **properties, title=title)
 
 
-def command(name: str, text: str, **properties: str | int) -> str:
+def command(name: str, lines: Iterable[str], **properties: str | int) -> str:
     """Return a workflow command with lines of text."""
-    lines = "\n".join(shorten(one_line(line), MAX_TEXT) for line in text.split("\n"))
+    text = "\n".join(shorten(one_line(line), MAX_TEXT) for line in lines)
     values = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
-    return f"::{name} {values}::{_data(lines)}"
+    return f"::{name} {values}::{_data(text)}"
 
 
 def _data(text: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from ...compare.verdict import signed
 from ...display.markdown import code, escaped, table
 from ...formatting import align, count, one_line, shorten, shorten_path, size
+from ..causes import place
 from ..curves import Curves
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, Row
 from .wording import BAD, change, findings_by_program, name_of, notes
@@ -101,8 +102,8 @@ def _details(p: Row, findings: list[Row], contributors: list[Row]) -> Iterator[s
         budget = f" (budget {row['budget']})" if row["budget"] is not None else ""
         yield f"- **{row['rule']}**{budget}: {_prose(row['message'])}"
     yield from (f"- why: {_prose(why)}" for why in dict.fromkeys(row["why"] for row in bad if row["why"]))
-    places = dict.fromkeys(_place(row["source_file"], row["source_line"]) for row in bad if row["source_file"])
-    yield from (f"- at: {code(place, in_table=False)}" for place in places)
+    lines = dict.fromkeys(_path(row["source_file"], row["source_line"]) for row in bad if row["source_file"])
+    yield from (f"- at: {code(line, in_table=False)}" for line in lines)
     if rows := contributors[:N_CONTRIBUTORS]:
         yield ""
         yield from table(CONTRIBUTORS, map(_contributor, rows))
@@ -114,11 +115,11 @@ def _prose(text: str) -> str:
     return escaped(shorten(one_line(text), MAX_TEXT))
 
 
-def _place(file: str, line: int | None) -> str:
+def _path(file: str, line: int | None) -> str:
     return shorten_path(one_line(file if line is None else f"{file}:{line}"), MAX_NAME)
 
 
 def _contributor(row: Row) -> list[str]:
     shape, name = (code(shorten(one_line(row[key] or ""), MAX_NAME)) for key in ("shape", "name"))
-    source = code(_place(row["source_file"], row["source_line"])) if row["source_file"] else ""
+    source = code(shorten(place(row["source_file"], row["source_line"]).removeprefix(", "), MAX_NAME))
     return [signed(row["change"]), row["cause"], f"{row['n']:,}", name, shape, source]
