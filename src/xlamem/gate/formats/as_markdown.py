@@ -80,8 +80,10 @@ def _curves(name: str, curves: Curves) -> list[str]:
     """Return the curves as a block of text, on one scale."""
     values = (*curves.now, *curves.baseline)
     named = [("baseline", curves.baseline), ("now", curves.now)]
-    rows = [[label, sparkline(curve, min(values), max(values)), size(max(curve))] for label, curve in named if curve]
-    scale = f"from {size(min(values))} (▁) to {size(max(values))} (█)"
+    bottom, top = min(values), max(values)
+    bottom = bottom if bottom < top else 0
+    rows = [[label, sparkline(curve, bottom, top), size(max(curve))] for label, curve in named if curve]
+    scale = f"from {size(bottom)} (▁) to {size(top)} (█)"
     text = f"{code(name, in_table=False)} in use over the schedule, {scale}, with the peak:"
     return ["", text, "", "```text", *align(rows, {0, 1}), "```"]
 
