@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...formatting import DEFAULT_WIDTH, align, count, one_line, shorten, size, wrap
+from ...formatting import DEFAULT_WIDTH, align, count, one_line, shorten, shorten_path, size, wrap
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, WARNING, CheckResult, Row
 from .wording import BAD, IN_TABLE, change, findings_by_program, name_of, notes
 
@@ -73,8 +73,10 @@ def _details(findings: list[Row]) -> Iterator[str]:
         lines = _paragraph(f"why: {why}")
         yield from lines if len(lines) <= MAX_WHY else [*lines[: MAX_WHY - 1], f"{' ' * INDENT}  …"]
     if places := [row for row in bad if row["source_file"]]:
-        line = places[0]["source_line"]
-        yield from _paragraph(f"at: {places[0]['source_file']}{'' if line is None else f':{line}'}")
+        file, line = places[0]["source_file"], places[0]["source_line"]
+        label = f"{' ' * INDENT}at: "
+        path = one_line(file if line is None else f"{file}:{line}")
+        yield f"{label}{shorten_path(path, DEFAULT_WIDTH - len(label))}"
 
 
 def _label(row: Row) -> str:

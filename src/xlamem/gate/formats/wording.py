@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ...compare.verdict import signed
 from ...formatting import count
 from ..result import FAILED, NOT_KNOWN, NOTE, WARNING, CheckResult, Row
@@ -42,4 +44,11 @@ def notes(result: CheckResult) -> list[str]:
         distinct = list(dict.fromkeys(modules))
         more = ", …" if len(distinct) > N_NAMES else ""
         texts.append(f"{rule}: {count(len(modules), 'program')} ({', '.join(distinct[:N_NAMES])}{more}): {message}")
-    return [*texts, f"wrote {result.written}"] if result.written else texts
+    return [*texts, f"wrote {from_here(result.written)}"] if result.written else texts
+
+
+def from_here(path: str) -> str:
+    """Return the path of a file relative to the current directory, if it is in it."""
+    here = os.getcwd()
+    full = os.path.abspath(path)
+    return os.path.relpath(full, here) if os.path.commonpath([full, here]) == here else path
