@@ -60,6 +60,48 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+LIBRARY = """
+import jax.numpy as jnp
+
+def network(params, x):
+    for p in params:
+        x = jnp.tanh(x @ p)
+    return (x * x).mean()
+"""
+MODEL = """
+import sys
+
+import jax
+
+sys.path.append("venv/lib/site-packages")
+from layers import network
+
+
+def loss(params, x):
+    return network(params, x)
+
+
+shape = jax.ShapeDtypeStruct((512, 512), "float32")
+jax.jit(jax.grad(loss)).lower([shape] * 4, shape).compile()
+"""
+
+
+def test_a_line_of_a_library(repository: Path, check: Callable[..., tuple[int, str]]) -> None:
+    """What a library needs is shown where the model calls it."""
+    library = repository / "venv" / "lib" / "site-packages" / "layers.py"
+    library.parent.mkdir(parents=True)
+    library.write_text(LIBRARY)
+    (repository / "memory.py").write_text(MODEL)
+    (repository / "xlamem.toml").write_text("[[budget]]\npeak = '1KiB'\n")
+    compiled()
+    code, red = check()
+    assert code == 1
+    assert re.search(r"why: .*layers\.py:\d", red, re.S)
+    place = re.search(r"at: .*memory.py:(\d+)$", red, re.M)
+    assert place
+    assert MODEL.splitlines()[int(place[1]) - 1] == "    return network(params, x)"
+
+
 def test_from_an_empty_repository(repository: Path, check: Callable[..., tuple[int, str]]) -> None:
     """Model, budget, green; then the donation is removed: red, with the line; then blessed: green."""
     compiled()

@@ -22,12 +22,14 @@ from variants import CUT, TEXTS, inner, written
 import xlamem
 from xlamem import CheckResult, schema
 from xlamem.compute.columns import table_of_columns
+from xlamem.compute.program import program
 from xlamem.formatting import one_line
 from xlamem.gate.curves import N_COLUMNS
 from xlamem.gate.formats import FORMATS
 from xlamem.gate.formats.as_github import MAX_ANNOTATIONS, command
 from xlamem.gate.formats.as_markdown import MARKER, MAX_DETAILED, MAX_ROWS, sparkline
 from xlamem.gate.formats.sources import Sources
+from xlamem.gate.stacks import stack_of
 
 HOSTILE = [
     "a\nb\r\n\rc", "::error::x", "\n::stop-commands::x\n", "a::b, c=d: e", "%0A%25%3A", "##[error]x",
@@ -244,6 +246,37 @@ def test_an_installed_package_of_the_repository(tmp_path: Path, monkeypatch: pyt
     installed = "/venv/lib/python3.12/site-packages/pkg/train.py"
     assert Sources(tmp_path / "src").find(installed, 1) == "src/pkg/train.py"
     assert Sources(tmp_path / "src" / "pkg").find(installed, 1) is None
+
+
+MODELS = "/home/user/model/scripts/models.py"
+GENERATOR = "/home/user/model/scripts/gen.py"
+CALLED = ((MODELS, 38), (MODELS, 40), (GENERATOR, 76), (GENERATOR, 136), (GENERATOR, 166))
+
+
+def test_stacks() -> None:
+    p = program(xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"))
+    assert stack_of(p, CALLED[0]) == CALLED
+    assert stack_of(p, (MODELS, 39)) == ((MODELS, 39), *CALLED[1:])
+    for unknown in ((MODELS, 1000), (MODELS, None), ("other.py", 38)):
+        assert stack_of(p, unknown) == (unknown,)
+    assert stack_of(program(xlamem.read(DUMPS / "cpu-tf-2.9.3-mlp")), CALLED[0]) == (CALLED[0],)
+
+
+def test_a_line_of_a_library_is_shown_where_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the innermost caller in the repository; without one, at the line itself."""
+    result = xlamem.check(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad", config={"budget": [{"device_total": 1}]})
+    (row,) = result.rows("failed")
+    assert result.stacks[0][row["source_file"], row["source_line"]][1:] == CALLED[1:]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
+    own = f"{row['source_file']}:{row['source_line']}"
+    for n_lines, shown, found in ((0, own, None), (76, f"{GENERATOR}:76", "76"), (150, f"{GENERATOR}:76", "76")):
+        Path("gen.py").write_text("\n" * n_lines)
+        (annotation,) = commands(result)
+        assert annotation.properties.get("line") == found
+        assert annotation.properties.get("file") == (found and "gen.py")
+        for name in ("text", "markdown", "junit"):
+            assert f"at: {shown}" in FORMATS[name](result).replace("`", "")
 
 
 # -- Markdown ------------------------------------------------------------------------------------

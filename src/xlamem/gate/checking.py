@@ -28,6 +28,7 @@ from .finding import Checked, Finding
 from .growth import growth_findings, improvements, tightened, toolchain_changes
 from .result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, worst
 from .rules import budget_findings, certain_failures
+from .stacks import Line, stack_of
 from .stored import EntryPrograms, Partner, partners
 
 Baseline = Dumps | Programs
@@ -196,6 +197,7 @@ class _Check:
         if self.base is not None:
             self._compare(c, partner, budgets)
         self._explain(c, dump, partner)
+        c.stacks = {line: stack_of(p, line) for line in _source_lines(c)}
         return c
 
     def _compare(self, c: Checked, partner: Partner | None, budgets: list[Budget]) -> None:
@@ -301,6 +303,12 @@ class _Check:
         return [i for i in self._left(found) if (self.entries[i].platform, self.entries[i].name or "") in names]
 
 
+def _source_lines(c: Checked) -> set[Line]:
+    """Return the source lines of what did not pass."""
+    own = {(f.source_file, f.source_line) for f in c.findings if f.status != PASSED}
+    return {(file, line) for file, line in {*own, c.source} if file}
+
+
 def _problem(predicate: str) -> str:
     """Return why the numbers of a dump are not known as a sentence."""
     reason = predicate.removeprefix("is not known: ")
@@ -328,6 +336,7 @@ def _result(
         baseline,
         written,
         {c.number: c.curves for c in checked if c.curves.now},
+        {c.number: c.stacks for c in checked},
     )
 
 

@@ -11,6 +11,7 @@ from ..formatting import NO_BREAK, size
 from .config import Budget
 from .curves import Curves
 from .entry import Entry
+from .stacks import Line, Stack
 
 
 class Finding(NamedTuple):
@@ -66,6 +67,8 @@ class Checked:
     """File and line of what contributes most."""
     curves: Curves = field(default_factory=Curves)
     """Empty if everything passed."""
+    stacks: dict[Line, Stack] = field(default_factory=dict)
+    """The callers of the source lines of what did not pass."""
 
     @property
     def doubt(self) -> str:

@@ -13,6 +13,7 @@ from .. import schema
 from ..formatting import count
 from .config import Config
 from .curves import Curves
+from .stacks import Line, Stack
 
 if TYPE_CHECKING:
     from ..display import View
@@ -49,6 +50,8 @@ class CheckResult:
     """The baseline file that was written; None if none was."""
     curves: Mapping[int, Curves] = field(default_factory=dict, compare=False)
     """Bytes in use over the schedule by program, for those that did not pass."""
+    stacks: Mapping[int, Mapping[Line, Stack]] = field(default_factory=dict, compare=False)
+    """The callers of the source lines of findings that did not pass, by program."""
 
     @cached_property
     def status(self) -> Literal["passed", "not known", "failed"]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...formatting import count, one_line, shorten
 from ..result import FAILED, NOT_KNOWN, STATUSES, WARNING, CheckResult, Row
-from .sources import Sources
+from .sources import Place, Sources
 from .wording import BAD, name_of
 
 COMMANDS = {FAILED: "error", NOT_KNOWN: "error", WARNING: "warning"}
@@ -37,7 +37,7 @@ class Annotation(NamedTuple):
 def as_github(result: CheckResult) -> str:
     """Return an annotation for each of the worst programs, and the result in a sentence."""
     annotations = sorted(_annotations(result), key=lambda a: a.rank)
-    sources = Sources(result.config.sources)
+    sources = Sources(result.config.sources, result.stacks)
     lines = [_command(a, sources) for a in annotations[:MAX_ANNOTATIONS]]
     if more := sum(len(a.findings) for a in annotations[MAX_ANNOTATIONS:]):
         lines.append(command("notice", [f"and {count(more, 'other finding')}"], title="xlamem"))
@@ -55,17 +55,18 @@ def _command(a: Annotation, sources: Sources) -> str:
     lines = [row["message"] for row in a.findings]
     lines += [f"why: {why}" for why in dict.fromkeys(row["why"] for row in a.findings if row["why"])]
     rules = ", ".join(dict.fromkeys(row["rule"] for row in a.findings))
-    properties: dict[str, str | int] = {}
-    for row in a.findings:
-        file, line = row["source_file"], row["source_line"]
-        if found := sources.find(file, line):
-            properties = {"file": found} if line is None else {"file": found, "line": line}
-            break
-    else:
-        places = {f"{row['source_file']}:{row['source_line']}" for row in a.findings if row["source_file"]}
-        lines += [f"at: {place}" for place in sorted(places)]
+    places = dict.fromkeys(place for row in a.findings if (place := sources.place(row)))
+    place = next((place for place in places if place.path), None)
+    if place is None:
+        lines += [f"at: {place}" for place in places]
     title = f"{shorten(one_line(a.program), MAX_TITLE)}: {a.status}, {rules}"
-    return command(COMMANDS[a.status], lines, **properties, title=title)
+    return command(COMMANDS[a.status], lines, **_location(place), title=title)
+
+
+def _location(place: Place | None) -> dict[str, str | int]:
+    if place is None or place.path is None:
+        return {}
+    return {"file": place.path} if place.line is None else {"file": place.path, "line": place.line}
 
 
 def command(name: str, lines: Iterable[str], **properties: str | int) -> str:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from ...formatting import one_line
 from ...parse.fingerprints import without_number
 from ..result import FAILED, NOT_KNOWN, PASSED, CheckResult, Row
-from .sources import Sources
+from .sources import Place, Sources
 from .wording import name_of
 
 SUITE = "xlamem check"
@@ -20,7 +20,7 @@ SKIPPED = "gone"
 
 def as_junit(result: CheckResult) -> str:
     """Return the findings as test cases. What is not known is an error, a program that is gone is skipped."""
-    sources = Sources(result.config.sources)
+    sources = Sources(result.config.sources, result.stacks)
     rows = result.rows()
     counts = {
         "tests": len(rows),
@@ -52,10 +52,11 @@ def _names(rows: list[Row]) -> list[tuple[str, str]]:
 
 def _add_case(suite: ElementTree.Element, row: Row, name: tuple[str, str], sources: Sources) -> None:
     attributes = {"classname": name[0], "name": name[1], "time": "0"}
-    if file := sources.find(row["source_file"], row["source_line"]):
-        attributes["file"] = file
+    place = sources.place(row)
+    if place and place.path:
+        attributes["file"] = place.path
     case = ElementTree.SubElement(suite, "testcase", attributes)
-    message, text = one_line(row["message"]), _text(row)
+    message, text = one_line(row["message"]), _text(row, place)
     if element := ELEMENTS.get(row["status"]):
         ElementTree.SubElement(case, element, {"message": message, "type": row["rule"]}).text = text
     elif row["rule"] == SKIPPED:
@@ -64,9 +65,9 @@ def _add_case(suite: ElementTree.Element, row: Row, name: tuple[str, str], sourc
         ElementTree.SubElement(case, "system-out").text = f"{row['status']}: {text}"
 
 
-def _text(row: Row) -> str:
+def _text(row: Row, place: Place | None) -> str:
     """Return the message, the cause and the source line, each on a line."""
     lines = [row["message"]]
     lines += [f"why: {row['why']}"] if row["why"] else []
-    lines += [f"at: {row['source_file']}:{row['source_line']}"] if row["source_file"] else []
+    lines += [f"at: {place}"] if place else []
     return "\n".join(map(one_line, lines))

@@ -13,6 +13,7 @@ from ...formatting import align, count, one_line, shorten, shorten_path, size
 from ..causes import place
 from ..curves import Curves
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, Row
+from .sources import Place, Sources
 from .wording import BAD, change, findings_by_program, name_of, notes
 
 MARKER = "<!-- xlamem check -->"
@@ -65,6 +66,7 @@ def _sections(result: CheckResult, programs: list[Row], findings: dict[int | Non
     contributors: dict[int, list[Row]] = {}
     for row in result.contributors.to_pylist():
         contributors.setdefault(row["program"], []).append(row)
+    sources = Sources(result.config.sources, result.stacks)
     lines: list[str] = []
     for i, p in enumerate(programs):
         if i == MAX_DETAILED or sum(map(len, lines)) > MAX_CHARACTERS:
@@ -72,7 +74,7 @@ def _sections(result: CheckResult, programs: list[Row], findings: dict[int | Non
             break
         number = p["program"]
         lines += _curves(_name(p), result.curves[number]) if number in result.curves else []
-        lines += ["", *_details(p, findings[number], contributors.get(number, []))]
+        lines += ["", *_details(p, findings[number], contributors.get(number, []), sources)]
     return lines
 
 
@@ -95,7 +97,7 @@ def sparkline(values: Sequence[int], bottom: int, top: int) -> str:
     return "".join(BLOCKS[level] for level in np.ceil(heights * last).astype(int).tolist())
 
 
-def _details(p: Row, findings: list[Row], contributors: list[Row]) -> Iterator[str]:
+def _details(p: Row, findings: list[Row], contributors: list[Row], sources: Sources) -> Iterator[str]:
     """Yield what did not pass, the cause, the source line and the largest contributors, folded."""
     bad = [row for row in findings if row["status"] in BAD]
     yield f"<details><summary>{escape(p['status'])}: <code>{escape(_name(p))}</code></summary>"
@@ -104,8 +106,8 @@ def _details(p: Row, findings: list[Row], contributors: list[Row]) -> Iterator[s
         budget = f" (budget {row['budget']})" if row["budget"] is not None else ""
         yield f"- **{row['rule']}**{budget}: {_prose(row['message'])}"
     yield from (f"- why: {_prose(why)}" for why in dict.fromkeys(row["why"] for row in bad if row["why"]))
-    lines = dict.fromkeys(_path(row["source_file"], row["source_line"]) for row in bad if row["source_file"])
-    yield from (f"- at: {code(line, in_table=False)}" for line in lines)
+    places = dict.fromkeys(_path(place) for row in bad if (place := sources.place(row)))
+    yield from (f"- at: {code(place, in_table=False)}" for place in places)
     if rows := contributors[:N_CONTRIBUTORS]:
         yield ""
         yield from table(CONTRIBUTORS, map(_contributor, rows))
@@ -117,8 +119,8 @@ def _prose(text: str) -> str:
     return escaped(shorten(one_line(text), MAX_TEXT))
 
 
-def _path(file: str, line: int | None) -> str:
-    return shorten_path(one_line(file if line is None else f"{file}:{line}"), MAX_NAME)
+def _path(place: Place) -> str:
+    return shorten_path(one_line(str(place)), MAX_NAME)
 
 
 def _contributor(row: Row) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...formatting import DEFAULT_WIDTH, align, count, one_line, shorten, shorten_path, size, wrap
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, WARNING, CheckResult, Row
+from .sources import Sources
 from .wording import BAD, IN_TABLE, change, findings_by_program, name_of, notes
 
 WORDS = {PASSED: "ok", NOTE: "ok", WARNING: "warning", NOT_KNOWN: "NOT KNOWN", FAILED: "FAILED"}
@@ -25,13 +26,13 @@ def as_text(result: CheckResult) -> str:
 
 def _lines(result: CheckResult) -> Iterator[str]:
     shown, n_more = _shown(result.programs.to_pylist())
-    findings = findings_by_program(result)
+    findings, sources = findings_by_program(result), Sources(result.config.sources, result.stacks)
     table = _table(shown, findings)
     if table:
         yield table[0]
     for line, program in zip(table[1:], shown, strict=True):
         yield line
-        yield from _details(findings.get(program["program"], []))
+        yield from _details(findings.get(program["program"], []), sources)
     if n_more:
         yield f"and {count(n_more, 'more program')} that passed"
     for note in notes(result):
@@ -63,7 +64,7 @@ def _table(programs: list[Row], findings: dict[int | None, list[Row]]) -> list[s
     return align(rows, {0, 1})
 
 
-def _details(findings: list[Row]) -> Iterator[str]:
+def _details(findings: list[Row], sources: Sources) -> Iterator[str]:
     """Yield what did not pass, then the cause and the source line."""
     rows = [row for row in findings if row["status"] != PASSED and row["rule"] not in IN_TABLE]
     for row in rows:
@@ -72,11 +73,9 @@ def _details(findings: list[Row]) -> Iterator[str]:
     if why := next((row["why"] for row in bad if row["why"]), None):
         lines = _paragraph(f"why: {why}")
         yield from lines if len(lines) <= MAX_WHY else [*lines[: MAX_WHY - 1], f"{' ' * INDENT}  …"]
-    if places := [row for row in bad if row["source_file"]]:
-        file, line = places[0]["source_file"], places[0]["source_line"]
+    if place := next((place for row in bad if (place := sources.place(row))), None):
         label = f"{' ' * INDENT}at: "
-        path = one_line(file if line is None else f"{file}:{line}")
-        yield f"{label}{shorten_path(path, DEFAULT_WIDTH - len(label))}"
+        yield f"{label}{shorten_path(one_line(str(place)), DEFAULT_WIDTH - len(label))}"
 
 
 def _label(row: Row) -> str:
