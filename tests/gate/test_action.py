@@ -20,6 +20,8 @@ from actions import Job, filled, runner_environment, value
 from pairs import stored
 
 from xlamem import cli
+from xlamem.gate.config import _KEYS, _LIMITS
+from xlamem.gate.formats import FORMATS
 from xlamem.gate.formats.as_markdown import MARKER
 
 ROOT = Path(__file__).parents[2]
@@ -128,6 +130,14 @@ def test_the_interface_of_the_action() -> None:
     table = re.findall(r"^\| `([\w-]+)` \| .* \| `?([^|`]*)`? \|$", DOCS.split("| input |")[1].split("\n\n")[0], re.M)
     assert [name for name, _ in table] == list(ACTION["inputs"])
     assert all(default == DEFAULTS[name] for name, default in table if DEFAULTS[name])
+
+
+def test_formats_keys_and_options_are_documented() -> None:
+    rows = "\n".join(re.findall(r"^\| `.*", DOCS, re.M))
+    for name in (*FORMATS, *_KEYS, *_LIMITS):
+        assert f"`{name}`" in rows, name
+    for option in ("--bless", "--prune", "--ratchet", "--source-root", "--output", "--max-device-total", "--config"):
+        assert option in DOCS
 
 
 def test_every_step_is_there() -> None:

@@ -365,6 +365,17 @@ def test_a_comment_on_every_status(mixed: CheckResult) -> None:
     assert sum("<details>" in t.content for t in found if t.type == "html_block") == 2
 
 
+def test_notes_in_a_comment(red: CheckResult) -> None:
+    found = tokens(FORMATS["markdown"](changed(red, status="note", rule="improved")))
+    assert not [t for t in found if "<details>" in t.content and t.type == "html_block"]
+    notes = ["".join(c.content for c in t.children) for t in found if t.type == "inline" and t.children]
+    assert [text for text in notes if text.startswith("jit_decode_step: improved: ")] == [
+        f"jit_decode_step: improved: {row['message']}" for row in red.rows()
+    ]
+    tokens(FORMATS["markdown"](changed(many(red, 30), status="note", rule="improved", message="x*" * 1000)))
+    assert "- and 50 other notes" in FORMATS["markdown"](changed(many(red, 30), status="note", rule="improved"))
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_names_in_a_comment(red: CheckResult, text: str) -> None:
     found = tokens(FORMATS["markdown"](hostile(red, text)))

@@ -14,7 +14,7 @@ from ..causes import place
 from ..curves import Curves
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, Row
 from .sources import Place, Sources
-from .wording import BAD, change, findings_by_program, name_of, notes
+from .wording import BAD, IN_TABLE, change, findings_by_program, name_of, notes
 
 MARKER = "<!-- xlamem check -->"
 """The first line, by which a workflow finds the comment that it wrote before."""
@@ -24,6 +24,7 @@ MAX_ROWS = 30
 MAX_DETAILED, MAX_CHARACTERS = 10, 50_000
 """Maximum number of programs with a cause, and of characters after which no further one is described: a comment has at
 most 65,536."""
+MAX_NOTES = 10
 MAX_NAME, MAX_TEXT = 60, 800
 N_CONTRIBUTORS = 5
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -40,6 +41,7 @@ def as_markdown(result: CheckResult) -> str:
     if more := len(programs) - MAX_ROWS:
         lines += ["", f"and {count(more, 'other program')}"] if more > 0 else []
     lines += [line for note in notes(result) for line in ("", escaped(note))]
+    lines += _other_notes(result)
     return "\n".join([*lines, *_sections(result, [p for p in programs if p["status"] in BAD], findings)])
 
 
@@ -59,6 +61,14 @@ def _cells(p: Row, findings: list[Row]) -> list[str]:
 
 def _name(row: Row) -> str:
     return shorten(one_line(name_of(row)), MAX_NAME)
+
+
+def _other_notes(result: CheckResult) -> list[str]:
+    """Return a list of the notes about single programs: improvements, growth that was accepted, other compilers."""
+    rows = [row for row in result.rows(NOTE) if row["rule"] not in IN_TABLE]
+    shown = [f"- {code(_name(r), in_table=False)}: {r['rule']}: {_prose(r['message'])}" for r in rows[:MAX_NOTES]]
+    more = [f"- and {count(len(rows) - MAX_NOTES, 'other note')}"] if len(rows) > MAX_NOTES else []
+    return ["", *shown, *more] if rows else []
 
 
 def _sections(result: CheckResult, programs: list[Row], findings: dict[int | None, list[Row]]) -> list[str]:
