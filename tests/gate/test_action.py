@@ -210,9 +210,7 @@ def test_inputs(job: Job, programs: tuple[Path, Path]) -> None:
     assert job.used[-1][1]["name"] == "x"
 
 
-@pytest.mark.parametrize(
-    "text", ['"; touch hacked; "', "$(touch hacked)", "`touch hacked`", "a\ntouch hacked", "--help", "'"]
-)
+@pytest.mark.parametrize("text", ['"; touch hacked; "$(touch hacked)`touch hacked`\'', "a\ntouch hacked", "--help"])
 def test_inputs_are_not_executed(job: Job, programs: tuple[Path, Path], text: str) -> None:
     names = ("paths", "config", "baseline", "source_root", "report")
     _, outputs = check(job, version="installed", **dict.fromkeys(names, text))
@@ -227,7 +225,6 @@ def test_inputs_are_not_executed(job: Job, programs: tuple[Path, Path], text: st
     ("inputs", "requirement", "n_used"),
     [
         ({}, str(ROOT), 2),
-        ({"version": "0.3.0"}, "xlamem==0.3.0", 2),
         ({"version": "0.3.0", "python": ""}, "xlamem==0.3.0", 1),
         ({"version": "installed"}, None, 1),
     ],
