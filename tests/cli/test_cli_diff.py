@@ -272,6 +272,8 @@ def test_markdown_is_escaped() -> None:
     assert code("a|b") == r"`a\|b`"
     assert code("a`b``c") == "```a`b``c```"
     assert code("`") == "`` ` ``"
+    assert [code(text) for text in ("a ", " a ", " ")] == ["`a `", "`  a  `", "` `"]
+    assert code("|", in_table=False) == "`|`"
     assert code("") == ""
     assert escaped("a_b*c|d`e<f>[g]\nh") == r"a\_b\*c\|d\`e\<f\>\[g\]\\nh"
     assert table(["n:", "name"], [["1", "x"]]) == ["| n | name |", "|---:|---|", "| 1 | x |"]

@@ -20,7 +20,8 @@ def code(text: str, *, in_table: bool = True) -> str:
     if not text:
         return ""
     fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
-    space = " " if text.strip(" ") and (text[0] in "` " or text[-1] in "` ") else ""
+    is_stripped = text[0] == text[-1] == " " and text.strip(" ")
+    space = " " if "`" in (text[0], text[-1]) or is_stripped else ""
     span = f"{fence}{space}{one_line(text)}{space}{fence}"
     return span.replace("|", r"\|") if in_table else span
 
