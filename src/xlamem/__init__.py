@@ -8,7 +8,8 @@
 
 The packages, in the order of the data: `input` (bytes), the native modules (columns), `parse` (text to tables),
 `dump` (the public `Dump`), `compute` (peaks and their composition), `warehouse` (many dumps to a Parquet dataset),
-`compare` (two programs, two sides, or many points), `cli`. `schema` describes every table.
+`compare` (two programs, two sides, or many points), `gate` (budgets, baselines, capture), `cli`. `schema` describes
+every table.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING
 from .errors import DumpError, NativeError, OutputError, UsageError, XlaMemError
 
 __all__ = [
+    "CheckResult",
     "Converted",
     "Dataset",
     "Dump",
@@ -44,6 +46,8 @@ __all__ = [
     "attribution",
     "bill",
     "buffer",
+    "capture",
+    "check",
     "convert",
     "diff",
     "donation",
@@ -56,6 +60,7 @@ __all__ = [
     "live_set",
     "memory_analysis",
     "occupancy",
+    "of",
     "padding",
     "pair",
     "peak",
@@ -66,6 +71,7 @@ __all__ = [
     "series",
     "show",
     "sql",
+    "sweep",
 ]
 
 if TYPE_CHECKING:
@@ -93,6 +99,11 @@ if TYPE_CHECKING:
     )
     from .display import show
     from .dump import Dump, read
+    from .gate.ahead import of
+    from .gate.capture import capture
+    from .gate.checking import check
+    from .gate.result import CheckResult
+    from .gate.sweep import sweep
     from .input.find import Source, find
     from .warehouse import Converted, Dataset, convert, sql
 else:
@@ -103,6 +114,11 @@ else:
         "diff": "compare.difference",
         "pair": "compare.pairing",
         "series": "compare.series",
+        "check": "gate.checking",
+        "CheckResult": "gate.result",
+        "of": "gate.ahead",
+        "capture": "gate.capture",
+        "sweep": "gate.sweep",
         **dict.fromkeys(("Dump", "read"), "dump"),
         **dict.fromkeys(("Source", "find"), "input.find"),
         **dict.fromkeys(("Converted", "Dataset", "convert", "sql"), "warehouse"),

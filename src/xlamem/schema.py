@@ -1357,6 +1357,109 @@ EDITS = {
 COMPARED: dict[str, Table] = {t.name: t for t in COMPARED_TABLES}
 """The tables that compare two programs, or the programs of two sides."""
 
+CHECKED_TABLES = (
+    Table(
+        "findings",
+        "result of a rule of `xlamem check` for a program",
+        "check",
+        (
+            _int("program", "number of the program in `checked_programs`; null for a program that is gone", null=True),
+            _text("module_name", "name of the module", null=True),
+            _name("platform", "as in `modules`", null=True),
+            _text("uri", "first file of the program", null=True),
+            _int("budget", "number of the budget in the configuration, from 1; null without one", null=True),
+            _name("rule", "what was checked: a key of schema.RULES"),
+            _name("status", "the result: a key of schema.STATUSES"),
+            _name(
+                "number",
+                "what value, limit and baseline measure: device_total, peak, padding, packing, donation (bytes of "
+                "arguments that are not donated) or named (bytes of temporaries with a name); null if nothing",
+                null=True,
+            ),
+            _int("value", "the number of the program", "bytes", null=True),
+            _int("limit", "the limit", "bytes", null=True),
+            _int("baseline", "the number of the program in the baseline", "bytes", null=True),
+            _text("limit_text", "the limit as configured, such as '5 %'", null=True),
+            _text("message", "the result in a sentence"),
+            _text("why", "the cause in a sentence, for findings that did not pass", null=True),
+            _name("source_file", "source file of the buffer that contributes most", null=True),
+            _int("source_line", "line in it", null=True),
+        ),
+    ),
+    Table(
+        "checked_programs",
+        "program that `xlamem check` checked, however many processes dumped it",
+        "check",
+        (
+            _int("program", "number of the program, in order of compilation"),
+            _text("module_name", "name of the module", null=True),
+            _int("module_id", "as in `modules`, of its first dump", null=True),
+            _name("platform", "as in `modules`", null=True),
+            _text("uri", "first file of its first dump", null=True),
+            _int("occurrences", "number of dumps of the program"),
+            _text("program_fp", "as in `modules`", null=True),
+            _text("interface_fp", "as in `modules`", null=True),
+            _name("status", "the worst result of its rules: a key of schema.STATUSES"),
+            _int("device_total", "bytes that must fit into the device's memory", "bytes", null=True),
+            _int("peak", "peak of the memory spaces in `device_total`", "bytes", null=True),
+            _int("device_total_baseline", "the same in the baseline", "bytes", null=True),
+            _int("peak_baseline", "the same in the baseline", "bytes", null=True),
+            _text("name_baseline", "module name of the program in the baseline that it is compared with", null=True),
+            _name("how", "how that program was found: a key of schema.PAIRED; null without a baseline", null=True),
+            _text("doubt", "why a number is not known to be right; null if all are", null=True),
+            _text("why", "what changed since the baseline, in a sentence; null if nothing did", null=True),
+        ),
+    ),
+    Table(
+        "contributors",
+        "group of like buffers, argument or line of the bill that changed since the baseline; largest change first",
+        "check",
+        (
+            _int("program", "number of the program in `checked_programs`"),
+            _name("cause", "new, gone, larger, smaller, or another cause of schema.CAUSES"),
+            _text("name", "op_name with layers folded, or the argument"),
+            _name("category", "category as in `live_set`", null=True),
+            _int("n", "number of buffers"),
+            _int("bytes_baseline", "bytes in use in the baseline", "bytes", null=True),
+            _int("bytes", "bytes in use", "bytes"),
+            _int("change", "change in bytes; for a group that the baseline does not list, a lower bound", "bytes"),
+            _text("shape", "shape of the largest buffer", null=True),
+            _name("source_file", "source file of the largest buffer", null=True),
+            _int("source_line", "line in it", null=True),
+        ),
+    ),
+)
+
+RULES = {
+    "device_total": "what must fit is within the limit of a budget",
+    "fits": "what must fit fits into what is left of the memory of a device",
+    "peak": "the peak of the device's memory is within the limit of a budget",
+    "growth": "device_total and the peak grew by no more than allowed since the baseline",
+    "padding": "the bytes of padding in the bill are within the limit of a budget",
+    "packing": "the bytes of packing in the bill are within the limit of a budget",
+    "donation": "every argument that could be donated is donated",
+    "named": "enough of the temporary bytes at the peak have a name",
+    "compiler": "the version of the compiler is that of the baseline",
+    "flags": "the flags of the compiler are those of the baseline",
+    "improved": "the program needs less than the baseline allows",
+    "new": "the program is not in the baseline",
+    "gone": "a program of the baseline was not compiled",
+    "unreadable": "the dump can be read, is complete and is understood",
+}
+"""What `xlamem check` checks."""
+
+STATUSES = {
+    "passed": "the check passed",
+    "note": "something to know that is no failure",
+    "warning": "something to look at that is no failure",
+    "not known": "the dump cannot be read, is incomplete or is not understood where it matters",
+    "failed": "the check failed",
+}
+"""Results of a check, from best to worst."""
+
+CHECKED: dict[str, Table] = {t.name: t for t in CHECKED_TABLES}
+"""The tables of `xlamem.check`."""
+
 OOM: dict[str, Table] = {t.name: t for t in OOM_TABLES}
 """The tables that `xlamem.parse.oom` reads from a log."""
 
@@ -1628,11 +1731,13 @@ def as_json() -> dict[str, Any]:
         "tables": [_as_json(t) for t in TABLES.values()],
         "computed": [_as_json(t) for t in COMPUTED.values()],
         "compared": [_as_json(t) for t in COMPARED.values()],
+        "checked": [_as_json(t) for t in CHECKED.values()],
         "oom": [_as_json(t) for t in OOM.values()],
         "warehouse": [_as_json(t) for t in WAREHOUSE.values()],
         "definitions": DEFINITIONS,
         "bill": {"lines": BILL_LINES, "parts": BILL_PARTS, "kinds": BILL_KINDS},
         "comparison": {"causes": CAUSES, "matches": MATCHES, "edits": EDITS, "paired": PAIRED},
+        "check": {"rules": RULES, "statuses": STATUSES},
         "roles": ROLES,
         "features": FEATURES,
         "codes": CODES,

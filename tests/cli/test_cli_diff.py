@@ -18,8 +18,8 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import cli, schema
-from xlamem.cli.reporters.markdown import code, escaped, table
 from xlamem.compare import wording
+from xlamem.display.markdown import code, escaped, table
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
@@ -272,6 +272,8 @@ def test_markdown_is_escaped() -> None:
     assert code("a|b") == r"`a\|b`"
     assert code("a`b``c") == "```a`b``c```"
     assert code("`") == "`` ` ``"
+    assert [code(text) for text in ("a ", " a ", " ")] == ["`a `", "`  a  `", "` `"]
+    assert code("|", in_table=False) == "`|`"
     assert code("") == ""
     assert escaped("a_b*c|d`e<f>[g]\nh") == r"a\_b\*c\|d\`e\<f\>\[g\]\\nh"
     assert table(["n:", "name"], [["1", "x"]]) == ["| n | name |", "|---:|---|", "| 1 | x |"]

@@ -133,6 +133,7 @@ def test_directories_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.M
     assert (alone.name, alone.location) == ("closed", str(tmp_path))
 
 
+@pytest.mark.filterwarnings("ignore:.*fork")  # JAX, which other tests import, has threads
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="becomes another user")
 def test_a_directory_of_another_user(tmp_path: Path) -> None:
     """As the system refuses it: root can read everything, so another uid looks."""

@@ -19,6 +19,7 @@ VERBS = {
     "buffer": "Show what defines, reads and keeps alive one buffer.",
     "advise": "List what would make the program need less memory.",
     "diff": "Compare two programs, or the programs of two directories.",
+    "check": "Check programs against budgets and a baseline, for CI.",
     "explain": "Compare the peaks that XLA, JAX and XProf publish.",
     "info": "Summarize dumps: sizes, features, cross-checks.",
     "show": "Print a table of a dump or a dataset.",
@@ -75,7 +76,7 @@ def cli(ctx: click.Context) -> None:
     \b
     Exit codes:
       0    success
-      1    a cross-check failed, a program does not fit, or grew with diff --exit-code
+      1    a check failed, a program does not fit, or grew with diff --exit-code
       2    wrong usage
       3    input unreadable or skipped, or the answer is not known; with --strict, truncated
       4    output not writable

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from .. import schema
 from ..compute.bills import DEVICE_TOTAL, row_names
-from ..compute.capacity import reason_for_doubt
 from ..compute.columns import Ints, ints, is_in, nullable, sums_of, table_of_columns
 from ..compute.program import Program, program
 from ..dump import DumpLike
 from .account import AccountDifference, account_differences, accounts
 from .context import Edit
 from .contributors import contributors
+from .doubts import doubt_of_numbers, doubt_of_peak
 from .edits import find_edits
 from .graph import both_sides
 from .instructions import RULES
@@ -94,23 +94,9 @@ def diff(a: DumpLike, b: DumpLike) -> Diff:
 
 def _doubt(a: Program, b: Program) -> str:
     for side, p in (("A", a), ("B", b)):
-        if reason := reason_for_doubt(p.tables):
-            return f"{side} is not known: {reason}"
-        module = p.tables["modules"].slice(0, 1).to_pylist()[0]
-        if not module["complete"]:
-            return f"{side} is truncated"
-        if p.steps is None:
-            return f"{side} has no live ranges, so its peak is not known"
-        if not module["understood"] and _misses_values(p):
-            return f"{side} has lines about values that were not understood"
+        if doubt := doubt_of_numbers(p) or doubt_of_peak(p):
+            return f"{side} {doubt}"
     return ""
-
-
-def _misses_values(p: Program) -> bool:
-    """Return whether a line about values or live ranges was not understood."""
-    diagnostics = p.tables["diagnostics"]
-    unknown = is_in(diagnostics["code"], ["unknown_line"])
-    return bool((unknown & is_in(diagnostics["section"], ["allocations", "live ranges"])).any())
 
 
 def _account_table(differences: list[AccountDifference]) -> pa.Table:

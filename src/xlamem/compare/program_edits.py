@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,20 +14,22 @@ from ..compute.layout import CONSTANT
 from ..compute.op_names import ends_in_move, folded_paths, layers_by_scope, matching
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
+from .compiler import (
+    OTHER_FORMAT,
+    changed_flags,
+    features_of,
+    flags_by_role,
+    formats_exclude_each_other,
+    module_of,
+    other_changelist,
+)
 from .context import Context, Edit, Evidence, Names, are, largest, listed, with_scopes
 from .graph import PARAMETERS, both_sides
 from .rows import Shape, ShapePairs, text_matches
 from .shape_edits import conversions, retyped
 
-IRRELEVANT = r".*(?:_dump_|_dir$|_file$|_path$)"
-"""Flags that do not change the program: what to dump, and paths, which differ from run to run."""
 CONTENT_FEATURES = {"tree_spaced", "frames", "crlf", "not_utf8", "address", "from_instruction_blank"}
 """Features that depend on the program, or on what became of the files."""
-ALTERNATIVES = (
-    {"peak_a", "peak_b", "peak_c"}, {"report_a", "report_b"}, {"live_inline", "live_split"},
-    {"values_inline", "values_split"}, {"e0_values", "e1_values"},
-)  # fmt: skip
-"""Features of which each version has one."""
 CONVENTIONS = (r"^jit\([^()]*\)/jit\(main\)", PARAMETERS)
 """What only some versions of JAX put in op_names."""
 MIN_RENAMED = 0.3
@@ -152,50 +152,30 @@ def memory_spaces(c: Context) -> Iterator[Edit]:
 
 def flags(c: Context) -> Iterator[Edit]:
     """Find flags of the compiler with another value, if both dumps have them."""
-    a, b = (_flags_of(p) for p in (c.m.a, c.m.b))
-    roles = {role for role, _ in a} & {role for role, _ in b}
-    names = sorted(key for key in {*a, *b} if key[0] in roles and not re.match(IRRELEVANT, key[1]))
-    changed = [key for key in names if a.get(key) != b.get(key)]
-    if changed:
-        texts = [f"{key[1]} is {b.get(key, 'not set')} instead of {a.get(key, 'not set')}" for key in changed]
-        yield Edit("flags", f"flag{'s' if len(changed) > 1 else ''} {listed(texts)}", c.none, "files")
-
-
-def _flags_of(p: Program) -> dict[tuple[str, str], str]:
-    """Return the value of each flag by the role of its file and its name; those of a repeated flag are joined."""
-    table = p.optional("flags")
-    values: dict[tuple[str, str], str] = {}
-    for role, name, value in zip(*(table[column].to_pylist() for column in ("role", "name", "value")), strict=True):
-        key = role, name
-        values[key] = f"{values[key]},{value}" if key in values else value
-    return values
+    a, b = (flags_by_role(p) for p in (c.m.a, c.m.b))
+    texts = [text for role in sorted(a.keys() & b.keys()) for text in changed_flags(a[role], b[role])]
+    if texts:
+        yield Edit("flags", f"flag{'s' if len(texts) > 1 else ''} {listed(texts)}", c.none, "files")
 
 
 def compiler(c: Context) -> Iterator[Edit]:
     """Find out whether another compiler was used: by the platform, file names (TPU), or the format of the dumps."""
-    a, b = (p.tables["modules"].slice(0, 1).to_pylist()[0] for p in (c.m.a, c.m.b))
+    a, b = (module_of(p) for p in (c.m.a, c.m.b))
     if c.platforms_differ:
         text = f"compiled for {b['platform'] or 'an unknown platform'} instead of {a['platform'] or 'an unknown one'}"
         yield Edit("compiler", text, c.none, "files")
-    elif None not in (a["changelist"], b["changelist"]) and a["changelist"] != b["changelist"]:
-        text = f"the compiler is of changelist {b['changelist']} instead of {a['changelist']}"
-        yield Edit("compiler", text, c.none, "files")
-    elif _formats_differ(c, _format(a), _format(b)):
-        text = "the dumps have different formats, so the versions of the compiler differ"
-        yield Edit("compiler", text, c.none, "files")
+    elif changelist := other_changelist(a["changelist"], b["changelist"]):
+        yield Edit("compiler", changelist, c.none, "files")
+    elif _formats_differ(c, features_of(a) - CONTENT_FEATURES, features_of(b) - CONTENT_FEATURES):
+        yield Edit("compiler", OTHER_FORMAT, c.none, "files")
     elif len({tuple(names.count(pattern) > 0 for pattern in CONVENTIONS) for names in c.op_names}) > 1:
         text = "op_names follow different conventions, so the versions of JAX differ"
         yield Edit("compiler", text, c.none, "files")
 
 
-def _format(module: dict[str, Any]) -> set[str]:
-    """Return the features of a dump that depend on the version of the compiler only."""
-    return set((module["features"] or "").split(",")) - CONTENT_FEATURES
-
-
 def _formats_differ(c: Context, a: set[str], b: set[str]) -> bool:
     """Return whether two dumps were written by different versions. A file that is missing does not count."""
-    if any(a & group and b & group and a & group != b & group for group in ALTERNATIVES):
+    if formats_exclude_each_other(a, b):
         return True
     complete = all(p.tables["modules"]["complete"][0].as_py() for p in (c.m.a, c.m.b))
     return complete and _roles(c.m.a) == _roles(c.m.b) and a != b

@@ -37,7 +37,7 @@ CHUNK_BYTES = 4 << 20
 """Approximate amount of text in the dumps that are read together."""
 
 _TABLES = ("modules", *Fingerprints.TABLES, "frames")
-_MODULE = ("module_name", "module_id", "program_fp", "interface_fp", "content_hash", *KNOWN_BY)
+_MODULE = ("module_name", "module_id", "platform", "program_fp", "interface_fp", "content_hash", *KNOWN_BY)
 _NUMBERS = ("device_total", "device_peak")
 _FIELD = arrow_dataset.field
 _SHOWN = 10
@@ -55,6 +55,7 @@ class ProgramEntry:
     uri: str | None
     module_name: str | None = None
     module_id: int | None = None
+    platform: str | None = None
     program_fp: str | None = None
     interface_fp: str | None = None
     content_hash: str | None = None
@@ -364,7 +365,7 @@ def unreadable(row: int, identity: str | None, uri: str | None, error: str | Non
 def _named(row: int, identity: str | None, uri: str | None, problem: str) -> ProgramEntry:
     """Return a dump of which only the name of its file is known, which may contain the name of the module."""
     name = names.parse(os.path.basename(uri or ""))
-    described = (name.module_name, name.module_id) if name else (None, None)
+    described = (name.module_name, name.module_id, name.platform) if name else (None, None, None)
     return ProgramEntry(row, identity, uri, *described, problem=problem)
 
 

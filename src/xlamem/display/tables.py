@@ -28,7 +28,8 @@ def _byte_columns(table: pa.Table) -> set[str]:
 
     Offsets are shown as numbers.
     """
-    tables = [*schema.TABLES.values(), *schema.COMPUTED.values(), *schema.COMPARED.values()]
+    groups = (schema.TABLES, schema.COMPUTED, schema.COMPARED, schema.CHECKED)
+    tables = [table for group in groups for table in group.values()]
     same = [t for t in tables if [*t.names] == table.column_names] or tables
     columns = [c for t in same for c in t.columns]
     others = {c.name for c in columns if c.unit != "bytes"}

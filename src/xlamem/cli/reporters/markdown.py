@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...compare.verdict import signed
 from ...compare.view import moved, numbers
 from ...compare.wording import label, mark, relative, shapes, share, sources
-from ...formatting import count, one_line, size
+from ...display.markdown import code, escaped, table
+from ...formatting import count, size
 from . import pairs
 
 if TYPE_CHECKING:
@@ -17,29 +16,6 @@ if TYPE_CHECKING:
 
 N_ROWS = 10
 """Number of rows of a table without --limit."""
-_SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&@])")
-
-
-def escaped(text: str) -> str:
-    """Return plain text as Markdown."""
-    return _SPECIAL.sub(r"\\\1", one_line(text))
-
-
-def code(text: str) -> str:
-    """Return text as code in a table: fenced with more backticks than it has in a row, pipes escaped."""
-    if not text:
-        return ""
-    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
-    space = " " if text[0] == "`" or text[-1] == "`" else ""
-    return f"{fence}{space}{one_line(text)}{space}{fence}".replace("|", r"\|")
-
-
-def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    """Return a table; a heading that ends in a colon is that of numbers."""
-    names = list(headings)
-    line = "|".join("---:" if name.endswith(":") else "---" for name in names)
-    texts = [" | ".join(cells) for cells in [[name.rstrip(":") for name in names], *rows]]
-    return [f"| {texts[0]} |", f"|{line}|", *(f"| {text} |" for text in texts[1:])]
 
 
 def comment(c: Comparison, limit: int | None) -> str:

@@ -8,7 +8,7 @@ from ... import schema
 from ...formatting import GAP, align, wrap
 from ..console import bold, dim, width, write
 
-OF_DUMPS = {**schema.TABLES, **schema.COMPUTED, **schema.COMPARED, **schema.OOM}
+OF_DUMPS = {**schema.TABLES, **schema.COMPUTED, **schema.COMPARED, **schema.CHECKED, **schema.OOM}
 OF_DATASETS = {**schema.DERIVED, **schema.RUN_TABLES}
 
 
@@ -26,7 +26,7 @@ def write_all() -> None:
         _write_table(table, "in a dataset: ")
     _write_definitions()
     _write_bills()
-    _write_comparison(schema.COMPARED)
+    _write_comparison({**schema.COMPARED, **schema.CHECKED})
     write(f"schema version {schema.VERSION}")
 
 
@@ -73,6 +73,8 @@ def _write_comparison(names: Iterable[str]) -> None:
         "pairs": ("how", "how programs were paired", schema.PAIRED),
         "series": ("how", "how programs were paired", schema.PAIRED),
         "jumps": ("how", "how programs were paired", schema.PAIRED),
+        "findings": ("rule", "what was checked", schema.RULES),
+        "checked_programs": ("status", "results, from best to worst", schema.STATUSES),
     }
     for table, (column, about, texts) in values.items():
         if table in names:

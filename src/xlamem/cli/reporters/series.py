@@ -13,12 +13,12 @@ from ... import schema
 from ...compare.series import Series
 from ...compare.verdict import signed
 from ...compare.wording import ARROW, MARKS
+from ...display.markdown import code, escaped, table
 from ...errors import XlaMemError
 from ...formatting import align, one_line, shorten_distinct, size, visible, wrap
 from .. import console
 from ..options import Output
 from .chart import LEVELS, Ints, blocks, is_unicode
-from .markdown import code, escaped, table
 
 Row = dict[str, Any]
 

@@ -1,0 +1,74 @@
+"""The compiler of a program: its version and its flags, as far as the dump tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..compute.program import Program
+
+IRRELEVANT = r".*(?:_dump_|_dir$|_file$|_path$)"
+"""Flags that do not change the program: what to dump, and paths, which differ from run to run."""
+ALTERNATIVES = (
+    frozenset({"peak_a", "peak_b", "peak_c"}), frozenset({"report_a", "report_b"}),
+    frozenset({"live_inline", "live_split"}), frozenset({"values_inline", "values_split"}),
+    frozenset({"e0_values", "e1_values"}),
+)  # fmt: skip
+"""Features of which each version has one."""
+OTHER_FORMAT = "the dumps have different formats, so the versions of the compiler differ"
+
+
+def module_of(p: Program) -> dict[str, Any]:
+    """Return the row of `modules`."""
+    row: dict[str, Any] = p.tables["modules"].slice(0, 1).to_pylist()[0]
+    return row
+
+
+def features_of(module: Mapping[str, Any]) -> set[str]:
+    """Return the features of a dump."""
+    return set((module["features"] or "").split(",")) - {""}
+
+
+def other_changelist(a: int | None, b: int | None) -> str | None:
+    """Say that two changelists (from the names of TPU dumps) differ; None if they do not, or one is not known."""
+    if a is None or b is None or a == b:
+        return None
+    return f"the compiler is of changelist {b} instead of {a}"
+
+
+def formats_exclude_each_other(a: set[str], b: set[str]) -> bool:
+    """Return whether no version of the compiler writes dumps with both sets of features."""
+    return any(a & group and b & group and a & group != b & group for group in ALTERNATIVES)
+
+
+def flags_by_role(p: Program) -> dict[str, dict[str, str]]:
+    """Return the value of each flag by the role of its file; those of a repeated flag are joined."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in p.optional("flags").to_pylist():
+        rows.setdefault(row["role"], []).append(row)
+    return {role: _joined(of_role) for role, of_role in rows.items()}
+
+
+def flags_not_default(p: Program) -> dict[str, str] | None:
+    """Return the flags that differ from their defaults and can change the program; None if the dump has no flags."""
+    table = p.optional("flags")
+    if not table.num_rows:
+        return None
+    # Debug options are printed only if they differ; the TPU compiler comments on those of its flags that do.
+    rows = [r for r in table.to_pylist() if r["role"] == "debug-options" or r["comment"] is not None]
+    return {name: value for name, value in _joined(rows).items() if not re.match(IRRELEVANT, name)}
+
+
+def _joined(rows: list[dict[str, Any]]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for row in rows:
+        name, value = row["name"], row["value"]
+        values[name] = f"{values[name]},{value}" if name in values else value
+    return values
+
+
+def changed_flags(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
+    """Return a clause for each flag with another value."""
+    changed = [name for name in sorted({*a, *b}) if a.get(name) != b.get(name) and not re.match(IRRELEVANT, name)]
+    return [f"{name} is {b.get(name, 'not set')} instead of {a.get(name, 'not set')}" for name in changed]

@@ -1,0 +1,1 @@
+"""Hold the line: programs captured where they are compiled."""

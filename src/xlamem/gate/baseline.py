@@ -1,0 +1,184 @@
+"""The baseline file: the programs of a run as JSON that belongs in the repository."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import OutputError, UsageError
+from ..formatting import shorten
+from ..parse.fingerprints import without_number
+from .entry import Argument, Entry, Group
+
+FORMAT, VERSION = "xlamem-baseline", 1
+MAX_KEPT = 20
+"""Maximum number of groups of buffers of a program that a baseline keeps."""
+MAX_DONATED = 100
+"""Maximum number of donated arguments that a baseline lists."""
+MAX_SHAPE = 80
+"""Maximum length of a shape; those of tuples are long."""
+
+_NUMBERS = ("name", "platform", "program_fp", "interface_fp", "device_total", "peak", "changelist", "format")
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The programs of a baseline file, sorted by platform and name, then in order of compilation."""
+
+    entries: tuple[Entry, ...] = ()
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Baseline:
+        """Return a baseline of programs in order of compilation."""
+        return cls(tuple(sorted(map(_shortened, entries), key=lambda e: (e.platform or "", plain_name(e)))))
+
+    def dumps(self) -> str:
+        """Return the text of the file: sorted, with one line for each number, argument and group of buffers."""
+        flag_sets = {_hash(e.flags): dict(sorted(e.flags.items())) for e in self.entries if e.flags is not None}
+        data = {
+            "format": FORMAT,
+            "version": VERSION,
+            "flags": dict(sorted(flag_sets.items())),
+            "programs": [_entry_json(e) for e in self.entries],
+        }
+        return f"{_text(data)}\n"
+
+
+def plain_name(entry: Entry) -> str:
+    """Return the module name without its number."""
+    return without_number(entry.name or "")
+
+
+def _shortened(e: Entry) -> Entry:
+    """Return an entry with the largest groups and arguments only, which is what the file keeps."""
+    kept = tuple(map(_portable, e.groups[:MAX_KEPT]))
+    rest = e.rest + sum(g.bytes for g in e.groups[MAX_KEPT:])
+    name = without_number(e.name) if e.name else e.name
+    donated = e.donated[:MAX_DONATED]
+    return replace(e, name=name, groups=kept, rest=rest, donated=donated, arguments=None, bill=dict(e.bill))
+
+
+def _portable(group: Group) -> Group:
+    """Return a group without the folder of its source file, which differs from machine to machine."""
+    file = group.source_file and re.split(r"[/\\]", group.source_file)[-1]
+    return replace(group, source_file=file, shape=shorten(group.shape, MAX_SHAPE) if group.shape else None)
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def write(path: Path, baseline: Baseline) -> None:
+    """Write a baseline atomically. Raises OutputError."""
+    text = baseline.dumps()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except OSError as e:
+        raise OutputError(f"{path}: the baseline cannot be written: {e.strerror or e}") from e
+
+
+def _entry_json(e: Entry) -> dict[str, Any]:
+    row: dict[str, Any] = {name: getattr(e, name) for name in _NUMBERS}
+    row["format"] = list(e.format)
+    row["flags"] = None if e.flags is None else _hash(e.flags)
+    row["bill"] = dict(e.bill)
+    row["n_donated"] = e.n_donated
+    row["donated"] = [_Line(asdict(a)) for a in e.donated]
+    row["peak_buffers"] = [_Line(_without_nulls(asdict(g))) for g in e.groups]
+    row["other_buffers"] = e.rest
+    return row
+
+
+def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if value is not None}
+
+
+class _Line(dict[str, Any]):
+    """An object that is written on one line."""
+
+
+def _text(value: Any, indent: int = 0) -> str:
+    """Return JSON with an item a line; short lists of texts and instances of _Line are on one line."""
+    pad, inner = "  " * indent, "  " * (indent + 1)
+    if isinstance(value, dict) and value and not isinstance(value, _Line):
+        items = [f"{json.dumps(k, ensure_ascii=False)}: {_text(v, indent + 1)}" for k, v in value.items()]
+    elif isinstance(value, list) and value and not all(isinstance(v, str) for v in value):
+        items = [_text(v, indent + 1) for v in value]
+    else:
+        return json.dumps(value, ensure_ascii=False)
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    body = f",\n{inner}".join(items)
+    return f"{opening}\n{inner}{body}\n{pad}{closing}"
+
+
+def _hash(flags: Mapping[str, str]) -> str:
+    text = json.dumps(sorted(flags.items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def is_baseline_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is that of a baseline file, which may not exist yet."""
+    return str(path).endswith(".json")
+
+
+def load(path: Path) -> Baseline:
+    """Read a baseline file. Raises UsageError."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise UsageError(f"{path}: {e.strerror or e}") from None
+    except ValueError as e:
+        raise UsageError(f"{path} is not JSON: {e}") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise UsageError(f"{path} is not a baseline of xlamem: write one with xlamem check PATH --bless")
+    if data.get("version") != VERSION:
+        raise UsageError(
+            f"{path} has version {data.get('version')!r} of the format, and this xlamem reads version {VERSION}"
+        )
+    try:
+        return Baseline(tuple(_entry(row, data["flags"]) for row in data["programs"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise UsageError(f"{path} is damaged ({type(e).__name__}: {e}): write it again with --bless") from None
+
+
+def _entry(row: dict[str, Any], flag_sets: dict[str, dict[str, str]]) -> Entry:
+    values = {name: row[name] for name in _NUMBERS}
+    if not isinstance(values["device_total"], int) or not isinstance(values["peak"], int | None):
+        raise TypeError("device_total and peak must be integers")
+    values["format"] = tuple(values["format"])
+    return Entry(
+        **values,
+        flags=None if row["flags"] is None else flag_sets[row["flags"]],
+        bill=dict(row["bill"]),
+        donated=tuple(Argument(**a) for a in row["donated"]),
+        n_donated=row["n_donated"],
+        groups=tuple(Group(**g) for g in row["peak_buffers"]),
+        rest=row["other_buffers"],
+    )
+
+
+def merged(old: Sequence[Entry], replaced: Mapping[int, Entry], new: Sequence[Entry], gone: Iterable[int]) -> Baseline:
+    """Return a baseline in which entries of `old` are replaced, by number, or left out, and new ones are added."""
+    left_out = set(gone)
+    kept = [replaced.get(i, e) for i, e in enumerate(old) if i not in left_out]
+    return Baseline.of([*kept, *new])

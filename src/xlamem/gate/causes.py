@@ -1,0 +1,176 @@
+"""Say why a program grew: from what a baseline file kept of it, or from both dumps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..compare.context import are, listed
+from ..compare.difference import Diff
+from ..compare.groups import difference_groups
+from ..compare.verdict import LINES, signed
+from ..dump import Dump
+from ..formatting import plain_shape, size
+from .entry import Entry, Group, by_key
+from .finding import Change
+
+MAX_CHANGES = 20
+"""Maximum number of groups of buffers that are listed for a program."""
+N_NAMED = 2
+"""Number of groups, and of lines of a bill, that the sentence names."""
+MIN_SHARE = 0.05
+"""Least share of the largest change that the sentence names."""
+ROUNDED = 0.01
+"""A lower bound that is as close to the number as this is stated as the number."""
+COUNTS_AS = {"donated": "parameter", "temp_in_output": "temp"}
+"""Categories that count as another one, so that a donation that is lost does not hide what it belongs to."""
+
+
+# -- from a baseline file ------------------------------------------------------------------------
+
+
+def changes_since(base: Entry, now: Entry) -> list[Change]:
+    """Return the groups of buffers at the peak that changed since a baseline, largest change first."""
+    before, after = (by_key([_comparable(g) for g in e.groups]) for e in (base, now))
+    # What the baseline does not list has at most as many bytes there as the smallest group that it lists.
+    unlisted = min(base.rest, *(g.bytes for g in base.groups)) if base.groups else base.rest
+    found = [_change(before.get(key), group, unlisted) for key, group in after.items()]
+    found += [_gone(group) for key, group in before.items() if key not in after]
+    changed = [c for c in found if c.change and not (c.bytes_baseline is None and c.change < 0)]
+    return sorted(changed, key=lambda c: (-abs(c.change), c.name, c.category or ""))
+
+
+def _comparable(group: Group) -> Group:
+    return replace(group, category=COUNTS_AS.get(group.category, group.category))
+
+
+def _change(before: Group | None, after: Group, unlisted: int) -> Change:
+    if before is None:
+        return Change(
+            "new", after.name, after.category, after.n, None if unlisted else 0, after.bytes, after.bytes - unlisted,
+            after.shape, after.source_file, after.source_line,
+        )  # fmt: skip
+    change = after.bytes - before.bytes
+    return Change(
+        "larger" if change > 0 else "smaller", after.name, after.category, after.n, before.bytes, after.bytes, change,
+        _shapes(before, after), after.source_file, after.source_line,
+    )  # fmt: skip
+
+
+def _gone(before: Group) -> Change:
+    return Change(
+        "gone", before.name, before.category, before.n, before.bytes, 0, -before.bytes, before.shape,
+        before.source_file, before.source_line,
+    )  # fmt: skip
+
+
+def _shapes(before: Group, after: Group) -> str | None:
+    """Return the shape of the largest buffer, and that in the baseline if it has as many dimensions."""
+    a, b = before.shape, after.shape
+    return f"{a} -> {b}" if a and b and a != b and a.count(",") == b.count(",") else b
+
+
+def why_since(base: Entry, now: Entry, changes: Sequence[Change]) -> str:
+    """Say what changed since a baseline: donations, the interface, buffers at the peak, lines of the bill."""
+    clauses = [*_donations(base, now), *_interface(base, now), *_buffers(base, now, changes), *_bill(base, now)]
+    return "; ".join(clauses)
+
+
+def _donations(base: Entry, now: Entry) -> list[str]:
+    still = {(a.name, a.shape) for a in now.donated}
+    lost = [a for a in base.donated if (a.name, a.shape) in (now.arguments or ()) and (a.name, a.shape) not in still]
+    return [f"{are(len(lost), 'argument')} no longer donated: {listed([a.name for a in lost])}"] if lost else []
+
+
+def _interface(base: Entry, now: Entry) -> list[str]:
+    if None in (base.interface_fp, now.interface_fp) or base.interface_fp == now.interface_fp:
+        return []
+    return ["arguments or outputs differ"]
+
+
+def _buffers(base: Entry, now: Entry, changes: Sequence[Change]) -> list[str]:
+    """Describe the largest changes in the direction of that of the peak."""
+    if base.peak is None or now.peak is None or base.peak == now.peak:
+        return []
+    grew = now.peak > base.peak
+    rows = [c for c in changes if (c.change > 0) is grew]
+    return [describe(c) for c in rows[:N_NAMED] if abs(c.change) >= MIN_SHARE * abs(rows[0].change)]
+
+
+def describe(c: Change) -> str:
+    """Return a change of a group of buffers as a clause."""
+    is_bound = c.bytes_baseline is None and c.change < (1 - ROUNDED) * c.bytes
+    about = f"at least {signed(c.change)}" if is_bound else signed(c.change)
+    shape = f" ({c.shape})" if c.shape and not c.shape.startswith("(") else ""
+    several = f"{c.n:,} x " if c.n > 1 else ""
+    happened = _HAPPENED.get(c.cause) or f"{'are' if c.n > 1 else 'is'} {c.cause}"
+    return f"{about}: {several}{c.name}{shape} {happened}{place(c.source_file, c.source_line)}"
+
+
+_HAPPENED = {"new": "at the peak now", "gone": "no longer at the peak"}
+"""What a cause means for a group of buffers at the peak, if nothing else is known of them."""
+
+
+def place(file: str | None, line: int | None) -> str:
+    """Return a source line as the end of a clause: `, train.py:41`."""
+    if not file:
+        return ""
+    name = file.replace("\\", "/").rpartition("/")[2]
+    return f", {name}:{line}" if line is not None else f", {name}"
+
+
+def _bill(base: Entry, now: Entry) -> list[str]:
+    """Describe the lines of the bill that changed most in the direction of device_total."""
+    change = now.device_total - base.device_total
+    lines: dict[str, int] = {}
+    for entry, sign in ((now, 1), (base, -1)):
+        for key, n in entry.bill.items():
+            line = key.partition("/")[0]
+            lines[line] = lines.get(line, 0) + sign * n
+    moved = sorted(((n, line) for line, n in lines.items() if n * change > 0), key=lambda row: -abs(row[0]))
+    texts = [f"{LINES.get(line, line)} {signed(n)}" for n, line in moved[:N_NAMED] if abs(n) >= MIN_SHARE * abs(change)]
+    return [f"in the bill: {', '.join(texts)}"] if texts else []
+
+
+# -- from both dumps -----------------------------------------------------------------------------
+
+
+def compared(a: Dump, b: Dump) -> tuple[str, list[Change]]:
+    """Return the verdict of `diff`, and the groups of buffers that changed."""
+    from ..compare.difference import diff
+
+    d = diff(a, b)
+    return d.verdict.removesuffix("."), _groups(d)
+
+
+def _groups(d: Diff) -> list[Change]:
+    rows = difference_groups(d, ("buffer", "cause", "category")).slice(0, MAX_CHANGES).to_pylist()
+    return [_of_group(row, "b" if row["bytes_b"] else "a") for row in rows]
+
+
+def _of_group(row: dict[str, Any], side: str) -> Change:
+    return Change(
+        row["cause"], row["buffer"] or "unnamed", row["category"], row["n"], row["bytes_a"], row["bytes_b"],
+        row["change"], plain_shape(row[f"shape_{side}"]) or None, row[f"source_file_{side}"],
+        row[f"source_line_{side}"],
+    )  # fmt: skip
+
+
+# -- without a baseline --------------------------------------------------------------------------
+
+
+def largest(entry: Entry) -> str:
+    """Say what takes most at the peak."""
+    texts = []
+    for g in entry.groups[:N_NAMED]:
+        several = f"{g.n:,} x " if g.n > 1 else ""
+        texts.append(f"{size(g.bytes)} {several}{g.name}{place(g.source_file, g.source_line)}")
+    return f"largest at the peak: {'; '.join(texts)}" if texts else ""
+
+
+def source_of(entry: Entry | None, changes: Sequence[Change]) -> tuple[str | None, int | None]:
+    """Return the file and line of the buffers that grew most, otherwise of the largest ones, that have a line."""
+    grown: list[Change | Group] = [c for c in changes if c.change > 0 and c.cause != "gone"]
+    rows = (*grown, *(entry.groups if entry else ()))
+    return next(((r.source_file, r.source_line) for r in rows if r.source_file), (None, None))

@@ -1,0 +1,384 @@
+"""Check programs against budgets and a baseline: `xlamem.check`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from .. import schema
+from ..compare.doubts import doubt_of_numbers
+from ..compare.programs import Dumps, Programs, programs_of
+from ..compute.columns import table_of_columns
+from ..compute.program import program
+from ..dump import Dump
+from ..errors import DumpError, UsageError
+from ..parse.fingerprints import without_number
+from ..warehouse import Dataset
+from . import baseline as baselines
+from .causes import MAX_CHANGES, changes_since, compared, largest, source_of, why_since
+from .config import BASELINE, Budget, Config, config_of, load_config, unknown_key
+from .curves import Curves, usage_curve
+from .entry import Entry, entry_of
+from .finding import Checked, Finding
+from .growth import growth_findings, improvements, tightened, toolchain_changes
+from .result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, worst
+from .rules import budget_findings, certain_failures
+from .stacks import Line, stack_of
+from .stored import EntryPrograms, Partner, partners
+
+Baseline = Dumps | Programs
+
+EXPLAINED = ("device_total", "fits", "peak", "growth", "improved", "compiler", "flags")
+"""Rules about sizes, which the change since the baseline or the largest buffers explain."""
+
+
+def check(
+    dumps: Dumps | Programs | Dump | Sequence[Any],
+    *,
+    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    baseline: Baseline | None = None,
+    labels: Mapping[str, str] | None = None,
+    bless: bool = False,
+    prune: bool = False,
+    ratchet: bool | None = None,
+) -> CheckResult:
+    """Check programs against the budgets of a configuration, and against a baseline.
+
+    A program counts once, however many processes dumped it. docs/ci.md defines the rules.
+
+    Parameters
+    ----------
+    dumps
+        A directory or another path, a `Dump`, a `Source`, a list of these, or a dataset.
+    config
+        A configuration, its file, or its table; by default the nearest `xlamem.toml`, or `pyproject.toml` with a table
+        `[tool.xlamem]`, from the current directory up to the root of the repository.
+    baseline
+        A JSON file, a directory of dumps, a dataset, or ``(dataset, labels)``; by default that of the configuration.
+    labels
+        Select the dumps of a dataset that is the baseline: ``{"commit": "main"}``.
+    bless
+        Write the programs to the baseline file: what they need now is what they may need from now on.
+    prune
+        Remove programs from the baseline file that `dumps` does not have.
+    ratchet
+        Whether to tighten the baseline file when a program improves; by default as configured.
+
+    Returns
+    -------
+    CheckResult
+        Tables in bytes, the status, and the exit code.
+
+    Raises
+    ------
+    UsageError
+        The configuration is wrong, a budget matches no program, there is nothing to check, or there is no dump.
+    OutputError
+        The baseline file cannot be written.
+    """
+    run = _Check(_programs(dumps), _config(config, ratchet), _place(baseline, labels), bless, prune)
+    return run.result()
+
+
+def _config(config: Any, ratchet: bool | None) -> Config:
+    if isinstance(config, Config):
+        chosen = config
+    else:
+        chosen = config_of(config) if isinstance(config, Mapping) else load_config(config)
+    return chosen if ratchet is None else replace(chosen, ratchet=ratchet)
+
+
+def _programs(dumps: Any) -> Programs:
+    if isinstance(dumps, (list, tuple)) and not (len(dumps) == 2 and isinstance(dumps[1], Mapping)):
+        dumps = [d.source if isinstance(d, Dump) else d for d in dumps]
+        dumps = dumps[0] if len(dumps) == 1 else dumps
+    return programs_of(dumps.source if isinstance(dumps, Dump) else dumps)
+
+
+def _place(baseline: Any, labels: Mapping[str, str] | None) -> Any:
+    if not labels:
+        return baseline
+    if not isinstance(baseline, (str, os.PathLike, Dataset)):
+        raise UsageError("labels select dumps of a dataset: give the dataset as the baseline")
+    return baseline, dict(labels)
+
+
+class _Check:
+    """One run of `check`."""
+
+    def __init__(self, programs: Programs, config: Config, place: Any, bless: bool, prune: bool) -> None:
+        self.programs, self.config, self.bless, self.prune = programs, config, bless, prune
+        self.file: Path | None = None
+        """The baseline file, which may not exist yet."""
+        self.entries: tuple[Entry, ...] = ()
+        """What it has."""
+        self.base, self.baseline = self._baseline(place)
+        self._require_something_to_check()
+
+    def result(self) -> CheckResult:
+        """Check every program, and write the baseline file if that was asked for."""
+        budgets = self._budgets()
+        found = partners(self.base, self.programs) if self.base is not None else {}
+        checked = [self._checked(i, found.get(i), budgets[i]) for i in range(len(self.programs))]
+        written = self._write(checked, found)
+        return _result(checked, self._gone(found), self.config, self.baseline, written)
+
+    # -- the baseline
+
+    def _baseline(self, place: Any) -> tuple[Programs | None, str | None]:
+        """Return the programs of the baseline and where they are; set the file if it is one."""
+        given = place is not None or self.config.baseline is not None
+        if place is None:
+            place = self.config.folder / (self.config.baseline or BASELINE)
+        if isinstance(place, (str, os.PathLike)) and baselines.is_baseline_file(place):
+            return self._baseline_file(Path(place), given)
+        if self.bless or self.prune:
+            raise UsageError("a baseline can be written to a JSON file only, not to a directory or a dataset")
+        return programs_of(place), str(place[0] if isinstance(place, tuple) else place)
+
+    def _baseline_file(self, path: Path, given: bool) -> tuple[Programs | None, str | None]:
+        self.file = path
+        if path.exists():
+            self.entries = baselines.load(path).entries
+        elif not self.bless:
+            if given:
+                raise UsageError(f"there is no baseline {path}: xlamem check PATH --bless writes it")
+            return None, None
+        return EntryPrograms(self.entries), str(path)
+
+    def _require_something_to_check(self) -> None:
+        if self.base is not None:
+            return
+        for budget in self.config.budgets:
+            if budget.growth is not None:
+                raise UsageError(
+                    f"{budget.where}: growth needs a baseline, and there is no {self.file}:"
+                    " xlamem check PATH --bless writes it"
+                )
+        if not self.config.budgets:
+            raise UsageError(
+                "there is nothing to check: write a [[budget]] in xlamem.toml, or a baseline with --bless"
+            )
+
+    # -- programs
+
+    def _budgets(self) -> list[list[Budget]]:
+        """Return the budgets of each program. Raises UsageError if a budget matches no program."""
+        names = [p.module_name for p in self.programs.programs]
+        for budget in self.config.budgets:
+            if not any(map(budget.matches, names)):
+                known = sorted({without_number(n) for n in names if n})
+                hint = unknown_key(budget.program, known).partition("; ")[2]
+                raise UsageError(f"{budget.where}: program = {budget.program!r} matches no program; {hint}")
+        return [[b for b in self.config.budgets if b.matches(name)] for name in names]
+
+    def _checked(self, number: int, partner: Partner | None, budgets: list[Budget]) -> Checked:
+        c = Checked(number, self.programs[number])
+        try:
+            dump = self.programs.read(number)
+            p = program(dump)
+            c.problem = doubt_of_numbers(p)
+            if not c.problem:
+                d = c.described
+                c.entry = entry_of(p, d.module_name, d.program_fp, d.interface_fp)
+        except (DumpError, UsageError) as e:
+            c.problem = f"cannot be read: {e}"
+        if c.entry is None:
+            c.findings.append(Finding("unreadable", NOT_KNOWN, _problem(c.problem)))
+            if not c.problem.startswith("cannot"):
+                c.findings += [f for b in budgets for f in certain_failures(p, b)]
+            return c
+        c.findings += [f for b in budgets for f in budget_findings(p, c.entry, b)]
+        if self.base is not None:
+            self._compare(c, partner, budgets)
+        self._explain(c, dump, partner)
+        c.stacks = {line: stack_of(p, line) for line in _source_lines(c)}
+        return c
+
+    def _compare(self, c: Checked, partner: Partner | None, budgets: list[Budget]) -> None:
+        """Add the findings against the baseline."""
+        if partner is None:
+            text = "it is added to the baseline" if self.bless else "it is not in the baseline; --bless adds it"
+            c.findings.append(Finding("new", NOTE, text))
+            return
+        c.how = partner.how
+        c.base = self._base_entry(c, partner)
+        if c.base is None or c.entry is None:
+            c.findings.append(Finding("growth", NOT_KNOWN, "the program in the baseline is not known"))
+            return
+        findings = growth_findings(c.base, c.entry, budgets, self.config)
+        c.findings += map(self._blessed, findings) if self.bless else findings
+        if texts := improvements(c.base, c.entry):
+            done = self.file is not None and (self.bless or self.config.ratchet)
+            more = "the baseline is tightened" if done else "--bless tightens the baseline"
+            c.findings.append(Finding("improved", NOTE, f"{' and '.join(texts)}; {more}"))
+
+    def _blessed(self, finding: Finding) -> Finding:
+        """Return a finding after blessing: growth is accepted."""
+        if finding.status not in (FAILED, WARNING):
+            return finding
+        return finding._replace(status=NOTE, message=f"{finding.message}: accepted")
+
+    def _base_entry(self, c: Checked, partner: Partner) -> Entry | None:
+        """Return the program of the baseline; None if its numbers are not known."""
+        if self.file is not None:
+            return self.entries[partner.number]
+        if partner.how == "same" and c.entry is not None:
+            return c.entry  # the same numbers, buffers and arguments
+        assert self.base is not None
+        try:
+            p = program(self.base.read(partner.number))
+        except (DumpError, UsageError):
+            return None
+        d = self.base[partner.number]
+        return None if doubt_of_numbers(p) else entry_of(p, d.module_name, d.program_fp, d.interface_fp)
+
+    def _explain(self, c: Checked, dump: Dump, partner: Partner | None) -> None:
+        """Add the cause of what did not pass, and the bytes in use over the schedule."""
+        statuses = {f.status for f in c.findings if f.rule in EXPLAINED} - {PASSED}
+        if not statuses or c.entry is None:
+            return
+        c.curves = Curves(usage_curve(program(dump)))
+        if c.base is not None and c.base is not c.entry and partner is not None:
+            if self.file is not None:
+                c.changes = changes_since(c.base, c.entry)[:MAX_CHANGES]
+                c.why = why_since(c.base, c.entry, c.changes)
+            else:
+                assert self.base is not None
+                before = self.base.read(partner.number)
+                c.why, c.changes = compared(before, dump)
+                c.curves = c.curves._replace(baseline=usage_curve(program(before)))
+        if not c.why and worst(statuses) in (FAILED, NOT_KNOWN):
+            c.why = largest(c.entry)
+        c.source = source_of(c.entry, c.changes)
+
+    # -- what the baseline has and the run does not
+
+    def _gone(self, found: Mapping[int, Partner]) -> list[tuple[str | None, str | None, Finding]]:
+        """Return the name, the platform and the finding of each program that was not compiled."""
+        if self.base is None:
+            return []
+        left = self._left(found)
+        more = "; removed from the baseline" if self.prune else ""
+        rows = [self.base[i] for i in left]
+        text = f"in the baseline, but not among the dumps{more}"
+        return [(r.module_name, r.platform, Finding("gone", NOTE, text, baseline=r.device_total)) for r in rows]
+
+    def _left(self, found: Mapping[int, Partner]) -> list[int]:
+        taken = {p.number for p in found.values()}
+        return [i for i in range(len(self.base or ())) if i not in taken]
+
+    def _write(self, checked: Sequence[Checked], found: Mapping[int, Partner]) -> str | None:
+        """Write the baseline file if something is to be changed; return its path."""
+        if self.file is None:
+            return None
+        replaced = {found[c.number].number: e for c in checked if c.number in found and (e := self._next_entry(c))}
+        new = [c.entry for c in checked if self.bless and c.entry and c.number not in found]
+        gone = self._left(found) if self.prune else self._replaced_by_name(found) if self.bless else []
+        if not (self.bless or self.prune or replaced):
+            return None
+        baselines.write(self.file, baselines.merged(self.entries, replaced, new, gone))
+        return str(self.file)
+
+    def _next_entry(self, c: Checked) -> Entry | None:
+        """Return the entry that replaces that of the baseline; None if it stays."""
+        if c.entry is None or c.base is None:
+            return None
+        if self.bless:
+            return c.entry
+        rules = {rule for rule, _ in toolchain_changes(c.base, c.entry)}
+        policies = {getattr(self.config, f"{rule}_change") for rule in rules}
+        if policies == {"bless"}:
+            return c.entry
+        return tightened(c.base, c.entry) if self.config.ratchet and improvements(c.base, c.entry) else None
+
+    def _replaced_by_name(self, found: Mapping[int, Partner]) -> list[int]:
+        """Return programs of the baseline that have the name of one that was compiled, but are gone."""
+        names = {(p.platform, without_number(p.module_name or "")) for p in self.programs.programs if not p.problem}
+        return [i for i in self._left(found) if (self.entries[i].platform, self.entries[i].name or "") in names]
+
+
+def _source_lines(c: Checked) -> set[Line]:
+    """Return the source lines of what did not pass."""
+    own = {(f.source_file, f.source_line) for f in c.findings if f.status != PASSED}
+    return {(file, line) for file, line in {*own, c.source} if file}
+
+
+def _problem(predicate: str) -> str:
+    """Return why the numbers of a dump are not known as a sentence."""
+    reason = predicate.removeprefix("is not known: ")
+    return f"the dump {predicate}" if reason == predicate else reason
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def _result(
+    checked: Sequence[Checked],
+    gone: Sequence[tuple[str | None, str | None, Finding]],
+    config: Config,
+    baseline: str | None,
+    written: str | None,
+) -> CheckResult:
+    findings = [row for c in checked for row in _finding_rows(c)]
+    findings += [_finding_row(f, module_name=name, platform=platform) for name, platform, f in gone]
+    changes = [{"program": c.number, **change._asdict()} for c in checked for change in c.changes]
+    return CheckResult(
+        _table("findings", findings),
+        _table("checked_programs", [_program_row(c) for c in checked]),
+        _table("contributors", changes),
+        config,
+        baseline,
+        written,
+        {c.number: c.curves for c in checked if c.curves.now},
+        {c.number: c.stacks for c in checked},
+    )
+
+
+def _table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
+    columns = schema.CHECKED[name].columns
+    plain = {"name": pa.string()}
+    arrays = {c.name: pa.array([r.get(c.name) for r in rows], plain.get(c.kind, c.arrow.type)) for c in columns}
+    return table_of_columns(columns, arrays)
+
+
+def _finding_rows(c: Checked) -> Iterator[dict[str, Any]]:
+    """Yield the findings of a program, the worst first."""
+    d, (file, line) = c.described, c.source
+    for f in sorted(c.findings, key=lambda f: -STATUSES.index(f.status)):
+        row = _finding_row(f, program=c.number, module_name=d.module_name, platform=d.platform, uri=d.uri)
+        if f.status != PASSED and f.rule in EXPLAINED:
+            row |= {"why": c.why or None, "source_file": file, "source_line": line}
+        yield row
+
+
+def _finding_row(f: Finding, **program: Any) -> dict[str, Any]:
+    return {**f._asdict(), **program}
+
+
+def _program_row(c: Checked) -> dict[str, Any]:
+    d, entry, base = c.described, c.entry, c.base
+    return {
+        "program": c.number,
+        "module_name": d.module_name,
+        "module_id": d.module_id,
+        "platform": d.platform,
+        "uri": d.uri,
+        "occurrences": d.occurrences,
+        "program_fp": d.program_fp,
+        "interface_fp": d.interface_fp,
+        "status": worst(f.status for f in c.findings),
+        "device_total": entry.device_total if entry else None,
+        "peak": entry.peak if entry else None,
+        "device_total_baseline": base.device_total if base else None,
+        "peak_baseline": base.peak if base else None,
+        "name_baseline": base.name if base else None,
+        "how": c.how,
+        "doubt": c.doubt or None,
+        "why": c.why or None,
+    }

@@ -1,0 +1,35 @@
+"""The result as JSON, described by check.schema.json."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ... import __version__
+from ..result import CheckResult
+
+FORMAT, VERSION = "xlamem-check", 1
+"""Fields are only added within a version."""
+
+
+def as_json(result: CheckResult) -> str:
+    """Return the result as JSON."""
+    return json.dumps(as_data(result), indent=2)
+
+
+def as_data(result: CheckResult) -> dict[str, Any]:
+    """Return the result as plain data."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "xlamem": __version__,
+        "status": result.status,
+        "exit_code": result.exit_code,
+        "summary": result.summary,
+        "config": result.config.path,
+        "baseline": result.baseline,
+        "written": result.written,
+        "programs": result.programs.to_pylist(),
+        "findings": result.findings.to_pylist(),
+        "contributors": result.contributors.to_pylist(),
+    }

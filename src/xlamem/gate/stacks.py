@@ -1,0 +1,45 @@
+"""The calls that lead to a source line: a line of a library has one of the model among its callers."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..compute.columns import Ints, ints, take
+from ..compute.program import Program
+from ..parse.arrays import row_of
+from .entry import members
+
+Line = tuple[str, int | None]
+"""A source file and a line in it."""
+Stack = tuple[Line, ...]
+"""A source line and its callers, the innermost first."""
+
+
+def stack_of(p: Program, line: Line) -> Stack:
+    """Return a source line and the lines that call it: those of the largest buffer at the peak with this line.
+
+    It has no callers if the dump has no stack frames, or if that buffer is named by an instruction without one.
+    """
+    frames = p.optional("frames")
+    ids, parents, lines = (ints(frames, name) for name in ("id", "parent", "line"))
+    rows = row_of(ids, _frame_ids(p, line))
+    rows = rows[rows >= 0]
+    has_line = pc.equal(frames["file"].cast(pa.string()).take(pa.array(rows)), line[0]).to_numpy()
+    rows = rows[has_line.astype(bool) & (lines[rows] == line[1])]
+    stack, row = [line], int(rows[0]) if len(rows) else -1
+    while row >= 0 and len(stack) <= len(ids):  # a damaged table may have a cycle
+        row = int(row_of(ids, parents[[row]])[0])
+        if row >= 0 and (file := frames["file"][row].as_py()):
+            stack.append((file, int(lines[row])))
+    return tuple(stack)
+
+
+def _frame_ids(p: Program, line: Line) -> Ints:
+    """Return the stack frames of the instructions that name the buffers with a line, the largest first."""
+    rows = members(p)
+    has_line = pc.and_(pc.equal(rows["source_file"].cast(pa.string()), line[0]), pc.equal(rows["source_line"], line[1]))
+    rows = rows.filter(has_line)
+    names = pc.coalesce(*(rows[name].cast(pa.string()) for name in ("origin_instruction", "instruction")))
+    found = p.row_of_instruction(names)
+    return take(ints(p.tables["instructions"], "stack_frame_id"), found)

@@ -1,0 +1,96 @@
+"""The side of the baseline: programs in a file, in dumps, or in a dataset, and which is which."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..compare.pairing import Pairing
+from ..compare.programs import ProgramEntry as Described
+from ..compare.programs import Programs
+from ..compare.sketches import Sketches, no_sketches
+from ..dump import Dump
+from ..errors import DumpError
+from ..parse.fingerprints import without_number
+from .entry import Entry
+
+
+class EntryPrograms(Programs):
+    """The programs of a baseline file. Their instructions are not known."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = entries
+        super().__init__(_described(i, e) for i, e in enumerate(entries))
+
+    def sketches(self, numbers: Sequence[int]) -> Sketches:
+        return no_sketches(len(numbers))
+
+    def read(self, number: int) -> Dump:
+        raise DumpError(self.programs[number].module_name or "", "a dump; a baseline file has none")
+
+
+def _described(row: int, e: Entry) -> Described:
+    return Described(
+        row=row, id=None, uri=None, module_name=e.name, platform=e.platform, program_fp=e.program_fp,
+        interface_fp=e.interface_fp, device_total=e.device_total, peak=e.peak,
+    )  # fmt: skip
+
+
+class Selected(Programs):
+    """Some of the programs of a side."""
+
+    def __init__(self, side: Programs, numbers: Sequence[int]) -> None:
+        self.side, self.numbers = side, numbers
+        self.programs = [side.programs[i] for i in numbers]
+
+    def sketches(self, numbers: Sequence[int]) -> Sketches:
+        return self.side.sketches([self.numbers[i] for i in numbers])
+
+    def read(self, number: int) -> Dump:
+        return self.side.read(self.numbers[number])
+
+
+class Partner(NamedTuple):
+    """The program of the baseline that a program is compared with."""
+
+    number: int
+    how: str
+    """A key of `schema.PAIRED`."""
+
+
+def partners(baseline: Programs, programs: Programs) -> dict[int, Partner]:
+    """Return the partner in the baseline of each program that has one, by number. Platforms are kept apart.
+
+    The order of precedence is that of `xlamem.pair`. Programs that have only their name in common, while others have
+    it too, are partners only if as many are left on both sides: otherwise one of them may be new.
+    """
+    found: dict[int, Partner] = {}
+    for platform in {p.platform for p in programs.programs}:
+        sides = [_of_platform(side, platform) for side in (baseline, programs)]
+        pairing = Pairing(*sides)
+        pairing.run()
+        unsure = _unsure_names(pairing)
+        for a, pair in pairing.pairs.items():
+            if pair.how != "name" or _name(sides[0].programs[a]) not in unsure:
+                found[sides[1].numbers[pair.b]] = Partner(sides[0].numbers[a], pair.how)
+    return found
+
+
+def _of_platform(side: Programs, platform: str | None) -> Selected:
+    return Selected(side, [i for i, p in enumerate(side.programs) if p.platform == platform])
+
+
+def _unsure_names(pairing: Pairing) -> set[str]:
+    """Return the names of which the sides have different numbers of programs that nothing else identifies."""
+    sure = {a: p.b for a, p in pairing.pairs.items() if p.how != "name"}
+    paired = (set(sure), set(sure.values()))
+    left = [
+        Counter(_name(p) for i, p in enumerate(side.programs) if i not in done)
+        for side, done in zip((pairing.a, pairing.b), paired, strict=True)
+    ]
+    return {name for name in left[0].keys() & left[1].keys() if left[0][name] != left[1][name]}
+
+
+def _name(program: Described) -> str:
+    return without_number(program.module_name or "")

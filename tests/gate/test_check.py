@@ -1,0 +1,560 @@
+"""`check`: real programs that differ in one edit, against budgets and every kind of baseline."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DUMPS
+from pairs import Pair, stored
+from variants import CUT, TEXTS, compiled_again, converted, inner, replaced, written
+
+import xlamem
+from xlamem import CheckResult, UsageError, check, schema
+from xlamem.gate import baseline as baselines
+from xlamem.gate.config import Config
+from xlamem.gate.entry import Entry
+from xlamem.gate.growth import FLOOR, floor, growth_findings
+
+MIB = 1 << 20
+SMALL = DUMPS / "cpu-jaxlib-0.10.2-cond_switch"
+TRUNCATED = DUMPS / "cpu-killed-at-buffer-assignment"
+GROWN = ("layer_added", "donation_removed", "remat_removed", "type_changed", "batch_doubled", "cache_longer",
+         "heads_doubled", "vocabulary_doubled", "sharding_lost", "einsum_rewritten", "loss_chunking_removed",
+         "offload_removed")  # fmt: skip
+"""Causes of the stored pairs with which the program grows."""
+HARMLESS = ("none", "names", "scan_unrolled")
+"""Causes with which it does not."""
+
+Texts = Mapping[str, str]
+GROWTH = 128 << 10
+
+
+def larger(texts: Texts, by: int) -> Texts:
+    """Return the program with an output in a larger allocation, and the printed total that belongs to it."""
+    texts = replaced(texts, "buffer-assignment", "allocation 1: size 65536", f"allocation 1: size {65536 + by}")
+    total = 262447 + by
+    printed = f"used: {total} ({total / 1024:.1f}KiB)"
+    return replaced(texts, "buffer-assignment-values", "used: 262447 (256.3KiB)", printed)
+
+
+BIG = larger(TEXTS, GROWTH)
+
+
+def pair(name: str) -> Pair:
+    return next(p for p in stored() if p.name == name)
+
+
+def findings(result: CheckResult, rule: str | None = None) -> list[tuple[str, str]]:
+    """Return rules and statuses, without those that passed."""
+    assert_valid(result)
+    rows = result.rows("note", "warning", "not known", "failed")
+    return [(r["rule"], r["status"]) for r in rows if rule in (None, r["rule"])]
+
+
+def assert_valid(result: CheckResult) -> None:
+    """Check the tables against the schema and each other."""
+    tables = {"findings": result.findings, "checked_programs": result.programs, "contributors": result.contributors}
+    for name, table in tables.items():
+        table.validate(full=True)
+        assert table.schema.equals(schema.CHECKED[name].arrow)
+    numbers = result.programs["program"].to_pylist()
+    assert numbers == list(range(len(numbers)))
+    for row in result.rows():
+        assert row["rule"] in schema.RULES
+        assert row["status"] in schema.STATUSES
+        assert row["message"]
+        assert (row["program"] is None) == (row["rule"] == "gone")
+    for program in result.programs.to_pylist():
+        found = [row["status"] for row in result.of_program(program["program"])]
+        assert program["status"] == max(found, key=list(schema.STATUSES).index, default="passed")
+    assert result.exit_code == {"passed": 0, "failed": 1, "not known": 3}[result.status]
+
+
+def blessed(dumps: Any, path: Path, **options: Any) -> Path:
+    result = check(dumps, config=Config(), baseline=path, bless=True, **options)
+    assert result.written == str(path)
+    assert_valid(result)
+    return path
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write programs {name: texts} to a new folder."""
+    made = 0
+
+    def write(**programs: Texts) -> Path:
+        nonlocal made
+        made += 1
+        folder = tmp_path / f"programs{made}"
+        folder.mkdir()
+        return written(folder, list(programs.items()))
+
+    return write
+
+
+# -- real edits
+
+
+@pytest.mark.parametrize("name", [p.name for p in stored() if p.cause in GROWN])
+def test_growth_is_red(name: str, tmp_path: Path) -> None:
+    """Against the file and against the dumps, with a cause and a line of the model."""
+    a, b = pair(name).unpack(tmp_path)
+    base = blessed(a, tmp_path / "base.json")
+    for baseline in (base, a) if name.startswith("cpu") else (base,):
+        result = check(b, config=Config(), baseline=baseline)
+        assert result.exit_code == 1
+        failed = result.rows("failed")
+        assert {(r["rule"], r["number"]) for r in failed} == {("growth", "device_total"), ("growth", "peak")}
+        for row in failed:
+            assert row["value"] > row["limit"] >= row["baseline"] + FLOOR
+            assert row["why"]
+            assert row["source_file"].endswith("program.py")
+            assert row["source_line"] > 0
+        assert result.contributors.num_rows
+        assert_valid(result)
+
+
+@pytest.mark.parametrize("name", [p.name for p in stored() if p.cause in HARMLESS])
+def test_harmless_edits_are_green(name: str, tmp_path: Path) -> None:
+    a, b = pair(name).unpack(tmp_path)
+    base = blessed(a, tmp_path / "base.json")
+    for baseline in (base, a):
+        result = check(b, config=Config(), baseline=baseline)
+        assert_valid(result)
+        assert result.exit_code == 0
+        assert not result.rows("warning", "not known", "failed")
+
+
+@pytest.mark.parametrize("name", ["cpu-donation-removed-decode", "h100-donation-removed-decode"])
+def test_a_lost_donation_is_named(name: str, tmp_path: Path) -> None:
+    a, b = pair(name).unpack(tmp_path)
+    result = check(b, config=Config(), baseline=blessed(a, tmp_path / "base.json"))
+    assert result.rows("failed")[0]["why"].startswith("8 arguments are no longer donated: cache[0][0], cache[0][1], ")
+    required = {"budget": [{"program": "jit_decode_*", "donation": "required"}]}
+    assert findings(check(a, config=required)) == []
+    assert findings(check(b, config=required)) == [("donation", "failed")]
+    (row,) = check(b, config=required).rows("failed")
+    assert (row["value"], row["limit"], row["number"]) == (64 * MIB, 0, "donation")
+    assert row["source_file"].endswith("program.py")
+    assert row["source_line"] > 0
+    assert "8 arguments of 64.00 MiB could be donated and are not: cache[0][0]" in row["message"]
+
+
+@pytest.mark.parametrize("name", ["cpu-flag-fusion", "v5e-flag-vmem", "h100-flag-cublas"])
+@pytest.mark.parametrize(
+    ("policy", "status", "code"), [("fail", "failed", 1), ("warn", "warning", 0), ("bless", "note", 0)]
+)
+def test_other_flags(name: str, policy: str, status: str, code: int, tmp_path: Path) -> None:
+    a, b = pair(name).unpack(tmp_path)
+    base = blessed(a, tmp_path / "base.json")
+    result = check(b, config={"flags_change": policy}, baseline=base)
+    assert result.exit_code == code
+    assert findings(result, "growth") == [("growth", status)] * 2
+    ((_, flags_status),) = findings(result, "flags")
+    assert flags_status == ("warning" if policy == "warn" else "note")
+    assert "with other flags" in next(r["message"] for r in result.rows() if r["rule"] == "growth")
+    assert (result.written is not None) == (policy == "bless")
+    again = check(b, config={}, baseline=base)
+    assert findings(again) == ([] if policy == "bless" else findings(check(b, config={}, baseline=base)))
+    assert (again.exit_code, again.rows("warning") == []) == (0, policy == "bless")
+
+
+@pytest.mark.parametrize("name", ["v5e-upgraded", "cpu-upgraded"])
+def test_another_compiler(name: str, tmp_path: Path) -> None:
+    a, b = pair(name).unpack(tmp_path)
+    base = blessed(a, tmp_path / "base.json")
+    for policy, status in (("warn", "warning"), ("fail", "note")):
+        result = check(b, config={"compiler_change": policy}, baseline=base)
+        assert findings(result) == [("compiler", status)]
+        assert result.exit_code == 0
+    before = base.read_text()
+    result = check(b, config={"compiler_change": "bless"}, baseline=base)
+    assert findings(result) == [("compiler", "note")]
+    assert base.read_text() != before
+    assert findings(check(b, config={}, baseline=base)) == []
+
+
+def test_growth_with_another_compiler(tmp_path: Path) -> None:
+    """What grew with another version of the compiler belongs to that class."""
+    a, b = pair("v5e-upgraded").unpack(tmp_path)
+    base = blessed(a, tmp_path / "base.json")
+    smaller = [replace(e, device_total=e.device_total - MIB) for e in baselines.load(base).entries]
+    baselines.write(base, baselines.Baseline.of(smaller))
+    for policy, status, code in (("fail", "failed", 1), ("warn", "warning", 0), ("bless", "note", 0)):
+        result = check(b, config={"compiler_change": policy}, baseline=base)
+        assert findings(result, "growth") == [("growth", status)]
+        assert result.exit_code == code
+        assert "with another version of the compiler" in result.rows(status)[0]["message"]
+
+
+def test_the_same_flags_compiled_elsewhere(tmp_path: Path) -> None:
+    """Where dumps and caches are is no other flag."""
+    a, b = pair("cpu-donation-removed-decode").unpack(tmp_path)
+    for path in b.rglob("*debug_options*"):
+        path.write_text(path.read_text() + 'xla_dump_to: "/elsewhere"\nxla_gpu_kernel_cache_file: "/x"\n')
+    result = check(b, config=Config(), baseline=blessed(a, tmp_path / "base.json"))
+    assert findings(result) == [("growth", "failed")] * 2
+
+
+# -- the floor, and numbers that hide growth
+
+
+def entry(total: int, peak: int | None, **more: Any) -> Entry:
+    return Entry("jit_f", "tpu", "1", "2", total, peak, **more)
+
+
+def growth(base: Entry, now: Entry, **options: Any) -> dict[str, str]:
+    config = Config(**options)
+    return {f.number: f.status for f in growth_findings(base, now, config.budgets, config) if f.rule == "growth"}
+
+
+def test_a_longer_sequence_on_tpu() -> None:
+    """What must fit shrinks by 172 KB, because fewer bytes are lost to packing, and the peak grows by 2.1 MB."""
+    base, now = entry(100 * MIB, 90 * MIB), entry(100 * MIB - 172_000, 90 * MIB + 2_100_000)
+    assert growth(base, now) == {"device_total": "passed", "peak": "failed"}
+
+
+@pytest.mark.parametrize("before", [0, 1000, 10 * MIB, 64_000 * 1024, 1 << 34])
+def test_the_floor(before: int) -> None:
+    """64 KiB or 0.1 %, whichever is larger."""
+    allowed = max(65536, before // 1000)
+    assert floor(before) == allowed
+    same = entry(before, before)
+    assert growth(same, entry(before + allowed, before + allowed)) == {"device_total": "passed", "peak": "passed"}
+    assert growth(same, entry(before + allowed + 1, before)) == {"device_total": "failed", "peak": "passed"}
+    assert growth(same, entry(before, before + allowed + 1)) == {"device_total": "passed", "peak": "failed"}
+
+
+def test_small_growth_does_not_add_up(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """Growth within the floor leaves the baseline as it is, also with ratchet."""
+    base = blessed(write(jit_f=TEXTS), tmp_path / "base.json")
+    for k in range(1, 4):
+        result = check(write(jit_f=larger(TEXTS, 30_000 * k)), config={"ratchet": True}, baseline=base)
+        assert result.written is None
+        assert result.exit_code == (0 if k < 3 else 1), k
+
+
+@pytest.mark.parametrize(("limit", "code"), [("0 %", 1), ("1 %", 1), ("200 %", 0), ("127KiB", 1), ("128KiB", 0)])
+def test_growth_of_a_budget(tmp_path: Path, write: Callable[..., Path], limit: str, code: int) -> None:
+    base = blessed(write(jit_f=TEXTS), tmp_path / "base.json")
+    config = {"budget": [{"program": "jit_f", "growth": limit}]}
+    result = check(write(jit_f=BIG), config=config, baseline=base)
+    assert result.exit_code == code
+    (row,) = [r for r in result.rows() if r["number"] == "device_total"]
+    assert (row["budget"], row["limit_text"], row["value"] - row["baseline"]) == (1, limit, GROWTH)
+
+
+def test_platforms_are_kept_apart(tmp_path: Path) -> None:
+    """Programs of one name for two platforms are not compared with each other."""
+    folders = [pair(f"{p}-donation-removed-decode").unpack(tmp_path / p) for p in ("cpu", "v5e", "h100")]
+    base = blessed([a for a, _ in folders], tmp_path / "base.json")
+    result = check(folders[0][1], config={}, baseline=base)
+    assert findings(result, "growth") == [("growth", "failed")] * 2
+    for a, _ in folders:
+        result = check(a, config={}, baseline=base)
+        assert findings(result) == [("gone", "note")] * 2
+        assert result.programs["how"].to_pylist() == ["same"]
+
+
+# -- budgets
+
+
+def number(path: Path, name: str = "device_total") -> int:
+    return check(path, config={"budget": [{name: "1TiB"}]}).findings["value"][0].as_py()
+
+
+@pytest.mark.parametrize("name", ["device_total", "peak"])
+def test_a_limit_is_exact(name: str) -> None:
+    size, peaks = number(SMALL, name), xlamem.peak(SMALL)
+    assert size == {"device_total": peaks.device_total, "peak": peaks.spaces["peak"][0].as_py()}[name]
+    for limit, status in ((size, "passed"), (size - 1, "failed")):
+        result = check(SMALL, config={"budget": [{name: limit}]})
+        (row,) = result.rows()
+        assert (row["rule"], row["status"], row["value"], row["limit"], row["budget"]) == (name, status, size, limit, 1)
+        assert result.status == status
+        assert bool(row["why"]) == (status == "failed")
+
+
+def test_a_device() -> None:
+    assert check(SMALL, config={"budget": [{"device": "v5e"}]}).exit_code == 0
+    total = number(SMALL)
+    left = xlamem.fits(SMALL, device="v5e").available - total
+    for resident, code in ((left, 0), (left + 1, 1)):
+        assert check(SMALL, config={"budget": [{"device": "v5e", "resident": resident}]}).exit_code == code
+    assert findings(check(SMALL, config={"budget": [{"device": "v5e", "fraction": 1e-9}]})) == [("fits", "failed")]
+
+
+@pytest.mark.parametrize("line", ["padding", "packing"])
+def test_lines_of_the_bill(line: str) -> None:
+    path = DUMPS / "tpu-libtpu-0.0.50.1-tpu7x-donate_adam"
+    rows = [r for r in xlamem.bill(path).to_pylist() if r["account"] == "device_total"]
+    size = sum(r["bytes"] for r in rows if line in (r["part"], r["line"]))
+    total = sum(r["bytes"] for r in rows)
+    assert size > 0
+    for limit, code in ((size, 0), (size - 1, 1), (f"{100 * size / total + 0.1:.3f} %", 0), ("0 %", 1)):
+        result = check(path, config={"budget": [{line: limit}]})
+        assert result.exit_code == code
+        assert result.findings["value"].to_pylist() == [size]
+
+
+def test_named() -> None:
+    path = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
+    result = check(path, config={"budget": [{"named": "100 %"}]})
+    (row,) = result.rows()
+    members = [r for r in xlamem.live_set(path, space="hbm").to_pylist() if r["category"] in ("temp", "temp_in_output")]
+    unnamed = sum(r["bytes"] for r in members if r["op_name"] is None and r["argument"] is None)
+    assert row["limit"] - row["value"] == unnamed
+    assert check(path, config={"budget": [{"named": "0 %"}]}).exit_code == 0
+
+
+def test_every_budget_that_matches_applies(write: Callable[..., Path]) -> None:
+    folder = write(jit_train=TEXTS, jit_eval=inner(7))
+    config = {"budget": [{"device_total": "1GiB"}, {"program": "jit_t*", "device_total": "1B"}]}
+    result = check(folder, config=config)
+    found = [(r["module_name"], r["budget"], r["status"]) for r in result.rows()]
+    assert sorted(found) == [("jit_eval", 1, "passed"), ("jit_train", 1, "passed"), ("jit_train", 2, "failed")]
+
+
+def test_a_budget_that_matches_nothing() -> None:
+    config = {"budget": [{"program": "jit_trian_*", "device_total": "1GiB"}]}
+    with pytest.raises(UsageError, match=r"budget 1 .*'jit_trian_\*' matches no program"):
+        check(SMALL, config=config)
+
+
+def test_nothing_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="there is nothing to check"):
+        check(SMALL)
+    with pytest.raises(UsageError, match=r"budget 1: growth needs a baseline, and there is no xlamem-baseline.json"):
+        check(SMALL, config={"budget": [{"growth": "0 %"}]})
+    with pytest.raises(UsageError, match=r"there is no baseline .*missing.json"):
+        check(SMALL, baseline="missing.json")
+
+
+# -- what is not known
+
+
+def test_a_truncated_dump_never_passes(tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=TEXTS), tmp_path / "base.json")
+    cut = write(jit_f=CUT)
+    budget = {"budget": [{"device_total": "1TiB"}]}
+    for options in ({"baseline": base}, {"config": budget}, {"baseline": write(jit_f=TEXTS)}):
+        result = check(cut, **{"config": {}, **options})
+        assert ("unreadable", "not known") in findings(result)
+        assert result.exit_code == 3
+        assert result.programs["device_total"].to_pylist() == [None]
+    again = check(cut, config={}, baseline=base, bless=True)
+    assert again.exit_code == 3
+    assert baselines.load(base).entries[0].device_total == number(SMALL), "a truncated dump was blessed"
+
+
+def test_a_truncated_dump_can_fail(write: Callable[..., Path]) -> None:
+    """The allocations are complete and add up, so that what must fit is known to be too much."""
+    result = check(write(jit_f=CUT), config={"budget": [{"device_total": "1B"}]})
+    assert result.exit_code == 1
+    assert sorted(findings(result)) == [("device_total", "failed"), ("unreadable", "not known")]
+
+
+def test_a_truncated_baseline(write: Callable[..., Path]) -> None:
+    result = check(write(jit_f=BIG), config={}, baseline=write(jit_f=CUT))
+    assert findings(result) == [("growth", "not known")]
+    assert result.exit_code == 3
+
+
+def test_a_dump_without_content() -> None:
+    result = check(TRUNCATED, config={"budget": [{"device_total": "1TiB"}]})
+    assert findings(result) == [("unreadable", "not known")]
+
+
+def test_without_live_ranges(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """What must fit is known; the peak, and what the temporaries consist of, are not."""
+    texts = {role: text for role, text in TEXTS.items() if role != "live-range"}
+    folder = write(jit_f=texts)
+    assert check(folder, config={"budget": [{"device_total": "1TiB"}]}).exit_code == 0
+    for limit in ({"peak": "1TiB"}, {"padding": "100 %"}, {"packing": "100 %"}, {"named": "1 %"}):
+        assert findings(check(folder, config={"budget": [limit]})) == [(*limit, "not known")]
+    base = blessed(write(jit_f=TEXTS), tmp_path / "base.json")
+    result = check(folder, config={}, baseline=base)
+    assert findings(result, "growth") == [("growth", "not known")]
+
+
+def test_a_failure_counts_more_than_what_is_not_known(write: Callable[..., Path]) -> None:
+    folder = write(jit_f=BIG, jit_g=CUT)
+    assert check(folder, config={"budget": [{"program": "jit_f", "peak": 1}]}).exit_code == 1
+
+
+# -- which program is which
+
+
+def test_new_and_gone_programs(tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=TEXTS, jit_g=inner(3)), tmp_path / "base.json")
+    result = check(write(jit_f=TEXTS, jit_h=BIG), config={}, baseline=base)
+    assert findings(result) == [("new", "note"), ("gone", "note")]
+    assert result.exit_code == 0
+
+
+def test_names_lines_and_numbers_do_not_matter(tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=TEXTS, jit_g=inner(3)), tmp_path / "base.json")
+    again = write(jit_g=compiled_again(inner(3), tmp_path, 1), jit_f=compiled_again(TEXTS, tmp_path, 2))
+    result = check(again, config={}, baseline=base)
+    assert findings(result) == []
+    assert result.programs["how"].to_pylist() == ["same", "same"]
+    text = base.read_text()
+    blessed(again, base)
+    before, after = (json.loads(t)["programs"] for t in (text, base.read_text()))
+    assert [(p["name"], p["program_fp"]) for p in before] == [(p["name"], p["program_fp"]) for p in after]
+
+
+def test_one_of_many_alike_grew(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """The others have the same name and interface."""
+    programs = [("jit_f", inner(i)) for i in range(12)]
+    base = blessed(written(fresh(tmp_path / "a"), programs), tmp_path / "base.json")
+    programs[7] = ("jit_f", larger(inner(7), GROWTH))
+    result = check(written(fresh(tmp_path / "b"), programs, first=70), config={}, baseline=base)
+    assert [(r["rule"], r["program"]) for r in result.rows("failed")] == [("growth", 7)] * 2
+    assert findings(result, "new") == findings(result, "gone") == []
+
+
+def fresh(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_several_processes_count_once(tmp_path: Path) -> None:
+    for process in range(3):
+        written(fresh(tmp_path / f"host{process}"), [("jit_f", TEXTS)], first=process)
+    result = check([tmp_path / f"host{i}" for i in range(3)], config={"budget": [{"device_total": "1GiB"}]})
+    assert result.programs["occurrences"].to_pylist() == [3]
+    assert len(result.rows()) == 1
+
+
+def test_a_dataset_as_the_baseline(tmp_path: Path, write: Callable[..., Path]) -> None:
+    dataset = converted(tmp_path, {"main": [("jit_f", TEXTS)], "other": [("jit_f", BIG)]})
+    path = tmp_path / "dataset"
+    grown = write(jit_f=BIG)
+    result = check(grown, config={}, baseline=path, labels={"commit": "main"})
+    assert findings(result) == [("growth", "failed")] * 2
+    assert findings(check(grown, config={}, baseline=(dataset, {"commit": "other"}))) == []
+    with pytest.raises(UsageError, match="no dump has commit=x"):
+        check(grown, config={}, baseline=path, labels={"commit": "x"})
+    with pytest.raises(UsageError, match="labels select dumps of a dataset"):
+        check(grown, config={}, labels={"commit": "main"})
+    result = check(path, config={}, baseline=blessed(write(jit_f=TEXTS), tmp_path / "base.json"))
+    assert sorted(result.programs["how"].to_pylist(), key=str) == [None, "same"]
+
+
+def test_a_dump_object() -> None:
+    dump = xlamem.read(SMALL)
+    assert check(dump, config={"budget": [{"device_total": "1GiB"}]}).passed
+    assert check([dump], config={"budget": [{"device_total": "1B"}]}).status == "failed"
+
+
+# -- blessing and the ratchet
+
+
+def test_bless_edit_bless(tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=TEXTS), tmp_path / "base.json")
+    assert findings(check(write(jit_f=TEXTS), config={}, baseline=base)) == []
+    grown = write(jit_f=BIG)
+    assert check(grown, config={}, baseline=base).exit_code == 1
+    result = check(grown, config={}, baseline=base, bless=True)
+    assert result.exit_code == 0
+    assert findings(result) == [("growth", "note")] * 2
+    assert findings(check(grown, config={}, baseline=base)) == []
+
+
+def test_bless_does_not_lift_a_limit(tmp_path: Path, write: Callable[..., Path]) -> None:
+    config = {"budget": [{"device_total": "1KiB"}]}
+    assert check(write(jit_f=TEXTS), config=config, baseline=tmp_path / "base.json", bless=True).exit_code == 1
+
+
+def test_bless_keeps_what_was_not_compiled(tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=TEXTS, jit_g=inner(3)), tmp_path / "base.json")
+    blessed(write(jit_h=BIG), base)
+    assert [e.name for e in baselines.load(base).entries] == ["jit_f", "jit_g", "jit_h"]
+    result = check(write(jit_f=TEXTS), config={}, baseline=base, prune=True)
+    assert [e.name for e in baselines.load(base).entries] == ["jit_f"]
+    assert result.written == str(base)
+
+
+def test_the_ratchet(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """An improvement tightens the baseline in the same run; without the ratchet it only says so."""
+    base = blessed(write(jit_f=BIG), tmp_path / "base.json")
+    better = write(jit_f=TEXTS)
+    result = check(better, config={}, baseline=base)
+    assert findings(result) == [("improved", "note")]
+    assert result.rows("note")[0]["message"].endswith("; --bless tightens the baseline")
+    assert (result.exit_code, result.written) == (0, None)
+    result = check(better, config={"ratchet": True}, baseline=base)
+    assert result.rows("note")[0]["message"].endswith("; the baseline is tightened")
+    assert result.written == str(base)
+    assert findings(check(better, config={}, baseline=base)) == []
+    result = check(write(jit_f=BIG), config={"ratchet": True}, baseline=base)
+    assert findings(result) == [("growth", "failed")] * 2
+
+
+def test_only_a_file_can_be_blessed(write: Callable[..., Path]) -> None:
+    folder = write(jit_f=TEXTS)
+    with pytest.raises(UsageError, match="to a JSON file only"):
+        check(folder, config={}, baseline=folder, bless=True)
+
+
+# -- the baseline file
+
+
+def test_the_file_is_deterministic(tmp_path: Path) -> None:
+    """The order of the inputs, and where they are, do not matter; reading and writing gives the same text."""
+    folders = [pair("cpu-donation-removed-decode").unpack(tmp_path / "x")[0], SMALL]
+    moved = [Path(shutil.copytree(f, tmp_path / f"moved{i}")) for i, f in enumerate(folders)]
+    a = blessed(folders, tmp_path / "a.json").read_text()
+    b = blessed(moved[::-1], tmp_path / "b.json").read_text()
+    assert a == b
+    assert baselines.load(tmp_path / "a.json").dumps() == a
+    assert blessed(folders, tmp_path / "a.json").read_text() == a
+    assert str(tmp_path) not in a
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_an_edit_changes_only_its_lines(tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=TEXTS, jit_g=inner(3)), tmp_path / "base.json")
+    before = base.read_text().splitlines()
+    blessed(write(jit_f=TEXTS, jit_g=larger(inner(3), GROWTH)), base)
+    after = base.read_text().splitlines()
+    changed = [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
+    assert any('"device_total": ' in line for line in changed)
+    assert len(changed) <= 14
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is not a baseline of xlamem"),
+        ('{"format": "xlamem-baseline", "version": 99}', "has version 99 of the format, and this"),
+        ('{"format": "xlamem-baseline", "version": 1, "flags": {}}', "is damaged"),
+        ('{"format": "xlamem-baseline", "version": 1, "flags": {}, "programs": [{}]}', "is damaged"),
+        ('{"format": "xlamem-baseline", "version": 1, "flags": {}, "programs": [5]}', "is damaged"),
+    ],
+)
+def test_a_damaged_file(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "base.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        check(SMALL, config={}, baseline=path)
+
+
+def test_the_baseline_of_the_configuration(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """Its path starts from the folder of the configuration."""
+    (tmp_path / "xlamem.toml").write_text('baseline = "ci/memory.json"\n')
+    folder = write(jit_f=TEXTS)
+    result = check(folder, config=tmp_path / "xlamem.toml", bless=True)
+    assert result.written == str(tmp_path / "ci" / "memory.json")
+    assert check(folder, config=tmp_path / "xlamem.toml").baseline == result.written
