@@ -20,6 +20,7 @@ from xlamem import CheckResult, UsageError, check, schema
 from xlamem.gate import baseline as baselines
 from xlamem.gate.config import Config
 from xlamem.gate.entry import Entry
+from xlamem.gate.formats.as_text import as_text
 from xlamem.gate.growth import FLOOR, floor, growth_findings
 
 MIB = 1 << 20
@@ -396,9 +397,22 @@ def test_a_failure_counts_more_than_what_is_not_known(write: Callable[..., Path]
 
 def test_new_and_gone_programs(tmp_path: Path, write: Callable[..., Path]) -> None:
     base = blessed(write(jit_f=TEXTS, jit_g=inner(3)), tmp_path / "base.json")
-    result = check(write(jit_f=TEXTS, jit_h=BIG), config={}, baseline=base)
-    assert findings(result) == [("new", "note"), ("gone", "note")]
+    result = check(write(jit_f=TEXTS, jit_g=inner(3), jit_h=BIG), config={}, baseline=base)
+    assert findings(result) == [("new", "note")]
+    result = check(write(jit_f=TEXTS), config={}, baseline=base)
+    assert findings(result) == [("gone", "note")]
     assert result.exit_code == 0
+
+
+def test_a_new_program_may_be_one_that_is_gone(tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=TEXTS, jit_g=inner(3)), tmp_path / "base.json")
+    result = check(write(jit_f=TEXTS, jit_h=BIG), config={}, baseline=base)
+    assert findings(result) == [("new", "warning"), ("gone", "note")]
+    assert "jit_g is gone: if it was renamed, what must fit grew by " in " ".join(as_text(result).split())
+    smaller = check(write(jit_f=TEXTS, jit_h=inner(2)), config={}, baseline=base)
+    several = check(write(jit_f=TEXTS, jit_h=BIG, jit_i=BIG), config={}, baseline=base)
+    assert findings(smaller, "new") == [("new", "note")]
+    assert findings(several, "new") == [("new", "note")] * 2
 
 
 def test_names_lines_and_numbers_do_not_matter(tmp_path: Path, write: Callable[..., Path]) -> None:

@@ -25,11 +25,11 @@ from .config import BASELINE, Budget, Config, config_of, load_config, unknown_ke
 from .curves import Curves, usage_curve
 from .entry import Entry, entry_of
 from .finding import Checked, Finding
-from .growth import growth_findings, improvements, tightened, toolchain_changes
+from .growth import growth_findings, growth_if_renamed, improvements, tightened, toolchain_changes
 from .result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, worst
 from .rules import budget_findings, certain_failures
 from .stacks import Line, stack_of
-from .stored import EntryPrograms, Partner, partners
+from .stored import EntryPrograms, Partner, partners, possible_names_before
 
 Baseline = Dumps | Programs
 
@@ -117,6 +117,8 @@ class _Check:
         """The baseline file, which may not exist yet."""
         self.entries: tuple[Entry, ...] = ()
         """What it has."""
+        self.before: dict[int, int] = {}
+        """The program of the baseline that a new one may have been under another name."""
         self.base, self.baseline = self._baseline(place)
         self._require_something_to_check()
 
@@ -124,6 +126,8 @@ class _Check:
         """Check every program, and write the baseline file if that was asked for."""
         budgets = self._budgets()
         found = partners(self.base, self.programs) if self.base is not None else {}
+        if self.base is not None:
+            self.before = possible_names_before(self.base, self.programs, found)
         checked = [self._checked(i, found.get(i), budgets[i]) for i in range(len(self.programs))]
         written = self._write(checked, found)
         return _result(checked, self._gone(found), self.config, self.baseline, written)
@@ -203,8 +207,7 @@ class _Check:
     def _compare(self, c: Checked, partner: Partner | None, budgets: list[Budget]) -> None:
         """Add the findings against the baseline."""
         if partner is None:
-            text = "it is added to the baseline" if self.bless else "it is not in the baseline; --bless adds it"
-            c.findings.append(Finding("new", NOTE, text))
+            c.findings.append(self._new(c))
             return
         c.how = partner.how
         c.base = self._base_entry(c, partner)
@@ -217,6 +220,17 @@ class _Check:
             done = self.file is not None and (self.bless or self.config.ratchet)
             more = "the baseline is tightened" if done else "--bless tightens the baseline"
             c.findings.append(Finding("improved", NOTE, f"{' and '.join(texts)}; {more}"))
+
+    def _new(self, c: Checked) -> Finding:
+        """Return the finding for a program that is not in the baseline: a warning if it may be one that grew."""
+        if self.bless:
+            return Finding("new", NOTE, "it is added to the baseline")
+        text = "it is not in the baseline; --bless adds it"
+        if self.base is not None and c.entry is not None and c.number in self.before:
+            base = self.base[self.before[c.number]]
+            if grown := growth_if_renamed(base.device_total, base.peak, c.entry):
+                return Finding("new", WARNING, f"{text}. {base.module_name} is gone: if it was renamed, {grown}")
+        return Finding("new", NOTE, text)
 
     def _blessed(self, finding: Finding) -> Finding:
         """Return a finding after blessing: growth is accepted."""

@@ -84,6 +84,13 @@ def _growth(number: str, before: int | None, after: int | None, limit: Amount | 
     return Finding("growth", PASSED, f"{label}: {size(after)}, {signed(after - before)} since the baseline", *numbers)
 
 
+def growth_if_renamed(device_total: int | None, peak: int | None, now: Entry) -> str:
+    """Return a clause for the numbers of a program that are larger than these beyond the floor; empty if none is."""
+    pairs = ("what must fit", device_total, now.device_total), ("peak", peak, now.peak)
+    known = [(label, a, b) for label, a, b in pairs if a is not None and b is not None]
+    return " and ".join(f"{label} grew by {change_text(a, b)}" for label, a, b in known if b - a > floor(a))
+
+
 def change_text(before: int, after: int) -> str:
     """Return a change in bytes and in percent, without a sign."""
     share = relative(before, after).lstrip("+-")

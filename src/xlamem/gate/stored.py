@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ..compare.pairing import Pairing
@@ -75,6 +75,24 @@ def partners(baseline: Programs, programs: Programs) -> dict[int, Partner]:
             if pair.how != "name" or _name(sides[0].programs[a]) not in unsure:
                 found[sides[1].numbers[pair.b]] = Partner(sides[0].numbers[a], pair.how)
     return found
+
+
+def possible_names_before(baseline: Programs, programs: Programs, found: Mapping[int, Partner]) -> dict[int, int]:
+    """Return the program of the baseline that each program may have been under another name, by number.
+
+    That is so if one program of a platform is new and one is gone.
+    """
+    taken = {partner.number for partner in found.values()}
+    gone, new = _by_platform(baseline, taken), _by_platform(programs, found.keys())
+    return {new[k][0]: gone[k][0] for k in new.keys() & gone.keys() if len(new[k]) == len(gone[k]) == 1}
+
+
+def _by_platform(side: Programs, left_out: Collection[int]) -> dict[str | None, list[int]]:
+    numbers: dict[str | None, list[int]] = {}
+    for i, program in enumerate(side.programs):
+        if i not in left_out:
+            numbers.setdefault(program.platform, []).append(i)
+    return numbers
 
 
 def _of_platform(side: Programs, platform: str | None) -> Selected:

@@ -66,7 +66,7 @@ def _table(programs: list[Row], findings: dict[int | None, list[Row]]) -> list[s
 
 def _details(findings: list[Row], sources: Sources) -> Iterator[str]:
     """Yield what did not pass, then the cause and the source line."""
-    rows = [row for row in findings if row["status"] != PASSED and row["rule"] not in IN_TABLE]
+    rows = [row for row in findings if row["status"] in BAD or (row["status"] == NOTE and row["rule"] not in IN_TABLE)]
     for row in rows:
         yield from _paragraph(f"{_label(row)}: {row['message']}")
     bad = [row for row in rows if row["status"] in BAD]
