@@ -88,13 +88,18 @@ class Capture(ContextDecorator, Sequence[Dump]):
         return tuple(p.dump for p in self._programs)
 
     @property
+    def programs(self) -> tuple[Dump, ...]:
+        """The dumps without those of helpers; all if there is nothing else."""
+        return tuple(p.dump for p in self._programs if not p.of_jax) or self.dumps
+
+    @property
     def dump(self) -> Dump:
         """The dump of the only program, helpers left out.
 
         Helpers are programs that JAX compiles for its own functions, such as ``jit_broadcast_in_dim`` for `jnp.ones`.
         Raises UsageError, which lists the programs, if there are several or none.
         """
-        dumps = [p.dump for p in self._programs if not p.of_jax] or list(self.dumps)
+        dumps = self.programs
         if len(dumps) == 1:
             return dumps[0]
         raise UsageError(
