@@ -41,6 +41,9 @@ class Capture(ContextDecorator, Sequence[Dump]):
     A sequence of `Dump`, also by name: ``captured["jit_step"]`` or ``captured["step"]``. It grows while the block runs.
     """
 
+    _way_out = NOT_AGAIN
+    """What to do if a function is not compiled."""
+
     def __init__(self, directory: str | None, match: str) -> None:
         self._directory, self._match = directory, match
         self._programs: list[_Program] = []
@@ -74,11 +77,11 @@ class Capture(ContextDecorator, Sequence[Dump]):
     def _nothing(self) -> str:
         """Return why the block has no dump."""
         if not self._n_compiled:
-            return f"nothing was compiled in the block. {NOT_AGAIN}"
+            return f"nothing was compiled in the block. {self._way_out}"
         compiled = f"{count(self._n_compiled, 'program')} compiled in the block"
         if self._match == "*":
             return f"XLA wrote no dump of the {compiled}: this backend does not follow xla_dump_to"
-        return f"none of the {compiled} has a name like {self._match!r}. {NOT_AGAIN}"
+        return f"none of the {compiled} has a name like {self._match!r}. {self._way_out}"
 
     # -- the dumps -------------------------------------------------------------------------------
 
@@ -137,7 +140,7 @@ class Capture(ContextDecorator, Sequence[Dump]):
         if len(found) == 1:
             return found[0]
         if not found:
-            raise UsageError(f"no program {name!r} was captured. {NOT_AGAIN}. Captured:\n{_listing(self.dumps)}")
+            raise UsageError(f"no program {name!r} was captured. {self._way_out}. Captured:\n{_listing(self.dumps)}")
         numbers = ", ".join(f"[{i}]" for i, dump in enumerate(self.dumps) if dump in found)
         raise UsageError(f"{name} was compiled {len(found)} times: select one with {numbers}")
 
