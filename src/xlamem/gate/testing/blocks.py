@@ -69,6 +69,7 @@ class Block(Capture):
 
         Raises UsageError if the block has no program, or the number of one is not known.
         """
+        __tracebackhide__ = True
         return self._largest("device_total")
 
     @property
@@ -77,10 +78,14 @@ class Block(Capture):
 
         Raises UsageError like `device_total`.
         """
+        __tracebackhide__ = True
         return self._largest("peak")
 
     def _largest(self, number: str) -> Size:
-        sizes = [Size(_sizes(dump)[number], dump) for dump in self.programs]
+        __tracebackhide__ = True
+        sizes = []
+        for dump in self.programs:  # a comprehension has a frame of its own, which pytest would show
+            sizes.append(Size(sizes_of(dump)[number], dump))
         if not sizes:
             raise UsageError(f"there is no {number}: nothing was captured, or the block has not ended")
         return max(sizes)
@@ -107,8 +112,9 @@ def explained(op: str, left: Size, right: Size) -> list[str]:
     return texts
 
 
-def _sizes(dump: Dump) -> dict[str, int]:
+def sizes_of(dump: Dump) -> dict[str, int]:
     """Return `device_total` and `peak` of a program. Raises UsageError if they are not known."""
+    __tracebackhide__ = True
     p = program(dump)
     if reason := doubt_of_numbers(p) or doubt_of_peak(p):
         raise UsageError(f"{program_name(dump)} {reason}")
@@ -119,7 +125,7 @@ def _sizes(dump: Dump) -> dict[str, int]:
 def _row(dump: Dump) -> Row:
     name = program_name(dump)
     try:
-        sizes = _sizes(dump)
+        sizes = sizes_of(dump)
     except UsageError:
         sizes = {}
     return Row(
