@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import DUMPS
 from pairs import Pair, stored
-from variants import CUT, TEXTS, compiled_again, converted, inner, larger, replaced, written
+from variants import CUT, TEXTS, compiled_again, converted, inner, larger, written
 
 import xlamem
 from xlamem import CheckResult, UsageError, check, schema

@@ -14,7 +14,6 @@ import pytest
 from pairs import stored
 from variants import CUT, TEXTS, Texts, larger, written
 
-import xlamem
 from xlamem.compare import difference  # noqa: F401  (the runs share the modules of this process)
 from xlamem.gate import baseline as baselines
 from xlamem.gate import hook
@@ -192,7 +191,8 @@ def test_programs_are_selected_by_name(run: pytest.Pytester) -> None:
     result = run.runpytest()
     result.assert_outcomes(failed=1)
     assert "program = 'jit_train_*' matches no program; there are jit_step" in " ".join(text(result).split())
-    run.makepyfile(test_model=one_test("program='jit_st*', device_total='300KiB'", "compiles('small'); compiles('other')"))
+    marker = "program='jit_st*', device_total='300KiB'"
+    run.makepyfile(test_model=one_test(marker, "compiles('small'); compiles('other')"))
     selected = run.runpytest()
     selected.assert_outcomes(passed=1)
     assert "jit_other" not in text(selected)
@@ -238,7 +238,8 @@ def test_without_jax_one_sentence_says_what_to_install(pytester: pytest.Pytester
 @pytest.mark.parametrize("where", ["marker", "fixture"])
 def test_an_error_in_the_test_is_reported_as_without_the_plugin(run: pytest.Pytester, where: str) -> None:
     lines = {
-        "marker": "@pytest.mark.xla_memory\ndef test_step(compiles):\n    compiles('small')\n    raise KeyError('mine')",
+        "marker": "@pytest.mark.xla_memory\ndef test_step(compiles):\n    compiles('small')\n"
+                  "    raise KeyError('mine')",
         "fixture": "def test_step(compiles, xla_memory):\n    with xla_memory():\n        compiles('small')\n"
                    "        raise KeyError('mine')",
     }  # fmt: skip
@@ -490,13 +491,8 @@ def test_a_worker_that_dies_in_a_block_loses_only_its_test(run: pytest.Pytester)
     run.makepyfile(test_model=TESTS)
     run.runpytest("--xlamem-bless")
     before = (run.path / FILE).read_text()
-    dies = "import os\n" + TESTS.replace("    def test_limit(self, compiles):", "    def test_limit(self):\n        os._exit(3)")
-    run.makepyfile(test_model=dies.replace('        compiles("small")', ""))
+    run.makepyfile(test_model="import os\n" + TESTS.replace('        compiles("small")', "        os._exit(3)"))
     result = run.runpytest_subprocess("--xlamem-bless", "--xlamem-prune", "-n", "2", timeout=60)
     result.assert_outcomes(passed=2, failed=1)
     assert "crashed while running" in text(result)
     assert (run.path / FILE).read_text() == before
-
-
-def test_the_api_is_not_public() -> None:
-    assert "xla_memory" not in dir(xlamem)
