@@ -76,7 +76,7 @@ def test_from_no_baseline_to_a_lost_donation_and_back(pytester: pytest.Pytester)
     pytester.makepyfile(model=MODEL, test_model=TESTS)
     blessed = pytester.runpytest_subprocess("--xlamem-bless")
     blessed.assert_outcomes(passed=5, failed=1)
-    blessed.stdout.fnmatch_lines(["xla_memory: nothing was compiled in the test; *", "wrote *test_model.json: 2 tests"])
+    blessed.stdout.fnmatch_lines(["xla_memory: nothing was compiled in the test. *", "wrote *test_model.json: 2 tests"])
     file = pytester.path / "xlamem-baselines" / "test_model.json"
     assert [(e.test, e.name, e.n_donated) for e in baselines.load(file).entries] == [
         ("test_step[64]", "jit_train_step", 4),

@@ -41,8 +41,8 @@ class Capture(ContextDecorator, Sequence[Dump]):
     A sequence of `Dump`, also by name: ``captured["jit_step"]`` or ``captured["step"]``. It grows while the block runs.
     """
 
-    _way_out = NOT_AGAIN
-    """What to do if a function is not compiled."""
+    _place, _way_out = "the block", NOT_AGAIN
+    """Where programs are captured, and what to do if a function is not compiled there."""
 
     def __init__(self, directory: str | None, match: str) -> None:
         self._directory, self._match = directory, match
@@ -62,7 +62,7 @@ class Capture(ContextDecorator, Sequence[Dump]):
     ) -> None:
         hook.remove(self)
         if error is None and not self._programs:
-            raise UsageError(self._nothing())
+            raise UsageError(self.why_empty())
 
     def compiled(self, event: hook.Compile) -> None:
         """Keep the dumps of one compile."""
@@ -74,11 +74,11 @@ class Capture(ContextDecorator, Sequence[Dump]):
     def _keep(self, source: Source) -> Source:
         return hook.in_memory(source) if self._directory is None else _copy(source, self._directory)
 
-    def _nothing(self) -> str:
-        """Return why the block has no dump."""
+    def why_empty(self) -> str:
+        """Return why there is no dump."""
         if not self._n_compiled:
-            return f"nothing was compiled in the block. {self._way_out}"
-        compiled = f"{count(self._n_compiled, 'program')} compiled in the block"
+            return f"nothing was compiled in {self._place}. {self._way_out}"
+        compiled = f"{count(self._n_compiled, 'program')} compiled in {self._place}"
         if self._match == "*":
             return f"XLA wrote no dump of the {compiled}: this backend does not follow xla_dump_to"
         return f"none of the {compiled} has a name like {self._match!r}. {self._way_out}"

@@ -9,7 +9,7 @@ import pytest
 from ...compare.doubts import doubt_of_numbers, doubt_of_peak
 from ...compute.program import program
 from ...dump import Dump
-from ...errors import UsageError
+from ...errors import UsageError, XlaMemError
 from ...formatting import exact_size, wrap
 from .. import hook
 from ..capture import Capture
@@ -58,7 +58,7 @@ class Block(Capture):
         __tracebackhide__ = True
         hook.remove(self)
         if error is None and not self._programs:
-            pytest.fail(self._nothing())
+            pytest.fail(self.why_empty())
         if error is None:
             record = self._item.stash.setdefault(RECORD, record_of(self._item))
             record["rows"] += map(_row, self.programs)
@@ -126,7 +126,7 @@ def _row(dump: Dump) -> Row:
     name = program_name(dump)
     try:
         sizes = sizes_of(dump)
-    except UsageError:
+    except XlaMemError:
         sizes = {}
     return Row(
         program=name, device_total=sizes.get("device_total"), device_total_baseline=None, peak=sizes.get("peak"),

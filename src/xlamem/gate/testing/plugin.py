@@ -34,7 +34,15 @@ BUDGETS = pytest.StashKey[Sequence[Budget]]()
 NO_GROWTH = {"growth": "0 %"}
 """What a marker without a limit means."""
 
-NOTHING = f"nothing was compiled in the test; what fixtures compile does not count. {AHEAD_OF_TIME}"
+
+
+class Body(Capture):
+    """The programs that JAX compiles while a test function runs."""
+
+    _place, _way_out = "the test", f"What fixtures compile does not count. {AHEAD_OF_TIME}"
+
+    def __init__(self) -> None:
+        super().__init__(None, "*")
 
 
 class Measuring:
@@ -55,12 +63,15 @@ class Measuring:
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
         if BUDGETS not in item.stash:
             return (yield)
-        captured = _started()
+        body = Body()
+        with _failures():
+            hook.clear_caches()
+            hook.add(body)
         try:
             result = yield
         finally:
-            hook.remove(captured)
-        self._check(item, captured.programs)
+            hook.remove(body)
+        self._check(item, body)
         return result
 
     @pytest.hookimpl(wrapper=True)
@@ -83,23 +94,23 @@ class Measuring:
         path = find_config(self._config.rootpath)
         return replace(load_config(path), budgets=(), baseline=None) if path else Config()
 
-    def _check(self, item: pytest.Item, dumps: Sequence[Dump]) -> None:
+    def _check(self, item: pytest.Item, body: Body) -> None:
         """Check the programs of a test. Fails the test if a check fails or a verdict is not known."""
         with _failures():
-            failure = self._failure(item, dumps, item.stash[BUDGETS])
+            failure = self._failure(item, body, item.stash[BUDGETS])
         if failure:
             pytest.fail(failure, pytrace=False)
 
-    def _failure(self, item: pytest.Item, dumps: Sequence[Dump], budgets: Sequence[Budget]) -> str:
+    def _failure(self, item: pytest.Item, body: Body, budgets: Sequence[Budget]) -> str:
         """Check the programs of a test and return why it fails; empty if it passes. Raises UsageError."""
-        if not dumps:
-            raise UsageError(NOTHING)
+        if not body:
+            raise UsageError(body.why_empty())
         record, bless = item.stash[RECORD], self._config.getoption("xlamem_bless")
         base = Baseline(tuple(e for e in self._file(item).entries if e.test == record["test"]))
         if not (base.entries or bless) and any(b.growth is not None for b in budgets):
             raise UsageError(f"growth needs a baseline, and {record['file']} has none of this test: {OPTION} writes it")
         config = replace(self._policies, budgets=tuple(budgets))
-        result, following = check_entries(_selected(dumps, budgets), config, base, bless=bless, option=OPTION)
+        result, following = check_entries(_selected(body.programs, budgets), config, base, bless=bless, option=OPTION)
         _report(record, result)
         if following is not None and result.status != NOT_KNOWN:
             record["baseline"] = Baseline(tuple(replace(e, test=record["test"]) for e in following.entries)).dumps()
@@ -124,15 +135,6 @@ def _budget(mark: pytest.Mark, number: int) -> Budget:
         raise UsageError(f"{where} takes limits by name, such as device_total='12GiB', not {mark.args[0]!r}")
     limits = dict(mark.kwargs) if mark.kwargs.keys() - {"program"} else {**mark.kwargs, **NO_GROWTH}
     return budget_of(limits, number, where)
-
-
-def _started() -> Capture:
-    """Start to capture what JAX compiles, again what it has compiled before."""
-    captured = Capture(None, "*")
-    hook.clear_caches()
-    with _failures():
-        hook.add(captured)
-    return captured
 
 
 @contextmanager
