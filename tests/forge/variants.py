@@ -33,6 +33,14 @@ def inner(number: int, texts: Texts = TEXTS) -> dict[str, str]:
     return replaced(texts, "buffer-assignment-values", "branch_0_fun/add", f"part{chr(97 + number % 26)}/add")
 
 
+def larger(texts: Texts, by: int) -> Texts:
+    """Return the program with an output in a larger allocation, and the printed total that belongs to it."""
+    texts = replaced(texts, "buffer-assignment", "allocation 1: size 65536", f"allocation 1: size {65536 + by}")
+    total = 262447 + by
+    printed = f"used: {total} ({total / 1024:.1f}KiB)"
+    return replaced(texts, "buffer-assignment-values", "used: 262447 (256.3KiB)", printed)
+
+
 def outer(number: int) -> dict[str, str]:
     """A program with another interface: other dimensions."""
     return {role: text.replace("[128,128]", f"[128,{129 + number}]") for role, text in TEXTS.items()}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import DUMPS
 from pairs import Pair, stored
-from variants import CUT, TEXTS, compiled_again, converted, inner, replaced, written
+from variants import CUT, TEXTS, compiled_again, converted, inner, larger, written
 
 import xlamem
 from xlamem import CheckResult, UsageError, check, schema
@@ -35,14 +35,6 @@ HARMLESS = ("none", "names", "scan_unrolled")
 
 Texts = Mapping[str, str]
 GROWTH = 128 << 10
-
-
-def larger(texts: Texts, by: int) -> Texts:
-    """Return the program with an output in a larger allocation, and the printed total that belongs to it."""
-    texts = replaced(texts, "buffer-assignment", "allocation 1: size 65536", f"allocation 1: size {65536 + by}")
-    total = 262447 + by
-    printed = f"used: {total} ({total / 1024:.1f}KiB)"
-    return replaced(texts, "buffer-assignment-values", "used: 262447 (256.3KiB)", printed)
 
 
 BIG = larger(TEXTS, GROWTH)

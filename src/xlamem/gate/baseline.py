@@ -31,14 +31,14 @@ _NUMBERS = ("name", "platform", "program_fp", "interface_fp", "device_total", "p
 
 @dataclass(frozen=True)
 class Baseline:
-    """The programs of a baseline file, sorted by platform and name, then in order of compilation."""
+    """The programs of a baseline file, sorted by test, platform and name, then in order of compilation."""
 
     entries: tuple[Entry, ...] = ()
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Baseline:
         """Return a baseline of programs in order of compilation."""
-        return cls(tuple(sorted(map(_shortened, entries), key=lambda e: (e.platform or "", plain_name(e)))))
+        return cls(tuple(sorted(map(_shortened, entries), key=_order)))
 
     def dumps(self) -> str:
         """Return the text of the file: sorted, with one line for each number, argument and group of buffers."""
@@ -50,6 +50,10 @@ class Baseline:
             "programs": [_entry_json(e) for e in self.entries],
         }
         return f"{_text(data)}\n"
+
+
+def _order(entry: Entry) -> tuple[str, str, str]:
+    return entry.test or "", entry.platform or "", plain_name(entry)
 
 
 def plain_name(entry: Entry) -> str:
@@ -95,7 +99,8 @@ def write(path: Path, baseline: Baseline) -> None:
 
 
 def _entry_json(e: Entry) -> dict[str, Any]:
-    row: dict[str, Any] = {name: getattr(e, name) for name in _NUMBERS}
+    row: dict[str, Any] = {} if e.test is None else {"test": e.test}
+    row |= {name: getattr(e, name) for name in _NUMBERS}
     row["format"] = list(e.format)
     row["flags"] = None if e.flags is None else _hash(e.flags)
     row["bill"] = dict(e.bill)
@@ -144,9 +149,16 @@ def is_baseline_file(path: str | os.PathLike[str]) -> bool:
 def load(path: Path) -> Baseline:
     """Read a baseline file. Raises UsageError."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_bytes()
     except OSError as e:
         raise UsageError(f"{path}: {e.strerror or e}") from None
+    return loads(text, path)
+
+
+def loads(text: str | bytes, path: Path | str) -> Baseline:
+    """Return the baseline in the text of a file; `path` is for messages. Raises UsageError."""
+    try:
+        data = json.loads(text)
     except ValueError as e:
         raise UsageError(f"{path} is not JSON: {e}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
@@ -174,6 +186,7 @@ def _entry(row: dict[str, Any], flag_sets: dict[str, dict[str, str]]) -> Entry:
         n_donated=row["n_donated"],
         groups=tuple(Group(**g) for g in row["peak_buffers"]),
         rest=row["other_buffers"],
+        test=row.get("test"),
     )
 
 

@@ -41,6 +41,9 @@ class Capture(ContextDecorator, Sequence[Dump]):
     A sequence of `Dump`, also by name: ``captured["jit_step"]`` or ``captured["step"]``. It grows while the block runs.
     """
 
+    _place, _way_out = "the block", NOT_AGAIN
+    """Where programs are captured, and what to do if a function is not compiled there."""
+
     def __init__(self, directory: str | None, match: str) -> None:
         self._directory, self._match = directory, match
         self._programs: list[_Program] = []
@@ -59,7 +62,7 @@ class Capture(ContextDecorator, Sequence[Dump]):
     ) -> None:
         hook.remove(self)
         if error is None and not self._programs:
-            raise UsageError(self._nothing())
+            raise UsageError(self.why_empty())
 
     def compiled(self, event: hook.Compile) -> None:
         """Keep the dumps of one compile."""
@@ -71,14 +74,14 @@ class Capture(ContextDecorator, Sequence[Dump]):
     def _keep(self, source: Source) -> Source:
         return hook.in_memory(source) if self._directory is None else _copy(source, self._directory)
 
-    def _nothing(self) -> str:
-        """Return why the block has no dump."""
+    def why_empty(self) -> str:
+        """Return why there is no dump."""
         if not self._n_compiled:
-            return f"nothing was compiled in the block. {NOT_AGAIN}"
-        compiled = f"{count(self._n_compiled, 'program')} compiled in the block"
+            return f"nothing was compiled in {self._place}. {self._way_out}"
+        compiled = f"{count(self._n_compiled, 'program')} compiled in {self._place}"
         if self._match == "*":
             return f"XLA wrote no dump of the {compiled}: this backend does not follow xla_dump_to"
-        return f"none of the {compiled} has a name like {self._match!r}. {NOT_AGAIN}"
+        return f"none of the {compiled} has a name like {self._match!r}. {self._way_out}"
 
     # -- the dumps -------------------------------------------------------------------------------
 
@@ -88,13 +91,18 @@ class Capture(ContextDecorator, Sequence[Dump]):
         return tuple(p.dump for p in self._programs)
 
     @property
+    def programs(self) -> tuple[Dump, ...]:
+        """The dumps without those of helpers; all if there is nothing else."""
+        return tuple(p.dump for p in self._programs if not p.of_jax) or self.dumps
+
+    @property
     def dump(self) -> Dump:
         """The dump of the only program, helpers left out.
 
         Helpers are programs that JAX compiles for its own functions, such as ``jit_broadcast_in_dim`` for `jnp.ones`.
         Raises UsageError, which lists the programs, if there are several or none.
         """
-        dumps = [p.dump for p in self._programs if not p.of_jax] or list(self.dumps)
+        dumps = self.programs
         if len(dumps) == 1:
             return dumps[0]
         raise UsageError(
@@ -132,7 +140,7 @@ class Capture(ContextDecorator, Sequence[Dump]):
         if len(found) == 1:
             return found[0]
         if not found:
-            raise UsageError(f"no program {name!r} was captured. {NOT_AGAIN}. Captured:\n{_listing(self.dumps)}")
+            raise UsageError(f"no program {name!r} was captured. {self._way_out}. Captured:\n{_listing(self.dumps)}")
         numbers = ", ".join(f"[{i}]" for i, dump in enumerate(self.dumps) if dump in found)
         raise UsageError(f"{name} was compiled {len(found)} times: select one with {numbers}")
 

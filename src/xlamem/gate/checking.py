@@ -108,15 +108,37 @@ def _place(baseline: Any, labels: Mapping[str, str] | None) -> Any:
     return baseline, dict(labels)
 
 
+def check_entries(
+    dumps: Sequence[Dump], config: Config, baseline: baselines.Baseline, *, bless: bool, option: str
+) -> tuple[CheckResult, baselines.Baseline | None]:
+    """Check programs against the budgets of a configuration, and against the entries of a baseline.
+
+    `option` is the name of the option that blesses, for messages.
+
+    Returns
+    -------
+    CheckResult
+        The result.
+    Baseline
+        The entries from now on: with `bless`, those of these programs alone. None if they stay.
+    """
+    run = _Check(_programs(list(dumps)), config, baseline, bless, prune=bless, option=option)
+    return run.result(), run.next
+
+
 class _Check:
     """One run of `check`."""
 
-    def __init__(self, programs: Programs, config: Config, place: Any, bless: bool, prune: bool) -> None:
-        self.programs, self.config, self.bless, self.prune = programs, config, bless, prune
+    def __init__(
+        self, programs: Programs, config: Config, place: Any, bless: bool, prune: bool, option: str = "--bless"
+    ) -> None:
+        self.programs, self.config, self.bless, self.prune, self.option = programs, config, bless, prune, option
         self.file: Path | None = None
         """The baseline file, which may not exist yet."""
-        self.entries: tuple[Entry, ...] = ()
-        """What it has."""
+        self.entries: tuple[Entry, ...] | None = None
+        """What the baseline has, if it is a file or its entries."""
+        self.next: baselines.Baseline | None = None
+        """The entries from now on; None if they stay."""
         self.before: dict[int, int] = {}
         """The program of the baseline that a new one may have been under another name."""
         self.base, self.baseline = self._baseline(place)
@@ -136,6 +158,9 @@ class _Check:
 
     def _baseline(self, place: Any) -> tuple[Programs | None, str | None]:
         """Return the programs of the baseline and where they are; set the file if it is one."""
+        if isinstance(place, baselines.Baseline):
+            self.entries = place.entries
+            return (EntryPrograms(place.entries) if place.entries or self.bless else None), None
         given = place is not None or self.config.baseline is not None
         if place is None:
             place = self.config.folder / (self.config.baseline or BASELINE)
@@ -146,7 +171,7 @@ class _Check:
         return programs_of(place), str(place[0] if isinstance(place, tuple) else place)
 
     def _baseline_file(self, path: Path, given: bool) -> tuple[Programs | None, str | None]:
-        self.file = path
+        self.file, self.entries = path, ()
         if path.exists():
             self.entries = baselines.load(path).entries
         elif not self.bless:
@@ -217,15 +242,15 @@ class _Check:
         findings = growth_findings(c.base, c.entry, budgets, self.config)
         c.findings += map(self._blessed, findings) if self.bless else findings
         if texts := improvements(c.base, c.entry):
-            done = self.file is not None and (self.bless or self.config.ratchet)
-            more = "the baseline is tightened" if done else "--bless tightens the baseline"
+            done = self.entries is not None and (self.bless or self.config.ratchet)
+            more = "the baseline is tightened" if done else f"{self.option} tightens the baseline"
             c.findings.append(Finding("improved", NOTE, f"{' and '.join(texts)}; {more}"))
 
     def _new(self, c: Checked) -> Finding:
         """Return the finding for a program that is not in the baseline: a warning if it may be one that grew."""
         if self.bless:
             return Finding("new", NOTE, "it is added to the baseline")
-        text = "it is not in the baseline; --bless adds it"
+        text = f"it is not in the baseline; {self.option} adds it"
         if self.base is not None and c.entry is not None and c.number in self.before:
             base = self.base[self.before[c.number]]
             if grown := growth_if_renamed(base.device_total, base.peak, c.entry):
@@ -240,7 +265,7 @@ class _Check:
 
     def _base_entry(self, c: Checked, partner: Partner) -> Entry | None:
         """Return the program of the baseline; None if its numbers are not known."""
-        if self.file is not None:
+        if self.entries is not None:
             return self.entries[partner.number]
         if partner.how == "same" and c.entry is not None:
             return c.entry  # the same numbers, buffers and arguments
@@ -259,7 +284,7 @@ class _Check:
             return
         c.curves = Curves(usage_curve(program(dump)))
         if c.base is not None and c.base is not c.entry and partner is not None:
-            if self.file is not None:
+            if self.entries is not None:
                 c.changes = changes_since(c.base, c.entry)[:MAX_CHANGES]
                 c.why = why_since(c.base, c.entry, c.changes)
             else:
@@ -289,15 +314,22 @@ class _Check:
 
     def _write(self, checked: Sequence[Checked], found: Mapping[int, Partner]) -> str | None:
         """Write the baseline file if something is to be changed; return its path."""
-        if self.file is None:
+        self.next = self._changed(checked, found)
+        if self.file is None or self.next is None:
+            return None
+        baselines.write(self.file, self.next)
+        return str(self.file)
+
+    def _changed(self, checked: Sequence[Checked], found: Mapping[int, Partner]) -> baselines.Baseline | None:
+        """Return the entries of the baseline if something is to be changed."""
+        if self.entries is None:
             return None
         replaced = {found[c.number].number: e for c in checked if c.number in found and (e := self._next_entry(c))}
         new = [c.entry for c in checked if self.bless and c.entry and c.number not in found]
         gone = self._left(found) if self.prune else self._replaced_by_name(found) if self.bless else []
         if not (self.bless or self.prune or replaced):
             return None
-        baselines.write(self.file, baselines.merged(self.entries, replaced, new, gone))
-        return str(self.file)
+        return baselines.merged(self.entries, replaced, new, gone)
 
     def _next_entry(self, c: Checked) -> Entry | None:
         """Return the entry that replaces that of the baseline; None if it stays."""
@@ -314,7 +346,8 @@ class _Check:
     def _replaced_by_name(self, found: Mapping[int, Partner]) -> list[int]:
         """Return programs of the baseline that have the name of one that was compiled, but are gone."""
         names = {(p.platform, without_number(p.module_name or "")) for p in self.programs.programs if not p.problem}
-        return [i for i in self._left(found) if (self.entries[i].platform, self.entries[i].name or "") in names]
+        entries = self.entries or ()
+        return [i for i in self._left(found) if (entries[i].platform, entries[i].name or "") in names]
 
 
 def _source_lines(c: Checked) -> set[Line]:

@@ -84,12 +84,13 @@ class Entry:
     """The largest groups of buffers at the peak, largest first."""
     rest: int = 0
     """Bytes at the peak in groups that are not listed."""
+    test: str | None = None
+    """The test that compiles the program, in the baseline of a file of tests."""
 
 
 def entry_of(p: Program, name: str | None, program_fp: str | None, interface_fp: str | None) -> Entry:
     """Return what a baseline keeps of a program, with all its groups of buffers."""
     module, lines = module_of(p), bill_lines(p)
-    peak = None if p.steps is None else sum(n for line, n in lines.items() if line.partition("/")[0] not in UNUSED)
     every = _arguments(p)
     donated = sorted((a for a, is_donated in every if is_donated), key=lambda a: (-a.bytes, a.name))
     groups, rest = _groups(p)
@@ -99,7 +100,7 @@ def entry_of(p: Program, name: str | None, program_fp: str | None, interface_fp:
         program_fp=program_fp,
         interface_fp=interface_fp,
         device_total=sum(lines.values()),
-        peak=peak,
+        peak=peak_of(p, lines),
         changelist=module["changelist"],
         format=tuple(sorted(features_of(module) & frozenset().union(*ALTERNATIVES))),
         flags=flags_not_default(p),
@@ -121,6 +122,11 @@ def bill_lines(p: Program) -> dict[str, int]:
         key = row["line"] if row["part"] is None else f"{row['line']}/{row['part']}"
         lines[key] = lines.get(key, 0) + row["bytes"]
     return lines
+
+
+def peak_of(p: Program, lines: Mapping[str, int]) -> int | None:
+    """Return the peak of the memory spaces in `device_total` together, from its bill; None without live ranges."""
+    return None if p.steps is None else sum(n for line, n in lines.items() if line.partition("/")[0] not in UNUSED)
 
 
 def sum_of_lines(lines: Mapping[str, int], *, line: str = "", part: str = "") -> int:

@@ -69,6 +69,12 @@ def require_jax(what: str) -> Any:
     return jax
 
 
+def clear_caches() -> None:
+    """Make JAX, if it was imported, compile everything again."""
+    if jax := sys.modules.get("jax"):
+        jax.clear_caches()
+
+
 def _install() -> None:
     version = require_jax("capture").__version__
     try:

@@ -1,0 +1,1 @@
+"""What the pytest plugin does with tests that use its marker or its fixture."""
