@@ -15,7 +15,7 @@ from ..compute.columns import Ints, Mask, encoded, flags_of, ints, sums_of, take
 from ..compute.op_names import plain_names
 from ..compute.origins import uses_of
 from ..compute.program import Program
-from ..parse.arrays import Rows, row_of
+from ..parse.arrays import Rows, row_of, stable_order
 from ..parse.fingerprints import hash_texts, row_hash
 
 Side = TypeVar("Side")
@@ -151,7 +151,7 @@ def positions(step: Ints) -> Ints:
     """Return the position of each row when rows are sorted by step."""
     rows = np.arange(len(step))
     position = np.empty(len(step), np.int64)
-    position[np.argsort(step * len(step) + rows)] = rows  # faster than a stable sort
+    position[stable_order(step)] = rows
     return position
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from .. import schema
 from ..compute.columns import Ints, take
 from ..compute.program import Program
+from ..parse.arrays import order_by
 from ..parse.fingerprints import row_hash
 from .graph import Graph, Labels, Neighbours, both_sides
 from .ordering import by_group, groups, labels_in_order
@@ -148,10 +149,10 @@ class InstructionMatching:
         for side, pair in enumerate(self._matches):
             e = self.graphs[side].edges
             known, other = (e.target, e.source) if to_operands else (e.source, e.target)
-            unmatched = (self.node if side == 0 else self.node_of_b)[other] < 0
-            chosen = (pair[known] >= 0) & unmatched
-            keys.append(row_hash(pair[known[chosen]], e.operand[chosen], self._opcode[side][other[chosen]]))
-            nodes.append(other[chosen])
+            matched = pair >= 0
+            rows = np.flatnonzero(matched[known] & ~matched[other])
+            nodes.append(other[rows])
+            keys.append(row_hash(pair[known[rows]], e.operand[rows], self._opcode[side][nodes[side]]))
         (left, key_a), (right, key_b) = (_unique_choices(k, n) for k, n in zip(keys, nodes, strict=True))
         group_a, group_b, n = groups(key_a, key_b)
         partner = np.full(n, -1)
@@ -200,7 +201,7 @@ class InstructionMatching:
     def steps_in_order(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
         """These steps in the order of A, and those of B and A in the order of B."""
         a, b = self.steps
-        by_a, by_b = np.lexsort((b, a)), np.lexsort((a, b))
+        by_a, by_b = order_by(a, b), order_by(b, a)
         return (a[by_a], b[by_a]), (b[by_b], a[by_b])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..compute.columns import Ints
+from ..parse.arrays import stable_order
 from .graph import Labels
 
 
@@ -55,4 +56,4 @@ def _ranks(ordered: Ints) -> Ints:
 
 def by_group(group: Ints, position: Ints) -> Ints:
     """Return the order of rows by group, then by position (from 0). All pairs of these differ."""
-    return np.argsort(group * (int(position.max(initial=0)) + 1) + position)
+    return stable_order(group * (int(position.max(initial=0)) + 1) + position)
