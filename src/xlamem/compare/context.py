@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ..compute.columns import Ints, Mask, encoded, groups_of, ints, is_in
+from ..compute.lazy import cached_property
 from ..compute.op_names import folded_paths, matching, scopes
 from ..dump import hlo_body
 from ..parse.hlo_body import HloBody

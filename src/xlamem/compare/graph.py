@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..compute.columns import Ints, Mask, encoded, flags_of, ints, sums_of, take, texts_of
+from ..compute.lazy import cached_property
 from ..compute.op_names import plain_names
 from ..compute.origins import uses_of
 from ..compute.program import Program

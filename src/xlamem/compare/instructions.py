@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from .. import schema
 from ..compute.columns import Ints, take
+from ..compute.lazy import cached_property
 from ..compute.program import Program
 from ..parse.arrays import order_by
 from ..parse.fingerprints import row_hash

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +9,7 @@ import pyarrow.compute as pc
 from ..compute.aliasing import outputs_of
 from ..compute.buffer_names import source_columns
 from ..compute.columns import Ints, Mask, decoded, encoded, take
+from ..compute.lazy import cached_property
 from ..compute.op_names import scopes
 from ..compute.program import Program
 from ..parse.fingerprints import row_hash

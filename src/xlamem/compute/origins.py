@@ -8,7 +8,7 @@ to, and states how that name was found.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from ..parse.arrays import Rows, order_by
 from ..parse.hlo_body import HloBody
 from .columns import Ints, Mask, encoded, flags_of, ints, match_dictionaries, nullable, take, take_text
 from .hlo_trace import HloTrace
+from .lazy import cached_property
 from .op_names import (
     COLLECTIVE,
     FORWARDING,

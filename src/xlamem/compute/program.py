@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ..errors import UsageError
 from ..parse.arrays import NULL, Rows, order_by, row_of, stable_order
 from .columns import Ints, Mask, bools, decoded, encoded, ints, match_dictionaries, nullable, take, texts_of
 from .layout import DONATED, PARAMETER, Layout, schedule_lengths
+from .lazy import cached_property
 from .op_names import first_numbers
 
 
