@@ -270,7 +270,7 @@ def account_difference(m: Matching, account: Account) -> AccountDifference:
     peak = [int(u[step]) for u, step in zip(usage, peaks, strict=True)]
     timed = m.a.steps is not None and m.b.steps is not None
     steps = _compared_steps(m, usage, peaks) if timed and max(peak) else peaks
-    in_a, in_b = (buffers_at(p, s, t) for p, s, t in zip(programs, spaces, steps, strict=True))
+    in_a, in_b = both_sides(lambda side: buffers_at(*side), *zip(programs, spaces, steps, strict=True))
     reserved = [int(_reserved(p)[s].sum()) for p, s in zip(programs, spaces, strict=True)]
     has_step = [p.steps is not None and size > 0 for p, size in zip(programs, peak, strict=True)]
     rows = both_sides(lambda side: _bill_rows(*side), *zip(programs, spaces, peaks, strict=True))

@@ -38,6 +38,8 @@ _MOVES = (
 _JIT = r"^(?:p?jit\([^()]*\)/)+"
 _CONTROL_ONLY = rf"^(?:{_CONTROL})?(?:/(?:{_CONTROL}|))*$"
 _MOVE_ONLY = rf"^(?:{_CONTROL}/+)*(?:{_MOVES})$"
+MOVE = rf"(?:^|/)(?:{_MOVES})$"
+"""Op_names that end in a primitive that moves or converts bytes."""
 
 
 def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> pa.Array:
@@ -116,7 +118,7 @@ def is_move(names: pa.Array) -> Mask:
 
 def ends_in_move(names: pa.Array) -> Mask:
     """Return whether the last component of each op_name is a primitive that moves or converts bytes."""
-    return _matches(names, rf"(?:^|/)(?:{_MOVES})$")
+    return _matches(names, MOVE)
 
 
 def is_parameter_name(names: pa.Array, parameters: pa.Array) -> Mask:
