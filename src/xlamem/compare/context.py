@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ..compute.columns import Ints, Mask, encoded, flags_of, groups_of, ints, is_in
+from ..compute.columns import Ints, Mask, encoded, flags_of, groups_of, ints, is_in, sums_of
 from ..compute.lazy import cached_property
 from ..compute.op_names import folded_paths, matching, patterns_of, scopes
 from ..dump import hlo_body
@@ -93,9 +93,9 @@ class Names:
         """Return the number of lines with each operation."""
         counts: Counter[str] = Counter()
         codes, paths = self.paths
-        for code, n in zip(codes.tolist(), self.places().tolist(), strict=True):
-            if code >= 0:
-                counts[paths[code]] += n
+        named = codes >= 0
+        for path, n in zip(paths, sums_of(self.places()[named], codes[named], len(paths)).tolist(), strict=True):
+            counts[path] += n
         return +counts
 
     def scopes_of(self, pattern: str) -> set[str]:

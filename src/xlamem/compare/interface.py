@@ -126,7 +126,9 @@ class Interface:
     @property
     def new(self) -> Ints:
         """Arguments of B that A does not have."""
-        return np.setdiff1d(np.arange(len(self.b.allocation)), self.partner)
+        is_new = np.ones(len(self.b.allocation), bool)
+        is_new[self.partner[self.partner >= 0]] = False
+        return np.flatnonzero(is_new)
 
     @property
     def undonated(self) -> tuple[Ints, Ints]:
