@@ -161,10 +161,10 @@ def text_hashes(column: pa.ChunkedArray | pa.Array) -> Ints:
 
 
 def both_sides(compute: Callable[[Side], Result], a: Side, b: Side) -> tuple[Result, Result]:
-    """Compute something for both programs, in two threads."""
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(compute, (a, b))
-    return first, second
+    """Compute something for both programs, in two threads: this one and another."""
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(compute, b)
+        return compute(a), second.result()
 
 
 class Neighbours:

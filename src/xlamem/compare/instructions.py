@@ -59,7 +59,7 @@ class InstructionMatching:
         return both_sides(lambda g: g.numbers.hashes(), *self.graphs)
 
     def _labels(self, *columns: tuple[Ints, Ints]) -> Labels:
-        return Labels(*both_sides(lambda side: row_hash(*side), *zip(*columns, strict=True)))
+        return Labels(row_hash(*(c[0] for c in columns)), row_hash(*(c[1] for c in columns)))
 
     # -- rules -----------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class InstructionMatching:
             nodes = other[rows]
             return _unique_choices(row_hash(match[known[rows]], e.operand[rows], self._opcode[side][nodes]), nodes)
 
-        (left, key_a), (right, key_b) = both_sides(choices, 0, 1)
+        (left, key_a), (right, key_b) = choices(0), choices(1)
         group_a, group_b, n = groups(key_a, key_b)
         partner = np.full(n, -1)
         partner[group_b] = right

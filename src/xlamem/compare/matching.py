@@ -54,8 +54,7 @@ class Matching:
         node = graphs[0].node_of_value, take(self._instructions.node_of_b, graphs[1].node_of_value)
         size = a.unpadded, b.unpadded
         for columns in ((node, index, phi, shape), (node, shape), (node, index, phi, size), (node, index, phi, rank)):
-            labels = both_sides(lambda side: row_hash(*side), *zip(*columns, strict=True))
-            self._pair_values(Labels(*labels), None, node)
+            self._pair_values(Labels(*(row_hash(*(c[side] for c in columns)) for side in (0, 1))), None, node)
         self._match_by_scope(shape)
 
     @cached_property
