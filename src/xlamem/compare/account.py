@@ -16,6 +16,7 @@ from ..compute.in_use import occupied_in, windows
 from ..compute.layout import LIVE_OUT, THREAD_LOCAL
 from ..compute.origins import has_opcode, operands_of
 from ..compute.program import Program
+from ..parse.arrays import order_by, stable_order
 from .graph import both_sides
 from .matching import Matching
 
@@ -182,7 +183,7 @@ def _connected(p: Program, values: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """Group values whose addresses overlap; return group, owner, largest value, bytes and data bytes of the groups."""
     if not len(values):
         return tuple(np.empty(0, np.int64) for _ in range(5))  # type: ignore[return-value]
-    order = np.lexsort((p.offset[values], p.owner[values]))
+    order = order_by(p.owner[values], p.offset[values])
     rows = values[order]
     base = np.concatenate([np.zeros(1, np.int64), np.cumsum(p.allocation_size)])[p.owner[rows]]
     begin = base + p.offset[rows]
@@ -190,7 +191,7 @@ def _connected(p: Program, values: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     number = np.cumsum(starts) - 1
     n = int(number[-1]) + 1
     data = sums_of(_covered(begin, p.data_extent(rows))[0], number, n)
-    by_size = np.argsort(p.extent[rows], kind="stable")
+    by_size = stable_order(p.extent[rows])
     top = np.empty(n, np.int64)
     top[number[by_size]] = rows[by_size]
     group = np.empty(len(values), np.int64)
@@ -269,7 +270,7 @@ def account_difference(m: Matching, account: Account) -> AccountDifference:
     peak = [int(u[step]) for u, step in zip(usage, peaks, strict=True)]
     timed = m.a.steps is not None and m.b.steps is not None
     steps = _compared_steps(m, usage, peaks) if timed and max(peak) else peaks
-    in_a, in_b = (buffers_at(p, s, t) for p, s, t in zip(programs, spaces, steps, strict=True))
+    in_a, in_b = both_sides(lambda side: buffers_at(*side), *zip(programs, spaces, steps, strict=True))
     reserved = [int(_reserved(p)[s].sum()) for p, s in zip(programs, spaces, strict=True)]
     has_step = [p.steps is not None and size > 0 for p, size in zip(programs, peak, strict=True)]
     rows = both_sides(lambda side: _bill_rows(*side), *zip(programs, spaces, peaks, strict=True))

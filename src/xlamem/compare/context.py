@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ..compute.columns import Ints, Mask, encoded, groups_of, ints, is_in
-from ..compute.op_names import folded_paths, matching, scopes
+from ..compute.columns import Ints, Mask, encoded, flags_of, groups_of, ints, is_in, sums_of
+from ..compute.lazy import cached_property
+from ..compute.op_names import folded_paths, matching, patterns_of, scopes
 from ..dump import hlo_body
 from ..parse.hlo_body import HloBody
 from .graph import both_sides
@@ -57,6 +57,15 @@ class Names:
     frames: Ints
     """The stack frame of each instruction; negative if it is not printed."""
 
+    @cached_property
+    def _patterns(self) -> tuple[Ints, pa.Array]:
+        return patterns_of(self.texts)
+
+    def match(self, pattern: str) -> Mask:
+        """Return whether each text contains a pattern, which must treat all digits alike."""
+        codes, patterns = self._patterns
+        return matching(patterns, pattern)[codes] if len(codes) else np.zeros(0, bool)
+
     def places(self) -> Ints:
         """Return the number of different stack frames of each text: of the lines of the model, not of its copies."""
         named = self.codes >= 0
@@ -84,19 +93,23 @@ class Names:
         """Return the number of lines with each operation."""
         counts: Counter[str] = Counter()
         codes, paths = self.paths
-        for code, n in zip(codes.tolist(), self.places().tolist(), strict=True):
-            if code >= 0:
-                counts[paths[code]] += n
+        named = codes >= 0
+        for path, n in zip(paths, sums_of(self.places()[named], codes[named], len(paths)).tolist(), strict=True):
+            counts[path] += n
         return +counts
 
     def scopes_of(self, pattern: str) -> set[str]:
         """Return the scopes, with folded layers, of the op_names that match."""
-        matched = self.texts.filter(pa.array(matching(self.texts, pattern)))
+        matched = self.texts.filter(pa.array(self.match(pattern)))
         return {name or "" for name in scopes(matched, fold=True).to_pylist()}
 
     def count(self, pattern: str) -> int:
         """Return the number of instructions whose op_name matches."""
-        return int(text_matches(self.texts, self.codes, pattern).sum())
+        return int(self.instructions(pattern).sum())
+
+    def instructions(self, pattern: str) -> Mask:
+        """Return the instructions whose op_name matches."""
+        return flags_of(self.match(pattern), self.codes)
 
 
 class Context:

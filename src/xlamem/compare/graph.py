@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -12,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..compute.columns import Ints, Mask, encoded, flags_of, ints, sums_of, take, texts_of
+from ..compute.lazy import cached_property
 from ..compute.op_names import plain_names
 from ..compute.origins import uses_of
 from ..compute.program import Program
-from ..parse.arrays import Rows, row_of
+from ..parse.arrays import Rows, row_of, stable_order
 from ..parse.fingerprints import hash_texts, row_hash
 
 Side = TypeVar("Side")
@@ -151,7 +151,7 @@ def positions(step: Ints) -> Ints:
     """Return the position of each row when rows are sorted by step."""
     rows = np.arange(len(step))
     position = np.empty(len(step), np.int64)
-    position[np.argsort(step * len(step) + rows)] = rows  # faster than a stable sort
+    position[stable_order(step)] = rows
     return position
 
 
@@ -161,10 +161,10 @@ def text_hashes(column: pa.ChunkedArray | pa.Array) -> Ints:
 
 
 def both_sides(compute: Callable[[Side], Result], a: Side, b: Side) -> tuple[Result, Result]:
-    """Compute something for both programs, in two threads."""
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(compute, (a, b))
-    return first, second
+    """Compute something for both programs, in two threads: this one and another."""
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(compute, b)
+        return compute(a), second.result()
 
 
 class Neighbours:

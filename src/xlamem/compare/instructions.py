@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from .. import schema
 from ..compute.columns import Ints, take
+from ..compute.lazy import cached_property
 from ..compute.program import Program
+from ..parse.arrays import order_by
 from ..parse.fingerprints import row_hash
 from .graph import Graph, Labels, Neighbours, both_sides
 from .ordering import by_group, groups, labels_in_order
@@ -27,7 +27,7 @@ MAX_ROUNDS = 8
 class InstructionMatching:
     """Pairs of instructions that define values: the nodes of two graphs.
 
-    Those with the most in common are matched before others.
+    Those with the most in common are matched before others: exact subgraphs first, the rest by `match_others`.
     """
 
     def __init__(self, a: Program, b: Program) -> None:
@@ -37,7 +37,8 @@ class InstructionMatching:
         self.node_of_b = np.full(self.graphs[1].n, -1, np.int64)
         self.rule = np.full(self.graphs[0].n, -1, np.int64)
         """Index in RULES of the rule that matched each node of A, or -1."""
-        self._match()
+        both_sides(lambda g: g.position, *self.graphs)
+        self._match_subgraphs(self._labels(self._opcode, self._op_name, self._shape, self._number), SUBGRAPH, OPERATION)
 
     # -- labels ----------------------------------------------------------------------------------
 
@@ -45,21 +46,26 @@ class InstructionMatching:
     def _opcode(self) -> tuple[Ints, Ints]:
         return both_sides(lambda g: g.opcodes.hashes(), *self.graphs)
 
-    def _text(self, column: str) -> tuple[Ints, Ints]:
-        return both_sides(lambda g: g.text(column).hashes(), *self.graphs)
+    @cached_property
+    def _op_name(self) -> tuple[Ints, Ints]:
+        return both_sides(lambda g: g.text("op_name").hashes(), *self.graphs)
+
+    @cached_property
+    def _shape(self) -> tuple[Ints, Ints]:
+        return both_sides(lambda g: g.text("shape").hashes(), *self.graphs)
+
+    @cached_property
+    def _number(self) -> tuple[Ints, Ints]:
+        return both_sides(lambda g: g.numbers.hashes(), *self.graphs)
 
     def _labels(self, *columns: tuple[Ints, Ints]) -> Labels:
         return Labels(row_hash(*(c[0] for c in columns)), row_hash(*(c[1] for c in columns)))
 
     # -- rules -----------------------------------------------------------------------------------
 
-    def _match(self) -> None:
-        both_sides(lambda g: g.position, *self.graphs)
-        opcode, op_name, shape = self._opcode, self._text("op_name"), self._text("shape")
-        number = both_sides(lambda g: g.numbers.hashes(), *self.graphs)
-        self._match_subgraphs(self._labels(opcode, op_name, shape, number), SUBGRAPH, OPERATION)
-        if self._is_done:
-            return
+    def match_others(self) -> None:
+        """Match nodes that have less in common."""
+        opcode, op_name, shape, number = self._opcode, self._op_name, self._shape, self._number
         self._match_renamed_arguments(shape)
         plain = both_sides(lambda g: g.plain_names.hashes(), *self.graphs)
         self._match_subgraphs(self._labels(opcode, op_name), RESIZED, RESIZED)
@@ -78,7 +84,7 @@ class InstructionMatching:
 
     def _match_subgraphs(self, labels: Labels, rule: int, alone: int | None) -> None:
         """Match nodes with equal labels and surroundings, then those with less and less of these in common."""
-        if self._is_done:
+        if self.is_done:
             return
         a, b = both_sides(self._surroundings, (0, labels.a), (1, labels.b))
         for h in zip(reversed(a), reversed(b), strict=True):
@@ -114,7 +120,7 @@ class InstructionMatching:
         self._match_equal(Labels(a, b), STRUCTURE)
 
     @property
-    def _is_done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether all nodes of one side are matched."""
         return bool((self.node >= 0).all() or (self.node_of_b >= 0).all())
 
@@ -144,15 +150,15 @@ class InstructionMatching:
                 return
 
     def _match_adjacent(self, *, to_operands: bool) -> None:
-        keys, nodes = [], []
-        for side, pair in enumerate(self._matches):
-            e = self.graphs[side].edges
+        def choices(side: int) -> tuple[Ints, Ints]:
+            e, match = self.graphs[side].edges, self._matches[side]
             known, other = (e.target, e.source) if to_operands else (e.source, e.target)
-            unmatched = (self.node if side == 0 else self.node_of_b)[other] < 0
-            chosen = (pair[known] >= 0) & unmatched
-            keys.append(row_hash(pair[known[chosen]], e.operand[chosen], self._opcode[side][other[chosen]]))
-            nodes.append(other[chosen])
-        (left, key_a), (right, key_b) = (_unique_choices(k, n) for k, n in zip(keys, nodes, strict=True))
+            matched = match >= 0
+            rows = np.flatnonzero(matched[known] & ~matched[other])
+            nodes = other[rows]
+            return _unique_choices(row_hash(match[known[rows]], e.operand[rows], self._opcode[side][nodes]), nodes)
+
+        (left, key_a), (right, key_b) = choices(0), choices(1)
         group_a, group_b, n = groups(key_a, key_b)
         partner = np.full(n, -1)
         partner[group_b] = right
@@ -200,7 +206,7 @@ class InstructionMatching:
     def steps_in_order(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
         """These steps in the order of A, and those of B and A in the order of B."""
         a, b = self.steps
-        by_a, by_b = np.lexsort((b, a)), np.lexsort((a, b))
+        by_a, by_b = order_by(a, b), order_by(b, a)
         return (a[by_a], b[by_a]), (b[by_b], a[by_b])
 
 

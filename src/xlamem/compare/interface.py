@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 from ..compute.aliasing import outputs_of
 from ..compute.columns import Ints, Mask, encoded, ints, is_in, take, take_text
 from ..compute.layout import DONATED, LIVE_OUT, PARAMETER
+from ..compute.lazy import cached_property
 from ..compute.program import Program
 from ..parse.fingerprints import row_hash
 from .graph import argument_suffixes, text_hashes
@@ -126,7 +126,9 @@ class Interface:
     @property
     def new(self) -> Ints:
         """Arguments of B that A does not have."""
-        return np.setdiff1d(np.arange(len(self.b.allocation)), self.partner)
+        is_new = np.ones(len(self.b.allocation), bool)
+        is_new[self.partner[self.partner >= 0]] = False
+        return np.flatnonzero(is_new)
 
     @property
     def undonated(self) -> tuple[Ints, Ints]:

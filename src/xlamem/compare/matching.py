@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +9,9 @@ import pyarrow.compute as pc
 from ..compute.aliasing import outputs_of
 from ..compute.buffer_names import source_columns
 from ..compute.columns import Ints, Mask, decoded, encoded, take
+from ..compute.lazy import cached_property
 from ..compute.op_names import scopes
+from ..compute.origins import origins
 from ..compute.program import Program
 from ..parse.fingerprints import row_hash
 from .graph import Labels, both_sides, positions, text_hashes
@@ -25,12 +25,19 @@ class Matching:
     def __init__(self, a: Program, b: Program) -> None:
         self.a, self.b = a, b
         self._instructions = InstructionMatching(a, b)
+        if not self._instructions.is_done:
+            # The values that will be left are matched by their origins, which take about as long.
+            both_sides(lambda job: job(), self._instructions.match_others, self._find_origins)
         self.value = np.full(len(a.owner), -1, np.int64)
         """Value of B that matches each value of A, or -1."""
         self.value_of_b = np.full(len(b.owner), -1, np.int64)
         self.rule = np.full(len(a.owner), -1, np.int64)
         """Index in `instructions.RULES` of the rule that matched each value of A, or -1."""
         self._match_values()
+
+    def _find_origins(self) -> None:
+        for p in (self.a, self.b):
+            origins(p)
 
     @property
     def steps_in_order(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
@@ -41,13 +48,10 @@ class Matching:
 
     def _match_values(self) -> None:
         a, b = self.a, self.b
-        index = both_sides(lambda p: text_hashes(p.tables["values"]["shape_index"]), a, b)
-        shape = both_sides(lambda p: text_hashes(p.tables["values"]["shape"]), a, b)
-        phi = tuple(np.asarray(p.tables["values"]["is_phi"].to_numpy(), np.int64) for p in (a, b))
+        index, shape, phi, rank = zip(*both_sides(_described, a, b), strict=True)
         self._match_outputs(shape)
         graphs = self._instructions.graphs
         node = graphs[0].node_of_value, take(self._instructions.node_of_b, graphs[1].node_of_value)
-        rank = tuple(_n_dimensions(p.tables["values"]["shape"]) for p in (a, b))
         size = a.unpadded, b.unpadded
         for columns in ((node, index, phi, shape), (node, shape), (node, index, phi, size), (node, index, phi, rank)):
             self._pair_values(Labels(*(row_hash(*(c[side] for c in columns)) for side in (0, 1))), None, node)
@@ -76,14 +80,10 @@ class Matching:
         left, right = np.flatnonzero(self.value < 0), np.flatnonzero(self.value_of_b < 0)
         if not len(left) or not len(right):
             return
-        a, b = both_sides(lambda side: source_columns(*side)["op_name"], (self.a, left), (self.b, right))
-        element = tuple(text_hashes(p.value_text("element_type", v)) for p, v in ((self.a, left), (self.b, right)))
-        rank = tuple(_n_dimensions(p.value_text("shape", v)) for p, v in ((self.a, left), (self.b, right)))
+        op_name, scope, element, rank = zip(*both_sides(_named, (self.a, left), (self.b, right)), strict=True)
         shape = shape[0][left], shape[1][right]
         category = self.a.value_category[left].astype(np.int64), self.b.value_category[right].astype(np.int64)
         unpadded = self.a.unpadded[left], self.b.unpadded[right]
-        op_name = text_hashes(a), text_hashes(b)
-        scope = text_hashes(_scopes(a)), text_hashes(_scopes(b))
         for columns, name in (
             ((op_name, shape, category), op_name),
             ((op_name, unpadded, category), op_name),
@@ -111,6 +111,21 @@ class Matching:
         self.value[left], self.value_of_b[right] = right, left
         own = self._instructions.rule[self._instructions.graphs[0].node_of_value[left]]
         self.rule[left] = own if rule is None else rule
+
+
+def _described(p: Program) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return hashes of shape index and shape, whether it is a phi, and the number of dimensions of each value."""
+    values = p.tables["values"]
+    is_phi = np.asarray(values["is_phi"].to_numpy(), np.int64)
+    return text_hashes(values["shape_index"]), text_hashes(values["shape"]), is_phi, _n_dimensions(values["shape"])
+
+
+def _named(side: tuple[Program, Ints]) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return hashes of op_name, scope and element type, and the number of dimensions of these values."""
+    p, values = side
+    names = source_columns(p, values)["op_name"]
+    element, rank = text_hashes(p.value_text("element_type", values)), _n_dimensions(p.value_text("shape", values))
+    return text_hashes(names), text_hashes(_scopes(names)), element, rank
 
 
 def _n_dimensions(shapes: pa.ChunkedArray | pa.Array) -> Ints:

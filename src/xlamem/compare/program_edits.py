@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..compute.columns import Ints, ints, take
+from ..compute.columns import Ints, encoded, groups_of, ints, take
 from ..compute.layout import CONSTANT
-from ..compute.op_names import ends_in_move, folded_paths, layers_by_scope, matching
+from ..compute.op_names import MOVE, ends_in_move, folded_paths, layers_by_scope
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
 from .compiler import (
@@ -25,7 +25,7 @@ from .compiler import (
 )
 from .context import Context, Edit, Evidence, Names, are, largest, listed, with_scopes
 from .graph import PARAMETERS, both_sides
-from .rows import Shape, ShapePairs, text_matches
+from .rows import Shape, ShapePairs
 from .shape_edits import conversions, retyped
 
 CONTENT_FEATURES = {"tree_spaced", "frames", "crlf", "not_utf8", "address", "from_instruction_blank"}
@@ -96,8 +96,9 @@ def layers_changed(c: Context) -> Iterator[Edit]:
 
 def _layers_of(op_names: pa.Array) -> set[tuple[str, int]]:
     _, layer, index = layers_by_scope(op_names)
-    pairs = set(zip(layer.to_pylist(), index.to_pylist(), strict=True))
-    return pairs - {(None, None)}
+    first, _ = groups_of(encoded(layer)[0], np.asarray(index.fill_null(-1).to_numpy(), np.int64))
+    pairs = zip(layer.take(pa.array(first)).to_pylist(), index.take(pa.array(first)).to_pylist(), strict=True)
+    return set(pairs) - {(None, None)}
 
 
 def rematerialization(c: Context) -> Iterator[Edit]:
@@ -123,7 +124,7 @@ def rematerialization(c: Context) -> Iterator[Edit]:
 
 def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
     """Return file and line of the calls of functions with `jax.checkpoint`, by file and calling function."""
-    frames = np.unique(names.frames[text_matches(names.texts, names.codes, CHECKPOINTED_CALL)])
+    frames = np.unique(names.frames[names.instructions(CHECKPOINTED_CALL)])
     table = p.tables["frames"]
     rows = table.filter(pc.is_in(table["id"], pa.array(frames))).select(("file", "function", "line")).to_pylist()
     return {(r["file"], r["function"]): f"{r['file'].rpartition('/')[2]}:{r['line']}" for r in rows if r["file"]}
@@ -224,8 +225,8 @@ def constants(c: Context) -> Iterator[Edit]:
 
 def operations(c: Context) -> Iterator[Edit]:
     """Find scopes and operations that only one side has: they explain what else differs in the scope around them."""
-    sides = zip(both_sides(_paths, *c.op_names), (c.interface.a, c.interface.b), strict=True)
-    leaves_a, leaves_b = (paths - _folded(own.names) for paths, own in sides)
+    sides = zip(c.op_names, (c.interface.a.names, c.interface.b.names), strict=True)
+    leaves_a, leaves_b = both_sides(lambda side: _paths(side[0]) - _folded(side[1]), *sides)
     only_a, only_b = leaves_a - leaves_b, leaves_b - leaves_a
     if len(only_a) > MIN_RENAMED * len(leaves_a) and _last_names(only_a) == _last_names(only_b):
         return  # scopes were renamed
@@ -242,7 +243,7 @@ def operations(c: Context) -> Iterator[Edit]:
 def _paths(names: Names) -> set[str]:
     """Return the operations without wrappers and with folded layers."""
     # Moves depend on the optimizations of XLA, not on the model; several op_names in parentheses were merged.
-    left_out = ends_in_move(names.texts) | matching(names.texts, CHECKPOINTED_CALL)
+    left_out = names.match(MOVE) | names.match(CHECKPOINTED_CALL)
     paths = _folded(names.texts.filter(pa.array(names.in_model & ~left_out)))
     return {path for path in paths if path and not path.startswith("(")}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..compute.columns import Ints, Mask, encoded, ints, is_in, sums_of, take
+from ..compute.lazy import cached_property
 from ..compute.op_names import folded_paths, matching, scopes
 from .matching import Matching
 

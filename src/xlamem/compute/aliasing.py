@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -111,6 +112,10 @@ def _parameters(p: Program) -> Parameters:
 
 def outputs_of(p: Program) -> Outputs:
     """Return the outputs. Without live ranges, only those that are alone in their allocation can be identified."""
+    return p.once("outputs", partial(_outputs_of, p))
+
+
+def _outputs_of(p: Program) -> Outputs:
     values = np.flatnonzero((p.value_category == LIVE_OUT) | (p.value_category == DONATED))
     if p.steps is not None:
         values = values[p.is_output(values)]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..parse.arrays import order_by
 from .columns import Ints
 from .in_use import covered, windows
 from .layout import TEMP, Layout
@@ -155,7 +156,7 @@ def _live_at_peak(p: Layout, values: Ints) -> Ints:
 
 def _first_in_slot(p: Layout, rows: Ints) -> Ints:
     """Return the value with the lowest id of each slot (allocation, offset and size)."""
-    order = rows[np.lexsort((p.value_ids[rows], p.size[rows], p.offset[rows], p.owner[rows]))]
+    order = rows[order_by(p.owner[rows], p.offset[rows], p.size[rows], p.value_ids[rows])]
     first = np.ones(len(order), bool)
     first[1:] = np.any([c[order[1:]] != c[order[:-1]] for c in (p.owner, p.offset, p.size)], axis=0)
     return order[first]
@@ -174,7 +175,7 @@ class _Stretches(NamedTuple):
     def of(cls, owner: Ints, begin: Ints, end: Ints) -> _Stretches:
         """Return the stretches of these ranges."""
         both, position = np.tile(owner, 2), np.concatenate([begin, end])
-        boundary = np.lexsort((position, both))
+        boundary = order_by(both, position)
         both, position = both[boundary], position[boundary]
         width = np.zeros(len(both), np.int64)
         width[:-1] = np.where(both[1:] == both[:-1], np.diff(position), 0)

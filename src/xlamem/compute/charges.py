@@ -11,6 +11,7 @@ import pyarrow as pa
 from .. import _sweep
 from ..dump import DumpLike
 from ..parse.arrays import ints as column_ints
+from ..parse.arrays import order_by
 from .buffer_names import buffer_names
 from .columns import Ints, computed_table, decoded, ints, nullable, take, take_text
 from .layout import CATEGORIES, THREAD_LOCAL, Layout
@@ -74,7 +75,7 @@ def live_values(p: Layout, steps: Ints) -> Ints:
     step = steps[p.space] if len(p.space) else np.empty(0, np.int64)
     is_live = (start >= 0) & (step >= 0) & (start <= step) & (step <= end) & (p.value_category != THREAD_LOCAL)
     rows = np.flatnonzero(is_live)
-    return rows[np.lexsort((p.value_ids[rows], p.owner[rows]))]
+    return rows[order_by(p.owner[rows], p.value_ids[rows])]
 
 
 def charge_values(p: Layout, rows: Ints) -> tuple[Ints, Ints]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow as pa
 
 from ..parse.hlo_body import HloBody
 from .columns import Ints, Mask, take
+from .lazy import cached_property
 from .op_names import (
     COLLECTIVE,
     FORWARDING,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from .. import schema
 from ..errors import DumpError, UsageError
 from ..parse.arrays import Codes
 from .columns import Ints, Mask, bools, ints
+from .lazy import cached_property
 
 Kinds = npt.NDArray[np.int8]
 Result = TypeVar("Result")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .columns import Ints, Mask, encoded, take
+from .columns import Ints, Mask, encoded, flags_of, take
 
 PHASES = ("forward", "backward", "recompute", "optimizer")
 OPTIMIZER = PHASES.index("optimizer")
@@ -38,6 +40,8 @@ _MOVES = (
 _JIT = r"^(?:p?jit\([^()]*\)/)+"
 _CONTROL_ONLY = rf"^(?:{_CONTROL})?(?:/(?:{_CONTROL}|))*$"
 _MOVE_ONLY = rf"^(?:{_CONTROL}/+)*(?:{_MOVES})$"
+MOVE = rf"(?:^|/)(?:{_MOVES})$"
+"""Op_names that end in a primitive that moves or converts bytes."""
 
 
 def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> pa.Array:
@@ -46,14 +50,20 @@ def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> 
     `jit(f)/jit(main)/transpose(jvp(Model))/layers_17/dot_general` becomes `Model/layers_17`, or `Model/layers_*` with
     `fold`, or `Model` with `depth=1`. An op_name with a single component (the name of a parameter) is kept.
     """
+    return shortened_paths(_by_pattern(_plain_scopes, pc.replace_substring_regex(names, _JIT, "")), depth, fold)
+
+
+def _plain_scopes(names: pa.Array) -> pa.Array:
     # The name of a parameter (params['a/b'].c) is not a path.
-    text = pc.replace_substring_regex(plain_names(names), r"^([^'\"\[]*)/[^/'\"\[]*$", r"\1")
-    return shortened_paths(text, depth, fold)
+    return pc.replace_substring_regex(_without_wrappers(names), r"^([^'\"\[]*)/[^/'\"\[]*$", r"\1")
 
 
 def plain_names(names: pa.Array) -> pa.Array:
     """Return op_names without JAX's wrappers and loops: `jit(f)/jvp(Model)/while/body/dot` becomes `Model/dot`."""
-    text = pc.replace_substring_regex(names, _JIT, "")
+    return _by_pattern(_without_wrappers, pc.replace_substring_regex(names, _JIT, ""))
+
+
+def _without_wrappers(text: pa.Array) -> pa.Array:
     for _ in range(_WRAPPER_DEPTH):
         text = pc.replace_substring_regex(text, _WRAPPERS, r"\1")
     text = pc.replace_substring_regex(text, r"/{2,}", "/")
@@ -101,6 +111,30 @@ def patterns_of(names: pa.Array) -> tuple[Ints, pa.Array]:
     return encoded(pa.StringArray.from_buffers(len(names), *buffers))
 
 
+def _by_pattern(shorten: Callable[[pa.Array], pa.Array], names: pa.StringArray) -> pa.StringArray:
+    """Apply a function that deletes parts of names, and treats all digits alike, to their patterns where possible.
+
+    Names that lose a digit are looked at themselves.
+    """
+    codes, patterns = patterns_of(names)
+    short = shorten(patterns)
+    keeps_digits = pc.equal(pc.count_substring(patterns, "0"), pc.count_substring(short, "0"))
+    kept = flags_of(np.asarray(keeps_digits.to_numpy(zero_copy_only=False), bool), codes)
+    if kept.all():
+        return _with_digits(short.take(pa.array(codes)), names)
+    mask, others = pa.array(kept), pa.array(~kept)
+    texts = _with_digits(short.take(pa.array(codes[kept])), names.filter(mask))
+    return pc.replace_with_mask(pc.replace_with_mask(names, mask, texts), others, shorten(names.filter(others)))
+
+
+def _with_digits(patterns: pa.StringArray, names: pa.StringArray) -> pa.StringArray:
+    """Replace the zeros of patterns by the digits of names, of which there are as many."""
+    validity, ends, data = patterns.buffers()
+    text, digits = np.frombuffer(data or b"", np.uint8).copy(), np.frombuffer(names.buffers()[2] or b"", np.uint8)
+    text[text == ord("0")] = digits[digits - np.uint8(ord("0")) < 10]
+    return pa.StringArray.from_buffers(len(patterns), ends, pa.py_buffer(text), validity, patterns.null_count)
+
+
 def is_control_flow(names: pa.Array) -> Mask:
     """Return whether each op_name names only control flow and transformations, as `jit(f)/jvp()/while/body` does."""
     return _matches(names, _CONTROL_ONLY)
@@ -116,7 +150,7 @@ def is_move(names: pa.Array) -> Mask:
 
 def ends_in_move(names: pa.Array) -> Mask:
     """Return whether the last component of each op_name is a primitive that moves or converts bytes."""
-    return _matches(names, rf"(?:^|/)(?:{_MOVES})$")
+    return _matches(names, MOVE)
 
 
 def is_parameter_name(names: pa.Array, parameters: pa.Array) -> Mask:

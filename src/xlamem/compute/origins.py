@@ -8,17 +8,18 @@ to, and states how that name was found.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..dump import hlo_body
-from ..parse.arrays import Rows
+from ..parse.arrays import Rows, order_by
 from ..parse.hlo_body import HloBody
 from .columns import Ints, Mask, encoded, flags_of, ints, match_dictionaries, nullable, take, take_text
 from .hlo_trace import HloTrace
+from .lazy import cached_property
 from .op_names import (
     COLLECTIVE,
     FORWARDING,
@@ -348,7 +349,7 @@ class Origins:
         in_use = np.zeros(int(slot.max()) + 1, bool)
         in_use[slot[pending]] = True
         order = np.flatnonzero(in_use[slot] & (start >= 0))
-        order = order[np.lexsort((start[order], slot[order]))]
+        order = order[order_by(slot[order], start[order])]
         width = np.int64((p.steps or 0) + 2)
         starts = slot[order] * width + start[order]
         # The latest end so far in each slot, which ascends within it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,10 @@ import pyarrow.compute as pc
 from .. import schema
 from ..dump import DumpLike, Tables, as_tables
 from ..errors import UsageError
-from ..parse.arrays import NULL, Rows, row_of
+from ..parse.arrays import NULL, Rows, order_by, row_of, stable_order
 from .columns import Ints, Mask, bools, decoded, encoded, ints, match_dictionaries, nullable, take, texts_of
 from .layout import DONATED, PARAMETER, Layout, schedule_lengths
+from .lazy import cached_property
 from .op_names import first_numbers
 
 
@@ -169,7 +169,7 @@ class Program(Layout):
     def representative(self) -> Ints:
         """Value that names each allocation: its parameter, or else the value with the highest id; -1 without values."""
         values = np.full(len(self.allocation_ids), -1, np.int64)
-        order = np.argsort(self.value_ids, kind="stable")
+        order = stable_order(self.value_ids)
         values[self.owner[order]] = order
         if len(self.owner) and self.tables["instructions"].num_rows:
             parameters = order[self._is_parameter(order)]
@@ -235,7 +235,7 @@ def _shape_index(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _distinct_rows(*columns: npt.NDArray[np.integer[Any]]) -> Ints:
     """Number the distinct rows of these columns."""
-    order = np.lexsort(columns[::-1])
+    order = order_by(*columns)
     changed = np.zeros(len(order), bool)
     for column in columns:
         changed[1:] |= np.diff(column[order]) != 0

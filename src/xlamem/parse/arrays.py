@@ -83,6 +83,31 @@ def distinct_of(values: Ints) -> list[int]:
     return np.unique(values).tolist() if few is None else few
 
 
+def stable_order(keys: npt.NDArray[np.integer[Any]]) -> Ints:
+    """Return the order of rows by key, then by row.
+
+    If keys and rows fit into 63 bits together, their sums are sorted: several times as fast as a stable argsort.
+    """
+    if not len(keys):
+        return np.empty(0, np.int64)
+    low, bits = int(keys.min()), len(keys).bit_length()
+    if (int(keys.max()) - low) >> (63 - bits):
+        return np.argsort(keys, kind="stable")
+    packed = (keys.astype(np.int64) - low) << bits
+    packed += np.arange(len(keys))
+    packed.sort()
+    packed &= (1 << bits) - 1
+    return packed
+
+
+def order_by(*keys: npt.NDArray[np.integer[Any]]) -> Ints:
+    """Return the order of rows by the first key, then by the next ones, then by row."""
+    order = stable_order(keys[-1])
+    for key in keys[-2::-1]:
+        order = order[stable_order(key[order])]
+    return order
+
+
 class Rows:
     """An index over `keys`: calling it with other keys returns the first row of each, or -1."""
 
@@ -92,7 +117,7 @@ class Rows:
         self.rows = None if rows is None else codes(rows)
         """Rows indexed by key - low; None if the keys are too sparse."""
         if self.rows is None:
-            order = np.argsort(keys, kind="stable")
+            order = stable_order(keys)
             self.keys = keys[order]
             self.order = order.astype(np.int32) if self.n < 1 << 31 else order
 
