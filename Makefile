@@ -58,12 +58,12 @@ test-all: $(VENV)/.test $(VENV)/.test-s3
 test-wheel: $(VENV)/.build
 	.ci/test-wheel $(BIN)/python
 
-# The quick tests on native modules with address and undefined-behaviour sanitizers.
+# The quick tests on native modules with address and undefined-behaviour sanitizers, and bounds checks.
 test-sanitized:
-	$(MAKE) VENV=$(VENV)-sanitized BUILD=SANITIZE $(VENV)-sanitized/.test
+	$(MAKE) VENV=$(VENV)-sanitized BUILD="SANITIZE CHECKED" $(VENV)-sanitized/.test
 	$(SANITIZERS) $(VENV)-sanitized/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
 
-# The quick tests on native modules with bounds checks.
+# The quick tests on native modules with bounds checks only.
 test-checked:
 	$(MAKE) VENV=$(VENV)-checked BUILD=CHECKED $(VENV)-checked/.test
 	$(VENV)-checked/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
@@ -109,7 +109,7 @@ endef
 
 # The package, rebuilt whenever a source file changes.
 $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
-	$(call install,xlamem,$(if $(BUILD),-C cmake.define.XLAMEM_$(BUILD)=ON) .)
+	$(call install,xlamem,$(foreach b,$(BUILD),-C cmake.define.XLAMEM_$(b)=ON) .)
 
 # The extra of the same name. The package is installed already, so pip adds only the extra's dependencies.
 $(VENV)/.test $(VENV)/.test-s3 $(VENV)/.lint $(VENV)/.bench $(VENV)/.duckdb: $(VENV)/.installed
