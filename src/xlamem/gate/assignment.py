@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..errors import DumpError
 from ..input.names import Role
-from .dataflow import Dataflow, LiveRanges, NotKnown, Position
+from .dataflow import Dataflow, LiveRanges, NotKnownError, Position
 from .hlo_module import HloModule, Index, Instruction, is_tuple, without_layout
 from .wire import Message
 
@@ -19,7 +19,7 @@ class _Value(NamedTuple):
 
     id: int
     instruction: Instruction
-    index: Index
+    at: Index
     color: int
 
 
@@ -30,7 +30,7 @@ class Assignment:
         """Read the proto. Raises DumpError if it is damaged or not that of the module."""
         self._module, self._callers = module, module.callers()
         self._values = {value.id: value for value in map(self._value, proto.messages(1))}
-        self._at = {(value.instruction.id, value.index): value.id for value in self._values.values()}
+        self._at = {(value.instruction.id, value.at): value.id for value in self._values.values()}
         self._allocations = list(proto.messages(3))
         self._buffers = self._aliased(proto)
         self._flow, self._live = self._followed()
@@ -70,7 +70,7 @@ class Assignment:
         try:
             flow = Dataflow(self._module, self._at)
             return flow, LiveRanges(self._module, flow, self._buffers)
-        except (NotKnown, LookupError):  # an instruction that is not known, or whose operands are used in another way
+        except (NotKnownError, LookupError):  # an instruction that is not known, or with other operands than known
             return flow, None
 
     # -- allocations -----------------------------------------------------------------------------
@@ -80,10 +80,12 @@ class Assignment:
         output = self._output()
         for allocation in self._allocations:
             assigned = sorted((a.number(1), a.number(3), a.number(2)) for a in allocation.messages(9))
-            yield f"allocation {allocation.number(1)}: " + ", ".join(self._attributes(allocation, assigned, output)) + ":"
-            for value, size, offset in assigned:
-                shape = self._module.shape(self._get(value).instruction, self._get(value).index)
-                yield f" value: {self._short(value)} (size={size},offset={offset}): {shape}"
+            attributes = ", ".join(self._attributes(allocation, assigned, output))
+            yield f"allocation {allocation.number(1)}: {attributes}:"
+            for number, size, offset in assigned:
+                value = self._get(number)
+                shape = self._module.shape(value.instruction, value.at)
+                yield f" value: {self._short(number)} (size={size},offset={offset}): {shape}"
 
     def _attributes(
         self, allocation: Message, assigned: list[tuple[int, int, int]], output: int | None
@@ -119,7 +121,7 @@ class Assignment:
         """Return the head of a value, such as ``<45 tuple.7{} @0>``."""
         value = self._get(number)
         phi = " (phi)" if self._is_merge(value.instruction) else ""
-        return f"<{number} {value.instruction.name}{self._index(value.instruction, value.index)}{phi} @{value.color}>"
+        return f"<{number} {value.instruction.name}{self._index(value.instruction, value.at)}{phi} @{value.color}>"
 
     def _index(self, instruction: Instruction, index: Index, before: str = "") -> str:
         return before + _printed(index) if is_tuple(self._module.shape(instruction)) else ""
@@ -134,8 +136,7 @@ class Assignment:
     # -- values ----------------------------------------------------------------------------------
 
     def _value_lines(self, flow: Dataflow) -> Iterator[str]:
-        total = sum(allocation.number(2) for allocation in self._allocations)
-        yield from ("", f"Total bytes used: {total}", "", "Used values:")
+        yield "Used values:"
         used = {a.number(1) for allocation in self._allocations for a in allocation.messages(9)}
         for value in sorted(used):
             yield self._short(value)
@@ -147,9 +148,9 @@ class Assignment:
             yield f" from instruction: {self._module.text(self._get(value).instruction)}"
 
     def _use_lines(self, flow: Dataflow, value: int) -> list[str]:
-        operands = ((use, self._module[use.instruction.operands[use.operand]]) for use in flow.uses(value))
+        operands = ((use, self._module[use.user.operands[use.operand]]) for use in flow.uses(value))
         return [
-            f"  {use.instruction.name}, operand {use.operand}{self._index(operand, use.index, ' ')}"
+            f"  {use.user.name}, operand {use.operand}{self._index(operand, use.at, ' ')}"
             for use, operand in operands
         ]
 
@@ -162,7 +163,7 @@ class Assignment:
         yield "  BufferLiveRange:"
         for number, (start, end) in sorted(live.ranges.items()):
             value = self._get(number)
-            yield f"    {value.instruction.name}{_printed(value.index)}:{start}-{end}"
+            yield f"    {value.instruction.name}{_printed(value.at)}:{start}-{end}"
 
 
 def _printed(index: Index) -> str:

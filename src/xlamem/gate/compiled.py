@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ..dump import Dump
 from ..errors import UsageError
 from ..input.find import Member, Source
 from ..input.names import EXTENSIONS, Platform, Role
 from ..input.source import source_of
 from .assignment import Assignment
 from .hlo_module import HloModule
+from .programs import read_program
 from .wire import Message
 
+_PLATFORMS: dict[str, Platform] = {"cpu": "cpu", "gpu": "gpu", "cuda": "gpu", "rocm": "gpu"}
 INSTEAD = "use xlamem.of(function, *args), or compile it in xlamem.capture()"
 
 
-def source_of_compiled(compiled: Any) -> Source:
+def read_compiled(compiled: Any) -> Dump:
     """Return the dump of a `jax.stages.Compiled`, written from JAX's buffer assignment and HLO.
 
     Raises UsageError if JAX does not give them, and DumpError if they are damaged.
     """
     proto = _buffer_assignment(compiled)
     executable = compiled.runtime_executable()
-    platform: Platform = executable.client.platform
-    modules = executable.hlo_modules()
-    if len(modules) != 1 or platform not in ("cpu", "gpu"):
-        raise UsageError(f"a compiled program of {len(modules)} modules on {platform} cannot be read: {INSTEAD}")
+    platform, modules = _PLATFORMS.get(executable.client.platform), executable.hlo_modules()
+    if len(modules) != 1 or platform is None:
+        raise UsageError(f"a compiled program for this device, or of several modules, cannot be read: {INSTEAD}")
     text = compiled.as_text()
     module = HloModule(modules[0].as_serialized_hlo_module_proto(), text)
     texts: dict[Role, str] = {**Assignment(proto, module).texts(), "hlo": text}
-    name = f"{module.name}.{platform}_after_optimizations"
-    source = source_of(name, [_member(name, role, text) for role, text in texts.items()], by_name=False)
-    return replace(source, module_name=module.name, platform=platform)
+    return read_program(_source(module.name, platform, texts))
 
 
 def _buffer_assignment(compiled: Any) -> Message:
@@ -45,6 +46,13 @@ def _buffer_assignment(compiled: Any) -> Message:
     raise UsageError(f"JAX gives no buffer assignment of this compiled program: {INSTEAD}")
 
 
+def _source(module_name: str, platform: Platform, texts: Mapping[Role, str]) -> Source:
+    name = f"{module_name}.{platform}_after_optimizations"
+    source = source_of(name, [_member(name, role, text) for role, text in texts.items()], by_name=False)
+    return replace(source, module_name=module_name, platform=platform, derived=True)
+
+
 def _member(name: str, role: Role, text: str) -> Member:
     content = text.encode()
     return Member(role, f"<compiled>/{name}{EXTENSIONS[role]}", content=content, size=len(content))
+

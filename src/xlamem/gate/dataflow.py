@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from .hlo_module import HloModule, Index, Instruction, indices
@@ -18,21 +19,25 @@ Range = tuple[int, int]
 
 _KEEPING = {"bitcast", "opt-barrier", "domain", "add-dependency", "while", "async-update", "all-reduce-done"}
 """Instructions that have the value of their first operand at the same index."""
+_FORWARDING = {"get-tuple-element", "copy", "tuple", "domain"}
+"""Instructions that read no element of an operand; the first two read the operand itself."""
 _CALLING = {"call", "conditional"}
 
 
-class NotKnown(Exception):
+class NotKnownError(Exception):
     """Where a value comes from is not known: an instruction that this version of xlamem does not know."""
 
 
 class Use(NamedTuple):
-    instruction: Instruction
+    """An operand of an instruction, and the index in it."""
+
+    user: Instruction
     operand: int
-    index: Index
+    at: Index
 
 
 class Dataflow:
-    """Positions and uses of values. Raises NotKnown."""
+    """Positions and uses of values. Raises NotKnownError."""
 
     def __init__(self, module: HloModule, defined: dict[Position, int]) -> None:
         """Find the value at every position. `defined` has the ids of the values, by their defining positions."""
@@ -42,10 +47,15 @@ class Dataflow:
         for computation, numbers in module.computations.items():
             if computation not in fused:
                 self._add_positions(numbers)
-        self._users = defaultdict(list)
+        self._users: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        """Of each instruction, the instructions with it as operand, and the numbers of these operands."""
+        self._readers: dict[int, list[int]] = defaultdict(list)
+        """Of each instruction, those among its users that read elements of it."""
         for instruction in module.instructions.values():
             for operand, number in enumerate(instruction.operands):
-                self._users[number].append((instruction, operand))
+                self._users[number][instruction.id].append(operand)
+                if instruction.opcode not in _FORWARDING:
+                    self._readers[number].append(instruction.id)
 
     def _add_positions(self, numbers: list[int]) -> None:
         for number in sorted(numbers):
@@ -60,7 +70,7 @@ class Dataflow:
         while (value := self._value.get(path[-1])) is None:
             path.append(self._source(self._module[path[-1][0]], path[-1][1]))
             if len(path) > len(self._module.instructions):
-                raise NotKnown
+                raise NotKnownError
         self._value.update(dict.fromkeys(path, value))
         return value
 
@@ -74,36 +84,37 @@ class Dataflow:
             return self._module.roots[at.called[0]], index[1:]
         operand, source = _forwarded(at, index)
         if operand >= len(at.operands):
-            raise NotKnown
+            raise NotKnownError
         return at.operands[operand], source
 
     def _argument(self, parameter: Instruction, index: Index) -> Position:
         """Return what a parameter of a called computation gets from its caller."""
         caller = self._callers.get(parameter.computation)
         if caller is None:
-            raise NotKnown
+            raise NotKnownError
         if caller.opcode == "while":
             return caller.operands[0], index
         if caller.opcode == "conditional":
             return caller.operands[1 + caller.called.index(parameter.computation)], index
         if caller.opcode in ("call", "async-start"):
             return caller.operands[parameter.parameter_number], index
-        raise NotKnown
+        raise NotKnownError
 
     def uses(self, value: int) -> Iterator[Use]:
         """Return the operands that read a value. The root of a computation counts as a user."""
         module, positions = self._module, self.positions[value]
         roots = {number for number, _ in positions if number == module.roots[module[number].computation]}
         for number, index in positions:
-            for user, operand in self._users[number]:
-                if _reads(user.opcode, index) or user.id in roots:
-                    yield Use(user, operand, index)
+            users = self._users[number]
+            for user in dict.fromkeys([*(self._readers[number] if index else users), *(roots & users.keys())]):
+                if user in roots or _reads(module[user].opcode, index):
+                    yield from (Use(module[user], operand, index) for operand in users[user])
 
     def done(self, async_start: Instruction) -> Instruction:
         """Return the instruction that waits for an asynchronous one."""
         at = async_start
         while at.opcode in ("async-start", "async-update"):
-            at = self._users[at.id][0][0]
+            at = self._module[next(iter(self._users[at.id]))]
         return at
 
 
@@ -133,14 +144,12 @@ def _forwarded(at: Instruction, index: Index) -> tuple[int, Index]:
             return 0, rest
         case ("recv-done", (0,)):
             return 0, index
-    raise NotKnown
+    raise NotKnownError
 
 
 def _reads(opcode: str, index: Index) -> bool:
     """Return whether an instruction reads what is at this index of its operand."""
-    if opcode in ("get-tuple-element", "copy"):
-        return not index
-    return opcode not in ("tuple", "domain")
+    return opcode not in _FORWARDING or (not index and opcode in ("get-tuple-element", "copy"))
 
 
 class LiveRanges:
@@ -166,7 +175,7 @@ class LiveRanges:
         if computation in self._spans:
             return
         if computation not in self._module.schedule:
-            raise NotKnown
+            raise NotKnownError
         if async_start is not None:
             self._async_start[computation] = async_start
         begin = len(self.schedule)
@@ -185,13 +194,13 @@ class LiveRanges:
         if is_parameter and first.computation == self._module.entry and read_only:
             return start, len(self.schedule)
         ends = [self._end(number) for number, _ in (definition, *others)]
-        ends += [self._last_use(use.instruction) for use in self._flow.uses(value)]
+        ends += [self._last_use(use.user) for use in self._flow.uses(value)]
         if async_start := self._async_start.get(first.computation):
             ends.append(self._time[self._flow.done(async_start).id])
         return start, max(ends)
 
     def _end(self, number: int) -> int:
-        """Return how long a value is live because an instruction has it: to the end of a computation if it is the root."""
+        """Return until when an instruction keeps its value live: the root, to the end of its computation."""
         computation = self._module[number].computation
         if number == self._module.roots[computation]:
             return self._spans.get(computation, (-1, -1))[1]
@@ -208,7 +217,7 @@ class LiveRanges:
 
     def _separate(self, ranges: list[tuple[int, int, int]]) -> None:
         """Let the live ranges of one buffer, in their order, end where the next one begins."""
-        for (start, end, value), (next_start, next_end, next_value) in zip(ranges, ranges[1:]):
+        for (start, end, value), (next_start, next_end, next_value) in pairwise(ranges):
             end = self.ranges[value][1]
             self.ranges[next_value] = next_start, max(end, next_end)
             self.ranges[value] = start, min(end, next_start)

@@ -138,7 +138,7 @@ def indices(shape: str, index: Index = ()) -> Iterator[Index]:
         yield from indices(element, (*index, i))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def elements_of(shape: str) -> tuple[str, ...]:
     """Return the elements of a tuple shape; none of another shape."""
     if not is_tuple(shape):
