@@ -70,7 +70,7 @@ class Assignment:
         try:
             flow = Dataflow(self._module, self._at)
             return flow, LiveRanges(self._module, flow, self._buffers)
-        except (NotKnownError, LookupError):  # an instruction that is not known, or with other operands than known
+        except (NotKnownError, LookupError, StopIteration, RecursionError):  # also other operands than known
             return flow, None
 
     # -- allocations -----------------------------------------------------------------------------

@@ -28,7 +28,8 @@ def read_compiled(compiled: Any) -> Dump:
     proto = _buffer_assignment(compiled)
     executable = compiled.runtime_executable()
     client = getattr(executable, "client", None)  # there is none for devices that are not there
-    platform, modules = _PLATFORMS.get(getattr(client, "platform", "")), getattr(executable, "hlo_modules", list)()
+    platform = _PLATFORMS.get(getattr(client, "platform", ""))
+    modules: list[Any] = getattr(executable, "hlo_modules", list)()
     if len(modules) != 1 or platform is None:
         raise UsageError(f"a compiled program for this device, or of several modules, cannot be read: {INSTEAD}")
     text = compiled.as_text()

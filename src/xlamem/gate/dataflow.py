@@ -187,13 +187,13 @@ class LiveRanges:
         self._spans[computation] = begin, len(self.schedule)
 
     def _range(self, value: int) -> Range:
-        first, (definition, *others) = self._first(value), self._flow.positions[value]
+        first, positions = self._first(value), self._flow.positions[value]
         is_parameter = first.opcode == "parameter"
         start = self._spans[first.computation][0] if is_parameter else self._time[first.id]
-        read_only = (first.parameter_number, definition[1]) not in self._module.aliased
+        read_only = (first.parameter_number, positions[0][1]) not in self._module.aliased
         if is_parameter and first.computation == self._module.entry and read_only:
             return start, len(self.schedule)
-        ends = [self._end(number) for number, _ in (definition, *others)]
+        ends = [self._end(number) for number, _ in positions]
         ends += [self._last_use(use.user) for use in self._flow.uses(value)]
         if async_start := self._async_start.get(first.computation):
             ends.append(self._time[self._flow.done(async_start).id])
