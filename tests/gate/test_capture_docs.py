@@ -36,7 +36,7 @@ def train(steps):
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = [block for block in re.findall(r"```python\n(.*?)```", TEXT, re.S) if not FRAMEWORKS.search(block)]
-    assert len(blocks) == 8
+    assert len(blocks) == 9
     if not HAS_LIBTPU:
         blocks = [block for block in blocks if "topology" not in block]
     names: dict[str, object] = {}

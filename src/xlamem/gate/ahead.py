@@ -14,6 +14,7 @@ from ..compute import device_total
 from ..dump import Dump
 from ..errors import UsageError
 from . import hook
+from .compiled import read_compiled
 from .programs import read_program
 
 
@@ -46,7 +47,9 @@ def of(
     Parameters
     ----------
     function
-        A function; one that is not from `jax.jit` is passed to it. Or what its ``lower`` returned.
+        A function; one that is not from `jax.jit` is passed to it. Or what its ``lower`` returned, or what
+        ``lower(…).compile()`` returned, which is not compiled again: its dump is written from JAX's buffer assignment
+        and HLO.
     args, kwargs
         Arguments of the function: arrays, or `jax.ShapeDtypeStruct` where there is no array.
     topology
@@ -61,8 +64,15 @@ def of(
     ------
     UsageError
         JAX is missing or its version is not supported, the topology is unknown, or `function` has been compiled
-        already: JAX tells what such a program needs in total, but not in a form that xlamem reads.
+        already and JAX has no buffer assignment of it, as for a TPU.
+    DumpError
+        The buffer assignment of a compiled program is damaged, or not that of its HLO.
     """
+    jax = hook.require_jax("of")
+    if isinstance(compiled := _unwrapped(function, "compiled"), jax.stages.Compiled):
+        if args or kwargs or topology is not None or compiler_options is not None:
+            raise UsageError("what compile() returned has its arguments, its devices and its options already")
+        return read_compiled(compiled)
     dump, error = compile_ahead(lower(function, args, kwargs, topology), compiler_options)
     if error is not None:
         raise error
@@ -76,8 +86,7 @@ def lower(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], topology
     jax = hook.require_jax("of")
     if isinstance(_unwrapped(function, "compiled"), jax.stages.Compiled):
         raise UsageError(
-            "of a program that is compiled already, JAX gives the HLO text, but no dump of where its buffers are: "
-            "use xlamem.of(function, *args), or compile it in xlamem.capture()"
+            "the program is compiled already: return the function and its arguments, or what lower() returned"
         )
     if isinstance(lowered := _unwrapped(function, "lowered"), jax.stages.Lowered):
         if args or kwargs or topology is not None:

@@ -29,6 +29,8 @@ class Source:
     target: str | None = None
     changelist: int | None = None
     timestamp_us: int | None = None
+    derived: bool = False
+    """Whether xlamem wrote the texts, from a compiled program, and not XLA, which prints totals and peaks too."""
 
     def member(self, role: str) -> Member | None:
         """Return the member with a role, or None."""
@@ -62,7 +64,7 @@ class Source:
     def __reduce__(self) -> tuple[type[Source], tuple[object, ...]]:
         return Source, (
             self.name, self.members, self.module_id, self.module_name, self.platform, self.target, self.changelist,
-            self.timestamp_us,
+            self.timestamp_us, self.derived,
         )  # fmt: skip
 
     def __repr__(self) -> str:
