@@ -126,6 +126,46 @@ def test_several_outputs(run: Callable[..., Result]) -> None:
     assert result.out == Path("check.txt").read_text()
 
 
+def test_outputs_do_not_overwrite_each_other(run: Callable[..., Result]) -> None:
+    limit = ("--max-device-total", "1KiB")
+    assert run(SMALL, *limit, "--output", "json=a", "--output", "junit=./a").code == 2
+    assert run(SMALL, *limit, "--output", "json=xlamem-baseline.json").code == 2
+    assert run(SMALL, *limit, "--baseline", "b.json", "--bless", "--output", "text=b.json").code == 2
+    assert not [path for path in Path().iterdir() if path.is_file()]
+    run(SMALL, "--bless")
+    baseline = Path("xlamem-baseline.json").read_text()
+    for name in ("text", "json"):
+        assert run(SMALL, "--config", "none", "--output", f"{name}=xlamem-baseline.json").code == 2
+    assert Path("xlamem-baseline.json").read_text() == baseline
+    assert len(run(SMALL, *limit, "--json", "--output", "json").out.splitlines()) == len(
+        run(SMALL, *limit, "--json").out.splitlines()
+    )
+
+
+def test_an_output_that_cannot_be_written_hides_no_other(run: Callable[..., Result]) -> None:
+    Path("file").write_text("")
+    limit = ("--max-device-total", "1KiB")
+    result = run(SMALL, *limit, "--output", "json=file/x", "--output", "junit=report.xml", "--output", "text")
+    assert result.code == 4
+    assert result.out.splitlines()[-1] == "failed: 1 program checked, 1 failed, 0 passed"
+    assert Path("report.xml").exists()
+
+
+def test_reports_of_an_earlier_run_do_not_stay(run: Callable[..., Result]) -> None:
+    outputs = [f"--output={name}=report.{name}" for name in ("text", "markdown", "json", "junit")]
+    assert run(SMALL, "--max-device-total", "1GiB", *outputs).code == 0
+    assert run(SMALL, *outputs).code == 2
+    assert Path("report.text").read_text().startswith("error: there is nothing to check: ")
+    assert "there is nothing to check" in Path("report.markdown").read_text()
+    assert not Path("report.json").exists()
+    assert not Path("report.junit").exists()
+
+
+def test_the_sources_must_be_there(run: Callable[..., Result]) -> None:
+    result = run(SMALL, "--max-device-total", "1GiB", "--source-root", "missing")
+    assert (result.code, "--source-root missing: no such directory" in result.err) == (2, True)
+
+
 def test_the_example_of_the_readme(run: Callable[..., Result], tmp_path: Path) -> None:
     a, b = unpacked("cpu-donation-removed-decode", tmp_path)
     run(a, "--bless")

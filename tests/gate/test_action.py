@@ -182,15 +182,16 @@ def test_red(job: Job, programs: tuple[Path, Path]) -> None:
 
 
 def test_nothing_to_check(job: Job) -> None:
-    """A wrong use is an annotation and a summary too; reports of an earlier run do not stay."""
+    """A wrong use is an annotation, a summary and a comment too; reports of an earlier run do not stay."""
     report = job.workspace / "xlamem-report"
     report.mkdir()
-    (report / "report.md").write_text("earlier")
+    (report / "report.xml").write_text("earlier")
     done, outputs = check(job, paths="none")
     assert (done, outputs) == (False, {"exit-code": "2"})
     assert "::error title=xlamem check::none does not exist" in job.log
     assert "none does not exist" in job.summary
-    assert os.listdir(report) == []
+    assert sorted(os.listdir(report)) == ["report.md", "report.txt"]
+    assert "none does not exist" in (report / "report.md").read_text()
 
 
 def test_inputs(job: Job, programs: tuple[Path, Path]) -> None:

@@ -76,7 +76,7 @@ def test_every_key(tmp_path: Path) -> None:
 
 
 def test_defaults() -> None:
-    assert config_of({}) == Config(baseline=None, ratchet=False, compiler_change="warn", flags_change="warn")
+    assert config_of({}) == Config(baseline=None, ratchet=False, compiler_change="warn", flags_change="fail")
 
 
 def test_the_same_in_a_project_file(tmp_path: Path) -> None:

@@ -146,6 +146,15 @@ def is_baseline_file(path: str | os.PathLike[str]) -> bool:
     return str(path).endswith(".json")
 
 
+def is_baseline(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is a baseline in a file, by its beginning."""
+    try:
+        with open(path, "rb") as file:
+            return f'"format": "{FORMAT}"'.encode() in file.read(100)
+    except OSError:
+        return False
+
+
 def load(path: Path) -> Baseline:
     """Read a baseline file. Raises UsageError."""
     try:

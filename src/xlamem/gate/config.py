@@ -63,7 +63,7 @@ class Config:
     """Whether the baseline file is tightened when a program improves."""
     compiler_change: Policy = "warn"
     """What growth means if the versions of the compiler differ."""
-    flags_change: Policy = "warn"
+    flags_change: Policy = "fail"
     """The same for flags of the compiler."""
     source_root: str | None = None
     """Folder with the sources of the models; None is the current directory."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,8 +12,9 @@ import click
 
 from ...display.markdown import escaped
 from ...errors import OutputError, UsageError, XlaMemError
+from ...gate.baseline import is_baseline
 from ...gate.checking import check
-from ...gate.config import Config, budget_of, load_config
+from ...gate.config import BASELINE, Config, budget_of, load_config
 from ...gate.formats import FORMATS
 from ...gate.formats.as_github import command as github_command
 from ...gate.formats.as_markdown import MARKER
@@ -90,31 +92,67 @@ def command(
       3    a verdict is not known, and no check failed
       4    the baseline or an output cannot be written
     """
-    if output.json:
-        targets = [*targets, Target("json", None)]
-    if not any(target.file is None for target in targets):
-        targets = [*targets, Target("text", None)]
-    try:
+    targets = _all_targets(targets, output.json)
+    with _reporting_errors(targets):
         settings = _with_budget(load_config(config), max_device_total, device)
         if source_root is not None:
-            settings = replace(settings, source_root=os.path.abspath(source_root))
+            settings = replace(settings, source_root=_directory(source_root))
+    _require_other_file(targets, baseline or str(settings.folder / (settings.baseline or BASELINE)))
+    with _reporting_errors(targets):
         result = check(
             list(paths), config=settings, baseline=baseline, labels=labels, bless=bless, prune=prune, ratchet=ratchet
         )
-    except XlaMemError as e:
-        _report_error(str(e), targets)
-        raise
-    for target in targets:
-        _write(result, target)
+    _write_all(result, targets)
     return result.exit_code
 
 
-def _report_error(message: str, targets: list[Target]) -> None:
-    """Show on GitHub why nothing was checked: as an annotation, and in the summary of the step."""
+def _all_targets(targets: list[Target], json: bool) -> list[Target]:
+    """Return what is to be written, stdout first, so that a file that cannot be written does not hide the result."""
+    added = [Target("json", None)] if json else []
+    if not any(target.file is None for target in (*targets, *added)):
+        added = [Target("text", None)]
+    return sorted(dict.fromkeys([*targets, *added]), key=lambda target: target.file is not None)
+
+
+def _require_other_file(targets: list[Target], baseline: str) -> None:
+    """Raise UsageError if two outputs have the same file, or one that of the baseline."""
+    taken = {os.path.realpath(baseline): "the baseline"}
     for target in targets:
-        if target.format == "github":
-            _write_text(github_command("error", [message], title="xlamem check"), target)
-            _add_to_summary(f"{MARKER}\n**xlamem check: {escaped(message)}**")
+        if target.file is not None:
+            what = taken.setdefault(os.path.realpath(target.file), f"the output {target.format}")
+            if what != f"the output {target.format}":
+                raise UsageError(f"--output {target.format}={target.file}: this is the file of {what}")
+
+
+def _directory(path: str) -> str:
+    if not os.path.isdir(path):
+        raise UsageError(f"--source-root {path}: no such directory")
+    return os.path.abspath(path)
+
+
+@contextlib.contextmanager
+def _reporting_errors(targets: list[Target]) -> Iterator[None]:
+    """Say why nothing was checked wherever people would look, and delete reports of an earlier run."""
+    try:
+        yield
+    except XlaMemError as e:
+        for target in targets:
+            _report_error(str(e), target)
+        raise
+
+
+def _report_error(message: str, target: Target) -> None:
+    text = f"{MARKER}\n**xlamem check: {escaped(message)}**"
+    if target.format == "github":
+        _write_text(github_command("error", [message], title="xlamem check"), target)
+        _add_to_summary(text)
+    elif target.file is None or is_baseline(target.file):  # where the baseline is may not be known
+        return
+    elif target.format in ("text", "markdown"):
+        _write_file(target.file, text if target.format == "markdown" else f"error: {message}")
+    else:
+        with contextlib.suppress(OSError):
+            os.unlink(target.file)
 
 
 def _add_to_summary(text: str) -> None:
@@ -131,6 +169,18 @@ def _with_budget(config: Config, max_device_total: str | None, device: str | Non
         return config
     budget = budget_of(table, len(config.budgets) + 1, where="--max-device-total, --device")
     return replace(config, budgets=(*config.budgets, budget))
+
+
+def _write_all(result: CheckResult, targets: list[Target]) -> None:
+    """Write every output that can be written. Raises OutputError if one cannot."""
+    errors = []
+    for target in targets:
+        try:
+            _write(result, target)
+        except OutputError as e:
+            errors.append(e)
+    if errors:
+        raise errors[0]
 
 
 def _write(result: CheckResult, target: Target) -> None:
