@@ -210,8 +210,9 @@ def test_two_converters_to_s3(bucket: tuple[str, dict[str, str]], tmp_path: Path
     assert sum(m["dumps"] for m in made) == wanted.dumps
     found, local = xlamem.Dataset(dest), xlamem.Dataset(tmp_path)
     assert found.ids == local.ids
-    for table in found.tables:
+    for table in set(found.tables) - {"runs"}:
         assert found[table].count_rows() == local[table].count_rows()
+    assert found["runs"].count_rows() == 2
     there = {name: size for table in found.tables for name, size in found.storage.files(table)}
     assert there == {f.path: f.bytes for f in found.state.files()}
     assert found.files("modules")["path"][0].as_py().startswith(f"{bucket[0]}/night/modules/")
