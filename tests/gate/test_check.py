@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from conftest import DUMPS
 from pairs import Pair, stored
-from variants import CUT, TEXTS, compiled_again, converted, inner, larger, written
+from variants import CUT, TEXTS, compiled_again, converted, inner, larger, outer, written
 
 import xlamem
 from xlamem import CheckResult, UsageError, check, schema
+from xlamem.formatting import size
 from xlamem.gate import baseline as baselines
 from xlamem.gate.config import Config
 from xlamem.gate.entry import Entry
@@ -405,6 +406,45 @@ def test_a_new_program_may_be_one_that_is_gone(tmp_path: Path, write: Callable[.
     several = check(write(jit_f=TEXTS, jit_h=BIG, jit_i=BIG), config={}, baseline=base)
     assert findings(smaller, "new") == [("new", "note")]
     assert findings(several, "new") == [("new", "note")] * 2
+
+
+def test_a_second_program_of_a_name_must_not_be_larger(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """It has no partner, but the name is one that the baseline has."""
+    a = write(jit_f=TEXTS)
+    base = blessed(a, tmp_path / "base.json")
+    both = [a, write(jit_f=larger(outer(3), MIB))]
+    for baseline in (base, a):
+        result = check(both, config={}, baseline=baseline)
+        assert findings(result) == [("growth", "failed")] * 2 + [("new", "note")]
+        message = f"what must fit: {size(number(SMALL) + MIB)}, 1.00 MiB more than the largest jit_f of the baseline"
+        assert result.rows("failed")[0]["message"] == message
+        assert result.rows("failed")[0]["why"]
+        assert result.programs["how"].to_pylist() == ["same", None]
+    within = check(both, config={"budget": [{"growth": "1MiB"}]}, baseline=base)
+    assert findings(within) == [("new", "note")]
+    assert [row["budget"] for row in within.rows("passed")] == [1] * 4
+    assert findings(check([a, write(jit_f=outer(3))], config={}, baseline=base)) == [("new", "note")]
+    accepted = check(both, config={}, baseline=base, bless=True)
+    assert findings(accepted) == [("growth", "note")] * 2 + [("new", "note")]
+    assert findings(check(both, config={}, baseline=base)) == []
+
+
+@pytest.mark.parametrize(("policy", "status"), [("fail", "failed"), ("warn", "warning"), ("bless", "note")])
+def test_another_program_of_a_name_with_other_flags(policy: str, status: str, tmp_path: Path) -> None:
+    """The policy of other flags counts as for other growth."""
+    dumps = pair("cpu-donation-removed-decode").unpack(tmp_path)
+    base = blessed(dumps[0], tmp_path / "base.json")
+    entries = [replace(e, flags={"xla_other": "true"}) for e in baselines.load(base).entries]
+    baselines.write(base, baselines.Baseline.of(entries))
+    result = check(dumps, config={"flags_change": policy}, baseline=base)
+    assert findings(result, "growth") == [("growth", status)] * 2
+    assert "of the baseline, with other flags" in next(r["message"] for r in result.rows(status) if r["value"])
+
+
+def test_the_largest_of_a_name_is_not_known(write: Callable[..., Path]) -> None:
+    before, after = write(jit_f=CUT), [write(jit_f=TEXTS), write(jit_f=outer(3))]
+    result = check(after, config={}, baseline=before)
+    assert findings(result, "growth") == [("growth", "not known")] * 2
 
 
 def test_names_lines_and_numbers_do_not_matter(tmp_path: Path, write: Callable[..., Path]) -> None:

@@ -77,6 +77,7 @@ def run(pytester: pytest.Pytester, tmp_path: Path) -> pytest.Pytester:
     for name, texts in {"small": TEXTS, "big": BIG, "cut": CUT}.items():
         written(folder / name, [("jit_step", texts)])
     written(folder / "other", [("jit_other", _other_interface(BIG))])
+    written(folder / "second", [("jit_step", _other_interface(BIG))], first=1)
     pytester.makeconftest(CONFTEST.replace("{folder!r}", repr(str(folder))))
     return pytester
 
@@ -497,3 +498,14 @@ def test_a_worker_that_dies_in_a_block_loses_only_its_test(run: pytest.Pytester)
     result.assert_outcomes(passed=2, failed=1)
     assert "crashed while running" in text(result)
     assert (run.path / FILE).read_text() == before
+
+
+def test_a_second_program_of_a_name_must_not_be_larger(run: pytest.Pytester) -> None:
+    run.makepyfile(test_model=one_test("device_total='1GiB'"))
+    assert run.runpytest("--xlamem-bless").ret == 0
+    run.makepyfile(test_model=one_test("device_total='1GiB'", "compiles('small'); compiles('second')"))
+    red = run.runpytest()
+    red.assert_outcomes(failed=1)
+    red.stdout.fnmatch_lines(["jit_step: what must fit: *, 128.00 KiB more than the largest jit_step of the baseline"])
+    assert run.runpytest("--xlamem-bless").ret == 0
+    assert run.runpytest().ret == 0

@@ -29,7 +29,7 @@ from .growth import growth_findings, growth_if_renamed, improvements, tightened,
 from .result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, worst
 from .rules import budget_findings, certain_failures
 from .stacks import Line, stack_of
-from .stored import EntryPrograms, Partner, partners, possible_names_before
+from .stored import EntryPrograms, Partner, by_name, partners, platform_and_name, possible_names_before
 
 Baseline = Dumps | Programs
 
@@ -142,6 +142,8 @@ class _Check:
         self.before: dict[int, int] = {}
         """The program of the baseline that a new one may have been under another name."""
         self.base, self.baseline = self._baseline(place)
+        self.names = by_name(self.base) if self.base is not None else {}
+        """The programs of the baseline with a platform and a name."""
         self._require_something_to_check()
 
     def result(self) -> CheckResult:
@@ -232,10 +234,12 @@ class _Check:
     def _compare(self, c: Checked, partner: Partner | None, budgets: list[Budget]) -> None:
         """Add the findings against the baseline."""
         if partner is None:
-            c.findings.append(self._new(c))
+            beyond = self._growth_beyond_namesakes(c, budgets)
+            c.findings += [*(map(self._blessed, beyond) if self.bless else beyond), self._new(c)]
             return
         c.how = partner.how
-        c.base = self._base_entry(c, partner)
+        has_same_numbers = partner.how == "same" and self.entries is None
+        c.base = c.entry if has_same_numbers else self._base_entry(partner.number)
         if c.base is None or c.entry is None:
             c.findings.append(Finding("growth", NOT_KNOWN, "the program in the baseline is not known"))
             return
@@ -245,6 +249,19 @@ class _Check:
             done = self.entries is not None and (self.bless or self.config.ratchet)
             more = "the baseline is tightened" if done else f"{self.option} tightens the baseline"
             c.findings.append(Finding("improved", NOTE, f"{' and '.join(texts)}; {more}"))
+
+    def _growth_beyond_namesakes(self, c: Checked, budgets: list[Budget]) -> Sequence[Finding]:
+        """Return the findings of a program without a partner against the largest of its name in the baseline."""
+        numbers = self.names.get(platform_and_name(c.described), [])
+        if self.base is None or c.entry is None or not numbers:
+            return []
+        name = f"the largest {platform_and_name(c.described)[1]} of the baseline"
+        totals = {i: n for i in numbers if (n := self.base[i].device_total) is not None}
+        if len(totals) < len(numbers) or not (base := self._base_entry(max(totals, key=totals.__getitem__))):
+            return [Finding("growth", NOT_KNOWN, f"{name} is not known")]
+        peaks = [n for i in numbers if (n := self.base[i].peak) is not None]
+        base = replace(base, peak=max(peaks) if len(peaks) == len(numbers) else None)
+        return [*growth_findings(base, c.entry, budgets, self.config, name)]
 
     def _new(self, c: Checked) -> Finding:
         """Return the finding for a program that is not in the baseline: a warning if it may be one that grew."""
@@ -263,18 +280,16 @@ class _Check:
             return finding
         return finding._replace(status=NOTE, message=f"{finding.message}: accepted")
 
-    def _base_entry(self, c: Checked, partner: Partner) -> Entry | None:
-        """Return the program of the baseline; None if its numbers are not known."""
+    def _base_entry(self, number: int) -> Entry | None:
+        """Return a program of the baseline; None if its numbers are not known."""
         if self.entries is not None:
-            return self.entries[partner.number]
-        if partner.how == "same" and c.entry is not None:
-            return c.entry  # the same numbers, buffers and arguments
+            return self.entries[number]
         assert self.base is not None
         try:
-            p = program(self.base.read(partner.number))
+            p = program(self.base.read(number))
         except (DumpError, UsageError):
             return None
-        d = self.base[partner.number]
+        d = self.base[number]
         return None if doubt_of_numbers(p) else entry_of(p, d.module_name, d.program_fp, d.interface_fp)
 
     def _explain(self, c: Checked, dump: Dump, partner: Partner | None) -> None:

@@ -77,6 +77,20 @@ def partners(baseline: Programs, programs: Programs) -> dict[int, Partner]:
     return found
 
 
+def by_name(side: Programs) -> dict[tuple[str | None, str], list[int]]:
+    """Return the numbers of the programs with each platform and name. Programs without a name are left out."""
+    numbers: dict[tuple[str | None, str], list[int]] = {}
+    for i, program in enumerate(side.programs):
+        if program.module_name:
+            numbers.setdefault(platform_and_name(program), []).append(i)
+    return numbers
+
+
+def platform_and_name(program: Described) -> tuple[str | None, str]:
+    """Return the platform of a program, and its name without the number."""
+    return program.platform, _name(program)
+
+
 def possible_names_before(baseline: Programs, programs: Programs, found: Mapping[int, Partner]) -> dict[int, int]:
     """Return the program of the baseline that each program may have been under another name, by number.
 
