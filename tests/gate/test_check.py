@@ -399,13 +399,32 @@ def test_new_and_gone_programs(tmp_path: Path, write: Callable[..., Path]) -> No
 
 def test_a_new_program_may_be_one_that_is_gone(tmp_path: Path, write: Callable[..., Path]) -> None:
     base = blessed(write(jit_f=TEXTS, jit_g=inner(3)), tmp_path / "base.json")
-    result = check(write(jit_f=TEXTS, jit_h=BIG), config={}, baseline=base)
-    assert findings(result) == [("new", "warning"), ("gone", "note")]
-    assert "jit_g is gone: if it was renamed, what must fit grew by " in " ".join(as_text(result).split())
+    renamed = write(jit_f=TEXTS, jit_h=BIG)
+    result = check(renamed, config={}, baseline=base)
+    assert findings(result) == [("new", "not known"), ("gone", "note")]
+    assert result.exit_code == 3
+    message = "it is not in the baseline; --bless adds it. jit_g is gone: if it was renamed, what must fit grew by "
+    assert message in " ".join(as_text(result).split())
     smaller = check(write(jit_f=TEXTS, jit_h=inner(2)), config={}, baseline=base)
-    several = check(write(jit_f=TEXTS, jit_h=BIG, jit_i=BIG), config={}, baseline=base)
     assert findings(smaller, "new") == [("new", "note")]
-    assert findings(several, "new") == [("new", "note")] * 2
+    assert findings(check(renamed, config={}, baseline=base, bless=True)) == [("new", "note"), ("gone", "note")]
+    assert findings(check(renamed, config={}, baseline=base), "new") == []
+
+
+def test_several_programs_may_be_renamed(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """The largest new one is compared with the largest one that is gone, and so on."""
+    before = {"jit_a": BIG, "jit_b": inner(1), "jit_c": inner(2)}
+    base = blessed(write(**before), tmp_path / "base.json")
+
+    def statuses(*sizes: int) -> list[str]:
+        programs = {f"jit_new{i}": larger(inner(i + 5), size) for i, size in enumerate(sizes)}
+        return [status for _, status in findings(check(write(**programs), config={}, baseline=base), "new")]
+
+    assert statuses(0, GROWTH, 0) == ["note"] * 3
+    assert statuses(GROWTH, 0, GROWTH) == ["note", "note", "not known"]
+    assert statuses(0, 0, 2 * GROWTH) == ["note", "note", "not known"]
+    assert statuses(2 * GROWTH) == ["not known"]
+    assert statuses(0, 0, 0, 0, GROWTH) == ["note"] * 5
 
 
 def test_a_second_program_of_a_name_must_not_be_larger(tmp_path: Path, write: Callable[..., Path]) -> None:

@@ -77,6 +77,7 @@ def run(pytester: pytest.Pytester, tmp_path: Path) -> pytest.Pytester:
     for name, texts in {"small": TEXTS, "big": BIG, "cut": CUT}.items():
         written(folder / name, [("jit_step", texts)])
     written(folder / "other", [("jit_other", _other_interface(BIG))])
+    written(folder / "renamed", [("jit_other", _other_interface(TEXTS))])
     written(folder / "second", [("jit_step", _other_interface(BIG))], first=1)
     pytester.makeconftest(CONFTEST.replace("{folder!r}", repr(str(folder))))
     return pytester
@@ -366,12 +367,16 @@ def test_the_directory_of_baselines_is_a_setting(run: pytest.Pytester) -> None:
 
 
 def test_a_program_that_the_baseline_does_not_have_cannot_hide_growth(run: pytest.Pytester) -> None:
-    run.makepyfile(test_model=one_test(""))
+    run.makepyfile(test_model=one_test("device_total='1GiB'"))
     run.runpytest("--xlamem-bless")
+    run.makepyfile(test_model=one_test("device_total='1GiB'", "compiles('renamed')"))
+    renamed = run.runpytest()
+    renamed.assert_outcomes(failed=1)
+    renamed.stdout.fnmatch_lines(["no program of this test is in its baseline: --xlamem-bless writes it"])
     run.makepyfile(test_model=one_test("", "compiles('other')"))
-    result = run.runpytest()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["no program of this test is in its baseline: --xlamem-bless writes it"])
+    grown = run.runpytest()
+    grown.assert_outcomes(failed=1)
+    grown.stdout.fnmatch_lines(["jit_other: *jit_step is gone: if it was renamed, what must fit grew by 128.00 KiB*"])
     assert run.runpytest("--xlamem-bless").ret == 0
     assert [e.name for e in baselines.load(run.path / FILE).entries] == ["jit_other"]
     run.runpytest().assert_outcomes(passed=1)

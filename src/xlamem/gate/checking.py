@@ -264,14 +264,15 @@ class _Check:
         return [*growth_findings(base, c.entry, budgets, self.config, name)]
 
     def _new(self, c: Checked) -> Finding:
-        """Return the finding for a program that is not in the baseline: a warning if it may be one that grew."""
+        """Return the finding for a program that is not in the baseline: not known if it may be one that grew."""
         if self.bless:
             return Finding("new", NOTE, "it is added to the baseline")
         text = f"it is not in the baseline; {self.option} adds it"
         if self.base is not None and c.entry is not None and c.number in self.before:
             base = self.base[self.before[c.number]]
             if grown := growth_if_renamed(base.device_total, base.peak, c.entry):
-                return Finding("new", WARNING, f"{text}. {base.module_name} is gone: if it was renamed, {grown}")
+                name = platform_and_name(base)[1]
+                return Finding("new", NOT_KNOWN, f"{text}. {name} is gone: if it was renamed, {grown}")
         return Finding("new", NOTE, text)
 
     def _blessed(self, finding: Finding) -> Finding:
