@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -333,6 +334,27 @@ def test_nothing_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         check(SMALL, baseline="missing.json")
 
 
+def test_a_limit_of_growth_that_compares_nothing(tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=TEXTS, jit_g=inner(3)), tmp_path / "base.json")
+    empty, other = tmp_path / "empty.json", tmp_path / "other.json"
+    baselines.write(empty, baselines.Baseline())
+    baselines.write(other, baselines.Baseline.of(replace(e, platform="tpu") for e in baselines.load(base).entries))
+    limit = {"budget": [{"growth": "0 %"}]}
+    for baseline in (empty, other):
+        message = f"budget 1: growth: none of the programs that match is in the baseline {baseline}; --bless adds them"
+        with pytest.raises(UsageError, match=re.escape(message)):
+            check(SMALL, config=limit, baseline=baseline)
+    assert check(SMALL, config=limit, baseline=empty, bless=True).passed
+    both = write(jit_f=TEXTS, jit_h=outer(3))
+    assert check(both, config=limit, baseline=base).passed
+    new = {"budget": [{"growth": "0 %"}, {"program": "jit_h", "growth": "0 %"}]}
+    with pytest.raises(UsageError, match=r"budget 2 \(program = 'jit_h'\): growth: none of the programs"):
+        check(both, config=new, baseline=base)
+    grown = check(write(jit_f=TEXTS, jit_h=BIG), config=new, baseline=base)
+    assert findings(grown, "new") == [("new", "not known")]
+    assert check(write(jit_f=CUT), config=limit, baseline=empty).exit_code == 3
+
+
 # -- what is not known
 
 
@@ -548,6 +570,9 @@ def test_bless_keeps_what_was_not_compiled(tmp_path: Path, write: Callable[..., 
     result = check(write(jit_f=TEXTS), config={}, baseline=base, prune=True)
     assert [e.name for e in baselines.load(base).entries] == ["jit_f"]
     assert result.written == str(base)
+    for missing in (None, tmp_path / "missing.json"):
+        with pytest.raises(UsageError, match="there is no baseline"):
+            check(SMALL, config={"budget": [{"peak": "1GiB"}]}, baseline=missing, prune=True)
 
 
 def test_the_ratchet(tmp_path: Path, write: Callable[..., Path]) -> None:

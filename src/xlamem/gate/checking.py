@@ -77,7 +77,8 @@ def check(
     Raises
     ------
     UsageError
-        The configuration is wrong, a budget matches no program, there is nothing to check, or there is no dump.
+        The configuration is wrong, a budget matches no program or limits the growth of none that the baseline has,
+        there is nothing to check, or there is no dump.
     OutputError
         The baseline file cannot be written.
     """
@@ -153,6 +154,7 @@ class _Check:
         if self.base is not None:
             self.before = possible_names_before(self.base, self.programs, found)
         checked = [self._checked(i, found.get(i), budgets[i]) for i in range(len(self.programs))]
+        self._require_compared_growth(checked, budgets)
         written = self._write(checked, found)
         return _result(checked, self._gone(found), self.config, self.baseline, written)
 
@@ -177,7 +179,7 @@ class _Check:
         if path.exists():
             self.entries = baselines.load(path).entries
         elif not self.bless:
-            if given:
+            if given or self.prune:
                 raise UsageError(f"there is no baseline {path}: xlamem check PATH --bless writes it")
             return None, None
         return EntryPrograms(self.entries), str(path)
@@ -195,6 +197,16 @@ class _Check:
             raise UsageError(
                 "there is nothing to check: write a [[budget]] in xlamem.toml, or a baseline with --bless"
             )
+
+    def _require_compared_growth(self, checked: Sequence[Checked], budgets: Sequence[list[Budget]]) -> None:
+        """Raise UsageError if a budget limits growth, and none of its programs was compared with the baseline."""
+        compared = {b.number for c, own in zip(checked, budgets, strict=True) if _is_compared(c) for b in own}
+        for budget in self.config.budgets:
+            if budget.growth is not None and budget.number not in compared and not self.bless:
+                raise UsageError(
+                    f"{budget.where}: growth: none of the programs that match is in the baseline"
+                    f"{f' {self.baseline}' if self.baseline else ''}; {self.option} adds them"
+                )
 
     # -- programs
 
@@ -364,6 +376,11 @@ class _Check:
         names = {(p.platform, without_number(p.module_name or "")) for p in self.programs.programs if not p.problem}
         entries = self.entries or ()
         return [i for i in self._left(found) if (entries[i].platform, entries[i].name or "") in names]
+
+
+def _is_compared(c: Checked) -> bool:
+    """Return whether a program was compared with the baseline, or the verdict is not known."""
+    return c.entry is None or any(f.rule == "growth" or (f.rule, f.status) == ("new", NOT_KNOWN) for f in c.findings)
 
 
 def _source_lines(c: Checked) -> set[Line]:
