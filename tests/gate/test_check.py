@@ -591,6 +591,44 @@ def test_the_ratchet(tmp_path: Path, write: Callable[..., Path]) -> None:
     assert findings(result) == [("growth", "failed")] * 2
 
 
+def without_live_ranges(texts: Texts) -> Texts:
+    return {role: text for role, text in texts.items() if role != "live-range"}
+
+
+@pytest.mark.parametrize("options", [{"bless": True}, {"ratchet": True}])
+def test_a_known_peak_stays(options: dict[str, bool], tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=BIG), tmp_path / "base.json")
+    before = base.read_text()
+    result = check(write(jit_f=without_live_ranges(TEXTS)), config={}, baseline=base, **options)
+    assert findings(result, "growth") == [("growth", "not known")]
+    assert result.exit_code == 3
+    assert base.read_text() == before
+    assert result.rows("note")[0]["message"].endswith("; --bless tightens the baseline")
+
+
+def test_growth_without_live_ranges_is_not_accepted(tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=TEXTS), tmp_path / "base.json")
+    before = base.read_text()
+    second = [write(jit_f=TEXTS), write(jit_f=without_live_ranges(larger(outer(3), MIB)))]
+    for dumps in ([write(jit_f=without_live_ranges(BIG))], second):
+        result = check(dumps, config={}, baseline=base, bless=True)
+        assert findings(result, "growth") == [("growth", "failed"), ("growth", "not known")]
+        assert base.read_text() == before
+
+
+def test_no_ratchet_with_another_compiler(tmp_path: Path) -> None:
+    """A warning that growth is not caught lasts until the baseline is blessed."""
+    a, b = pair("cpu-donation-removed-decode").unpack(tmp_path)
+    base = blessed(b, tmp_path / "base.json")
+    entries = [replace(e, flags={"xla_other": "true"}) for e in baselines.load(base).entries]
+    baselines.write(base, baselines.Baseline.of(entries))
+    before = base.read_text()
+    result = check(a, config={"ratchet": True}, baseline=base)
+    assert findings(result) == [("flags", "warning"), ("improved", "note")]
+    assert result.rows("note")[0]["message"].endswith("; --bless tightens the baseline")
+    assert (result.written, base.read_text()) == (None, before)
+
+
 def test_only_a_file_can_be_blessed(write: Callable[..., Path]) -> None:
     folder = write(jit_f=TEXTS)
     with pytest.raises(UsageError, match="to a JSON file only"):

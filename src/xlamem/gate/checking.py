@@ -13,6 +13,7 @@ import pyarrow as pa
 from .. import schema
 from ..compare.doubts import doubt_of_numbers
 from ..compare.programs import Dumps, Programs, programs_of
+from ..compare.programs import ProgramEntry as Described
 from ..compute.columns import table_of_columns
 from ..compute.program import program
 from ..dump import Dump
@@ -247,7 +248,7 @@ class _Check:
         """Add the findings against the baseline."""
         if partner is None:
             beyond = self._growth_beyond_namesakes(c, budgets)
-            c.findings += [*(map(self._blessed, beyond) if self.bless else beyond), self._new(c)]
+            c.findings += [*(map(self._blessed, beyond) if self._is_blessed(c) else beyond), self._new(c)]
             return
         c.how = partner.how
         has_same_numbers = partner.how == "same" and self.entries is None
@@ -256,28 +257,28 @@ class _Check:
             c.findings.append(Finding("growth", NOT_KNOWN, "the program in the baseline is not known"))
             return
         findings = growth_findings(c.base, c.entry, budgets, self.config)
-        c.findings += map(self._blessed, findings) if self.bless else findings
+        c.findings += map(self._blessed, findings) if self._is_blessed(c) else findings
         if texts := improvements(c.base, c.entry):
-            done = self.entries is not None and (self.bless or self.config.ratchet)
+            done = self.entries is not None and self._next_entry(c) is not None
             more = "the baseline is tightened" if done else f"{self.option} tightens the baseline"
             c.findings.append(Finding("improved", NOTE, f"{' and '.join(texts)}; {more}"))
 
     def _growth_beyond_namesakes(self, c: Checked, budgets: list[Budget]) -> Sequence[Finding]:
         """Return the findings of a program without a partner against the largest of its name in the baseline."""
-        numbers = self.names.get(platform_and_name(c.described), [])
-        if self.base is None or c.entry is None or not numbers:
+        others = self._namesakes(c)
+        if c.entry is None or not others:
             return []
         name = f"the largest {platform_and_name(c.described)[1]} of the baseline"
-        totals = {i: n for i in numbers if (n := self.base[i].device_total) is not None}
-        if len(totals) < len(numbers) or not (base := self._base_entry(max(totals, key=totals.__getitem__))):
+        totals = {i: p.device_total for i, p in others.items() if p.device_total is not None}
+        if len(totals) < len(others) or not (base := self._base_entry(max(totals, key=totals.__getitem__))):
             return [Finding("growth", NOT_KNOWN, f"{name} is not known")]
-        peaks = [n for i in numbers if (n := self.base[i].peak) is not None]
-        base = replace(base, peak=max(peaks) if len(peaks) == len(numbers) else None)
+        peaks = [p.peak for p in others.values() if p.peak is not None]
+        base = replace(base, peak=max(peaks) if len(peaks) == len(others) else None)
         return [*growth_findings(base, c.entry, budgets, self.config, name)]
 
     def _new(self, c: Checked) -> Finding:
         """Return the finding for a program that is not in the baseline: not known if it may be one that grew."""
-        if self.bless:
+        if self._is_blessed(c):
             return Finding("new", NOTE, "it is added to the baseline")
         text = f"it is not in the baseline; {self.option} adds it"
         if self.base is not None and c.entry is not None and c.number in self.before:
@@ -286,6 +287,24 @@ class _Check:
                 name = platform_and_name(base)[1]
                 return Finding("new", NOT_KNOWN, f"{text}. {name} is gone: if it was renamed, {grown}")
         return Finding("new", NOTE, text)
+
+    def _is_blessed(self, c: Checked) -> bool:
+        """Return whether the entry of a program is written as it is."""
+        return self.bless and c.entry is not None and not self._loses_peak(c)
+
+    def _loses_peak(self, c: Checked) -> bool:
+        """Return whether the baseline knows the peak of a program, or of one with its name, and the dump does not."""
+        if c.entry is None or c.entry.peak is not None:
+            return False
+        if c.base is not None:
+            return c.base.peak is not None
+        return any(b.peak is not None for b in self._namesakes(c).values())
+
+    def _namesakes(self, c: Checked) -> dict[int, Described]:
+        """Return the programs of the baseline with the platform and the name of a program, by number."""
+        if self.base is None:
+            return {}
+        return {i: self.base[i] for i in self.names.get(platform_and_name(c.described), ())}
 
     def _blessed(self, finding: Finding) -> Finding:
         """Return a finding after blessing: growth is accepted."""
@@ -353,29 +372,29 @@ class _Check:
         if self.entries is None:
             return None
         replaced = {found[c.number].number: e for c in checked if c.number in found and (e := self._next_entry(c))}
-        new = [c.entry for c in checked if self.bless and c.entry and c.number not in found]
-        gone = self._left(found) if self.prune else self._replaced_by_name(found) if self.bless else []
+        new = [c.entry for c in checked if c.entry and c.number not in found and self._is_blessed(c)]
+        gone = self._left(found) if self.prune else self._replaced_by_name(checked, found) if self.bless else []
         if not (self.bless or self.prune or replaced):
             return None
         return baselines.merged(self.entries, replaced, new, gone)
 
     def _next_entry(self, c: Checked) -> Entry | None:
         """Return the entry that replaces that of the baseline; None if it stays."""
-        if c.entry is None or c.base is None:
+        if c.entry is None or c.base is None or self._loses_peak(c):
             return None
         if self.bless:
             return c.entry
-        rules = {rule for rule, _ in toolchain_changes(c.base, c.entry)}
-        policies = {getattr(self.config, f"{rule}_change") for rule in rules}
-        if policies == {"bless"}:
-            return c.entry
+        if rules := {rule for rule, _ in toolchain_changes(c.base, c.entry)}:
+            policies = {getattr(self.config, f"{rule}_change") for rule in rules}
+            return c.entry if policies == {"bless"} else None
         return tightened(c.base, c.entry) if self.config.ratchet and improvements(c.base, c.entry) else None
 
-    def _replaced_by_name(self, found: Mapping[int, Partner]) -> list[int]:
+    def _replaced_by_name(self, checked: Sequence[Checked], found: Mapping[int, Partner]) -> list[int]:
         """Return programs of the baseline that have the name of one that was compiled, but are gone."""
-        names = {(p.platform, without_number(p.module_name or "")) for p in self.programs.programs if not p.problem}
-        entries = self.entries or ()
-        return [i for i in self._left(found) if (entries[i].platform, entries[i].name or "") in names]
+        left_out = {platform_and_name(c.described) for c in checked if not self._is_blessed(c)}
+        names = {platform_and_name(c.described) for c in checked} - left_out
+        assert self.base is not None
+        return [i for i in self._left(found) if platform_and_name(self.base[i]) in names]
 
 
 def _is_compared(c: Checked) -> bool:
