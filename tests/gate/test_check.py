@@ -679,6 +679,53 @@ def test_a_damaged_file(tmp_path: Path, text: str, message: str) -> None:
         check(SMALL, config={}, baseline=path)
 
 
+PATHS: list[tuple[tuple[str | int, ...], list[Any]]] = [
+    (("flags",), [None, [], "x"]),
+    (("programs",), [None, {}, 5, [[]]]),
+    *(((*("programs", 0), name), values) for name, values in {
+        "name": [5, True, [], chr(0xD800)],
+        "platform": [5],
+        "program_fp": [5],
+        "device_total": [True, None, "1", 1.5, -1, 1 << 70],
+        "peak": [True, "1", -1],
+        "changelist": ["5", 1.5],
+        "format": [None, "x", [1], {}],
+        "flags": [5, [], "unknown"],
+        "bill": [None, [], {"packing": "1"}, {"packing": -1}, {"packing": None}],
+        "n_donated": [None, "1"],
+        "donated": [None, {}, [5], [{}], [{"name": "a", "bytes": "1"}], [{"name": 1, "bytes": 1}]],
+        "peak_buffers": [None, {}, [[]], [{"name": "a", "category": "temp", "bytes": -1}], [{"other": 1}]],
+        "other_buffers": [None, "1", -1],
+        "test": [5],
+    }.items()),
+    (("programs", 0, "peak_buffers", 0, "bytes"), [None, True, "1"]),
+    (("programs", 0, "peak_buffers", 0, "source_line"), ["1"]),
+    (("programs", 0, "peak_buffers", 0, "source_file"), [1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "values"), PATHS)
+def test_damaged_values(path: tuple[str | int, ...], values: list[Any], tmp_path: Path) -> None:
+    base = blessed(SMALL, tmp_path / "base.json")
+    *parents, last = path
+    for value in values:
+        data = place = json.loads(base.read_text())
+        for key in parents:
+            place = place[key]
+        place[last] = value
+        damaged = tmp_path / "damaged.json"
+        damaged.write_text(json.dumps(data))
+        with pytest.raises(UsageError, match=r"damaged\.json is damaged \("):
+            check(SMALL, config={}, baseline=damaged)
+
+
+def test_a_nested_file(tmp_path: Path) -> None:
+    path = tmp_path / "base.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(UsageError, match="is not JSON"):
+        check(SMALL, config={}, baseline=path)
+
+
 def test_the_baseline_of_the_configuration(tmp_path: Path, write: Callable[..., Path]) -> None:
     """Its path starts from the folder of the configuration."""
     (tmp_path / "xlamem.toml").write_text('baseline = "ci/memory.json"\n')
