@@ -366,7 +366,8 @@ def test_a_truncated_dump_never_passes(tmp_path: Path, write: Callable[..., Path
         result = check(cut, **{"config": {}, **options})
         assert ("unreadable", "not known") in findings(result)
         assert result.exit_code == 3
-        assert result.programs["device_total"].to_pylist() == [None]
+        assert result.programs["device_total"].to_pylist() == [number(SMALL)]
+        assert result.programs["peak"].to_pylist() == [None]
     again = check(cut, config={}, baseline=base, bless=True)
     assert again.exit_code == 3
     assert baselines.load(base).entries[0].device_total == number(SMALL), "a truncated dump was blessed"
@@ -374,9 +375,16 @@ def test_a_truncated_dump_never_passes(tmp_path: Path, write: Callable[..., Path
 
 def test_a_truncated_dump_can_fail(write: Callable[..., Path]) -> None:
     """The allocations are complete and add up, so that what must fit is known to be too much."""
-    result = check(write(jit_f=CUT), config={"budget": [{"device_total": "1B"}]})
-    assert result.exit_code == 1
-    assert sorted(findings(result)) == [("device_total", "failed"), ("unreadable", "not known")]
+    cut = write(jit_f=CUT)
+    for rule, limit in {"device_total": {"device_total": "1B"}, "fits": {"device": "v5e", "fraction": 1e-9}}.items():
+        result = check(cut, config={"budget": [limit]})
+        assert result.exit_code == 1
+        assert sorted(findings(result)) == [(rule, "failed"), ("unreadable", "not known")]
+        assert f"FAILED jit_f {size(number(SMALL))} ?" in " ".join(as_text(result).split())
+    assert check(cut, config={"budget": [{"device": "v5e"}]}).exit_code == 3
+    unknown = {**CUT, "buffer-assignment-values": TEXTS["buffer-assignment-values"][:20]}
+    result = check(write(jit_f=unknown), config={"budget": [limit]})
+    assert (result.exit_code, result.programs["device_total"].to_pylist()) == (3, [None])
 
 
 def test_a_truncated_baseline(write: Callable[..., Path]) -> None:

@@ -28,7 +28,7 @@ from .entry import Entry, entry_of
 from .finding import Checked, Finding
 from .growth import growth_findings, growth_if_renamed, improvements, tightened, toolchain_changes
 from .result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, worst
-from .rules import budget_findings, certain_failures
+from .rules import budget_findings, certain_failures, known_total
 from .stacks import Line, stack_of
 from .stored import EntryPrograms, Partner, by_name, partners, platform_and_name, possible_names_before
 
@@ -226,7 +226,7 @@ class _Check:
         try:
             dump = self.programs.read(number)
             p = program(dump)
-            c.problem = doubt_of_numbers(p)
+            c.known_total, c.problem = known_total(p), doubt_of_numbers(p)
             if not c.problem:
                 d = c.described
                 c.entry = entry_of(p, d.module_name, d.program_fp, d.interface_fp)
@@ -234,8 +234,8 @@ class _Check:
             c.problem = f"cannot be read: {e}"
         if c.entry is None:
             c.findings.append(Finding("unreadable", NOT_KNOWN, _problem(c.problem)))
-            if not c.problem.startswith("cannot"):
-                c.findings += [f for b in budgets for f in certain_failures(p, b)]
+            if c.known_total is not None:
+                c.findings += [f for b in budgets for f in certain_failures(p, c.known_total, b)]
             return c
         c.findings += [f for b in budgets for f in budget_findings(p, c.entry, b)]
         if self.base is not None:
@@ -472,7 +472,7 @@ def _program_row(c: Checked) -> dict[str, Any]:
         "program_fp": d.program_fp,
         "interface_fp": d.interface_fp,
         "status": worst(f.status for f in c.findings),
-        "device_total": entry.device_total if entry else None,
+        "device_total": entry.device_total if entry else c.known_total,
         "peak": entry.peak if entry else None,
         "device_total_baseline": base.device_total if base else None,
         "peak_baseline": base.peak if base else None,
