@@ -319,7 +319,7 @@ def test_every_budget_that_matches_applies(write: Callable[..., Path]) -> None:
 
 def test_a_budget_that_matches_nothing() -> None:
     config = {"budget": [{"program": "jit_trian_*", "device_total": "1GiB"}]}
-    with pytest.raises(UsageError, match=r"budget 1 .*'jit_trian_\*' matches no program"):
+    with pytest.raises(UsageError, match=r"^budget 1 \(program = 'jit_trian_\*'\) matches no program; there"):
         check(SMALL, config=config)
 
 
@@ -422,6 +422,7 @@ def test_new_and_gone_programs(tmp_path: Path, write: Callable[..., Path]) -> No
     base = blessed(write(jit_f=TEXTS, jit_g=inner(3)), tmp_path / "base.json")
     result = check(write(jit_f=TEXTS, jit_g=inner(3), jit_h=BIG), config={}, baseline=base)
     assert findings(result) == [("new", "note")]
+    assert "new: 1 program (jit_h): not in the baseline; --bless adds new programs" in as_text(result)
     result = check(write(jit_f=TEXTS), config={}, baseline=base)
     assert findings(result) == [("gone", "note")]
     assert result.exit_code == 0

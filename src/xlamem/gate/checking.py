@@ -14,6 +14,7 @@ from .. import schema
 from ..compare.doubts import doubt_of_numbers
 from ..compare.programs import Dumps, Programs, programs_of
 from ..compare.programs import ProgramEntry as Described
+from ..compute.capacity import reason_for_doubt
 from ..compute.columns import table_of_columns
 from ..compute.program import program
 from ..dump import Dump
@@ -22,7 +23,7 @@ from ..parse.fingerprints import without_number
 from ..warehouse import Dataset
 from . import baseline as baselines
 from .causes import MAX_CHANGES, changes_since, compared, largest, source_of, why_since
-from .config import BASELINE, Budget, Config, config_of, load_config, unknown_key
+from .config import BASELINE, Budget, Config, config_of, load_config, similar
 from .curves import Curves, usage_curve
 from .entry import Entry, entry_of
 from .finding import Checked, Finding
@@ -217,8 +218,7 @@ class _Check:
         for budget in self.config.budgets:
             if not any(map(budget.matches, names)):
                 known = sorted({without_number(n) for n in names if n})
-                hint = unknown_key(budget.program, known).partition("; ")[2]
-                raise UsageError(f"{budget.where}: program = {budget.program!r} matches no program; {hint}")
+                raise UsageError(f"{budget.where} matches no program; {similar(budget.program, known)}")
         return [[b for b in self.config.budgets if b.matches(name)] for name in names]
 
     def _checked(self, number: int, partner: Partner | None, budgets: list[Budget]) -> Checked:
@@ -232,8 +232,10 @@ class _Check:
                 c.entry = entry_of(p, d.module_name, d.program_fp, d.interface_fp)
         except (DumpError, UsageError) as e:
             c.problem = f"cannot be read: {e}"
+            c.findings.append(Finding("unreadable", NOT_KNOWN, f"the dump {c.problem}"))
+            return c
         if c.entry is None:
-            c.findings.append(Finding("unreadable", NOT_KNOWN, _problem(c.problem)))
+            c.findings.append(Finding("unreadable", NOT_KNOWN, reason_for_doubt(p.tables) or f"the dump {c.problem}"))
             if c.known_total is not None:
                 c.findings += [f for b in budgets for f in certain_failures(p, c.known_total, b)]
             return c
@@ -279,14 +281,14 @@ class _Check:
     def _new(self, c: Checked) -> Finding:
         """Return the finding for a program that is not in the baseline: not known if it may be one that grew."""
         if self._is_blessed(c):
-            return Finding("new", NOTE, "it is added to the baseline")
-        text = f"it is not in the baseline; {self.option} adds it"
+            return Finding("new", NOTE, "added to the baseline")
         if self.base is not None and c.entry is not None and c.number in self.before:
             base = self.base[self.before[c.number]]
             if grown := growth_if_renamed(base.device_total, base.peak, c.entry):
                 name = platform_and_name(base)[1]
-                return Finding("new", NOT_KNOWN, f"{text}. {name} is gone: if it was renamed, {grown}")
-        return Finding("new", NOTE, text)
+                text = f"it is not in the baseline; {self.option} adds it. {name} is gone: if it was renamed, {grown}"
+                return Finding("new", NOT_KNOWN, text)
+        return Finding("new", NOTE, f"not in the baseline; {self.option} adds new programs")
 
     def _is_blessed(self, c: Checked) -> bool:
         """Return whether the entry of a program is written as it is."""
@@ -406,12 +408,6 @@ def _source_lines(c: Checked) -> set[Line]:
     """Return the source lines of what did not pass."""
     own = {(f.source_file, f.source_line) for f in c.findings if f.status != PASSED}
     return {(file, line) for file, line in {*own, c.source} if file}
-
-
-def _problem(predicate: str) -> str:
-    """Return why the numbers of a dump are not known as a sentence."""
-    reason = predicate.removeprefix("is not known: ")
-    return f"the dump {predicate}" if reason == predicate else reason
 
 
 # -- tables --------------------------------------------------------------------------------------

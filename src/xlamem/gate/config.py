@@ -217,10 +217,14 @@ def _budget_name(number: int | None, program: str | None) -> str:
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """Return a message about an unknown key, with the most similar one."""
+    return f"unknown key {key!r}; {similar(key, known)}"
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """Return a question with the known name that is most similar, or a clause with all known names."""
     known = sorted(known)
-    similar = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(known)}"
-    return f"unknown key {key!r}; {hint}"
+    found = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {found[0]!r}?" if found else f"there are {', '.join(known)}"
 
 
 def _budgets(value: Any, source: _Source) -> tuple[Budget, ...]:
