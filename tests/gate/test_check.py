@@ -349,7 +349,8 @@ def test_a_limit_of_growth_that_compares_nothing(tmp_path: Path, write: Callable
     assert check(both, config=limit, baseline=base).passed
     new = {"budget": [{"growth": "0 %"}, {"program": "jit_h", "growth": "0 %"}]}
     with pytest.raises(UsageError, match=r"budget 2 \(program = 'jit_h'\): growth: none of the programs"):
-        check(both, config=new, baseline=base)
+        check(both, config=new, baseline=blessed(write(jit_f=TEXTS), tmp_path / "one.json"))
+    assert check(both, config=new, baseline=base).passed, "jit_g is gone, and not smaller"
     grown = check(write(jit_f=TEXTS, jit_h=BIG), config=new, baseline=base)
     assert findings(grown, "new") == [("new", "not known")]
     assert check(write(jit_f=CUT), config=limit, baseline=empty).exit_code == 3

@@ -202,13 +202,17 @@ class _Check:
 
     def _require_compared_growth(self, checked: Sequence[Checked], budgets: Sequence[list[Budget]]) -> None:
         """Raise UsageError if a budget limits growth, and none of its programs was compared with the baseline."""
-        compared = {b.number for c, own in zip(checked, budgets, strict=True) if _is_compared(c) for b in own}
+        compared = {b.number for c, own in zip(checked, budgets, strict=True) if self._is_compared(c) for b in own}
         for budget in self.config.budgets:
             if budget.growth is not None and budget.number not in compared and not self.bless:
                 raise UsageError(
                     f"{budget.where}: growth: none of the programs that match is in the baseline"
                     f"{f' {self.baseline}' if self.baseline else ''}; {self.option} adds them"
                 )
+
+    def _is_compared(self, c: Checked) -> bool:
+        """Return whether a program was compared with one of the baseline, or cannot be."""
+        return c.entry is None or c.number in self.before or any(f.rule == "growth" for f in c.findings)
 
     # -- programs
 
@@ -397,11 +401,6 @@ class _Check:
         names = {platform_and_name(c.described) for c in checked} - left_out
         assert self.base is not None
         return [i for i in self._left(found) if platform_and_name(self.base[i]) in names]
-
-
-def _is_compared(c: Checked) -> bool:
-    """Return whether a program was compared with the baseline, or the verdict is not known."""
-    return c.entry is None or any(f.rule == "growth" or (f.rule, f.status) == ("new", NOT_KNOWN) for f in c.findings)
 
 
 def _source_lines(c: Checked) -> set[Line]:
