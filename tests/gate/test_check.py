@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,10 +14,11 @@ from typing import Any
 import pytest
 from conftest import DUMPS
 from pairs import Pair, stored
-from variants import CUT, TEXTS, compiled_again, converted, inner, larger, written
+from variants import CUT, TEXTS, compiled_again, converted, inner, larger, outer, written
 
 import xlamem
 from xlamem import CheckResult, UsageError, check, schema
+from xlamem.formatting import size
 from xlamem.gate import baseline as baselines
 from xlamem.gate.config import Config
 from xlamem.gate.entry import Entry
@@ -316,7 +318,7 @@ def test_every_budget_that_matches_applies(write: Callable[..., Path]) -> None:
 
 def test_a_budget_that_matches_nothing() -> None:
     config = {"budget": [{"program": "jit_trian_*", "device_total": "1GiB"}]}
-    with pytest.raises(UsageError, match=r"budget 1 .*'jit_trian_\*' matches no program"):
+    with pytest.raises(UsageError, match=r"^budget 1 \(program = 'jit_trian_\*'\) matches no program; there"):
         check(SMALL, config=config)
 
 
@@ -331,6 +333,28 @@ def test_nothing_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         check(SMALL, baseline="missing.json")
 
 
+def test_a_limit_of_growth_that_compares_nothing(tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=TEXTS, jit_g=inner(3)), tmp_path / "base.json")
+    empty, other = tmp_path / "empty.json", tmp_path / "other.json"
+    baselines.write(empty, baselines.Baseline())
+    baselines.write(other, baselines.Baseline.of(replace(e, platform="tpu") for e in baselines.load(base).entries))
+    limit = {"budget": [{"growth": "0 %"}]}
+    for baseline in (empty, other):
+        message = f"budget 1: growth: none of the programs that match is in the baseline {baseline}; --bless adds them"
+        with pytest.raises(UsageError, match=re.escape(message)):
+            check(SMALL, config=limit, baseline=baseline)
+    assert check(SMALL, config=limit, baseline=empty, bless=True).passed
+    both = write(jit_f=TEXTS, jit_h=outer(3))
+    assert check(both, config=limit, baseline=base).passed
+    new = {"budget": [{"growth": "0 %"}, {"program": "jit_h", "growth": "0 %"}]}
+    with pytest.raises(UsageError, match=r"budget 2 \(program = 'jit_h'\): growth: none of the programs"):
+        check(both, config=new, baseline=blessed(write(jit_f=TEXTS), tmp_path / "one.json"))
+    assert check(both, config=new, baseline=base).passed, "jit_g is gone, and not smaller"
+    grown = check(write(jit_f=TEXTS, jit_h=BIG), config=new, baseline=base)
+    assert findings(grown, "new") == [("new", "not known")]
+    assert check(write(jit_f=CUT), config=limit, baseline=empty).exit_code == 3
+
+
 # -- what is not known
 
 
@@ -342,7 +366,8 @@ def test_a_truncated_dump_never_passes(tmp_path: Path, write: Callable[..., Path
         result = check(cut, **{"config": {}, **options})
         assert ("unreadable", "not known") in findings(result)
         assert result.exit_code == 3
-        assert result.programs["device_total"].to_pylist() == [None]
+        assert result.programs["device_total"].to_pylist() == [number(SMALL)]
+        assert result.programs["peak"].to_pylist() == [None]
     again = check(cut, config={}, baseline=base, bless=True)
     assert again.exit_code == 3
     assert baselines.load(base).entries[0].device_total == number(SMALL), "a truncated dump was blessed"
@@ -350,9 +375,16 @@ def test_a_truncated_dump_never_passes(tmp_path: Path, write: Callable[..., Path
 
 def test_a_truncated_dump_can_fail(write: Callable[..., Path]) -> None:
     """The allocations are complete and add up, so that what must fit is known to be too much."""
-    result = check(write(jit_f=CUT), config={"budget": [{"device_total": "1B"}]})
-    assert result.exit_code == 1
-    assert sorted(findings(result)) == [("device_total", "failed"), ("unreadable", "not known")]
+    cut = write(jit_f=CUT)
+    for rule, limit in {"device_total": {"device_total": "1B"}, "fits": {"device": "v5e", "fraction": 1e-9}}.items():
+        result = check(cut, config={"budget": [limit]})
+        assert result.exit_code == 1
+        assert sorted(findings(result)) == [(rule, "failed"), ("unreadable", "not known")]
+        assert f"FAILED jit_f {size(number(SMALL))} ?" in " ".join(as_text(result).split())
+    assert check(cut, config={"budget": [{"device": "v5e"}]}).exit_code == 3
+    unknown = {**CUT, "buffer-assignment-values": TEXTS["buffer-assignment-values"][:20]}
+    result = check(write(jit_f=unknown), config={"budget": [limit]})
+    assert (result.exit_code, result.programs["device_total"].to_pylist()) == (3, [None])
 
 
 def test_a_truncated_baseline(write: Callable[..., Path]) -> None:
@@ -390,6 +422,7 @@ def test_new_and_gone_programs(tmp_path: Path, write: Callable[..., Path]) -> No
     base = blessed(write(jit_f=TEXTS, jit_g=inner(3)), tmp_path / "base.json")
     result = check(write(jit_f=TEXTS, jit_g=inner(3), jit_h=BIG), config={}, baseline=base)
     assert findings(result) == [("new", "note")]
+    assert "new: 1 program (jit_h): not in the baseline; --bless adds new programs" in as_text(result)
     result = check(write(jit_f=TEXTS), config={}, baseline=base)
     assert findings(result) == [("gone", "note")]
     assert result.exit_code == 0
@@ -397,13 +430,71 @@ def test_new_and_gone_programs(tmp_path: Path, write: Callable[..., Path]) -> No
 
 def test_a_new_program_may_be_one_that_is_gone(tmp_path: Path, write: Callable[..., Path]) -> None:
     base = blessed(write(jit_f=TEXTS, jit_g=inner(3)), tmp_path / "base.json")
-    result = check(write(jit_f=TEXTS, jit_h=BIG), config={}, baseline=base)
-    assert findings(result) == [("new", "warning"), ("gone", "note")]
-    assert "jit_g is gone: if it was renamed, what must fit grew by " in " ".join(as_text(result).split())
+    renamed = write(jit_f=TEXTS, jit_h=BIG)
+    result = check(renamed, config={}, baseline=base)
+    assert findings(result) == [("new", "not known"), ("gone", "note")]
+    assert result.exit_code == 3
+    message = "it is not in the baseline; --bless adds it. jit_g is gone: if it was renamed, what must fit grew by "
+    assert message in " ".join(as_text(result).split())
     smaller = check(write(jit_f=TEXTS, jit_h=inner(2)), config={}, baseline=base)
-    several = check(write(jit_f=TEXTS, jit_h=BIG, jit_i=BIG), config={}, baseline=base)
     assert findings(smaller, "new") == [("new", "note")]
-    assert findings(several, "new") == [("new", "note")] * 2
+    assert findings(check(renamed, config={}, baseline=base, bless=True)) == [("new", "note"), ("gone", "note")]
+    assert findings(check(renamed, config={}, baseline=base), "new") == []
+
+
+def test_several_programs_may_be_renamed(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """The largest new one is compared with the largest one that is gone, and so on."""
+    before = {"jit_a": BIG, "jit_b": inner(1), "jit_c": inner(2)}
+    base = blessed(write(**before), tmp_path / "base.json")
+
+    def statuses(*sizes: int) -> list[str]:
+        programs = {f"jit_new{i}": larger(inner(i + 5), size) for i, size in enumerate(sizes)}
+        return [status for _, status in findings(check(write(**programs), config={}, baseline=base), "new")]
+
+    assert statuses(0, GROWTH, 0) == ["note"] * 3
+    assert statuses(GROWTH, 0, GROWTH) == ["note", "note", "not known"]
+    assert statuses(0, 0, 2 * GROWTH) == ["note", "note", "not known"]
+    assert statuses(2 * GROWTH) == ["not known"]
+    assert statuses(0, 0, 0, 0, GROWTH) == ["note"] * 5
+
+
+def test_a_second_program_of_a_name_must_not_be_larger(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """It has no partner, but the name is one that the baseline has."""
+    a = write(jit_f=TEXTS)
+    base = blessed(a, tmp_path / "base.json")
+    both = [a, write(jit_f=larger(outer(3), MIB))]
+    for baseline in (base, a):
+        result = check(both, config={}, baseline=baseline)
+        assert findings(result) == [("growth", "failed")] * 2 + [("new", "note")]
+        message = f"what must fit: {size(number(SMALL) + MIB)}, 1.00 MiB more than the largest jit_f of the baseline"
+        assert result.rows("failed")[0]["message"] == message
+        assert result.rows("failed")[0]["why"]
+        assert result.programs["how"].to_pylist() == ["same", None]
+    within = check(both, config={"budget": [{"growth": "1MiB"}]}, baseline=base)
+    assert findings(within) == [("new", "note")]
+    assert [row["budget"] for row in within.rows("passed")] == [1] * 4
+    assert findings(check([a, write(jit_f=outer(3))], config={}, baseline=base)) == [("new", "note")]
+    accepted = check(both, config={}, baseline=base, bless=True)
+    assert findings(accepted) == [("growth", "note")] * 2 + [("new", "note")]
+    assert findings(check(both, config={}, baseline=base)) == []
+
+
+@pytest.mark.parametrize(("policy", "status"), [("fail", "failed"), ("warn", "warning"), ("bless", "note")])
+def test_another_program_of_a_name_with_other_flags(policy: str, status: str, tmp_path: Path) -> None:
+    """The policy of other flags counts as for other growth."""
+    dumps = pair("cpu-donation-removed-decode").unpack(tmp_path)
+    base = blessed(dumps[0], tmp_path / "base.json")
+    entries = [replace(e, flags={"xla_other": "true"}) for e in baselines.load(base).entries]
+    baselines.write(base, baselines.Baseline.of(entries))
+    result = check(dumps, config={"flags_change": policy}, baseline=base)
+    assert findings(result, "growth") == [("growth", status)] * 2
+    assert "of the baseline, with other flags" in next(r["message"] for r in result.rows(status) if r["value"])
+
+
+def test_the_largest_of_a_name_is_not_known(write: Callable[..., Path]) -> None:
+    before, after = write(jit_f=CUT), [write(jit_f=TEXTS), write(jit_f=outer(3))]
+    result = check(after, config={}, baseline=before)
+    assert findings(result, "growth") == [("growth", "not known")] * 2
 
 
 def test_names_lines_and_numbers_do_not_matter(tmp_path: Path, write: Callable[..., Path]) -> None:
@@ -488,6 +579,9 @@ def test_bless_keeps_what_was_not_compiled(tmp_path: Path, write: Callable[..., 
     result = check(write(jit_f=TEXTS), config={}, baseline=base, prune=True)
     assert [e.name for e in baselines.load(base).entries] == ["jit_f"]
     assert result.written == str(base)
+    for missing in (None, tmp_path / "missing.json"):
+        with pytest.raises(UsageError, match="there is no baseline"):
+            check(SMALL, config={"budget": [{"peak": "1GiB"}]}, baseline=missing, prune=True)
 
 
 def test_the_ratchet(tmp_path: Path, write: Callable[..., Path]) -> None:
@@ -504,6 +598,44 @@ def test_the_ratchet(tmp_path: Path, write: Callable[..., Path]) -> None:
     assert findings(check(better, config={}, baseline=base)) == []
     result = check(write(jit_f=BIG), config={"ratchet": True}, baseline=base)
     assert findings(result) == [("growth", "failed")] * 2
+
+
+def without_live_ranges(texts: Texts) -> Texts:
+    return {role: text for role, text in texts.items() if role != "live-range"}
+
+
+@pytest.mark.parametrize("options", [{"bless": True}, {"ratchet": True}])
+def test_a_known_peak_stays(options: dict[str, bool], tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=BIG), tmp_path / "base.json")
+    before = base.read_text()
+    result = check(write(jit_f=without_live_ranges(TEXTS)), config={}, baseline=base, **options)
+    assert findings(result, "growth") == [("growth", "not known")]
+    assert result.exit_code == 3
+    assert base.read_text() == before
+    assert result.rows("note")[0]["message"].endswith("; --bless tightens the baseline")
+
+
+def test_growth_without_live_ranges_is_not_accepted(tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=TEXTS), tmp_path / "base.json")
+    before = base.read_text()
+    second = [write(jit_f=TEXTS), write(jit_f=without_live_ranges(larger(outer(3), MIB)))]
+    for dumps in ([write(jit_f=without_live_ranges(BIG))], second):
+        result = check(dumps, config={}, baseline=base, bless=True)
+        assert findings(result, "growth") == [("growth", "failed"), ("growth", "not known")]
+        assert base.read_text() == before
+
+
+def test_no_ratchet_with_another_compiler(tmp_path: Path) -> None:
+    """A warning that growth is not caught lasts until the baseline is blessed."""
+    a, b = pair("cpu-donation-removed-decode").unpack(tmp_path)
+    base = blessed(b, tmp_path / "base.json")
+    entries = [replace(e, flags={"xla_other": "true"}) for e in baselines.load(base).entries]
+    baselines.write(base, baselines.Baseline.of(entries))
+    before = base.read_text()
+    result = check(a, config={"ratchet": True}, baseline=base)
+    assert findings(result) == [("flags", "warning"), ("improved", "note")]
+    assert result.rows("note")[0]["message"].endswith("; --bless tightens the baseline")
+    assert (result.written, base.read_text()) == (None, before)
 
 
 def test_only_a_file_can_be_blessed(write: Callable[..., Path]) -> None:
@@ -553,6 +685,53 @@ def test_a_damaged_file(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "base.json"
     path.write_text(text)
     with pytest.raises(UsageError, match=message):
+        check(SMALL, config={}, baseline=path)
+
+
+PATHS: list[tuple[tuple[str | int, ...], list[Any]]] = [
+    (("flags",), [None, [], "x"]),
+    (("programs",), [None, {}, 5, [[]]]),
+    *(((*("programs", 0), name), values) for name, values in {
+        "name": [5, True, [], chr(0xD800)],
+        "platform": [5],
+        "program_fp": [5],
+        "device_total": [True, None, "1", 1.5, -1, 1 << 70],
+        "peak": [True, "1", -1],
+        "changelist": ["5", 1.5],
+        "format": [None, "x", [1], {}],
+        "flags": [5, [], "unknown"],
+        "bill": [None, [], {"packing": "1"}, {"packing": -1}, {"packing": None}],
+        "n_donated": [None, "1"],
+        "donated": [None, {}, [5], [{}], [{"name": "a", "bytes": "1"}], [{"name": 1, "bytes": 1}]],
+        "peak_buffers": [None, {}, [[]], [{"name": "a", "category": "temp", "bytes": -1}], [{"other": 1}]],
+        "other_buffers": [None, "1", -1],
+        "test": [5],
+    }.items()),
+    (("programs", 0, "peak_buffers", 0, "bytes"), [None, True, "1"]),
+    (("programs", 0, "peak_buffers", 0, "source_line"), ["1"]),
+    (("programs", 0, "peak_buffers", 0, "source_file"), [1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "values"), PATHS)
+def test_damaged_values(path: tuple[str | int, ...], values: list[Any], tmp_path: Path) -> None:
+    base = blessed(SMALL, tmp_path / "base.json")
+    *parents, last = path
+    for value in values:
+        data = place = json.loads(base.read_text())
+        for key in parents:
+            place = place[key]
+        place[last] = value
+        damaged = tmp_path / "damaged.json"
+        damaged.write_text(json.dumps(data))
+        with pytest.raises(UsageError, match=r"damaged\.json is damaged \("):
+            check(SMALL, config={}, baseline=damaged)
+
+
+def test_a_nested_file(tmp_path: Path) -> None:
+    path = tmp_path / "base.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(UsageError, match="is not JSON"):
         check(SMALL, config={}, baseline=path)
 
 

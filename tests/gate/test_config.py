@@ -190,3 +190,16 @@ def test_amounts(limit: Any, of: int, expected: int) -> None:
     budget = budget_of({"padding": limit})
     assert budget.padding is not None
     assert budget.padding.of(of) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("tool = 3", "tool must be a table, not 3"), ("[tool]\nxlamem = 3", "tool.xlamem must be a table, not 3")],
+)
+def test_no_table_in_a_project(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for place in (path, None):
+        with pytest.raises(UsageError, match=rf"pyproject\.toml: {message}"):
+            load_config(place)

@@ -77,6 +77,8 @@ def run(pytester: pytest.Pytester, tmp_path: Path) -> pytest.Pytester:
     for name, texts in {"small": TEXTS, "big": BIG, "cut": CUT}.items():
         written(folder / name, [("jit_step", texts)])
     written(folder / "other", [("jit_other", _other_interface(BIG))])
+    written(folder / "renamed", [("jit_other", _other_interface(TEXTS))])
+    written(folder / "second", [("jit_step", _other_interface(BIG))], first=1)
     pytester.makeconftest(CONFTEST.replace("{folder!r}", repr(str(folder))))
     return pytester
 
@@ -190,7 +192,7 @@ def test_programs_are_selected_by_name(run: pytest.Pytester) -> None:
     run.makepyfile(test_model=one_test("program='jit_train_*', device_total='1KiB'"))
     result = run.runpytest()
     result.assert_outcomes(failed=1)
-    assert "program = 'jit_train_*' matches no program; there are jit_step" in " ".join(text(result).split())
+    assert "(program = 'jit_train_*') matches no program; there are jit_step" in " ".join(text(result).split())
     marker = "program='jit_st*', device_total='300KiB'"
     run.makepyfile(test_model=one_test(marker, "compiles('small'); compiles('other')"))
     selected = run.runpytest()
@@ -365,12 +367,16 @@ def test_the_directory_of_baselines_is_a_setting(run: pytest.Pytester) -> None:
 
 
 def test_a_program_that_the_baseline_does_not_have_cannot_hide_growth(run: pytest.Pytester) -> None:
-    run.makepyfile(test_model=one_test(""))
+    run.makepyfile(test_model=one_test("device_total='1GiB'"))
     run.runpytest("--xlamem-bless")
+    run.makepyfile(test_model=one_test("device_total='1GiB'", "compiles('renamed')"))
+    renamed = run.runpytest()
+    renamed.assert_outcomes(failed=1)
+    renamed.stdout.fnmatch_lines(["no program of this test is in its baseline: --xlamem-bless writes it"])
     run.makepyfile(test_model=one_test("", "compiles('other')"))
-    result = run.runpytest()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["no program of this test is in its baseline: --xlamem-bless writes it"])
+    grown = run.runpytest()
+    grown.assert_outcomes(failed=1)
+    grown.stdout.fnmatch_lines(["jit_other: *jit_step is gone: if it was renamed, what must fit grew by 128.00 KiB*"])
     assert run.runpytest("--xlamem-bless").ret == 0
     assert [e.name for e in baselines.load(run.path / FILE).entries] == ["jit_other"]
     run.runpytest().assert_outcomes(passed=1)
@@ -497,3 +503,14 @@ def test_a_worker_that_dies_in_a_block_loses_only_its_test(run: pytest.Pytester)
     result.assert_outcomes(passed=2, failed=1)
     assert "crashed while running" in text(result)
     assert (run.path / FILE).read_text() == before
+
+
+def test_a_second_program_of_a_name_must_not_be_larger(run: pytest.Pytester) -> None:
+    run.makepyfile(test_model=one_test("device_total='1GiB'"))
+    assert run.runpytest("--xlamem-bless").ret == 0
+    run.makepyfile(test_model=one_test("device_total='1GiB'", "compiles('small'); compiles('second')"))
+    red = run.runpytest()
+    red.assert_outcomes(failed=1)
+    red.stdout.fnmatch_lines(["jit_step: what must fit: *, 128.00 KiB more than the largest jit_step of the baseline"])
+    assert run.runpytest("--xlamem-bless").ret == 0
+    assert run.runpytest().ret == 0

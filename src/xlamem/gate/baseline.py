@@ -10,8 +10,9 @@ import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from ..errors import OutputError, UsageError
 from ..formatting import shorten
@@ -26,7 +27,10 @@ MAX_DONATED = 100
 MAX_SHAPE = 80
 """Maximum length of a shape; those of tuples are long."""
 
-_NUMBERS = ("name", "platform", "program_fp", "interface_fp", "device_total", "peak", "changelist", "format")
+MAX_NUMBER = 1 << 60
+"""Maximum number in a baseline: limits that are computed from it fit into 64 bits."""
+
+_SCALARS = ("name", "platform", "program_fp", "interface_fp", "device_total", "peak", "changelist")
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def write(path: Path, baseline: Baseline) -> None:
 
 def _entry_json(e: Entry) -> dict[str, Any]:
     row: dict[str, Any] = {} if e.test is None else {"test": e.test}
-    row |= {name: getattr(e, name) for name in _NUMBERS}
+    row |= {name: getattr(e, name) for name in _SCALARS}
     row["format"] = list(e.format)
     row["flags"] = None if e.flags is None else _hash(e.flags)
     row["bill"] = dict(e.bill)
@@ -168,7 +172,7 @@ def loads(text: str | bytes, path: Path | str) -> Baseline:
     """Return the baseline in the text of a file; `path` is for messages. Raises UsageError."""
     try:
         data = json.loads(text)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise UsageError(f"{path} is not JSON: {e}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UsageError(f"{path} is not a baseline of xlamem: write one with xlamem check PATH --bless")
@@ -177,26 +181,59 @@ def loads(text: str | bytes, path: Path | str) -> Baseline:
             f"{path} has version {data.get('version')!r} of the format, and this xlamem reads version {VERSION}"
         )
     try:
-        return Baseline(tuple(_entry(row, data["flags"]) for row in data["programs"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        flag_sets = _object(data["flags"])
+        return Baseline(tuple(_entry(row, flag_sets) for row in _list(data["programs"])))
+    except (KeyError, TypeError, ValueError) as e:
         raise UsageError(f"{path} is damaged ({type(e).__name__}: {e}): write it again with --bless") from None
 
 
-def _entry(row: dict[str, Any], flag_sets: dict[str, dict[str, str]]) -> Entry:
-    values = {name: row[name] for name in _NUMBERS}
-    if not isinstance(values["device_total"], int) or not isinstance(values["peak"], int | None):
-        raise TypeError("device_total and peak must be integers")
-    values["format"] = tuple(values["format"])
+def _entry(row: Any, flag_sets: dict[str, Any]) -> Entry:
+    row = _object(row)
+    flags = _scalar("flags", row["flags"], str | None)
     return Entry(
-        **values,
-        flags=None if row["flags"] is None else flag_sets[row["flags"]],
-        bill=dict(row["bill"]),
-        donated=tuple(Argument(**a) for a in row["donated"]),
-        n_donated=row["n_donated"],
-        groups=tuple(Group(**g) for g in row["peak_buffers"]),
-        rest=row["other_buffers"],
-        test=row.get("test"),
+        **_fields(Entry, {**row, "rest": row["other_buffers"]}, (*_SCALARS, "n_donated", "rest")),
+        test=_scalar("test", row.get("test"), str | None),
+        format=tuple(_scalar("format", v, str) for v in _list(row["format"])),
+        flags=None if flags is None else _object(flag_sets[flags], str),
+        bill=_object(row["bill"], int),
+        donated=tuple(Argument(**_fields(Argument, _object(a))) for a in _list(row["donated"])),
+        groups=tuple(Group(**_fields(Group, _object(g))) for g in _list(row["peak_buffers"])),
     )
+
+
+def _fields(of: type, row: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return values as the fields of a dataclass; all those of the row by default. Raises KeyError or TypeError."""
+    types = _types(of)
+    return {name: _scalar(name, row[name], types[name]) for name in (row if names is None else names)}
+
+
+@cache
+def _types(of: type) -> dict[str, Any]:
+    return get_type_hints(of)
+
+
+def _scalar(name: str, value: Any, expected: Any) -> Any:
+    """Return a text, a size in bytes or another number, or null. Raises TypeError or ValueError."""
+    if not isinstance(value, expected) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}")
+    if isinstance(value, int) and not 0 <= value <= MAX_NUMBER:
+        raise ValueError(f"{name} is {value}")
+    if isinstance(value, str):
+        value.encode()  # JSON can have half a character, which no table can hold
+    return value
+
+
+def _object(value: Any, of: Any = object) -> dict[str, Any]:
+    """Return an object whose values have a type. Raises TypeError or ValueError."""
+    if not isinstance(value, dict):
+        raise TypeError(f"an object is expected, not {value!r}")
+    return value if of is object else {key: _scalar(key, v, of) for key, v in value.items()}
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"a list is expected, not {value!r}")
+    return value
 
 
 def merged(old: Sequence[Entry], replaced: Mapping[int, Entry], new: Sequence[Entry], gone: Iterable[int]) -> Baseline:

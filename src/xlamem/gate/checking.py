@@ -13,6 +13,8 @@ import pyarrow as pa
 from .. import schema
 from ..compare.doubts import doubt_of_numbers
 from ..compare.programs import Dumps, Programs, programs_of
+from ..compare.programs import ProgramEntry as Described
+from ..compute.capacity import reason_for_doubt
 from ..compute.columns import table_of_columns
 from ..compute.program import program
 from ..dump import Dump
@@ -21,15 +23,15 @@ from ..parse.fingerprints import without_number
 from ..warehouse import Dataset
 from . import baseline as baselines
 from .causes import MAX_CHANGES, changes_since, compared, largest, source_of, why_since
-from .config import BASELINE, Budget, Config, config_of, load_config, unknown_key
+from .config import BASELINE, Budget, Config, config_of, load_config, similar
 from .curves import Curves, usage_curve
 from .entry import Entry, entry_of
 from .finding import Checked, Finding
 from .growth import growth_findings, growth_if_renamed, improvements, tightened, toolchain_changes
 from .result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, worst
-from .rules import budget_findings, certain_failures
+from .rules import budget_findings, certain_failures, known_total
 from .stacks import Line, stack_of
-from .stored import EntryPrograms, Partner, partners, possible_names_before
+from .stored import EntryPrograms, Partner, by_name, partners, platform_and_name, possible_names_before
 
 Baseline = Dumps | Programs
 
@@ -77,7 +79,8 @@ def check(
     Raises
     ------
     UsageError
-        The configuration is wrong, a budget matches no program, there is nothing to check, or there is no dump.
+        The configuration is wrong, a budget matches no program or limits the growth of none that the baseline has,
+        there is nothing to check, or there is no dump.
     OutputError
         The baseline file cannot be written.
     """
@@ -142,6 +145,8 @@ class _Check:
         self.before: dict[int, int] = {}
         """The program of the baseline that a new one may have been under another name."""
         self.base, self.baseline = self._baseline(place)
+        self.names = by_name(self.base) if self.base is not None else {}
+        """The programs of the baseline with a platform and a name."""
         self._require_something_to_check()
 
     def result(self) -> CheckResult:
@@ -151,6 +156,7 @@ class _Check:
         if self.base is not None:
             self.before = possible_names_before(self.base, self.programs, found)
         checked = [self._checked(i, found.get(i), budgets[i]) for i in range(len(self.programs))]
+        self._require_compared_growth(checked, budgets)
         written = self._write(checked, found)
         return _result(checked, self._gone(found), self.config, self.baseline, written)
 
@@ -175,7 +181,7 @@ class _Check:
         if path.exists():
             self.entries = baselines.load(path).entries
         elif not self.bless:
-            if given:
+            if given or self.prune:
                 raise UsageError(f"there is no baseline {path}: xlamem check PATH --bless writes it")
             return None, None
         return EntryPrograms(self.entries), str(path)
@@ -194,6 +200,20 @@ class _Check:
                 "there is nothing to check: write a [[budget]] in xlamem.toml, or a baseline with --bless"
             )
 
+    def _require_compared_growth(self, checked: Sequence[Checked], budgets: Sequence[list[Budget]]) -> None:
+        """Raise UsageError if a budget limits growth, and none of its programs was compared with the baseline."""
+        compared = {b.number for c, own in zip(checked, budgets, strict=True) if self._is_compared(c) for b in own}
+        for budget in self.config.budgets:
+            if budget.growth is not None and budget.number not in compared and not self.bless:
+                raise UsageError(
+                    f"{budget.where}: growth: none of the programs that match is in the baseline"
+                    f"{f' {self.baseline}' if self.baseline else ''}; {self.option} adds them"
+                )
+
+    def _is_compared(self, c: Checked) -> bool:
+        """Return whether a program was compared with one of the baseline, or cannot be."""
+        return c.entry is None or c.number in self.before or any(f.rule == "growth" for f in c.findings)
+
     # -- programs
 
     def _budgets(self) -> list[list[Budget]]:
@@ -202,8 +222,7 @@ class _Check:
         for budget in self.config.budgets:
             if not any(map(budget.matches, names)):
                 known = sorted({without_number(n) for n in names if n})
-                hint = unknown_key(budget.program, known).partition("; ")[2]
-                raise UsageError(f"{budget.where}: program = {budget.program!r} matches no program; {hint}")
+                raise UsageError(f"{budget.where} matches no program; {similar(budget.program, known)}")
         return [[b for b in self.config.budgets if b.matches(name)] for name in names]
 
     def _checked(self, number: int, partner: Partner | None, budgets: list[Budget]) -> Checked:
@@ -211,16 +230,18 @@ class _Check:
         try:
             dump = self.programs.read(number)
             p = program(dump)
-            c.problem = doubt_of_numbers(p)
+            c.known_total, c.problem = known_total(p), doubt_of_numbers(p)
             if not c.problem:
                 d = c.described
                 c.entry = entry_of(p, d.module_name, d.program_fp, d.interface_fp)
         except (DumpError, UsageError) as e:
             c.problem = f"cannot be read: {e}"
+            c.findings.append(Finding("unreadable", NOT_KNOWN, f"the dump {c.problem}"))
+            return c
         if c.entry is None:
-            c.findings.append(Finding("unreadable", NOT_KNOWN, _problem(c.problem)))
-            if not c.problem.startswith("cannot"):
-                c.findings += [f for b in budgets for f in certain_failures(p, b)]
+            c.findings.append(Finding("unreadable", NOT_KNOWN, reason_for_doubt(p.tables) or f"the dump {c.problem}"))
+            if c.known_total is not None:
+                c.findings += [f for b in budgets for f in certain_failures(p, c.known_total, b)]
             return c
         c.findings += [f for b in budgets for f in budget_findings(p, c.entry, b)]
         if self.base is not None:
@@ -232,30 +253,64 @@ class _Check:
     def _compare(self, c: Checked, partner: Partner | None, budgets: list[Budget]) -> None:
         """Add the findings against the baseline."""
         if partner is None:
-            c.findings.append(self._new(c))
+            beyond = self._growth_beyond_namesakes(c, budgets)
+            c.findings += [*(map(self._blessed, beyond) if self._is_blessed(c) else beyond), self._new(c)]
             return
         c.how = partner.how
-        c.base = self._base_entry(c, partner)
+        has_same_numbers = partner.how == "same" and self.entries is None
+        c.base = c.entry if has_same_numbers else self._base_entry(partner.number)
         if c.base is None or c.entry is None:
             c.findings.append(Finding("growth", NOT_KNOWN, "the program in the baseline is not known"))
             return
         findings = growth_findings(c.base, c.entry, budgets, self.config)
-        c.findings += map(self._blessed, findings) if self.bless else findings
+        c.findings += map(self._blessed, findings) if self._is_blessed(c) else findings
         if texts := improvements(c.base, c.entry):
-            done = self.entries is not None and (self.bless or self.config.ratchet)
+            done = self.entries is not None and self._next_entry(c) is not None
             more = "the baseline is tightened" if done else f"{self.option} tightens the baseline"
             c.findings.append(Finding("improved", NOTE, f"{' and '.join(texts)}; {more}"))
 
+    def _growth_beyond_namesakes(self, c: Checked, budgets: list[Budget]) -> Sequence[Finding]:
+        """Return the findings of a program without a partner against the largest of its name in the baseline."""
+        others = self._namesakes(c)
+        if c.entry is None or not others:
+            return []
+        name = f"the largest {platform_and_name(c.described)[1]} of the baseline"
+        totals = {i: p.device_total for i, p in others.items() if p.device_total is not None}
+        if len(totals) < len(others) or not (base := self._base_entry(max(totals, key=totals.__getitem__))):
+            return [Finding("growth", NOT_KNOWN, f"{name} is not known")]
+        peaks = [p.peak for p in others.values() if p.peak is not None]
+        base = replace(base, peak=max(peaks) if len(peaks) == len(others) else None)
+        return [*growth_findings(base, c.entry, budgets, self.config, name)]
+
     def _new(self, c: Checked) -> Finding:
-        """Return the finding for a program that is not in the baseline: a warning if it may be one that grew."""
-        if self.bless:
-            return Finding("new", NOTE, "it is added to the baseline")
-        text = f"it is not in the baseline; {self.option} adds it"
+        """Return the finding for a program that is not in the baseline: not known if it may be one that grew."""
+        if self._is_blessed(c):
+            return Finding("new", NOTE, "added to the baseline")
         if self.base is not None and c.entry is not None and c.number in self.before:
             base = self.base[self.before[c.number]]
             if grown := growth_if_renamed(base.device_total, base.peak, c.entry):
-                return Finding("new", WARNING, f"{text}. {base.module_name} is gone: if it was renamed, {grown}")
-        return Finding("new", NOTE, text)
+                name = platform_and_name(base)[1]
+                text = f"it is not in the baseline; {self.option} adds it. {name} is gone: if it was renamed, {grown}"
+                return Finding("new", NOT_KNOWN, text)
+        return Finding("new", NOTE, f"not in the baseline; {self.option} adds new programs")
+
+    def _is_blessed(self, c: Checked) -> bool:
+        """Return whether the entry of a program is written as it is."""
+        return self.bless and c.entry is not None and not self._loses_peak(c)
+
+    def _loses_peak(self, c: Checked) -> bool:
+        """Return whether the baseline knows the peak of a program, or of one with its name, and the dump does not."""
+        if c.entry is None or c.entry.peak is not None:
+            return False
+        if c.base is not None:
+            return c.base.peak is not None
+        return any(b.peak is not None for b in self._namesakes(c).values())
+
+    def _namesakes(self, c: Checked) -> dict[int, Described]:
+        """Return the programs of the baseline with the platform and the name of a program, by number."""
+        if self.base is None:
+            return {}
+        return {i: self.base[i] for i in self.names.get(platform_and_name(c.described), ())}
 
     def _blessed(self, finding: Finding) -> Finding:
         """Return a finding after blessing: growth is accepted."""
@@ -263,18 +318,16 @@ class _Check:
             return finding
         return finding._replace(status=NOTE, message=f"{finding.message}: accepted")
 
-    def _base_entry(self, c: Checked, partner: Partner) -> Entry | None:
-        """Return the program of the baseline; None if its numbers are not known."""
+    def _base_entry(self, number: int) -> Entry | None:
+        """Return a program of the baseline; None if its numbers are not known."""
         if self.entries is not None:
-            return self.entries[partner.number]
-        if partner.how == "same" and c.entry is not None:
-            return c.entry  # the same numbers, buffers and arguments
+            return self.entries[number]
         assert self.base is not None
         try:
-            p = program(self.base.read(partner.number))
+            p = program(self.base.read(number))
         except (DumpError, UsageError):
             return None
-        d = self.base[partner.number]
+        d = self.base[number]
         return None if doubt_of_numbers(p) else entry_of(p, d.module_name, d.program_fp, d.interface_fp)
 
     def _explain(self, c: Checked, dump: Dump, partner: Partner | None) -> None:
@@ -325,41 +378,35 @@ class _Check:
         if self.entries is None:
             return None
         replaced = {found[c.number].number: e for c in checked if c.number in found and (e := self._next_entry(c))}
-        new = [c.entry for c in checked if self.bless and c.entry and c.number not in found]
-        gone = self._left(found) if self.prune else self._replaced_by_name(found) if self.bless else []
+        new = [c.entry for c in checked if c.entry and c.number not in found and self._is_blessed(c)]
+        gone = self._left(found) if self.prune else self._replaced_by_name(checked, found) if self.bless else []
         if not (self.bless or self.prune or replaced):
             return None
         return baselines.merged(self.entries, replaced, new, gone)
 
     def _next_entry(self, c: Checked) -> Entry | None:
         """Return the entry that replaces that of the baseline; None if it stays."""
-        if c.entry is None or c.base is None:
+        if c.entry is None or c.base is None or self._loses_peak(c):
             return None
         if self.bless:
             return c.entry
-        rules = {rule for rule, _ in toolchain_changes(c.base, c.entry)}
-        policies = {getattr(self.config, f"{rule}_change") for rule in rules}
-        if policies == {"bless"}:
-            return c.entry
+        if rules := {rule for rule, _ in toolchain_changes(c.base, c.entry)}:
+            policies = {getattr(self.config, f"{rule}_change") for rule in rules}
+            return c.entry if policies == {"bless"} else None
         return tightened(c.base, c.entry) if self.config.ratchet and improvements(c.base, c.entry) else None
 
-    def _replaced_by_name(self, found: Mapping[int, Partner]) -> list[int]:
+    def _replaced_by_name(self, checked: Sequence[Checked], found: Mapping[int, Partner]) -> list[int]:
         """Return programs of the baseline that have the name of one that was compiled, but are gone."""
-        names = {(p.platform, without_number(p.module_name or "")) for p in self.programs.programs if not p.problem}
-        entries = self.entries or ()
-        return [i for i in self._left(found) if (entries[i].platform, entries[i].name or "") in names]
+        left_out = {platform_and_name(c.described) for c in checked if not self._is_blessed(c)}
+        names = {platform_and_name(c.described) for c in checked} - left_out
+        assert self.base is not None
+        return [i for i in self._left(found) if platform_and_name(self.base[i]) in names]
 
 
 def _source_lines(c: Checked) -> set[Line]:
     """Return the source lines of what did not pass."""
     own = {(f.source_file, f.source_line) for f in c.findings if f.status != PASSED}
     return {(file, line) for file, line in {*own, c.source} if file}
-
-
-def _problem(predicate: str) -> str:
-    """Return why the numbers of a dump are not known as a sentence."""
-    reason = predicate.removeprefix("is not known: ")
-    return f"the dump {predicate}" if reason == predicate else reason
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -420,7 +467,7 @@ def _program_row(c: Checked) -> dict[str, Any]:
         "program_fp": d.program_fp,
         "interface_fp": d.interface_fp,
         "status": worst(f.status for f in c.findings),
-        "device_total": entry.device_total if entry else None,
+        "device_total": entry.device_total if entry else c.known_total,
         "peak": entry.peak if entry else None,
         "device_total_baseline": base.device_total if base else None,
         "peak_baseline": base.peak if base else None,

@@ -99,9 +99,10 @@ def load_config(path: str | os.PathLike[str] | None = None) -> Config:
     text, data = _toml(file)
     table, prefix = data, ""
     if file.name == PROJECT_FILE:
-        table, prefix = data.get("tool", {}).get("xlamem"), f"{PROJECT_TABLE}."
-        if table is None:
+        own, prefix = _project_table(file, data), f"{PROJECT_TABLE}."
+        if own is None:
             raise UsageError(f"{file}: there is no table [{PROJECT_TABLE}]")
+        table = own
     return config_of(table, path=str(file), lines=Lines(text, prefix))
 
 
@@ -111,11 +112,24 @@ def find_config(folder: Path) -> Path | None:
         if (place / FILE).is_file():
             return place / FILE
         project = place / PROJECT_FILE
-        if project.is_file() and "xlamem" in _toml(project)[1].get("tool", {}):
+        if project.is_file() and _project_table(project, _toml(project)[1]) is not None:
             return project
         if (place / ".git").exists():
             return None
     return None
+
+
+def _project_table(file: Path, data: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the table `[tool.xlamem]`; None if there is none. Raises UsageError if it is another value."""
+    table: Any = data
+    for depth, key in enumerate(PROJECT_TABLE.split("."), 1):
+        table = table.get(key)
+        if table is None:
+            return None
+        if not isinstance(table, dict):
+            name = ".".join(PROJECT_TABLE.split(".")[:depth])
+            raise UsageError(f"{file}: {name} must be a table, not {table!r}")
+    return table  # type: ignore[no-any-return]
 
 
 def _toml(file: Path) -> tuple[str, dict[str, Any]]:
@@ -203,10 +217,14 @@ def _budget_name(number: int | None, program: str | None) -> str:
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """Return a message about an unknown key, with the most similar one."""
+    return f"unknown key {key!r}; {similar(key, known)}"
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """Return a question with the known name that is most similar, or a clause with all known names."""
     known = sorted(known)
-    similar = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(known)}"
-    return f"unknown key {key!r}; {hint}"
+    found = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {found[0]!r}?" if found else f"there are {', '.join(known)}"
 
 
 def _budgets(value: Any, source: _Source) -> tuple[Budget, ...]:

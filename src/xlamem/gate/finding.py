@@ -55,6 +55,8 @@ class Checked:
     """None if the dump cannot be read."""
     problem: str = ""
     """Why none of its numbers is known, as a predicate; empty if they are."""
+    known_total: int | None = None
+    """What must fit, in bytes, if every allocation is known; also if the dump is incomplete otherwise."""
     findings: list[Finding] = field(default_factory=list)
     base: Entry | None = None
     """The program in the baseline that it is compared with."""

@@ -30,11 +30,13 @@ def floor(size_before: int) -> int:
     return max(FLOOR, size_before // FLOOR_SHARE)
 
 
-def growth_findings(base: Entry, now: Entry, budgets: Sequence[Budget], config: Config) -> Iterator[Finding]:
+def growth_findings(
+    base: Entry, now: Entry, budgets: Sequence[Budget], config: Config, other: str = ""
+) -> Iterator[Finding]:
     """Yield the findings of a program with known numbers against its baseline.
 
     Each budget with `growth` applies; without one, no growth is allowed. If the compiler or its flags differ, their
-    policy decides what growth means.
+    policy decides what growth means. `other` names the program of the baseline if it is another one.
     """
     changes = toolchain_changes(base, now)
     policies = [config.compiler_change if rule == "compiler" else config.flags_change for rule, _ in changes]
@@ -42,7 +44,7 @@ def growth_findings(base: Entry, now: Entry, budgets: Sequence[Budget], config: 
     limits: list[tuple[int | None, Amount | None]] = [(b.number, b.growth) for b in budgets if b.growth is not None]
     for number in NUMBERS:
         for budget, limit in limits or [(None, None)]:
-            finding = _growth(number, getattr(base, number), getattr(now, number), limit)
+            finding = _growth(number, getattr(base, number), getattr(now, number), limit, other)
             if finding.status == FAILED and changes:
                 text = f"{finding.message}, with {_other(changes)}"
                 finding = finding._replace(status=STATUS_OF_POLICY[policy], message=text)
@@ -70,7 +72,7 @@ def _other(changes: list[tuple[str, str]]) -> str:
     return " and ".join(names[rule] for rule, _ in changes)
 
 
-def _growth(number: str, before: int | None, after: int | None, limit: Amount | None) -> Finding:
+def _growth(number: str, before: int | None, after: int | None, limit: Amount | None, other: str) -> Finding:
     """Compare a number with that of the baseline."""
     label = "peak" if number == "peak" else "what must fit"
     if before is None or after is None:
@@ -78,10 +80,18 @@ def _growth(number: str, before: int | None, after: int | None, limit: Amount | 
         return Finding("growth", NOT_KNOWN, f"{label}: {side} has no live ranges", number, after)
     allowed = max(floor(before), limit.of(before) if limit else 0)
     numbers = number, after, before + allowed, before, limit.text if limit else None
-    if after - before > allowed:
+    has_grown = after - before > allowed
+    if other:
+        text = f"{label}: {size(after)}, {_compared(after - before)} {other}"
+    elif has_grown:
         text = f"{label} grew by {change_text(before, after)} to {size(after)}; at most {size(allowed)} is allowed"
-        return Finding("growth", FAILED, text, *numbers)
-    return Finding("growth", PASSED, f"{label}: {size(after)}, {signed(after - before)} since the baseline", *numbers)
+    else:
+        text = f"{label}: {size(after)}, {signed(after - before)} since the baseline"
+    return Finding("growth", FAILED if has_grown else PASSED, text, *numbers)
+
+
+def _compared(change: int) -> str:
+    return f"{size(abs(change))} {'more' if change > 0 else 'less'} than" if change else "as much as"
 
 
 def growth_if_renamed(device_total: int | None, peak: int | None, now: Entry) -> str:

@@ -10,8 +10,7 @@ import numpy as np
 from ..compare.interface import arguments
 from ..compute.aliasing import matched
 from ..compute.buffer_names import source_columns
-from ..compute.capacity import device_total as total_of
-from ..compute.capacity import fits, reason_for_doubt
+from ..compute.capacity import device_total, fits, reason_for_doubt
 from ..compute.program import Program
 from ..formatting import count, percent, size
 from .amounts import Amount
@@ -33,24 +32,38 @@ def budget_findings(p: Program, entry: Entry, budget: Budget) -> Iterator[Findin
             yield of_budget(budget, finding)
 
 
-def certain_failures(p: Program, budget: Budget) -> Iterator[Finding]:
-    """Yield what is known to fail although the dump is incomplete: what must fit, if every allocation is known."""
-    total = None if reason_for_doubt(p.tables) else total_of(p.tables)
-    if total is not None and budget.device_total is not None and total > budget.device_total:
-        yield of_budget(budget, _limited("device_total", "device_total", total, budget.device_total))
+def known_total(p: Program) -> int | None:
+    """Return what must fit, in bytes, if every allocation is known, whatever else is missing; otherwise None."""
+    return None if reason_for_doubt(p.tables) else device_total(p.tables)
+
+
+def certain_failures(p: Program, total: int, budget: Budget) -> Iterator[Finding]:
+    """Yield what fails for certain although the dump is incomplete: limits of what must fit, which is known."""
+    for finding in (_total(total, budget), _room(p, total, budget)):
+        if finding and finding.status == FAILED:
+            yield of_budget(budget, finding)
 
 
 def _device_total(p: Program, entry: Entry, budget: Budget) -> Finding | None:
+    return _total(entry.device_total, budget)
+
+
+def _total(total: int, budget: Budget) -> Finding | None:
     if budget.device_total is None:
         return None
-    return _limited("device_total", "device_total", entry.device_total, budget.device_total)
+    return _limited("device_total", "device_total", total, budget.device_total)
 
 
 def _fits(p: Program, entry: Entry, budget: Budget) -> Finding | None:
+    return _room(p, entry.device_total, budget)
+
+
+def _room(p: Program, total: int, budget: Budget) -> Finding | None:
+    """Compare what must fit with the memory of a device."""
     if budget.device is None:
         return None
     result = fits(p.tables, device=budget.device, resident=budget.resident, fraction=budget.fraction)
-    total, available = entry.device_total, result.available
+    available = result.available
     numbers = "device_total", total, available
     where = f"{size(available)} of {budget.device}"
     if result.fits is None:

@@ -77,21 +77,39 @@ def partners(baseline: Programs, programs: Programs) -> dict[int, Partner]:
     return found
 
 
-def possible_names_before(baseline: Programs, programs: Programs, found: Mapping[int, Partner]) -> dict[int, int]:
-    """Return the program of the baseline that each program may have been under another name, by number.
+def by_name(side: Programs) -> dict[tuple[str | None, str], list[int]]:
+    """Return the numbers of the programs with each platform and name. Programs without a name are left out."""
+    numbers: dict[tuple[str | None, str], list[int]] = {}
+    for i, program in enumerate(side.programs):
+        if program.module_name:
+            numbers.setdefault(platform_and_name(program), []).append(i)
+    return numbers
 
-    That is so if one program of a platform is new and one is gone.
+
+def platform_and_name(program: Described) -> tuple[str | None, str]:
+    """Return the platform of a program, and its name without the number."""
+    return program.platform, _name(program)
+
+
+def possible_names_before(baseline: Programs, programs: Programs, found: Mapping[int, Partner]) -> dict[int, int]:
+    """Return the program of the baseline that each new program may have been under another name, by number.
+
+    Of each platform, the largest new program is put with the largest one that is gone, and so on. A program whose name
+    the baseline has is not new here: it is compared with those.
     """
-    taken = {partner.number for partner in found.values()}
-    gone, new = _by_platform(baseline, taken), _by_platform(programs, found.keys())
-    return {new[k][0]: gone[k][0] for k in new.keys() & gone.keys() if len(new[k]) == len(gone[k]) == 1}
+    names = by_name(baseline)
+    known = {i for i, p in enumerate(programs.programs) if platform_and_name(p) in names}
+    gone = _by_platform(baseline, {partner.number for partner in found.values()})
+    new = _by_platform(programs, known | found.keys())
+    return {b: a for platform, rows in new.items() for b, a in zip(rows, gone.get(platform, ()), strict=False)}
 
 
 def _by_platform(side: Programs, left_out: Collection[int]) -> dict[str | None, list[int]]:
+    """Return the numbers of the programs of each platform, largest first."""
     numbers: dict[str | None, list[int]] = {}
-    for i, program in enumerate(side.programs):
+    for i in sorted(range(len(side)), key=lambda i: -(side[i].device_total or 0)):
         if i not in left_out:
-            numbers.setdefault(program.platform, []).append(i)
+            numbers.setdefault(side[i].platform, []).append(i)
     return numbers
 
 
