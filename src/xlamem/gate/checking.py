@@ -84,8 +84,8 @@ def check(
     OutputError
         The baseline file cannot be written.
     """
-    run = _Check(_programs(dumps), _config(config, ratchet), _place(baseline, labels), bless, prune)
-    return run.result()
+    settings = _config(config, ratchet)
+    return _Check(_programs(dumps), settings, _place(baseline, labels, settings), bless, prune).result()
 
 
 def _config(config: Any, ratchet: bool | None) -> Config:
@@ -103,9 +103,11 @@ def _programs(dumps: Any) -> Programs:
     return programs_of(dumps.source if isinstance(dumps, Dump) else dumps)
 
 
-def _place(baseline: Any, labels: Mapping[str, str] | None) -> Any:
+def _place(baseline: Any, labels: Mapping[str, str] | None, config: Config) -> Any:
     if not labels:
         return baseline
+    if baseline is None and config.baseline is not None:
+        baseline = config.folder / config.baseline
     if not isinstance(baseline, (str, os.PathLike, Dataset)):
         raise UsageError("labels select dumps of a dataset: give the dataset as the baseline")
     return baseline, dict(labels)
