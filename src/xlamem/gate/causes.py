@@ -48,19 +48,19 @@ def _comparable(group: Group) -> Group:
 def _change(before: Group | None, after: Group, unlisted: int) -> Change:
     if before is None:
         return Change(
-            "new", after.name, after.category, after.n, None if unlisted else 0, after.bytes, after.bytes - unlisted,
-            after.shape, after.source_file, after.source_line,
+            "new", after.name, after.category, None if unlisted else 0, after.n, None if unlisted else 0, after.bytes,
+            after.bytes - unlisted, after.shape, after.source_file, after.source_line,
         )  # fmt: skip
     change = after.bytes - before.bytes
     return Change(
-        "larger" if change > 0 else "smaller", after.name, after.category, after.n, before.bytes, after.bytes, change,
-        _shapes(before, after), after.source_file, after.source_line,
+        "larger" if change > 0 else "smaller", after.name, after.category, before.n, after.n, before.bytes, after.bytes,
+        change, _shapes(before, after), after.source_file, after.source_line,
     )  # fmt: skip
 
 
 def _gone(before: Group) -> Change:
     return Change(
-        "gone", before.name, before.category, before.n, before.bytes, 0, -before.bytes, before.shape,
+        "gone", before.name, before.category, before.n, before.n, before.bytes, 0, -before.bytes, before.shape,
         before.source_file, before.source_line,
     )  # fmt: skip
 
@@ -103,9 +103,22 @@ def describe(c: Change) -> str:
     is_bound = c.bytes_baseline is None and c.change < (1 - ROUNDED) * c.bytes
     about = f"at least {signed(c.change)}" if is_bound else signed(c.change)
     shape = f" ({c.shape})" if c.shape and not c.shape.startswith("(") else ""
-    several = f"{c.n:,} x " if c.n > 1 else ""
+    where = place(c.source_file, c.source_line)
+    if c.n_baseline and c.n != c.n_baseline:
+        return f"{about}: {c.name}{shape}: {_counts(c)}{where}"
     happened = _HAPPENED.get(c.cause) or f"{'are' if c.n > 1 else 'is'} {c.cause}"
-    return f"{about}: {several}{c.name}{shape} {happened}{place(c.source_file, c.source_line)}"
+    return f"{about}: {_several(c.n)}{c.name}{shape} {happened}{where}"
+
+
+def _several(n: int) -> str:
+    return f"{n:,}× " if n > 1 else ""
+
+
+def _counts(c: Change) -> str:
+    """Return both numbers of buffers, and why the bytes change the other way if they do."""
+    opposite = (c.n > (c.n_baseline or 0)) != (c.change > 0)
+    size = f", on average {c.cause}" if opposite else ""
+    return f"{c.n:,} instead of {c.n_baseline:,} at the peak{size}"
 
 
 _HAPPENED = {"new": "at the peak now", "gone": "no longer at the peak"}
@@ -151,7 +164,7 @@ def _groups(d: Diff) -> list[Change]:
 
 def _of_group(row: dict[str, Any], side: str) -> Change:
     return Change(
-        row["cause"], row["buffer"] or "unnamed", row["category"], row["n"], row["bytes_a"], row["bytes_b"],
+        row["cause"], row["buffer"] or "unnamed", row["category"], None, row["n"], row["bytes_a"], row["bytes_b"],
         row["change"], plain_shape(row[f"shape_{side}"]) or None, row[f"source_file_{side}"],
         row[f"source_line_{side}"],
     )  # fmt: skip
@@ -164,8 +177,7 @@ def largest(entry: Entry) -> str:
     """Say what takes most at the peak."""
     texts = []
     for g in entry.groups[:N_NAMED]:
-        several = f"{g.n:,} x " if g.n > 1 else ""
-        texts.append(f"{size(g.bytes)} {several}{g.name}{place(g.source_file, g.source_line)}")
+        texts.append(f"{size(g.bytes)}: {_several(g.n)}{g.name}{place(g.source_file, g.source_line)}")
     return f"largest at the peak: {'; '.join(texts)}" if texts else ""
 
 
