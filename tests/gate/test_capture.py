@@ -137,6 +137,47 @@ def test_an_error_of_the_compile_propagates_unchanged() -> None:
     assert not isinstance(raised.value, xlamem.XlaMemError)
 
 
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk on which no dump can be kept."""
+
+    def copy(source: str, directory: str) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.copy", copy)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_dump_that_cannot_be_written_does_not_change_the_result_of_the_call(tmp_path: Path) -> None:
+    step, x = new(3)
+    results = []
+    with pytest.raises(OutputError, match="No space left"), xlamem.capture(dir=tmp_path):
+        results += [step(x), step(x)]
+    assert [float(result) for result in results] == [9 * 16, 9 * 16]
+    step, x = new(3)
+    captured = xlamem.capture(dir=tmp_path)
+    with pytest.raises(KeyError, match="mine"), captured:
+        raise KeyError("mine", step(x))
+    with pytest.raises(UsageError, match="compiled in the block"), captured:
+        step(x)
+    with pytest.raises(Exception, match="No such compile option"), xlamem.capture(dir=tmp_path):
+        step.lower(x).compile(compiler_options={"xla_no_such_option": 1})
+
+
+def test_a_dump_that_cannot_be_read_is_an_error_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    (step, x), captured = new(3), xlamem.capture()
+    with monkeypatch.context() as patch:
+        patch.setattr(hook, "in_memory", lambda source: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            xlamem.of(step, x)
+        with pytest.raises(ZeroDivisionError), captured:
+            step(x)
+    step, x = new(4)
+    with captured:
+        step(x)
+    assert len(captured) == 1
+
+
 def test_as_a_decorator_it_collects_over_all_calls() -> None:
     captured = xlamem.capture()
     step, x = new()

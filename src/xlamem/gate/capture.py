@@ -48,6 +48,7 @@ class Capture(ContextDecorator, Sequence[Dump]):
         self._directory, self._match = directory, match
         self._programs: list[_Program] = []
         self._n_compiled = 0
+        self._error: Exception | None = None
 
     # -- the block -------------------------------------------------------------------------------
 
@@ -61,7 +62,16 @@ class Capture(ContextDecorator, Sequence[Dump]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         hook.remove(self)
-        if error is None and not self._programs:
+        if error is None:
+            self.require()
+        self._error = None
+
+    def require(self) -> None:
+        """Raise the error of a dump that could not be kept, or UsageError if there is no dump."""
+        failed, self._error = self._error, None
+        if failed:
+            raise failed
+        if not self._programs:
             raise UsageError(self.why_empty())
 
     def compiled(self, event: hook.Compile) -> None:
@@ -70,6 +80,10 @@ class Capture(ContextDecorator, Sequence[Dump]):
         for source in event.sources:
             if fnmatchcase(source.module_name or source.name, self._match):
                 self._programs.append(_Program(read_program(self._keep(source)), event.of_jax))
+
+    def failed(self, error: Exception) -> None:
+        """Keep the first error of a dump that could not be read or written, for the end of the block."""
+        self._error = self._error or error
 
     def _keep(self, source: Source) -> Source:
         return hook.in_memory(source) if self._directory is None else _copy(source, self._directory)
@@ -204,7 +218,9 @@ def capture(*, dir: str | os.PathLike[str] | None = None, match: str = "*") -> C
         JAX is missing or its version is not supported; or, at the end of the block, nothing was compiled, or nothing
         with a name that matches.
     OutputError
-        `dir` cannot be created or written.
+        `dir` cannot be created; or, at the end of the block, a file could not be written.
+    DumpError
+        At the end of the block: a dump could not be read.
     """
     return Capture(None if dir is None else os.path.abspath(os.fsdecode(dir)), match)
 
