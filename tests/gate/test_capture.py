@@ -109,6 +109,21 @@ def test_a_function_that_was_compiled_before_is_an_error_that_says_so() -> None:
     assert captured.dump.source.module_name == "jit_step"
 
 
+def test_every_block_must_compile_something() -> None:
+    (step, x), captured = new(), xlamem.capture()
+    with captured:
+        step(x)
+    with pytest.raises(UsageError, match="nothing was compiled in the block"), captured:
+        step(x)
+    assert len(captured) == 1
+    selected = xlamem.capture(match="jit_step")
+    (step, x), other = new(), jax.jit(lambda x: x + 1)
+    with selected:
+        step(x)
+    with pytest.raises(UsageError, match="none of the 1 program compiled in the block"), selected:
+        other(x)
+
+
 def test_match_selects_by_name() -> None:
     step, x = new()
     with xlamem.capture(match="jit_st*") as captured:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import ContextDecorator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar, overload
 
 import pyarrow as pa
 
@@ -28,6 +28,8 @@ NOT_AGAIN = (
     "JAX does not compile a function again that it has compiled before for the same shapes: call jax.clear_caches() "
     "before the block, or use xlamem.of(function, *args)"
 )
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _Program(NamedTuple):
@@ -35,7 +37,17 @@ class _Program(NamedTuple):
     of_jax: bool
 
 
-class Capture(ContextDecorator, Sequence[Dump]):
+class _Numbers(NamedTuple):
+    """How many programs were captured and compiled when a block began."""
+
+    captured: int = 0
+    compiled: int = 0
+
+
+_AT_FIRST = _Numbers()
+
+
+class Capture(Sequence[Dump]):
     """The dumps of the programs that were compiled in a block, in the order of their compilation.
 
     A sequence of `Dump`, also by name: ``captured["jit_step"]`` or ``captured["step"]``. It grows while the block runs.
@@ -49,30 +61,51 @@ class Capture(ContextDecorator, Sequence[Dump]):
         self._programs: list[_Program] = []
         self._n_compiled = 0
         self._error: Exception | None = None
+        self._blocks: list[_Numbers] = []
 
     # -- the block -------------------------------------------------------------------------------
 
     def __enter__(self) -> Capture:
+        self._begin()
+        self._blocks.append(_Numbers(len(self._programs), self._n_compiled))
+        return self
+
+    def _begin(self) -> None:
         if self._directory is not None:
             _make_directory(self._directory)
         hook.add(self)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         hook.remove(self)
+        before = self._blocks.pop()
         if error is None:
-            self.require()
+            self.require(before)
         self._error = None
 
-    def require(self) -> None:
-        """Raise the error of a dump that could not be kept, or UsageError if there is no dump."""
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Return the function such that each call is captured. A call that compiles nothing may follow one that did."""
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            self._begin()
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                hook.remove(self)
+            self.require()
+            return result
+
+        return call
+
+    def require(self, before: _Numbers = _AT_FIRST) -> None:
+        """Raise the error of a dump that could not be kept, or UsageError if there is no dump since the numbers."""
         failed, self._error = self._error, None
         if failed:
             raise failed
-        if not self._programs:
-            raise UsageError(self.why_empty())
+        if len(self._programs) == before.captured:
+            raise UsageError(self._why_empty(self._n_compiled - before.compiled))
 
     def compiled(self, event: hook.Compile) -> None:
         """Keep the dumps of one compile."""
@@ -88,11 +121,11 @@ class Capture(ContextDecorator, Sequence[Dump]):
     def _keep(self, source: Source) -> Source:
         return hook.in_memory(source) if self._directory is None else _copy(source, self._directory)
 
-    def why_empty(self) -> str:
+    def _why_empty(self, n_compiled: int) -> str:
         """Return why there is no dump."""
-        if not self._n_compiled:
+        if not n_compiled:
             return f"nothing was compiled in {self._place}. {self._way_out}"
-        compiled = f"{count(self._n_compiled, 'program')} compiled in {self._place}"
+        compiled = f"{count(n_compiled, 'program')} compiled in {self._place}"
         if self._match == "*":
             return f"XLA wrote no dump of the {compiled}: this backend does not follow xla_dump_to"
         return f"none of the {compiled} has a name like {self._match!r}. {self._way_out}"
