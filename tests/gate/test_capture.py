@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -152,14 +153,32 @@ def test_an_error_of_the_compile_propagates_unchanged() -> None:
     assert not isinstance(raised.value, xlamem.XlaMemError)
 
 
+def test_no_file_of_another_process_is_overwritten(tmp_path: Path) -> None:
+    code = (
+        "import jax, sys, xlamem\n"
+        "def step(x): return (x @ x.T).sum()\n"
+        "x = jax.ShapeDtypeStruct((int(sys.argv[1]), 16), 'float32')\n"
+        "with xlamem.capture(dir='dd'): jax.jit(step).lower(x).compile()"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code, n], cwd=tmp_path, capture_output=True, text=True)
+        for n in ("8", "64")
+    ]
+    assert runs[0].returncode == 0
+    assert runs[1].returncode == 1
+    assert re.search(r"UsageError: \S*/dd/module_\d+\.jit_step\.\S* exists: .* give each its own dir", runs[1].stderr)
+    (dump,) = xlamem.find(tmp_path / "dd")
+    assert "f32[8,16]" in xlamem.read(dump)["values"]["shape"].cast("string").to_pylist()[0]
+
+
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk on which no dump can be kept."""
 
-    def copy(source: str, directory: str) -> str:
+    def copy(source: object, target: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("shutil.copy", copy)
+    monkeypatch.setattr("shutil.copyfileobj", copy)
 
 
 @pytest.mark.usefixtures("full_disk")

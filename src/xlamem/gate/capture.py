@@ -240,8 +240,9 @@ def capture(*, dir: str | os.PathLike[str] | None = None, match: str = "*") -> C
     Parameters
     ----------
     dir
-        Directory for the files of the dumps that xlamem reads; it is created if it is missing. By default they are
-        kept in memory only, and such dumps cannot be pickled.
+        Directory for the files of the dumps that xlamem reads; it is created if it is missing. XLA numbers modules
+        per process, so each process and run needs its own: no file is overwritten. By default they are kept in memory
+        only, and such dumps cannot be pickled.
     match
         Glob of module names, such as ``"jit_train_*"``; other programs are left out.
 
@@ -249,7 +250,7 @@ def capture(*, dir: str | os.PathLike[str] | None = None, match: str = "*") -> C
     ------
     UsageError
         JAX is missing or its version is not supported; or, at the end of the block, nothing was compiled, or nothing
-        with a name that matches.
+        with a name that matches, or a file in `dir` exists.
     OutputError
         `dir` cannot be created; or, at the end of the block, a file could not be written.
     DumpError
@@ -266,12 +267,24 @@ def _make_directory(path: str) -> None:
 
 
 def _copy(source: Source, directory: str) -> Source:
-    """Copy the files of a source to a directory and return the source there."""
+    """Copy the files of a source to a directory and return the source there. Raises UsageError if one exists there."""
     try:
-        members = tuple(replace(m, uri=shutil.copy(m.uri, directory)) for m in source.members)
+        members = tuple(replace(m, uri=_copy_file(m.uri, directory)) for m in source.members)
+    except FileExistsError as error:
+        raise UsageError(
+            f"{error.filename} exists: a dump of another process or run, whose modules have the same numbers; give "
+            "each its own dir"
+        ) from None
     except OSError as error:
         raise OutputError(f"cannot write to {directory}: {error.strerror or error}") from error
     return replace(source, members=members)
+
+
+def _copy_file(path: str, directory: str) -> str:
+    copy = os.path.join(directory, os.path.basename(path))
+    with open(path, "rb") as file, open(copy, "xb") as target:
+        shutil.copyfileobj(file, target)
+    return copy
 
 
 def _listing(dumps: Sequence[Dump]) -> str:
