@@ -11,7 +11,7 @@ from ..compare.difference import Diff
 from ..compare.groups import difference_groups
 from ..compare.verdict import LINES, signed
 from ..dump import Dump
-from ..formatting import plain_shape, size
+from ..formatting import file_line, plain_shape, size
 from .entry import Entry, Group, by_key
 from .finding import Change
 
@@ -103,7 +103,7 @@ def describe(c: Change) -> str:
     is_bound = c.bytes_baseline is None and c.change < (1 - ROUNDED) * c.bytes
     about = f"at least {signed(c.change)}" if is_bound else signed(c.change)
     shape = f" ({c.shape})" if c.shape and not c.shape.startswith("(") else ""
-    where = place(c.source_file, c.source_line)
+    where = _place(c)
     if c.n_baseline and c.n != c.n_baseline:
         return f"{about}: {c.name}{shape}: {_counts(c)}{where}"
     happened = _HAPPENED.get(c.cause) or f"{'are' if c.n > 1 else 'is'} {c.cause}"
@@ -125,12 +125,10 @@ _HAPPENED = {"new": "at the peak now", "gone": "no longer at the peak"}
 """What a cause means for a group of buffers at the peak, if nothing else is known of them."""
 
 
-def place(file: str | None, line: int | None) -> str:
-    """Return a source line as the end of a clause: `, train.py:41`."""
-    if not file:
-        return ""
-    name = file.replace("\\", "/").rpartition("/")[2]
-    return f", {name}:{line}" if line is not None else f", {name}"
+def _place(of: Change | Group) -> str:
+    """Return the source line as the end of a clause: `, train.py:41`."""
+    where = file_line(of.source_file, of.source_line, folder=False)
+    return f", {where}" if where else ""
 
 
 def _bill(base: Entry, now: Entry) -> list[str]:
@@ -177,7 +175,7 @@ def largest(entry: Entry) -> str:
     """Say what takes most at the peak."""
     texts = []
     for g in entry.groups[:N_NAMED]:
-        texts.append(f"{size(g.bytes)}: {_several(g.n)}{g.name}{place(g.source_file, g.source_line)}")
+        texts.append(f"{size(g.bytes)}: {_several(g.n)}{g.name}{_place(g)}")
     return f"largest at the peak: {'; '.join(texts)}" if texts else ""
 
 

@@ -8,20 +8,19 @@ from typing import Any
 
 import pytest
 
-from ...compare.verdict import signed
 from ...errors import XlaMemError
-from ...formatting import GAP, align, count, shorten, shorten_distinct, size, wrap
+from ...formatting import GAP, align, count, shorten, shorten_distinct, wrap
 from .. import baseline as baselines
 from ..baseline import Baseline
 from ..entry import Entry
 from ..formats.as_text import INDENT, WORDS
+from ..formats.wording import BAD, number_cells
 from ..result import FAILED, NOT_KNOWN, WARNING
 from .records import Record, Row
 
 NOTES = pytest.StashKey[list[tuple[str, bool]]]()
 """Lines about the baselines, and whether each is an error."""
 HEADINGS = ["test", "program", "must fit", "change", "peak", "change", ""]
-BAD = (FAILED, NOT_KNOWN, WARNING)
 COLORS = {FAILED: "red", NOT_KNOWN: "red", WARNING: "yellow"}
 MIN_PROGRAM, MAX_PROGRAM = 9, 24
 """Characters of the name of a program that are shown at least, and at most."""
@@ -122,16 +121,4 @@ def _shortened(nodeids: list[str], room: int) -> list[str]:
 
 
 def _cells(row: Row) -> list[str]:
-    numbers = [
-        cell
-        for n, base in (
-            (row["device_total"], row["device_total_baseline"]),
-            (row["peak"], row["peak_baseline"]),
-        )
-        for cell in ("?" if n is None else size(n), "new" if row["is_new"] else _change(base, n))
-    ]
-    return [*numbers, WORDS.get(row["status"], "")]
-
-
-def _change(before: int | None, after: int | None) -> str:
-    return "" if before is None or after is None else signed(after - before)
+    return [*number_cells(row, is_new=row["is_new"]), WORDS.get(row["status"], "")]
