@@ -461,11 +461,13 @@ def test_warnings_are_wrapped(run: pytest.Pytester, tmp_path: Path, monkeypatch:
 
 
 def test_without_the_plugin_other_tests_run_as_before(run: pytest.Pytester) -> None:
-    run.makeini("[pytest]\nmarkers = xla_memory: not checked here\n")
     run.makepyfile(test_model=one_test("device_total=1") + "\ndef test_fixture(xla_memory): pass\n")
-    result = run.runpytest("-p", "no:xlamem")
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*fixture 'xla_memory' not found*"])
+    result = run.runpytest_subprocess("-p", "no:xlamem")
+    result.assert_outcomes(passed=1, errors=1, warnings=1)
+    result.stdout.fnmatch_lines(["*fixture 'xla_memory' not found*", "*Unknown pytest.mark.xla_memory*"])
+    run.runpytest_subprocess("-p", "no:xlamem", "--strict-markers").assert_outcomes(errors=1)
+    run.makeini("[pytest]\nmarkers = xla_memory: not checked here\n")
+    run.runpytest_subprocess("-p", "no:xlamem", "--strict-markers").assert_outcomes(passed=1, errors=1)
 
 
 def test_a_run_that_does_not_use_the_plugin_imports_nothing_of_it(pytester: pytest.Pytester) -> None:
