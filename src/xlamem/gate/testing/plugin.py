@@ -35,7 +35,6 @@ NO_GROWTH = {"growth": "0 %"}
 """What a marker without a limit means."""
 
 
-
 class Body(Capture):
     """The programs that JAX compiles while a test function runs."""
 
