@@ -141,6 +141,14 @@ def _elided(text: str, kept: set[int]) -> str:
     return re.sub("\0+", "…", marks)
 
 
+def file_line(file: str | None, line: int | None, *, folder: bool = True) -> str:
+    """Return a source line as ``model/train.py:41``, or without the folder; empty without a file."""
+    if not file:
+        return ""
+    name = file if folder else re.split(r"[/\\]", file)[-1]
+    return name if line is None else f"{name}:{line}"
+
+
 def plain_shape(shape: str | None) -> str:
     """Return a shape without its layout."""
     characters, depth = [], 0

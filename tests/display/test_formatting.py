@@ -74,3 +74,11 @@ def test_shortening() -> None:
     assert buffers.source_line(row, 24) == "…/model/layers.py:17"
     assert buffers.source_line(row, 14) == "layers.py:17"
     assert buffers.source_line({"source_file": None, "source_line": None}, 9) == ""
+
+
+def test_source_lines() -> None:
+    assert formatting.file_line("model/train.py", 41) == "model/train.py:41"
+    assert formatting.file_line("model/train.py", None) == "model/train.py"
+    assert formatting.file_line("model/train.py", 41, folder=False) == "train.py:41"
+    assert formatting.file_line("C:\\model\\train.py", 41, folder=False) == "train.py:41"
+    assert formatting.file_line(None, None) == formatting.file_line("", 1, folder=False) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -109,6 +110,21 @@ def test_a_function_that_was_compiled_before_is_an_error_that_says_so() -> None:
     assert captured.dump.source.module_name == "jit_step"
 
 
+def test_every_block_must_compile_something() -> None:
+    (step, x), captured = new(), xlamem.capture()
+    with captured:
+        step(x)
+    with pytest.raises(UsageError, match="nothing was compiled in the block"), captured:
+        step(x)
+    assert len(captured) == 1
+    selected = xlamem.capture(match="jit_step")
+    (step, x), other = new(), jax.jit(lambda x: x + 1)
+    with selected:
+        step(x)
+    with pytest.raises(UsageError, match="none of the 1 program compiled in the block"), selected:
+        other(x)
+
+
 def test_match_selects_by_name() -> None:
     step, x = new()
     with xlamem.capture(match="jit_st*") as captured:
@@ -135,6 +151,65 @@ def test_an_error_of_the_compile_propagates_unchanged() -> None:
     with pytest.raises(Exception, match="No such compile option") as raised, xlamem.capture():
         step.lower(x).compile(compiler_options={"xla_no_such_option": 1})
     assert not isinstance(raised.value, xlamem.XlaMemError)
+
+
+def test_no_file_of_another_process_is_overwritten(tmp_path: Path) -> None:
+    code = (
+        "import jax, sys, xlamem\n"
+        "def step(x): return (x @ x.T).sum()\n"
+        "x = jax.ShapeDtypeStruct((int(sys.argv[1]), 16), 'float32')\n"
+        "with xlamem.capture(dir='dd'): jax.jit(step).lower(x).compile()"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code, n], cwd=tmp_path, capture_output=True, text=True)
+        for n in ("8", "64")
+    ]
+    assert runs[0].returncode == 0
+    assert runs[1].returncode == 1
+    assert re.search(r"UsageError: \S*/dd/module_\d+\.jit_step\.\S* exists: .* give each its own dir", runs[1].stderr)
+    (dump,) = xlamem.find(tmp_path / "dd")
+    assert "f32[8,16]" in xlamem.read(dump)["values"]["shape"].cast("string").to_pylist()[0]
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk on which no dump can be kept."""
+
+    def copy(source: object, target: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfileobj", copy)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_dump_that_cannot_be_written_does_not_change_the_result_of_the_call(tmp_path: Path) -> None:
+    step, x = new(3)
+    results = []
+    with pytest.raises(OutputError, match="No space left"), xlamem.capture(dir=tmp_path):
+        results += [step(x), step(x)]
+    assert [float(result) for result in results] == [9 * 16, 9 * 16]
+    step, x = new(3)
+    captured = xlamem.capture(dir=tmp_path)
+    with pytest.raises(KeyError, match="mine"), captured:
+        raise KeyError("mine", step(x))
+    with pytest.raises(UsageError, match="compiled in the block"), captured:
+        step(x)
+    with pytest.raises(Exception, match="No such compile option"), xlamem.capture(dir=tmp_path):
+        step.lower(x).compile(compiler_options={"xla_no_such_option": 1})
+
+
+def test_a_dump_that_cannot_be_read_is_an_error_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    (step, x), captured = new(3), xlamem.capture()
+    with monkeypatch.context() as patch:
+        patch.setattr(hook, "in_memory", lambda source: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            xlamem.of(step, x)
+        with pytest.raises(ZeroDivisionError), captured:
+            step(x)
+    step, x = new(4)
+    with captured:
+        step(x)
+    assert len(captured) == 1
 
 
 def test_as_a_decorator_it_collects_over_all_calls() -> None:

@@ -20,8 +20,9 @@ import xlamem
 from xlamem import CheckResult, UsageError, check, schema
 from xlamem.formatting import size
 from xlamem.gate import baseline as baselines
+from xlamem.gate.causes import changes_since, describe
 from xlamem.gate.config import Config
-from xlamem.gate.entry import Entry
+from xlamem.gate.entry import Entry, Group
 from xlamem.gate.formats.as_text import as_text
 from xlamem.gate.growth import FLOOR, floor, growth_findings
 
@@ -140,6 +141,34 @@ def test_a_lost_donation_is_named(name: str, tmp_path: Path) -> None:
     assert row["source_file"].endswith("program.py")
     assert row["source_line"] > 0
     assert "8 arguments of 64.00 MiB could be donated and are not: cache[0][0]" in row["message"]
+
+
+def test_buffers_are_larger_only_if_their_number_is_the_same(tmp_path: Path) -> None:
+    a, b = pair("cpu-donation-removed-decode").unpack(tmp_path)
+    result = check(b, config=Config(), baseline=blessed(a, tmp_path / "base.json"))
+    (row,) = (r for r in result.contributors.to_pylist() if r["cause"] == "larger" and r["category"] == "parameter")
+    assert (row["n_baseline"], row["n"], row["bytes"] - row["bytes_baseline"]) == (6, 8, 16 * MIB)
+    assert "+16.00 MiB: cache[*][*] (f32[8,1024,4,64]): 8 instead of 6 at the peak" in result.rows("failed")[0]["why"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        ((4, 4 * MIB), (4, 6 * MIB), "+2.00 MiB: 4× w are larger"),
+        ((1, MIB), (1, 3 * MIB), "+2.00 MiB: w is larger"),
+        ((4, 4 * MIB), (6, 6 * MIB), "+2.00 MiB: w: 6 instead of 4 at the peak"),
+        ((4, 4 * MIB), (1, MIB), "-3.00 MiB: w: 1 instead of 4 at the peak"),
+        ((4, 4 * MIB), (2, 6 * MIB), "+2.00 MiB: w: 2 instead of 4 at the peak, on average larger"),
+        ((2, 6 * MIB), (4, 4 * MIB), "-2.00 MiB: w: 4 instead of 2 at the peak, on average smaller"),
+    ],
+)
+def test_changes_of_a_group_in_words(before: tuple[int, int], after: tuple[int, int], text: str) -> None:
+    base, now = (_with_group(n, size) for n, size in (before, after))
+    assert [describe(c) for c in changes_since(base, now)] == [text]
+
+
+def _with_group(n: int, size: int) -> Entry:
+    return Entry("jit_f", "cpu", None, None, size, size, groups=(Group("w", "parameter", size, n),))
 
 
 @pytest.mark.parametrize("name", ["cpu-flag-fusion", "v5e-flag-vmem", "h100-flag-cublas"])

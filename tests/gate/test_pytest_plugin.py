@@ -70,8 +70,9 @@ def unchanged() -> Iterator[None]:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, tmp_path: Path) -> pytest.Pytester:
+def run(pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A repository whose tests can compile the small program, a bigger one, and one whose dump is truncated."""
+    monkeypatch.setenv("COLUMNS", "120")
     (pytester.path / ".git").mkdir()
     folder = tmp_path / "dumps"
     for name, texts in {"small": TEXTS, "big": BIG, "cut": CUT}.items():
@@ -436,12 +437,43 @@ def test_the_table_can_be_shorter(run: pytest.Pytester, options: list[str], prog
     assert ("device memory (xlamem)" in text(result)) == bool(programs)
 
 
+@pytest.mark.parametrize("width", [70, 80, 200])
+def test_the_table_fits_the_terminal(run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    names = [f"test_{'x' * 60}_{end}" for end in ("one", "two")]
+    marker = "@pytest.mark.xla_memory(peak='1GiB', program='jit_*')\n"
+    tests = [f"{marker}def {name}(compiles): compiles('big')\n" for name in names]
+    run.makepyfile(test_model="".join(["import pytest\n", *tests]))
+    result = run.runpytest("--xlamem-bless")
+    lines = text(result).split("device memory (xlamem)")[1].splitlines()
+    assert re.match(r"test +program +must fit +change +peak +change$", lines[1])
+    cells = ["jit_step", "384.25", "KiB", "new", "384.07", "KiB", "new", "ok"]
+    assert [line.split()[1:] for line in lines[2:4]] == [cells] * 2
+    assert lines[2].split()[0] != lines[3].split()[0]
+    assert max(map(len, lines)) <= width
+    shown = {line.split()[0] for line in lines[2:4]}
+    assert ({f"test_model.py::{n}" for n in names} == shown) == (width == 200)
+
+
+def test_warnings_are_wrapped(run: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    next(p for p in stored() if p.name == "cpu-flag-fusion").unpack(tmp_path / "dumps")
+    run.makepyfile(test_model=one_test("", "compiles('a')"))
+    run.runpytest("--xlamem-bless")
+    run.makepyfile(test_model=one_test("", "compiles('b')"))
+    lines = text(run.runpytest()).split("device memory (xlamem)")[1].splitlines()
+    assert any(line.startswith("warning: ") for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
 def test_without_the_plugin_other_tests_run_as_before(run: pytest.Pytester) -> None:
-    run.makeini("[pytest]\nmarkers = xla_memory: not checked here\n")
     run.makepyfile(test_model=one_test("device_total=1") + "\ndef test_fixture(xla_memory): pass\n")
-    result = run.runpytest("-p", "no:xlamem")
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*fixture 'xla_memory' not found*"])
+    result = run.runpytest_subprocess("-p", "no:xlamem")
+    result.assert_outcomes(passed=1, errors=1, warnings=1)
+    result.stdout.fnmatch_lines(["*fixture 'xla_memory' not found*", "*Unknown pytest.mark.xla_memory*"])
+    run.runpytest_subprocess("-p", "no:xlamem", "--strict-markers").assert_outcomes(errors=1)
+    run.makeini("[pytest]\nmarkers = xla_memory: not checked here\n")
+    run.runpytest_subprocess("-p", "no:xlamem", "--strict-markers").assert_outcomes(passed=1, errors=1)
 
 
 def test_a_run_that_does_not_use_the_plugin_imports_nothing_of_it(pytester: pytest.Pytester) -> None:

@@ -88,6 +88,18 @@ def test_without_values(parameters: dict[str, Any]) -> None:
         xlamem.sweep(double, **parameters)
 
 
+@pytest.mark.parametrize("value", [5, "5", None])
+def test_a_single_value(value: Any) -> None:
+    with pytest.raises(UsageError, match=rf"sweep needs a list of values such as batch=\[.*, not batch={value!r}"):
+        xlamem.sweep(double, batch=value)
+
+
+def test_an_unknown_device() -> None:
+    with pytest.raises(UsageError, match=r"no device 'nope'.* give a capacity such as 16GiB$") as raised:
+        xlamem.sweep(double, rows=[1], device="nope")
+    assert "--" not in str(raised.value)
+
+
 def test_errors_other_than_of_memory_propagate() -> None:
     def make(rows: int) -> tuple[Any, ...]:
         return (lambda x: x.reshape(7)), jax.ShapeDtypeStruct((rows,), "float32")

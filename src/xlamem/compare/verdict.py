@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ..compute.bills import DEVICE_TOTAL
 from ..compute.columns import is_in
-from ..formatting import size
+from ..formatting import file_line, size
 from .groups import difference_groups, of_account
 from .tables import DiffTables
 
@@ -153,7 +153,5 @@ def source(row: Row) -> str:
     """Return the source line of B, or of A if there is none in B."""
     for side in "ba":
         if row[f"source_file_{side}"]:
-            line = row[f"source_line_{side}"]
-            name = row[f"source_file_{side}"].rpartition("/")[2]
-            return f"{name}:{line}" if line is not None else name
+            return file_line(row[f"source_file_{side}"], row[f"source_line_{side}"], folder=False)
     return ""

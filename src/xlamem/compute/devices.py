@@ -104,7 +104,7 @@ def device(name: str) -> Device:
     if matches:
         raise UsageError(f"{name!r} exists in several sizes: choose one of {', '.join(d.name for d in matches)}")
     names = ", ".join(d.name for d in DEVICES)
-    raise UsageError(f"no device {name!r}; there are {names}; --capacity 16GiB takes any size")
+    raise UsageError(f"no device {name!r}; there are {names}; for another size, give a capacity such as 16GiB")
 
 
 def parse_bytes(text: str) -> int:

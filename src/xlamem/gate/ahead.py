@@ -24,10 +24,16 @@ class _Dumps:
 
     thread: int = field(default_factory=get_ident)
     dumps: list[Dump] = field(default_factory=list)
+    error: Exception | None = None
+    """Why a dump could not be read."""
 
     def compiled(self, event: hook.Compile) -> None:
         if get_ident() == self.thread:
             self.dumps += [read_program(hook.in_memory(source)) for source in event.sources]
+
+    def failed(self, error: Exception) -> None:
+        if get_ident() == self.thread:
+            self.error = error
 
 
 def of(
@@ -108,7 +114,8 @@ def _unwrapped(stage: Any, name: str) -> Any:
 def compile_ahead(lowered: Any, options: Mapping[str, Any] | None) -> tuple[Dump | None, Exception | None]:
     """Compile, and return the dump and the error of the compile; there may be both if memory runs out.
 
-    XLA may dump several modules of one program; the one that needs most memory is returned.
+    XLA may dump several modules of one program; the one that needs most memory is returned. If the compile succeeds
+    and its dump cannot be read, that error is raised.
     """
     # A new option makes JAX compile again what it has compiled before; the hook then replaces it.
     options = {**(options or {}), "xla_dump_to": uuid4().hex}
@@ -120,6 +127,8 @@ def compile_ahead(lowered: Any, options: Mapping[str, Any] | None) -> tuple[Dump
         error = raised
     finally:
         hook.remove(listener)
+    if error is None and listener.error is not None:
+        raise listener.error
     return max(listener.dumps, key=lambda dump: device_total(dump) or 0, default=None), error
 
 

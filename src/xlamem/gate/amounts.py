@@ -11,6 +11,7 @@ from ..compute.capacity import byte_count
 from ..errors import UsageError
 
 _PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*%")
+_AMOUNT = "a share such as '5 %' or a size such as '64MiB'"
 
 
 @dataclass(frozen=True)
@@ -37,18 +38,18 @@ def size_limit(name: str, value: Any) -> int:
 def amount(name: str, value: Any) -> Amount:
     """Return a size or a share of something. Raises UsageError."""
     if isinstance(value, str) and "%" in value:
-        return Amount(value.strip(), share=share(name, value))
+        return Amount(value.strip(), share=share(name, value, _AMOUNT))
     if not isinstance(value, (int, str)) or isinstance(value, bool):
-        raise UsageError(f"{name} must be a share such as '5 %' or a size such as '64MiB', not {value!r}")
+        raise UsageError(f"{name} must be {_AMOUNT}, not {value!r}")
     text = f"{value:,} bytes" if isinstance(value, int) else value.strip()
     return Amount(text, bytes=size_limit(name, value))
 
 
-def share(name: str, value: Any, *, most: int | None = None) -> Fraction:
-    """Return a share of at most `most` percent. Raises UsageError."""
+def share(name: str, value: Any, wanted: str = "a share such as '95 %'", *, most: int | None = None) -> Fraction:
+    """Return a share of at most `most` percent. Raises UsageError, which says what is `wanted`."""
     match = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
-        raise UsageError(f"{name} must be a share such as '95 %', not {value!r}")
+        raise UsageError(f"{name} must be {wanted}, not {value!r}")
     percent = Fraction(match[1])
     if most is not None and percent > most:
         raise UsageError(f"{name} must be at most {most} %, not {value!r}")

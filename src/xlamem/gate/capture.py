@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import ContextDecorator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar, overload
 
 import pyarrow as pa
 
@@ -28,6 +28,8 @@ NOT_AGAIN = (
     "JAX does not compile a function again that it has compiled before for the same shapes: call jax.clear_caches() "
     "before the block, or use xlamem.of(function, *args)"
 )
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _Program(NamedTuple):
@@ -35,7 +37,17 @@ class _Program(NamedTuple):
     of_jax: bool
 
 
-class Capture(ContextDecorator, Sequence[Dump]):
+class _Numbers(NamedTuple):
+    """How many programs were captured and compiled when a block began."""
+
+    captured: int = 0
+    compiled: int = 0
+
+
+_AT_FIRST = _Numbers()
+
+
+class Capture(Sequence[Dump]):
     """The dumps of the programs that were compiled in a block, in the order of their compilation.
 
     A sequence of `Dump`, also by name: ``captured["jit_step"]`` or ``captured["step"]``. It grows while the block runs.
@@ -48,21 +60,52 @@ class Capture(ContextDecorator, Sequence[Dump]):
         self._directory, self._match = directory, match
         self._programs: list[_Program] = []
         self._n_compiled = 0
+        self._error: Exception | None = None
+        self._blocks: list[_Numbers] = []
 
     # -- the block -------------------------------------------------------------------------------
 
     def __enter__(self) -> Capture:
+        self._begin()
+        self._blocks.append(_Numbers(len(self._programs), self._n_compiled))
+        return self
+
+    def _begin(self) -> None:
         if self._directory is not None:
             _make_directory(self._directory)
         hook.add(self)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         hook.remove(self)
-        if error is None and not self._programs:
-            raise UsageError(self.why_empty())
+        before = self._blocks.pop()
+        if error is None:
+            self.require(before)
+        self._error = None
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Return the function such that each call is captured. A call that compiles nothing may follow one that did."""
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            self._begin()
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                hook.remove(self)
+            self.require()
+            return result
+
+        return call
+
+    def require(self, before: _Numbers = _AT_FIRST) -> None:
+        """Raise the error of a dump that could not be kept, or UsageError if there is no dump since the numbers."""
+        failed, self._error = self._error, None
+        if failed:
+            raise failed
+        if len(self._programs) == before.captured:
+            raise UsageError(self._why_empty(self._n_compiled - before.compiled))
 
     def compiled(self, event: hook.Compile) -> None:
         """Keep the dumps of one compile."""
@@ -71,14 +114,18 @@ class Capture(ContextDecorator, Sequence[Dump]):
             if fnmatchcase(source.module_name or source.name, self._match):
                 self._programs.append(_Program(read_program(self._keep(source)), event.of_jax))
 
+    def failed(self, error: Exception) -> None:
+        """Keep the first error of a dump that could not be read or written, for the end of the block."""
+        self._error = self._error or error
+
     def _keep(self, source: Source) -> Source:
         return hook.in_memory(source) if self._directory is None else _copy(source, self._directory)
 
-    def why_empty(self) -> str:
+    def _why_empty(self, n_compiled: int) -> str:
         """Return why there is no dump."""
-        if not self._n_compiled:
+        if not n_compiled:
             return f"nothing was compiled in {self._place}. {self._way_out}"
-        compiled = f"{count(self._n_compiled, 'program')} compiled in {self._place}"
+        compiled = f"{count(n_compiled, 'program')} compiled in {self._place}"
         if self._match == "*":
             return f"XLA wrote no dump of the {compiled}: this backend does not follow xla_dump_to"
         return f"none of the {compiled} has a name like {self._match!r}. {self._way_out}"
@@ -193,8 +240,9 @@ def capture(*, dir: str | os.PathLike[str] | None = None, match: str = "*") -> C
     Parameters
     ----------
     dir
-        Directory for the files of the dumps that xlamem reads; it is created if it is missing. By default they are
-        kept in memory only, and such dumps cannot be pickled.
+        Directory for the files of the dumps that xlamem reads; it is created if it is missing. XLA numbers modules
+        per process, so each process and run needs its own: no file is overwritten. By default they are kept in memory
+        only, and such dumps cannot be pickled.
     match
         Glob of module names, such as ``"jit_train_*"``; other programs are left out.
 
@@ -202,9 +250,11 @@ def capture(*, dir: str | os.PathLike[str] | None = None, match: str = "*") -> C
     ------
     UsageError
         JAX is missing or its version is not supported; or, at the end of the block, nothing was compiled, or nothing
-        with a name that matches.
+        with a name that matches, or a file in `dir` exists.
     OutputError
-        `dir` cannot be created or written.
+        `dir` cannot be created; or, at the end of the block, a file could not be written.
+    DumpError
+        At the end of the block: a dump could not be read.
     """
     return Capture(None if dir is None else os.path.abspath(os.fsdecode(dir)), match)
 
@@ -217,12 +267,24 @@ def _make_directory(path: str) -> None:
 
 
 def _copy(source: Source, directory: str) -> Source:
-    """Copy the files of a source to a directory and return the source there."""
+    """Copy the files of a source to a directory and return the source there. Raises UsageError if one exists there."""
     try:
-        members = tuple(replace(m, uri=shutil.copy(m.uri, directory)) for m in source.members)
+        members = tuple(replace(m, uri=_copy_file(m.uri, directory)) for m in source.members)
+    except FileExistsError as error:
+        raise UsageError(
+            f"{error.filename} exists: a dump of another process or run, whose modules have the same numbers; give "
+            "each its own dir"
+        ) from None
     except OSError as error:
         raise OutputError(f"cannot write to {directory}: {error.strerror or error}") from error
     return replace(source, members=members)
+
+
+def _copy_file(path: str, directory: str) -> str:
+    copy = os.path.join(directory, os.path.basename(path))
+    with open(path, "rb") as file, open(copy, "xb") as target:
+        shutil.copyfileobj(file, target)
+    return copy
 
 
 def _listing(dumps: Sequence[Dump]) -> str:

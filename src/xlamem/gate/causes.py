@@ -11,7 +11,7 @@ from ..compare.difference import Diff
 from ..compare.groups import difference_groups
 from ..compare.verdict import LINES, signed
 from ..dump import Dump
-from ..formatting import plain_shape, size
+from ..formatting import file_line, plain_shape, size
 from .entry import Entry, Group, by_key
 from .finding import Change
 
@@ -48,19 +48,19 @@ def _comparable(group: Group) -> Group:
 def _change(before: Group | None, after: Group, unlisted: int) -> Change:
     if before is None:
         return Change(
-            "new", after.name, after.category, after.n, None if unlisted else 0, after.bytes, after.bytes - unlisted,
-            after.shape, after.source_file, after.source_line,
+            "new", after.name, after.category, None if unlisted else 0, after.n, None if unlisted else 0, after.bytes,
+            after.bytes - unlisted, after.shape, after.source_file, after.source_line,
         )  # fmt: skip
     change = after.bytes - before.bytes
     return Change(
-        "larger" if change > 0 else "smaller", after.name, after.category, after.n, before.bytes, after.bytes, change,
-        _shapes(before, after), after.source_file, after.source_line,
+        "larger" if change > 0 else "smaller", after.name, after.category, before.n, after.n, before.bytes, after.bytes,
+        change, _shapes(before, after), after.source_file, after.source_line,
     )  # fmt: skip
 
 
 def _gone(before: Group) -> Change:
     return Change(
-        "gone", before.name, before.category, before.n, before.bytes, 0, -before.bytes, before.shape,
+        "gone", before.name, before.category, before.n, before.n, before.bytes, 0, -before.bytes, before.shape,
         before.source_file, before.source_line,
     )  # fmt: skip
 
@@ -103,21 +103,32 @@ def describe(c: Change) -> str:
     is_bound = c.bytes_baseline is None and c.change < (1 - ROUNDED) * c.bytes
     about = f"at least {signed(c.change)}" if is_bound else signed(c.change)
     shape = f" ({c.shape})" if c.shape and not c.shape.startswith("(") else ""
-    several = f"{c.n:,} x " if c.n > 1 else ""
+    where = _place(c)
+    if c.n_baseline and c.n != c.n_baseline:
+        return f"{about}: {c.name}{shape}: {_counts(c)}{where}"
     happened = _HAPPENED.get(c.cause) or f"{'are' if c.n > 1 else 'is'} {c.cause}"
-    return f"{about}: {several}{c.name}{shape} {happened}{place(c.source_file, c.source_line)}"
+    return f"{about}: {_several(c.n)}{c.name}{shape} {happened}{where}"
+
+
+def _several(n: int) -> str:
+    return f"{n:,}× " if n > 1 else ""
+
+
+def _counts(c: Change) -> str:
+    """Return both numbers of buffers, and why the bytes change the other way if they do."""
+    opposite = (c.n > (c.n_baseline or 0)) != (c.change > 0)
+    size = f", on average {c.cause}" if opposite else ""
+    return f"{c.n:,} instead of {c.n_baseline:,} at the peak{size}"
 
 
 _HAPPENED = {"new": "at the peak now", "gone": "no longer at the peak"}
 """What a cause means for a group of buffers at the peak, if nothing else is known of them."""
 
 
-def place(file: str | None, line: int | None) -> str:
-    """Return a source line as the end of a clause: `, train.py:41`."""
-    if not file:
-        return ""
-    name = file.replace("\\", "/").rpartition("/")[2]
-    return f", {name}:{line}" if line is not None else f", {name}"
+def _place(of: Change | Group) -> str:
+    """Return the source line as the end of a clause: `, train.py:41`."""
+    where = file_line(of.source_file, of.source_line, folder=False)
+    return f", {where}" if where else ""
 
 
 def _bill(base: Entry, now: Entry) -> list[str]:
@@ -151,7 +162,7 @@ def _groups(d: Diff) -> list[Change]:
 
 def _of_group(row: dict[str, Any], side: str) -> Change:
     return Change(
-        row["cause"], row["buffer"] or "unnamed", row["category"], row["n"], row["bytes_a"], row["bytes_b"],
+        row["cause"], row["buffer"] or "unnamed", row["category"], None, row["n"], row["bytes_a"], row["bytes_b"],
         row["change"], plain_shape(row[f"shape_{side}"]) or None, row[f"source_file_{side}"],
         row[f"source_line_{side}"],
     )  # fmt: skip
@@ -164,8 +175,7 @@ def largest(entry: Entry) -> str:
     """Say what takes most at the peak."""
     texts = []
     for g in entry.groups[:N_NAMED]:
-        several = f"{g.n:,} x " if g.n > 1 else ""
-        texts.append(f"{size(g.bytes)} {several}{g.name}{place(g.source_file, g.source_line)}")
+        texts.append(f"{size(g.bytes)}: {_several(g.n)}{g.name}{_place(g)}")
     return f"largest at the peak: {'; '.join(texts)}" if texts else ""
 
 

@@ -13,8 +13,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
+from ..compute.capacity import available
 from ..compute.devices import device as device_named
 from ..errors import UsageError
+from ..formatting import size
 from ..parse.fingerprints import without_number
 from .amounts import Amount, amount, share, size_limit
 
@@ -241,7 +243,7 @@ def _budget(table: Mapping[str, Any], number: int, source: _Source) -> Budget:
         if key not in _LIMITS:
             raise source.error(key, number, unknown_key(key, _LIMITS), program)
         values[_SHORT.get(key, key)] = source.checked(key, number, _LIMITS[key], value, program)
-    if problem := _contradiction(table):
+    if problem := _contradiction(table) or _too_much_resident(values):
         raise source.error(problem[0], number, problem[1], program)
     where = source.error("program", number, "", program)
     return Budget(number=number, where=str(where).removesuffix(": "), **values)
@@ -258,6 +260,17 @@ def _contradiction(table: Mapping[str, Any]) -> tuple[str, str] | None:
         limits = ", ".join(sorted(_LIMITS.keys() - {"program", "resident", "fraction", "limit"}))
         return "program", f"there is no limit; the limits are {limits}"
     return None
+
+
+def _too_much_resident(values: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the key and the message if nothing is left of the memory of the device."""
+    if "device" not in values:
+        return None
+    room = available(None, values["device"], values.get("resident", 0), values.get("fraction", 1.0))
+    if room.bytes >= 0:
+        return None
+    usable = room.bytes + room.resident
+    return "resident", f"resident is {size(room.resident)}, more than the {size(usable)} of {values['device']}"
 
 
 # -- values --------------------------------------------------------------------------------------

@@ -46,7 +46,6 @@ class Group:
     source_line: int | None = None
 
 
-
 @dataclass(frozen=True)
 class Argument:
     """A donated argument."""

@@ -36,6 +36,7 @@ class Change(NamedTuple):
     cause: str
     name: str
     category: str | None
+    n_baseline: int | None
     n: int
     bytes_baseline: int | None
     bytes: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Lock
@@ -37,6 +37,9 @@ class Listener(Protocol):
     """What is told of each compile. Compiles in several threads call it at the same time."""
 
     def compiled(self, event: Compile) -> None: ...
+
+    def failed(self, error: Exception) -> None:
+        """Keep the error of a dump that could not be read or written: the compile itself has another result."""
 
 
 _lock = Lock()
@@ -108,16 +111,23 @@ def _wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         if not listeners:  # another thread has just removed the last one
             return original(*args, **kwargs)
         bound, of_jax = signature.bind(*args, **kwargs), _compiles_function_of_jax()
-        with tempfile.TemporaryDirectory(prefix="xlamem-") as directory:
+        with tempfile.TemporaryDirectory(prefix="xlamem-", ignore_cleanup_errors=True) as directory:
             try:
                 with _dumping(bound.arguments["compile_options"], directory):
                     return original(*args, **kwargs)
             finally:  # also after a failure: when memory runs out, XLA has written the dump
-                event = Compile(_sources(directory), of_jax)
-                for listener in listeners:
-                    listener.compiled(event)
+                _tell(listeners, directory, of_jax)
 
     return compile_or_get_cached
+
+
+def _tell(listeners: Sequence[Listener], directory: str, of_jax: bool) -> None:
+    """Tell listeners of a compile. Their errors must not take the place of its result."""
+    for listener in listeners:
+        try:
+            listener.compiled(Compile(_sources(directory), of_jax))
+        except Exception as error:
+            listener.failed(error)
 
 
 @contextmanager

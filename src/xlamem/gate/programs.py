@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pyarrow as pa
 from ..compute import live_set, main_first, peak
 from ..dump import Dump, Input, read
 from ..errors import XlaMemError
+from ..formatting import file_line
 
 if TYPE_CHECKING:
     from ..display import View
@@ -56,12 +56,9 @@ def _largest_buffers(dump: Dump) -> list[Part]:
     rows = members.slice(0, N_BUFFERS).to_pylist()
     names = ("bytes", "kind", "op_name", "instruction", "shape")
     columns = {name: pa.array([row[name] for row in rows], members.schema.field(name).type) for name in names}
-    columns["line"] = pa.array([_line(row) for row in rows], pa.string())
+    lines = [file_line(row["source_file"], row["source_line"], folder=False) or None for row in rows]
+    columns["line"] = pa.array(lines, pa.string())
     return [TableGrid(pa.table(columns), N_BUFFERS)] if rows else []
-
-
-def _line(row: dict[str, Any]) -> str | None:
-    return None if row["source_file"] is None else f"{os.path.basename(row['source_file'])}:{row['source_line']}"
 
 
 def program_name(dump: Dump) -> str:

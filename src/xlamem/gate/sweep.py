@@ -126,13 +126,15 @@ def sweep(
     Raises
     ------
     UsageError
-        There are no values, `make` returns something else, or as for `xlamem.of` and `xlamem.fits`.
+        There are no values, or not a list of them; `make` returns something else; or as for `xlamem.of` and
+        `xlamem.fits`.
     """
     if capacity is None and device is None and isinstance(topology, str):
         device = topology.partition(":")[0]
     memory = {"capacity": capacity, "device": device, "resident": resident, "fraction": fraction}
     room = None if capacity is None and device is None else available(capacity, device, resident, fraction)
-    names, combinations = tuple(parameters), list(product(*parameters.values()))
+    names = tuple(parameters)
+    combinations = list(product(*(_values(name, values) for name, values in parameters.items())))
     if not names or not combinations:
         raise UsageError("sweep needs values of at least one parameter, such as batch=[8, 16, 32]")
     rows = []
@@ -143,6 +145,17 @@ def sweep(
     table = _table(names, combinations, rows)
     name = room.device.name if room is not None and room.device else None
     return Sweep(table, names, tuple(combinations), tuple(r.dump for r in rows), room and room.bytes, name)
+
+
+def _values(name: str, values: Iterable[Any]) -> Iterable[Any]:
+    """Return the values of a parameter. Raises UsageError for a single value."""
+    try:
+        several = not isinstance(values, str) and iter(values)
+    except TypeError:
+        several = False
+    if not several:
+        raise UsageError(f"sweep needs a list of values such as {name}=[8, 16, 32], not {name}={values!r}")
+    return several
 
 
 def _compile(

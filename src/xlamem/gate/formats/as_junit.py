@@ -9,7 +9,7 @@ from ...formatting import one_line
 from ...parse.fingerprints import without_number
 from ..result import FAILED, NOT_KNOWN, PASSED, CheckResult, Row
 from .sources import Place, Sources
-from .wording import name_of
+from .wording import name_of, of_budget
 
 SUITE = "xlamem check"
 ELEMENTS = {FAILED: "failure", NOT_KNOWN: "error"}
@@ -43,8 +43,7 @@ def _names(rows: list[Row]) -> list[tuple[str, str]]:
     names = []
     for row in rows:
         check = row["rule"] if row["number"] in (None, row["rule"]) else f"{row['rule']} of {row['number']}"
-        budget = f" (budget {row['budget']})" if row["budget"] is not None else ""
-        name = one_line(without_number(name_of(row))), f"{check}{budget}"
+        name = one_line(without_number(name_of(row))), f"{check}{of_budget(row)}"
         seen[name] += 1
         names.append(name if seen[name] == 1 else (name[0], f"{name[1]} #{seen[name]}"))
     return names

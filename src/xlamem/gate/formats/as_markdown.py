@@ -9,12 +9,11 @@ import numpy as np
 
 from ...compare.verdict import signed
 from ...display.markdown import code, escaped, table
-from ...formatting import align, count, one_line, shorten, shorten_path, size
-from ..causes import place
+from ...formatting import align, count, file_line, one_line, shorten, shorten_path, size
 from ..curves import Curves
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, Row
 from .sources import Place, Sources
-from .wording import BAD, IN_TABLE, change, findings_by_program, name_of, notes
+from .wording import BAD, IN_TABLE, findings_by_program, is_new, name_of, notes, number_cells, of_budget
 
 MARKER = "<!-- xlamem check -->"
 """The first line, by which a workflow finds the comment that it wrote before."""
@@ -50,13 +49,7 @@ def _rank(program: Row) -> tuple[int, int]:
 
 
 def _cells(p: Row, findings: list[Row]) -> list[str]:
-    is_new = any(row["rule"] == "new" for row in findings)
-    numbers = [
-        cell
-        for number in ("device_total", "peak")
-        for cell in (size(p[number]), "new" if is_new else change(p[f"{number}_baseline"], p[number]))
-    ]
-    return [code(_name(p)), *numbers, WORDS[p["status"]]]
+    return [code(_name(p)), *number_cells(p, is_new=is_new(findings)), WORDS[p["status"]]]
 
 
 def _name(row: Row) -> str:
@@ -113,8 +106,7 @@ def _details(p: Row, findings: list[Row], contributors: list[Row], sources: Sour
     yield f"<details><summary>{escape(p['status'])}: <code>{escape(_name(p))}</code></summary>"
     yield ""
     for row in bad:
-        budget = f" (budget {row['budget']})" if row["budget"] is not None else ""
-        yield f"- **{row['rule']}**{budget}: {_prose(row['message'])}"
+        yield f"- **{row['rule']}**{of_budget(row)}: {_prose(row['message'])}"
     yield from (f"- why: {_prose(why)}" for why in dict.fromkeys(row["why"] for row in bad if row["why"]))
     places = dict.fromkeys(_path(place) for row in bad if (place := sources.place(row)))
     yield from (f"- at: {code(place, in_table=False)}" for place in places)
@@ -135,5 +127,5 @@ def _path(place: Place) -> str:
 
 def _contributor(row: Row) -> list[str]:
     shape, name = (code(shorten(one_line(row[key] or ""), MAX_NAME)) for key in ("shape", "name"))
-    source = code(shorten(place(row["source_file"], row["source_line"]).removeprefix(", "), MAX_NAME))
+    source = code(shorten(file_line(row["source_file"], row["source_line"], folder=False), MAX_NAME))
     return [signed(row["change"]), row["cause"], f"{row['n']:,}", name, shape, source]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...formatting import DEFAULT_WIDTH, align, count, one_line, shorten, shorten_path, size, wrap
+from ...formatting import DEFAULT_WIDTH, align, count, one_line, shorten, shorten_path, wrap
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, WARNING, CheckResult, Row
 from .sources import Sources
-from .wording import BAD, IN_TABLE, change, findings_by_program, name_of, notes
+from .wording import BAD, IN_TABLE, findings_by_program, is_new, name_of, notes, number_cells, of_budget
 
 WORDS = {PASSED: "ok", NOTE: "ok", WARNING: "warning", NOT_KNOWN: "NOT KNOWN", FAILED: "FAILED"}
 """What the line of a program begins with."""
@@ -54,12 +54,7 @@ def _table(programs: list[Row], findings: dict[int | None, list[Row]]) -> list[s
     rows = [["", "program", "must fit", "change", "peak", "change"]]
     for p in programs:
         name = shorten(one_line(name_of(p)), MAX_NAME)
-        is_new = any(row["rule"] == "new" for row in findings.get(p["program"], []))
-        numbers = [
-            cell
-            for number in ("device_total", "peak")
-            for cell in (size(p[number]), "new" if is_new else change(p[f"{number}_baseline"], p[number]))
-        ]
+        numbers = number_cells(p, is_new=is_new(findings.get(p["program"], [])))
         rows.append([WORDS[p["status"]], name, *numbers])
     return align(rows, {0, 1})
 
@@ -80,9 +75,8 @@ def _details(findings: list[Row], sources: Sources) -> Iterator[str]:
 
 def _label(row: Row) -> str:
     """Return the rule of a finding, with the budget and the status where the line of the program does not tell."""
-    budget = f" (budget {row['budget']})" if row["budget"] is not None else ""
     status = "" if row["status"] == FAILED else f"{row['status']}, "
-    return f"{status}{row['rule']}{budget}"
+    return f"{status}{row['rule']}{of_budget(row)}"
 
 
 def _paragraph(text: str) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ...formatting import file_line
 from ..result import Row
 from ..stacks import Line, Stack
 
@@ -25,7 +26,7 @@ class Place(NamedTuple):
     """The file in the repository, relative to the workspace; None if the repository does not have it."""
 
     def __str__(self) -> str:
-        return self.file if self.line is None else f"{self.file}:{self.line}"
+        return file_line(self.file, self.line)
 
 
 class Sources:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ...compare.verdict import signed
-from ...formatting import count
+from ...formatting import count, size
 from ..result import FAILED, NOT_KNOWN, NOTE, WARNING, CheckResult, Row
 
 BAD = (FAILED, NOT_KNOWN, WARNING)
@@ -23,6 +25,25 @@ def name_of(row: Row) -> str:
 def change(before: int | None, after: int | None) -> str:
     """Return a change in bytes with its sign; empty if it is not known."""
     return "" if before is None or after is None else signed(after - before)
+
+
+def number_cells(row: Mapping[str, Any], *, is_new: bool) -> list[str]:
+    """Return `device_total` and `peak` of a program, each followed by its change since the baseline."""
+    return [
+        cell
+        for number in ("device_total", "peak")
+        for cell in (size(row[number]), "new" if is_new else change(row[f"{number}_baseline"], row[number]))
+    ]
+
+
+def is_new(findings: Iterable[Row]) -> bool:
+    """Return whether the program with these findings is not in the baseline."""
+    return any(row["rule"] == "new" for row in findings)
+
+
+def of_budget(row: Row) -> str:
+    """Return which budget a finding is about, to be appended to its rule; empty if it is about none."""
+    return f" (budget {row['budget']})" if row["budget"] is not None else ""
 
 
 def findings_by_program(result: CheckResult) -> dict[int | None, list[Row]]:

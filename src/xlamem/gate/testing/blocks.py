@@ -56,9 +56,10 @@ class Block(Capture):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         __tracebackhide__ = True
-        hook.remove(self)
-        if error is None and not self._programs:
-            pytest.fail(self.why_empty())
+        try:
+            super().__exit__(kind, error, trace)
+        except XlaMemError as e:
+            raise pytest.fail.Exception(str(e)) from None
         if error is None:
             record = self._item.stash.setdefault(RECORD, record_of(self._item))
             record["rows"] += map(_row, self.programs)

@@ -35,7 +35,6 @@ NO_GROWTH = {"growth": "0 %"}
 """What a marker without a limit means."""
 
 
-
 class Body(Capture):
     """The programs that JAX compiles while a test function runs."""
 
@@ -103,8 +102,7 @@ class Measuring:
 
     def _failure(self, item: pytest.Item, body: Body, budgets: Sequence[Budget]) -> str:
         """Check the programs of a test and return why it fails; empty if it passes. Raises UsageError."""
-        if not body:
-            raise UsageError(body.why_empty())
+        body.require()
         record, bless = item.stash[RECORD], self._config.getoption("xlamem_bless")
         base = Baseline(tuple(e for e in self._file(item).entries if e.test == record["test"]))
         if not (base.entries or bless) and any(b.growth is not None for b in budgets):

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from ...compare.verdict import signed
 from ...errors import XlaMemError
-from ...formatting import align, count, shorten, shorten_distinct, size
+from ...formatting import GAP, align, count, shorten, shorten_distinct, wrap
 from .. import baseline as baselines
 from ..baseline import Baseline
 from ..entry import Entry
-from ..formats.as_text import WORDS
+from ..formats.as_text import INDENT, WORDS
+from ..formats.wording import BAD, number_cells
 from ..result import FAILED, NOT_KNOWN, WARNING
 from .records import Record, Row
 
 NOTES = pytest.StashKey[list[tuple[str, bool]]]()
 """Lines about the baselines, and whether each is an error."""
 HEADINGS = ["test", "program", "must fit", "change", "peak", "change", ""]
-BAD = (FAILED, NOT_KNOWN, WARNING)
 COLORS = {FAILED: "red", NOT_KNOWN: "red", WARNING: "yellow"}
-MAX_TEST, MAX_PROGRAM = 44, 24
+MIN_PROGRAM, MAX_PROGRAM = 9, 24
+"""Characters of the name of a program that are shown at least, and at most."""
 
 
 # -- baselines -----------------------------------------------------------------------------------
@@ -73,12 +73,13 @@ def summarize(records: Sequence[Record], reporter: Any, config: pytest.Config) -
     if shown == "none":
         rows = []
     if rows or notes:
-        reporter.section("device memory (xlamem)")
+        reporter.write_sep("=", "device memory (xlamem)")
     if rows:
-        _table(rows, reporter)
+        width = config.get_terminal_writer().fullwidth
+        _table(rows, reporter, width)
         for record in _last(records):
             for text in record["warnings"]:
-                reporter.write_line(f"warning: {record['nodeid']}: {text}", yellow=True)
+                _warn(f"warning: {record['nodeid']}: {text}", reporter, width)
     for text, is_error in notes:
         reporter.write_line(text, red=is_error)
 
@@ -88,27 +89,36 @@ def _last(records: Sequence[Record]) -> list[Record]:
     return sorted({record["nodeid"]: record for record in records}.values(), key=lambda record: record["nodeid"])
 
 
-def _table(rows: Sequence[tuple[str, Row]], reporter: Any) -> None:
-    names = shorten_distinct([nodeid for nodeid, _ in rows], MAX_TEST)
-    cells = [_cells(name, row) for name, (_, row) in zip(names, rows, strict=True)]
-    first, *lines = align([HEADINGS, *cells], {0, 1, len(HEADINGS) - 1})
+def _warn(text: str, reporter: Any, width: int) -> None:
+    first, *more = wrap(text, INDENT, width)
+    for line in (first, *(" " * INDENT + line for line in more)):
+        reporter.write_line(line, yellow=True)
+
+
+def _table(rows: Sequence[tuple[str, Row]], reporter: Any, width: int) -> None:
+    numbers = align([HEADINGS[2:], *(_cells(row) for _, row in rows)], {len(HEADINGS) - 3})
+    names = _names(rows, width - max(map(len, numbers)) - len(GAP))
+    first, *lines = (f"{name}{GAP}{cells}".rstrip() for name, cells in zip(names, numbers, strict=True))
     reporter.write_line(first)
     for line, (_, row) in zip(lines, rows, strict=True):
         color = COLORS.get(row["status"])
         reporter.write_line(line, **({color: True} if color else {}))
 
 
-def _cells(name: str, row: Row) -> list[str]:
-    numbers = [
-        cell
-        for n, base in (
-            (row["device_total"], row["device_total_baseline"]),
-            (row["peak"], row["peak_baseline"]),
-        )
-        for cell in ("?" if n is None else size(n), "new" if row["is_new"] else _change(base, n))
-    ]
-    return [name, shorten(row["program"], MAX_PROGRAM), *numbers, WORDS.get(row["status"], "")]
+def _names(rows: Sequence[tuple[str, Row]], width: int) -> list[str]:
+    """Return the tests and the programs in columns with their headings, shortened to a width."""
+    programs = [shorten(row["program"], min(MAX_PROGRAM, max(MIN_PROGRAM, width // 2))) for _, row in rows]
+    room = width - len(GAP) - max(map(len, (HEADINGS[1], *programs)))
+    tests = _shortened([nodeid for nodeid, _ in rows], room)
+    lines = align([HEADINGS[:2], *map(list, zip(tests, programs, strict=True))], {0, 1})
+    return [line.ljust(max(map(len, lines))) for line in lines]
 
 
-def _change(before: int | None, after: int | None) -> str:
-    return "" if before is None or after is None else signed(after - before)
+def _shortened(nodeids: list[str], room: int) -> list[str]:
+    """Shorten names of tests that are too long: their files first, if the tests stay different."""
+    short = [n if len(n) <= room else f"…::{n.partition('::')[2]}" for n in nodeids]
+    return shorten_distinct(short if len(set(short)) == len(set(nodeids)) else nodeids, room)
+
+
+def _cells(row: Row) -> list[str]:
+    return [*number_cells(row, is_new=row["is_new"]), WORDS.get(row["status"], "")]
