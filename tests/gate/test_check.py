@@ -568,6 +568,7 @@ def test_a_dataset_as_the_baseline(tmp_path: Path, write: Callable[..., Path]) -
     result = check(grown, config={}, baseline=path, labels={"commit": "main"})
     assert findings(result) == [("growth", "failed")] * 2
     assert findings(check(grown, config={}, baseline=(dataset, {"commit": "other"}))) == []
+    assert findings(check(grown, config={"baseline": str(path)}, labels={"commit": "other"})) == []
     with pytest.raises(UsageError, match="no dump has commit=x"):
         check(grown, config={}, baseline=path, labels={"commit": "x"})
     with pytest.raises(UsageError, match="labels select dumps of a dataset"):
@@ -661,7 +662,7 @@ def test_no_ratchet_with_another_compiler(tmp_path: Path) -> None:
     entries = [replace(e, flags={"xla_other": "true"}) for e in baselines.load(base).entries]
     baselines.write(base, baselines.Baseline.of(entries))
     before = base.read_text()
-    result = check(a, config={"ratchet": True}, baseline=base)
+    result = check(a, config={"ratchet": True, "flags_change": "warn"}, baseline=base)
     assert findings(result) == [("flags", "warning"), ("improved", "note")]
     assert result.rows("note")[0]["message"].endswith("; --bless tightens the baseline")
     assert (result.written, base.read_text()) == (None, before)

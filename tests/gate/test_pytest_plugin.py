@@ -407,6 +407,8 @@ def test_policies_are_those_of_the_configuration(run: pytest.Pytester, tmp_path:
     run.makepyfile(test_model=one_test("", "compiles('a')"))
     run.runpytest("--xlamem-bless")
     run.makepyfile(test_model=one_test("", "compiles('b')"))
+    run.runpytest().assert_outcomes(failed=1)
+    (run.path / "xlamem.toml").write_text('flags_change = "warn"\n')
     warned = run.runpytest()
     warned.assert_outcomes(passed=1)
     warned.stdout.fnmatch_lines(["*warning", "warning: test_model.py::test_step: *flag*"])
@@ -460,6 +462,7 @@ def test_warnings_are_wrapped(run: pytest.Pytester, tmp_path: Path, monkeypatch:
     next(p for p in stored() if p.name == "cpu-flag-fusion").unpack(tmp_path / "dumps")
     run.makepyfile(test_model=one_test("", "compiles('a')"))
     run.runpytest("--xlamem-bless")
+    (run.path / "xlamem.toml").write_text('flags_change = "warn"\n')
     run.makepyfile(test_model=one_test("", "compiles('b')"))
     lines = text(run.runpytest()).split("device memory (xlamem)")[1].splitlines()
     assert any(line.startswith("warning: ") for line in lines)
@@ -493,10 +496,10 @@ def test_import_xlamem_gains_nothing() -> None:
 
 
 WORKERS_MUST_NOT_WRITE = """
-import os
-if "PYTEST_XDIST_WORKER" in os.environ:
-    from xlamem.gate import baseline
-    baseline.write = lambda *args: open("worker-wrote", "w").close()
+def pytest_configure(config):
+    if hasattr(config, "workerinput"):
+        from xlamem.gate import baseline
+        baseline.write = lambda *args: open("worker-wrote", "w").close()
 """
 XDIST = TESTS + """
 @pytest.mark.xdist_group("one")
