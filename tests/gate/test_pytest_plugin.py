@@ -496,8 +496,8 @@ def test_import_xlamem_gains_nothing() -> None:
 
 
 WORKERS_MUST_NOT_WRITE = """
-def pytest_configure(config):
-    if hasattr(config, "workerinput"):
+def pytest_sessionstart(session):
+    if hasattr(session.config, "workerinput"):
         from xlamem.gate import baseline
         baseline.write = lambda *args: open("worker-wrote", "w").close()
 """
