@@ -21,7 +21,7 @@ QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unk
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
-.PHONY: demo test test-all test-wheel test-sanitized test-checked fuzz lint bench bench-check clean
+.PHONY: demo test test-all test-wheel test-sanitized test-checked fuzz lint lint-style lint-types bench bench-check clean
 
 demo: $(VENV)/.duckdb
 	rm -rf demo-out
@@ -72,13 +72,17 @@ test-checked:
 fuzz: $(VENV)/.test
 	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) --keep build/fuzz $(ARGS)
 
-lint: $(VENV)/.test $(VENV)/.lint
+lint: lint-style lint-types
+
+lint-style: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check src tests bench
 	PATH="$(abspath $(BIN)):$$PATH" cython-lint _native  # runs pycodestyle from PATH
 	mkdir -p build/lint
 	! for m in $(NATIVE); do \
 	  $(CYTHON) --module-name xlamem.$$m _native/$$m.pyx -o build/lint/$$m.c || echo "performance hint: $$m fails"; \
 	done 2>&1 | grep 'performance hint'
+
+lint-types: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/mypy --cache-dir=/dev/null
 	$(BIN)/python -m mypy.stubtest $(addprefix xlamem.,$(NATIVE)) --mypy-config-file pyproject.toml \
 	  --allowlist tests/native/stubtest-allow.txt --ignore-unused-allowlist
@@ -114,6 +118,8 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
 # The extra of the same name. The package is installed already, so pip adds only the extra's dependencies.
 $(VENV)/.test $(VENV)/.test-s3 $(VENV)/.lint $(VENV)/.bench $(VENV)/.duckdb: $(VENV)/.installed
 	$(call install,xlamem[$(patsubst .%,%,$(notdir $@))],'xlamem[$(patsubst .%,%,$(notdir $@))]')
+
+$(VENV)/.lint: | $(VENV)/.test  # with make -j, one pip at a time
 
 $(VENV)/.build: $(VENV)/bin/python
 	$(call install,build,build)
