@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import label, sources
-from pairs import Pair, stored
+from pairs import FOLDER, Pair, stored
 from rename import rename
 
 import xlamem
@@ -152,9 +154,7 @@ def test_without_live_ranges_what_must_fit_is_compared(tmp_path: Path) -> None:
 # -- causes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pair", stored(), ids=lambda p: p.name)
-def test_the_cause_is_named_first(pair: Pair) -> None:
-    a, b = pair.sides()
+def assert_cause_is_named_first(pair: Pair, a: xlamem.Dump, b: xlamem.Dump) -> None:
     for d, one, other in ((diff(a, b), a, b), (diff(b, a), b, a)):
         assert_adds_up(d, one, other)
         first = [row["kind"] for row in ranked_edits(d)][:1]
@@ -165,6 +165,24 @@ def test_the_cause_is_named_first(pair: Pair) -> None:
         else:
             assert first, d.verdict
             assert set(first) <= KINDS[pair.cause], d.verdict
+
+
+@pytest.mark.parametrize("pair", stored(), ids=lambda p: p.name)
+def test_the_cause_is_named_first(pair: Pair) -> None:
+    assert_cause_is_named_first(pair, *pair.sides())
+
+
+@pytest.mark.slow
+def test_recompiled(tmp_path: Path) -> None:
+    """The same pairs, compiled by the JAX that is installed."""
+    pytest.importorskip("jax", reason="jax, which compiles the programs, is not installed")
+    pairs = [p for p in stored() if p.platform == "cpu" and p.cause != "compiler_upgraded"]
+    names = [p.name.replace("-", "/", 1) for p in pairs]
+    command = [sys.executable, FOLDER / "make.py", tmp_path, *names]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for pair, name in zip(pairs, names, strict=True):
+        assert_cause_is_named_first(pair, *(xlamem.read(tmp_path / name / side) for side in "ab"))
 
 
 @pytest.mark.parametrize("pair", stored(), ids=lambda p: p.name)
