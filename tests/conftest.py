@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,5 +68,22 @@ def make(tmp_path: Path) -> Callable[..., Path]:
             name = f"module_0000.jit_f.{suffix}" + (".txt" if role == "hlo" else f"-{role}.txt")
             (folder / name).write_bytes(data)
         return folder
+
+    return write
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write programs {name: texts} to a new folder."""
+    from variants import written
+
+    made = 0
+
+    def write(**programs: Mapping[str, str]) -> Path:
+        nonlocal made
+        made += 1
+        folder = tmp_path / f"programs{made}"
+        folder.mkdir()
+        return written(folder, list(programs.items()))
 
     return write
