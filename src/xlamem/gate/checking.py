@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from .. import schema
 from ..compare.doubts import doubt_of_numbers
-from ..compare.programs import Dumps, Programs, programs_of
-from ..compare.programs import ProgramEntry as Described
+from ..compare.programs import Dumps, ProgramEntry, Programs, programs_of
 from ..compute.capacity import reason_for_doubt
 from ..compute.columns import table_of_columns
 from ..compute.program import program
@@ -31,7 +30,7 @@ from .growth import growth_findings, growth_if_renamed, improvements, tightened,
 from .result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, worst
 from .rules import budget_findings, certain_failures, known_total
 from .stacks import Line, stack_of
-from .stored import EntryPrograms, Partner, by_name, partners, platform_and_name, possible_names_before
+from .stored import EntryPrograms, Partner, by_name, partners, platform_and_name, possibly_renamed
 
 Baseline = Dumps | Programs
 
@@ -144,7 +143,7 @@ class _Check:
         """What the baseline has, if it is a file or its entries."""
         self.next: baselines.Baseline | None = None
         """The entries from now on; None if they stay."""
-        self.before: dict[int, int] = {}
+        self.renamed_from: dict[int, int] = {}
         """The program of the baseline that a new one may have been under another name."""
         self.base, self.baseline = self._baseline(place)
         self.names = by_name(self.base) if self.base is not None else {}
@@ -156,7 +155,7 @@ class _Check:
         budgets = self._budgets()
         found = partners(self.base, self.programs) if self.base is not None else {}
         if self.base is not None:
-            self.before = possible_names_before(self.base, self.programs, found)
+            self.renamed_from = possibly_renamed(self.base, self.programs, found)
         checked = [self._checked(i, found.get(i), budgets[i]) for i in range(len(self.programs))]
         self._require_compared_growth(checked, budgets)
         written = self._write(checked, found)
@@ -214,7 +213,7 @@ class _Check:
 
     def _is_compared(self, c: Checked) -> bool:
         """Return whether a program was compared with one of the baseline, or cannot be."""
-        return c.entry is None or c.number in self.before or any(f.rule == "growth" for f in c.findings)
+        return c.entry is None or c.number in self.renamed_from or any(f.rule == "growth" for f in c.findings)
 
     # -- programs
 
@@ -288,8 +287,8 @@ class _Check:
         """Return the finding for a program that is not in the baseline: not known if it may be one that grew."""
         if self._is_blessed(c):
             return Finding("new", NOTE, "added to the baseline")
-        if self.base is not None and c.entry is not None and c.number in self.before:
-            base = self.base[self.before[c.number]]
+        if self.base is not None and c.entry is not None and c.number in self.renamed_from:
+            base = self.base[self.renamed_from[c.number]]
             if grown := growth_if_renamed(base.device_total, base.peak, c.entry):
                 name = platform_and_name(base)[1]
                 text = f"it is not in the baseline; {self.option} adds it. {name} is gone: if it was renamed, {grown}"
@@ -308,7 +307,7 @@ class _Check:
             return c.base.peak is not None
         return any(b.peak is not None for b in self._namesakes(c).values())
 
-    def _namesakes(self, c: Checked) -> dict[int, Described]:
+    def _namesakes(self, c: Checked) -> dict[int, ProgramEntry]:
         """Return the programs of the baseline with the platform and the name of a program, by number."""
         if self.base is None:
             return {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..compare.programs import ProgramEntry as Described
+from ..compare.programs import ProgramEntry
 from ..formatting import NO_BREAK, size
 from .config import Budget
 from .curves import Curves
@@ -51,7 +51,7 @@ class Checked:
     """A program, and what was found about it."""
 
     number: int
-    described: Described
+    described: ProgramEntry
     entry: Entry | None = None
     """None if the dump cannot be read."""
     problem: str = ""

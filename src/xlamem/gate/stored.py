@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ..compare.pairing import Pairing
-from ..compare.programs import ProgramEntry as Described
-from ..compare.programs import Programs
+from ..compare.programs import ProgramEntry, Programs
 from ..compare.sketches import Sketches, no_sketches
 from ..dump import Dump
 from ..errors import DumpError
@@ -30,8 +29,8 @@ class EntryPrograms(Programs):
         raise DumpError(self.programs[number].module_name or "", "a dump; a baseline file has none")
 
 
-def _described(row: int, e: Entry) -> Described:
-    return Described(
+def _described(row: int, e: Entry) -> ProgramEntry:
+    return ProgramEntry(
         row=row, id=None, uri=None, module_name=e.name, platform=e.platform, program_fp=e.program_fp,
         interface_fp=e.interface_fp, device_total=e.device_total, peak=e.peak,
     )  # fmt: skip
@@ -70,9 +69,9 @@ def partners(baseline: Programs, programs: Programs) -> dict[int, Partner]:
         sides = [_of_platform(side, platform) for side in (baseline, programs)]
         pairing = Pairing(*sides)
         pairing.run()
-        unsure = _unsure_names(pairing)
+        ambiguous = _ambiguous_names(pairing)
         for a, pair in pairing.pairs.items():
-            if pair.how != "name" or _name(sides[0].programs[a]) not in unsure:
+            if pair.how != "name" or _name(sides[0].programs[a]) not in ambiguous:
                 found[sides[1].numbers[pair.b]] = Partner(sides[0].numbers[a], pair.how)
     return found
 
@@ -86,12 +85,12 @@ def by_name(side: Programs) -> dict[tuple[str | None, str], list[int]]:
     return numbers
 
 
-def platform_and_name(program: Described) -> tuple[str | None, str]:
+def platform_and_name(program: ProgramEntry) -> tuple[str | None, str]:
     """Return the platform of a program, and its name without the number."""
     return program.platform, _name(program)
 
 
-def possible_names_before(baseline: Programs, programs: Programs, found: Mapping[int, Partner]) -> dict[int, int]:
+def possibly_renamed(baseline: Programs, programs: Programs, found: Mapping[int, Partner]) -> dict[int, int]:
     """Return the program of the baseline that each new program may have been under another name, by number.
 
     Of each platform, the largest new program is put with the largest one that is gone, and so on. A program whose name
@@ -117,7 +116,7 @@ def _of_platform(side: Programs, platform: str | None) -> Selected:
     return Selected(side, [i for i, p in enumerate(side.programs) if p.platform == platform])
 
 
-def _unsure_names(pairing: Pairing) -> set[str]:
+def _ambiguous_names(pairing: Pairing) -> set[str]:
     """Return the names of which the sides have different numbers of programs that nothing else identifies."""
     sure = {a: p.b for a, p in pairing.pairs.items() if p.how != "name"}
     paired = (set(sure), set(sure.values()))
@@ -128,5 +127,5 @@ def _unsure_names(pairing: Pairing) -> set[str]:
     return {name for name in left[0].keys() & left[1].keys() if left[0][name] != left[1][name]}
 
 
-def _name(program: Described) -> str:
+def _name(program: ProgramEntry) -> str:
     return without_number(program.module_name or "")
