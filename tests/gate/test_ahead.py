@@ -1,4 +1,4 @@
-"""Compiling ahead of time: on the CPU, and for a TPU that is not there."""
+"""Compiling ahead of time: on the CPU, and for a TPU that is not attached."""
 
 from __future__ import annotations
 

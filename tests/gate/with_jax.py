@@ -1,4 +1,4 @@
-"""JAX for the tests that compile: on the CPU, and for TPUs that are not there. Without JAX, they are skipped."""
+"""JAX for the tests that compile: on the CPU, and for TPUs that are not attached. Without JAX, they are skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`of`: compile a function ahead of time, also for a device that is not there, and return its dump."""
+"""`of`: compile a function ahead of time, also for a device that is not attached, and return its dump."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def compile_ahead(lowered: Any, options: Mapping[str, Any] | None) -> tuple[Dump
     return max(listener.dumps, key=lambda dump: device_total(dump) or 0, default=None), error
 
 
-# -- devices that are not there ------------------------------------------------------------------
+# -- devices that are not attached ---------------------------------------------------------------
 
 
 def _devices(topology: Any) -> list[Any]:
@@ -150,7 +150,7 @@ def _devices(topology: Any) -> list[Any]:
 def _hint(error: str) -> str:
     """Return what to do about an error of libtpu."""
     if find_spec("libtpu") is None:
-        return ". TPUs that are not there need libtpu: pip install libtpu"
+        return ". TPUs that are not attached need libtpu: pip install libtpu"
     if "lockfile" in error:
         return " Another process uses libtpu: set ALLOW_MULTIPLE_LIBTPU_LOAD=1 before JAX is imported."
     return ". Names of topologies are such as 'v5e:2x2'"
@@ -159,7 +159,7 @@ def _hint(error: str) -> str:
 def _lower_for(
     jax: ModuleType, jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], devices: list[Any]
 ) -> Any:
-    """Lower for devices that are not there: the first one, or those over which arguments are sharded."""
+    """Lower for devices that are not attached: the first one, or those over which arguments are sharded."""
     shardings = [_sharding(leaf, set(devices)) for leaf in jax.tree.leaves((args, kwargs))]
     place = None if any(shardings) else jax.sharding.SingleDeviceSharding(devices[0])
 

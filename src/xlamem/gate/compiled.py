@@ -27,7 +27,7 @@ def read_compiled(compiled: Any) -> Dump:
     """
     proto = _buffer_assignment(compiled)
     executable = compiled.runtime_executable()
-    client = getattr(executable, "client", None)  # there is none for devices that are not there
+    client = getattr(executable, "client", None)  # there is none for devices that are not attached
     platform = _PLATFORMS.get(getattr(client, "platform", ""))
     modules: list[Any] = getattr(executable, "hlo_modules", list)()
     if len(modules) != 1 or platform is None:
