@@ -35,6 +35,7 @@ cdef extern from *:
         "  InstructionSequence:",
         "  BufferLiveRange:",
         "  Live ranges at N (peak):",
+        "NAME: VALUE, NAME {, } or a comment",
     };
     enum { xla_n_codes = sizeof xla_codes / sizeof *xla_codes, xla_n_wanted = sizeof xla_wanted / sizeof *xla_wanted };
     """
@@ -76,6 +77,7 @@ cdef enum Wanted:
     W_SEQUENCE_HEAD
     W_RANGE_HEAD
     W_PEAK_HEAD
+    W_FLAG
 
 
 cdef inline void fault(Buffer* faults, Code code, int64_t offset, Wanted wanted) noexcept nogil:
