@@ -119,7 +119,7 @@ class TextTables:
 
     def __post_init__(self) -> None:
         self.cache: dict[str, Any] = {}
-        self.reader = WholeReader(self.source, text=self.text, threads=self.threads)
+        self.reader = WholeReader(self.source, text=self.text, threads=self.threads, tables=self.requested)
         self._summaries: dict[str, pa.Table] = {}
 
     def __reduce__(self) -> tuple[type[TextTables], tuple[Any, ...]]:

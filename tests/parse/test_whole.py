@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import weakref
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,10 +17,14 @@ from test_cuts import held
 
 import xlamem
 from xlamem import schema
+from xlamem._column import Names
 from xlamem.input.find import Source
 from xlamem.parse import sections, whole
+from xlamem.parse.batch import Batch, Span
 
 SHIPPED = xlamem.find(DUMPS)
+MANY = next(s for s in SHIPPED if "v5e-host_offload" in s.location)
+"""A dump with several files."""
 
 
 def same(a: xlamem.Dump, b: xlamem.Dump) -> None:
@@ -144,7 +150,7 @@ def test_codes_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None
     """Down to the dictionaries, whichever table is asked for first."""
     monkeypatch.setattr(whole, "SPAN_BYTES", 400)
     for source in SHIPPED[::4]:
-        for first in ("values", "live_ranges", "instructions", "modules"):
+        for first in ("allocations", "values", "live_ranges", "aliases", "uses", "instructions", "modules"):
             one, many = (xlamem.read(source, threads=n) for n in (1, 5))
             assert one[first].equals(many[first])
             same(one, many)
@@ -190,6 +196,79 @@ def test_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
     assert set(threading.enumerate()) <= before
+
+
+@pytest.fixture
+def waiting_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Workers wait with the used values until the event is set. The main thread does not."""
+    monkeypatch.setattr(whole, "SPAN_BYTES", 100)
+    used, go = sections.SECTIONS[sections.USED], threading.Event()
+    scan = used.scan
+
+    def late(span: Span, names: Sequence[Names]) -> Batch:
+        assert threading.current_thread() is threading.main_thread() or go.wait(60)
+        return scan(span, names)
+
+    monkeypatch.setattr(used, "scan", late)
+    yield go
+    go.set()
+
+
+def test_one_table_starts_the_scan_of_the_others(waiting_workers: threading.Event) -> None:
+    dump = xlamem.read(MANY, threads=2)
+    assert dump.allocations.num_rows
+    reader = dump._tables.reader
+    assert sections.USED in reader._queued
+    assert sections.USED not in reader.batches
+    waiting_workers.set()
+    assert dump["diagnostics"].num_rows == 0
+    assert sections.USED not in reader._queued
+
+
+def test_sections_of_tables_that_were_not_requested_are_not_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole, "SPAN_BYTES", 700)
+    dump = xlamem.read(MANY, threads=2, tables=["allocations", "values", "live_ranges"])
+    assert dump.values.num_rows
+    assert sections.USED not in {*dump._tables.reader._queued, *dump._tables.reader.batches}
+
+
+def test_large_sections_are_not_scanned_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole, "SPAN_BYTES", 700)
+    monkeypatch.setattr(whole, "AHEAD_BYTES", 1000)
+    dump = xlamem.read(MANY, threads=2)
+    assert dump.allocations.num_rows
+    assert not dump._tables.reader._queued
+
+
+def test_a_dump_that_is_let_go_cancels_its_jobs(waiting_workers: threading.Event) -> None:
+    before = set(threading.enumerate())
+    dump = xlamem.read(MANY, threads=2)
+    assert dump.allocations.num_rows
+    _, tasks = dump._tables.reader._queued[sections.USED]
+    futures = [task._future for task in tasks]
+    assert len(futures) > 2
+    del dump, tasks
+    assert all(f.cancelled() for f in futures[1:])  # the worker is in the first one
+    waiting_workers.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_forked_child_has_no_workers(waiting_workers: threading.Event) -> None:
+    dump = xlamem.read(MANY, threads=2)
+    assert dump.allocations.num_rows
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            waiting_workers.set()  # for the workers that the child starts
+            code = 0 if dump.uses.num_rows and not dump.diagnostics.num_rows else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 @pytest.mark.parametrize("part", ["allocations", "live ranges", "used values"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,10 +21,12 @@ Scanned = tuple[Batch, list[Names]]
 """A batch and the native interners that its codes refer to."""
 
 
-def merge(pool: ThreadPool, interners: Interners, meanings: Sequence[str], scanned: Sequence[Scanned]) -> list[Batch]:
+def merge(pool: ThreadPool, interners: Interners, meanings: Sequence[str], scanned: Iterable[Scanned]) -> list[Batch]:
     """Recode batches to `interners`. Names are added span by span, so codes do not depend on the threads."""
     tasks: list[Task[None]] = []
+    batches: list[Batch] = []
     for batch, names in scanned:
+        batches.append(batch)
         maps: dict[str, tuple[Codes, int]] = {}
         for meaning, source in zip(meanings, names, strict=True):
             target = interners[meaning].names
@@ -34,13 +36,13 @@ def merge(pool: ThreadPool, interners: Interners, meanings: Sequence[str], scann
             code_map = np.empty(n, np.int32)
             step = max(LOOK_UP_NAMES, n // pool.threads + 1)
             ranges = [(begin, min(begin + step, n)) for begin in range(0, n, step)]
-            pool.results([pool.submit(partial(target.look_up, source, code_map, *r)) for r in ranges])
+            pool.run([pool.submit(partial(target.look_up, source, code_map, *r)) for r in ranges])
             if not target.add(source, code_map):
                 maps[meaning] = code_map, source.n_base
         if maps:
             tasks.append(pool.submit(partial(_recode, batch.tables, maps)))
-    pool.results(tasks)
-    return [batch for batch, _ in scanned]
+    pool.run(tasks)
+    return batches
 
 
 def _recode(tables: Mapping[str, Mapping[str, Any]], maps: Mapping[str, tuple[Codes, int]]) -> None:

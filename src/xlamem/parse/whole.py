@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from .. import _lines
+from .. import _lines, schema
 from .._column import Names
 from ..input.files import evict_pages
 from ..input.find import Source
@@ -24,6 +24,7 @@ from .recode import Scanned, merge
 from .sections import (
     ASSIGNMENT,
     HLO,
+    LIVE,
     SECTION_OF,
     SECTIONS,
     USED,
@@ -40,15 +41,25 @@ from .threads import Task, ThreadPool
 SPAN_BYTES = 8 << 20
 """Minimum number of bytes that one thread scans."""
 
+AHEAD_BYTES = 512 << 20
+"""Maximum number of bytes that are scanned before a table of their section is requested."""
+
 READING_ORDER = sorted(SECTIONS, key=USED.__eq__)
 """Order in which sections are read. Used values are last: they take longest, and other sections share their names."""
+
+NAMING = (ASSIGNMENT, LIVE)
+"""The sections that share most of their names with the used values, and are read before them."""
 
 
 class WholeReader(Reader):
     """Keeps all batches; tables are assembled on first use."""
 
-    def __init__(self, source: Source, *, text: bool, threads: int | None) -> None:
+    def __init__(
+        self, source: Source, *, text: bool, threads: int | None, tables: Collection[str] = frozenset(schema.TABLES)
+    ) -> None:
+        """`tables` are those that may be requested."""
         super().__init__(source, text=text)
+        self._kinds = {SECTION_OF[t] for t in tables if t in SECTION_OF}
         self.threads = max(1, min(os.cpu_count() or 1, 4) if threads is None else threads)
         self.interners = Interners()
         self.tables: dict[str, pa.Table] = {}
@@ -57,9 +68,9 @@ class WholeReader(Reader):
         self._stores: dict[str, Store] = {kind: FullStore(()) for kind in SECTIONS}
         self._matcher = CodeMatcher(self, self.interners)
         self._reading: set[str] = set()
-        self._planned: set[str] = set()
-        self._pool: ThreadPool | None = None
-        """The thread pool, while sections are queued."""
+        self._pool = ThreadPool(self.threads)
+        self._is_ahead = False
+        """Whether sections are queued before their tables are requested."""
         self._queued: dict[str, tuple[list[Span], list[Task[Scanned]]]] = {}
         """Sections that are being scanned."""
         self._scanned: dict[str, list[Batch]] = {}
@@ -75,6 +86,7 @@ class WholeReader(Reader):
         """Return a table; its section is tokenised on first use."""
         with self.lock:
             if name not in self.tables:
+                self._read_ahead(name)
                 self.tables[name] = make_table(self, name, self._batches_of(name))
             return self.tables[name]
 
@@ -106,7 +118,7 @@ class WholeReader(Reader):
     def read_and_check(self, tables: Iterable[str]) -> None:
         """Read the sections of these tables and run the cross-checks."""
         kinds = {SECTION_OF[t] for t in tables if t in SECTION_OF}
-        self.scan_ahead(kinds)
+        self._scan_ahead(kinds)
         for kind in READING_ORDER:
             if kind in kinds:
                 self.read(kind)
@@ -128,9 +140,7 @@ class WholeReader(Reader):
                 self._complete(kind, self._scan(kind))
             finally:
                 self._reading.discard(kind)
-                if self._pool is not None and not self._queued:
-                    self._pool.shutdown()
-                    self._pool = None
+                self._pool.release()
 
     def _complete(self, kind: str, batches: list[Batch]) -> None:
         reader = SECTIONS[kind]
@@ -161,7 +171,6 @@ class WholeReader(Reader):
             if self.threads == 1 or len(spans) < 2:
                 return self._scan_here(reader, spans)
             self._queue(kind, spans)
-        assert self._pool is not None
         _, tasks = self._queued.pop(kind)
         batches = merge(self._pool, self.interners, reader.interners, self._pool.results(tasks))
         return [batch.load(self.interners) for batch in batches]
@@ -184,16 +193,27 @@ class WholeReader(Reader):
 
     # -- threads ---------------------------------------------------------------------------------
 
-    def scan_ahead(self, kinds: Collection[str]) -> None:
-        """Queue these sections, all of which will be read, if there is enough text for several threads."""
+    def _read_ahead(self, table: str) -> None:
+        """Queue the other sections when a table of a large one is requested: most users request several.
+
+        What is read immediately does not depend on the number of threads, so that codes do not.
+        """
+        is_large = source_section(self, table) in (*NAMING, USED)
+        if is_large and not self._is_ahead and self._bytes(self._kinds - {HLO}) <= AHEAD_BYTES:
+            self._is_ahead = True
+            self._scan_ahead(self._kinds)
+            for kind in NAMING:
+                if kind in self._kinds:
+                    self.read(kind)
+
+    def _scan_ahead(self, kinds: Collection[str]) -> None:
+        """Queue these sections if there is enough text for several threads."""
         with self.lock:
             tables = [t for kind in kinds for t in SECTIONS[kind].tables]
             wanted = {*needed_sections(self, tables)} & {*kinds, ASSIGNMENT}
-            self._planned |= wanted
             todo = [k for k in READING_ORDER if k in wanted - {HLO, *self.batches, *self._queued, *self._scanned}]
             if self.threads == 1 or self._bytes(todo) <= SPAN_BYTES:
                 return
-            self._pool = self._pool or ThreadPool(self.threads)
             first = [k for k in todo if k != USED]
             self._span_bytes = self._bytes(first) // self.threads + 1
             try:
@@ -201,16 +221,15 @@ class WholeReader(Reader):
                     self._queue(kind, self._spans(SECTIONS[kind]))
             finally:
                 self._span_bytes = 0
-            self._scan_ahead_of_used(self._pool, first)
             if USED in todo:
+                self._intern([k for k in first if k in NAMING and k in self._queued])
                 self._queue(USED, self._spans(SECTIONS[USED]))
+            self._pool.release()
 
-    def _scan_ahead_of_used(self, pool: ThreadPool, kinds: Sequence[str]) -> None:
-        """Scan the sections that share names with the used values first, so that their names are interned already."""
-        shared = set(SECTIONS[USED].interners)
-        naming = [k for k in kinds if k in self._queued and not shared.isdisjoint(SECTIONS[k].interners)]
-        pool.results([task for kind in naming for task in self._queued[kind][1]])
-        for kind in naming:
+    def _intern(self, kinds: Sequence[str]) -> None:
+        """Intern the names of queued sections."""
+        self._pool.run([task for kind in kinds for task in self._queued[kind][1]])
+        for kind in kinds:
             self._scanned[kind] = self._scan(kind)
 
     def _bytes(self, kinds: Collection[str]) -> int:
@@ -218,8 +237,7 @@ class WholeReader(Reader):
 
     def _queue(self, kind: str, spans: list[Span]) -> None:
         """Queue the scans of spans; each scan has its own native interners on top of a snapshot of the dump's."""
-        self._pool = self._pool or ThreadPool(self.threads)
-        reader = SECTIONS[kind]
+        reader, evicts = SECTIONS[kind], not self.with_text  # the job does not refer to the reader
         snapshots = [names.snapshot() for names in self.interners.names(reader.interners)]
 
         def scan(span: Span) -> Scanned:
@@ -227,7 +245,7 @@ class WholeReader(Reader):
             if span_names and not span_names[0].n_base:
                 span_names[0].expect((span.end - span.begin) // reader.bytes_per_name)
             batch = reader.scan(span, span_names)
-            if not self.with_text:  # unmapping is slow, so each thread evicts its own span
+            if evicts:  # unmapping is slow, so each thread evicts its own span
                 evict_pages(span.section.data, span.begin, span.end)
             return batch, span_names
 
@@ -266,8 +284,8 @@ class WholeReader(Reader):
             return np.empty(0, np.int64)
         if not used:
             return None
-        # Search for the rare line before tokenising a section that may not be needed otherwise.
-        if USED in {*self.batches, *self._planned} or any(
+        # Search for the rare line if no table of the section may be requested.
+        if USED in self._kinds or any(
             _lines.uses_unknown(s.data, max(0, s.begin - 1), s.end) for s in used
         ):
             self.read(USED)
