@@ -47,8 +47,9 @@ AHEAD_BYTES = 512 << 20
 READING_ORDER = sorted(SECTIONS, key=USED.__eq__)
 """Order in which sections are read. Used values are last: they take longest, and other sections share their names."""
 
-NAMING = (ASSIGNMENT, LIVE)
-"""The sections that share most of their names with the used values, and are read before them."""
+NAMING = (LIVE, ASSIGNMENT)
+"""The sections that share most of their names with the used values, and are scanned before them: first the one with
+more names, because adding names to others takes longer than taking them all."""
 
 
 class WholeReader(Reader):
@@ -207,28 +208,31 @@ class WholeReader(Reader):
                     self.read(kind)
 
     def _scan_ahead(self, kinds: Collection[str]) -> None:
-        """Queue these sections if there is enough text for several threads."""
+        """Scan the sections that share names, and queue the others if there is enough text for several threads."""
         with self.lock:
             tables = [t for kind in kinds for t in SECTIONS[kind].tables]
             wanted = {*needed_sections(self, tables)} & {*kinds, ASSIGNMENT}
             todo = [k for k in READING_ORDER if k in wanted - {HLO, *self.batches, *self._queued, *self._scanned}]
-            if self.threads == 1 or self._bytes(todo) <= SPAN_BYTES:
-                return
-            first = [k for k in todo if k != USED]
-            self._span_bytes = self._bytes(first) // self.threads + 1
-            try:
-                for kind in first:
-                    self._queue(kind, self._spans(SECTIONS[kind]))
-            finally:
-                self._span_bytes = 0
-            if USED in todo:
-                self._intern([k for k in first if k in NAMING and k in self._queued])
+            is_large = self.threads > 1 and self._bytes(todo) > SPAN_BYTES
+            if is_large:
+                self._queue_sections([k for k in todo if k != USED])
+            self._intern([k for k in NAMING if k in todo])
+            if is_large and USED in todo:
                 self._queue(USED, self._spans(SECTIONS[USED]))
             self._pool.release()
 
+    def _queue_sections(self, kinds: Sequence[str]) -> None:
+        """Queue sections in spans of similar length."""
+        self._span_bytes = self._bytes(kinds) // self.threads + 1
+        try:
+            for kind in kinds:
+                self._queue(kind, self._spans(SECTIONS[kind]))
+        finally:
+            self._span_bytes = 0
+
     def _intern(self, kinds: Sequence[str]) -> None:
-        """Intern the names of queued sections."""
-        self._pool.run([task for kind in kinds for task in self._queued[kind][1]])
+        """Scan these sections and intern their names, in this order whatever the number of threads."""
+        self._pool.run([task for kind in kinds if kind in self._queued for task in self._queued[kind][1]])
         for kind in kinds:
             self._scanned[kind] = self._scan(kind)
 
