@@ -85,6 +85,10 @@ class DumpTables(Tables, Protocol):
         """The member files."""
         ...
 
+    def table(self, name: str) -> pa.Table:
+        """Return a table like `__getitem__`, and start to read the others, which users mostly request next."""
+        ...
+
     def summary(self, name: str) -> pa.Table:
         """Return `modules`, `files`, `diagnostics` or `unknown_text`, whether or not it is one of `tables`."""
         ...
@@ -145,6 +149,11 @@ class TextTables:
         if name not in self.requested:
             check_table(name, self.tables)
         return self.reader.table(name) if name in SECTION_OF else self.summary(name)
+
+    def table(self, name: str) -> pa.Table:
+        if name in self.requested and name in SECTION_OF:
+            self.reader.read_ahead(name)
+        return self[name]
 
     def integers(self, name: str, *columns: str) -> list[Ints]:
         check_table(name, self.tables)
@@ -240,7 +249,7 @@ class Dump:
         return self._tables.tables
 
     def __getitem__(self, name: str) -> pa.Table:
-        return self._tables[name]
+        return self._tables.table(name)
 
     def batches(self, table: str) -> pa.RecordBatchReader:
         """Return one table as a stream of record batches, in bounded memory.

@@ -225,6 +225,12 @@ def test_one_table_starts_the_scan_of_the_others(waiting_workers: threading.Even
     assert sections.USED not in reader._queued
 
 
+def test_computations_scan_what_they_need(waiting_workers: threading.Event) -> None:
+    dump = xlamem.read(MANY, threads=2)
+    assert xlamem.peak(dump).spaces.num_rows
+    assert sections.USED not in {*dump._tables.reader._queued, *dump._tables.reader.batches}
+
+
 def test_sections_of_tables_that_were_not_requested_are_not_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole, "SPAN_BYTES", 700)
     dump = xlamem.read(MANY, threads=2, tables=["allocations", "values", "live_ranges"])

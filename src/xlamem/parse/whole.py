@@ -87,7 +87,6 @@ class WholeReader(Reader):
         """Return a table; its section is tokenised on first use."""
         with self.lock:
             if name not in self.tables:
-                self._read_ahead(name)
                 self.tables[name] = make_table(self, name, self._batches_of(name))
             return self.tables[name]
 
@@ -194,18 +193,20 @@ class WholeReader(Reader):
 
     # -- threads ---------------------------------------------------------------------------------
 
-    def _read_ahead(self, table: str) -> None:
-        """Queue the other sections when a table of a large one is requested: most users request several.
+    def read_ahead(self, table: str) -> None:
+        """Queue the other sections when a table of a large one is requested, because most users request several.
 
         What is read immediately does not depend on the number of threads, so that codes do not.
         """
-        is_large = source_section(self, table) in (*NAMING, USED)
-        if is_large and not self._is_ahead and self._bytes(self._kinds - {HLO}) <= AHEAD_BYTES:
-            self._is_ahead = True
-            self._scan_ahead(self._kinds)
-            for kind in NAMING:
-                if kind in self._kinds:
-                    self.read(kind)
+        if self._is_ahead or source_section(self, table) not in (*NAMING, USED):
+            return
+        with self.lock:
+            if not self._is_ahead and self._bytes(self._kinds - {HLO}) <= AHEAD_BYTES:
+                self._is_ahead = True
+                self._scan_ahead(self._kinds)
+                for kind in NAMING:
+                    if kind in self._kinds:
+                        self.read(kind)
 
     def _scan_ahead(self, kinds: Collection[str]) -> None:
         """Scan the sections that share names, and queue the others if there is enough text for several threads."""

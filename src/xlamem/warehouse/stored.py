@@ -67,6 +67,9 @@ class StoredTables:
         self._check_table(name)
         return self.summary(name)
 
+    def table(self, name: str) -> pa.Table:
+        return self[name]
+
     def integers(self, name: str, *columns: str) -> list[Ints]:
         return [numbers_of(self[name][column]) for column in columns]
 
