@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from ..errors import DumpError, utf8
+from .access import URI, system_errors
 from .containers import Entry
 from .files import Buffer, FileView, open_decompressed
-from .filesystems import URI, system_errors
 from .logs import LogText
 from .spans import Form
 from .text import Text
