@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from importlib import import_module
@@ -47,8 +46,6 @@ class Commands(click.Group):
         if cmd_name not in VERBS:
             return None
         command: click.Command = import_module(f".verbs.{cmd_name}", __name__).command
-        gc.enable()
-        gc.freeze()  # the modules and what they define are kept until the end
         return command
 
     def resolve_command(
@@ -97,7 +94,6 @@ def main(args: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # names that the terminal's encoding lacks must not fail
-    gc.disable()  # until the command is imported: imports create many objects and no garbage
     try:
         code = cli.main(args, prog_name="xlamem", standalone_mode=False)
     except click.Abort:
@@ -107,7 +103,4 @@ def main(args: list[str] | None = None) -> int:
         return e.exit_code
     except OSError as e:  # from writing the help text or the version
         return console.unwritable(e)
-    finally:
-        gc.enable()
-        gc.freeze()  # the process ends, which frees all objects
     return code if isinstance(code, int) else console.FINE

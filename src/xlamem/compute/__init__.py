@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from .aliasing import donation
     from .arenas import fragmentation
     from .bills import bill
-    from .capacity import Available, Fits, available, device_total, fits
+    from .capacity import Available, Fits, available, fits
     from .charges import live_set
     from .explanation import explain, explain_causes
     from .folding import folded_rest, like_buffers, n_until_small, named
@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from .peaks_by_scope import rematerialized, scope_peaks
     from .registry import REGISTRY
     from .removal import savings
+    from .requirement import device_total
     from .selection import largest_program, main_first, select_space
     from .slots import padding, space_padding
     from .tree import FoldedScope, ScopeNode, fold_scopes, scope_tree
@@ -109,7 +110,7 @@ else:
         "aliasing": "donation",
         "arenas": "fragmentation",
         "bills": "bill",
-        "capacity": "Available Fits available device_total fits",
+        "capacity": "Available Fits available fits",
         "charges": "live_set",
         "explanation": "explain explain_causes",
         "folding": "folded_rest like_buffers n_until_small named",
@@ -126,6 +127,7 @@ else:
         "peaks_by_scope": "rematerialized scope_peaks",
         "registry": "REGISTRY",
         "removal": "savings",
+        "requirement": "device_total",
         "selection": "largest_program main_first select_space",
         "slots": "padding space_padding",
         "tree": "FoldedScope ScopeNode fold_scopes scope_tree",

@@ -7,7 +7,6 @@ import os
 import stat
 import sys
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from ..errors import DumpError, UsageError, utf8
 from . import containers, names
@@ -43,6 +42,8 @@ class Walker:
         if path == "-":
             return self._add_stdin()
         if path[:7].lower() == "file://":
+            from urllib.parse import unquote, urlsplit
+
             path = unquote(urlsplit(path).path)
         hits, self._has_protos = self.groups.hits, False
         if URI.match(path):
@@ -206,6 +207,8 @@ class Walker:
                 self._add_remote_siblings(base, system, root)
 
     def _add_remote_siblings(self, uri: str, system: FileSystem, root: str) -> None:
+        from urllib.parse import unquote
+
         bare, mark, query = uri.partition("?")
         directory, _, last = bare.rpartition("/")
         folder = root.rpartition("/")[0]
