@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import xlamem
-from xlamem import schema
+from xlamem import compute, schema
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "xlamem"
@@ -113,11 +113,29 @@ def test_import_brings_no_extra() -> None:
     code = (
         "import sys, xlamem; xlamem.read; xlamem.find;"
         " heavy = {'rich', 'click', 'pandas', 'duckdb', 'dask', 'fsspec', 'polars',"
-        " 'jax', 'pyarrow.parquet', 'pyarrow.dataset', 'pyarrow.compute', 'concurrent.futures', 'html'};"
+        " 'jax', 'pyarrow.parquet', 'pyarrow.dataset', 'pyarrow.compute', 'pyarrow.fs', 'concurrent.futures', 'html',"
+        " 'zipfile', 'tarfile', 'tempfile', 'bz2', 'lzma'};"
         " print(sorted(heavy & set(sys.modules)))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def test_import_of_the_package_loads_nothing_slow() -> None:
+    code = "import sys, xlamem; print(sorted({'dataclasses', 'inspect', 'numpy', 'pyarrow'} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
+
+
+def test_computations_are_imported_from_the_module_that_is_named() -> None:
+    """Names of `xlamem.compute` are imported on first use; no module hides one of them."""
+    assert sorted(compute.__all__) == sorted(compute._MODULE_OF)
+    submodules = {path.stem for path in (PACKAGE / "compute").glob("*.py")}
+    assert not submodules & set(compute.__all__)
+    for name in compute.__all__:
+        assert getattr(compute, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        compute.nothing  # noqa: B018
 
 
 def test_import_changes_nothing() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 EXCERPT = 80
 """Maximum number of bytes of the input that an error or a diagnostic quotes."""
 
@@ -24,7 +22,6 @@ class OutputError(XlaMemError):
     """The output cannot be written."""
 
 
-@dataclass(eq=False)
 class DumpError(XlaMemError):
     """A file cannot be read as a dump.
 
@@ -33,17 +30,28 @@ class DumpError(XlaMemError):
     access to it (I/O, permissions, the network); a retry may succeed.
     """
 
-    path: str
-    wanted: str
-    section: str = ""
-    line: int | None = None
-    column: int | None = None
-    offset: int | None = None
-    excerpt: str = ""
-    system: bool = False
+    def __init__(
+        self,
+        path: str,
+        wanted: str,
+        section: str = "",
+        line: int | None = None,
+        column: int | None = None,
+        offset: int | None = None,
+        excerpt: str = "",
+        system: bool = False,
+    ) -> None:
+        self.path = utf8(path)
+        self.wanted = wanted
+        self.section = section
+        self.line = line
+        self.column = column
+        self.offset = offset
+        self.excerpt = excerpt
+        self.system = system
 
-    def __post_init__(self) -> None:
-        self.path = utf8(self.path)
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def __str__(self) -> str:
         section = f" [{self.section}]" if self.section else ""

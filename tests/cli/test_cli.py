@@ -428,6 +428,33 @@ def test_import_does_not_load_the_command_line() -> None:
     assert r.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_help_and_version_load_only_click(option: str) -> None:
+    code = (
+        "import sys; from xlamem.cli import main; main(sys.argv[1:]);"
+        "print(sorted({'numpy', 'pyarrow', 'rich', 'dataclasses', 'json', 'xlamem.dump', 'xlamem.schema'}"
+        " & set(sys.modules)))"
+    )
+    r = subprocess.run([sys.executable, "-c", code, option], text=True, capture_output=True, timeout=600)
+    assert r.stdout.endswith("[]\n"), r.stderr
+
+
+@pytest.mark.parametrize(("args", "code"), [(["--version"], 0), (["--nothing"], 2), (["peak", "/nowhere"], 2)])
+def test_the_process_ends_with_the_exit_code_of_the_command(args: list[str], code: int) -> None:
+    script = "import atexit; from xlamem.cli import run; atexit.register(print, 'the end'); run()"
+    r = subprocess.run([sys.executable, "-c", script, *args], text=True, capture_output=True, timeout=600)
+    assert r.returncode == code
+    assert r.stdout.endswith("the end\n")
+    assert "Traceback" not in r.stderr
+
+
+def test_the_process_ends_without_standard_output() -> None:
+    script = "from xlamem.cli import run; run()"
+    command = f'exec "{sys.executable}" -c "{script}" --version >&-'
+    r = subprocess.run(["sh", "-c", command], text=True, capture_output=True, timeout=600)
+    assert "Traceback" not in r.stderr
+
+
 def test_info_does_not_load_what_it_does_not_need() -> None:
     code = (
         "import sys; from xlamem.cli import main; main(sys.argv[1:]);"

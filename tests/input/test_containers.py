@@ -14,7 +14,7 @@ import pytest
 from small_dumps import ALLOCATIONS, LIVE, PACK, STEM, TEXTS, contents, tar_of, write
 
 from xlamem.errors import DumpError
-from xlamem.input import files
+from xlamem.input import decompression, files
 from xlamem.input.find import find, resolve
 from xlamem.input.names import EXTENSIONS
 
@@ -109,8 +109,8 @@ def test_a_compressed_tar_is_decompressed_once(tmp_path: Path, monkeypatch: pyte
     path = tar_of(tmp_path / "d", tmp_path / "d.tgz", "w:gz")
     files._CACHE.clear()
     calls = []
-    decompress = files.decompress
-    monkeypatch.setattr(files, "decompress", lambda *a: calls.append(a) or decompress(*a))
+    decompress = decompression.decompress
+    monkeypatch.setattr(decompression, "decompress", lambda *a: calls.append(a) or decompress(*a))
     assert all(contents(s) == TEXTS for s in find(path))
     assert len(calls) == 1
     os.utime(path, ns=(1, 1))

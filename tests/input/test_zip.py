@@ -25,7 +25,7 @@ from xlamem.cli import main
 from xlamem.errors import DumpError, UsageError
 from xlamem.input import contents as input_contents
 from xlamem.input import files
-from xlamem.input.containers import zip as input_zip
+from xlamem.input.containers import zip_entries as input_zip
 from xlamem.input.find import find, resolve
 from xlamem.input.names import EXTENSIONS
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -104,3 +105,15 @@ def main(args: list[str] | None = None) -> int:
     except OSError as e:  # from writing the help text or the version
         return console.unwritable(e)
     return code if isinstance(code, int) else console.FINE
+
+
+def run() -> NoReturn:
+    """Run the command line of this process, and end the process without freeing its memory object by object."""
+    code = main()
+    try:
+        atexit._run_exitfuncs()
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # None if it is closed
+            stream.flush()
+    except Exception:  # the interpreter reports it
+        sys.exit(code)
+    os._exit(code)

@@ -103,10 +103,10 @@ def write(text: str = "") -> None:
 
 
 def write_json(data: Any) -> None:
-    """Write JSON to stdout."""
-    import json
+    """Write JSON to stdout; a table is a list of its rows."""
+    from .json_text import json_text  # imports json and pyarrow
 
-    write(json.dumps(data, indent=2))
+    write(json_text(data))
 
 
 def write_csv(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:

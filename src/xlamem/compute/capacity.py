@@ -9,49 +9,19 @@ from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
 from ..dump import DumpLike, Tables, as_tables
 from ..errors import UsageError
 from ..formatting import exact_size
-from .columns import Ints, Mask, bools, ints
+from .columns import bools, ints
 from .devices import Device, parse_bytes
 from .devices import device as device_named
+from .requirement import device_total, sum_of_sizes, sums_by_color
 
 if TYPE_CHECKING:
     from ..display import View
-
-
-def device_total(dump: DumpLike) -> int | None:
-    """Return the bytes that must fit into the device's main memory; None for a dump without allocations.
-
-    This is the sum of `reserved` (all allocations except thread-local ones) over the spaces in that memory: ``hbm`` and
-    colors 7 and 9 on TPU; ``device``, ``collective`` and ``temp`` on GPU; ``memory`` on CPU; all colors except 5 if the
-    platform is unknown. It excludes program code, which is not in the dump.
-    """
-    tables = as_tables(dump)
-    allocations = tables["allocations"]
-    return _sum(allocations, must_fit(allocations, tables.platform)) if allocations.num_rows else None
-
-
-def must_fit(allocations: pa.Table, platform: str | None) -> Mask:
-    """Return which allocations are part of `device_total`."""
-    color = ints(allocations, "color")
-    in_device_memory = [c for c in np.unique(color).tolist() if schema.in_device_memory(platform, c)]
-    return np.isin(color, in_device_memory) & ~bools(allocations, "is_thread_local")
-
-
-def _sum(allocations: pa.Table, mask: Mask) -> int:
-    """Add up the sizes of these allocations as Python integers, because int64 could overflow."""
-    sizes: Ints = ints(allocations, "size")[mask]
-    return sum(sizes.tolist())
-
-
-def _sums_by_color(allocations: pa.Table, mask: Mask) -> dict[int, int]:
-    color = ints(allocations, "color")
-    return {c: _sum(allocations, mask & (color == c)) for c in np.unique(color).tolist()}
 
 
 # -- the verdict ---------------------------------------------------------------------------------
@@ -188,7 +158,7 @@ def _unknown_colors(tables: Tables) -> dict[int, int]:
         return {}
     allocations = tables["allocations"]
     known = schema.DEVICE_MEMORY[tables.platform] | schema.OTHER_MEMORY[tables.platform]
-    sizes = _sums_by_color(allocations, ~bools(allocations, "is_thread_local"))
+    sizes = sums_by_color(allocations, ~bools(allocations, "is_thread_local"))
     return {color: size for color, size in sizes.items() if size and color not in known}
 
 
@@ -248,13 +218,13 @@ def _wrong_total(tables: Tables, diagnostics: list[dict[str, Any]]) -> str:
     every = np.ones(allocations.num_rows, bool)
     printed = tables["modules"]["total_bytes"][0].as_py()
     if printed is not None:
-        size = _sum(allocations, every)
+        size = sum_of_sizes(allocations, every)
         return "" if size == printed else f"the allocations add up to {size:,} bytes, not to the printed {printed:,}"
     truncated = any(d["section"] == "report" and d["code"] == "truncated" for d in diagnostics)
     reported = _reported_totals(tables)
     if truncated or not reported:
         return "the dump prints no total with which the sizes of the allocations could be compared"
-    sizes = _sums_by_color(allocations, every)
+    sizes = sums_by_color(allocations, every)
     agree = all(sizes.get(color, 0) == reported.get(color, 0) for color in sizes.keys() | reported.keys())
     return "" if agree else "the allocations do not add up to the totals of the memory-usage report"
 

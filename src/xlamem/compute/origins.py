@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ..dump import hlo_body
 from ..parse.arrays import Rows, order_by
 from ..parse.hlo_body import HloBody
-from .columns import Ints, Mask, encoded, flags_of, ints, match_dictionaries, nullable, take, take_text
+from .columns import Ints, Mask, encoded, flags_of, ints, match_dictionaries, nullable, take, take_text, texts_of
 from .hlo_trace import HloTrace
 from .lazy import cached_property
 from .op_names import (
@@ -92,7 +92,12 @@ class NamedInstructions:
     def columns(self, rows: Ints) -> dict[str, pa.Array]:
         """Return the columns op_name, source_file and source_line of these rows (null for -1)."""
         line = nullable(take(ints(self.table, "source_line"), rows))
-        return {c: take_text(self.table[c], rows) for c in ("op_name", "source_file")} | {"source_line": line}
+        return {c: texts_of(texts, rows) for c, texts in self._texts.items()} | {"source_line": line}
+
+    @cached_property
+    def _texts(self) -> dict[str, tuple[Ints, pa.Array]]:
+        """Codes and dictionaries of op_name and source_file."""
+        return {c: encoded(self.table[c]) for c in ("op_name", "source_file")}
 
     def instructions(self, rows: Ints) -> pa.Array:
         return take_text(self.table["instruction"], rows)
@@ -100,7 +105,7 @@ class NamedInstructions:
     @cached_property
     def op_name(self) -> tuple[Ints, pa.Array]:
         """Codes and dictionary of the op_names."""
-        codes, names = encoded(self.table["op_name"])
+        codes, names = self._texts["op_name"]
         return codes, names.cast(pa.string())
 
     @cached_property

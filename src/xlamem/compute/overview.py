@@ -37,7 +37,7 @@ class Overview:
     module: Row
     spaces: list[Row]
     """Rows of ``peaks``, main memory first. With details, they also have ``categories``, ``plateau_list``, ``buffers``
-    and ``n_buffers``."""
+    (a table) and ``n_buffers``."""
     device_total: int | None = None
     """Bytes that must fit into the device's memory, regardless of which spaces are selected."""
     reserved: dict[str, int] = field(default_factory=dict)
@@ -132,7 +132,7 @@ def _add_usage(dump: Dump, result: Overview, limit: int | None) -> None:
         s["categories"] = {c: rows[c][s["first_step"] or 0].as_py() for c in OCCUPYING}
         buffers = result.members[s["memory_space"], s["page"]] = _rows_of_space(members, s)
         s["n_buffers"] = buffers.num_rows
-        s["buffers"] = (buffers if limit is None else buffers.slice(0, limit)).to_pylist()
+        s["buffers"] = buffers.slice(0, limit)
 
 
 def _rows_of_space(table: pa.Table, space: Row) -> pa.Table:
@@ -154,16 +154,14 @@ def _add_sizes(dump: Dump, spaces: list[Row], limit: int | None) -> None:
         s["buffers"] = _buffers(dump, values[:limit])
 
 
-def _buffers(dump: Dump, values: Ints) -> list[Row]:
+def _buffers(dump: Dump, values: Ints) -> pa.Table:
     """Return rows of `values` with the columns that `live_set` adds, except those that depend on time."""
     p = program(dump)
     table = dump.values.take(pa.array(values))
-    names = pa.table(buffer_names(p, values)).to_pylist()
+    columns = dict(zip(table.column_names, table.columns, strict=True))
     categories = [CATEGORIES[c] for c in p.value_category[values]]
-    return [
-        {**row, "role": "value", "bytes": row["size"], "category": category, **name}
-        for row, category, name in zip(table.to_pylist(), categories, names, strict=True)
-    ]
+    added = {"role": pa.array(["value"] * len(values)), "bytes": columns["size"], "category": pa.array(categories)}
+    return pa.table(columns | added | buffer_names(p, values))
 
 
 def spaces_in_use(dump: Dump, rows: pa.Table, time: int | None) -> list[Row]:

@@ -13,11 +13,11 @@ from .. import schema
 from ..dump import DumpLike, Tables
 from ..errors import UsageError
 from ..formatting import exact_size, size
-from .capacity import device_total
 from .columns import Ints, computed_table, ints, nullable, runs
 from .in_use import MAX_CELLS, Window, covered, levels, occupied, occupied_in, windows
 from .layout import TEMP, THREAD_LOCAL, Layout
 from .program import program
+from .requirement import device_total
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ from typing import Any
 from ..dump import read
 from ..errors import DumpError, UsageError
 from ..input.find import Source
-from .capacity import device_total
+from .requirement import device_total
 
 Row = dict[str, Any]
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from .. import _sweep
 from ..parse.arrays import Codes
-from .capacity import must_fit
 from .columns import Ints, Mask
 from .layout import LIVE_OUT, TEMP, TEMP_IN_OUTPUT
 from .program import Program
+from .requirement import must_fit
 
 
 class Change(NamedTuple):

@@ -10,8 +10,9 @@ import numpy as np
 from ..compare.interface import arguments
 from ..compute.aliasing import matched
 from ..compute.buffer_names import source_columns
-from ..compute.capacity import device_total, fits, reason_for_doubt
+from ..compute.capacity import fits, reason_for_doubt
 from ..compute.program import Program
+from ..compute.requirement import device_total
 from ..formatting import count, percent, size
 from .amounts import Amount
 from .config import Budget

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from ..errors import DumpError
 from . import names
+from .access import system_errors
 from .containers import Container, Entry, recognize
 from .files import FileView, open_file
-from .filesystems import system_errors
 from .groups import Groups
 from .member import Member
 from .spans import MemberSpan, contains_dump, detect_role, member_spans

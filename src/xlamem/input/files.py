@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -14,11 +13,10 @@ from typing import BinaryIO, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import fs as arrow_fs
 
 from ..errors import DumpError
-from .compression import decompress, detect_codec
-from .filesystems import URI, filesystem
+from .access import URI
+from .compression import Codec, detect_codec
 
 Buffer: TypeAlias = bytes | memoryview | mmap.mmap
 Key: TypeAlias = tuple[Hashable, ...]
@@ -98,7 +96,7 @@ class FileView:
 
         def read_all() -> Buffer:
             with self.open() as file:
-                return spool(self.name, decompress(file, codec, self.name))
+                return spool(self.name, _decompress(file, codec, self.name))
 
         key = self.key and (*self.key, codec)
         return FileView.from_bytes(self.name, _CACHE.get(key, read_all), key)
@@ -111,7 +109,7 @@ class FileView:
             if codec is None:
                 return head
             file.seek(0)
-            return _first_bytes(decompress(file, codec, self.name), size)
+            return _first_bytes(_decompress(file, codec, self.name), size)
 
     def count_newlines(self, end: int) -> int:
         """Count the newlines before an offset."""
@@ -190,6 +188,10 @@ def _address(data: Buffer) -> int:
 
 
 def _open_remote(uri: str) -> FileView:
+    from pyarrow import fs as arrow_fs
+
+    from .filesystems import filesystem
+
     system, path = filesystem(uri)
     info = system.get_file_info(path)
     if info.type == arrow_fs.FileType.NotFound:
@@ -211,8 +213,16 @@ def _open_remote(uri: str) -> FileView:
 # -- decompressed content ------------------------------------------------------------------------
 
 
+def _decompress(file: BinaryIO, codec: Codec, name: str) -> Iterator[bytes]:
+    from .decompression import decompress  # imports the codecs
+
+    return decompress(file, codec, name)
+
+
 def spool(name: str, chunks: Iterable[bytes]) -> Buffer:
     """Join chunks in memory, or in a mapped temporary file if they are large."""
+    import tempfile  # most dumps are plain files
+
     with tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY) as file:
         for chunk in chunks:
             try:

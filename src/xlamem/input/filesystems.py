@@ -1,36 +1,23 @@
-"""Filesystems of URIs, listing of remote directories, and glob patterns for URIs."""
+"""Filesystems of URIs, listing of remote directories, and glob patterns for URIs.
+
+`pyarrow.fs` is slow to import, so this module is imported for the first URI.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
-from ..errors import DumpError, UsageError, XlaMemError
-
-URI = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
+from ..errors import UsageError
+from .access import WILDCARD, system_errors
 
 _GLOB_TOKEN = re.compile(r"(\*\*/|\*\*|\*|\[!?[^]]+\])")
 _GLOB_REGEX = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
-
-
-@contextmanager
-def system_errors(name: str, expected: str = "a readable file") -> Iterator[None]:
-    """Convert errors of the system, pyarrow, and the library that handles a URI to a DumpError about `name`."""
-    try:
-        yield
-    except (XlaMemError, MemoryError):
-        raise
-    except Exception as error:  # libraries that handle URIs have their own exceptions
-        if not isinstance(error, (OSError, pa.ArrowException)) and not URI.match(name):
-            raise
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
-        raise DumpError(name, f"{expected} ({reason})", system=True) from error
 
 
 def filesystem(uri: str) -> tuple[arrow_fs.FileSystem, str]:
@@ -61,7 +48,16 @@ def files_below(base: str, system: arrow_fs.FileSystem, root: str) -> Iterator[s
             yield f"{uri}{slash}{quote(relative) if quoted else relative}{mark}{query}"
 
 
-def glob_pattern(uri: str) -> re.Pattern[str]:
+def split_glob(uri: str) -> tuple[str, re.Pattern[str] | None]:
+    """Split a URI into the directory above its first wildcard and the glob; the glob is None without wildcards."""
+    bare, mark, query = uri.partition("?")  # in a URI, "?" begins a query
+    wildcard = WILDCARD.search(bare)
+    if wildcard is None:
+        return uri, None
+    return bare[: bare.rfind("/", 0, wildcard.start()) + 1] + mark + query, _glob_pattern(uri)
+
+
+def _glob_pattern(uri: str) -> re.Pattern[str]:
     """Compile a glob pattern for URIs. `*` does not match "/", but `**` does."""
     return re.compile("".join(map(_glob_regex, _GLOB_TOKEN.split(uri))) + r"\Z")
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ..errors import DumpError, UsageError, utf8
 from . import names
-from .filesystems import system_errors
+from .access import system_errors
 from .member import Member
 from .source import Source
 from .spans import is_one_module, member_spans

@@ -6,12 +6,11 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from urllib.parse import unquote
 
 from ..errors import DumpError, utf8
+from .access import URI, system_errors
 from .containers import Entry
 from .files import Buffer, FileView, open_decompressed
-from .filesystems import URI, system_errors
 from .logs import LogText
 from .spans import Form
 from .text import Text
@@ -45,6 +44,8 @@ class Member:
         """The file name of this text, given by XLA or the user, for `names.parse`."""
         path = self.inner_name or self.uri
         if URI.match(path):
+            from urllib.parse import unquote  # most paths are local
+
             path = unquote(path.partition("?")[0])
         return re.split(r"[/\\]", path)[-1]
 

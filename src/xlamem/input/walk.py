@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import stat
 import sys
-from urllib.parse import unquote, urlsplit
-
-from pyarrow import fs as arrow_fs
+from typing import TYPE_CHECKING
 
 from ..errors import DumpError, UsageError, utf8
 from . import containers, names
+from .access import URI, WILDCARD, system_errors
 from .contents import Contents
 from .files import FileView
-from .filesystems import URI, files_below, filesystem, glob_pattern, system_errors
 from .groups import Groups
 from .member import Member
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 SEARCHED_FOR = (
     "files named "
@@ -25,8 +25,6 @@ SEARCHED_FOR = (
     + f" (also {' '.join(names.COMPRESSED)}), tar and zip archives of them, and other texts with a line "
     + "'BufferAssignment:' or '*** Begin NAME ***' (in a directory: within their first 16 MiB)"
 )
-
-_WILDCARD = re.compile(r"[*?[]")
 
 
 class Walker:
@@ -44,6 +42,8 @@ class Walker:
         if path == "-":
             return self._add_stdin()
         if path[:7].lower() == "file://":
+            from urllib.parse import unquote, urlsplit
+
             path = unquote(urlsplit(path).path)
         hits, self._has_protos = self.groups.hits, False
         if URI.match(path):
@@ -98,7 +98,7 @@ class Walker:
             self._add_fault(path, error)
         elif not isinstance(error, (FileNotFoundError, NotADirectoryError)):
             raise UsageError(f"cannot look at {path!r}: {getattr(error, 'strerror', None) or error}") from error
-        elif _WILDCARD.search(path):
+        elif WILDCARD.search(path):
             self._add_glob(path)
         elif not (stem and self._add_siblings(directory, stem)):
             raise _does_not_exist(path)
@@ -187,22 +187,28 @@ class Walker:
     # -- URIs
 
     def _add_uri(self, uri: str) -> None:
-        base, pattern = _split_glob(uri)
+        from pyarrow.fs import FileType
+
+        from .filesystems import files_below, filesystem, split_glob
+
+        base, pattern = split_glob(uri)
         system, root = filesystem(base)
         with system_errors(base, "a server that answers"):
             info = system.get_file_info(root)
-            if info.type == arrow_fs.FileType.Directory:
+            if info.type == FileType.Directory:
                 for path in files_below(base, system, root):
                     if pattern is None or pattern.match(path):
                         self._add_listed(path, _file_name(path), path.partition("?")[0].rpartition("/")[0], path)
-            elif info.type == arrow_fs.FileType.File and not names.split(_file_name(base)):
+            elif info.is_file and not names.split(_file_name(base)):
                 self._contents.add_file(base, base)
             elif pattern:
                 raise _does_not_exist(uri)
             else:
                 self._add_remote_siblings(base, system, root)
 
-    def _add_remote_siblings(self, uri: str, system: arrow_fs.FileSystem, root: str) -> None:
+    def _add_remote_siblings(self, uri: str, system: FileSystem, root: str) -> None:
+        from urllib.parse import unquote
+
         bare, mark, query = uri.partition("?")
         directory, _, last = bare.rpartition("/")
         folder = root.rpartition("/")[0]
@@ -211,7 +217,7 @@ class Walker:
         roles = (*names.EXTENSIONS, *names.FLAG_EXTENSIONS)
         choice = [variant for role in roles for variant in names.variants(stem, role)]
         infos = system.get_file_info([f"{folder}/{variant}" if folder else variant for variant in choice])
-        present = [v for v, i in zip(choice, infos, strict=True) if i.type == arrow_fs.FileType.File]
+        present = [v for v, i in zip(choice, infos, strict=True) if i.is_file]
         for variant in present:
             self._add_listed(f"{directory}/{variant}{mark}{query}", variant, directory, "", requested=True)
         if not present:
@@ -247,15 +253,6 @@ def _file_name(uri: str) -> str:
 
 def _does_not_exist(path: str) -> UsageError:
     return UsageError(f"{utf8(path)} does not exist: neither a file, a directory nor the stem of a dump")
-
-
-def _split_glob(uri: str) -> tuple[str, re.Pattern[str] | None]:
-    """Split a URI into the directory above its first wildcard and the glob; the glob is None without wildcards."""
-    bare, mark, query = uri.partition("?")  # in a URI, "?" begins a query
-    wildcard = _WILDCARD.search(bare)
-    if wildcard is None:
-        return uri, None
-    return bare[: bare.rfind("/", 0, wildcard.start()) + 1] + mark + query, glob_pattern(uri)
 
 
 def _is_plain_file(entry: os.DirEntry[str]) -> bool:

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
-from ..compute.capacity import must_fit
 from ..compute.charges import Charges, charge, live_set_columns
 from ..compute.columns import Ints, Mask, ints, nullable, runs, table_of_columns
 from ..compute.layout import MAX_TOTAL_BYTES, module_lengths
 from ..compute.op_names import scopes
 from ..compute.peaks import selected_steps
+from ..compute.requirement import must_fit
 from ..parse.interners import Interner
 from .bill_sums import bill_sums
 from .memory import release_memory

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from .. import schema
 from ..errors import utf8
-from ..input.filesystems import URI
+from ..input.access import URI
 from .ledger import State
 from .offsets import with_columns
 from .old import OldDumps

@@ -16,6 +16,7 @@ from pyarrow import fs as arrow_fs
 
 from ..errors import OutputError, UsageError, XlaMemError, utf8
 from ..input import filesystems
+from ..input.access import URI
 
 CONDITIONAL_CREATE = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure"}
 """Libraries that implement ``pipe_file(mode="create")`` as one conditional request, and the extras that install them.
@@ -35,7 +36,7 @@ TEMPORARY = ".tmp"
 def absolute(path: str | os.PathLike[str]) -> str:
     """Return an absolute path; URIs are returned unchanged."""
     text = os.fsdecode(os.fspath(path))
-    return text if filesystems.URI.match(text) or text == "-" else os.path.abspath(text)
+    return text if URI.match(text) or text == "-" else os.path.abspath(text)
 
 
 class Storage:
@@ -51,7 +52,7 @@ class Storage:
             self.uri = arrow_fs.FileSystem.from_uri(self.uri)[1]
         if self.uri != utf8(self.uri):  # the ledger and every reader name files in UTF-8
             raise UsageError(f"the path of a dataset must be UTF-8: {utf8(self.uri)}")
-        self.local = not filesystems.URI.match(self.uri)
+        self.local = not URI.match(self.uri)
         if self.local:
             self.system, self.root = arrow_fs.LocalFileSystem(), self.uri
         else:

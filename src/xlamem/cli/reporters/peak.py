@@ -187,7 +187,8 @@ def _largest(overview: Overview, space: Row, n: int, layout: Layout) -> list[Tex
 def _all_buffers(space: Row, room: int, layout: Layout) -> list[Text]:
     """Return the largest buffers of a dump without live ranges, on two lines each."""
     n = max(1, (room - 1) // 2) if layout.limit is None else layout.limit
-    lines = buffer_lines([b for b in space["buffers"][:n] if b["bytes"]], layout.width, wide=layout.wide)
+    buffers = [b for b in space["buffers"].slice(0, n).to_pylist() if b["bytes"]]
+    lines = buffer_lines(buffers, layout.width, wide=layout.wide)
     return _titled(lines, "buffers of all steps (not live together)")
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ... import compute, schema
-from ...compute import Available, Fits, available
 from ...dump import Dump, read
 from ...errors import UsageError
 from ...input.find import Source, find
 from .. import console, inputs, options
 from ..inputs import Failure, Program
 from ..reporters.problems import describe_problems
+
+if TYPE_CHECKING:
+    from ...compute import Available, Fits
 
 N_SHOWN = 10
 """Number of programs listed, and of buffers read per memory space, without --limit."""
@@ -73,7 +75,7 @@ def _memory(command: Callable[..., int]) -> Callable[..., int]:
             return command(memory=None, **arguments)
         chosen: dict[str, Any] = {"capacity": capacity, "device": device, "fraction": fraction}
         chosen["resident"] = resident or 0
-        return command(memory=Memory(chosen, available(**chosen)), **arguments)
+        return command(memory=Memory(chosen, compute.available(**chosen)), **arguments)
 
     return functools.reduce(lambda wrapped, option: option(wrapped), declared, run)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -35,6 +34,8 @@ def _matches(file: FileView) -> bool:
 
 
 def _entries(file: FileView) -> Iterator[TarEntry]:
+    import tarfile  # here, since few dumps are in archives
+
     try:
         with file.open() as opened, tarfile.open(fileobj=opened, mode="r:") as tar:
             for info in tar:

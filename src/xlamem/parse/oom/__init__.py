@@ -17,8 +17,8 @@ from typing import BinaryIO, TypeAlias
 import pyarrow as pa
 
 from ...errors import DumpError, UsageError
+from ...input.access import system_errors
 from ...input.files import FileView
-from ...input.filesystems import system_errors
 from ...input.member import Member
 from ...input.text import Text
 from .cells import Row, size_of

@@ -1,0 +1,28 @@
+"""Access to inputs: which names are URIs or globs, and the errors of opening and reading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from ..errors import DumpError, XlaMemError
+
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
+WILDCARD = re.compile(r"[*?[]")
+
+
+@contextmanager
+def system_errors(name: str, expected: str = "a readable file") -> Iterator[None]:
+    """Convert errors of the system, pyarrow, and the library that handles a URI to a DumpError about `name`."""
+    try:
+        yield
+    except (XlaMemError, MemoryError):
+        raise
+    except Exception as error:  # libraries that handle URIs have their own exceptions
+        if not isinstance(error, (OSError, pa.ArrowException)) and not URI.match(name):
+            raise
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
+        raise DumpError(name, f"{expected} ({reason})", system=True) from error
