@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from .. import _lines, _values
-from .arrays import NULL, Ints, distinct_of, flags, row_of
-from .arrow import text_arrays
+from .arrays import NULL, Bools, Ints, TextParts, distinct_of, flags, row_of, text_ends
 from .batch import Section
 from .diagnostics import MAX_ROWS
 from .reader import Reader
@@ -174,8 +172,6 @@ def differing_rows(reader: Reader, report: Section, columns: Mapping[str, Any]) 
 
     Each item is the offset of that text and whether such an allocation exists.
     """
-    import pyarrow.compute as pc  # takes 30 ms to import, and few dumps contain a report
-
     store, section = reader.stores[ASSIGNMENT], reader.assignment
     index, sizes = store.ints("allocations", "allocation"), store.ints("allocations", "size")
     rows = np.flatnonzero((columns["allocation"] != NULL) & (columns["part"] <= 1))
@@ -189,10 +185,19 @@ def differing_rows(reader: Reader, report: Section, columns: Mapping[str, Any]) 
     begins, ends, expected_begins, expected_ends = (
         np.ascontiguousarray(spans[:, i]) for spans in (printed, fields) for i in (0, 1)
     )
-    differs = flags(_values.same(report.data, begins, ends, section.data, expected_begins, expected_ends)) == 0
-    distinct, code = np.unique(sizes[allocation], return_inverse=True)
-    expected = pa.array([human_size(int(n)) for n in distinct]).take(pa.array(code))
-    size = pa.chunked_array(text_arrays(columns["size"]), pa.string()).combine_chunks()
-    differs |= ~pc.equal(size.take(pa.array(rows)), expected).fill_null(False).to_numpy(zero_copy_only=False)
+    same = flags(_values.same(report.data, begins, ends, section.data, expected_begins, expected_ends))
+    differs = (same & _prints_sizes(columns["size"], rows, sizes[allocation])) == 0
     differs |= allocation < 0
     return list(zip(begins[differs].tolist(), (allocation[differs] >= 0).tolist(), strict=True))
+
+
+def _prints_sizes(printed: TextParts, rows: Ints, sizes: Ints) -> Bools:
+    """Return 1 for each row whose text is its size as XLA formats it, and 0 for the others."""
+    distinct, code = np.unique(sizes, return_inverse=True)
+    texts = [human_size(n).encode() for n in distinct.tolist()]
+    expected_ends = np.cumsum([len(text) for text in texts])
+    expected_begins = np.append(0, expected_ends[:-1])
+    ends = np.append(0, text_ends(printed))  # the text of null is empty
+    return flags(
+        _values.same(printed[0], ends[rows], ends[rows + 1], b"".join(texts), expected_begins[code], expected_ends[code])
+    )
