@@ -404,7 +404,7 @@ def test_what_is_kept_keeps_all_its_tables(tmp_path: Path, monkeypatch: pytest.M
 
 
 def convert_id(folder: Path) -> str:
-    (item,) = identity.identify(xlamem.find(folder))
+    ((item,),) = identity.identify(xlamem.find(folder))
     return item.content_id
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import unquote
@@ -46,7 +45,7 @@ class Member:
         path = self.inner_name or self.uri
         if URI.match(path):
             path = unquote(path.partition("?")[0])
-        return re.split(r"[/\\]", path)[-1]
+        return path[max(path.rfind("/"), path.rfind("\\")) + 1 :]
 
     @property
     def location(self) -> str:
