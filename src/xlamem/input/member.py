@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from ..errors import DumpError, utf8
 from .containers import Entry
-from .files import Buffer, FileView, open_decompressed
+from .files import Buffer, FileView, open_decompressed, read_small
 from .filesystems import URI, system_errors
 from .logs import LogText
 from .spans import Form
@@ -52,6 +52,12 @@ class Member:
         """The file that lines and offsets refer to, as named in errors and tables."""
         return utf8(f"{self.uri}::{self.entry.name}" if self.entry else self.uri)
 
+    @property
+    def is_whole_file(self) -> bool:
+        """Whether the text is all of a file that is not in memory."""
+        is_part = self.begin or self.end is not None or self.entry is not None or self.form != "plain"
+        return not is_part and self.content is None
+
     def open(self) -> FileView:
         """Open the decompressed file that contains the text."""
         file = FileView.from_bytes(self.uri, self.content) if self.content is not None else open_decompressed(self.uri)
@@ -62,6 +68,8 @@ class Member:
         if self.fault is not None:
             raise self.fault.with_traceback(None)
         with system_errors(self.location):
+            if self.is_whole_file and (content := read_small(self.uri)) is not None:
+                return Text(content, self.location)
             file = self.open()
             begin = min(self.begin, file.size)
             data = file.read(begin, self.end)

@@ -21,7 +21,7 @@ from .storage import Storage
 from .streamed import StreamedDump
 from .task import STREAMED_BYTES, DumpInput, Failure, Options, Task, TaskResult
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 8 << 20
 """Approximate amount of text in the dumps that are read and written together."""
 
 
