@@ -12,13 +12,15 @@ import pyarrow as pa
 from .. import schema
 from ..input.find import Source
 from .arrays import INTERNER_OF, NULL, Codes, Ints
+from .batch import Span
+from .checks import check
 from .fingerprints import Fingerprints, are_known
 from .hashes import content_hash
-from .interners import FixedDictionary, Interner
-from .sections import SECTION_OF
+from .interners import FixedDictionary, Interner, Interners
+from .sections import SECTION_OF, SECTIONS
 from .summary import summary_rows
 from .tables import Chunk, Column, Row, table_of, table_of_rows
-from .whole import WholeReader
+from .whole import READING_ORDER, WholeReader
 
 _MODULES = {c.name: i for i, c in enumerate(schema.MODULES.columns)}
 
@@ -27,13 +29,31 @@ Dictionaries = Sequence[Interner | FixedDictionary | None]
 _NULL_CODE = np.full(1, -1, np.int32)
 
 
+class SmallReader(WholeReader):
+    """Reads all of a small dump at once. Several dumps may share interners."""
+
+    def __init__(self, source: Source, interners: Interners | None = None) -> None:
+        super().__init__(source, text=False, threads=1, interners=interners)
+
+    def read_all(self) -> None:
+        """Read all sections, and run the cross-checks."""
+        for kind in READING_ORDER if self.assignment is not None else SECTIONS:
+            section_reader = SECTIONS[kind]
+            names = self.interners.names(section_reader.interners)
+            sections = section_reader.sections(self)
+            spans = [Span(section, section.begin, section.end) for section in sections]
+            self._complete(kind, [section_reader.scan(span, names).load(self.interners) for span in spans])
+        check(self)
+        self.release_checked()
+
+
 class ReadDump:
     """A dump that has been read and checked, without its tables. Raises DumpError if it cannot be read at all."""
 
-    def __init__(self, source: Source) -> None:
-        self.reader = WholeReader(source, text=False, threads=1)
+    def __init__(self, source: Source, *, interners: Interners | None = None) -> None:
+        self.reader = SmallReader(source, interners)
         hashes = [content_hash(f.text.raw) for f in self.reader.files]
-        self.reader.read_and_check(schema.TABLES)
+        self.reader.read_all()
         self.rows: dict[str, list[Row]] = summary_rows(self.reader, schema.TABLES.keys(), hashes)
         self.fingerprints_known = are_known(self.reader, schema.TABLES)
         self.unknown = self.reader.diagnostics.unknown_table(self.reader.files)
@@ -46,7 +66,7 @@ class ReadDump:
         """Return the number of rows of a table."""
         if table == "unknown_text":
             return int(self.unknown.num_rows)
-        return self.reader.rows(table) if table in SECTION_OF else len(self.rows[table])
+        return (self.reader.count(table) or 0) if table in SECTION_OF else len(self.rows[table])
 
 
 def tables_of(

@@ -47,10 +47,12 @@ READING_ORDER = sorted(SECTIONS, key=USED.__eq__)
 class WholeReader(Reader):
     """Keeps all batches; tables are assembled on first use."""
 
-    def __init__(self, source: Source, *, text: bool, threads: int | None) -> None:
+    def __init__(
+        self, source: Source, *, text: bool, threads: int | None, interners: Interners | None = None
+    ) -> None:
         super().__init__(source, text=text)
         self.threads = max(1, min(os.cpu_count() or 1, 4) if threads is None else threads)
-        self.interners = Interners()
+        self.interners = Interners() if interners is None else interners
         self.tables: dict[str, pa.Table] = {}
         self.batches: dict[str, list[Batch]] = {}
         """Batches by kind of section, for the sections that were read."""
