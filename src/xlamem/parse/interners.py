@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -72,8 +71,9 @@ class Interner:
 
     def add(self, parts: TextParts) -> Codes:
         """Add a few texts and return their codes."""
-        data = bytes(parts[0])
-        return np.array([self.names.code(data[begin:end]) for begin, end in pairwise(parts[1].tolist())], np.int32)
+        out = np.empty(len(parts[1]) - 1, np.int32)
+        self.names.codes(memoryview(parts[0]), parts[1], out, True)
+        return out
 
     def find(self, texts: pa.StringArray, *, add: bool = False) -> Codes:
         """Return the code of each text. New texts are added if `add` is True; otherwise their code is -1."""
@@ -138,7 +138,7 @@ class Interners(dict[str, Interner]):
 
     def __init__(self, shared: Interners | None = None) -> None:
         """The interners of the report and of the HLO header are taken from `shared`: their scans carry over codes."""
-        super().__init__({name: Interner() for name in (*_values.POOLS, "element_type")})
+        super().__init__({name: Interner() for name in (*_values.POOLS, "element_type", "file", "function")})
         for name in ("label", "kind"):
             self[name] = Interner() if shared is None else shared[name]
         self._sizes: tuple[Codes, Ints] = np.empty(0, np.int32), np.empty(0, np.int64)

@@ -80,11 +80,13 @@ def tables_of(
     counts: dict[str, Ints] = {}
     join = _Join()
     for name in names:
-        counts[name] = np.array([d.count(name) for d in dumps], np.int64)
+        rows = [d.count(name) for d in dumps]
+        counts[name] = np.array(rows, np.int64)
         if name in SECTION_OF:
-            tables[name] = join.table(name, [chunk for d in dumps for chunk in d.reader.chunks(name)])
+            chunks = [c for d, n in zip(dumps, rows, strict=True) if n for c in d.reader.chunks(name)]
+            tables[name] = join.table(name, chunks)
         elif name == "unknown_text":
-            unknown = [schema.UNKNOWN.empty, *(d.unknown for d in dumps)]
+            unknown = [schema.UNKNOWN.empty, *(d.unknown for d, n in zip(dumps, rows, strict=True) if n)]
             tables[name] = pa.concat_tables(unknown).unify_dictionaries().combine_chunks()
         else:
             tables[name] = table_of_rows(name, [row for d in dumps for row in d.rows[name]])
@@ -152,8 +154,10 @@ class _Join:
         if items[0] is None:
             return None, None
         data, offsets, valid = zip(*items, strict=True)
-        lengths = [np.diff(o.view(np.uint32)) for o in offsets]
-        joined = np.cumsum(np.concatenate([np.zeros(1, np.uint32), *lengths]), dtype=np.uint32).view(np.int32)
+        lengths = np.diff(np.concatenate(offsets).view(np.uint32), prepend=np.uint32(0))
+        # The first offset of a chunk is the end of the text before it.
+        ends = np.delete(lengths, np.cumsum([0, *map(len, offsets[:-1])]))
+        joined = np.append(np.uint32(0), np.cumsum(ends, dtype=np.uint32)).view(np.int32)
         return (b"".join(data), joined, np.concatenate(valid)), None
 
     def names(self, name: str, lengths: Sequence[int], items: Sequence[Any], dictionaries: Dictionaries) -> Column:
