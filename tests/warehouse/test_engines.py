@@ -395,7 +395,8 @@ def test_workers_end_with_the_one_who_leads(tmp_path: Path) -> None:
 def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
     """Its workers would run the script again; nothing may count as a dump that kills workers."""
     script = tmp_path / "script.py"
-    script.write_text(f"import xlamem\nxlamem.convert({str(DUMPS / POISON)!r}, to={str(tmp_path / 'out')!r}, workers=1)\n")
+    call = f"xlamem.convert({str(DUMPS / POISON)!r}, to={str(tmp_path / 'out')!r}, workers=1)"
+    script.write_text(f"import xlamem\n{call}\n")
     run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert run.returncode == 1
     assert "UsageError: worker processes cannot be started; in a script" in run.stderr

@@ -14,7 +14,7 @@ from test_convert import SMALL, TWO, convert, state, stored
 
 import xlamem
 from xlamem.input.find import Member
-from xlamem.warehouse import identity, known
+from xlamem.warehouse import identity, known, run
 from xlamem.warehouse.storage import Storage
 
 LONG_AGO = 1_700_000_000
@@ -203,8 +203,12 @@ def test_another_version_reads_again(folder: Path, tmp_path: Path, monkeypatch: 
 
 def test_a_dump_that_is_known_but_not_stored(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that was killed before it converted the dump has recorded it; the next run converts it."""
+
+    def fail(self: run.Run, tasks: Any) -> None:
+        raise ZeroDivisionError
+
     with monkeypatch.context() as patch:
-        patch.setattr("xlamem.warehouse.run.Run.run_tasks", lambda self, tasks: (_ for _ in ()).throw(ZeroDivisionError))
+        patch.setattr(run.Run, "run_tasks", fail)
         with pytest.raises(ZeroDivisionError):
             convert(folder, to=tmp_path / "out")
     assert len(recorded(tmp_path / "out")) == 1

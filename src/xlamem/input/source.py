@@ -95,8 +95,9 @@ _DIGITS = re.compile("([0-9]+)")
 
 def _natural_key(text: str) -> _NaturalKey:
     """Return a sort key that orders 2 before 10 and numbers before letters."""
-    key: _NaturalKey = _DIGITS.split(text)  # text and numbers in turn
-    key[1::2] = [(len(number), number) for number in (digits.lstrip("0") for digits in key[1::2])]
+    parts: list[str] = _DIGITS.split(text)  # text and numbers in turn
+    key: _NaturalKey = [*parts]
+    key[1::2] = [(len(number), number) for number in (digits.lstrip("0") for digits in parts[1::2])]
     return key
 
 

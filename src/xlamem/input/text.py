@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from .files import BLOCK_SIZE, Buffer
 
-
 _NEWLINE = re.compile(rb"\n")
 
 

@@ -7,8 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from .. import _unknown, schema
 from ..errors import DumpError, UsageError
 from ..input import names
