@@ -135,7 +135,7 @@ def open_decompressed(uri: str) -> FileView:
 
 def read_small(uri: str) -> bytes | None:
     """Read a small local file in one call; None if it is remote, large or compressed."""
-    data = None if URI.match(uri) else _read_small(uri)
+    data = None if "://" in uri and URI.match(uri) else _read_small(uri)
     return None if data is None or detect_codec(data[:16], uri) else data
 
 

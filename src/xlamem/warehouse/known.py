@@ -91,7 +91,7 @@ class KnownDumps:
         return xxhash.xxh3_128_digest("\0".join(parts).encode("utf-8", "surrogateescape"))
 
     def _state(self, uri: str) -> str | None:
-        if URI.match(uri):
+        if "://" in uri and URI.match(uri):
             return self._etags.find(uri)
         try:
             status = os.stat(uri)

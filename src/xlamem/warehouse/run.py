@@ -30,6 +30,8 @@ DUMP_BYTES = 48 << 10
 """Text that is read in the time that a dump takes in addition to that for its text."""
 CONVERT_TO_IDENTIFY = 10
 """Time for converting a dump divided by that for identifying it."""
+SAMPLE = 256
+"""Number of dumps from whose sizes those of all are estimated."""
 UNKNOWN_BYTES = 1 << 20
 """Assumed size of a dump whose size is not known, on an object store."""
 REPORT_SECONDS = 5.0
@@ -119,7 +121,9 @@ class Run:
 
     def read_all(self, sources: dict[int, Source]) -> Iterator[tuple[int, list[DumpInput | Failure]]]:
         """Yield the dumps in each source. Those in memory are read in this process."""
-        self.pool.start(_work(source.bytes_on_disk() for source in sources.values()) // CONVERT_TO_IDENTIFY)
+        step = 1 + len(sources) // SAMPLE
+        sizes = (source.bytes_on_disk() for source in [*sources.values()][::step])
+        self.pool.start(_work(sizes) * step // CONVERT_TO_IDENTIFY)
         here = [number for number, source in sources.items() if _in_memory(source)]
         yield from zip(here, identify([sources[number] for number in here]), strict=True)
         chunks = deque(identify_chunks([number for number in sources if number not in here]))
