@@ -208,7 +208,7 @@ def test_errors_of_the_system_and_of_the_content_differ(
         assert caught.value.system
     memory.rm(f"/{tmp_path.name}", recursive=True)
 
-    monkeypatch.setattr(files, "open", lambda *a, **k: (_ for _ in ()).throw(OSError(5, "EIO")), raising=False)
+    monkeypatch.setattr(files, "_read_small", lambda path: (_ for _ in ()).throw(OSError(5, "EIO")))
     with pytest.raises(DumpError, match="EIO") as caught:
         Member("buffer-assignment", f"{stem}{end}").load()
     assert caught.value.system

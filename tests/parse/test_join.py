@@ -11,6 +11,7 @@ import pytest
 import xlamem
 from xlamem import schema
 from xlamem.input.find import Source
+from xlamem.parse.interners import Interners
 from xlamem.parse.join import ReadDump, tables_of
 
 DUMPS = Path(__file__).parents[1] / "dumps"
@@ -28,9 +29,11 @@ def several(sources: list[Source]) -> list[xlamem.Dump]:
     return [xlamem.read(s, hashes=True) for s in (*sources, sources[0], *sources[::-1])]
 
 
-@pytest.fixture(scope="module")
-def joined(several: list[xlamem.Dump]) -> tuple[dict[str, pa.Table], dict[str, Any]]:
-    return tables_of([ReadDump(dump.source) for dump in several])
+@pytest.fixture(scope="module", params=["shared", "own"])
+def joined(several: list[xlamem.Dump], request: pytest.FixtureRequest) -> tuple[dict[str, pa.Table], dict[str, Any]]:
+    """The tables of dumps that share interners, as the converter reads them, and of dumps that do not."""
+    interners = Interners() if request.param == "shared" else None
+    return tables_of([ReadDump(dump.source, interners=interners) for dump in several])
 
 
 @pytest.mark.parametrize("name", schema.TABLES)

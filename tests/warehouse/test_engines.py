@@ -118,6 +118,7 @@ def test_workers_are_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     """They collect garbage between dumps only, and start no threads for linear algebra."""
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     with engines.local(1) as pool:
+        pool.start(1)
         callbacks = 1 if sys.platform == "linux" else 0
         assert pool.submit(worker_state).result() == (False, callbacks, "1")
 
@@ -141,7 +142,7 @@ def stop_while_sending(flag: Path | None) -> bytes:
 def test_a_worker_that_dies_while_it_sends_a_result() -> None:
     """The executor, which waits for the rest of the result, is stopped; and it can be started again."""
     with engines.local(2) as pool:
-        pool.wait_until_ready()
+        pool.start(1)
         waiting, sending = pool.submit(time.sleep, 1000), pool.submit(stop_while_sending, None)
         assert isinstance(sending.exception(TIMEOUT), pool.death_errors)
         assert isinstance(waiting.exception(TIMEOUT), pool.death_errors)
@@ -152,7 +153,7 @@ def test_a_worker_that_dies_while_it_sends_a_result() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes are other connections there")
 def test_workers_that_are_stopped_while_they_send_a_result(tmp_path: Path) -> None:
     with engines.local(1) as pool:
-        pool.wait_until_ready()
+        pool.start(1)
         sending = pool.submit(stop_while_sending, tmp_path / "sending")
         while not (tmp_path / "sending").exists():
             time.sleep(0.01)
@@ -394,7 +395,8 @@ def test_workers_end_with_the_one_who_leads(tmp_path: Path) -> None:
 def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
     """Its workers would run the script again; nothing may count as a dump that kills workers."""
     script = tmp_path / "script.py"
-    script.write_text(f"import xlamem\nxlamem.convert({str(DUMPS / POISON)!r}, to={str(tmp_path / 'out')!r})\n")
+    call = f"xlamem.convert({str(DUMPS / POISON)!r}, to={str(tmp_path / 'out')!r}, workers=1)"
+    script.write_text(f"import xlamem\n{call}\n")
     run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert run.returncode == 1
     assert "UsageError: worker processes cannot be started; in a script" in run.stderr

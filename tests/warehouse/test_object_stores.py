@@ -17,6 +17,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem.errors import OutputError, UsageError
+from xlamem.input.find import Member
 from xlamem.warehouse.storage import Storage
 
 SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
@@ -216,3 +217,79 @@ def test_two_converters_to_s3(bucket: tuple[str, dict[str, str]], tmp_path: Path
     there = {name: size for table in found.tables for name, size in found.storage.files(table)}
     assert there == {f.path: f.bytes for f in found.state.files()}
     assert found.files("modules")["path"][0].as_py().startswith(f"{bucket[0]}/night/modules/")
+
+
+# -- sources on object stores --------------------------------------------------------------------
+
+
+@pytest.fixture
+def etags(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A filesystem with the scheme etags:// whose listings have ETags, by name."""
+    fsspec = pytest.importorskip("fsspec")
+    memory = type(fsspec.filesystem("memory"))
+    tags: dict[str, str] = {}
+
+    class Tagged(memory):  # type: ignore[misc,valid-type]
+        protocol = "etags"
+
+        def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+            infos = super().ls(path, detail=True, **options)
+            tagged = [{**info, "ETag": tags.get(info["name"].rpartition("/")[2])} for info in infos]
+            return tagged if detail else [info["name"] for info in tagged]
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> Any:
+            return memory._strip_protocol(path.replace("etags://", "memory://"))
+
+    fsspec.register_implementation("etags", Tagged, clobber=True)
+    return tags
+
+
+def test_etags_tell_what_is_unchanged(
+    tmp_path: Path, etags: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    fsspec.filesystem("memory").put(str(SMALL), f"/{tmp_path.name}/in", recursive=True)
+    source, reads = f"etags://{tmp_path.name}/in", []
+    load = Member.load
+    monkeypatch.setattr(Member, "load", lambda member: reads.append(member.role) or load(member))
+
+    def read_again(**options: Any) -> int:
+        reads.clear()
+        assert xlamem.convert(source, to=tmp_path, engine="here", **options).found == 1
+        return len(reads)
+
+    assert read_again() > 0
+    assert read_again() > 0  # without ETags, nothing is known
+    etags.update({path.name: f"{i:x}" for i, path in enumerate(SMALL.iterdir())})
+    assert read_again() > 0
+    assert read_again() == 0
+    assert read_again(check_content=True) > 0
+    etags[next(path.name for path in SMALL.glob("*-buffer-assignment.txt"))] = "another"
+    assert read_again() > 0
+    assert read_again() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_etags_of_s3(bucket: tuple[str, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import boto3
+
+    client, endpoint = boto3.client("s3"), bucket[1]["AWS_ENDPOINT_URL"].removeprefix("http://")
+
+    def upload(text: bytes = b"") -> None:
+        for path in SMALL.glob("module_0001.*"):
+            client.put_object(Bucket="warehouse", Key=f"in/{path.name}", Body=path.read_bytes() + text)
+
+    upload()
+    source = f"{bucket[0]}/in?endpoint_override={endpoint}&scheme=http&region=us-east-1"
+    reads: list[str] = []
+    load = Member.load
+    monkeypatch.setattr(Member, "load", lambda member: reads.append(member.role) or load(member))
+    assert xlamem.convert(source, to=tmp_path, engine="here").dumps == 1
+    reads.clear()
+    upload()  # the same content at another time
+    assert xlamem.convert(source, to=tmp_path, engine="here").stored == 1
+    assert not reads
+    upload(b"\n")
+    assert xlamem.convert(source, to=tmp_path, engine="here").dumps == 1

@@ -124,7 +124,7 @@ def test_another_host_is_another_place(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_cannot_be_read_was_seen_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(source: Any) -> Any:
+    def fail(source: Any, **options: Any) -> Any:
         raise xlamem.DumpError("f.txt", "a line")
 
     bad = broken(tmp_path / "in")

@@ -128,24 +128,32 @@ def open_file(uri: str) -> FileView:
 
 def open_decompressed(uri: str) -> FileView:
     """Open a file by path or URI and decompress it if needed."""
-    file = None if URI.match(uri) else _read_small(uri)
-    return (file or open_file(uri)).decompressed()
+    return open_file(uri).decompressed()
+
+
+def read_small(uri: str) -> bytes | None:
+    """Read a small local file in one call; None if it is remote, large or compressed."""
+    data = None if "://" in uri and URI.match(uri) else _read_small(uri)
+    return None if data is None or detect_codec(data[:16], uri) else data
 
 
 # -- local files ---------------------------------------------------------------------------------
 
 
-def _read_small(path: str) -> FileView | None:
-    """Read a small file with a single open and read; return None if it is large."""
-    with open(path, "rb", buffering=0) as file:
-        status = os.fstat(file.fileno())
-        size = status.st_size
+def _read_small(path: str) -> bytes | None:
+    """Return the bytes of a small file; None if it is large."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))  # cheaper than a file object
+    try:
+        size = os.fstat(descriptor).st_size
         if size >= MIN_MAPPED:
             return None
-        data = file.read(size) or b""
+        data = os.read(descriptor, size)
         if not size or len(data) < size:  # not a regular file, or a short read
-            data += file.read()
-        return FileView.from_bytes(path, data, _local_key(path, status))
+            with open(descriptor, "rb", closefd=False) as file:
+                data += file.read()
+        return data
+    finally:
+        os.close(descriptor)
 
 
 def _local_key(path: str, status: os.stat_result) -> Key:

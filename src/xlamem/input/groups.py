@@ -22,7 +22,7 @@ class _Group:
 
     def is_dump(self) -> bool:
         """Return whether the members form a dump. HLO text alone has no memory tables and must be named by the user."""
-        return self.requested or self.members.keys() != {"hlo"}
+        return self.requested or len(self.members) != 1 or "hlo" not in self.members
 
 
 class Groups:
@@ -45,7 +45,8 @@ class Groups:
         self, member: Member, folder: str, stem: str, rank: int, *, number: int = 0, requested: bool = False
     ) -> None:
         """Add a member whose role and stem are known. ``number`` distinguishes dumps with the same stem in one file."""
-        group = self._groups.setdefault((folder, stem, number), _Group(stem))
+        if (group := self._groups.get((folder, stem, number))) is None:
+            group = self._groups[folder, stem, number] = _Group(stem)
         group.requested |= requested
         self.hits += requested or member.role != "hlo"
         _keep_best(group.members, member, rank)

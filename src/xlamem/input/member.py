@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ..errors import DumpError, utf8
 from .access import URI, system_errors
 from .containers import Entry
-from .files import Buffer, FileView, open_decompressed
+from .files import Buffer, FileView, open_decompressed, read_small
 from .logs import LogText
 from .spans import Form
 from .text import Text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # a frozen one takes three times as long to create
 class Member:
-    """One text of a dump and its location.
+    """One text of a dump and its location. It is never changed.
 
     ``begin`` and ``end`` delimit the text in the decompressed file ``uri`` or, if it is a container, in its
     decompressed ``entry``.
@@ -43,16 +42,22 @@ class Member:
     def file_name(self) -> str:
         """The file name of this text, given by XLA or the user, for `names.parse`."""
         path = self.inner_name or self.uri
-        if URI.match(path):
+        if "://" in path and URI.match(path):
             from urllib.parse import unquote  # most paths are local
 
             path = unquote(path.partition("?")[0])
-        return re.split(r"[/\\]", path)[-1]
+        return path[max(path.rfind("/"), path.rfind("\\")) + 1 :]
 
     @property
     def location(self) -> str:
         """The file that lines and offsets refer to, as named in errors and tables."""
         return utf8(f"{self.uri}::{self.entry.name}" if self.entry else self.uri)
+
+    @property
+    def is_whole_file(self) -> bool:
+        """Whether the text is all of a file that is not in memory."""
+        is_part = self.begin or self.end is not None or self.entry is not None or self.form != "plain"
+        return not is_part and self.content is None
 
     def open(self) -> FileView:
         """Open the decompressed file that contains the text."""
@@ -64,6 +69,8 @@ class Member:
         if self.fault is not None:
             raise self.fault.with_traceback(None)
         with system_errors(self.location):
+            if self.is_whole_file and (content := read_small(self.uri)) is not None:
+                return Text(content, self.location)
             file = self.open()
             begin = min(self.begin, file.size)
             data = file.read(begin, self.end)

@@ -27,11 +27,14 @@ EXTENSIONS: dict[Role, str] = {
 FLAG_EXTENSIONS: dict[Role, str] = {"debug-options": ".debug_options", "tpu-environment": ".tpu_comp_env.txt"}
 """Files with the flags of a compile, whose stem is that of the dump without the platform."""
 
+_RANKS = {extension: 1 + i for i, extension in enumerate(COMPRESSED)}
+
 # Module names may contain dots, so every name is matched from its right end.
 _ROLE = re.compile(
     r"(?:-(buffer-assignment(?:-values)?|live-range|memory-usage-report)|(?<=after_optimizations))"
     r"\.txt(?:\.(?:gz|zst|xz|bz2))?\Z"
 )
+_MAX_ROLE = len("-buffer-assignment-values.txt.bz2")
 _BACKEND = re.compile(
     r"(?:\.cl_(?P<changelist>[0-9]{1,18}))?(?:\A|\.)"
     r"(?:(?P<cpu>cpu_)|(?P<gpu>(?:(?P<target>sm_[0-9]+(?:\.[0-9]+)?[a-z]*|[^.]+)_)?gpu_))?after_optimizations\Z"
@@ -58,7 +61,7 @@ class DumpName:
 
 def split(file_name: str) -> tuple[str, Role] | None:
     """Return the stem and the role of a member's file name; None for any other file."""
-    match = _ROLE.search(file_name)
+    match = _ROLE.search(file_name, len(file_name) - _MAX_ROLE)
     # macOS adds "._NAME" next to NAME in archives.
     if match is None or match.start() == 0 or file_name.startswith("._"):
         return None
@@ -123,8 +126,7 @@ def without_compression(file_name: str) -> str:
 
 def compression_rank(file_name: str) -> int:
     """Return the preference of a file: 0 if uncompressed, otherwise by the order of COMPRESSED."""
-    extension = os.path.splitext(file_name)[1]
-    return 1 + COMPRESSED.index(extension) if extension in COMPRESSED else 0
+    return _RANKS.get(file_name[file_name.rfind(".") :], 0)
 
 
 def variants(stem: str, role: Role) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -90,13 +89,16 @@ def sort_key(source: Source) -> tuple[list[_NaturalKey], _NaturalKey, int]:
     return _folders_key(source.location), _natural_key(source.name), source.members[0].begin
 
 
-_NaturalKey = list[tuple[int, str]]
+_NaturalKey = list[str | tuple[int, str]]
+_DIGITS = re.compile("([0-9]+)")
 
 
 def _natural_key(text: str) -> _NaturalKey:
     """Return a sort key that orders 2 before 10 and numbers before letters."""
-    runs = re.findall("[0-9]+|[^0-9]+", text)
-    return [(len(r.lstrip("0")), r.lstrip("0")) if r[0] in "0123456789" else (sys.maxsize, r) for r in runs]
+    parts: list[str] = _DIGITS.split(text)  # text and numbers in turn
+    key: _NaturalKey = [*parts]
+    key[1::2] = [(len(number), number) for number in (digits.lstrip("0") for digits in parts[1::2])]
+    return key
 
 
 @lru_cache(maxsize=1024)

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from .files import BLOCK_SIZE, Buffer
 
+_NEWLINE = re.compile(rb"\n")
+
 
 class Text:
     """The text of one member with LF newlines, extracted from its container.
@@ -30,7 +32,7 @@ class Text:
         self.uri, self.base, self.size = uri, base, len(data)
         self._count_lines_before = count_lines_before
         self.first_bare_lf: int | None = None
-        newline = re.search(rb"\n", data)
+        newline = _NEWLINE.search(data)
         end = newline.start() if newline else 0
         self.crlf = end > 0 and data[end - 1] == 13
         if self.crlf:

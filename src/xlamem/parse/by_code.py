@@ -129,8 +129,8 @@ class CodeMatcher(Matcher):
 
     def has_bytes(self) -> Bools:
         shape = self._reader.stores[ASSIGNMENT].codes("values", "shape")
-        has_bytes = self._interners.shape_sizes()[1] > 0
-        return has_bytes.view(np.uint8)[shape] if len(shape) else np.empty(0, np.uint8)
+        has_bytes = self._interners.shape_sizes()[1][shape] > 0 if len(shape) else np.empty(0, bool)
+        return has_bytes.view(np.uint8)
 
     def label(self, table: str, row: int) -> tuple[str, str]:
         store = self._reader.stores[LIVE if table == "live_ranges" else ASSIGNMENT]

@@ -81,7 +81,8 @@ def _ids_ascend(reader: Reader, _: _Evidence) -> None:
         for first, *columns in reader.stores[ASSIGNMENT].batches("values", "value_id", "allocation"):
             start = first - len(last[0])
             ids, owner = (np.concatenate(c) if start < first else c[1] for c in zip(last, columns, strict=True))
-            for row in np.flatnonzero((owner[1:] == owner[:-1]) & (ids[1:] <= ids[:-1])).tolist():
+            falls = ids[1:] <= ids[:-1]
+            for row in np.flatnonzero(falls & (owner[1:] == owner[:-1])).tolist() if falls.any() else ():
                 yield start + row + 1, f"an id above {int(ids[row])}"
             last = ids[-1:], owner[-1:]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,14 @@ class Interner:
         data, ends = self.names.export()
         return data, ints(ends)
 
+    def texts_from(self, code: int) -> tuple[memoryview, Ints] | None:
+        """Return the bytes of the texts from a code on, and the end of each; None if there are no such texts."""
+        if code == len(self.names):
+            return None
+        data, ends = self.export()
+        begin = int(ends[code - 1]) if code else 0
+        return memoryview(data)[begin:], ends[code:] - begin
+
     def text(self, code: int) -> str | None:
         """Return the text of a code; None for -1."""
         if code < 0:
@@ -63,8 +71,9 @@ class Interner:
 
     def add(self, parts: TextParts) -> Codes:
         """Add a few texts and return their codes."""
-        data = bytes(parts[0])
-        return np.array([self.names.code(data[begin:end]) for begin, end in pairwise(parts[1].tolist())], np.int32)
+        out = np.empty(len(parts[1]) - 1, np.int32)
+        self.names.codes(memoryview(parts[0]), parts[1], out, True)
+        return out
 
     def find(self, texts: pa.StringArray, *, add: bool = False) -> Codes:
         """Return the code of each text. New texts are added if `add` is True; otherwise their code is -1."""
@@ -129,10 +138,11 @@ class Interners(dict[str, Interner]):
 
     def __init__(self, shared: Interners | None = None) -> None:
         """The interners of the report and of the HLO header are taken from `shared`: their scans carry over codes."""
-        super().__init__({name: Interner() for name in (*_values.POOLS, "element_type")})
+        super().__init__({name: Interner() for name in (*_values.POOLS, "element_type", "file", "function")})
         for name in ("label", "kind"):
             self[name] = Interner() if shared is None else shared[name]
-        self._sizes: tuple[Codes, Ints] | None = None
+        self._sizes: tuple[Codes, Ints] = np.empty(0, np.int32), np.empty(0, np.int64)
+        self._tiled = np.empty(0, bool)
 
     def names(self, meanings: Sequence[str]) -> list[Names]:
         """Return the native interners of these meanings."""
@@ -140,7 +150,21 @@ class Interners(dict[str, Interner]):
 
     def shape_sizes(self) -> tuple[Codes, Ints]:
         """Return the element type (as a code) and the unpadded size of each shape, indexed by the shape's code."""
-        if self._sizes is None or len(self._sizes[1]) != len(self["shape"].names):
-            types, sizes = _shapes.sizes(*self["shape"].export(), self["element_type"].names)
-            self._sizes = codes(types), ints(sizes)
+        if new := self["shape"].texts_from(len(self._sizes[1])):
+            parts = _shapes.sizes(*new, self["element_type"].names)
+            types, sizes = codes(parts[0]), ints(parts[1])
+            is_first = not len(self._sizes[1])
+            self._sizes = (types, sizes) if is_first else (
+                np.concatenate([self._sizes[0], types]), np.concatenate([self._sizes[1], sizes])
+            )  # fmt: skip
         return self._sizes
+
+    def tiled_shapes(self) -> npt.NDArray[np.bool_]:
+        """Return whether each shape has a tiled layout, indexed by the shape's code."""
+        if new := self["shape"].texts_from(len(self._tiled)):
+            data, ends = new
+            is_tiled = np.zeros(len(ends), bool)
+            offsets = [match.start() for match in re.finditer(rb"T\(", data)]
+            is_tiled[np.searchsorted(ends, offsets, "right")] = True
+            self._tiled = np.append(self._tiled, is_tiled)
+        return self._tiled

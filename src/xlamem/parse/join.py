@@ -12,13 +12,15 @@ import pyarrow as pa
 from .. import schema
 from ..input.find import Source
 from .arrays import INTERNER_OF, NULL, Codes, Ints
+from .batch import Span
+from .checks import check
 from .fingerprints import Fingerprints, are_known
 from .hashes import content_hash
-from .interners import FixedDictionary, Interner
-from .sections import SECTION_OF
+from .interners import FixedDictionary, Interner, Interners
+from .sections import SECTION_OF, SECTIONS
 from .summary import summary_rows
 from .tables import Chunk, Column, Row, table_of, table_of_rows
-from .whole import WholeReader
+from .whole import READING_ORDER, WholeReader
 
 _MODULES = {c.name: i for i, c in enumerate(schema.MODULES.columns)}
 
@@ -27,13 +29,31 @@ Dictionaries = Sequence[Interner | FixedDictionary | None]
 _NULL_CODE = np.full(1, -1, np.int32)
 
 
+class SmallReader(WholeReader):
+    """Reads all of a small dump at once. Several dumps may share interners."""
+
+    def __init__(self, source: Source, interners: Interners | None = None) -> None:
+        super().__init__(source, text=False, threads=1, interners=interners)
+
+    def read_all(self) -> None:
+        """Read all sections, and run the cross-checks."""
+        for kind in READING_ORDER if self.assignment is not None else SECTIONS:
+            section_reader = SECTIONS[kind]
+            names = self.interners.names(section_reader.interners)
+            sections = section_reader.sections(self)
+            spans = [Span(section, section.begin, section.end) for section in sections]
+            self._complete(kind, [section_reader.scan(span, names).load(self.interners) for span in spans])
+        check(self)
+        self.release_checked()
+
+
 class ReadDump:
     """A dump that has been read and checked, without its tables. Raises DumpError if it cannot be read at all."""
 
-    def __init__(self, source: Source) -> None:
-        self.reader = WholeReader(source, text=False, threads=1)
+    def __init__(self, source: Source, *, interners: Interners | None = None) -> None:
+        self.reader = SmallReader(source, interners)
         hashes = [content_hash(f.text.raw) for f in self.reader.files]
-        self.reader.read_and_check(schema.TABLES)
+        self.reader.read_all()
         self.rows: dict[str, list[Row]] = summary_rows(self.reader, schema.TABLES.keys(), hashes)
         self.fingerprints_known = are_known(self.reader, schema.TABLES)
         self.unknown = self.reader.diagnostics.unknown_table(self.reader.files)
@@ -46,7 +66,7 @@ class ReadDump:
         """Return the number of rows of a table."""
         if table == "unknown_text":
             return int(self.unknown.num_rows)
-        return self.reader.rows(table) if table in SECTION_OF else len(self.rows[table])
+        return (self.reader.count(table) or 0) if table in SECTION_OF else len(self.rows[table])
 
 
 def tables_of(
@@ -60,11 +80,13 @@ def tables_of(
     counts: dict[str, Ints] = {}
     join = _Join()
     for name in names:
-        counts[name] = np.array([d.count(name) for d in dumps], np.int64)
+        rows = [d.count(name) for d in dumps]
+        counts[name] = np.array(rows, np.int64)
         if name in SECTION_OF:
-            tables[name] = join.table(name, [chunk for d in dumps for chunk in d.reader.chunks(name)])
+            chunks = [c for d, n in zip(dumps, rows, strict=True) if n for c in d.reader.chunks(name)]
+            tables[name] = join.table(name, chunks)
         elif name == "unknown_text":
-            unknown = [schema.UNKNOWN.empty, *(d.unknown for d in dumps)]
+            unknown = [schema.UNKNOWN.empty, *(d.unknown for d, n in zip(dumps, rows, strict=True) if n)]
             tables[name] = pa.concat_tables(unknown).unify_dictionaries().combine_chunks()
         else:
             tables[name] = table_of_rows(name, [row for d in dumps for row in d.rows[name]])
@@ -132,8 +154,10 @@ class _Join:
         if items[0] is None:
             return None, None
         data, offsets, valid = zip(*items, strict=True)
-        lengths = [np.diff(o.view(np.uint32)) for o in offsets]
-        joined = np.cumsum(np.concatenate([np.zeros(1, np.uint32), *lengths]), dtype=np.uint32).view(np.int32)
+        lengths = np.diff(np.concatenate(offsets).view(np.uint32), prepend=np.uint32(0))
+        # The first offset of a chunk is the end of the text before it.
+        ends = np.delete(lengths, np.cumsum([0, *map(len, offsets[:-1])]))
+        joined = np.append(np.uint32(0), np.cumsum(ends, dtype=np.uint32)).view(np.int32)
         return (b"".join(data), joined, np.concatenate(valid)), None
 
     def names(self, name: str, lengths: Sequence[int], items: Sequence[Any], dictionaries: Dictionaries) -> Column:

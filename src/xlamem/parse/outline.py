@@ -193,13 +193,16 @@ class _Outliner:
 
     def _add_unknown_lines(self, begin: int, end: int) -> None:
         """Add a diagnostic for each line that is not empty."""
+        if begin >= end:
+            return
         offset, unknown = begin, []
         for line in bytes(self._file.text.data[begin:end]).split(b"\n"):
             if line:
                 self._diagnostics.add(self._file, offset, "file", "unknown_line", "the head of a section")
                 unknown.append(offset)
             offset += len(line) + 1
-        self._diagnostics.unknown_lines(self._file, "file", np.array(unknown, np.int64))
+        if unknown:
+            self._diagnostics.unknown_lines(self._file, "file", np.array(unknown, np.int64))
 
 
 def _head_lines(data: Any, file_name: str) -> list[tuple[int, int]]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from .. import _unknown, schema
 from ..errors import DumpError, UsageError
@@ -153,9 +150,7 @@ def any_tiled(batches: Iterable[Batch], table: str) -> bool:
 
 
 def _is_tiled(interners: Interners, shapes: Codes) -> bool:
-    data, ends = interners["shape"].export()
-    offsets = [match.start() for match in re.finditer(rb"T\(", memoryview(data))]
-    return bool(np.isin(np.searchsorted(ends, offsets, "right"), shapes).any())
+    return bool(interners.tiled_shapes()[shapes[shapes >= 0]].any())
 
 
 def _is_readable(file: File) -> bool:

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from .. import _lines, _values
-from .arrays import NULL, Ints, distinct_of, flags, row_of
-from .arrow import text_arrays
+from .arrays import NULL, Bools, Ints, TextParts, distinct_of, flags, row_of, text_ends
 from .batch import Section
 from .diagnostics import MAX_ROWS
 from .reader import Reader
@@ -21,8 +19,8 @@ OTHER_COMPILE = "these files are of different compiles"
 LINE_BYTES = 1 << 20
 """Maximum number of bytes before an offset that are searched for the beginning of its line."""
 
-Total = tuple[int | None, int, int | None]
-"""(printed total, sum of the allocations' sizes, offset of the line)."""
+Total = tuple[int | None, int, str]
+"""(printed total, sum of the allocations' sizes, head line of the memory space in layout B)."""
 
 
 def total_of(values: Ints) -> int:
@@ -96,7 +94,7 @@ def _totals(reader: Reader, report: Section, columns: Mapping[str, Any], summary
     store = reader.stores[ASSIGNMENT]
     color, size = store.ints("allocations", "color"), store.ints("allocations", "size")
     if not summary["layout_b"]:
-        return [(report.total, total_of(size), report.head)]
+        return [(report.total, total_of(size), "")]
     shown = distinct_of(columns["color"])
     absent = sorted({*distinct_of(color)} - {*shown})
     if absent and not reader.diagnostics.has_unknown_lines(report.file, report.kind):
@@ -106,12 +104,15 @@ def _totals(reader: Reader, report: Section, columns: Mapping[str, Any], summary
     for c in shown:
         row = int(np.argmax(columns["color"] == c))
         label = reader.labels["label"].text(int(columns["space_label"][row])) or ""
-        line = _total_line(report, f"Memory Space: {label} (color={c})")
-        totals.append((int(columns["total_bytes"][row]), total_of(size[color == c]), line))
+        head = f"Memory Space: {label} (color={c})"
+        totals.append((int(columns["total_bytes"][row]), total_of(size[color == c]), head))
     return totals
 
 
 def _total_line(report: Section, head: str) -> int | None:
+    """Return the offset of the line with the total of a memory space, or of the whole report."""
+    if not head:
+        return report.head
     line = find_line(report, head)
     return None if line is None else _lines.next_line(report.data, line, report.end, b"Total")
 
@@ -129,7 +130,7 @@ def _check_totals(
     truncated if the report is complete and every differing total exceeds the sum of their sizes.
     """
     readable = [total for total in totals if total[0] not in (None, NULL)]
-    differing = [(printed, size, line) for printed, size, line in readable if printed != size]
+    differing = [total for total in readable if total[0] != total[1]]
     agrees = bool(readable) and not differing and not report.file.truncated
     if not differing:
         return agrees
@@ -139,8 +140,9 @@ def _check_totals(
     unknown_lines = any(reader.diagnostics.has_unknown_lines(s.file, s.kind) for s in (section, report))
     if agrees_with_used is None and fewer and not report.file.truncated and not unknown_lines:
         section.file.truncated, remark = True, ""
-    for _, size, line in differing:
+    for _, size, head in differing:
         wanted = f"{size} bytes, the sum of the allocations' sizes{remark}"
+        line = _total_line(report, head)
         reader.diagnostics.add(report.file, line, report.kind, "report_differs", wanted, "error")
     return agrees
 
@@ -174,8 +176,6 @@ def differing_rows(reader: Reader, report: Section, columns: Mapping[str, Any]) 
 
     Each item is the offset of that text and whether such an allocation exists.
     """
-    import pyarrow.compute as pc  # takes 30 ms to import, and few dumps contain a report
-
     store, section = reader.stores[ASSIGNMENT], reader.assignment
     index, sizes = store.ints("allocations", "allocation"), store.ints("allocations", "size")
     rows = np.flatnonzero((columns["allocation"] != NULL) & (columns["part"] <= 1))
@@ -189,10 +189,18 @@ def differing_rows(reader: Reader, report: Section, columns: Mapping[str, Any]) 
     begins, ends, expected_begins, expected_ends = (
         np.ascontiguousarray(spans[:, i]) for spans in (printed, fields) for i in (0, 1)
     )
-    differs = flags(_values.same(report.data, begins, ends, section.data, expected_begins, expected_ends)) == 0
-    distinct, code = np.unique(sizes[allocation], return_inverse=True)
-    expected = pa.array([human_size(int(n)) for n in distinct]).take(pa.array(code))
-    size = pa.chunked_array(text_arrays(columns["size"]), pa.string()).combine_chunks()
-    differs |= ~pc.equal(size.take(pa.array(rows)), expected).fill_null(False).to_numpy(zero_copy_only=False)
+    same = flags(_values.same(report.data, begins, ends, section.data, expected_begins, expected_ends))
+    differs = (same & _prints_sizes(columns["size"], rows, sizes[allocation])) == 0
     differs |= allocation < 0
     return list(zip(begins[differs].tolist(), (allocation[differs] >= 0).tolist(), strict=True))
+
+
+def _prints_sizes(printed: TextParts, rows: Ints, sizes: Ints) -> Bools:
+    """Return 1 for each row whose text is its size as XLA formats it, and 0 for the others."""
+    distinct = distinct_of(np.ascontiguousarray(sizes))
+    texts = [human_size(n).encode() for n in distinct]
+    code, expected = np.searchsorted(distinct, sizes), np.cumsum([0, *map(len, texts)])
+    ends = np.append(0, text_ends(printed)) if len(printed[0]) >> 31 else printed[1].astype(np.int64)
+    return flags(  # the text of null is empty
+        _values.same(printed[0], ends[rows], ends[rows + 1], b"".join(texts), expected[code], expected[code + 1])
+    )

@@ -56,13 +56,19 @@ class WholeReader(Reader):
     """Keeps all batches; tables are assembled on first use."""
 
     def __init__(
-        self, source: Source, *, text: bool, threads: int | None, tables: Collection[str] = frozenset(schema.TABLES)
+        self,
+        source: Source,
+        *,
+        text: bool,
+        threads: int | None,
+        tables: Collection[str] = frozenset(schema.TABLES),
+        interners: Interners | None = None,
     ) -> None:
-        """`tables` are those that may be requested."""
+        """`tables` are those that may be requested. Dumps that are read one after the other may share interners."""
         super().__init__(source, text=text)
         self._kinds = {SECTION_OF[t] for t in tables if t in SECTION_OF}
         self.threads = max(1, min(os.cpu_count() or 1, 4) if threads is None else threads)
-        self.interners = Interners()
+        self.interners = Interners() if interners is None else interners
         self.tables: dict[str, pa.Table] = {}
         self.batches: dict[str, list[Batch]] = {}
         """Batches by kind of section, for the sections that were read."""

@@ -38,6 +38,7 @@ def convert(
     scheduler: str | None = None,
     reprocess: bool = False,
     retry_quarantine: bool = False,
+    check_content: bool = False,
     max_failures: int | None = None,
     single_writer: bool = False,
     progress: Progress | None = None,
@@ -62,7 +63,8 @@ def convert(
     top
         Number of rows of `peak_members` per memory space.
     workers
-        Number of worker processes; by default one per core, but at most one per GiB of memory.
+        Number of worker processes; by default one per core, but at most one per GiB of memory, and none for less text
+        than two read in a second.
     engine, scheduler
         ``"local"``: processes on this machine; a script must call `convert` under ``if __name__ == "__main__":``.
         ``"dask"``: a Dask cluster, at the address `scheduler` or on this machine. ``"here"``: this process.
@@ -71,6 +73,9 @@ def convert(
     retry_quarantine
         Retry dumps that are quarantined because of their content. System failures (I/O, memory, the death
         of a worker) are always retried.
+    check_content
+        Read all dumps to find out which are stored. By default, those are not read again whose files have the size,
+        times and inode (on object stores, the ETag) that an earlier run recorded.
     max_failures
         Stop when more than this number of dumps could not be read; by default never.
     single_writer
@@ -92,8 +97,8 @@ def convert(
         "sources": [_source_text(source) for source in sources[:MAX_SOURCES]], "n_sources": len(sources),
         "tables": tables and list(options.tables), "partition_by": list(options.partition), "top": top,
         "workers": workers, "engine": engine,
-        "reprocess": reprocess, "retry_quarantine": retry_quarantine, "max_failures": max_failures,
-        "single_writer": single_writer,
+        "reprocess": reprocess, "retry_quarantine": retry_quarantine, "check_content": check_content,
+        "max_failures": max_failures, "single_writer": single_writer,
     }  # fmt: skip
     if engine not in ENGINES:
         raise UsageError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
@@ -113,10 +118,12 @@ def convert(
                     active.enter_context(ledger.run(options.run_id))
                 record = RunRecord(storage, ledger, options, call)
                 run = Run(pool, options, storage, ledger, record, report, max_failures)
-                pool.wait_until_ready()
                 try:
                     paths = [utf8(absolute(s)) for s in sources if not isinstance(s, Source)]
-                    run.execute(found, paths, reprocess=reprocess, retry_quarantine=retry_quarantine)
+                    run.execute(
+                        found, paths, reprocess=reprocess, retry_quarantine=retry_quarantine,
+                        check_content=check_content,
+                    )  # fmt: skip
                 except KeyboardInterrupt as stop:
                     record.finish(result := run.result(len(found)), "interrupted")
                     raise Interrupted(result) from stop
@@ -139,7 +146,8 @@ def _find(sources: tuple[str | os.PathLike[str] | Source, ...]) -> list[Source]:
     # A single call for all paths, so that a dump under several of them is found only once.
     paths = [absolute(s) for s in sources if not isinstance(s, Source)]
     given = [s for s in sources if isinstance(s, Source)]
-    return list(dict.fromkeys([*given, *(find(*paths) if paths else [])]))
+    found = find(*paths) if paths else []
+    return list(dict.fromkeys([*given, *found])) if given else found
 
 
 def _options(

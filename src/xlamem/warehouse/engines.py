@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 WORKER_MEMORY = 1 << 30
 """Memory assumed per worker when the number of workers is chosen."""
+WORKER_BYTES = 64 << 20
+"""Text that a worker reads in about a second, twice the time in which it starts."""
 WATCH_SECONDS = 1.0
 """Longest time between two looks at which workers there are."""
 DASK_TIMEOUT_SECONDS = 30
@@ -43,8 +45,8 @@ class Pool:
     """Make the executor usable again after a worker died."""
     kill: Callable[[], None] = lambda: None
     """Stop all workers at once."""
-    wait_until_ready: Callable[[], None] = lambda: None
-    """Wait until the workers have started."""
+    start: Callable[[int], None] = lambda text_bytes: None
+    """Start the workers, unless there is so little text that this process reads it sooner. May be called again."""
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Submit a call. If the executor is already broken, return a future with the exception."""
@@ -79,8 +81,12 @@ def in_process(workers: int | None = None, scheduler: str | None = None) -> Iter
 
 @contextmanager
 def local(workers: int | None = None, scheduler: str | None = None) -> Iterator[Pool]:
-    """Run tasks in spawned processes on this machine, which exit together with this one."""
-    processes = _Processes(workers or default_workers())
+    """Run tasks in spawned processes on this machine, which exit together with this one.
+
+    Without a number of `workers`, there are as many as the cores, the memory and the amount of text suggest. Instead of
+    a single one, this process runs the tasks.
+    """
+    processes = _Processes(workers)
     try:
         yield processes.pool
     finally:
@@ -88,16 +94,22 @@ def local(workers: int | None = None, scheduler: str | None = None) -> Iterator[
 
 
 class _Processes:
-    """A pool of worker processes."""
+    """A pool of worker processes; until they are started, this process runs the tasks."""
 
-    def __init__(self, size: int) -> None:
-        self.pool = Pool(
-            InProcessExecutor(), size, restart=self.restart, kill=self.kill, wait_until_ready=self.wait_until_ready
-        )
+    def __init__(self, workers: int | None) -> None:
+        self.workers = workers
+        self.pool = Pool(InProcessExecutor(), 1, restart=self.restart, kill=self.kill, start=self.start)
+        self.executor: ProcessPoolExecutor | None = None
         self.starting: list[Future[int]] = []
-        self.start()
 
-    def start(self) -> None:
+    def start(self, text_bytes: int) -> None:
+        size = self.workers or min(default_workers(), text_bytes // WORKER_BYTES)
+        if self.executor is None and text_bytes and size > (self.workers is None):
+            self.pool.size = size
+            self._start()
+            self._wait_until_ready()
+
+    def _start(self) -> None:
         import multiprocessing
 
         context = multiprocessing.get_context("spawn")
@@ -108,17 +120,18 @@ class _Processes:
 
     def restart(self) -> None:
         self.pool.executor.shutdown(wait=False, cancel_futures=True)
-        self.start()
+        self._start()
 
     def kill(self) -> None:
-        with self.executor._shutdown_lock:
-            _kill(self.executor)
+        if self.executor is not None:
+            with self.executor._shutdown_lock:
+                _kill(self.executor)
 
-    def wait_until_ready(self) -> None:
+    def _wait_until_ready(self) -> None:
         try:
             self._wait()
         except BrokenExecutor:
-            self.start()  # a worker may have been killed by another process
+            self._start()  # a worker may have been killed by another process
             try:
                 self._wait()
             except BrokenExecutor:

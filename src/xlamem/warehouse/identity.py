@@ -49,14 +49,14 @@ def _hash(*fields: str) -> str:
     return xxhash.xxh3_128_hexdigest("\0".join(fields).encode("utf-8", "surrogateescape"))
 
 
-def identify(sources: list[Source]) -> list[DumpInput | Failure]:
-    """Return the content_id and size of each dump, or a failure if it cannot be loaded."""
-    return [dump for source in sources for dump in _identify(source)]
+def identify(sources: list[Source]) -> list[list[DumpInput | Failure]]:
+    """Return the dumps of each source, one per module, with their content_ids; a failure if it cannot be loaded."""
+    return [_identify(source) for source in sources]
 
 
 def loaded_id(source: Source) -> str | None:
     """Return the content_id of one dump, or None if it cannot be loaded."""
-    found = identify([source])[0]
+    found = _identify(source)[0]
     return found.content_id if isinstance(found, DumpInput) else None
 
 
@@ -68,7 +68,7 @@ def _identify(source: Source) -> list[DumpInput | Failure]:
     except Exception as error:  # an unreadable dump, or a bug that it triggers, must not stop the run
         return [failure(error, source)]
     if len(modules) > 1:
-        return identify(modules)
+        return [dump for module in modules for dump in _identify(module)]
     return [DumpInput(content_id(content, source), source, size, content)]
 
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field, replace
 import xxhash
 
 from .. import schema
-from ..input.find import Source
 from .identity import display_name
 from .ledger import Batch, State
 from .task import STREAMED_BYTES, DumpInput, Failure, Options, Task
 
-MIN_BATCH_BYTES, MAX_BATCH_BYTES, TARGET_BATCHES = 4 << 20, 128 << 20, 32
+MIN_BATCH_BYTES, MAX_BATCH_BYTES, TARGET_BATCHES = 8 << 20, 128 << 20, 32
 """A run is divided into TARGET_BATCHES batches, within these limits on the text of a batch."""
 MAX_BATCH_DUMPS = 8192
 DUMPS_PER_IDENTIFY = 256
@@ -37,9 +36,9 @@ class Plan:
     """Quarantined content_ids that no longer fail, and need no task."""
 
 
-def identify_chunks(sources: Sequence[Source]) -> list[list[Source]]:
-    """Split the dumps into chunks that are identified together."""
-    return [list(sources[i : i + DUMPS_PER_IDENTIFY]) for i in range(0, len(sources), DUMPS_PER_IDENTIFY)]
+def identify_chunks(sources: Sequence[int]) -> list[Sequence[int]]:
+    """Split the numbers of sources into chunks that are identified together."""
+    return [sources[i : i + DUMPS_PER_IDENTIFY] for i in range(0, len(sources), DUMPS_PER_IDENTIFY)]
 
 
 def plan(
@@ -102,7 +101,9 @@ class _Planner:
                 self.result.duplicates += other is not None
                 if other is None or _member_paths(dump) < _member_paths(other):
                     dumps[dump.content_id] = dump
-        return [replace(dump, attempts=self.state.attempts(i)) for i, dump in sorted(dumps.items())]
+        failed = self.state.quarantined.keys() & dumps.keys()
+        dumps |= {i: replace(dumps[i], attempts=self.state.attempts(i)) for i in failed}
+        return [dump for _, dump in sorted(dumps.items())]
 
     def _failure_tasks(self, failures: dict[str, Failure]) -> list[Task]:
         """Return a task that quarantines the dumps that could not be identified, unless they already are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from ..errors import OutputError
 from ..input.find import Source
 from .engines import Pool
 from .identity import failure, id_of_version_1, identify
+from .known import KnownDumps
 from .ledger import Batch, File, Ledger
 from .plan import Plan, identify_chunks, make_task, plan
 from .record import RunRecord
@@ -25,6 +26,14 @@ from .worker import process, progress_marker
 
 MAX_DEATHS = 2
 """Number of workers that may die while reading a single dump before it is quarantined."""
+DUMP_BYTES = 48 << 10
+"""Text that is read in the time that a dump takes in addition to that for its text."""
+CONVERT_TO_IDENTIFY = 10
+"""Time for converting a dump divided by that for identifying it."""
+SAMPLE = 256
+"""Number of dumps from whose sizes those of all are estimated."""
+UNKNOWN_BYTES = 1 << 20
+"""Assumed size of a dump whose size is not known, on an object store."""
 REPORT_SECONDS = 5.0
 """Longest time between two progress reports."""
 
@@ -47,6 +56,7 @@ class Run:
     ) -> None:
         self.pool, self.options, self.storage, self.ledger = pool, options, storage, ledger
         self.record, self.report, self.max_failures = record, report, max_failures
+        self.known = KnownDumps(storage, options.tool_version, options.run_id)
         self.plan = Plan()
         self.results: list[TaskResult] = []
         self.failed_tasks: list[Task] = []
@@ -59,10 +69,20 @@ class Run:
         self.dumps = self.bytes = self.of_dumps = self.of_bytes = 0
         self.start = self.phase_start = time.monotonic()
 
-    def execute(self, sources: list[Source], searched: list[str], *, reprocess: bool, retry_quarantine: bool) -> None:
+    def execute(
+        self,
+        sources: list[Source],
+        searched: list[str],
+        *,
+        reprocess: bool,
+        retry_quarantine: bool,
+        check_content: bool,
+    ) -> None:
         """Convert the dumps. `searched` lists the paths that were searched for them."""
-        identified = self.identify_all(sources)
+        identified = self.identify_all(sources, check_content=check_content)
         self.record.begin(dump for dump in identified if isinstance(dump, DumpInput))
+        with self.storage.output_errors():
+            self.known.save()
         state = self.ledger.state
         self.stored_before = frozenset(state.stored)
         self.old_ids = self.find_old_ids(identified)
@@ -78,37 +98,55 @@ class Run:
         self.of_bytes = sum(task.bytes for task in self.plan.tasks)
         self.phase_start = time.monotonic()
         self.report_status("convert")
+        self.pool.start(_work(dump.bytes for task in self.plan.tasks for dump in task.inputs))
         self.run_tasks(self.plan.tasks)
         while self.failed_tasks and not self.stopped:
             self.retry_alone(self.failed_tasks.pop())
 
     # -- identifying
 
-    def identify_all(self, sources: list[Source]) -> list[DumpInput | Failure]:
-        """Identify all dumps. Those in memory are identified in this process."""
+    def identify_all(self, sources: list[Source], *, check_content: bool) -> list[DumpInput | Failure]:
+        """Identify all dumps, and read those that no earlier run has read."""
         self.of_dumps = len(sources)
-        identified = identify([source for source in sources if _in_memory(source)])
-        chunks = deque(identify_chunks([source for source in sources if not _in_memory(source)]))
-        unidentified: list[Source] = []
-        for chunk, future in self._completed("identify", chunks, lambda c: self.pool.submit(identify, c)):
+        with self.storage.output_errors():
+            known = self.known.look_up(sources, check=check_content)
+        identified: list[DumpInput | Failure] = [dump for dump in known if dump is not None]
+        self.dumps = len(identified)
+        numbers = [number for number, dump in enumerate(known) if dump is None]
+        for number, dumps in self.read_all({number: sources[number] for number in numbers}):
+            identified += dumps
+            if len(dumps) == 1 and isinstance(dumps[0], DumpInput):
+                self.known.add(number, dumps[0])
+        return identified
+
+    def read_all(self, sources: dict[int, Source]) -> Iterator[tuple[int, list[DumpInput | Failure]]]:
+        """Yield the dumps in each source. Those in memory are read in this process."""
+        step = 1 + len(sources) // SAMPLE
+        sizes = (source.bytes_on_disk() for source in [*sources.values()][::step])
+        self.pool.start(_work(sizes) * step // CONVERT_TO_IDENTIFY)
+        here = [number for number, source in sources.items() if _in_memory(source)]
+        yield from zip(here, identify([sources[number] for number in here]), strict=True)
+        chunks = deque(identify_chunks([number for number in sources if number not in here]))
+        unread: list[int] = []
+        submit = lambda chunk: self.pool.submit(identify, [sources[number] for number in chunk])  # noqa: E731
+        for chunk, future in self._completed("identify", chunks, submit):
             try:
-                identified += future.result()
+                yield from zip(chunk, future.result(), strict=True)
             except self.pool.death_errors:
-                unidentified += chunk
+                unread += chunk
             self.dumps += len(chunk)
             self.report_status("identify")
-        for source in unidentified:
-            identified += self.identify_alone(source)
-        return identified
+        for number in unread:
+            yield number, self.identify_alone(sources[number])
 
     def identify_alone(self, source: Source) -> list[DumpInput | Failure]:
         """Identify a dump that may have killed a worker."""
         error: Exception | None = None
         for _ in range(MAX_DEATHS):
-            future: Future[list[DumpInput | Failure]] = self.pool.submit(identify, [source])
+            future: Future[list[list[DumpInput | Failure]]] = self.pool.submit(identify, [source])
             error = _error_of(future)
             if error is None:
-                return future.result()
+                return future.result()[0]
             if not isinstance(error, self.pool.death_errors):
                 raise error
             self.pool.restart()
@@ -339,6 +377,11 @@ class Run:
             stopped=self.stopped,
             seconds=time.monotonic() - self.start,
         )
+
+
+def _work(sizes: Iterable[int | None]) -> int:
+    """Return the amount of text of dumps of these sizes, with the time that each takes at least expressed as text."""
+    return sum(DUMP_BYTES + (UNKNOWN_BYTES if size is None else size) for size in sizes)
 
 
 def _in_memory(source: Source) -> bool:

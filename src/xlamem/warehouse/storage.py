@@ -251,15 +251,19 @@ class Storage:
     def _open_fsspec(self, scheme: str) -> Any:
         library = _LIBRARIES[scheme]
         try:
-            import fsspec
-
-            system, _ = fsspec.core.url_to_fs(self.uri.partition("?")[0], **_s3fs_options(self.uri))
+            return open_fsspec(self.uri)
         except (ImportError, ValueError):
             raise UsageError(
                 f"{scheme}:// needs {library} for conditional writes, without which concurrent converters could lose "
                 f"each other's dumps: pip install 'xlamem[{CONDITIONAL_CREATE[library]}]'{_SINGLE_WRITER}"
             ) from None
-        return system
+
+
+def open_fsspec(uri: str) -> Any:
+    """Return fsspec's filesystem of a URI, also of those that pyarrow could open. Raises ImportError or ValueError."""
+    import fsspec
+
+    return fsspec.core.url_to_fs(uri.partition("?")[0], **_s3fs_options(uri))[0]
 
 
 _SINGLE_WRITER = "; if there is only one converter at a time, use --single-writer (single_writer=True)"

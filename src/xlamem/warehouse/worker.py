@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from .. import schema
 from ..errors import OutputError
+from ..parse.interners import Interners
 from ..parse.join import ReadDump, tables_of
 from .derived import derive
 from .identity import content_id, display_name, failure
@@ -21,7 +22,7 @@ from .storage import Storage
 from .streamed import StreamedDump
 from .task import STREAMED_BYTES, DumpInput, Failure, Options, Task, TaskResult
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 8 << 20
 """Approximate amount of text in the dumps that are read and written together."""
 
 
@@ -96,18 +97,19 @@ class _Worker:
     def convert_chunk(self, chunk: list[DumpInput]) -> None:
         """Read and write several dumps together."""
         dumps: dict[str, ReadDump] = {}
+        interners = Interners()
         for dump in chunk:
-            if (parsed := self.read(dump)) is not None:
+            if (parsed := self.read(dump, interners)) is not None:
                 dumps[dump.content_id] = parsed
         self.mark_progress("")
         if dumps:
             self.write_chunk(dumps)
 
-    def read(self, dump: DumpInput) -> ReadDump | None:
-        """Return a parsed dump, or None after recording why it is skipped."""
+    def read(self, dump: DumpInput, interners: Interners) -> ReadDump | None:
+        """Return a parsed dump, or None after recording why it is skipped. All dumps of a chunk share `interners`."""
         self.mark_progress(dump.content_id)
         try:
-            parsed = ReadDump(dump.source)
+            parsed = ReadDump(dump.source, interners=interners)
         except MemoryError:
             raise
         except Exception as error:  # an unreadable dump, or a bug that it triggers, must not stop the run

@@ -11,24 +11,14 @@ from ... import _hlo
 from ..._column import Names
 from ..arrays import NULL, ints, row_of, texts
 from ..batch import HLO, Batch, Columns, Section, Span
-from ..interners import Interner
-from ..tables import Column
+from ..interners import Interners
 from .base import Context, SectionReader
-
-
-def _file(_: Context, batch: Batch, columns: Columns) -> Column:
-    return columns["file"], batch.summary["file"]
-
-
-def _function(_: Context, batch: Batch, columns: Columns) -> Column:
-    return columns["function"], batch.summary["function"]
 
 
 class HloHeaderReader(SectionReader):
     kind = HLO
     tables = ("frames", "aliases")
     interners = ("shape_index", "kind")
-    derived = {"frames": {"file": _file, "function": _function}}  # noqa: RUF012
 
     def scan(self, span: Span, names: Sequence[Names]) -> Batch:
         header = _hlo.scan(span.section.data, span.end, *names)
@@ -45,14 +35,14 @@ class HloHeaderReader(SectionReader):
         for batch in batches:
             header, file = batch.summary, batch.span.section.file
             if len(header["frames"]):
-                batch.tables["frames"], batch.summary = _frames(header)
+                batch.tables["frames"] = _frames(header, batch.interners)
             context.module_name = header["name"]
             if not header["complete"]:
                 context.diagnostics.truncated(file, file.end, HLO, "the first computation")
 
 
-def _frames(header: Mapping[str, Any]) -> tuple[Columns, dict[str, Interner]]:
-    """Return the stack frames with their locations, and the interners of their texts.
+def _frames(header: Mapping[str, Any], interners: Interners) -> Columns:
+    """Return the stack frames with their locations.
 
     XLA prints the id of the parent plus one; 1 means that there is none.
     """
@@ -64,11 +54,10 @@ def _frames(header: Mapping[str, Any]) -> tuple[Columns, dict[str, Interner]]:
         "id": np.ascontiguousarray(frames[:, 0]),
         "parent": np.where(frames[:, 2] > 1, frames[:, 2] - 1, NULL),
     }
-    interners = {"file": Interner(), "function": Interner()}
     for name, key, i in (("file", "files", 1), ("function", "functions", 2)):
         ids, parts = header[key]
         codes = interners[name].add(texts(parts))
         columns[name] = np.append(codes, np.int32(-1))[row_of(ints(ids), location[:, i])]
     for name, i in (("line", 3), ("column", 4), ("end_line", 5), ("end_column", 6)):
         columns[name] = np.ascontiguousarray(location[:, i])
-    return columns, interners
+    return columns
