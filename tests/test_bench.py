@@ -152,14 +152,14 @@ def test_goals_are_read_off_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         tabular.Row("dense: 102.3 MB in 1 dump", "xlamem, all tables", {"x wc -l": "5.90", "MB excess": "61.0"}),
         tabular.Row("dense: 102.3 MB in 1 dump", "lines: pyarrow.csv, tuned", {"x xlamem": "7.00"}),
-        tabular.Row("two threads", "wide: 100 MB in 1 dump", {"times faster": "1.85"}),
+        tabular.Row("tables touched, wide: 100 MB", "in schema order", {"2 threads, x faster": "1.75"}),
     ]
     found = {row.label: (row.cells["found"], row.cells[""]) for row in goals.judged(rows)}
     assert found == {
         "dense, all tables: CPU / wc -l": ("5.90", "met"),
         "dense: MB of memory above 1.1 x tables": ("61.0", "missed"),
         "dense: pyarrow.csv tuned / xlamem": ("7.00", "met"),
-        "wide: speedup with two threads": ("1.85", "met"),
+        "wide: speedup with two threads": ("1.75", "met"),
     }
 
 
