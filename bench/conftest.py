@@ -27,6 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--size", type=float, default=100, metavar="MB", help="size of the forged dumps (default: 100)")
     group.addoption("--sizes", type=numbers, default=[], metavar="MB,MB,…", help="sizes for the cost against size")
     group.addoption("--values", type=numbers, default=[1_000_000], metavar="N,N,…", help="values of the computations")
+    group.addoption("--fleet", type=int, default=2500, metavar="N", help="small dumps to convert (default: 2500)")
+    group.addoption("--huge", type=float, default=500, metavar="MB", help="size of one dump to convert (default: 500)")
     group.addoption("--xprof", default=sys.executable, metavar="PYTHON", help="an interpreter with xprof and jax")
     group.addoption("--program", type=Path, metavar="DIR", help="a dump with its .hlo.pb, to compare with XProf on it")
     group.addoption("--dump", type=Path, metavar="DIR", help="also read a real dump")

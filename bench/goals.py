@@ -34,6 +34,7 @@ EVERY, THREE = "xlamem, all tables", "xlamem, peak tables"
 CSV, RE, XPROF = "lines: pyarrow.csv", "Python re, into Arrow", "XProf, from proto"
 TOUCHED, ONE_BY_ONE, FASTER = "tables touched,", "in schema order", "2 threads, x faster"
 WRITER = "Python re and pyarrow's writer"
+FLEET = "to Parquet, 2 processes, fleet"
 SMALL = f"{EVERY}: CPU per byte, small dumps / one large dump"
 GOALS = [
     Goal("dense, all tables: CPU / wc -l", "<= 6", "dense:", EVERY, "x wc -l", _most(6)),
@@ -51,7 +52,12 @@ GOALS = [
     Goal("dense: speedup with two threads", ">= 1.7", f"{TOUCHED} dense:", ONE_BY_ONE, FASTER, _least(1.7)),
     Goal("wide: speedup with two threads", ">= 1.7", f"{TOUCHED} wide:", ONE_BY_ONE, FASTER, _least(1.7)),
     Goal("dense: MB of memory above 1.1 x tables", "<= 50", "dense:", EVERY, "MB excess", _most(50)),
-    Goal("to Parquet, dense: re and pyarrow / xlamem, wall", ">= 12", "to Parquet", WRITER, "x wall", _least(12)),
+    Goal("to Parquet, dense: re and pyarrow / xlamem, wall", ">= 12", "to Parquet, 2 processes, several", WRITER, "x wall", _least(12)),
+    Goal("fleet: CPU ms a stored dump", "<= 1", FLEET, "xlamem convert", "CPU ms a stored dump", _most(1)),
+    Goal("fleet: re and pyarrow / xlamem, CPU", ">= 4", FLEET, WRITER, "x CPU", _least(4)),
+    Goal("fleet, nothing new: CPU ms a dump", "<= 0.06", FLEET, "the same, nothing new", "CPU ms a dump", _most(0.06)),
+    Goal("one huge dump: speedup with two workers", ">= 1.7", "one huge", "2 workers", "x faster", _least(1.7)),
+    Goal("one huge dump: MB of memory", "<= 1,074", "one huge", "2 workers", "MB memory", _most(1074)),
     Goal("CPU per byte: small dumps / one large dump", "<= 5", "many small", SMALL, "x", _most(5)),
 ]
 

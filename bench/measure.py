@@ -71,8 +71,35 @@ def machine() -> str:
 
 def memory_bytes(pid: int, what: bytes = b"RssAnon:") -> int:
     """Return a process's anonymous resident memory; with `VmHWM:` its maximum resident set, files included."""
-    with open(f"/proc/{pid}/status", "rb") as file:
-        return next((int(line.split()[1]) * 1024 for line in file if line.startswith(what)), 0)
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            return next((int(line.split()[1]) * 1024 for line in file if line.startswith(what)), 0)
+    except OSError:  # ended
+        return 0
+
+
+def run_command(command: Iterable[Any]) -> dict[str, float]:
+    """Run a command; return its `cpu_s`, `wall_s` and `peak_bytes`, the anonymous memory of all its processes."""
+    cpu, wall = cpu_seconds(), time.perf_counter()
+    with subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL) as process:
+        ended = os.pidfd_open(process.pid)
+        peak = 0
+        while not select.select([ended], [], [], 0.02)[0]:
+            peak = max(peak, sum(map(memory_bytes, _family(process.pid))))
+        os.close(ended)
+    if process.returncode:
+        raise RuntimeError(f"{process.args} ended with {process.returncode}")
+    return {"cpu_s": cpu_seconds() - cpu, "wall_s": time.perf_counter() - wall, "peak_bytes": peak}
+
+
+def _family(pid: int) -> list[int]:
+    """Return a process and its descendants."""
+    try:
+        lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        children = [int(child) for text in lists for child in text.split()]
+    except OSError:  # ended
+        children = []
+    return [pid, *(member for child in children for member in _family(child))]
 
 
 def in_fresh_process(
