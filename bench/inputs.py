@@ -153,9 +153,9 @@ def shape(name: str, size: float) -> Shape:
     return _shape(name, root, sorted(root.rglob("*.txt")))
 
 
-def real(folder: Path) -> Shape:
+def real(name: str, folder: Path) -> Shape:
     """Return the memory files of a folder, a real dump."""
-    return _shape("real", folder, rivals.memory_files(folder))
+    return _shape(name, folder, rivals.memory_files(folder))
 
 
 def _shape(name: str, root: Path, files: list[Path]) -> Shape:

@@ -21,8 +21,9 @@ REPEAT_WC = 5
 """How often `wc -l` counts each file per call, so that its start does not dominate."""
 
 
-def cpu_seconds() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+def cpu_seconds(*whose: int) -> float:
+    """Return the CPU seconds so far of this process and of its terminated children, or of one of the two."""
+    used = [resource.getrusage(who) for who in whose or (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in used)
 
 
@@ -80,7 +81,7 @@ def memory_bytes(pid: int, what: bytes = b"RssAnon:") -> int:
 
 def run_command(command: Iterable[Any]) -> dict[str, float]:
     """Run a command; return its `cpu_s`, `wall_s` and `peak_bytes`, the anonymous memory of all its processes."""
-    cpu, wall = cpu_seconds(), time.perf_counter()
+    cpu, wall = cpu_seconds(resource.RUSAGE_CHILDREN), time.perf_counter()
     with subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL) as process:
         ended = os.pidfd_open(process.pid)
         peak = 0
@@ -89,7 +90,8 @@ def run_command(command: Iterable[Any]) -> dict[str, float]:
         os.close(ended)
     if process.returncode:
         raise RuntimeError(f"{process.args} ended with {process.returncode}")
-    return {"cpu_s": cpu_seconds() - cpu, "wall_s": time.perf_counter() - wall, "peak_bytes": peak}
+    cpu = cpu_seconds(resource.RUSAGE_CHILDREN) - cpu
+    return {"cpu_s": cpu, "wall_s": time.perf_counter() - wall, "peak_bytes": peak}
 
 
 def _family(pid: int) -> list[int]:
