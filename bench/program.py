@@ -26,7 +26,7 @@ TEXTURES = {
     "sharded": "the same on all devices of the topology, parameters and batch divided",
     "scan": "a loop over blocks of layers, whose parameters it carries in one tuple",
 }
-BLOCKS = 8
+BLOCKS = 4
 """Steps of the loop."""
 WIDTH, BATCH, TIME = 512, 8, 256
 SHAPES = dict.fromkeys(("query", "key", "value", "out"), (WIDTH, WIDTH)) | {

@@ -125,12 +125,12 @@ DUCKDB = """read_csv('{}', columns={{'line': 'VARCHAR'}}, delim='\x01', quote=''
 
 
 @cache
-def _connection() -> Any:
+def connection() -> Any:
     return duckdb.connect(config={"threads": 1})
 
 
 def _duckdb(path: Path, query: str) -> Any:
-    return _connection().sql(query.format(DUCKDB.format(path))).to_arrow_table()
+    return connection().sql(query.format(DUCKDB.format(path))).to_arrow_table()
 
 
 @_each
