@@ -16,7 +16,7 @@ import measure
 import real
 import tabular
 
-FORGED = ["dense", "wide", "small"]
+FORGED = ["dense", "sharded", "wide", "small"]
 ROWS = pytest.StashKey[list[tabular.Row]]()
 
 

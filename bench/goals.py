@@ -56,7 +56,7 @@ def _number(text: str) -> float:
     return float(text.replace(",", ""))
 
 
-DENSE = ("dense", *(name for name in real.PROGRAMS if name not in real.WIDE))
+DENSE = ("dense", "sharded", *(name for name in real.PROGRAMS if name not in real.WIDE))
 WIDE = ("wide", *real.WIDE)
 FORGED_DENSE, FORGED_WIDE, FORGED_SMALL = ("dense: *",), ("wide: *",), ("small: *",)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import forge_bulk
 import rivals
-from forge_bulk import forge_files, leaf_bytes, misfits, statistics, wide_statistics
+from bulk_statistics import misfits, statistics, wide_statistics
+from forge_bulk import forge_files, leaf_bytes
 from forge_large import forge_large
 
 DATA = Path(__file__).parent / "data"
@@ -64,6 +65,11 @@ def dense(root: Path, size: float, seed: int = SEED) -> dict[str, float]:
     forge_large(root, seed=seed, copies=round(size / COPY))
     with tempfile.TemporaryDirectory() as folder:  # the same in small, because statistics are slow
         return statistics(forge_large(Path(folder), seed=seed, copies=2))
+
+
+def sharded(root: Path, size: float) -> dict[str, float]:
+    """Forge programs of several devices: long tuples, which fusions with asynchronous collectives return."""
+    return statistics(forge_files(root, seed=SEED, megabytes=min(size, ONE_PROGRAM), profile="sharded"))
 
 
 def changed(root: Path, size: float) -> dict[str, float]:
@@ -127,6 +133,7 @@ def several(root: Path, size: float) -> dict[str, float]:
 SHAPES: dict[str, tuple[Callable[[Path, float], dict[str, float]], str]] = {
     "dense": (dense, "tpu"),
     "changed": (changed, "tpu"),
+    "sharded": (sharded, "sharded"),
     "wide": (wide, "wide"),
     "small": (small, "small"),
     "several": (several, "tpu"),
@@ -147,7 +154,7 @@ def shape(name: str, size: float) -> Shape:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         found = forge(root, size)
-        if size >= 1 and (wrong := misfits(found, kind)):
+        if size >= 2 and (wrong := misfits(found, kind)):
             raise ValueError(f"the forged {name} dumps do not look like real ones: (found, measured) {wrong}")
         stamp.write_text(json.dumps({"forge": _digest(), **found}, indent=1))
     return _shape(name, root, sorted(root.rglob("*.txt")))
@@ -173,5 +180,6 @@ def _warm(path: Path) -> int:
 def _digest() -> str:
     """Return a hash of the code that forges."""
     folder = Path(forge_bulk.__file__).parent
-    sources = [folder / f"{name}.py" for name in ("forge", "forge_bulk", "forge_large", "forge_program", "render")]
+    names = ("bulk_profiles", "bulk_statistics", "forge", "forge_bulk", "forge_large", "forge_program", "render")
+    sources = [folder / f"{name}.py" for name in names]
     return hashlib.sha256(b"".join(path.read_bytes() for path in [*sources, Path(__file__)])).hexdigest()[:16]

@@ -11,17 +11,18 @@ import rivals
 
 DATA = Path(__file__).parent / "data" / "real"
 PROGRAMS = {
-    "v5e-unrolled": ("v5e", "unrolled", 128),
+    "v5e-unrolled": ("v5e", "unrolled", 96),
+    "v5e-wide": ("v5e", "unrolled", 128),
     "v5e-sharded": ("v5e", "sharded", 64),
     "v5e-scan": ("v5e", "scan", 24),
     "tpu7x-unrolled": ("tpu7x", "unrolled", 40),
     "tpu7x-sharded": ("tpu7x", "sharded", 48),
-    "tpu7x-scan": ("tpu7x", "scan", 48),
-    "cpu-unrolled": ("cpu", "unrolled", 480),
+    "tpu7x-scan": ("tpu7x", "scan", 24),
+    "cpu-unrolled": ("cpu", "unrolled", 192),
 }
 """Target, texture and layers of each dump, as in `program.py`."""
-WIDE = ("v5e-scan", "tpu7x-scan")
-"""Each element of the tuple that the loop carries repeats the text of the loop, which is most of the bytes."""
+WIDE = ("v5e-wide", "v5e-scan", "tpu7x-scan")
+"""Most bytes repeat the text of a tuple for each element: more than 2,000 arguments, or what a loop carries."""
 PROTO = "after_optimizations.hlo.pb"
 
 

@@ -177,12 +177,12 @@ def test_inputs_that_look_like_no_real_dump_are_refused(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "rivals", load("rivals"))
     inputs = load("inputs")
     monkeypatch.setattr(inputs, "DATA", tmp_path)
-    shape = inputs.shape("dense", 1)
+    shape = inputs.shape("dense", 2)
     assert len(shape.files) == 4
-    assert shape.bytes == pytest.approx(1e6, rel=0.15)
+    assert shape.bytes == pytest.approx(2e6, rel=0.15)
     monkeypatch.setattr(inputs, "misfits", lambda found, kind: {"name_length": (30.0, 15.4)})
     with pytest.raises(ValueError, match=r"do not look like real ones.*name_length"):
-        inputs.shape("dense", 1.5)
+        inputs.shape("dense", 2.5)
 
 
 def test_bytes_of_tables_count_shared_buffers_once() -> None:
