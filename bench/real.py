@@ -13,10 +13,10 @@ DATA = Path(__file__).parent / "data" / "real"
 PROGRAMS = {
     "v5e-unrolled": ("v5e", "unrolled", 96),
     "v5e-wide": ("v5e", "unrolled", 128),
-    "v5e-sharded": ("v5e", "sharded", 64),
+    "v5e-sharded": ("v5e", "sharded", 24),
     "v5e-scan": ("v5e", "scan", 24),
     "tpu7x-unrolled": ("tpu7x", "unrolled", 40),
-    "tpu7x-sharded": ("tpu7x", "sharded", 48),
+    "tpu7x-sharded": ("tpu7x", "sharded", 24),
     "tpu7x-scan": ("tpu7x", "scan", 24),
     "cpu-unrolled": ("cpu", "unrolled", 192),
 }
