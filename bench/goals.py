@@ -82,7 +82,7 @@ def _touched() -> Iterable[Goal]:
 EVERY, PEAK = "xlamem, all tables", "xlamem, peak tables"
 XPROF, WRITER = "XProf, from proto", "Python re and pyarrow's writer"
 SEVERAL, FLEET = ("to Parquet, * several: *",), ("to Parquet, * fleet: *",)
-HUGE, COMMANDS, PROFILER = ("one huge dump *",), ("commands: *",), ("XProf: *",)
+HUGE, COMMANDS, PROFILER = ("one huge dump *",), ("commands: *",), ("XProf, *",)
 TYPED = _each("typed reads of the same tables, ", DENSE)
 GOALS = [
     *_touched(),

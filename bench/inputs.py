@@ -31,7 +31,7 @@ FORGED = "module_0000.jit_forged"
 """Names of forged files begin with it."""
 SAMPLE = 50
 """Small dumps whose statistics are compared."""
-COPY = 17.2
+COPY = 16.8
 """MB of a copy in `forge_large`."""
 ONE_PROGRAM = 40
 """MB up to which a dump is forged as one program."""

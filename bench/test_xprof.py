@@ -11,14 +11,13 @@ import rivals
 from measure import in_fresh_process
 from tabular import Row
 
-TITLE = "XProf: peak and timeline of one program"
 
-
+@pytest.mark.parametrize("name", ["v5e-unrolled", "cpu-unrolled"])
 @pytest.mark.benchmark(warmup=False)
-def test_xprof(others: str, tmp_path: Path, benchmark: Any, rows: list[Row]) -> None:
+def test_xprof(name: str, others: str, tmp_path: Path, benchmark: Any, rows: list[Row]) -> None:
     if not real.has(others, "xprof", "jax"):
         pytest.skip("xprof and jax are not installed: pip install xprof jax, here or elsewhere (--others PYTHON)")
-    program = real.folder("cpu-unrolled", others)
+    program = real.folder(name, others)
     proto = real.proto(program)
     text = rivals.memory_files(program)
     for path in text:  # the memory files alone
@@ -39,5 +38,5 @@ def test_xprof(others: str, tmp_path: Path, benchmark: Any, rows: list[Row]) -> 
             "x first": f"{found['first_s'] / ours['first_s']:.1f}",
             "x memory": f"{found['peak_bytes'] / max(ours['peak_bytes'], 1):.1f}",
         }
-        rows.append(Row(TITLE, label, cells))
+        rows.append(Row(f"XProf, {name}: peak and timeline of one program", label, cells))
     benchmark.extra_info.update({"xprof": theirs, "xlamem": ours})

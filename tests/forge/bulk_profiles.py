@@ -111,7 +111,7 @@ PARTS = [
 PROFILES["gpu"] = PROFILES["cpu"]
 PROFILES["small"] = replace(
     PROFILES["tpu"],
-    bytes_per_value=740,
+    bytes_per_value=700,
     reducers=0.12,
     parameters=0.22,
     copies=0.3,
