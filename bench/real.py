@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import rivals
@@ -26,6 +27,7 @@ WIDE = ("v5e-wide", "v5e-scan", "tpu7x-scan")
 PROTO = "after_optimizations.hlo.pb"
 
 
+@cache
 def has(python: str, *modules: str) -> bool:
     """Whether an interpreter finds these modules."""
     code = f"from importlib.util import find_spec; print(all(map(find_spec, {modules})))"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from forge_bulk import forge_files
 
 import xlamem
+import xlamem.schema
 
 HERE = Path(__file__).parent
 BENCH = HERE.parent / "bench"
@@ -69,6 +72,21 @@ def test_the_rival_reads_the_same_rows(name: str) -> None:
 def test_the_rival_reads_the_same_rows_of_forged_dumps(size: float, options: Any, tmp_path: Path) -> None:
     forge_files(tmp_path, seed=2, megabytes=size, **options)
     check_rival(tmp_path)
+
+
+def test_the_plain_script_converts_each_content_once(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (folder := tmp_path / "dumps" / name).mkdir(parents=True)
+        forge_files(folder, seed=int(name == "c"), megabytes=0.02, profile="small")
+    command = [sys.executable, BENCH / "plain_convert.py", tmp_path / "dumps", tmp_path / "out", "1"]
+    subprocess.run(command, check=True)
+    rows = [xlamem.read(tmp_path / "dumps" / name).values.num_rows for name in ("a", "c")]
+    assert pq.read_table(tmp_path / "out" / "values").num_rows == sum(rows)
+
+
+def test_every_order_touches_every_table() -> None:
+    for order in load("touching").ORDERS.values():
+        assert sorted(order) == sorted(xlamem.schema.TABLES)
 
 
 # ------------------------------------------------------------------------------- the gate
