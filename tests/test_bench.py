@@ -179,7 +179,7 @@ def test_goals_are_read_off_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     found = {row.label: [cell for cell in row.cells.values() if cell] for row in goals.judged(rows)}
     assert found == {
-        "record-dense dumps: CPU / wc -l": ["<= 8", "9.00", "missed", "tables touched, dense; in reverse"],
+        "record-dense TPU dumps: CPU / wc -l": ["<= 8", "9.00", "missed", "tables touched, dense; in reverse"],
         "two threads, 20 MB and more: CPU / one thread": [
             "<= 1.1", "1.10", "met", "tables touched, v5e-unrolled; in reverse",
         ],
