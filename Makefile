@@ -21,7 +21,8 @@ QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unk
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
-.PHONY: demo test test-all test-wheel test-sanitized test-checked fuzz lint lint-style lint-types bench bench-check clean
+.PHONY: demo test test-all test-wheel test-sanitized test-checked fuzz lint lint-style lint-types \
+	bench bench-all bench-check clean
 
 demo: $(VENV)/.duckdb
 	rm -rf demo-out
@@ -90,12 +91,18 @@ lint-types: $(VENV)/.test $(VENV)/.lint
 bench: $(VENV)/.bench
 	$(BIN)/python -m pytest bench $(ARGS)
 
+# The same with real TPU dumps and other software, from an environment of its own.
+bench-all: $(VENV)/.bench
+	$(MAKE) VENV=$(VENV)-others $(VENV)-others/.others
+	$(BIN)/python -m pytest bench --others $(VENV)-others/bin/python $(ARGS)
+
 # The regression gate: fails if reading is slower than the stored baseline.
 bench-check: $(VENV)/.bench
 	$(BIN)/python bench/compare.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(VENV)-sanitized $(VENV)-checked demo-out build dist .pytest_cache .ruff_cache .mypy_cache .benchmarks
+	rm -rf $(addprefix $(VENV),/ -sanitized -checked -others) demo-out build dist
+	rm -rf .pytest_cache .ruff_cache .mypy_cache .benchmarks
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xlamem requires Python 3.11 or later: make PYTHON=…")'
@@ -123,3 +130,7 @@ $(VENV)/.lint: | $(VENV)/.test  # with make -j, one pip at a time
 
 $(VENV)/.build: $(VENV)/bin/python
 	$(call install,build,build)
+
+# Compiles TPU programs ahead of time, and the software that xlamem is compared with.
+$(VENV)/.others: $(VENV)/bin/python
+	$(call install,JAX and profilers,jax libtpu xprof xprof-rs)

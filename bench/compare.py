@@ -93,9 +93,10 @@ def measure_ratios() -> tuple[dict[str, tuple[list[float], list[float]]], dict[s
     import inputs
     import measure
     import readers
+    import touching
 
     found = {}
-    works = {"all tables": readers.xlamem_tables, "peak tables": readers.for_a_peak}
+    works = {"all tables": touching.read, "peak tables": readers.for_a_peak}
     with tempfile.TemporaryDirectory() as folder:
         for shape in (inputs.shape(name, SIZE) for name in ("dense", "wide", "small")):
             # Copied, because `wc -l` takes up to twice as long if the page cache read the file back in small pieces.

@@ -13,8 +13,10 @@ pytest.importorskip("pytest_benchmark")
 import goals
 import inputs
 import measure
+import real
 import tabular
 
+FORGED = ["dense", "sharded", "wide", "small"]
 ROWS = pytest.StashKey[list[tabular.Row]]()
 
 
@@ -27,9 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--size", type=float, default=100, metavar="MB", help="size of the forged dumps (default: 100)")
     group.addoption("--sizes", type=numbers, default=[], metavar="MB,MB,…", help="sizes for the cost against size")
     group.addoption("--values", type=numbers, default=[1_000_000], metavar="N,N,…", help="values of the computations")
-    group.addoption("--xprof", default=sys.executable, metavar="PYTHON", help="an interpreter with xprof and jax")
-    group.addoption("--program", type=Path, metavar="DIR", help="a dump with its .hlo.pb, to compare with XProf on it")
-    group.addoption("--dump", type=Path, metavar="DIR", help="also read a real dump")
+    group.addoption("--fleet", type=int, default=2500, metavar="N", help="small dumps to convert (default: 2500)")
+    group.addoption("--huge", type=float, default=500, metavar="MB", help="size of one dump to convert (default: 500)")
+    group.addoption(
+        "--others", default=sys.executable, metavar="PYTHON", help="an interpreter with jax, libtpu, xprof and xprof-rs"
+    )
+    group.addoption("--dump", type=Path, metavar="DIR", help="also read this dump")
     group.addoption("--keep", type=Path, metavar="FILE", help="write the tables into this Markdown file")
 
 
@@ -43,8 +48,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if fixture in metafunc.fixturenames:
             metafunc.parametrize(fixture, metafunc.config.getoption(option))
     if "shape" in metafunc.fixturenames:
-        real = ["real"] if metafunc.config.getoption("dump") else []
-        metafunc.parametrize("shape", ["dense", "wide", "small", *real], indirect=True, scope="session")
+        given = ["dump"] if metafunc.config.getoption("dump") else []
+        every = [*FORGED, *real.names(metafunc.config.getoption("others")), *given]
+        metafunc.parametrize("shape", every, indirect=True, scope="session")
 
 
 @pytest.fixture
@@ -59,10 +65,18 @@ def size(request: pytest.FixtureRequest) -> float:
 
 
 @pytest.fixture(scope="session")
-def shape(request: pytest.FixtureRequest, size: float) -> inputs.Shape:
-    return (
-        inputs.real(request.config.getoption("dump")) if request.param == "real" else inputs.shape(request.param, size)
-    )
+def others(request: pytest.FixtureRequest) -> str:
+    """The interpreter that has the other software."""
+    return str(request.config.getoption("others"))
+
+
+@pytest.fixture(scope="session")
+def shape(request: pytest.FixtureRequest, size: float, others: str) -> inputs.Shape:
+    if request.param in real.PROGRAMS:
+        return inputs.real(request.param, real.folder(request.param, others))
+    if request.param == "dump":
+        return inputs.real("dump", request.config.getoption("dump"))
+    return inputs.shape(request.param, size)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -70,6 +84,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     command = f"python -m pytest {_arguments(config)}"
     lines = [measure.machine(), command, "", *tabular.render([*goals.judged(rows), *rows])]
+    if not real.names(config.getoption("others")):
+        lines += ["", "The real dumps are missing: --others PYTHON, an interpreter with jax and libtpu, makes them."]
     terminalreporter.section("xlamem")
     for line in lines:
         terminalreporter.write_line(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -12,14 +13,25 @@ from pathlib import Path
 
 import forge_bulk
 import rivals
-from forge_bulk import forge_files, leaf_bytes, misfits, statistics, wide_statistics
+from bulk_statistics import misfits, statistics, wide_statistics
+from forge_bulk import forge_files, leaf_bytes
 from forge_large import forge_large
 
 DATA = Path(__file__).parent / "data"
 SEED = 1
 SMALL = 0.0275
 """MB to request from `forge_files` for a dump of about 30 KB."""
-COPY = 17.2
+FLEET = 0.0135
+"""The same for 15 KB."""
+MODULES = 193
+"""Distinct modules of each run of a fleet."""
+REPEATED = 0.42
+"""Share of the dumps that repeat an earlier text, after the first run."""
+FORGED = "module_0000.jit_forged"
+"""Names of forged files begin with it."""
+SAMPLE = 50
+"""Small dumps whose statistics are compared."""
+COPY = 16.8
 """MB of a copy in `forge_large`."""
 ONE_PROGRAM = 40
 """MB up to which a dump is forged as one program."""
@@ -27,17 +39,24 @@ ONE_PROGRAM = 40
 
 @dataclass(frozen=True)
 class Shape:
-    """An input: folders, each with the four memory files of one dump."""
+    """An input: a folder with the four memory files of each dump, each dump in its own folder unless it is a fleet."""
 
     name: str
-    folders: list[Path]
+    root: Path
     files: list[Path]
     bytes: int
 
     @property
+    def folders(self) -> list[Path]:
+        return sorted({path.parent for path in self.files})
+
+    @property
+    def dumps(self) -> int:
+        return sum(path.name.endswith(rivals.ROLES[0]) for path in self.files)
+
+    @property
     def title(self) -> str:
-        dumps = f"{len(self.folders):,} dumps" if len(self.folders) > 1 else "1 dump"
-        return f"{self.name}: {self.bytes / 1e6:,.1f} MB in {dumps}"
+        return f"{self.name}: {self.bytes / 1e6:,.1f} MB in {self.dumps:,} dump{'s' * (self.dumps > 1)}"
 
 
 def dense(root: Path, size: float, seed: int = SEED) -> dict[str, float]:
@@ -46,6 +65,11 @@ def dense(root: Path, size: float, seed: int = SEED) -> dict[str, float]:
     forge_large(root, seed=seed, copies=round(size / COPY))
     with tempfile.TemporaryDirectory() as folder:  # the same in small, because statistics are slow
         return statistics(forge_large(Path(folder), seed=seed, copies=2))
+
+
+def sharded(root: Path, size: float) -> dict[str, float]:
+    """Forge programs of several devices: long tuples, which fusions with asynchronous collectives return."""
+    return statistics(forge_files(root, seed=SEED, megabytes=min(size, ONE_PROGRAM), profile="sharded"))
 
 
 def changed(root: Path, size: float) -> dict[str, float]:
@@ -67,14 +91,34 @@ def wide(root: Path, size: float) -> dict[str, float]:
 
 def small(root: Path, size: float) -> dict[str, float]:
     """Forge dumps of 30 KB with a fifth of the bytes."""
-    found: list[dict[str, float]] = []
+    dumps: list[list[Path]] = []
     made = 0
     while made < size * 2e5:
         (folder := root / f"{made:011}").mkdir()
-        paths = forge_files(folder, seed=made, megabytes=SMALL, profile="small")
-        made += sum(path.stat().st_size for path in paths)
-        if len(found) < 50:
-            found.append(statistics(paths))
+        dumps.append(forge_files(folder, seed=made, megabytes=SMALL, profile="small"))
+        made += sum(path.stat().st_size for path in dumps[-1])
+    return _mean(dumps[:SAMPLE])
+
+
+def fleet(root: Path, count: float) -> dict[str, float]:
+    """Forge runs of the same 193 modules, 15 KB each. Four dumps of ten repeat an earlier dump of their module."""
+    rng = random.Random(SEED)
+    made: list[list[list[Path]]] = [[] for _ in range(MODULES)]
+    for i in range(round(count)):
+        run, module = divmod(i, MODULES)
+        (folder := root / f"run-{run:04}").mkdir(exist_ok=True)
+        if made[module] and rng.random() < REPEATED:
+            for path in rng.choice(made[module]):
+                shutil.copyfile(path, folder / path.name)
+        else:
+            stem = f"module_{module:04}.jit_step_{module}"
+            forged = forge_files(root, seed=i, megabytes=FLEET, profile="small")
+            made[module].append([path.rename(folder / path.name.replace(FORGED, stem)) for path in forged])
+    return _mean([dumps[0] for dumps in made[:SAMPLE]])
+
+
+def _mean(dumps: list[list[Path]]) -> dict[str, float]:
+    found = [statistics(paths) for paths in dumps]
     return {name: sum(s[name] for s in found) / len(found) for name in found[0]}
 
 
@@ -89,11 +133,13 @@ def several(root: Path, size: float) -> dict[str, float]:
 SHAPES: dict[str, tuple[Callable[[Path, float], dict[str, float]], str]] = {
     "dense": (dense, "tpu"),
     "changed": (changed, "tpu"),
+    "sharded": (sharded, "sharded"),
     "wide": (wide, "wide"),
     "small": (small, "small"),
     "several": (several, "tpu"),
+    "fleet": (fleet, "small"),
 }
-"""By name: the function that forges it, and the real dumps that it must resemble."""
+"""By name: the function that forges it, and the real dumps that it must resemble. The size is in MB, or dumps."""
 
 
 def shape(name: str, size: float) -> Shape:
@@ -108,19 +154,19 @@ def shape(name: str, size: float) -> Shape:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         found = forge(root, size)
-        if size >= 1 and (wrong := misfits(found, kind)):
+        if size >= 2 and (wrong := misfits(found, kind)):
             raise ValueError(f"the forged {name} dumps do not look like real ones: (found, measured) {wrong}")
         stamp.write_text(json.dumps({"forge": _digest(), **found}, indent=1))
-    return _shape(name, sorted(root.rglob("*.txt")))
+    return _shape(name, root, sorted(root.rglob("*.txt")))
 
 
-def real(folder: Path) -> Shape:
+def real(name: str, folder: Path) -> Shape:
     """Return the memory files of a folder, a real dump."""
-    return _shape("real", rivals.memory_files(folder))
+    return _shape(name, folder, rivals.memory_files(folder))
 
 
-def _shape(name: str, files: list[Path]) -> Shape:
-    return Shape(name, sorted({path.parent for path in files}), files, sum(map(_warm, files)))
+def _shape(name: str, root: Path, files: list[Path]) -> Shape:
+    return Shape(name, root, files, sum(map(_warm, files)))
 
 
 def _warm(path: Path) -> int:
@@ -134,5 +180,6 @@ def _warm(path: Path) -> int:
 def _digest() -> str:
     """Return a hash of the code that forges."""
     folder = Path(forge_bulk.__file__).parent
-    sources = [folder / f"{name}.py" for name in ("forge", "forge_bulk", "forge_large", "forge_program", "render")]
+    names = ("bulk_profiles", "bulk_statistics", "forge", "forge_bulk", "forge_large", "forge_program", "render")
+    sources = [folder / f"{name}.py" for name in names]
     return hashlib.sha256(b"".join(path.read_bytes() for path in [*sources, Path(__file__)])).hexdigest()[:16]

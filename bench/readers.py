@@ -19,12 +19,10 @@ import polars
 import pyarrow as pa
 import pyarrow.csv
 import rivals
+import touching
+from touching import Reader, Result
 
 import xlamem
-from xlamem import schema
-
-Result = tuple[int, list[Any]]
-Reader = Callable[[Iterable[str | Path]], Result]
 
 PEAK_TABLES = ["allocations", "values", "live_ranges"]
 """The tables from which a peak is computed."""
@@ -40,21 +38,8 @@ def _files(folders: Iterable[str | Path]) -> Iterator[Path]:
 # ------------------------------------------------------------------------------- xlamem
 
 
-def xlamem_tables(folders: Iterable[str | Path], tables: Iterable[str] = schema.TABLES, threads: int = 1) -> Result:
-    rows, kept = 0, []
-    for folder in folders:
-        dump = xlamem.read(folder, threads=threads)
-        kept = [dump[name] for name in tables]
-        rows += sum(table.num_rows for table in kept)
-    return rows, kept
-
-
-def two_threads(folders: Iterable[str | Path]) -> Result:
-    return xlamem_tables(folders, threads=2)
-
-
 def for_a_peak(folders: Iterable[str | Path]) -> Result:
-    return xlamem_tables(folders, PEAK_TABLES)
+    return touching.read(folders, PEAK_TABLES)
 
 
 def batches(folders: Iterable[str | Path]) -> Result:
@@ -140,12 +125,12 @@ DUCKDB = """read_csv('{}', columns={{'line': 'VARCHAR'}}, delim='\x01', quote=''
 
 
 @cache
-def _connection() -> Any:
+def connection() -> Any:
     return duckdb.connect(config={"threads": 1})
 
 
 def _duckdb(path: Path, query: str) -> Any:
-    return _connection().sql(query.format(DUCKDB.format(path))).to_arrow_table()
+    return connection().sql(query.format(DUCKDB.format(path))).to_arrow_table()
 
 
 @_each
@@ -175,6 +160,11 @@ class Copy:
         return 0, []
 
 
+def prepare(name: str) -> None:
+    """Import what the reader imports later."""
+    READERS[name]([touching.TINY])
+
+
 def _measured(read: Reader) -> Callable[[list[str]], dict[str, Any]]:
     """Make a task for a new process, which reports the bytes of its tables."""
 
@@ -191,9 +181,8 @@ def _measured(read: Reader) -> Callable[[list[str]], dict[str, Any]]:
 
 HELD: list[Any] = []
 READERS: dict[str, Reader] = {
-    "all": xlamem_tables,
+    "all": touching.read,
     "peak": for_a_peak,
-    "two": two_threads,
     "arrow": arrow_plain,
     "arrow_lean": arrow_lean,
     "polars": polars_plain,

@@ -1,91 +1,96 @@
-"""Dumps to Parquet on two processes: `xlamem convert` compared with `re` and pyarrow's writer."""
+"""Dumps to Parquet on two processes: the command `xlamem convert`, the same with nothing new, and a plain script."""
 
 from __future__ import annotations
 
-import inspect
-import multiprocessing
 import shutil
 import statistics
+import sys
 import time
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import inputs
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
 import pytest
-import rivals
-from measure import cpu_seconds
+from measure import run_command
 from tabular import Row
 
-import xlamem
-
 PROCESSES = 2
-JOB = 8_000_000
-"""Bytes of text per job of the rival, which writes one file per table and job."""
+ROUNDS = 3
+XLAMEM = Path(sys.executable).with_name("xlamem")
+SCRIPT = Path(__file__).with_name("plain_convert.py")
+LABELS = {"ours": "xlamem convert", "again": "the same, nothing new", "script": "Python re and pyarrow's writer"}
+Used = dict[str, list[dict[str, float]]]
+"""What each run of a command used."""
 
 
-def ours(folders: list[Path], to: Path) -> None:
-    known = inspect.signature(xlamem.convert).parameters
-    options: dict[str, Any] = {"workers": PROCESSES} if "workers" in known else {}
-    xlamem.convert(*folders, to=to, **options)
+def ours(source: Path, to: Path, workers: int = PROCESSES) -> dict[str, float]:
+    return run_command([XLAMEM, "convert", source, "--to", to, "--workers", workers, "--quiet"])
 
 
-def rival(folders: list[Path], to: Path) -> None:
-    jobs: list[list[Path]] = [[]]
-    size = 0
-    for folder in folders:
-        size += sum(path.stat().st_size for path in rivals.memory_files(folder))
-        jobs[-1].append(folder)
-        if size > JOB and folder != folders[-1]:
-            jobs.append([])
-            size = 0
-    with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
-        for _ in pool.map(write, jobs, [to] * len(jobs), range(len(jobs))):
-            pass
+def script(source: Path, to: Path) -> dict[str, float]:
+    return run_command([sys.executable, SCRIPT, source, to, PROCESSES])
 
 
-def write(folders: list[Path], to: Path, number: int) -> None:
-    """Write the tables of these dumps, one file per table."""
-    made: dict[str, list[pa.Table]] = defaultdict(list)
-    for folder in folders:
-        for name, table in rivals.to_arrow(rivals.read(rivals.memory_files(folder))).items():
-            made[name].append(table.append_column("dump", pa.repeat(pa.scalar(folder.name), table.num_rows)))
-    for name, tables in made.items():
-        (to / name).mkdir(parents=True, exist_ok=True)
-        path = to / name / f"{number:06}.parquet"
-        pq.write_table(pa.concat_tables(tables), path, compression="zstd", compression_level=3)
+def median(used: Used) -> dict[str, dict[str, float]]:
+    return {name: {key: statistics.median(run[key] for run in runs) for key in runs[0]} for name, runs in used.items()}
 
 
-@pytest.mark.parametrize("kind", ["several", "small"])
+@pytest.mark.parametrize("kind", ["several", "fleet"])
 @pytest.mark.benchmark(timer=time.perf_counter, warmup=False)
-def test_convert(kind: str, size: float, tmp_path: Path, benchmark: Any, rows: list[Row]) -> None:
-    shape = inputs.shape(kind, size)
-    used: dict[str, list[tuple[float, float]]] = defaultdict(list)
+def test_convert(
+    kind: str, size: float, request: pytest.FixtureRequest, tmp_path: Path, benchmark: Any, rows: list[Row]
+) -> None:
+    shape = inputs.shape(kind, request.config.getoption("fleet") if kind == "fleet" else size)
+    used: Used = defaultdict(list)
 
-    def convert(name: str, work: Any) -> None:
-        shutil.rmtree(to := tmp_path / "out", ignore_errors=True)
-        to.mkdir()
-        cpu, wall = cpu_seconds(), time.perf_counter()
-        work(shape.folders, to)
-        used[name].append((cpu_seconds() - cpu, time.perf_counter() - wall))
-        if name == "ours":
-            assert any(to.rglob("*.parquet"))
+    def once() -> None:
+        for folder in (mine := tmp_path / "ours", theirs := tmp_path / "script"):
+            shutil.rmtree(folder, ignore_errors=True)
+        used["script"].append(script(shape.root, theirs))
+        used["ours"].append(ours(shape.root, mine))
+        used["again"].append(ours(shape.root, mine))
 
-    convert("rival", rival)
-    benchmark.pedantic(convert, ("ours", ours), rounds=1)
-    median = {name: [statistics.median(v) for v in zip(*pairs, strict=True)] for name, pairs in used.items()}
-    for name, label in (("ours", "xlamem convert"), ("rival", "Python re and pyarrow's writer")):
-        cpu, wall = median[name]
+    benchmark.pedantic(once, rounds=ROUNDS)
+    stored = ds.dataset(tmp_path / "ours" / "modules").count_rows()
+    found = median(used)
+    for name, label in LABELS.items():
+        cpu, wall = found[name]["cpu_s"], found[name]["wall_s"]
         cells = {
             "CPU s": f"{cpu:.2f}",
             "wall s": f"{wall:.2f}",
             "MB/s wall": f"{shape.bytes / wall / 1e6:.0f}",
-            "dumps/s": f"{len(shape.folders) / wall:,.1f}",
-            "x CPU": f"{cpu / median['ours'][0]:.1f}",
-            "x wall": f"{wall / median['ours'][1]:.1f}",
+            "CPU ms a dump": f"{1e3 * cpu / shape.dumps:.3f}",
+            "stored": f"{stored:,}" if name != "again" else "",
+            "CPU ms a stored dump": f"{1e3 * cpu / stored:.2f}" if name != "again" else "",
+            "x CPU": f"{cpu / found['ours']['cpu_s']:.2f}",
+            "x wall": f"{wall / found['ours']['wall_s']:.2f}",
         }
         rows.append(Row(f"to Parquet, {PROCESSES} processes, {shape.title}", label, cells))
-        benchmark.extra_info.update({f"{name}_cpu_s": cpu, f"{name}_wall_s": wall})
+    benchmark.extra_info.update(found)
+
+
+@pytest.mark.benchmark(timer=time.perf_counter, warmup=False)
+def test_huge(request: pytest.FixtureRequest, tmp_path: Path, benchmark: Any, rows: list[Row]) -> None:
+    """Convert one dump with one worker and with two."""
+    shape = inputs.shape("dense", request.config.getoption("huge"))
+    used: Used = defaultdict(list)
+
+    def once() -> None:
+        for workers in (1, 2):
+            shutil.rmtree(to := tmp_path / "out", ignore_errors=True)
+            used[f"{workers} workers"].append(ours(shape.root, to, workers))
+
+    benchmark.pedantic(once, rounds=ROUNDS)
+    found = median(used)
+    for name, run in found.items():
+        cells = {
+            "CPU s": f"{run['cpu_s']:.2f}",
+            "wall s": f"{run['wall_s']:.2f}",
+            "MB/s wall": f"{shape.bytes / run['wall_s'] / 1e6:.0f}",
+            "MB memory": f"{run['peak_bytes'] / 1e6:,.0f}",
+            "x faster": f"{found['1 workers']['wall_s'] / run['wall_s']:.2f}",
+        }
+        rows.append(Row(f"one huge dump to Parquet, {shape.title}", name, cells))
+    benchmark.extra_info.update(found)

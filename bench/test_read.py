@@ -110,24 +110,3 @@ def test_read(name: str, shape: Shape, benchmark: Any, rows: list[Row]) -> None:
         ratio = CPU["small", name] / CPU["dense", name]
         label = f"{work.label}: CPU per byte, small dumps / one large dump"
         rows.append(Row("many small dumps", label, {"x": f"{ratio:.2f}", "ms a dump": f"{1e3 / info['dumps_s']:.2f}"}))
-
-
-@pytest.mark.benchmark(timer=time.perf_counter, warmup=False)
-def test_threads(shape: Shape, benchmark: Any, rows: list[Row]) -> None:
-    """Measure wall seconds with one and two threads, in alternation."""
-    if shape.name == "small":
-        pytest.skip("a small dump is read by one thread")
-    one: list[float] = []
-
-    def with_one() -> None:
-        start = time.perf_counter()
-        readers.xlamem_tables(shape.folders)
-        one.append(time.perf_counter() - start)
-
-    benchmark.pedantic(lambda: readers.two_threads(shape.folders), setup=with_one, rounds=9, warmup_rounds=1)
-    if benchmark.stats is None:
-        return
-    wall, before = benchmark.stats.stats.median, statistics.median(one[1:])
-    benchmark.extra_info.update({"wall_s": wall, "one_thread_s": before, "speedup": before / wall})
-    cells = {"wall s, 1": f"{before:.4f}", "wall s, 2": f"{wall:.4f}", "times faster": f"{before / wall:.2f}"}
-    rows.append(Row("two threads", shape.title, cells))

@@ -16,8 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from bulk_statistics import MEASURED
 from forge import ERAS, Row, stem_of, tree_of
-from forge_bulk import MEASURED, BulkDump, BulkProgram
+from forge_bulk import BulkDump, BulkProgram
 from forge_program import Value, index_text
 from render import connectors, human, render_dump, spaced
 
@@ -26,7 +27,7 @@ COPY, FORWARD, BACKWARD, END = "\x01", "\x02", "\x03", "\x04"
 DIGITS = 4
 HALF = 10**DIGITS
 """Steps of each half of a unit."""
-PADDING = 8
+PADDING = 16
 """Steps that are left for the last operation of a half: none has more."""
 
 

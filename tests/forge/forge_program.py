@@ -113,6 +113,8 @@ class Handle:
 class Program:
     """Grows a program and places it; its attributes are what the tables are made from."""
 
+    reducer_name = "jit(step)/reduce_sum"
+
     def __init__(self, era: Era, platform: str, rng: random.Random, hostile: bool):
         self.era, self.platform, self.rng, self.hostile = era, platform, rng, hostile
         self.values: list[Value] = []
@@ -215,9 +217,8 @@ class Program:
         self.step(name)
         leaf = next(v for v in values if v.index == (index,))
         leaf.positions.append((name, None))
-        for value in (values[0], leaf):
-            value.uses.append((name, 0, index_text(value.index)))
-            value.end = len(self.schedule) - 1
+        values[0].uses.append((name, 0, index_text(values[0].index)))
+        values[0].end = leaf.end = len(self.schedule) - 1
         return Handle(name, leaf, leaf.shape)
 
     def _id(self) -> int:
@@ -339,7 +340,7 @@ class Program:
             for i in range(2)
             for v in self.define(self.fresh("reduce_sum"), shape, "parameter", str(i), op_name="reduce_sum", **scope)
         )
-        self.define(self.fresh("reduce_sum"), shape, "add", [x, y], op_name="jit(step)/reduce_sum", **scope)
+        self.define(self.fresh("reduce_sum"), shape, "add", [x, y], op_name=self.reducer_name, **scope)
 
     def _parameters(self, count: int, wide: int) -> None:
         if wide:
@@ -425,6 +426,7 @@ class Program:
         places = {(0,): color, (2,): 2}
         values = self.define(name, shape, "copy-start", [operand], indices=((), (0,), (2,)), colors=places, **more)
         operand.value.positions.append((name, "{1}"))
+        operand.value.uses.append((done, 0, "{1}"))
         time = self.step(done)
         for value in values:
             value.uses.append((done, 0, index_text(value.index)))
