@@ -59,6 +59,26 @@ def write(folders: list[Path], to: Path, number: int) -> None:
         pq.write_table(pa.concat_tables(tables), path, compression="zstd", compression_level=3)
 
 
+@pytest.mark.benchmark(timer=time.perf_counter, warmup=False)
+def test_convert_large(size: float, tmp_path: Path, benchmark: Any, rows: list[Row]) -> None:
+    """Convert a dump that is too large to be read at once, with one worker and with two."""
+    shape = inputs.shape("dense", max(size, 350.0))
+    used: dict[int, tuple[float, float]] = {}
+
+    def convert(workers: int) -> None:
+        cpu, wall = cpu_seconds(), time.perf_counter()
+        xlamem.convert(*shape.folders, to=tmp_path / str(workers), workers=workers)
+        used[workers] = cpu_seconds() - cpu, time.perf_counter() - wall
+
+    convert(1)
+    benchmark.pedantic(convert, (2,), rounds=1)
+    for workers, (cpu, wall) in used.items():
+        cells = {"CPU s": f"{cpu:.2f}", "wall s": f"{wall:.2f}", "MB/s wall": f"{shape.bytes / wall / 1e6:.0f}"}
+        cells["x wall"] = f"{wall / used[2][1]:.2f}"
+        rows.append(Row(f"one large dump to Parquet, {shape.title}", f"xlamem convert --workers {workers}", cells))
+        benchmark.extra_info.update({f"workers_{workers}_cpu_s": cpu, f"workers_{workers}_wall_s": wall})
+
+
 @pytest.mark.parametrize("kind", ["several", "small"])
 @pytest.mark.benchmark(timer=time.perf_counter, warmup=False)
 def test_convert(kind: str, size: float, tmp_path: Path, benchmark: Any, rows: list[Row]) -> None:
