@@ -64,10 +64,10 @@ def convert(nights: dict[str, Path], to: Path, **options: Any) -> None:
 
     read: Callable[..., Any] = worker.ReadDump
 
-    def trip(source: Any) -> Any:
+    def trip(source: Any, **options: Any) -> Any:
         if Path(source.members[0].uri).parent.name == "four":
             raise xlamem.DumpError(source.members[0].uri, "a line", "values", 7, None, 99, "found this")
-        return read(source)
+        return read(source, **options)
 
     worker.ReadDump = trip  # type: ignore[assignment,misc]
     try:

@@ -20,7 +20,7 @@ import xlamem
 from xlamem import schema, warehouse
 from xlamem.input import files as input_files
 from xlamem.parse import pieces as streaming
-from xlamem.warehouse import identity, ledger, parquet, plan, run, spill, streamed, worker
+from xlamem.warehouse import identity, ledger, parquet, plan, run, spill, worker
 from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.storage import Storage
 
@@ -607,13 +607,14 @@ def test_what_fails_midway_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(worker, "STREAMED_BYTES", 0)
     monkeypatch.setattr(plan, "STREAMED_BYTES", 0)
 
-    def fail(source: Any, *tables: Any, **options: Any) -> Any:
-        for i, piece in enumerate(streaming.pieces(source, *tables, **options)):
-            if options and i == 5:
+    def fail(reader: Any, kind: str) -> Any:
+        for piece in tables(reader, kind):
+            if kind == "used values":
                 raise xlamem.DumpError("x", "more")
             yield piece
 
-    monkeypatch.setattr(streamed, "pieces", fail)
+    tables = streaming.PieceReader.tables
+    monkeypatch.setattr(streaming.PieceReader, "tables", fail)
     made = convert(SMALL, to=tmp_path)
     assert [f.error for f in made.failed] == ["expected more"]
     assert {f.table for f in state(tmp_path).files()} == {"quarantine", "occurrences", "runs"}

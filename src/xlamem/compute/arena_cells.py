@@ -16,8 +16,8 @@ from .layout import TEMP, Layout
 MAX_GRANULE = 1 << 16
 """Maximum granule in bytes."""
 
-MAX_TOGETHER = 1 << 19
-"""Maximum number of values of one allocation whose free cells are found together."""
+MAX_TOGETHER = 1 << 18
+"""Maximum number of values whose free cells are found together."""
 
 
 def granules(p: Layout) -> Ints:
@@ -106,8 +106,11 @@ class _Part(NamedTuple):
 def _parts(p: Layout) -> Iterator[_Part]:
     """Split the temp allocations: those with more than MAX_TOGETHER values are split into address ranges."""
     arenas, values = np.flatnonzero(p.category == TEMP), np.flatnonzero(cell_extents(p))
-    is_crowded = np.bincount(p.owner[values], minlength=len(p.allocation_ids)) > MAX_TOGETHER
-    yield _Part(arenas[~is_crowded[arenas]], 0, p.allocation_size, values[~is_crowded[p.owner[values]]])
+    n_values = np.bincount(p.owner[values], minlength=len(p.allocation_ids))
+    is_crowded = n_values > MAX_TOGETHER
+    part = np.where(is_crowded, -1, np.cumsum(np.where(is_crowded, 0, n_values)) // MAX_TOGETHER)
+    for number in range(int(part.max(initial=-1)) + 1):
+        yield _Part(arenas[part[arenas] == number], 0, p.allocation_size, values[part[p.owner[values]] == number])
     for arena in np.flatnonzero(is_crowded):
         members = values[p.owner[values] == arena]
         begin, end = p.offset[members], p.offset[members] + cell_extents(p)[members]

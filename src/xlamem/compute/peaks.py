@@ -156,9 +156,18 @@ class _Top:
 
 
 def _tops(p: Layout, window: Window, k: int) -> list[_Top]:
-    half_open = covered(p, p.in_temp, "half-open", window).levels.max(1) + p.fixed_bytes()[window.spaces]
-    by_space = zip(*levels(p, window), half_open.tolist(), strict=True)
+    by_space = zip(*levels(p, window), half_open_peaks(p, window).tolist(), strict=True)
     return [_top(window, total, live_bytes, half, k) for total, live_bytes, half in by_space]
+
+
+def half_open_peaks(p: Layout, window: Window) -> Ints:
+    """Return the peak of each space of a window, with half-open live ranges."""
+
+    def compute() -> Ints:
+        most: Ints = covered(p, p.in_temp, "half-open", window).levels.max(1)
+        return most + p.fixed_bytes()[window.spaces]
+
+    return p.once(("half-open peaks", int(window.spaces[0])), compute)
 
 
 def _top(window: Window, total: Ints, live_bytes: Ints, half_open: int, k: int) -> _Top:

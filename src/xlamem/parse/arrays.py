@@ -126,8 +126,17 @@ class Rows:
             return np.full(len(wanted), -1, np.int64)
         if self.rows is not None:
             return ints(rows_of(self.rows, self.low, np.ascontiguousarray(wanted, np.int64)))
-        position = np.minimum(np.searchsorted(self.keys, wanted), self.n - 1)
+        position = np.minimum(_positions(self.keys, wanted), self.n - 1)
         return np.where(self.keys[position] == wanted, self.order[position], -1).astype(np.int64)
+
+
+def _positions(keys: npt.NDArray[np.signedinteger[Any]], wanted: Ints) -> Ints:
+    """Return where each wanted key is in `keys`, which ascend. In their order, the search is several times as fast."""
+    if (wanted[1:] >= wanted[:-1]).all():
+        return np.searchsorted(keys, wanted)
+    order, positions = np.argsort(wanted), np.empty(len(wanted), np.int64)
+    positions[order] = np.searchsorted(keys, wanted[order])
+    return positions
 
 
 def row_of(keys: Ints, wanted: Ints) -> Ints:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from .. import _lookup
 from ..input.files import evict_pages
 from .arrays import NULL, Bools, Codes, Ints, Rows, ascending, codes, flags, ints
 from .batch import Batch, Columns, Section
+from .lanes import Job, Lanes
 from .matcher import SAME_TEXT, Matcher
 from .reader import Reader
 from .repeats import keep_instructions, line_of
@@ -49,11 +51,10 @@ class OffsetMatcher(Matcher):
         wanted: Collection[str],
         *,
         checks: bool,
-        matched: CompactStore | None,
+        lanes: Lanes,
     ) -> None:
-        """`matched` holds the `value_id` of the live ranges (negative for none) from an earlier pass."""
         self._reader: Reader = weakref.proxy(reader)  # a cycle would be freed only by the garbage collector
-        self._stores, self._wanted, self._checks, self._matched = stores, wanted, checks, matched
+        self._stores, self._wanted, self._checks, self._lanes = stores, wanted, checks, lanes
         self._needs_matching = not {"live_ranges", "printed_peak"}.isdisjoint(wanted)
         self._overflow = _Overflow()
         self._differing: dict[int, list[tuple[int, bool]]] = {}
@@ -62,6 +63,8 @@ class OffsetMatcher(Matcher):
         self._n_ranges = 0
         self._texts: _lookup.Files | None = None
         self._instructions: _lookup.Texts | None = None
+        self._indexed: Job | None = None
+        """The job that makes `_values`."""
         self._values: _lookup.Values | None = None
         self._ids: npt.NDArray[np.signedinteger[Any]] = np.empty(0, np.int64)
         """Ids of `_values`, ascending."""
@@ -79,6 +82,15 @@ class OffsetMatcher(Matcher):
         """Evict the mapped pages of all files; the operating system still caches them."""
         for file in self._reader.files:
             evict_pages(file.text.data, 0, len(file.text.data))
+
+    def finish(self, kind: str) -> None:
+        """Release what only sections of this kind need, and prepare for the live ranges after the allocations."""
+        if kind == USED:
+            self._instructions = None
+        elif kind == LIVE:
+            self._values, self._indexed, self._arrays, self._ids = None, None, None, np.empty(0, np.int64)
+        elif kind == ASSIGNMENT and (self._checks or self._needs_matching) and self._reader.was_read(LIVE):
+            self._indexed = self._lanes.submit("index of values", self._make_values)
 
     # -- kept columns ----------------------------------------------------------------------------
 
@@ -162,7 +174,7 @@ class OffsetMatcher(Matcher):
         n = len(name)
         if not n:
             return np.empty(0, np.int64)
-        ids = self._find(batch, name, index) if self._matched is None else self._earlier_ids(n)
+        ids = self._find(batch, name, index)
         if self._checks:
             unmatched = np.flatnonzero(ids == NULL)
             names, indices = (
@@ -172,14 +184,6 @@ class OffsetMatcher(Matcher):
             rows = (unmatched + self._n_ranges).tolist()
             self._labels.update(zip(rows, zip(names, indices, strict=True), strict=True))
         self._n_ranges += n
-        return ids
-
-    def _earlier_ids(self, n: int) -> Ints:
-        """Return the ids from an earlier pass, with nulls at the end if the file has grown since."""
-        assert self._matched is not None
-        ids = np.full(n, NULL)
-        before = self._matched.ints("live_ranges", "value_id", self._n_ranges, self._n_ranges + n)
-        ids[: len(before)] = np.where(before < 0, NULL, before)
         return ids
 
     def _null_indices(self, batch: Batch, columns: Columns, ids: Ints | None) -> None:
@@ -198,7 +202,7 @@ class OffsetMatcher(Matcher):
     def _find(self, batch: Batch, name: Codes, index: Codes) -> Ints:
         """Return the ids of the values with these names and indices, NULL for none."""
         if self._values is None:
-            self._values = self._make_values()
+            self._values = self._lanes.result(self._indexed) if self._indexed else self._make_values()
         interners = batch.interners["instruction"].names, batch.interners["shape_index"].names
         row = codes(self._values.match(*interners, name, index))
         ids = np.full(len(row), NULL)
@@ -244,11 +248,17 @@ class OffsetMatcher(Matcher):
         base = self._reader.assignment.file.ordinal << FILE_SHIFT
         values = self._stores[ASSIGNMENT].packed("values", "position", base)
         same = np.empty(len(rows), bool)
-        for first, records in self._stores[USED].batches("records", "position"):
-            chunk = slice(first, first + len(records))
+
+        def compare(chunk: slice, records: Ints) -> None:
             names = ints(self.files.names(records))
             same[chunk] = flags(self.files.same_names(values[rows[chunk]] + np.int64(base), names))
             self.evict()
+
+        for i, (first, records) in enumerate(self._stores[USED].batches("records", "position")):
+            chunk = slice(first, first + len(records))
+            self._lanes.submit(f"names {i % self._lanes.threads}", partial(compare, chunk, records))
+        for i in range(self._lanes.threads):
+            self._lanes.wait(f"names {i}")
         return same
 
     def range_rows(self) -> Codes | None:

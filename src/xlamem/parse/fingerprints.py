@@ -7,7 +7,7 @@ split into batches. Rows are connected by ids and by hashes of names, which do n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .. import _column, schema
-from .arrays import Ints, codes, numbers_of, row_of
+from .arrays import Ints, Rows, codes, numbers_of
 from .batch import ASSIGNMENT, HLO, LIVE, USED
 from .reader import Reader
 from .sections.assignment import FLAGS
@@ -33,6 +33,9 @@ _DUMP_FACTOR = np.int64(0x1D8E4E27C47D124F)
 
 _NOTHING = -0x5851F42D4C957F2D
 """Stands for a null number; odd, so that two of them do not cancel each other."""
+
+PART_ROWS = 1 << 18
+"""Number of rows whose hashes are computed together."""
 
 _KEYS = {"allocation", "value_id", "name"}
 """Columns that connect rows of one dump."""
@@ -54,6 +57,7 @@ class Fingerprints:
         self._store = CompactStore(empty) if empty else None
         self._columns: dict[str, dict[str, Ints]] = {}
         self._dumps: dict[str, Ints | None] = {}
+        self._program: Ints | None = None
 
     def add(self, table: str, rows: pa.Table, dumps: Ints | None = None) -> None:
         """Add rows of one of the TABLES. `dumps` has the number of the dump of each row, None for dump 0.
@@ -80,52 +84,69 @@ class Fingerprints:
             "interface_fp": _hexadecimal(self.interface(modules), [k for _, k in known]),
         }
 
+    def find_program(self) -> None:
+        """Compute what `program` returns."""
+        instruction = _Lookup(self._take("instructions"), "name", "hash")
+        ranges = _Lookup(self._take("live_ranges"), "value_id", "start", "end")
+        allocations = self._take("allocations", "allocation", "hash")
+        owners = Rows(allocations["allocation"])
+        in_allocation = np.zeros(owners.n + 1, np.int64)
+        """Sums of the hashes of values by allocation, at last of those without one."""
+        for rows in self._parts("values"):
+            values = self._take("values", rows=rows)
+            hashes = row_hash(values["hash"], *instruction(values["name"]), *ranges(values["value_id"]))
+            owner = owners(values["allocation"])
+            owner = np.where(owner < 0, owners.n, owner)
+            first, last = int(owner.min()), int(owner.max())
+            in_allocation[first : last + 1] += _sums(owner - first, hashes, last - first + 1)
+        total = self._sums("allocations", row_hash(allocations["hash"], in_allocation[:-1]))
+        for rows in self._parts("schedule"):
+            schedule = self._take("schedule", rows=rows)
+            total = total + self._sums("schedule", row_hash(schedule["time"], *instruction(schedule["name"])), rows)
+        self._program = total
+
     def program(self) -> Ints:
         """Return the hash of each program."""
-        live, instructions = self._take("live_ranges"), self._take("instructions")
-        schedule, values = self._take("schedule"), self._take("values")
-        step = _at(instructions, "name", schedule["name"], "hash")
-        step_hash = row_hash(schedule["time"], *step)
-        total = self._sums("schedule", step_hash)
-        del schedule, step, step_hash
-        columns = (
-            values["hash"],
-            *_at(instructions, "name", values["name"], "hash"),
-            *_at(live, "value_id", values["value_id"], "start", "end"),
-        )
-        value_hash = row_hash(*columns)
-        del live, instructions, columns
-        allocations = self._take("allocations")
-        n = len(allocations["hash"])
-        owner = row_of(allocations["allocation"], values["allocation"])
-        in_allocation = _sums(np.where(owner < 0, n, owner), value_hash, n + 1)
-        return total + self._sums("allocations", row_hash(allocations["hash"], in_allocation[:n]))
+        if self._program is None:
+            self.find_program()
+        assert self._program is not None
+        return self._program
 
     def interface(self, modules: Sequence[tuple[str | None, str | None]]) -> Ints:
         """Return the hash of each interface. `modules`: name and platform of each dump's module."""
         heads = [f"{without_number(name or '')}\n{platform or ''}" for name, platform in modules]
         head = row_hash(hash_texts(pa.array(heads, pa.string())))
-        return head + self._sums("allocations", self._columns_of("allocations")["interface"])
+        return head + self._sums("allocations", self._take("allocations", "interface")["interface"])
 
     def _columns_of(self, table: str) -> dict[str, Ints]:
-        if self._store is not None and (chunks := self._store.of(table)):
-            return {name: self._store.ints(table, name) for name in chunks[0]}
         return self._columns.get(table) or _REDUCED[table](schema.TABLES[table].empty)
 
-    def _take(self, table: str) -> dict[str, Ints]:
-        """Return the columns of a table, with keys that differ from dump to dump."""
+    def _parts(self, table: str) -> Iterator[slice]:
+        """Yield slices of the rows of a table."""
+        if self._store is not None:
+            n = sum(len(next(iter(chunk.values())).items) for chunk in self._store.of(table))
+        else:
+            n = len(next(iter(self._columns_of(table).values())))
+        return (slice(begin, begin + PART_ROWS) for begin in range(0, n, PART_ROWS))
+
+    def _take(self, table: str, *names: str, rows: slice = slice(None)) -> dict[str, Ints]:
+        """Return columns of a table (by default, all), with keys that differ from dump to dump."""
+        if self._store is not None and (chunks := self._store.of(table)):
+            begin, end, _ = rows.indices(1 << 62)
+            return {name: self._store.ints(table, name, begin, end) for name in names or chunks[0]}
         columns, dumps = self._columns_of(table), self._dumps.get(table)
+        columns = {name: columns[name][rows] for name in names or columns}
         if dumps is None or self.n == 1:
             return columns
-        base = dumps * _DUMP_FACTOR
+        base = dumps[rows] * _DUMP_FACTOR
         return {name: items + base if name in _KEYS else items for name, items in columns.items()}
 
-    def _sums(self, table: str, hashes: Ints) -> Ints:
-        """Return the sum of the hashes of a table's rows for each dump."""
+    def _sums(self, table: str, hashes: Ints, rows: slice = slice(None)) -> Ints:
+        """Return the sum of the hashes of rows of a table for each dump."""
         dumps = self._dumps.get(table)
         if dumps is None or self.n == 1:
             return np.asarray(hashes.sum(keepdims=True))
-        return _sums(dumps, hashes, self.n)
+        return _sums(dumps[rows], hashes, self.n)
 
 
 def without_number(module_name: str) -> str:
@@ -230,10 +251,16 @@ def row_hash(*columns: Ints) -> Ints:
     return h.view(np.int64)
 
 
-def _at(table: Mapping[str, Ints], key: str, wanted: Ints, *columns: str) -> list[Ints]:
-    """Return columns of a table at the rows with these keys; `_NOTHING` where there is no such row."""
-    row = row_of(table[key], wanted)
-    return [np.append(table[column], _NOTHING)[row] for column in columns]
+class _Lookup:
+    """Looks up columns of a table at the rows with given keys; `_NOTHING` where there is no such row."""
+
+    def __init__(self, table: Mapping[str, Ints], key: str, *columns: str) -> None:
+        self.row = Rows(table[key])
+        self.columns = [np.append(table[column], _NOTHING) for column in columns]
+
+    def __call__(self, keys: Ints) -> list[Ints]:
+        row = self.row(keys)
+        return [column[row] for column in self.columns]
 
 
 def _sums(groups: Ints, hashes: Ints, n: int) -> Ints:

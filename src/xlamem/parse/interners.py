@@ -133,13 +133,17 @@ class FixedDictionary:
 fixed_dictionary = lru_cache(maxsize=64)(FixedDictionary)
 
 
+SHARED = ("label", "kind")
+"""Interners of the report and of the HLO header, whose scans carry codes over to the next span."""
+
+
 class Interners(dict[str, Interner]):
     """The interners of a dump, by the meaning of their texts."""
 
     def __init__(self, shared: Interners | None = None) -> None:
-        """The interners of the report and of the HLO header are taken from `shared`: their scans carry over codes."""
+        """Make interners; those in SHARED are taken from `shared`."""
         super().__init__({name: Interner() for name in (*_values.POOLS, "element_type", "file", "function")})
-        for name in ("label", "kind"):
+        for name in SHARED:
             self[name] = Interner() if shared is None else shared[name]
         self._sizes: tuple[Codes, Ints] = np.empty(0, np.int32), np.empty(0, np.int64)
         self._tiled = np.empty(0, bool)

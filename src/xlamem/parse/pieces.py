@@ -1,12 +1,13 @@
 """Reads a dump span by span in bounded memory.
 
-Each span has its own interners. `OffsetMatcher` keeps the columns that later spans and the cross-checks need.
+Each span has its own interners. `OffsetMatcher` keeps the columns that later spans and the cross-checks need. With
+several threads, the next span is scanned, and fingerprints and hashes are computed, while the caller works.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +20,25 @@ from .arrays import Ints
 from .batch import Batch, File, Section, Span
 from .by_offset import OffsetMatcher
 from .checks import check
-from .fingerprints import Fingerprints
+from .fingerprints import Fingerprints, are_known
 from .hashes import content_hash
 from .interners import Interners
+from .lanes import KEEP, Job, Lanes
 from .reader import Reader, any_tiled
-from .sections import ASSIGNMENT, SECTION_OF, SECTIONS, USED, SectionReader, make_table, needed_sections, source_section
+from .sections import (
+    ASSIGNMENT,
+    SECTION_OF,
+    SECTIONS,
+    USED,
+    SectionReader,
+    make_table,
+    needed_sections,
+    source_section,
+)
 from .stores import CompactStore, Empty
 from .summary import summaries
 
-SPAN_BYTES = 16 << 20
+SPAN_BYTES = 8 << 20
 """Bytes of text that are scanned at a time (more if a single record is larger)."""
 
 Pieces = Iterator[tuple[str, pa.Table]]
@@ -42,26 +53,17 @@ def pieces(
     *,
     hashes: bool = False,
     text: bool = False,
-    checks: bool = True,
-    matched: CompactStore | None = None,
-    empty: Empty = np.empty,
 ) -> Pieces:
     """Yield the tables of one dump as (name, rows) in bounded memory.
 
-    Concatenated, the tables of one name equal the result of `xlamem.read`. They are in the order of the text and have
-    the schema's Arrow types; each has its own dictionaries. `files`, `diagnostics`, `modules` and `unknown_text` are
-    last.
+    Concatenated, the tables of one name equal the result of `xlamem.read`. The rows of each table are in the order of
+    the text and have the schema's Arrow types; each piece has its own dictionaries. `files`, `diagnostics`, `modules`
+    and `unknown_text` are last.
 
     Parameters
     ----------
     tables, hashes, text
         As in `xlamem.read`. Sections that fill none of the tables are not tokenised.
-    checks
-        Whether to cross-check the dump, for `files`, `diagnostics` and `modules`.
-    matched
-        Columns of `live_ranges` from an earlier pass, whose `value_id` (negative for none) is reused.
-    empty
-        Allocates the arrays of columns that are kept across spans, like `np.empty`.
 
     Raises
     ------
@@ -71,25 +73,7 @@ def pieces(
     names = frozenset(schema.TABLES if tables is None else tables)
     if unknown := sorted(names - schema.TABLES.keys()):
         raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.TABLES)}")
-    reader = PieceReader(source, names, text=text, checks=checks, matched=matched, empty=empty)
-    return _pieces(reader, Fingerprints(empty=empty) if hashes and "modules" in names else None, hashes=hashes)
-
-
-def _pieces(reader: PieceReader, fingerprints: Fingerprints | None, *, hashes: bool) -> Pieces:
-    for kind in reader.kinds:
-        for name, rows in reader.tables(kind):
-            if fingerprints and name in Fingerprints.TABLES:
-                fingerprints.add(name, rows)
-            yield name, rows
-    reader.finish()
-    if reader.checks:
-        check(reader)
-    if wanted := reader.wanted - SECTION_OF.keys():
-        content = [_content_hash(f) if hashes else None for f in reader.files]
-        tables = summaries(reader, reader.wanted, content, fingerprints)
-        for name in ("files", "diagnostics", "modules", "unknown_text"):
-            if name in wanted and tables[name].num_rows:
-                yield name, tables[name]
+    return PieceReader(source, names, hashes=hashes, text=text).pieces()
 
 
 def _content_hash(file: File) -> str:
@@ -100,53 +84,102 @@ def _content_hash(file: File) -> str:
 
 
 class PieceReader(Reader):
-    """Keeps no batches; reads sections in the order of `SECTIONS`."""
+    """Keeps no batches; reads the sections of one kind after another.
+
+    `empty` allocates the arrays of columns that are kept across spans, like `np.empty`. With several threads, `lanes`
+    runs what need not be finished before the next piece is returned.
+    """
 
     def __init__(
         self,
         source: Source,
         wanted: frozenset[str],
         *,
-        text: bool,
-        checks: bool = True,
-        matched: CompactStore | None = None,
+        hashes: bool = False,
+        text: bool = False,
         empty: Empty = np.empty,
+        lanes: Lanes | None = None,
     ) -> None:
         super().__init__(source, text=text)
         self.wanted = wanted
-        self.checks = checks and bool(wanted - SECTION_OF.keys())
+        self.checks = bool(wanted - SECTION_OF.keys())
+        self.scanned_bytes = 0
+        """Bytes of the spans whose tables were returned."""
+        self._hashes = hashes
+        self._fingerprints = Fingerprints(empty=empty) if hashes and "modules" in wanted else None
+        self._lanes = lanes or Lanes()
         self._stores = {kind: CompactStore(empty) for kind in SECTIONS}
-        self._matched = matched
-        self._matcher = OffsetMatcher(self, self._stores, wanted, checks=self.checks, matched=matched)
+        self._matcher = OffsetMatcher(self, self._stores, wanted, checks=self.checks, lanes=self._lanes)
         self._labels = Interners()
 
     # -- tables ----------------------------------------------------------------------------------
 
+    def pieces(self) -> Pieces:
+        """Yield the pieces of all requested tables."""
+        for kind in self.kinds:
+            yield from self.tables(kind)
+        yield from self.summaries()
+
     @cached_property
     def kinds(self) -> list[str]:
-        """The kinds of sections to be read."""
+        """The kinds of sections to be read, in the order in which they must be read."""
         kinds = needed_sections(self, self.wanted)
         if ASSIGNMENT in kinds and self._prints_unknown_uses:
             kinds = [k for k in SECTIONS if k in {*kinds, USED}]
-        return kinds
+        # The used values are the largest section. If they are read last, peaks can be computed before.
+        return sorted(kinds, key=USED.__eq__) if self.sections(ASSIGNMENT) else kinds
 
     def tables(self, kind: str) -> Pieces:
         """Yield the requested tables of one kind of section, span by span."""
         reader = SECTIONS[kind]
         names = [t for t in schema.TABLES if t in self.wanted and t in SECTION_OF and source_section(self, t) == kind]
         for section in reader.sections(self):
-            for batch in self._batches(reader, section):
+            for batch in self._batches_ahead(reader, section):
                 reader.complete(self, [batch])
                 self.note(batch)
-                self._matcher.keep(batch)
-                for name in names:
-                    if batch.rows(name):
-                        yield name, make_table(self, name, [batch])
+                self.scanned_bytes += batch.span.end - batch.span.begin
+                tables = [(name, make_table(self, name, [batch])) for name in names if batch.rows(name)]
+                kept = self._lanes.submit(KEEP, partial(self._matcher.keep, batch))
+                if reader.shares_interners:
+                    self._lanes.result(kept)
+                for name, rows in tables:
+                    self._add_to_fingerprints(name, rows)
+                    yield name, rows
+                self._matcher.evict()
+        self._lanes.wait(KEEP)
+        self._matcher.finish(kind)
+        if kind == self.kinds[-1] and self._fingerprints and are_known(self, self.wanted)[0]:
+            self._lanes.submit("fingerprints", self._fingerprints.find_program)
 
-    def finish(self) -> None:
-        """Release the columns of an earlier pass."""
-        if self._matched is not None:
-            self._matched.chunks.clear()
+    def _add_to_fingerprints(self, name: str, rows: pa.Table) -> None:
+        if self._fingerprints and name in Fingerprints.TABLES:
+            self._lanes.submit("fingerprints", partial(self._fingerprints.add, name, rows))
+
+    def summaries(self) -> Pieces:
+        """Check the dump, and yield the requested tables about it."""
+        wanted = self.wanted - SECTION_OF.keys()
+        hashes = self._submit_hashes()
+        if self.checks:
+            check(self)
+        self._lanes.join()
+        if wanted:
+            content = [job.result for job in hashes] or [None] * len(self.files)
+            tables = summaries(self, self.wanted, content, self._fingerprints)
+            for name in ("files", "diagnostics", "modules", "unknown_text"):
+                if name in wanted and tables[name].num_rows:
+                    yield name, tables[name]
+
+    def _submit_hashes(self) -> list[Job]:
+        return [self._lanes.submit("hashes", partial(_content_hash, f)) for f in self.files if self._hashes]
+
+    def module_so_far(self) -> pa.Table:
+        """Return the row of `modules` with what the sections that were read say, before the cross-checks."""
+        return summaries(self, self.wanted, [None] * len(self.files))["modules"]
+
+    def _batches_ahead(self, reader: SectionReader, section: Section) -> Iterator[Batch]:
+        """Scan each span while the caller works with the previous one, unless they share interners."""
+        batches = self._batches(reader, section)
+        return batches if reader.shares_interners else self._lanes.ahead(batches)
 
     def _batches(self, reader: SectionReader, section: Section) -> Iterator[Batch]:
         """Scan a section span by span; each span starts in the state in which the previous one ended."""
@@ -163,8 +196,8 @@ class PieceReader(Reader):
                 # The next span begins with the unfinished record.
                 end = batch.unfinished
                 batch.faults = np.ascontiguousarray(batch.faults[batch.faults[:, 1] < end])
+                batch.span = span._replace(end=end)
             yield batch
-            self._matcher.evict()
             begin, size, state = end, SPAN_BYTES, batch.state
             if begin >= section.end:
                 return
@@ -200,7 +233,12 @@ class PieceReader(Reader):
     def _any_batch(self, kind: str, text: bytes, test: Callable[[Batch], bool]) -> bool:
         """Return whether a batch passes the test; only sections that contain the text are scanned."""
         sections = [s for s in self.sections(kind) if _contains_text(s, text)]
-        return any(test(batch) for section in sections for batch in self._batches(SECTIONS[kind], section))
+        for section in sections:
+            for batch in self._batches(SECTIONS[kind], section):
+                if test(batch):
+                    return True
+                self._matcher.evict()
+        return False
 
     @cached_property
     def _prints_unknown_uses(self) -> bool:

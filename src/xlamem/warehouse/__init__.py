@@ -3,7 +3,8 @@
 Writing: `driver` finds the dumps, `plan` groups them into tasks, `run` submits them to an `engines` pool and commits
 the results to the `ledger`. `record` commits what a run found (`occurrences`) and did. A `worker` runs a `task` in a
 process configured by `worker_setup`: it computes the derived tables (`derived`, `merged`, `offsets`, `peak_numbers`)
-and writes the batch (`parquet`). `streamed` and `large` convert dumps that do not fit into memory, using `spill`.
+and writes the batch (`parquet`). `streamed` and `large` convert dumps that do not fit into memory, using `spill` and
+the `cores` that the workers share.
 `identity` computes content_ids, `rewrite` copies batches, and `storage` wraps local and remote filesystems.
 
 Reading: `dataset`, on top of `catalog`; `stored` for one dump, `query` and `dumps_view` for SQL. `old` reads datasets

@@ -63,8 +63,9 @@ def convert(
     top
         Number of rows of `peak_members` per memory space.
     workers
-        Number of worker processes; by default one per core, but at most one per GiB of memory, and none for less text
-        than two read in a second.
+        Number of worker processes, and of threads that work at the same time in all of them; by default one per
+        core, but at most one per GiB of memory, and none for less text than two read in a second. Dumps with more
+        than 256 MiB of text use several threads.
     engine, scheduler
         ``"local"``: processes on this machine; a script must call `convert` under ``if __name__ == "__main__":``.
         ``"dask"``: a Dask cluster, at the address `scheduler` or on this machine. ``"here"``: this process.

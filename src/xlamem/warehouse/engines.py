@@ -12,10 +12,11 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from .cores import CallerError, Cores, new_numbers
 from .memory import total_memory
 from .worker_setup import start_worker
 
@@ -47,6 +48,8 @@ class Pool:
     """Stop all workers at once."""
     start: Callable[[int], None] = lambda text_bytes: None
     """Start the workers, unless there is so little text that this process reads it sooner. May be called again."""
+    cores: Cores = field(default_factory=Cores)
+    """The cores that the workers share, if they are on this machine."""
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Submit a call. If the executor is already broken, return a future with the exception."""
@@ -62,12 +65,18 @@ Engine = Callable[[int | None, str | None], AbstractContextManager[Pool]]
 
 
 class InProcessExecutor(Executor):
-    """Runs each call immediately in this process."""
+    """Runs each call immediately in this process, on `cores` if it has several threads."""
+
+    def __init__(self, cores: Cores | None = None) -> None:
+        self.cores = cores or Cores()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
         try:
-            future.set_result(function(*args, **kwargs))
+            with self.cores.used():
+                future.set_result(function(*args, **kwargs))
+        except CallerError as error:
+            raise error.__cause__ or error from None
         except Exception as error:
             future.set_exception(error)
         return future
@@ -76,7 +85,8 @@ class InProcessExecutor(Executor):
 @contextmanager
 def in_process(workers: int | None = None, scheduler: str | None = None) -> Iterator[Pool]:
     """Run tasks in this process: for a few dumps, or for storage that other processes cannot access."""
-    yield Pool(InProcessExecutor(), 1)
+    cores = Cores(workers or default_workers())
+    yield Pool(InProcessExecutor(cores), 1, cores=cores)
 
 
 @contextmanager
@@ -98,7 +108,10 @@ class _Processes:
 
     def __init__(self, workers: int | None) -> None:
         self.workers = workers
-        self.pool = Pool(InProcessExecutor(), 1, restart=self.restart, kill=self.kill, start=self.start)
+        cores = Cores()
+        self.pool = Pool(
+            InProcessExecutor(cores), 1, restart=self.restart, kill=self.kill, start=self.start, cores=cores
+        )
         self.executor: ProcessPoolExecutor | None = None
         self.starting: list[Future[int]] = []
 
@@ -112,8 +125,10 @@ class _Processes:
     def _start(self) -> None:
         import multiprocessing
 
-        context = multiprocessing.get_context("spawn")
-        self.executor = ProcessPoolExecutor(self.pool.size, mp_context=context, initializer=start_worker)
+        context, size = multiprocessing.get_context("spawn"), self.pool.size
+        shared = size, context.RawArray("q", new_numbers(size)), context.Lock()
+        self.pool.cores, cores = Cores(*shared), Cores(*shared)
+        self.executor = ProcessPoolExecutor(size, mp_context=context, initializer=start_worker, initargs=(cores,))
         self.pool.executor = self.executor
         self.starting = [self.pool.submit(os.getpid) for _ in range(self.pool.size)]
         threading.Thread(target=_watch, args=(self.executor,), daemon=True).start()

@@ -14,7 +14,7 @@ from struct import Struct
 import numpy as np
 import xxhash
 
-from ..input.filesystems import URI
+from ..input.access import URI
 from ..input.find import Source
 from ..input.names import FLAG_EXTENSIONS
 from ..parse.arrays import Ints

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from .. import schema
+from ..compute.arena_cells import free_cells
 from ..compute.charges import live_values
 from ..compute.columns import Ints, ints
+from ..compute.in_use import windows
 from ..compute.layout import Layout, module_lengths
-from ..compute.peaks import selected_steps
-from ..parse.arrays import Rows, joined
-from ..parse.stores import CompactStore
+from ..compute.peaks import half_open_peaks, selected_steps
+from ..parse.arrays import Rows
+from ..parse.lanes import Lanes
+from ..parse.stores import CompactStore, Empty
 from .bill_sums import bill_sums
 from .memory import release_memory
 from .offsets import Offsets
-from .peak_numbers import PeakNumbers, peak_numbers
+from .peak_numbers import PeakNumbers, device_peaks, peak_numbers
 from .spill import Spill
+
+Result = TypeVar("Result")
 
 FLAGS = ("is_thread_local", "is_constant", "is_parameter", "is_live_out")
 
@@ -33,14 +40,12 @@ INTEGER_COLUMNS = {
 }
 """Columns that determine what is in use at each step."""
 
-COUNTED_TABLE = "schedule"
-"""A table that is needed only for its number of rows."""
-
 
 class IntegerColumns:
     """The INTEGER_COLUMNS of one dump, collected batch by batch."""
 
-    def __init__(self, empty: Callable[..., Any]) -> None:
+    def __init__(self, empty: Empty) -> None:
+        self.empty = empty
         self.compact = CompactStore(empty)
         specs = {name: schema.TABLES[name].empty.select(INTEGER_COLUMNS[name]) for name in ("allocations", "modules")}
         self.spilled = Spill({name: table.schema for name, table in specs.items()})
@@ -56,23 +61,38 @@ class IntegerColumns:
 
 
 class LargeLayout(Layout):
-    """The layout of one large dump. It takes ownership of the columns and releases each one after use."""
+    """The layout of one large dump. It takes ownership of the columns and releases each one after use.
 
-    def __init__(self, name: str, tables: dict[str, pa.Table], compact: CompactStore) -> None:
+    Threads may share it: a result that one of them is computing is awaited by the others.
+    """
+
+    def __init__(self, name: str, tables: dict[str, pa.Table], columns: IntegerColumns, lanes: Lanes) -> None:
         super().__init__(name)
-        self.compact = compact
+        self.compact, self.empty, self.lanes = columns.compact, columns.empty, lanes
+        self._locks: dict[Hashable, Lock] = defaultdict(Lock)
         lengths = module_lengths(tables["modules"])
         self.schedule_length = int(lengths[0]) if len(lengths) else -1
         self._set_allocations(tables["allocations"])
-        self._unpadded = self._take("values", "unpadded_size")
-        rows = Rows(self.allocation_ids)
-        owner = [rows(allocation).astype(np.int32) for _, allocation in compact.batches("values", "allocation")]
-        self._set_values(joined(owner, np.int32), self._take("values", "offset"), self._take("values", "size"))
+        names = ("unpadded_size", "offset", "size")
+        jobs = [lanes.submit(f"column {name}", partial(self._take, "values", name)) for name in names]
+        owner = self._take("values", "allocation", np.int32, Rows(self.allocation_ids))
+        unpadded, offset, size = (lanes.result(job) for job in jobs)
+        self._unpadded: Ints = unpadded
+        self._set_values(owner, offset, size)
         self._check_sizes()
-        release_memory()
 
-    def _take(self, name: str, column: str) -> Ints:
-        values = self.compact.ints(name, column)
+    def once(self, key: Hashable, compute: Callable[[], Result]) -> Result:
+        with self._locks[key]:
+            return super().once(key, compute)
+
+    def _take(
+        self, name: str, column: str, dtype: type[Any] = np.int64, change: Callable[[Ints], Ints] = np.asarray
+    ) -> Any:
+        """Return a column, changed chunk by chunk, and release the original."""
+        ends = np.cumsum([0, *(len(chunk[column].items) for chunk in self.compact.of(name))])
+        values = self.empty(int(ends[-1]), dtype)
+        for first, chunk in self.compact.batches(name, column):
+            values[first : first + len(chunk)] = change(chunk)
         self.compact.drop(name, column)
         return values
 
@@ -92,18 +112,22 @@ class LargeLayout(Layout):
     @cached_property
     def ranges(self) -> tuple[Ints, Ints]:
         """Start and end of each value, as int32 if the number of steps allows it."""
-        rows, top = Rows(self.compact.packed("live_ranges", "value_id")), (self.steps or 0) + 1
-        ranges = np.empty((2, len(self.owner)), np.int32 if top < 1 << 31 else np.int64)
-        for out, name, low in zip(ranges, ("start", "end"), (0, -1), strict=True):
-            chunks = self.compact.batches("live_ranges", name)
-            column = np.concatenate([np.clip(chunk, low, top).astype(out.dtype) for _, chunk in chunks])
-            self.compact.drop("live_ranges", name)
-            for first, ids in self.compact.batches("values", "value_id"):
-                row = rows(ids)
-                out[first : first + len(ids)] = np.where(row >= 0, column[row], -1)
-        del rows, column
-        release_memory()
-        return ranges[0], ranges[1]
+        top = (self.steps or 0) + 1
+        dtype = np.int32 if top < 1 << 31 else np.int64
+
+        def take(name: str, low: int) -> Any:
+            return self._take("live_ranges", name, dtype, lambda step: np.clip(step, low, top))
+
+        bounds = (("start", 0), ("end", -1))
+        jobs = [self.lanes.submit(f"column {name}", partial(take, name, low)) for name, low in bounds]
+        rows = Rows(self.compact.packed("live_ranges", "value_id"))
+        columns = [self.lanes.result(job) for job in jobs]
+        start, end = (self.empty(len(self.owner), dtype) for _ in columns)
+        for first, ids in self.compact.batches("values", "value_id"):
+            row, span = rows(ids), slice(first, first + len(ids))
+            for out, column in zip((start, end), columns, strict=True):
+                out[span] = np.where(row >= 0, column[row], -1)
+        return start, end
 
 
 @dataclass(frozen=True)
@@ -117,24 +141,27 @@ class LargePeaks:
     """Step of the peak of each space; None without live ranges."""
     values: Ints
     """Ids of the values that are live at the peaks or in a fixed allocation."""
-    matched: CompactStore | None = None
-    """The column `value_id` of `live_ranges`."""
     instruction_row: Ints | None = None
     """Row of each value in `instructions`, or -1; None until they are read."""
 
 
-def large_peaks(name: str, columns: IntegerColumns) -> LargePeaks | None:
+def large_peaks(name: str, columns: IntegerColumns, lanes: Lanes) -> LargePeaks | None:
     """Return the peaks, or None if the dump has no allocations. Takes ownership of the columns."""
+    release_memory()
     tables = columns.spilled.tables()
     if not tables["allocations"].num_rows:
         return None
-    p = LargeLayout(name, tables, columns.compact)
+    p = LargeLayout(name, tables, columns, lanes)
+    if p.steps is not None and len(p.ranges):  # what takes longest, while this thread computes the rest
+        release_memory()
+        lanes.submit("peaks", partial(free_cells, p))
+        lanes.submit("peaks", partial(device_peaks, p, np.zeros(len(p.spaces), np.int64), tables["modules"]))
+        for window in windows(p):
+            lanes.submit("peaks", partial(half_open_peaks, p, window))
     numbers = peak_numbers(p, Offsets(), tables["modules"])
     bills = bill_sums(p, Offsets(), tables["modules"])
     needed, steps = p.in_fixed, None
     if p.steps is not None:
         steps = selected_steps(p)
         needed[live_values(p, steps)] = True
-    values = p.value_ids[needed]
-    p.compact.chunks.pop("values", None)
-    return LargePeaks(numbers, bills, steps, values, p.compact if p.steps is not None else None)
+    return LargePeaks(numbers, bills, steps, p.value_ids[needed])

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from .. import schema
 from .ledger import File
-from .memory import release_memory
 from .storage import Storage
 
 ROW_GROUP_BYTES = 64 << 20
@@ -78,7 +77,8 @@ class _TableWriter:
     def __init__(self, batch: BatchWriter, name: str) -> None:
         self.batch, self.name = batch, name
         self.pending: list[pa.Table] = []
-        self.pending_bytes = 0
+        self.sizes: list[int] = []
+        """`table_bytes` of the pending tables."""
         self.files: list[File] = []
         self.file: _OpenFile | None = None
         self.schema: pa.Schema | None = None
@@ -88,15 +88,13 @@ class _TableWriter:
             self.schema = choose_encodings(table, schema.WAREHOUSE[self.name].arrow)
         table = _cast(table, self.schema)
         self.pending.append(table)
-        self.pending_bytes += table_bytes(table)
-        if self.pending_bytes >= self.max_pending:
-            self._write_full_row_groups()
-            release_memory()
+        self.sizes.append(table_bytes(table))
+        while sum(self.sizes) >= self.max_pending:
+            self._write_full_row_group()
 
     def flush(self) -> None:
         if self.pending:
-            self._write_row_group(pa.concat_tables(self.pending).combine_chunks())
-            self.pending, self.pending_bytes = [], 0
+            self._write_tables(len(self.pending))
 
     def close(self) -> list[File]:
         self.flush()
@@ -113,17 +111,27 @@ class _TableWriter:
         """Size of the pending rows from which they fill a row group and leave enough rows for another one."""
         return self.batch.row_group_bytes + MIN_ROW_GROUP_BYTES
 
-    def _write_full_row_groups(self) -> None:
-        """Write row groups while there are enough rows for two, and keep the remainder pending."""
+    def _write_full_row_group(self) -> None:
+        """Write a row group, which ends between two tables unless it would be too small."""
+        n = int(np.searchsorted(np.cumsum(self.sizes), self.batch.row_group_bytes, "right"))
+        if sum(self.sizes[:n]) < MIN_ROW_GROUP_BYTES:
+            self._split()
+            n = 1
+        self._write_tables(n)
+
+    def _split(self) -> None:
+        """Split the pending rows at the size of a row group."""
         table = pa.concat_tables(self.pending).combine_chunks()
         ends = np.cumsum(row_bytes(table))
-        row = written = 0
-        while row < table.num_rows and ends[-1] - written >= self.max_pending:
-            stop = max(row + 1, int(np.searchsorted(ends, written + self.batch.row_group_bytes, "right")))
-            self._write_row_group(table.slice(row, stop - row))
-            row, written = stop, int(ends[stop - 1])
-        self.pending = [compacted(table.slice(row))] if row < table.num_rows else []
-        self.pending_bytes = int(ends[-1]) - written
+        row = max(1, int(np.searchsorted(ends, self.batch.row_group_bytes, "right")))
+        parts = [part for part in (table.slice(0, row), table.slice(row)) if part.num_rows]
+        self.pending = [*parts[:1], *map(compacted, parts[1:])]
+        self.sizes = [int(ends[row - 1]), int(ends[-1] - ends[row - 1])][: len(parts)]
+
+    def _write_tables(self, n: int) -> None:
+        """Write the first n pending tables as a row group."""
+        tables, self.pending, self.sizes = self.pending[:n], self.pending[n:], self.sizes[n:]
+        self._write_row_group(pa.concat_tables(tables).combine_chunks())
 
     def _write_row_group(self, table: pa.Table) -> None:
         if self.file and self.file.row_groups == MAX_ROW_GROUPS:

@@ -19,7 +19,7 @@ class Status:
     of_dumps: int
     """Number of dumps in this phase."""
     bytes: int
-    """Size of the text of the committed dumps."""
+    """Size of the text that was converted: of the committed dumps, and of large dumps the part that was read."""
     of_bytes: int
     """Size of the text of all dumps to be converted; 0 while unknown."""
     failed: int

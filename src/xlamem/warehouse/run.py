@@ -34,7 +34,7 @@ SAMPLE = 256
 """Number of dumps from whose sizes those of all are estimated."""
 UNKNOWN_BYTES = 1 << 20
 """Assumed size of a dump whose size is not known, on an object store."""
-REPORT_SECONDS = 5.0
+REPORT_SECONDS = 1.0
 """Longest time between two progress reports."""
 
 T = TypeVar("T")
@@ -66,7 +66,8 @@ class Run:
         """The dump_ids of version 1 in the dataset, by content_id."""
         self.stored_by_others = 0
         self.stopped = False
-        self.dumps = self.bytes = self.of_dumps = self.of_bytes = 0
+        self.dumps = self.bytes = self.of_dumps = self.of_bytes = self.reported_bytes = 0
+        self.pool.cores.report = lambda: self.report_status("convert")
         self.start = self.phase_start = time.monotonic()
 
     def execute(
@@ -356,7 +357,10 @@ class Run:
 
     def report_status(self, phase: str) -> None:
         seconds = time.monotonic() - self.phase_start
-        self.report(Status(phase, self.dumps, self.of_dumps, self.bytes, self.of_bytes, self.failures, seconds))
+        # A worker that has finished a dump counts its bytes no more, and the commit not yet.
+        self.reported_bytes = max(self.reported_bytes, min(self.bytes + self.pool.cores.read, self.of_bytes))
+        size = self.reported_bytes
+        self.report(Status(phase, self.dumps, self.of_dumps, size, self.of_bytes, self.failures, seconds))
 
     def result(self, found: int) -> Converted:
         return Converted(

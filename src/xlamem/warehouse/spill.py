@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -22,19 +23,22 @@ REGION_BYTES = 64 << 20
 class Scratch:
     """Allocates NumPy arrays in unlinked, memory-mapped temporary files (in TMPDIR).
 
-    Under memory pressure, the kernel writes their pages to disk. A file is freed together with its last array.
+    Under memory pressure, the kernel writes their pages to disk. A file is freed together with its last array. Threads
+    may share an object.
     """
 
     def __init__(self) -> None:
         self._region, self._used = np.empty(0, np.uint8), 0
+        self._lock = threading.Lock()
 
     def empty(self, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return an uninitialized array, as `np.empty` does."""
         size = n * np.dtype(dtype).itemsize
-        if self._used + size > len(self._region):
-            self._region, self._used = _map_region(max(REGION_BYTES, size)), 0
-        array = self._region[self._used : self._used + size]
-        self._used += -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        with self._lock:
+            if self._used + size > len(self._region):
+                self._region, self._used = _map_region(max(REGION_BYTES, size)), 0
+            array = self._region[self._used : self._used + size]
+            self._used += -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         return array.view(dtype)
 
 

@@ -1,13 +1,16 @@
-"""Convert a dump that does not fit into memory, in two passes over its text.
+"""Convert a dump that does not fit into memory, in one pass over its text.
 
-The first pass collects the integer columns from which the peaks are computed. The second pass writes all tables, and
-keeps the rows that the derived tables need, which are those of the values in use at the peaks.
+The calling thread reads the text; others scan the next spans and write the tables. The peaks are computed after the
+live ranges, from integer columns alone. From then on it is known which rows the derived tables need: those of the
+values in use at the peaks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +21,11 @@ from ..compute.columns import Ints, ints
 from ..input.find import Source
 from ..parse.arrays import Codes, joined, row_of
 from ..parse.interners import Interner
-from ..parse.pieces import pieces
-from ..parse.sections import SECTION_OF
-from .large import COUNTED_TABLE, INTEGER_COLUMNS, IntegerColumns, LargePeaks, large_peaks
+from ..parse.lanes import Job, Lanes
+from ..parse.pieces import PieceReader
+from ..parse.sections import ASSIGNMENT, LIVE, USED
+from .cores import Cores
+from .large import INTEGER_COLUMNS, IntegerColumns, LargePeaks, large_peaks
 from .memory import release_memory
 from .merged import DERIVED_FROM, DumpSet
 from .parquet import copied
@@ -28,72 +33,150 @@ from .spill import Scratch, Spill
 
 MAX_INT64 = np.iinfo(np.int64).max
 
+Write = Callable[[str, pa.Table, pa.Array], None]
+Flush = Callable[[str], None]
+Derive = Callable[[DumpSet], dict[str, pa.Table]]
+
 
 class StreamedDump:
     """One large dump, and the rows of it that are kept for the derived tables."""
 
-    def __init__(self, source: Source, content_id: str) -> None:
-        self.source, self.content_id = source, content_id
-        self.scratch = Scratch()
-        self.peaks: LargePeaks | None = None
-        self.kept: dict[str, pa.Table] = {}
+    def __init__(self, source: Source, content_id: str, cores: Cores) -> None:
+        self.source, self.content_id, self.cores = source, content_id, cores
 
     def convert(
-        self, write: Callable[[str, pa.Table, pa.Array], None], flush: Callable[[str], None], *, with_peaks: bool
-    ) -> dict[str, Any]:
-        """Pass the rows of every table to ``write(table, rows, content_ids)``, and return the row of `modules`.
+        self, write: Write, flush: Flush, derive: Derive | None
+    ) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """Pass the rows of every table to ``write(table, rows, content_ids)``.
 
-        ``flush(table)`` is called when a table is complete. `with_peaks` is required for `dump_set`.
+        Return the row of `modules`, and the tables that `derive` returns. ``flush(table)`` is called when a table is
+        complete. Other threads may call these functions, but not for two pieces of a table at once.
         """
-        if with_peaks:
-            self.peaks = self._find_peaks()
+        tables, empty = frozenset(schema.TABLES), Scratch().empty
+        with ExitStack() as stack:
+            rows = stack.enter_context(DerivedRows(self.content_id, derive)) if derive else None
+            lanes = stack.enter_context(Lanes(self.cores.threads, self.cores))
+            reader = PieceReader(self.source, tables, hashes=True, empty=empty, lanes=lanes)
+            module = _Pass(self, reader, lanes, write, flush, rows).run()
+            lanes.join()
         release_memory()
-        self._write_tables(write, flush)
-        release_memory()
-        row: dict[str, Any] = self.kept["modules"].slice(0, 1).to_pylist()[0]
-        return row
+        return module, rows.tables if rows else {}
 
-    def dump_set(self) -> DumpSet:
-        """Return the rows from which the derived tables are computed."""
-        return DumpSet.of_one(self.content_id, self.kept, self.peaks)
 
-    def _find_peaks(self) -> LargePeaks | None:
-        columns = IntegerColumns(self.scratch.empty)
-        tables = {*INTEGER_COLUMNS, COUNTED_TABLE}
-        with columns.spilled:
-            for name, rows in pieces(self.source, tables, checks=False, empty=self.scratch.empty):
-                if name != COUNTED_TABLE:
-                    columns.add(name, rows)
+class _Pass:
+    """The pass over the text of a dump."""
+
+    def __init__(
+        self,
+        dump: StreamedDump,
+        reader: PieceReader,
+        lanes: Lanes,
+        write: Write,
+        flush: Flush,
+        rows: DerivedRows | None,
+    ) -> None:
+        self.dump, self.reader, self.lanes, self.rows = dump, reader, lanes, rows
+        self.write, self.flush = write, flush
+        self.peaks: Job | None = None
+        self.module: dict[str, Any] = {}
+
+    def run(self) -> dict[str, Any]:
+        """Read all tables, and return the row of `modules`."""
+        for kind in self.reader.kinds:
+            if kind not in (ASSIGNMENT, LIVE):
+                self.find_peaks()
+            if kind == USED and self.peaks is not None:
+                self.lanes.result(self.peaks)  # they need much memory
+                release_memory()
+            names = {self.submit(name, rows) for name, rows in self.reader.tables(kind)}
+            for name in sorted(names):
+                self.lanes.submit(name, partial(self.flush, name))
             release_memory()
-            return large_peaks(self.content_id, columns)
+        self.find_peaks()
+        if self.rows is not None:
+            self.lanes.wait("derived")
+            # After the fingerprints, because both need much memory.
+            self.lanes.submit("fingerprints", partial(self.rows.compute, self.reader.module_so_far()))
+        for name, rows in self.reader.summaries():
+            self.submit(name, rows)
+            if name == "modules":
+                self.module = rows.slice(0, 1).to_pylist()[0]
+        return self.module
 
-    def _write_tables(self, write: Callable[[str, pa.Table, pa.Array], None], flush: Callable[[str], None]) -> None:
-        needed = NeededRows(self.peaks.values if self.peaks else np.empty(0, np.int64))
-        matched = self.peaks.matched if self.peaks else None
-        specs = {name: schema.TABLES[name].empty.select(columns).schema for name, columns in DERIVED_FROM.items()}
-        section = None
-        with Spill(specs) as spill:
-            for name, shared in pieces(self.source, hashes=True, matched=matched, empty=self.scratch.empty):
-                if SECTION_OF.get(name) != section:
-                    _flush_section(section, flush)
-                    section = SECTION_OF.get(name)
-                rows = copied(shared)
-                write(name, rows, _repeat(self.content_id, rows.num_rows))
-                if name in DERIVED_FROM:
-                    spill.add(name, needed.select(name, rows))
-            self.kept = spill.tables()
-        if self.peaks:
-            self.peaks = replace(self.peaks, instruction_row=needed.instruction_rows())
+    def submit(self, name: str, rows: pa.Table) -> str:
+        """Submit what must be done with a piece of a table, and return the name of the table."""
+        self.lanes.submit(name, partial(self.write_copy, name, rows))
+        if self.rows is not None and name in DERIVED_FROM and name != "modules":
+            self.lanes.submit("derived", partial(self.rows.add, name, rows))
+        self.dump.cores.set_read(self.reader.scanned_bytes)
+        return name
 
+    def write_copy(self, name: str, rows: pa.Table) -> None:
+        self.write(name, copied(rows), _repeat(self.dump.content_id, rows.num_rows))
 
-def _flush_section(section: str | None, flush: Callable[[str], None]) -> None:
-    for table in schema.TABLES:
-        if SECTION_OF.get(table) == section:
-            flush(table)
+    def find_peaks(self) -> None:
+        """Submit the computation of the peaks once. The allocations, values and live ranges have been submitted."""
+        if self.rows is not None and self.peaks is None:
+            module = self.reader.module_so_far()
+            self.peaks = self.lanes.submit("derived", partial(self.rows.find_peaks, module, self.lanes))
+            self.lanes.submit("derived", self.rows.select_candidates)
 
 
 def _repeat(text: str, n: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([text]))
+
+
+class DerivedRows(ExitStack):
+    """Collects the rows from which the derived tables are computed, and computes them."""
+
+    def __init__(self, content_id: str, derive: Derive) -> None:
+        super().__init__()
+        self.content_id, self.derive = content_id, derive
+        self.tables: dict[str, pa.Table] = {}
+        self.columns: IntegerColumns | None = IntegerColumns(Scratch().empty)
+        self.enter_context(self.columns.spilled)
+        specs = {name: schema.TABLES[name].empty.select(columns).schema for name, columns in DERIVED_FROM.items()}
+        self.candidates = self.enter_context(Spill({name: specs[name] for name in ("values", "live_ranges")}))
+        """Rows that are selected when the peaks are known."""
+        self.kept = self.enter_context(Spill(specs))
+        self.peaks: LargePeaks | None = None
+        self.needed: NeededRows | None = None
+
+    def add(self, name: str, rows: pa.Table) -> None:
+        """Add the next rows of a table."""
+        if self.columns is not None and name in INTEGER_COLUMNS:
+            self.columns.add(name, rows)
+        rows = rows.select(DERIVED_FROM[name])
+        if self.needed is not None:
+            self.kept.add(name, self.needed.select(name, rows))
+        elif name in self.candidates.files:
+            self.candidates.add(name, rows)
+        else:
+            self.kept.add(name, without_unused_names(rows))
+
+    def find_peaks(self, module: pa.Table, lanes: Lanes) -> None:
+        """Compute the peaks. All values and live ranges have been added; `module` has what is known so far."""
+        assert self.columns is not None
+        columns, self.columns = self.columns, None
+        columns.add("modules", module)
+        self.peaks = large_peaks(self.content_id, columns, lanes)
+        self.needed = NeededRows(self.peaks.values if self.peaks else np.empty(0, np.int64))
+
+    def select_candidates(self) -> None:
+        """Select the needed rows of the tables that were read before the peaks were known."""
+        assert self.needed is not None
+        for name, table in self.candidates.tables().items():
+            for batch in table.to_batches():
+                self.kept.add(name, self.needed.select(name, pa.Table.from_batches([batch])))
+        self.candidates.close()
+
+    def compute(self, module: pa.Table) -> None:
+        """Compute the derived tables. All rows have been added; the cross-checks change nothing that matters here."""
+        assert self.needed is not None
+        self.kept.add("modules", module)
+        if self.peaks is not None:
+            self.peaks = replace(self.peaks, instruction_row=self.needed.instruction_rows())
+        self.tables = self.derive(DumpSet.of_one(self.content_id, self.kept.tables(), self.peaks))
 
 
 class NeededRows:
@@ -114,16 +197,14 @@ class NeededRows:
         return row_of(instructions, values)
 
     def select(self, name: str, rows: pa.Table) -> pa.Table:
-        """Return the needed rows and columns of the next rows of a table."""
-        rows = rows.select(DERIVED_FROM[name])
+        """Return the needed rows of the next rows of a table, with the columns in DERIVED_FROM."""
         if name == "live_ranges":
-            self.names = Interner()  # the instructions are complete
             rows = self._select_live_ranges(rows)
         elif name == "values":
             rows = rows.take(pa.array(self._rows_of_values(rows)))
         elif name == "instructions":
             rows = self._select_instructions(rows)
-        rows = pa.table([_without_unused_names(c) for c in rows.columns], schema=rows.schema)
+        rows = without_unused_names(rows)
         if name == "values":
             for chunk in rows["instruction"].chunks:
                 codes = self.names.find(chunk.dictionary, add=True)
@@ -149,5 +230,7 @@ class NeededRows:
         return rows.filter(pa.array(codes >= 0))
 
 
-def _without_unused_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string()).dictionary_encode() if pa.types.is_dictionary(column.type) else column
+def without_unused_names(rows: pa.Table) -> pa.Table:
+    """Return the rows with dictionaries that have only the names in them."""
+    columns = [c.cast(pa.string()).dictionary_encode() if pa.types.is_dictionary(c.type) else c for c in rows.columns]
+    return pa.table(columns, schema=rows.schema)

@@ -13,6 +13,7 @@ from .. import schema
 from ..errors import OutputError
 from ..parse.interners import Interners
 from ..parse.join import ReadDump, tables_of
+from .cores import current
 from .derived import derive
 from .identity import content_id, display_name, failure
 from .merged import DumpSet
@@ -39,7 +40,7 @@ def process(task: Task) -> TaskResult:
         run_id=task.options.run_id,
     )
     try:
-        with storage.output_errors():
+        with storage.output_errors(), current().working():
             return _Worker(task, storage, writer).run()
     except BaseException:
         writer.abandon()
@@ -57,6 +58,7 @@ class _Worker:
     def __init__(self, task: Task, storage: Storage, writer: BatchWriter) -> None:
         self.task, self.storage, self.writer = task, storage, writer
         self.options = task.options
+        self.derived_tables = schema.DERIVED.keys() & set(task.options.tables)
         self.dumps: list[str] = []
         self.failures = list(task.failures)
         self.changed: list[str] = []
@@ -140,29 +142,30 @@ class _Worker:
         for name, table in tables.items():
             dump = pa.array(dump_set.dump_of_row[name].astype(np.int32))
             self.write_table(name, table, pa.DictionaryArray.from_arrays(dump, texts))
-        self.write_derived(dump_set)
+        for name, table in self.derive_selected(dump_set).items():
+            self.put(name, table)
 
     # -- a dump that does not fit into memory
 
     def convert_streamed(self, dump: DumpInput) -> None:
         """Convert a dump span by span. It is the only dump of its batch, so the batch can be discarded."""
         self.mark_progress(dump.content_id)
-        streamed = StreamedDump(dump.source, dump.content_id)
-        wants_derived = bool(schema.DERIVED.keys() & set(self.options.tables))
+        streamed = StreamedDump(dump.source, dump.content_id, current())
         try:
-            modules = streamed.convert(self.write_table, self.writer.flush, with_peaks=wants_derived)
+            derive = self.derive_selected if self.derived_tables else None
+            module, derived = streamed.convert(self.write_table, self.flush, derive)
         except (MemoryError, OutputError):
             raise
         except Exception as error:
             self.discard()
             self.record_failure(error, dump)
             return
-        if not self.accept(dump, modules["content_hash"], modules["complete"]):
+        if not self.accept(dump, module["content_hash"], module["complete"]):
             self.discard()
             return
         self.mark_progress("")
-        if wants_derived:
-            self.write_derived(streamed.dump_set())
+        for name, table in derived.items():
+            self.put(name, table)
 
     def discard(self) -> None:
         self.writer.abandon()
@@ -171,8 +174,14 @@ class _Worker:
     # -- tables
 
     def put(self, name: str, table: pa.Table) -> None:
+        """Append rows to a table. Different tables may be written at the same time."""
         self.rows[name] = self.rows.get(name, 0) + table.num_rows
-        self.writer.add(name, table)
+        with self.storage.output_errors():
+            self.writer.add(name, table)
+
+    def flush(self, name: str) -> None:
+        with self.storage.output_errors():
+            self.writer.flush(name)
 
     def write_table(self, name: str, table: pa.Table, content_ids: pa.Array) -> None:
         """Write rows of a table of `schema.TABLES` with their content_id and, in `modules`, with their lineage."""
@@ -181,11 +190,10 @@ class _Worker:
             columns = [content_ids, *lineage, *table.columns]
             self.put(name, pa.table(columns, names=schema.WAREHOUSE[name].arrow.names))
 
-    def write_derived(self, dumps: DumpSet) -> None:
-        selected = schema.DERIVED.keys() & set(self.options.tables)
-        for name, table in derive(dumps, self.options.top).items() if selected else ():
-            if name in selected:
-                self.put(name, table)
+    def derive_selected(self, dumps: DumpSet) -> dict[str, pa.Table]:
+        """Return the derived tables that are to be written."""
+        tables = derive(dumps, self.options.top) if self.derived_tables else {}
+        return {name: table for name, table in tables.items() if name in self.derived_tables}
 
     def write_quarantine(self) -> None:
         if self.failures:

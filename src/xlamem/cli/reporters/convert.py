@@ -138,6 +138,8 @@ def _bar() -> Iterator[Progress]:
 
 def _counts(s: Status) -> str:
     parts = [f"{s.dumps:,}/{s.of_dumps:,}"]
+    if s.of_bytes:
+        parts.append(f"{size(s.bytes)} of {size(s.of_bytes)}")
     if s.bytes and s.seconds:
         parts.append(f"{size(round(s.bytes / s.seconds))}/s")
     if s.failed:

@@ -24,7 +24,7 @@ from ..reporters import convert as reporter
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label the dumps; can be repeated.")
 @click.option("--partition-by", metavar="KEY,KEY", help="Labels that become part of the paths.")
 @click.option("--top", default=20, show_default=True, metavar="N", help="Rows of peak_members per memory space.")
-@click.option("--workers", type=int, metavar="N", help="Worker processes; by default as cores and memory allow.")
+@click.option("--workers", type=int, metavar="N", help="Worker processes and threads; by default as memory allows.")
 @click.option(
     "--engine",
     type=click.Choice(["local", "dask", "here"]),

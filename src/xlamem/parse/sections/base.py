@@ -13,6 +13,7 @@ from ...input.find import Source
 from ..arrays import Ints
 from ..batch import Batch, Columns, Section, Span
 from ..diagnostics import Diagnostics
+from ..interners import SHARED
 from ..matcher import Matcher
 from ..tables import Column
 
@@ -73,6 +74,11 @@ class SectionReader(ABC):
     """Bytes of text per name of the first interner, to reserve memory. The native scans reserve for the others."""
     first_state: ClassVar[Any] = None
     """The state of the scan at the first span, for scans that carry state from span to span."""
+
+    @property
+    def shares_interners(self) -> bool:
+        """Whether the spans of a dump share interners, so that they must be scanned one after another."""
+        return not set(SHARED).isdisjoint(self.interners)
 
     @abstractmethod
     def scan(self, span: Span, names: Sequence[Names]) -> Batch:

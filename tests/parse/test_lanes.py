@@ -1,0 +1,126 @@
+"""Jobs on threads: in turn within a lane, at the same time in different lanes, and no thread left behind."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from xlamem.parse import lanes
+from xlamem.parse.lanes import Lanes
+
+WAIT = 60.0
+"""Seconds after which a test that should not wait fails."""
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "xlamem"]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    assert threads() == []
+
+
+@pytest.fixture
+def often_interrupted() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_a_lane_runs_in_turn(n: int, often_interrupted: None) -> None:
+    chance, seen = random.Random(n), {str(i): [] for i in range(5)}  # type: dict[str, list[int]]
+    submitted: dict[str, list[int]] = {lane: [] for lane in seen}
+    with Lanes(n) as jobs:
+        for i in range(500):
+            lane = str(chance.randrange(5))
+            submitted[lane].append(i)
+            jobs.submit(lane, lambda lane=lane, i=i: seen[lane].append(i))
+            if n == 1:
+                assert seen == submitted
+        jobs.wait("3")
+        assert seen["3"] == submitted["3"]
+        jobs.join()
+        assert seen == submitted
+
+
+def test_lanes_run_at_the_same_time() -> None:
+    both = threading.Barrier(2, timeout=WAIT)
+    with Lanes(2) as jobs:
+        first, second = jobs.submit("a", both.wait), jobs.submit("b", both.wait)
+        assert {jobs.result(first), jobs.result(second)} == {0, 1}
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_items_ahead(n: int) -> None:
+    with Lanes(n) as jobs:
+        assert list(jobs.ahead(iter(range(20)))) == list(range(20))
+        assert list(jobs.ahead(iter(()))) == []
+
+
+def test_jobs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever submits too many takes part in the work."""
+    monkeypatch.setattr(lanes, "MAX_JOBS", 3)
+    go, done = threading.Event(), []  # type: tuple[threading.Event, list[int]]
+    with Lanes(2) as jobs:
+        jobs.submit("slow", lambda: go.wait(WAIT))
+        for i in range(10):
+            jobs.submit(str(i), lambda i=i: done.append(i))
+        assert len(done) >= 10 - 3
+        go.set()
+    assert sorted(done) == list(range(10))
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_the_first_error_is_raised(n: int) -> None:
+    done: list[int] = []
+    with pytest.raises(ZeroDivisionError), Lanes(n) as jobs:  # noqa: PT012
+        for i in range(100):
+            jobs.submit("lane", lambda i=i: done.append(i) if i < 7 else 1 // 0)
+    assert done == list(range(7))
+
+
+def test_what_is_queued_is_dropped_after_an_error() -> None:
+    go, done = threading.Event(), []  # type: tuple[threading.Event, list[int]]
+    with pytest.raises(KeyError), Lanes(2) as jobs:  # noqa: PT012
+        jobs.submit("lane", lambda: go.wait(WAIT))
+        for i in range(5):
+            jobs.submit("lane", lambda i=i: done.append(i))
+        threading.Timer(0.05, go.set).start()
+        raise KeyError
+    assert len(done) < 5
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_jobs_submit_jobs(n: int) -> None:
+    parts: list[Any] = []
+    with Lanes(n) as jobs:
+        jobs.submit("all", lambda: parts.extend(jobs.submit(str(i), lambda i=i: i * i) for i in range(40)))
+        jobs.join()
+        assert [part.result for part in parts] == [i * i for i in range(40)]
+
+
+class Busy:
+    """Cores of which none is idle."""
+
+    def take(self) -> bool:
+        return False
+
+    def give_back(self) -> None:
+        raise AssertionError("no core was taken")
+
+
+def test_without_an_idle_core_the_caller_works_alone() -> None:
+    cores, ran = Busy(), set()  # type: tuple[Busy, set[int]]
+    with Lanes(3, cores) as jobs:
+        for i in range(50):
+            jobs.submit(str(i % 4), lambda: ran.add(threading.get_ident()))
+    assert ran == {threading.get_ident()}

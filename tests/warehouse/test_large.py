@@ -1,0 +1,169 @@
+"""A dump that is converted on several threads: the same files, its progress, and what is left after a failure."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forge_bulk import forge_files
+
+import xlamem
+from xlamem import OutputError, schema, warehouse
+from xlamem.parse import pieces
+from xlamem.warehouse import engines, parquet, plan, spill, streamed, worker
+from xlamem.warehouse.cores import Cores, current
+from xlamem.warehouse.ledger import Ledger
+from xlamem.warehouse.storage import Storage
+
+PER_RUN = {"modules", "occurrences", "runs", "labels", "quarantine"}
+"""Tables with columns that differ from run to run."""
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    forge_files(folder := tmp_path_factory.mktemp("dump"), seed=3, megabytes=0.8)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every dump is large; threads change places often, and none is left."""
+    for module in (worker, plan):
+        monkeypatch.setattr(module, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(pieces, "SPAN_BYTES", 20_000)
+    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 200_000)
+    monkeypatch.setattr(parquet, "MIN_ROW_GROUP_BYTES", 20_000)
+    monkeypatch.setattr(spill, "REGION_BYTES", 1 << 16)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+    assert "xlamem" not in [thread.name for thread in threading.enumerate()]
+
+
+def convert(*sources: Path, to: Path, **options: Any) -> warehouse.Converted:
+    return xlamem.convert(*sources, to=to, **{"engine": "here", **options})
+
+
+def digests(dest: Path) -> dict[str, str]:
+    """Hashes of the files that a run with other lineage would write too."""
+    files = {f.relative_to(dest): f for f in dest.rglob("*.parquet")}
+    return {str(n): hashlib.sha256(f.read_bytes()).hexdigest() for n, f in files.items() if n.parts[0] not in PER_RUN}
+
+
+def on_disk(dest: Path) -> set[str]:
+    return {str(p.relative_to(dest)) for p in dest.rglob("*") if p.is_file() and "_ledger" not in p.parts}
+
+
+def test_the_same_bytes_for_any_number_of_workers(dump: Path, tmp_path: Path) -> None:
+    found = []
+    for i, workers in enumerate((1, 2, 4, 2)):
+        made = convert(dump, to=tmp_path / str(i), workers=workers)
+        assert (made.dumps, made.failed) == (1, [])
+        found.append(digests(tmp_path / str(i)))
+    assert {Path(name).parts[0] for name in found[0]} >= {*schema.DERIVED} - PER_RUN
+    assert found[1:] == found[:1] * 3
+    rows = xlamem.Dataset(tmp_path / "0")["instructions"]
+    assert rows.count_rows() == xlamem.read(dump)["instructions"].num_rows
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_progress_within_a_dump(dump: Path, tmp_path: Path, workers: int) -> None:
+    seen: list[warehouse.Status] = []
+    made = convert(dump, to=tmp_path, workers=workers, progress=seen.append)
+    steps = [status for status in seen if status.phase == "convert"]
+    read = [status.bytes for status in steps]
+    assert read == sorted(read)
+    assert (read[0], read[-1]) == (0, made.text_bytes)
+    assert {status.of_bytes for status in steps} == {made.text_bytes}
+    assert len({status.bytes for status in steps if not status.dumps}) > 20
+
+
+def test_progress_of_worker_processes() -> None:
+    with engines.local(2) as pool:
+        pool.start(1)
+        assert pool.cores.read == 0
+        assert pool.submit(read_some).result() == 2
+        assert pool.cores.read == 7
+        pool.restart()
+        assert pool.cores.read == 0
+
+
+def read_some() -> int:
+    """In a worker."""
+    current().set_read(7)
+    return current().size
+
+
+def test_only_idle_cores_are_taken() -> None:
+    shared = Cores(3).numbers
+    first, second = Cores(3, shared), Cores(3, shared)
+    with first.working():
+        assert first.take()
+        with second.working():  # a task need not wait
+            assert not first.take()
+            assert not second.take()
+            first.give_back()
+            assert second.take()
+            second.give_back()
+        assert first.take()
+        first.give_back()
+    assert not any(shared)
+
+
+# -- failures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_a_disk_that_is_full(dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    write = parquet._OpenFile.write
+
+    def fail(file: Any, table: Any) -> None:
+        if file.table == "uses":  # long after the first tables
+            raise OSError(28, "No space left on device", str(tmp_path))
+        write(file, table)
+
+    monkeypatch.setattr(parquet._OpenFile, "write", fail)
+    with pytest.raises(OutputError, match="No space left"):
+        convert(dump, to=tmp_path, workers=workers)
+    committed = {f.path for f in Ledger(Storage(tmp_path)).state.files()}
+    assert on_disk(tmp_path) == committed
+    assert not any(path.startswith("values") for path in committed)
+    monkeypatch.undo()
+    assert convert(dump, to=tmp_path).dumps == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("error", [xlamem.DumpError("x", "more"), ZeroDivisionError("oh")], ids=type)
+def test_a_bug_in_a_thread(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, error: Exception
+) -> None:
+    def fail(rows: Any, module: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(streamed.DerivedRows, "compute", fail)
+    made = convert(dump, to=tmp_path, workers=workers)
+    (failure,) = made.failed
+    assert ("expected more" if isinstance(error, xlamem.DumpError) else "oh") in failure.error
+    assert on_disk(tmp_path) == {f.path for f in Ledger(Storage(tmp_path)).state.files()}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, LookupError])
+def test_interrupted_within_a_dump(dump: Path, tmp_path: Path, workers: int, error: type[BaseException]) -> None:
+    """By Ctrl-C, or by an exception of the caller's `progress`."""
+
+    def stop(status: warehouse.Status) -> None:
+        if 2 * status.bytes > status.of_bytes > 0:
+            raise error
+
+    expected = warehouse.Interrupted if error is KeyboardInterrupt else error
+    with pytest.raises(expected):
+        convert(dump, to=tmp_path, workers=workers, progress=stop)
+    assert on_disk(tmp_path) == {f.path for f in Ledger(Storage(tmp_path)).state.files()}
+    assert convert(dump, to=tmp_path).dumps == 1
