@@ -111,7 +111,8 @@ def test_an_instruction_that_is_not_known_leaves_out_uses_and_live_ranges() -> N
     with pytest.raises(NotKnownError):
         Dataflow(renamed, {})
     dump = xlamem.read(_source(renamed.name, "cpu", Assignment(proto, renamed).texts()))
-    assert dump["values"].drop_columns("uses_known").equals(of_xla(folder)["values"].drop_columns("uses_known"))
+    ours, xlas = (d["values"].drop_columns("uses_known").to_pylist() for d in (dump, of_xla(folder)))
+    assert ours == xlas
     assert dump["uses"].num_rows == dump["live_ranges"].num_rows == dump.verify().num_rows == 0
 
 

@@ -89,8 +89,12 @@ class OffsetMatcher(Matcher):
             self._instructions = None
         elif kind == LIVE:
             self._values, self._indexed, self._arrays, self._ids = None, None, None, np.empty(0, np.int64)
-        elif kind == ASSIGNMENT and (self._checks or self._needs_matching) and self._reader.was_read(LIVE):
+        elif kind == ASSIGNMENT and self._reader.assignment is not None and self._matches_ranges:
             self._indexed = self._lanes.submit("index of values", self._make_values)
+
+    @property
+    def _matches_ranges(self) -> bool:
+        return (self._checks or self._needs_matching) and self._reader.was_read(LIVE)
 
     # -- kept columns ----------------------------------------------------------------------------
 
