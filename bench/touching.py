@@ -27,10 +27,11 @@ ORDERS = {
 
 
 def read(folders: Iterable[str | Path], tables: Iterable[str] = schema.TABLES, threads: int = 1) -> Result:
-    """Touch these tables of a new `Dump` for each folder, one after the other."""
+    """Touch these tables of a new `Dump` of them for each folder, one after the other."""
     rows, kept = 0, []
+    tables = list(tables)
     for folder in folders:
-        dump = xlamem.read(folder, threads=threads)
+        dump = xlamem.read(folder, tables=tables, threads=threads)
         kept = [dump[name] for name in tables]
         rows += sum(table.num_rows for table in kept)
     return rows, kept

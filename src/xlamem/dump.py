@@ -400,7 +400,9 @@ def read(
     module
         Number or name of the module, if there are several.
     tables
-        Names of the tables to read; all by default. Sections that fill none of them are not tokenised.
+        Names of the tables to read; all by default. Sections that fill none of them are not tokenised. Name them if
+        you need few: the first one that is requested makes other threads scan the rest, and `values` waits for the
+        used values, which say whether `uses_known`.
     text
         Fill `instructions.text` with the verbatim text of each instruction.
     strict
