@@ -29,7 +29,7 @@ REASONS: dict[str, str] = {
     "fleet: CPU ms a stored dump": "start of the command, and Python calls per dump, spread thin",
     "fleet: re and pyarrow / xlamem, CPU": "the script makes no cross-checks and no derived tables",
     "fleet, nothing new: CPU ms a dump": "0.3 s to start the command, which count less for a larger fleet",
-    "to Parquet, dense: re and pyarrow / xlamem, wall": "0.5 s to start the workers, at 40 MB half of the time",
+    "to Parquet, dense: re and pyarrow / xlamem, wall": "start of the workers; the script makes no cross-checks",
     "one huge dump: speedup with two workers": "half of the peaks and the cross-checks run on one thread",
 }
 """Why a goal is missed, by goal; printed beside it."""
