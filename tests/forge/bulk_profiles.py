@@ -1,4 +1,4 @@
-"""What kinds of programs `forge_bulk` forges: the mix of their operations, and the texts they are made of."""
+"""What kinds of programs `forge_bulk` forges: the mix of their operations, and their texts."""
 
 from __future__ import annotations
 

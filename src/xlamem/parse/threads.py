@@ -22,7 +22,7 @@ class Task(Generic[T]):
         self._results: list[T] = []
 
     def __del__(self) -> None:
-        self._future.cancel()  # nobody waits for the result
+        self._future.cancel()  # the result is no longer needed
 
     def run(self) -> None:
         """Run the job in the current thread unless a worker has started it."""

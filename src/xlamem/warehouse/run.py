@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -127,9 +127,12 @@ class Run:
         self.pool.start(_work(sizes) * step // CONVERT_TO_IDENTIFY)
         here = [number for number, source in sources.items() if _in_memory(source)]
         yield from zip(here, identify([sources[number] for number in here]), strict=True)
-        chunks = deque(identify_chunks([number for number in sources if number not in here]))
+        chunks = deque(identify_chunks(sorted(sources.keys() - here)))
         unread: list[int] = []
-        submit = lambda chunk: self.pool.submit(identify, [sources[number] for number in chunk])  # noqa: E731
+
+        def submit(chunk: Sequence[int]) -> Future[Any]:
+            return self.pool.submit(identify, [sources[number] for number in chunk])
+
         for chunk, future in self._completed("identify", chunks, submit):
             try:
                 yield from zip(chunk, future.result(), strict=True)
