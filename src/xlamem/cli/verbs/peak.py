@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,10 +12,8 @@ from ...errors import UsageError
 from ...input.find import Source, find
 from .. import console, inputs, options
 from ..inputs import Failure, Program
+from ..memory import Memory, memory
 from ..reporters.problems import describe_problems
-
-if TYPE_CHECKING:
-    from ...compute import Available, Fits
 
 N_SHOWN = 10
 """Number of programs listed, and of buffers read per memory space, without --limit."""
@@ -27,64 +22,11 @@ N_ADVICE = 2
 LIMIT = "Rows of buffers per memory space, and programs listed.  [default: one screen; all in JSON and CSV]"
 
 
-@dataclass(frozen=True)
-class Memory:
-    """The memory that programs are compared with."""
-
-    arguments: dict[str, Any]
-    """Keyword arguments of `compute.fits`."""
-    limits: Available
-
-    def fits(self, dump: Dump) -> Fits:
-        return compute.fits(dump, **self.arguments)
-
-    def as_json(self) -> dict[str, Any]:
-        limits, device = self.limits, self.limits.device
-        data: dict[str, Any] = {
-            "name": device.name if device else "capacity",
-            "bytes": limits.capacity,
-            "resident": limits.resident,
-            "available": limits.bytes,
-        }
-        if device is not None:
-            data |= {"stated": device.stated, "source": device.source, "stated_bytes": device.bytes}
-            data["reported_by"] = device.reporter or None
-        return data
-
-
-def _memory(command: Callable[..., int]) -> Callable[..., int]:
-    """Pass --capacity, --device, --resident and --fraction as one argument ``memory``."""
-    declared = [
-        click.option("--fraction", type=float, default=1.0, metavar="X", help="Part that the runtime may use (0.92)."),
-        click.option("--resident", metavar="SIZE", help="Memory that other data occupy, such as other arrays."),
-        click.option("--device", metavar="NAME", help="Compare with the memory of a device (v5e, h100, …)."),
-        click.option(
-            "--capacity",
-            metavar="SIZE",
-            help="Compare with this much memory (16GiB): exit with 1 if a program does not fit, 3 if that is unknown.",
-        ),
-    ]
-
-    @functools.wraps(command)
-    def run(
-        capacity: str | None, device: str | None, resident: str | None, fraction: float, **arguments: Any
-    ) -> int:
-        if capacity is None and device is None:
-            if resident is not None or fraction != 1:
-                raise UsageError("--resident and --fraction require --capacity or --device")
-            return command(memory=None, **arguments)
-        chosen: dict[str, Any] = {"capacity": capacity, "device": device, "fraction": fraction}
-        chosen["resident"] = resident or 0
-        return command(memory=Memory(chosen, compute.available(**chosen)), **arguments)
-
-    return functools.reduce(lambda wrapped, option: option(wrapped), declared, run)
-
-
 @click.command("peak")
 @options.paths
 @options.space
 @options.output(csv=True, limit=LIMIT, wide=True, verbose="Show notes in full.")
-@_memory
+@memory(effect="exit with 1 if a program does not fit, 3 if that is unknown")
 @options.strict("Exit with 3 if a dump is truncated.")
 def command(
     paths: tuple[str, ...], space: str | int | None, output: options.Output, memory: Memory | None, strict: bool
