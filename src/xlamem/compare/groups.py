@@ -47,6 +47,13 @@ def difference_groups(
     pyarrow.Table
         Table ``difference_groups`` in bytes, largest absolute change first.
     """
+    return numbered_groups(d, by, account=account, fold=fold)[0]
+
+
+def numbered_groups(
+    d: DiffTables, by: Sequence[str] | str = (BUFFER, "cause"), *, account: str = DEVICE_TOTAL, fold: bool = True
+) -> tuple[pa.Table, Ints]:
+    """Return the groups as `difference_groups` does, and the row of the group of each of the account's buffers."""
     by = (by,) if isinstance(by, str) else tuple(by)
     if not by or any(key not in KEYS for key in by):
         unknown = ", ".join(key for key in by if key not in KEYS) or "nothing"
@@ -57,7 +64,15 @@ def difference_groups(
     rows = _with_common_columns(of_account(d.buffers, account))
     keys = [_key(rows, d, key, fold=fold) for key in by]
     first, group = groups_of(*(codes for codes, _ in keys))
-    return _table(rows, by, keys, first, group)
+    ranked = _ranked(rows, first, group)
+    place = np.empty(len(ranked), np.int64)
+    place[ranked] = np.arange(len(ranked))
+    return _table(rows, by, keys, first, group, ranked), place[group]
+
+
+def _ranked(rows: pa.Table, first: Ints, group: Ints) -> Ints:
+    """Return the groups in the order of their changes, the largest first."""
+    return np.lexsort((first, -np.abs(sums_of(ints(rows, "change"), group, len(first)))))
 
 
 def _with_common_columns(rows: pa.Table) -> pa.Table:
@@ -95,7 +110,7 @@ def _buffer_names(rows: pa.Table, *, fold: bool) -> tuple[Ints, pa.Array]:
 
 
 def _table(
-    rows: pa.Table, by: Sequence[str], keys: list[tuple[Ints, pa.Array]], first: Ints, group: Ints
+    rows: pa.Table, by: Sequence[str], keys: list[tuple[Ints, pa.Array]], first: Ints, group: Ints, ranked: Ints
 ) -> pa.Table:
     n = len(first)
     change = ints(rows, "change")
@@ -104,7 +119,6 @@ def _table(
     order = np.argsort(np.abs(change), kind="stable")
     largest = np.zeros(n, np.int64)
     largest[group[order]] = order
-    ranked = np.lexsort((first, -np.abs(total)))
     sample = rows.take(pa.array(largest[ranked]))
     columns: dict[str, Any] = {key: pa.nulls(n, pa.string()) for key in KEYS}
     columns |= {key: decoded(codes[first[ranked]], texts) for key, (codes, texts) in zip(by, keys, strict=True)}
