@@ -9,7 +9,7 @@ BUILD ?=
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
 NATIVE = $(patsubst _native/%.pyx,%,$(wildcard _native/*.pyx))
-SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -path '*/.*') CMakeLists.txt pyproject.toml
+SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -path '*/.*' ! -path '*/page/script/*') CMakeLists.txt pyproject.toml
 
 # The release flags. With -Wextra, Cython reports C functions that acquire the GIL to check for exceptions.
 CYTHON = $(BIN)/python -m cython -3 -Wextra -X freethreading_compatible=True -X boundscheck=False \
