@@ -301,6 +301,8 @@ export interface AccountDifference {
   reserved: Waterfall;
   /** What is in use at the peak: groups of buffers. */
   peak: Waterfall;
+  /** The buffers of the rows of peak: rows of the buffers of A and B, -1 on the side where there is none. */
+  members: { row: IntColumn; a: IntColumn; b: IntColumn };
   /** The steps that are compared. */
   step_a: number;
   step_b: number;
@@ -310,6 +312,7 @@ export interface AccountDifference {
 export interface Waterfall {
   a: number;
   b: number;
+  /** `mark` is the cause in a word; `n` is the number of buffers, 0 for lines of a bill. */
   rows: { label: string; detail: string; mark: string; change: number; n: number; source: string }[];
 }
 

@@ -1,0 +1,187 @@
+"""The model of what changed from one program to another: `Difference` in script/model.ts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from ..compare.difference import Diff
+from ..compare.groups import numbered_groups, of_account
+from ..compare.matching import Matching
+from ..compare.verdict import LINES, ranked_edits, signed
+from ..compare.view import BY, moved
+from ..compare.wording import label, mark, shapes, sources
+from ..compute.bills import DEVICE_TOTAL
+from ..compute.columns import Ints, ints, take
+from ..compute.program import Program
+from ..formatting import count
+from ..parse.arrays import Rows
+from .alignment import aligned_steps
+
+Row = dict[str, Any]
+
+MAX_GROUPS = 20
+"""Maximum number of groups of buffers in a waterfall. Smaller ones are one row."""
+EDIT = ("text", "kind", "evidence", "change", "n")
+"""Columns of `edits` in the model."""
+LABELS = {"one_value":"slots of one value","never_covered":"never covered", "never_touched":"never touched"}
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What corresponds in A and B."""
+
+    a: Ints
+    b: Ints
+
+
+@dataclass(frozen=True)
+class Members:
+    """The buffers of the rows of a waterfall."""
+
+    row: Ints
+    """Row of the waterfall."""
+    a: Ints
+    """Row of the buffers of A, -1 for none."""
+    b: Ints
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """The changes from a number of A to that of B, in bytes: a + the changes = b."""
+
+    a: int
+    b: int
+    rows: list[Row]
+    """label, detail, mark, change, n and source."""
+
+
+@dataclass(frozen=True)
+class AccountDifference:
+    """What changed in a memory space, or in device_total."""
+
+    account: str
+    reserved: Waterfall
+    peak: Waterfall
+    members: Members
+    """The buffers of the rows of `peak`."""
+    step_a: int
+    """The steps that are compared."""
+    step_b: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What changed from A to B."""
+
+    verdict: str
+    same: bool
+    doubt: str
+    accounts: list[AccountDifference]
+    edits: list[Row]
+    """text, kind, evidence, change and n."""
+    steps: Pairs
+    """Matched steps, both ascending."""
+    buffers: Pairs
+    """Rows of the buffers that match, ascending in A."""
+
+
+def difference(d: Diff, a: Ints, b: Ints) -> Difference:
+    """Return the model of a difference, given the value ids of the buffers in the models of A and B."""
+    m = d._matching
+    rows = Pairs(Rows(a)(m.a.value_ids), Rows(b)(m.b.value_ids))
+    return Difference(
+        verdict=d.verdict,
+        same=d.is_same,
+        doubt=d.doubt,
+        accounts=[_account(d, row, rows) for row in changed_accounts(d)],
+        edits=[{name: edit[name] for name in EDIT} for edit in ranked_edits(d)],
+        steps=Pairs(*aligned_steps(m)),
+        buffers=_matched_buffers(m, rows),
+    )
+
+
+def changed_accounts(d: Diff) -> list[Row]:
+    """Return the rows of device_total and of the memory spaces that changed, unless a space is all of device_total."""
+    first, *spaces = d.accounts.to_pylist()
+    changed = {name for table in (d.bills, d.buffers) for name in table["account"].unique().to_pylist()}
+    changed |= {s["account"] for s in spaces if (s["reserved_a"], s["peak_a"]) != (s["reserved_b"], s["peak_b"])}
+    return [first, *(s for s in spaces if s["account"] in changed and {**s, "account": DEVICE_TOTAL} != first)]
+
+
+def _matched_buffers(m: Matching, rows: Pairs) -> Pairs:
+    """Return the pairs of matched values that both models have. `rows` are the rows of all values, -1 for none."""
+    values = np.flatnonzero(m.value >= 0)
+    a, b = rows.a[values], rows.b[m.value[values]]
+    shown = np.flatnonzero((a >= 0) & (b >= 0))
+    order = shown[np.argsort(a[shown], kind="stable")]
+    return Pairs(a[order], b[order])
+
+
+# -- accounts ------------------------------------------------------------------------------------
+
+
+def _account(d: Diff, account: Row, rows: Pairs) -> AccountDifference:
+    name = account["account"]
+    groups, number = numbered_groups(d, BY, account=name)
+    return AccountDifference(
+        account=name,
+        reserved=Waterfall(account["reserved_a"], account["reserved_b"], list(_lines(d, name))),
+        peak=Waterfall(account["peak_a"], account["peak_b"], _peak_rows(groups.to_pylist(), account)),
+        members=_members(d, name, np.minimum(number, _n_listed(groups.num_rows)), rows),
+        step_a=account["step_a"],
+        step_b=account["step_b"],
+    )
+
+
+def _lines(d: Diff, account: str) -> Iterator[Row]:
+    """Yield a row for each line of the bill that changed, largest first."""
+    parts = of_account(d.bills, account).to_pylist()
+    lines = [(line, list(group)) for line, group in groupby(parts, key=lambda row: row["line"])]
+    for line, group in sorted(lines, key=lambda pair: -abs(_sum(pair[1]))):
+        several = [f"{LABELS.get(r['part'], r['part'])} {signed(r['change'])}" for r in group if r["part"] is not None]
+        detail = ", ".join(several) if len(group) > 1 else ""
+        yield _row(LINES[line], _sum(group), detail=detail)
+
+
+def _n_listed(n_groups: int) -> int:
+    """Return how many groups have a row of their own: a row for a single smaller group would not be shorter."""
+    return n_groups if n_groups <= MAX_GROUPS + 1 else MAX_GROUPS
+
+
+def _peak_rows(groups: list[Row], account: Row) -> list[Row]:
+    """Return a row for each group of buffers, largest first; one for the smaller groups; and one if the peak moved."""
+    n = _n_listed(len(groups))
+    rows = [
+        _row(label(g, BY), g["change"], detail=shapes(g), mark=mark(g), n=g["n"], source=sources(g)) for g in groups[:n]
+    ]
+    if rest := groups[n:]:
+        rows.append(_row(count(len(rest), "smaller group"), _sum(rest), n=sum(g["n"] for g in rest)))
+    if account["moved"]:
+        title, _, detail = moved(account).partition(": ")
+        rows.append(_row(title, account["moved"], detail=detail))
+    return rows
+
+
+def _row(label: str, change: int, *, detail: str = "", mark: str = "", n: int = 0, source: str = "") -> Row:
+    return {"label": label, "detail": detail, "mark": mark, "change": change, "n": n, "source": source}
+
+
+def _sum(rows: list[Row]) -> int:
+    return sum(row["change"] for row in rows)
+
+
+def _members(d: Diff, account: str, number: Ints, rows: Pairs) -> Members:
+    """Return the buffers of each row of the waterfall, given the row of each buffer of the account."""
+    buffers, m = of_account(d.buffers, account), d._matching
+    a = _buffer_rows(m.a, ints(buffers, "value_id_a"), rows.a)
+    b = _buffer_rows(m.b, ints(buffers, "value_id_b"), rows.b)
+    return Members(number, a, b)
+
+
+def _buffer_rows(p: Program, value_ids: Ints, rows: Ints) -> Ints:
+    return take(rows, np.where(value_ids >= 0, p.row_of_value(value_ids), -1))

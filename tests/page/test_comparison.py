@@ -1,0 +1,159 @@
+"""The model of a difference: its waterfalls add up, and what it aligns and pairs is so in the dumps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pairs import Pair, stored
+
+import xlamem
+from xlamem.compare.difference import Diff, diff
+from xlamem.page.alignment import MAX_RUNS, longest_increasing
+from xlamem.page.comparison import MAX_GROUPS, Difference, Waterfall, difference
+from xlamem.page.model import as_json
+
+
+def compared(a: xlamem.Dump, b: xlamem.Dump) -> tuple[Diff, Difference]:
+    """Return the difference and its model, in which the rows of buffers are those of the values by id."""
+    d = diff(a, b)
+    ids = [np.sort(dump.values["value_id"].to_numpy()) for dump in (a, b)]
+    return d, difference(d, *ids)
+
+
+def assert_adds_up(waterfall: Waterfall) -> None:
+    assert waterfall.a + sum(row["change"] for row in waterfall.rows) == waterfall.b
+
+
+def assert_ascending(steps: Any) -> None:
+    assert (np.diff(steps) > 0).all()
+
+
+@pytest.mark.parametrize("pair", stored(), ids=lambda pair: pair.name)
+def test_the_waterfalls_of_a_pair_add_up(pair: Pair) -> None:
+    a, b = pair.sides()
+    d, model = compared(a, b)
+    numbers = {row["account"]: row for row in d.accounts.to_pylist()}
+    assert model.accounts[0].account == "device_total"
+    for account in model.accounts:
+        row = numbers[account.account]
+        assert (account.reserved.a, account.reserved.b) == (row["reserved_a"], row["reserved_b"])
+        assert (account.peak.a, account.peak.b) == (row["peak_a"], row["peak_b"])
+        assert_adds_up(account.reserved)
+        assert_adds_up(account.peak)
+        assert len(account.peak.rows) <= MAX_GROUPS + 2
+        assert account.members.row.max(initial=-1) < len(account.peak.rows)
+        counts = np.bincount(account.members.row, minlength=len(account.peak.rows))
+        assert counts.tolist() == [row["n"] for row in account.peak.rows]
+
+
+@pytest.mark.parametrize("pair", stored(), ids=lambda pair: pair.name)
+def test_steps_and_buffers_of_a_pair_correspond(pair: Pair) -> None:
+    a, b = pair.sides()
+    d, model = compared(a, b)
+    assert_ascending(model.steps.a)
+    assert_ascending(model.steps.b)
+    matched = dict(zip(*(steps.tolist() for steps in d._matching.steps_in_order[0]), strict=True))
+    assert all(matched[s] == t for s, t in zip(model.steps.a.tolist(), model.steps.b.tolist(), strict=True))
+    ids = [np.sort(dump.values["value_id"].to_numpy()) for dump in (a, b)]
+    pairs = {(row["value_id_a"], row["value_id_b"]) for row in d.matches.to_pylist()}
+    assert set(zip(ids[0][model.buffers.a].tolist(), ids[1][model.buffers.b].tolist(), strict=True)) == pairs
+
+
+@pytest.mark.parametrize("pair", stored()[::8], ids=lambda pair: pair.name)
+def test_the_buffers_of_a_row_change_by_its_bytes(pair: Pair) -> None:
+    a, b = pair.sides()
+    d, model = compared(a, b)
+    buffers = d.buffers.to_pylist()
+    for account in model.accounts:
+        own = [row for row in buffers if row["account"] == account.account]
+        for number, row in enumerate(account.peak.rows):
+            members = np.flatnonzero(account.members.row == number).tolist()
+            if members:
+                assert sum(own[i]["change"] for i in members) == row["change"]
+        for side in "ab":
+            known = [row[f"value_id_{side}"] is not None for row in own]
+            assert (getattr(account.members, side) >= 0).tolist() == known
+
+
+def test_a_buffer_that_a_model_leaves_out_is_in_no_pair() -> None:
+    a, b = stored()[1].sides()
+    d = diff(a, b)
+    ids = [np.sort(dump.values["value_id"].to_numpy()) for dump in (a, b)]
+    model = difference(d, ids[0][::2], ids[1])
+    assert model.buffers.a.max() < len(ids[0][::2])
+    pairs = {(row["value_id_a"], row["value_id_b"]) for row in d.matches.to_pylist()}
+    found = set(zip(ids[0][::2][model.buffers.a].tolist(), ids[1][model.buffers.b].tolist(), strict=True))
+    assert found == {pair for pair in pairs if pair[0] in set(ids[0][::2].tolist())}
+
+
+def test_a_program_compared_with_itself_has_no_rows() -> None:
+    a, _ = stored()[1].sides()
+    _, model = compared(a, a)
+    (account,) = model.accounts
+    assert model.same
+    assert not account.reserved.rows
+    assert not account.peak.rows
+    assert not model.edits
+    assert model.steps.a.tolist() == model.steps.b.tolist()
+
+
+def test_smaller_groups_are_one_row() -> None:
+    found = False
+    for pair in stored():
+        _, model = compared(*pair.sides())
+        for account in model.accounts:
+            rest = [row for row in account.peak.rows if row["label"].endswith("smaller groups")]
+            assert len(rest) <= 1
+            found = found or bool(rest)
+    assert found
+
+
+def test_edits_are_those_that_the_terminal_ranks() -> None:
+    d, model = compared(*stored()[1].sides())
+    assert [edit["text"] for edit in model.edits][:1] == [d.verdict.split(": ", 1)[1].split(" (")[0].rstrip(".")]
+    assert {edit["text"] for edit in model.edits} == set(d.edits["text"].to_pylist())
+
+
+def test_the_model_is_plain_json() -> None:
+    _, model = compared(*stored()[1].sides())
+    data = as_json(model)
+    assert set(data) == {"verdict", "same", "doubt", "accounts", "edits", "steps", "buffers"}
+    assert set(data["accounts"][0]) == {"account", "reserved", "peak", "members", "step_a", "step_b"}
+    assert data["steps"]["a"]["type"] == "int"
+
+
+# -- the longest common order --------------------------------------------------------------------
+
+
+def length_of_longest(values: list[int]) -> int:
+    """Return the length of a longest increasing subsequence, slowly."""
+    best: list[int] = []
+    for i, value in enumerate(values):
+        best.append(1 + max((best[j] for j in range(i) if values[j] < value), default=0))
+    return max(best, default=0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_longest_increasing_is_as_long_as_any(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    n = int(generator.integers(0, 60))
+    values = np.arange(n) * 3
+    for _ in range(int(generator.integers(0, 8))):  # move pieces
+        first, last, to = np.sort(generator.integers(0, n + 1, 3))
+        values = np.concatenate([values[:first], values[last:to], values[first:last], values[to:]])
+    if seed % 4 == 0:
+        values = generator.permutation(values)
+    kept = longest_increasing(values)
+    assert_ascending(kept)
+    assert_ascending(values[kept])
+    assert len(kept) == length_of_longest(values.tolist())
+
+
+def test_the_longest_runs_remain_if_there_are_too_many() -> None:
+    n = 3 * MAX_RUNS
+    values = np.concatenate([np.random.default_rng(1).permutation(n), np.arange(n, n + 1000)])
+    kept = longest_increasing(values)
+    assert_ascending(values[kept])
+    assert set(range(n, n + 1000)) <= set(values[kept].tolist())
