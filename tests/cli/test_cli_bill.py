@@ -13,7 +13,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import cli, schema
-from xlamem.cli.reporters.bill import bill_line
+from xlamem.compute.bill_wording import bill_line
 
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
 ADAM = DUMPS / "tpu-libtpu-0.0.50.1-tpu7x-donate_adam"

@@ -7,12 +7,12 @@ from typing import Any
 from rich.text import Text
 
 from ...compute import Plan, device_total
+from ...compute.wording import describe_problems
 from ...dump import Dump
 from ...formatting import count, exact_size, one_line, plain_shape, shorten, shorten_path, size, wrap
 from ..options import Output
 from .buffers import SIZE_WIDTH, source_line
 from .header import header
-from .problems import describe_problems
 
 Row = dict[str, Any]
 

@@ -8,11 +8,11 @@ from typing import Any
 from rich.text import Text
 
 from ...compute import Buffer
+from ...compute.wording import describe_problems
 from ...dump import Dump
 from ...formatting import count, exact_size, number, one_line, shorten_path, wrap
 from .buffers import category_name, origin_text, padding_bytes, shape_text, source_line, value_name
 from .header import header
-from .problems import describe_problems
 from .verdict import INDENT, field
 
 Row = dict[str, Any]

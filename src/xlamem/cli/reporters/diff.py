@@ -14,6 +14,7 @@ from ...compare.verdict import LINES, ranked_edits, signed
 from ...compare.view import moved, numbers
 from ...compare.wording import label, mark, relative, shapes, share, sources
 from ...compute.bills import DEVICE_TOTAL
+from ...compute.wording import describe_problems
 from ...dump import Dump
 from ...formatting import (
     DEFAULT_WIDTH,
@@ -28,7 +29,6 @@ from ...formatting import (
     wrap_items,
 )
 from ..options import Output
-from .problems import describe_problems
 
 Row = dict[str, Any]
 

@@ -10,10 +10,10 @@ from typing import Any
 from rich.text import Text
 
 from ...compute import main_first
+from ...compute.wording import describe_problems
 from ...dump import Dump
 from ...formatting import size, visible, wrap
 from .header import header
-from .problems import describe_problems
 
 Row = dict[str, Any]
 Causes = dict[tuple[str, int | None, int | None], list[Row]]

@@ -7,13 +7,13 @@ from typing import Any
 
 from ... import schema
 from ...compute import Inspection, duplicates
+from ...compute.wording import count_problems, describe, location, problems
 from ...formatting import align, count, exact_size, number, shorten, shorten_distinct, size, visible, wrap, wrap_items
 from ...input.find import Source
 from ...schema import PROBLEMS
 from ..console import bold, dim, red, width, write, write_field
 from ..inputs import path_of
 from .names import short_names
-from .problems import count_problems, describe, location, problems
 
 Row = dict[str, Any]
 

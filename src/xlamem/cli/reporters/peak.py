@@ -10,9 +10,9 @@ from typing import Any
 from rich.text import Text
 
 from ...compute import Fits, Overview, fold_scopes, folded_scopes, like_buffers, scope_tree
+from ...compute.bill_wording import bill_line
 from ...formatting import align, number, one_line, shorten, size, wrap
 from ..inputs import Program
-from .bill import bill_line
 from .buffers import SIZE_WIDTH, buffer_lines, group_lines
 from .chart import sparkline, usage_chart
 from .header import header

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.text import Text
 
 from ...compute import Fits, Overview
+from ...compute.wording import count_problems, problems
 from ...formatting import align, count, shorten_distinct, size, wrap
 from ..inputs import Program
 from .names import short_names
-from .problems import count_problems, problems
 
 HEADINGS = ["device_total", "peak", "step", "space", "program"]
 

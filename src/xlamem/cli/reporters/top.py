@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 from rich.text import Text
 
 from ...compute import FoldedScope, fold_scopes, folded_rest, main_first, n_until_small, named, scope_tree
+from ...compute.wording import describe_problems
 from ...dump import Dump
 from ...formatting import count, exact_size, number, one_line, shorten_distinct, size, wrap
 from .buffers import buffer_lines, category_name, more_line
 from .chart import bar
 from .header import header
-from .problems import describe_problems
 from .scopes import amount, tree_lines
 
 Row = dict[str, Any]

@@ -8,7 +8,8 @@ from rich.text import Text
 
 from ...compute import Fits
 from ...compute.devices import device
-from ...formatting import NO_BREAK, percent, size, wrap
+from ...compute.wording import PROGRAM_CODE, memory_note, verdict_sentence
+from ...formatting import NO_BREAK, size, wrap
 from .notes import Note
 
 LABEL_WIDTH = 10
@@ -45,22 +46,7 @@ def _must_fit(total: int, reserved: dict[str, int], width: int | None) -> list[T
 
 def _verdict(fits: Fits) -> tuple[str, str]:
     """Return the sentence and its style."""
-    if fits.fits is None:
-        return f"CANNOT TELL whether it fits: {fits.reason}", "bold red"
-    total, available = fits.device_total or 0, _available(fits)
-    if not fits.fits:
-        return f"{available}: DOES NOT FIT, {size(total - fits.available)} over", "bold red"
-    share = percent(total, fits.available)
-    return f"{available}: fits, {size(fits.available - total)} to spare, {share} used", "green"
-
-
-def _available(fits: Fits) -> str:
-    """Return the available memory, and how it is computed from the capacity."""
-    if fits.available == fits.capacity:
-        return size(fits.available)
-    fraction = "" if fits.fraction == 1 else f"{100 * fits.fraction:g} % of "
-    resident = f" minus {size(fits.resident)} resident" if fits.resident else ""
-    return f"{size(fits.available)} = {fraction}{size(fits.capacity)}{resident}"
+    return verdict_sentence(fits), "green" if fits.fits else "bold red"
 
 
 def verdict_notes(fits: Fits | None, platform: str | None) -> list[Note]:
@@ -68,11 +54,7 @@ def verdict_notes(fits: Fits | None, platform: str | None) -> list[Note]:
     notes = []
     if fits is not None and fits.device is not None:
         d = device(fits.device)
-        usable = "less is usable"
-        if d.reported is not None:
-            usable = f"usable: {size(d.usable)} according to {d.reporter}"
-        notes.append(Note(f"memory of {d.name}", f"{d.stated} according to the {d.source}; {usable}"))
+        notes.append(Note(f"memory of {d.name}", memory_note(d)))
     if fits is not None and platform == "tpu":
-        text = "program code also takes device memory but is not in the dump"
-        notes.append(Note("program code", text))
+        notes.append(Note("program code", PROGRAM_CODE))
     return notes

@@ -13,12 +13,12 @@ from ...compare.difference import Diff, diff
 from ...compare.groups import KEYS, difference_groups
 from ...compare.verdict import ranked_edits
 from ...compute.bills import DEVICE_TOTAL
+from ...compute.wording import describe_problems
 from ...dump import Dump, read
 from ...errors import UsageError, XlaMemError
 from ...input.find import find, split_modules
 from ...warehouse.dataset import is_dataset
 from .. import console, inputs, options
-from ..reporters.problems import describe_problems
 
 if TYPE_CHECKING:
     from ...compare.points import Order

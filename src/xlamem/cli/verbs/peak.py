@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from ... import compute, schema
+from ...compute.wording import describe_problems
 from ...dump import Dump, read
 from ...errors import UsageError
 from ...input.find import Source, find
 from .. import console, inputs, options
 from ..inputs import Failure, Program
 from ..memory import Memory, memory
-from ..reporters.problems import describe_problems
 
 N_SHOWN = 10
 """Number of programs listed, and of buffers read per memory space, without --limit."""

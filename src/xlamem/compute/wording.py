@@ -1,4 +1,4 @@
-"""Describe the problems of a dump: truncated, not understood, not consistent."""
+"""Sentences about one program, for the terminal and the page: problems of its dump, and what must fit."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Iterable
 from os.path import basename
 from typing import Any
 
-from ... import schema
-from ...dump import Dump
-from ...formatting import count, visible
-from ...input.find import Source
-from ...schema import PROBLEMS
+from .. import schema
+from ..dump import Dump
+from ..formatting import count, percent, size, visible
+from ..input.find import Source
+from ..schema import PROBLEMS
+from .capacity import Fits
+from .devices import Device
 
 Row = dict[str, Any]
+
+# -- problems of the dump ------------------------------------------------------------------------
 
 CAUSES: dict[str, set[str]] = {
     "complete": {"truncated"},
@@ -68,3 +72,38 @@ def location(diagnostic: Row, source: Source) -> str:
     suffix = name.removeprefix(source.name)
     line = f":{diagnostic['line']}" if diagnostic["line"] is not None else ""
     return f"…{suffix}{line}" if suffix.startswith("-") else f"{name}{line}"
+
+
+# -- what must fit -------------------------------------------------------------------------------
+
+
+def verdict_sentence(fits: Fits) -> str:
+    """Say how much memory there is and whether the program fits, or why that is not known."""
+    if fits.fits is None:
+        return f"CANNOT TELL whether it fits: {fits.reason}"
+    total, available = fits.device_total or 0, available_text(fits)
+    if not fits.fits:
+        return f"{available}: DOES NOT FIT, {size(total - fits.available)} over"
+    share = percent(total, fits.available)
+    return f"{available}: fits, {size(fits.available - total)} to spare, {share} used"
+
+
+def available_text(fits: Fits) -> str:
+    """Return the available memory, and how it is computed from the capacity."""
+    if fits.available == fits.capacity:
+        return size(fits.available)
+    fraction = "" if fits.fraction == 1 else f"{100 * fits.fraction:g} % of "
+    resident = f" minus {size(fits.resident)} resident" if fits.resident else ""
+    return f"{size(fits.available)} = {fraction}{size(fits.capacity)}{resident}"
+
+
+def memory_note(device: Device) -> str:
+    """Say who states the size of the memory of a device."""
+    usable = "less is usable"
+    if device.reported is not None:
+        usable = f"usable: {size(device.usable)} according to {device.reporter}"
+    return f"{device.stated} according to the {device.source}; {usable}"
+
+
+PROGRAM_CODE = "program code also takes device memory but is not in the dump"
+"""What is not counted in TPU programs."""
