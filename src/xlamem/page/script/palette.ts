@@ -1,0 +1,157 @@
+/** Colours of phases, layers, kinds and categories. They come from CSS variables, which differ between light and dark. */
+
+import type { BufferColumns, ProgramData } from "./data.js";
+import type { ColorBy } from "./store.js";
+
+/** What a colour stands for. */
+export interface LegendItem {
+  readonly key: string;
+  readonly label: string;
+  /** Position on the scale of layers from 0 to 1, or a CSS variable. */
+  readonly color: number | string;
+}
+
+/** The legend, and the item of each buffer. */
+export interface Coding {
+  readonly items: readonly LegendItem[];
+  /** Index of items of each buffer. */
+  readonly code: Uint16Array;
+}
+
+export type Rgb = readonly [number, number, number];
+
+export const COLOR_BY: readonly (readonly [ColorBy, string])[] = [
+  ["phase", "Phase"],
+  ["layer", "Layer"],
+  ["kind", "Kind"],
+  ["category", "Category"],
+];
+
+const UNKNOWN = "--p-unknown";
+const PHASES = ["forward", "backward", "recompute", "optimizer"];
+const CATEGORIES: Readonly<Record<string, string>> = {
+  parameter: "parameters",
+  donated: "donated",
+  constant: "constants",
+  live_out: "outputs",
+  temp: "temporaries",
+  temp_in_output: "temporaries in outputs",
+};
+const KINDS = [
+  "parameter", "optimizer state", "gradient", "activation", "residual of a scan", "collective", "copy between memories",
+  "tuple table", "scratch",
+]; // prettier-ignore
+/** More layers than this share colours. */
+const MAX_LAYERS = 4096;
+
+/** CSS variable of a phase. */
+export function phaseVariable(phase: string): string {
+  return PHASES.includes(phase) ? `--p-${phase}` : UNKNOWN;
+}
+
+/** CSS variable of a category of allocations or buffers. */
+export function categoryVariable(category: string): string {
+  return category in CATEGORIES ? `--c-${category.replaceAll("_", "-")}` : UNKNOWN;
+}
+
+/** What a category is called, in the plural. */
+export function categoryLabel(category: string): string {
+  return CATEGORIES[category] ?? category;
+}
+
+const codings = new WeakMap<ProgramData, Map<ColorBy, Coding>>();
+
+/** The legend of a program. Items without buffers are left out, "not known" is last. */
+export function codingOf(data: ProgramData, by: ColorBy): Coding {
+  let known = codings.get(data);
+  if (!known) codings.set(data, (known = new Map()));
+  let coding = known.get(by);
+  if (!coding) known.set(by, (coding = by === "layer" ? layers(data.buffers) : named(data.buffers, by)));
+  return coding;
+}
+
+function named(buffers: BufferColumns, by: Exclude<ColorBy, "layer">): Coding {
+  const [column, names] = {
+    phase: [buffers.phase, buffers.phaseNames] as const,
+    kind: [buffers.kind, buffers.kindNames] as const,
+    category: [buffers.category, buffers.categoryNames] as const,
+  }[by];
+  const items = names.map((name) => ({ key: name, label: by === "category" ? categoryLabel(name) : name, color: variable(by, name) }));
+  return compact([...items, { key: "", label: "not known", color: UNKNOWN }], column.map((code) => (code < 0 ? names.length : code)));
+}
+
+function variable(by: ColorBy, name: string): string {
+  if (by === "phase") return phaseVariable(name);
+  if (by === "category") return categoryVariable(name);
+  const kind = KINDS.indexOf(name);
+  return kind < 0 ? UNKNOWN : `--k-${kind + 1}`;
+}
+
+function layers({ layerIndex }: BufferColumns): Coding {
+  const last = layerIndex.reduce((a, b) => Math.max(a, b), -1);
+  const count = Math.min(last + 1, MAX_LAYERS);
+  const share = (i: number): number => (count > 1 ? i / (count - 1) : 0.5);
+  const items: LegendItem[] = Array.from({ length: count }, (_, i) => ({ key: String(i), label: `layer ${i}`, color: share(i) }));
+  items.push({ key: "", label: "no layer", color: UNKNOWN });
+  return compact(items, layerIndex.map((layer) => (layer < 0 ? count : Math.min(layer, count - 1))));
+}
+
+/** Leave out items that no buffer has. */
+function compact(items: readonly LegendItem[], codes: Int32Array): Coding {
+  const used = new Uint8Array(items.length);
+  for (const code of codes) used[code] = 1;
+  const position = new Uint16Array(items.length);
+  let n = 0;
+  items.forEach((_, i) => (position[i] = used[i] ? n++ : 0));
+  return { items: items.filter((_, i) => used[i]), code: Uint16Array.from(codes, (code) => position[code]!) };
+}
+
+// -- colours of the theme ---------------------------------------------------------------------------------
+
+const SCALE = ["--layer-1", "--layer-2", "--layer-3", "--layer-4", "--layer-5"];
+
+/** The colours of the theme, read once. */
+export class Theme {
+  readonly #style = getComputedStyle(document.documentElement);
+  readonly #known = new Map<string, Rgb>();
+
+  /** A CSS variable that is a colour of six hexadecimal digits. */
+  rgb(variable: string): Rgb {
+    let color = this.#known.get(variable);
+    if (!color) this.#known.set(variable, (color = parsed(this.#style.getPropertyValue(variable))));
+    return color;
+  }
+
+  of({ color }: LegendItem): Rgb {
+    if (typeof color === "string") return this.rgb(color);
+    const position = color * (SCALE.length - 1);
+    const below = Math.min(Math.floor(position), SCALE.length - 2);
+    return mixed(this.rgb(SCALE[below]!), this.rgb(SCALE[below + 1]!), position - below);
+  }
+}
+
+function parsed(text: string): Rgb {
+  const hex = text.trim().replace("#", "");
+  const long = hex.length === 3 ? hex.replace(/./g, "$&$&") : hex;
+  return [0, 2, 4].map((i) => parseInt(long.slice(i, i + 2), 16) || 0) as unknown as Rgb;
+}
+
+/** A colour between two others: the first at 0, the second at 1. */
+export function mixed(a: Rgb, b: Rgb, share: number): Rgb {
+  return [0, 1, 2].map((i) => Math.round(a[i]! + (b[i]! - a[i]!) * share)) as unknown as Rgb;
+}
+
+export function css([r, g, b]: Rgb): string {
+  return `rgb(${r}, ${g}, ${b})`;
+}
+
+/** Whether dark text is more legible than light text on this colour. */
+export function isLight([r, g, b]: Rgb): boolean {
+  return 0.299 * r + 0.587 * g + 0.114 * b > 128;
+}
+
+/** Call whenever light changes to dark or back. */
+export function onTheme(listener: () => void): void {
+  new MutationObserver(listener).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", listener);
+}
