@@ -51,8 +51,8 @@ demo: $(VENV)/.duckdb
 test: $(VENV)/.test
 	$(PYTEST) -v -n auto -m "not slow" $(ARGS)
 
-# All tests, including those that need the S3 test server.
-test-all: $(VENV)/.test $(VENV)/.test-s3
+# All tests, including those that need the S3 test server or Go.
+test-all: $(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-pprof
 	$(PYTEST) -v -n auto $(ARGS)
 
 # The wheel, built from the source distribution and tested in a new environment.
@@ -123,7 +123,7 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
 	$(call install,xlamem,$(foreach b,$(BUILD),-C cmake.define.XLAMEM_$(b)=ON) .)
 
 # The extra of the same name. The package is installed already, so pip adds only the extra's dependencies.
-$(VENV)/.test $(VENV)/.test-s3 $(VENV)/.lint $(VENV)/.bench $(VENV)/.duckdb: $(VENV)/.installed
+$(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-pprof $(VENV)/.lint $(VENV)/.bench $(VENV)/.duckdb: $(VENV)/.installed
 	$(call install,xlamem[$(patsubst .%,%,$(notdir $@))],'xlamem[$(patsubst .%,%,$(notdir $@))]')
 
 $(VENV)/.lint: | $(VENV)/.test  # with make -j, one pip at a time

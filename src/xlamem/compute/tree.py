@@ -25,7 +25,7 @@ N_LINES = 7
 N_LARGE = 4
 """Maximum number of scopes that are then shown by name."""
 
-_ARGUMENT_PARTS = re.compile(r"\[[^\]]*\]|\.?[^\[.]+")
+ARGUMENT_PARTS = re.compile(r"\[[^\]]*\]|\.?[^\[.]+")
 """The parts of the name of an argument: `params['layers'][3].w` consists of four."""
 
 
@@ -96,8 +96,13 @@ def _path(row: dict[str, Any]) -> tuple[str, ...]:
     scope = row["scope"]
     if scope is None:
         return (NO_SCOPE, row["opcode"] or "?") if "opcode" in row else (NO_SCOPE,)
+    return path_of(scope)
+
+
+def path_of(scope: str) -> tuple[str, ...]:
+    """Return the components of a scope, or the parts of the name of an argument."""
     is_path = "/" in scope and "['" not in scope
-    return tuple(scope.split("/") if is_path else _ARGUMENT_PARTS.findall(scope)) or (scope,)
+    return tuple(scope.split("/") if is_path else ARGUMENT_PARTS.findall(scope)) or (scope,)
 
 
 def joined(name: str, inner: str) -> str:
