@@ -15,6 +15,7 @@ from ..compare.matching import Matching
 from ..compare.verdict import LINES, ranked_edits, signed
 from ..compare.view import BY, moved
 from ..compare.wording import label, mark, shapes, sources
+from ..compute.bill_wording import LABELS
 from ..compute.bills import DEVICE_TOTAL
 from ..compute.columns import Ints, ints, take
 from ..compute.program import Program
@@ -28,7 +29,6 @@ MAX_GROUPS = 20
 """Maximum number of groups of buffers in a waterfall. Smaller ones are one row."""
 EDIT = ("text", "kind", "evidence", "change", "n")
 """Columns of `edits` in the model."""
-LABELS = {"one_value":"slots of one value","never_covered":"never covered", "never_touched":"never touched"}
 
 
 @dataclass(frozen=True)

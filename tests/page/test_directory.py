@@ -1,0 +1,211 @@
+"""The page of a directory or a dataset: its rows are the programs, and its pages are in one file or in a folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tarfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem import compute
+from xlamem.errors import OutputError, UsageError
+from xlamem.page.directory import directory_report, file_name, write_directory
+from xlamem.page.listing import Listing, list_programs
+
+SMALL, LARGE = 1 << 10, 1 << 24
+KILLED = DUMPS / "cpu-killed-at-buffer-assignment"
+
+
+def build(dump: xlamem.Dump) -> dict[str, Any]:
+    """Return a model with as much as the static part of a page needs."""
+    verdict = {"headline": f"About {dump.name}.", "decided_by": [], "first_step": ""}
+    return {"name": dump.name, "verdict": verdict, "bill": [], "filler": "x" * 500}
+
+
+@pytest.fixture(scope="module")
+def listing() -> Listing:
+    return list_programs(DUMPS)
+
+
+def data(page: Path, name: str = "report") -> Any:
+    """Return a block of data of a page."""
+    found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page.read_text("utf-8"), re.S)
+    assert found
+    return json.loads(found[1])
+
+
+# -- rows ----------------------------------------------------------------------------------------
+
+
+def test_rows_are_the_numbers_of_the_dumps(listing: Listing) -> None:
+    for listed in listing.programs:
+        dump = listed.read()
+        assert listed.must_fit == compute.device_total(dump)
+        assert listed.platform == dump.platform
+        assert listed.complete == dump.complete
+        spaces = [row for row in compute.peak(dump).spaces.to_pylist() if row["peak"] is not None]
+        assert listed.peak is None or listed.peak <= sum(row["peak"] for row in spaces)
+        if dump.schedule_length is not None:
+            assert listed.steps is not None
+            assert listed.steps >= dump.schedule_length + 1
+    sizes = [listed.must_fit or 0 for listed in listing.programs]
+    assert sizes == sorted(sizes, reverse=True)
+    assert not listing.failed
+
+
+def test_equal_dumps_are_one_row(tmp_path: Path) -> None:
+    for process in ("0", "1"):
+        shutil.copytree(DUMPS / "cpu-jaxlib-0.9.1-mlp_grad", tmp_path / process)
+    shutil.copytree(DUMPS / "cpu-jaxlib-0.5.3-tuple3", tmp_path / "other")
+    found = list_programs(tmp_path).programs
+    assert sorted(listed.occurrences for listed in found) == [1, 2]
+
+
+def test_fits_is_that_of_the_dump() -> None:
+    judge = partial(compute.fits, capacity=1 << 20)
+    programs = list_programs(DUMPS, judge).programs
+    for listed in programs:
+        assert listed.fits == judge(listed.read()).fits
+        assert listed.available == 1 << 20
+    assert {listed.fits for listed in programs} == {True, False, None}
+
+
+def test_a_dump_that_cannot_be_read_is_listed_as_failed(tmp_path: Path) -> None:
+    shutil.copytree(DUMPS / "cpu-jaxlib-0.5.3-tuple3", tmp_path / "good")
+    (tmp_path / "module_0001.jit_bad.cpu_after_optimizations-buffer-assignment.txt").write_text("nothing\n")
+    found = list_programs(tmp_path)
+    assert len(found.programs) == 1
+    (failed,) = found.failed
+    assert "jit_bad" in failed.path
+    assert failed.error
+
+
+def test_nothing_to_list_is_a_wrong_use(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        list_programs(tmp_path)
+
+
+def test_an_archive_has_the_rows_of_its_directory(tmp_path: Path, listing: Listing) -> None:
+    archive = tmp_path / "dumps.tar"
+    with tarfile.open(archive, "w") as tar:
+        tar.add(DUMPS, "dumps")
+    found = list_programs(archive)
+    assert [(p.name, p.must_fit, p.peak) for p in found.programs] == [
+        (p.name, p.must_fit, p.peak) for p in listing.programs
+    ]
+
+
+def test_a_dataset_has_the_rows_of_its_directory(tmp_path: Path, listing: Listing) -> None:
+    xlamem.convert(DUMPS, to=tmp_path / "ds")
+    for source in (tmp_path / "ds", xlamem.Dataset(tmp_path / "ds")):
+        found = list_programs(source)
+        keys = [(p.platform, p.must_fit, p.peak, p.occurrences, p.complete) for p in found.programs]
+        assert sorted(keys, key=str) == sorted(
+            ((p.platform, p.must_fit, p.peak, p.occurrences, p.complete) for p in listing.programs), key=str
+        )
+        assert found.programs[0].read().name == listing.programs[0].read().name
+
+
+# -- pages ---------------------------------------------------------------------------------------
+
+
+def test_small_pages_are_in_one_file(tmp_path: Path, listing: Listing) -> None:
+    output = tmp_path / "report.html"
+    assert write_directory(listing, output, title="dumps", build=build, cap=LARGE) == output
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    rows = data(output)["directory"]["rows"]
+    assert [row["program"] for row in rows] == list(range(len(rows)))
+    for row in rows:
+        assert data(output, f"program-{row['program']}")["name"] == listing.programs[row["program"]].read().name
+        assert row["file"] == ""
+
+
+def test_large_pages_are_in_a_folder(tmp_path: Path, listing: Listing) -> None:
+    output = tmp_path / "report.html"
+    output.write_text("an earlier page")
+    index = write_directory(listing, output, title="dumps", build=build, cap=SMALL)
+    assert index == tmp_path / "report" / "index.html"
+    assert [path.name for path in tmp_path.iterdir()] == ["report"]
+    rows = data(index)["directory"]["rows"]
+    for number, row in enumerate(rows):
+        assert row["program"] == -1
+        page = index.parent / row["file"]
+        assert page.parent == tmp_path / "report" / "programs"
+        assert data(page, "program-0")["name"] == listing.programs[number].read().name
+    assert len({row["file"] for row in rows}) == len(rows)
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_pages_beyond_the_limit_are_left_out(tmp_path: Path, listing: Listing) -> None:
+    for cap, folder in ((LARGE, tmp_path / "one"), (SMALL, tmp_path / "many")):
+        index = write_directory(listing, folder / "r.html", title="dumps", build=build, cap=cap, max_programs=3)
+        directory = data(index)["directory"]
+        assert [row["program"] >= 0 or row["file"] != "" for row in directory["rows"]].count(True) == 3
+        assert len(directory["rows"]) == len(listing.programs)
+        assert "largest 3 of" in directory["folded"][0]
+
+
+def test_the_index_is_written_last(tmp_path: Path, listing: Listing) -> None:
+    def broken(dump: xlamem.Dump) -> dict[str, Any]:
+        if dump.name == listing.programs[4].read().name:
+            raise KeyboardInterrupt
+        return build(dump)
+
+    with pytest.raises(KeyboardInterrupt):
+        write_directory(listing, tmp_path / "report.html", title="dumps", build=broken, cap=SMALL)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == 4
+    for path in files:
+        assert path.read_text("utf-8").endswith("</html>\n")
+
+
+def test_a_program_that_cannot_be_built_has_no_page(tmp_path: Path, listing: Listing) -> None:
+    def broken(dump: xlamem.Dump) -> dict[str, Any]:
+        if dump.name == listing.programs[0].read().name:
+            raise UsageError("no page")
+        return build(dump)
+
+    output = tmp_path / "report.html"
+    write_directory(listing, output, title="dumps", build=broken, cap=LARGE)
+    directory = data(output)["directory"]
+    assert directory["rows"][0]["program"] == -1
+    assert directory["rows"][1]["program"] == 0
+    assert directory["failed"][0]["error"] == "no page"
+
+
+def test_an_output_that_cannot_be_written(tmp_path: Path, listing: Listing) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError):
+        write_directory(listing, tmp_path / "file" / "r.html", title="dumps", build=build, cap=LARGE, max_programs=1)
+
+
+def test_the_report_as_json_has_the_programs_that_fit(listing: Listing) -> None:
+    report = directory_report(listing, title="dumps", build=build, cap=2000)
+    n = len(report["programs"])
+    assert 0 < n < len(listing.programs)
+    assert report["kind"] == "directory"
+    assert [row["program"] for row in report["directory"]["rows"]] == [*range(n), *[-1] * (len(listing.programs) - n)]
+    assert f"{n} largest programs" in report["directory"]["folded"][-1]
+    json.dumps(report)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("jit_train_step", "jit_train_step"),
+        ("../../etc/passwd", "etc_passwd"),
+        ("a b\0c<script>", "a_b_c_script"),
+        ("größe", "gr_e"),
+        ("..", "program"),
+        ("x" * 500, "x" * 80),
+    ],
+)
+def test_file_names_are_safe(name: str, wanted: str) -> None:
+    assert file_name(name) == wanted
