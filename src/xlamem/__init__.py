@@ -8,8 +8,8 @@
 
 The packages, in the order of the data: `input` (bytes), the native modules (columns), `parse` (text to tables),
 `dump` (the public `Dump`), `compute` (peaks and their composition), `warehouse` (many dumps to a Parquet dataset),
-`compare` (two programs, two sides, or many points), `gate` (budgets, baselines, capture), `cli`. `schema` describes
-every table.
+`compare` (two programs, two sides, or many points), `gate` (budgets, baselines, capture), `page` (reports), `cli`.
+`schema` describes every table.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ __all__ = [
     "DumpError",
     "NativeError",
     "OutputError",
+    "Report",
     "Source",
     "UsageError",
     "XlaMemError",
@@ -66,6 +67,7 @@ __all__ = [
     "peak",
     "read",
     "repack",
+    "report",
     "savings",
     "schema",
     "series",
@@ -105,6 +107,7 @@ if TYPE_CHECKING:
     from .gate.result import CheckResult
     from .gate.sweep import sweep
     from .input.find import Source, find
+    from .page.writing import Report, report
     from .warehouse import Converted, Dataset, convert, sql
 else:
     # Names are imported on first use, so that `import xlamem` and each command load only what they need.
@@ -119,6 +122,7 @@ else:
         "of": "gate.ahead",
         "capture": "gate.capture",
         "sweep": "gate.sweep",
+        **dict.fromkeys(("Report", "report"), "page.writing"),
         **dict.fromkeys(("Dump", "read"), "dump"),
         **dict.fromkeys(("Source", "find"), "input.find"),
         **dict.fromkeys(("Converted", "Dataset", "convert", "sql"), "warehouse"),

@@ -55,7 +55,7 @@ def buffer_names(p: Program, values: Ints) -> dict[str, pa.Array]:
         "argument_index": take_text(p.allocations["parameter_shape_index"], argument),
         "layer": layer,
         "layer_index": layer_index,
-        "phase": decoded(_phases(p, values), pa.array(PHASES)),
+        "phase": decoded(phases_of_values(p, values), pa.array(PHASES)),
         "kind": decoded(_kinds(p, values), pa.array(KINDS)),
         "iterations": nullable(_iterations(p, values)),
     }
@@ -80,14 +80,18 @@ def _layers(op_names: pa.Array) -> tuple[pa.Array, pa.Array]:
 # -- phases --------------------------------------------------------------------------------------
 
 
-def _phases(p: Program, values: Ints) -> Ints:
-    """Return the phase of each value; -1 if it is only known from a user, which may belong to another phase."""
-    phase = _phases_of_rows(p, _rows(p, values))
+def phases_of_values(p: Program, values: Ints) -> Ints:
+    """Return the phase of each value as an index in PHASES, -1 if it is not known.
+
+    A phase that is only known from a user is not: that may belong to another phase.
+    """
+    phase = phases_of_rows(p, _rows(p, values))
     is_guess = (take(origins(p).origin, values) == USER) | (phase < 0)
-    return np.where(is_guess, _phases_of_rows(p, take(p.instruction_row, values)), phase)
+    return np.where(is_guess, phases_of_rows(p, take(p.instruction_row, values)), phase)
 
 
-def _phases_of_rows(p: Program, rows: Ints) -> Ints:
+def phases_of_rows(p: Program, rows: Ints) -> Ints:
+    """Return the phase of each of these rows of `NamedInstructions` as an index in PHASES, -1 if it is not known."""
     named = origins(p).names
     phase = take(named.phase, take(named.op_name[0], rows))
     file_codes, files = encoded(named.columns(rows)["source_file"])
@@ -100,7 +104,7 @@ def _phases_of_rows(p: Program, rows: Ints) -> Ints:
 
 def contents(p: Program, values: Ints) -> Ints:
     """Return whether each value is an activation, a residual of a scan or a gradient, as an index in KINDS, or -1."""
-    phase = _phases(p, values)
+    phase = phases_of_values(p, values)
     forward = (phase == PHASES.index("forward")) | (phase == PHASES.index("recompute"))
     conditions = [forward & (_iterations(p, values) > 0), forward, phase == PHASES.index("backward")]
     return np.select(conditions, [_RESIDUAL, _ACTIVATION, _GRADIENT], -1)

@@ -265,7 +265,7 @@ def occupancy(dump: DumpLike, *, space: str | int | None = None, interval: Inter
         raise UsageError(f"{p.name} has {len(selected)} memory spaces of {steps} steps: choose one with space=…")
     columns = p.space_columns(np.repeat(selected, steps))
     columns["time"] = np.tile(np.arange(steps), len(selected))
-    fixed = _fixed_by_category(p)
+    fixed = fixed_by_category(p)
     columns |= {category: np.repeat(size[selected], steps) for category, size in fixed.items()}
     columns |= {"occupied": np.empty(0, np.int64), "live": np.empty(0, np.int64)}
     if len(selected):
@@ -275,7 +275,7 @@ def occupancy(dump: DumpLike, *, space: str | int | None = None, interval: Inter
     return computed_table("occupancy", columns)
 
 
-def _fixed_by_category(p: Program) -> dict[str, Ints]:
+def fixed_by_category(p: Program) -> dict[str, Ints]:
     """Return the bytes of the fixed allocations of each space, by category."""
     categories = {"parameter": PARAMETER, "donated": DONATED, "constant": CONSTANT, "live_out": LIVE_OUT}
     return {name: p.sum_by_space(p.allocation_size, p.category == c) for name, c in categories.items()}

@@ -96,10 +96,7 @@ def summarize(
     rows = peaks.spaces.to_pylist()
     for row in rows:
         row["in_device_memory"] = schema.in_device_memory(dump.platform, row["color"])
-    spaces = sorted(
-        select_space(rows, space, required=required),
-        key=lambda s: (main_first(s["memory_space"]), -(s["peak"] or 0), -s["reserved"]),
-    )
+    spaces = main_memory_first(select_space(rows, space, required=required))
     result = Overview(dump.source, module, spaces, peaks.device_total, _reserved(rows))
     if details:
         result.bill.extend(bill(dump).to_pylist())
@@ -109,6 +106,11 @@ def summarize(
         else:
             _add_sizes(dump, spaces, limit)
     return result
+
+
+def main_memory_first(spaces: list[Row]) -> list[Row]:
+    """Return rows of ``peaks`` in the order of reports: the main memory, then the others by their peaks."""
+    return sorted(spaces, key=lambda s: (main_first(s["memory_space"]), -(s["peak"] or 0), -s["reserved"]))
 
 
 def _reserved(spaces: list[Row]) -> dict[str, int]:

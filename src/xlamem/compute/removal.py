@@ -37,7 +37,7 @@ def savings(dump: DumpLike, *, space: str | int | None = None) -> pa.Table:
         Without live ranges, it contains entire allocations only.
     """
     p = program(dump)
-    saved = p.once("savings", lambda: _saved_by_value(p)) if p.steps is not None else np.zeros(len(p.owner), np.int64)
+    saved = saved_by_value(p) if p.steps is not None else np.zeros(len(p.owner), np.int64)
     saved_by_allocation = np.where(p.is_fixed, p.allocation_size, 0)
     selected = np.isin(np.arange(len(p.spaces)), p.select_spaces(space))
     values = np.flatnonzero((saved > 0) & selected[p.space]) if len(saved) else np.empty(0, np.int64)
@@ -64,12 +64,15 @@ def saving_of(p: Layout, value: int) -> int:
     owner = int(p.owner[value])
     if p.is_fixed[owner]:
         return int(p.allocation_size[owner])
-    saved: Ints = p.once("savings", lambda: _saved_by_value(p))
-    return int(saved[value])
+    return int(saved_by_value(p)[value])
+
+
+def saved_by_value(p: Layout) -> Ints:
+    """Return by how many bytes the peak of a space falls without each value of its temp allocations."""
+    return p.once("savings", lambda: _saved_by_value(p))
 
 
 def _saved_by_value(p: Layout) -> Ints:
-    """Return by how many bytes the peak of a space falls without each value of its temp allocations."""
     saved = np.zeros(len(p.owner), np.int64)
     start, end = p.occupied_ranges()
     arenas = _values_by_arena(p, start)

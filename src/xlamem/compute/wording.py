@@ -107,3 +107,9 @@ def memory_note(device: Device) -> str:
 
 PROGRAM_CODE = "program code also takes device memory but is not in the dump"
 """What is not counted in TPU programs."""
+
+
+# -- what to do ----------------------------------------------------------------------------------
+
+NO_ADVICE_WITHOUT_STEPS = "The dump has no live ranges, so nothing can be said about what would save memory."
+NO_ADVICE = "No intervention that xlamem knows would save 1 % of this or more."

@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from ...compute import Plan, device_total
-from ...compute.wording import describe_problems
+from ...compute.wording import NO_ADVICE, NO_ADVICE_WITHOUT_STEPS, describe_problems
 from ...dump import Dump
 from ...formatting import count, exact_size, one_line, plain_shape, shorten, shorten_path, size, wrap
 from ..options import Output
@@ -45,10 +45,10 @@ def _how_to_see(plan: Plan | None, listed: list[Row], shown: list[Row]) -> str:
 def _summary(dump: Dump, rows: list[Row], plan: Plan | None, total: int) -> str:
     """Return one sentence about the list."""
     if not dump.live_ranges.num_rows:
-        return "The dump has no live ranges, so nothing can be said about what would save memory."
+        return NO_ADVICE_WITHOUT_STEPS
     if plan is None:
         if not rows:
-            return "No intervention that xlamem knows would save 1 % of this or more."
+            return NO_ADVICE
         return "Lower and upper bounds of what each saves. Savings on the same buffers do not add up."
     return _about_plan(plan, total)
 

@@ -1,0 +1,71 @@
+"""The tree of scopes of the page, with layers folded."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..compute.columns import Ints, encoded, take
+from ..compute.op_names import scopes
+from ..compute.tree import ARGUMENT_PARTS, NO_SCOPE
+from .model import Scopes
+
+MAX_DEPTH = 32
+"""Maximum number of components of a scope; the last one has the rest."""
+SEPARATOR = "\0"
+
+
+class ScopeTree(NamedTuple):
+    """The tree, and the row in it of each buffer."""
+
+    scopes: Scopes
+    row: Ints
+
+
+def scope_tree(op_name: tuple[Ints, pa.Array], opcode: tuple[Ints, list[str]]) -> ScopeTree:
+    """Return the tree of the scopes of buffers, as that of `compute.scope_tree` for `attribution` with ``fold``.
+
+    Arguments are the codes and texts of op_names and opcodes. Buffers without an op_name are arranged by opcode.
+    """
+    scope_of_name, paths = encoded(scopes(op_name[1].cast(pa.string()), fold=True))
+    path_of_opcode = [SEPARATOR.join((NO_SCOPE, name)) for name in [*opcode[1], "?"]]
+    paths = pa.concat_arrays([_paths(paths.cast(pa.string())), pa.array(path_of_opcode, pa.string())])
+    n = len(paths) - len(path_of_opcode)
+    scope = take(scope_of_name, op_name[0])
+    path = np.where(scope >= 0, scope, n + np.where(opcode[0] < 0, len(opcode[1]), opcode[0]))
+    used, inverse = np.unique(path, return_inverse=True)
+    tree, row = _tree(paths.take(pa.array(used)))
+    return ScopeTree(tree, take(row, inverse.reshape(-1)))
+
+
+def _paths(texts: pa.Array) -> pa.Array:
+    """Return scopes, and names of arguments, with separators between their components (see `tree.path_of`)."""
+    texts = pc.replace_substring(texts, SEPARATOR, " ")
+    is_path = pc.and_(pc.match_substring(texts, "/"), pc.invert(pc.match_substring(texts, "['")))
+    split = pc.replace_substring_regex(texts, rf"({ARGUMENT_PARTS.pattern})", rf"\1{SEPARATOR}")
+    split = pc.if_else(pc.equal(split, texts), texts, pc.utf8_rtrim(split, SEPARATOR))
+    return pc.if_else(is_path, pc.replace_substring(texts, "/", SEPARATOR), split)
+
+
+def _tree(paths: pa.Array) -> tuple[Scopes, Ints]:
+    """Return the tree of these paths, and the row of the last component of each."""
+    parts = pc.split_pattern(paths, SEPARATOR, max_splits=MAX_DEPTH - 1)
+    begin = np.asarray(parts.offsets, np.int64)
+    codes, names = encoded(parts.flatten())
+    depth, row = np.diff(begin), np.zeros(len(paths), np.int64)
+    parents, name_codes, n = [np.array([-1])], [np.array([-1])], 1
+    for level in range(int(depth.max(initial=0))):
+        deeper = np.flatnonzero(depth > level)
+        key = row[deeper] * (len(names) + 1) + codes[begin[deeper] + level]
+        nodes, first, node = np.unique(key, return_index=True, return_inverse=True)
+        parents.append(row[deeper][first])
+        name_codes.append(codes[begin[deeper] + level][first])
+        row[deeper] = n + node.reshape(-1)
+        n += len(nodes)
+    names = pc.replace_substring(names.cast(pa.string()), SEPARATOR, "/")
+    texts = pa.concat_arrays([names, pa.array([""])])
+    name = texts.take(pa.array(np.concatenate(name_codes) % len(texts)))
+    return Scopes(name, np.concatenate(parents)), row
