@@ -41,8 +41,8 @@ const KINDS = [
   "parameter", "optimizer state", "gradient", "activation", "residual of a scan", "collective", "copy between memories",
   "tuple table", "scratch",
 ]; // prettier-ignore
-/** More layers than this share colours. */
-const MAX_LAYERS = 4096;
+/** If there are more layers, neighbours share a colour. */
+const MAX_LAYER_COLORS = 96;
 
 /** CSS variable of a phase. */
 export function phaseVariable(phase: string): string {
@@ -88,12 +88,16 @@ function variable(by: ColorBy, name: string): string {
 }
 
 function layers({ layerIndex }: BufferColumns): Coding {
-  const last = layerIndex.reduce((a, b) => Math.max(a, b), -1);
-  const count = Math.min(last + 1, MAX_LAYERS);
-  const share = (i: number): number => (count > 1 ? i / (count - 1) : 0.5);
-  const items: LegendItem[] = Array.from({ length: count }, (_, i) => ({ key: String(i), label: `layer ${i}`, color: share(i) }));
+  const n = layerIndex.reduce((a, b) => Math.max(a, b), -1) + 1;
+  const together = Math.ceil(n / MAX_LAYER_COLORS);
+  const count = n && Math.ceil(n / together);
+  const items: LegendItem[] = Array.from({ length: count }, (_, i) => {
+    const [first, last] = [i * together, Math.min(n, (i + 1) * together) - 1];
+    const label = first === last ? `layer ${first}` : `layers ${first} to ${last}`;
+    return { key: String(i), label, color: count > 1 ? i / (count - 1) : 0.5 };
+  });
   items.push({ key: "", label: "no layer", color: UNKNOWN });
-  return compact(items, layerIndex.map((layer) => (layer < 0 ? count : Math.min(layer, count - 1))));
+  return compact(items, layerIndex.map((layer) => (layer < 0 ? count : Math.floor(layer / together))));
 }
 
 /** Leave out items that no buffer has. */
@@ -150,8 +154,8 @@ export function isLight([r, g, b]: Rgb): boolean {
   return 0.299 * r + 0.587 * g + 0.114 * b > 128;
 }
 
-/** Call whenever light changes to dark or back. */
-export function onTheme(listener: () => void): void {
-  new MutationObserver(listener).observe(document.documentElement, { attributeFilter: ["data-theme"] });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", listener);
+/** Call whenever light changes to dark or back; for an element only as long as it is in the page. */
+export function onTheme(listener: () => void, element: Element = document.documentElement): void {
+  const observer = new MutationObserver(() => (element.isConnected ? listener() : observer.disconnect()));
+  observer.observe(document.documentElement, { attributeFilter: ["data-theme"] });
 }

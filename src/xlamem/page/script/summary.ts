@@ -1,0 +1,28 @@
+/** What a buffer is, in a few lines. */
+
+import type { ProgramData } from "./data.js";
+import { h, name } from "./dom.js";
+import { count, number, shortenPath, size } from "./format.js";
+import { bufferName, scopePath } from "./names.js";
+
+const MAX_SCOPE = 70;
+
+/** Name, bytes, shape, scope and life of a buffer, for a tooltip. */
+export function summary(data: ProgramData, buffer: number): HTMLElement[] {
+  const { size: bytes, shape, shapeNames, scope } = data.buffers;
+  const shapeName = shapeNames[shape[buffer]!] ?? "";
+  const path = scopePath(data, scope[buffer]!);
+  return [
+    h("div", {}, name(bufferName(data, buffer), 60)),
+    h("div", {}, size(bytes[buffer]!), shapeName ? " \u00b7 " : "", shapeName ? name(shapeName, 60) : ""),
+    ...(path ? [h("div", { class: "muted" }, name(shortenPath(path, MAX_SCOPE), MAX_SCOPE))] : []),
+    h("div", { class: "muted" }, lifeOf(data, buffer)),
+  ];
+}
+
+/** `steps 120 to 340 (221 steps)` */
+export function lifeOf({ buffers: { start, end } }: ProgramData, buffer: number): string {
+  const [first, last] = [start[buffer]!, end[buffer]!];
+  if (first < 0) return "no live range";
+  return first === last ? `step ${number(first)}` : `steps ${number(first)} to ${number(last)} (${count(last + 1 - first, "step")})`;
+}
