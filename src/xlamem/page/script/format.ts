@@ -18,6 +18,11 @@ export function size(bytes: number | null): string {
   return `${fixed(amount, 2)} ${UNITS[unit]}`;
 }
 
+/** Bytes without zeros at the end, for axes: `1.5 GiB`. */
+export function shortSize(bytes: number): string {
+  return bytes === 0 ? "0" : size(bytes).replace(/\.?0+ /, " ");
+}
+
 /** Bytes with a sign: `+1.00 GiB`, `−1.00 GiB`. */
 export function signedSize(bytes: number): string {
   return bytes > 0 ? `+${size(bytes)}` : bytes < 0 ? `\u2212${size(-bytes)}` : size(0);

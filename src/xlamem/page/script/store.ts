@@ -49,10 +49,21 @@ export class Store {
     this.#listeners.push({ keys, listener });
   }
 
+  /** A mark for `release`. */
+  mark(): number {
+    return this.#listeners.length;
+  }
+
+  /** Forget the views that have registered since a mark. */
+  release(mark: number): void {
+    this.#listeners.length = mark;
+  }
+
   #notify(): void {
     const changed = this.#pending;
     this.#pending = new Set();
-    for (const { keys, listener } of this.#listeners) {
+    for (let i = 0; i < this.#listeners.length; i++) {
+      const { keys, listener } = this.#listeners[i]!; // a listener may release those after it
       if (keys.some((key) => changed.has(key))) listener(this.#state, changed);
     }
   }

@@ -1,0 +1,60 @@
+/** Show the report that the page contains. */
+
+import { initial, programIn } from "./address.js";
+import { comparisonView } from "./comparison.js";
+import { directoryView } from "./directory.js";
+import { fill, h } from "./dom.js";
+import { sentence } from "./frame.js";
+import { footer, headline } from "./header.js";
+import { addHelp, listenToKeys } from "./keys.js";
+import type { Program, Report } from "./model.js";
+import { ProgramPage } from "./program.js";
+import { Store } from "./store.js";
+import { followTheme } from "./theme.js";
+
+function main(): void {
+  const report = readReport();
+  const n = report.programs.length;
+  const first = report.kind === "directory" ? -1 : n - 1;
+  const row = programIn(location.hash, n) ?? first;
+  const store = new Store(initial(row, report.programs[row]));
+  const programs = new ProgramPage(report, store, first);
+  const overview = h("div", { class: "overview" });
+  followTheme();
+  fill(document.getElementById("page")!, headline(report), overview, programs.element, footer(report));
+  addHelp();
+  listenToKeys(store, () => programs.shown);
+  if (report.kind === "directory") directoryView(overview, report, programs.page, (i) => programs.open(i));
+  if (report.kind === "comparison") void compare(overview, report, programs);
+  else programs.start();
+}
+
+/** The comparison needs the columns of both programs. */
+async function compare(host: HTMLElement, report: Report, programs: ProgramPage): Promise<void> {
+  try {
+    await programs.decodeAll();
+    comparisonView(host, report, programs.page);
+  } catch (error) {
+    fill(host, sentence((error as Error).message, true));
+  }
+  programs.start();
+}
+
+/** The report with its programs, each of which is parsed when it is read first. */
+function readReport(): Report {
+  const report = parsed("report") as Report;
+  const blocks = document.querySelectorAll('script[id^="program-"]');
+  blocks.forEach((_, i) => defineLazily(report.programs, i, () => parsed(`program-${i}`) as Program));
+  return report;
+}
+
+function parsed(id: string): unknown {
+  return JSON.parse(document.getElementById(id)!.textContent);
+}
+
+function defineLazily<T>(list: T[], i: number, make: () => T): void {
+  let value: T | undefined;
+  Object.defineProperty(list, i, { enumerable: true, configurable: true, get: () => (value ??= make()) });
+}
+
+main();

@@ -1,0 +1,163 @@
+/** What the timeline shows besides its line: bands of phases, levels, plateaus, and the selected step. */
+
+import { css, line, scaledFont, text } from "./canvas.js";
+import type { ProgramData } from "./data.js";
+import { shortSize } from "./format.js";
+import { phaseVariable, type Theme } from "./palette.js";
+import type uPlot from "./vendor/uPlot.esm.js";
+
+/** Height of the strip of phases above the plot in CSS pixels. */
+export const STRIP = 16;
+const BAND_OPACITY = 0.14;
+const FIXED_OPACITY = 0.3;
+
+export interface Level {
+  readonly label: string;
+  readonly bytes: number;
+  readonly dash: readonly number[];
+  readonly variable: string;
+}
+
+export interface Marks {
+  readonly range: readonly [number, number];
+  /** Bytes at the top of the plot. */
+  readonly top: number;
+  readonly phases: ProgramData["phases"];
+  /** Bytes in use at every step, and what they are. */
+  readonly fixed: number;
+  readonly fixedLabel: string;
+  readonly levels: readonly Level[];
+  /** The highest first. */
+  readonly plateaus: readonly { first_step: number; last_step: number; bytes: number }[];
+  readonly step: number;
+  /** Bytes in use at the selected step. */
+  readonly bytes: number;
+}
+
+// -- behind the line ----------------------------------------------------------------------------------
+
+export function drawBands(u: uPlot, theme: Theme, marks: Marks): void {
+  const { ctx, bbox } = u;
+  const ratio = devicePixelRatio;
+  const stripTop = bbox.top - (STRIP + 4) * ratio;
+  ctx.save();
+  ctx.font = scaledFont(11);
+  ctx.textBaseline = "middle";
+  eachRun(u, marks, (phase, left, right) => {
+    const name = marks.phases.names[phase] ?? "";
+    const color = theme.rgb(phaseVariable(name));
+    ctx.fillStyle = css(color, BAND_OPACITY);
+    ctx.fillRect(left, bbox.top, right - left, bbox.height);
+    ctx.fillStyle = css(color);
+    ctx.fillRect(left, stripTop, right - left, STRIP * ratio);
+    if (ctx.measureText(name).width + 12 * ratio < right - left) {
+      ctx.fillStyle = css(theme.rgb("--ink"));
+      ctx.fillText(name, left + 6 * ratio, stripTop + (STRIP / 2 + 0.5) * ratio);
+    }
+  });
+  drawFixed(u, theme, marks);
+  ctx.restore();
+}
+
+/** Call for the visible runs of phases with their edges in pixels. Runs that share a pixel are left out. */
+function eachRun(u: uPlot, { phases, range }: Marks, draw: (phase: number, left: number, right: number) => void): void {
+  const { phase, first, last } = phases;
+  let drawn = -Infinity;
+  for (let i = firstAfter(last, range[0]); i < phase.length && first[i]! <= range[1]; i++) {
+    const left = Math.round(x(u, Math.max(range[0], first[i]!)));
+    const right = Math.round(x(u, Math.min(range[1], last[i]!) + 1));
+    if (right <= drawn) continue;
+    draw(phase[i]!, Math.max(left, drawn), Math.max(right, left + 1));
+    drawn = right;
+  }
+}
+
+/** Index of the first of these ascending numbers that is at least `least`. */
+function firstAfter(ascending: Int32Array, least: number): number {
+  let [low, high] = [0, ascending.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ascending[middle]! < least) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// -- in front of the line -------------------------------------------------------------------------------
+
+export function drawMarks(u: uPlot, theme: Theme, marks: Marks): void {
+  const { ctx } = u;
+  ctx.save();
+  drawLevels(u, theme, marks);
+  drawPlateaus(u, theme, marks);
+  drawStep(u, theme, marks);
+  ctx.restore();
+}
+
+/** What is in use at every step, as an area below the line. */
+function drawFixed(u: uPlot, theme: Theme, { fixed }: Marks): void {
+  if (fixed <= 0) return;
+  const { ctx, bbox } = u;
+  const top = Math.round(y(u, fixed));
+  ctx.fillStyle = css(theme.rgb("--usage"), FIXED_OPACITY);
+  ctx.fillRect(bbox.left, top, bbox.width, bbox.top + bbox.height - top);
+}
+
+function drawLevels(u: uPlot, theme: Theme, { levels, fixed, fixedLabel }: Marks): void {
+  const { ctx, bbox } = u;
+  const right = bbox.left + bbox.width;
+  let above = -Infinity;
+  for (const { label, bytes, dash, variable } of levels) {
+    const top = Math.round(y(u, bytes)) + 0.5;
+    line(ctx, theme, variable, dash, bbox.left, top, right, top);
+    const room = top - above > 16 * devicePixelRatio;
+    text(ctx, theme, variable, `${label} ${shortSize(bytes)}`, right - 4 * devicePixelRatio, top, "right", room);
+    above = top + (room ? 0 : 14 * devicePixelRatio);
+  }
+  const top = Math.round(y(u, fixed)) + 0.5;
+  if (fixed <= 0) return;
+  line(ctx, theme, "--usage", [], bbox.left, top, right, top);
+  const room = bbox.top + bbox.height - top > 18 * devicePixelRatio;
+  if (room) text(ctx, theme, "--ink", `${fixedLabel} ${shortSize(fixed)}`, bbox.left + 6 * devicePixelRatio, top, "left", false);
+}
+
+/** A triangle on each plateau; that of the peak is filled. */
+function drawPlateaus(u: uPlot, theme: Theme, { plateaus, range }: Marks): void {
+  const { ctx } = u;
+  const half = 4 * devicePixelRatio;
+  ctx.strokeStyle = ctx.fillStyle = css(theme.rgb("--ink"));
+  ctx.lineWidth = devicePixelRatio;
+  plateaus.forEach(({ first_step, last_step, bytes }, i) => {
+    if (last_step < range[0] || first_step > range[1]) return;
+    const centre = x(u, (Math.max(first_step, range[0]) + Math.min(last_step, range[1]) + 1) / 2);
+    const tip = y(u, bytes) - 2 * devicePixelRatio;
+    ctx.beginPath();
+    ctx.moveTo(centre, tip);
+    ctx.lineTo(centre - half, tip - 1.5 * half);
+    ctx.lineTo(centre + half, tip - 1.5 * half);
+    ctx.closePath();
+    if (i === 0) ctx.fill();
+    ctx.stroke();
+  });
+}
+
+function drawStep(u: uPlot, theme: Theme, { step, bytes, range }: Marks): void {
+  if (step < range[0] || step > range[1]) return;
+  const { ctx, bbox } = u;
+  const centre = Math.round(x(u, step + 0.5)) + 0.5;
+  line(ctx, theme, "--accent", [], centre, bbox.top, centre, bbox.top + bbox.height);
+  ctx.beginPath();
+  ctx.arc(centre, y(u, bytes), 3.5 * devicePixelRatio, 0, 2 * Math.PI);
+  ctx.fillStyle = css(theme.rgb("--accent"));
+  ctx.fill();
+}
+
+// -- drawing ----------------------------------------------------------------------------------------------
+
+function x(u: uPlot, step: number): number {
+  return u.valToPos(step, "x", true);
+}
+
+function y(u: uPlot, bytes: number): number {
+  return u.valToPos(bytes, "y", true);
+}

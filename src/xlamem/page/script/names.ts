@@ -1,0 +1,49 @@
+/** Names of buffers and scopes, and what they name. */
+
+import type { ProgramData } from "./data.js";
+
+/** `fusion.12{0}`: the instruction that defines the buffer and the index in its shape; `fusion.12` for an array. */
+export function bufferName(data: ProgramData, row: number): string {
+  const { instruction, shapeIndex, indexNames } = data.buffers;
+  const index = indexNames[shapeIndex[row]!] ?? "";
+  return `${data.instructions.name[instruction[row]!] ?? ""}${index === "{}" ? "" : index}`;
+}
+
+/** Whether no other buffer has the name of this one. */
+export function isOnlyBuffer({ buffers: { instruction, shapeIndex } }: ProgramData, row: number): boolean {
+  let found = 0;
+  for (let i = 0; i < instruction.length; i++) {
+    if (instruction[i] === instruction[row] && shapeIndex[i] === shapeIndex[row]) found += 1;
+  }
+  return found === 1;
+}
+
+/** Row of the first buffer with a name, or with an id of a value; -1 without one. */
+export function findBuffer(data: ProgramData, text: string): number {
+  if (!text) return -1;
+  if (/^\d{1,15}$/.test(text)) return data.buffers.valueId.indexOf(Number(text));
+  const wanted = text.replace(/\{\}$/, "");
+  const instruction = data.instructions.name.indexOf(wanted.replace(/\{[\d,]*\}$/, ""));
+  if (instruction < 0) return -1;
+  for (let row = data.buffers.instruction.indexOf(instruction); row >= 0; ) {
+    if (bufferName(data, row) === wanted) return row;
+    row = data.buffers.instruction.indexOf(instruction, row + 1);
+  }
+  return -1;
+}
+
+/** The names of a scope's parents and its own, joined by slashes. */
+export function scopePath({ scopes: { name, parent } }: ProgramData, row: number): string {
+  const names: string[] = [];
+  for (let i = row; i > 0; i = parent[i]!) names.unshift(name[i]!);
+  return names.join("/");
+}
+
+/** Row of the scope with a path; 0, the root, without one. */
+export function findScope(data: ProgramData, path: string): number {
+  if (!path) return 0;
+  for (let row = 1; row < data.scopes.name.length; row++) {
+    if (path.endsWith(data.scopes.name[row]!) && scopePath(data, row) === path) return row;
+  }
+  return 0;
+}

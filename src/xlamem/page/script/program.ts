@@ -1,0 +1,125 @@
+/** The page of one program, and which program is shown. */
+
+import { addressOf, initial, programIn, stateIn } from "./address.js";
+import { buffersView } from "./buffers.js";
+import type { ProgramData } from "./data.js";
+import { decode } from "./decode.js";
+import { detailView } from "./detail.js";
+import { fill, h } from "./dom.js";
+import { choice, sentence } from "./frame.js";
+import { programHeader } from "./header.js";
+import { mapView } from "./map.js";
+import type { Program, Report } from "./model.js";
+import { addPointerLine } from "./pointer.js";
+import { scopesView } from "./scopes.js";
+import { type Hosts, sections } from "./sections.js";
+import type { Key, State, Store } from "./store.js";
+import { timelineView } from "./timeline.js";
+import type { Page, View } from "./view.js";
+
+const ADDRESS: readonly Key[] = ["program", "space", "step", "buffer", "scope", "range", "colorBy", "query"];
+
+export class ProgramPage {
+  readonly element = h("div", { class: "programs" });
+  readonly page: Page;
+  readonly #programs: (ProgramData | undefined)[] = [];
+  /** Program that is shown at first. */
+  readonly #first: number;
+  /** Listeners of the shown program are those after it. */
+  #mark = 0;
+
+  constructor(report: Report, store: Store, first: number) {
+    this.page = { report, store, programs: this.#programs };
+    this.#first = first;
+  }
+
+  /** The program that is shown; undefined until it is decoded. */
+  get shown(): ProgramData | undefined {
+    return this.#programs[this.page.store.state.program];
+  }
+
+  /** Show the program of the state, and follow the state and the address. */
+  start(): void {
+    const { store } = this.page;
+    store.on(["program"], (state, changed) => this.#show({ ...this.#initial(state.program), ...picked(state, changed) }));
+    store.on(ADDRESS, () => this.#writeAddress());
+    addEventListener("hashchange", () => this.#readAddress());
+    this.#mark = store.mark();
+    this.#show(store.state, location.hash);
+  }
+
+  open(program: number): void {
+    this.page.store.set({ program });
+    this.element.scrollIntoView();
+  }
+
+  decodeAll(): Promise<ProgramData[]> {
+    return Promise.all(this.page.report.programs.map((_, i) => this.#decoded(i)));
+  }
+
+  async #decoded(i: number): Promise<ProgramData> {
+    return (this.#programs[i] ??= await decode(this.page.report.programs[i]!));
+  }
+
+  #initial(program: number): State {
+    return initial(program, this.page.report.programs[program]);
+  }
+
+  #show(state: State, hash = ""): void {
+    const { store, report } = this.page;
+    store.release(this.#mark);
+    fill(this.element);
+    const model = report.programs[state.program];
+    if (!model) return;
+    store.set(state);
+    const { elements, hosts } = sections(model, this.page);
+    fill(this.element, this.#header(model, state.program), ...elements);
+    this.#decoded(state.program).then(
+      (data) => this.#draw(hosts, data, hash ? stateIn(hash, state.program, data) : null),
+      (error: Error) => fill(hosts.timeline, sentence(error.message, true)),
+    );
+  }
+
+  /** A head of its own where the page is not about this program alone. */
+  #header(model: Program, program: number): HTMLElement | null {
+    const { report, store } = this.page;
+    if (report.kind === "program") return null;
+    if (report.kind === "directory") return programHeader(model);
+    const programs = choice("Program", ["A", "B"], (i) => store.set({ program: i }));
+    programs.press(program);
+    return programHeader(model, programs.element);
+  }
+
+  #draw(hosts: Hosts, data: ProgramData, state: State | null): void {
+    const { store } = this.page;
+    if (store.state.program !== this.#programs.indexOf(data)) return;
+    if (state) store.set(state);
+    const draw = (view: View, host: HTMLElement) => view(fill(host), data, this.page);
+    draw(timelineView, hosts.timeline);
+    draw(mapView, hosts.map);
+    draw(scopesView, hosts.scopes);
+    draw(buffersView, hosts.buffers);
+    draw(detailView, hosts.detail);
+    addPointerLine(hosts.time, [hosts.timeline, hosts.map], data, store);
+  }
+
+  #writeAddress(): void {
+    const { state } = this.page.store;
+    const data = this.shown;
+    const address = data ? addressOf(state, data, this.#first) : "";
+    if (address !== location.hash) history.replaceState(null, "", address || location.pathname + location.search);
+  }
+
+  #readAddress(): void {
+    const { store, report } = this.page;
+    const program = programIn(location.hash, report.programs.length) ?? this.#first;
+    const data = this.#programs[program];
+    if (data) store.set(stateIn(location.hash, program, data));
+    else this.#show(this.#initial(program), location.hash);
+  }
+}
+
+/** The part of a state that has changed. */
+function picked(state: State, changed: ReadonlySet<Key>): Partial<State> {
+  return Object.fromEntries(Object.entries(state).filter(([key]) => changed.has(key as Key)));
+}
