@@ -36,7 +36,11 @@ interface Placed {
   readonly representative: Int32Array;
 }
 
-const NEVER = 2 ** 31 - 1;
+type Range = readonly [number, number];
+
+const NEVER: Range = [2 ** 31 - 1, -1];
+/** Without live ranges, there is one step. */
+const ALWAYS: Range = [0, 0];
 const placed = new WeakMap<ProgramData, Map<number, Placed>>();
 const latest = new WeakMap<ProgramData, LiveSet[]>();
 const KEPT = 4;
@@ -57,13 +61,11 @@ export function isLiveAt(data: ProgramData, buffer: number, step: number): boole
   return first <= step && step <= last;
 }
 
-/** First and last step at which a buffer occupies its bytes: without a live range all in arenas, and none elsewhere. */
-export function occupiedRange(data: ProgramData, buffer: number): readonly [number, number] {
+/** First and last step at which a buffer occupies its bytes; the first is after the last for never. */
+export function occupiedRange(data: ProgramData, buffer: number): Range {
   const { start, end, allocation } = data.buffers;
-  const steps = data.model.steps ?? 1;
-  const [first, last] = [start[buffer]!, end[buffer]!];
-  if (first < 0) return isArena(data, allocation[buffer]!) ? [0, steps - 1] : [NEVER, -1];
-  return first > last || first >= steps ? [NEVER, -1] : [first, Math.min(last, steps - 1)];
+  if (data.model.steps === null && isArena(data, allocation[buffer]!)) return ALWAYS;
+  return start[buffer]! < 0 ? NEVER : [start[buffer]!, end[buffer]!];
 }
 
 /** Whether only the live values of an allocation are in use: it is for temporaries. */
@@ -102,21 +104,12 @@ function sortedBy(column: Int32Array | Float64Array, rows: Int32Array): Int32Arr
   return orderOf(keys).map((i) => rows[i]!);
 }
 
-/** The buffer that names each allocation: its parameter, or else the value with the highest id. */
-function representatives({ buffers, allocations, instructions }: ProgramData): Int32Array {
+/** The buffer that stands for each fixed allocation: the only one whose saving is known, which is all of it. */
+function representatives({ buffers, allocations }: ProgramData): Int32Array {
   const found = new Int32Array(allocations.space.length).fill(-1);
-  const parameter = instructions.opcodeNames.indexOf("parameter");
-  const isParameter = (i: number): boolean => {
-    const category = allocations.categoryNames[allocations.category[buffers.allocation[i]!]!];
-    const defines = instructions.opcode[buffers.instruction[i]!] === parameter && parameter >= 0;
-    return defines && (category === "parameter" || category === "donated");
-  };
-  for (let i = 0; i < buffers.length; i++) {
-    const allocation = buffers.allocation[i]!;
-    const other = found[allocation]!;
-    const better = other < 0 ? 1 : Number(isParameter(i)) - Number(isParameter(other));
-    if (better > 0 || (better === 0 && buffers.valueId[i]! > buffers.valueId[other]!)) found[allocation] = i;
-  }
+  buffers.saving.forEach((saving, row) => {
+    if (saving >= 0) found[buffers.allocation[row]!] = row;
+  });
   return found;
 }
 
