@@ -33,7 +33,7 @@ function main(): void {
 async function compare(host: HTMLElement, report: Report, programs: ProgramPage): Promise<void> {
   try {
     await programs.decodeAll();
-    comparisonView(host, report, programs.page);
+    await comparisonView(host, report, programs.page, (i) => programs.open(i));
   } catch (error) {
     fill(host, sentence((error as Error).message, true));
   }

@@ -37,12 +37,16 @@ const MIN_BYTES = 512;
 
 type Interval = readonly [number, number];
 
-export const mapView: View = (host, data, page) => addressMap(host, data, page);
+export const mapView: View = (host, data, page) => void addressMap(host, data, page);
 
-/** Draw the address map of the selected memory space. */
-export function addressMap(host: HTMLElement, data: ProgramData, page: Page, options: MapOptions = {}): void {
-  if (data.model.steps === null) host.append(sentence("This dump has no live ranges, so its buffers have no steps."));
-  else new AddressMap(host, data, page, options);
+/** Draw the address map of the selected memory space. The result draws it anew, after a change of `highlight`. */
+export function addressMap(host: HTMLElement, data: ProgramData, page: Page, options: MapOptions = {}): () => void {
+  if (data.model.steps === null) {
+    host.append(sentence("This dump has no live ranges, so its buffers have no steps."));
+    return () => undefined;
+  }
+  const map = new AddressMap(host, data, page, options);
+  return () => map.repaint();
 }
 
 class AddressMap implements Gestures {
@@ -73,10 +77,10 @@ class AddressMap implements Gestures {
     this.#tooltip = new Tooltip(host);
     this.#legend = controls ? this.#addControls(host) : null;
     listen(this.#picture.element, this);
-    onTheme(() => this.#repaint(), host);
+    onTheme(() => this.repaint(), host);
     onWidth(host, (width) => {
       this.#picture.resize(width, height ?? (width < WIDE ? LOW : HEIGHT));
-      this.#repaint();
+      this.repaint();
     });
     this.#listen();
   }
@@ -84,14 +88,14 @@ class AddressMap implements Gestures {
   #addControls(host: HTMLElement): Legend {
     const controls = h("div", { class: "map-controls" });
     host.append(controls);
-    return legend(controls, this.#data, this.#page.store, () => this.#repaint());
+    return legend(controls, this.#data, this.#page.store, () => this.repaint());
   }
 
   #listen(): void {
     const { store } = this.#page;
     store.on(["space"], () => this.#changeSpace());
     store.on(["range"], () => this.#show());
-    store.on(["scope", "query", "colorBy"], () => this.#repaint());
+    store.on(["scope", "query", "colorBy"], () => this.repaint());
     store.on(["step", "buffer"], () => this.#mark());
     store.on(["space", "step", "colorBy"], () => this.#legend?.update());
   }
@@ -106,10 +110,10 @@ class AddressMap implements Gestures {
     this.#stack = stackOf(this.#data, this.#state.space);
     this.#bytes = [0, this.#stack.total];
     this.#picture.stack = this.#stack;
-    this.#repaint();
+    this.repaint();
   }
 
-  #repaint(): void {
+  repaint(): void {
     const { colorBy, query, scope } = this.#state;
     const mask = matching(this.#data, query, scope);
     const item = this.#legend?.highlighted() ?? -1;
