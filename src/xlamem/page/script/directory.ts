@@ -1,0 +1,205 @@
+/** The page of many programs: a table of them, each of which opens its page. */
+
+import { barHead, capacityBar, type BarScale, scaleOf } from "./capacity_bar.js";
+import { fill, h, name, plain } from "./dom.js";
+import { count, exactSize, number, size } from "./format.js";
+import { button, section, sentence } from "./frame.js";
+import type { Directory, Report } from "./model.js";
+import type { Page } from "./view.js";
+
+type Row = Directory["rows"][number];
+
+/** Rows that are shown at first, and added by the button below. */
+const ROWS = 500;
+const MAX_FAILED = 200;
+const STATES = { true: ["\u2713", "fits"], false: ["\u2715", "does not fit"], null: ["?", "not known"] } as const;
+
+interface Column {
+  readonly title: string;
+  readonly class?: string;
+  /** What it is sorted by; undefined if it cannot be. Unknown numbers are the smallest. */
+  readonly key?: (row: Row) => number | string;
+  cell(row: Row): Node[];
+}
+
+/** Draw the table. `open` shows the page of a program of the report. */
+export function directoryView(host: HTMLElement, report: Report, page: Page, open: (program: number) => void): void {
+  const directory = report.directory!;
+  const table = section("programs", "Programs", "");
+  const back = button("\u2190 All programs", () => page.store.set({ program: -1 }), { class: "link" });
+  const opened = h("nav", { class: "back", "aria-label": "Programs", hidden: true }, back);
+  table.host.append(
+    h("p", { class: "headline" }, summary(directory)),
+    ...directory.folded.map((text) => sentence(plain(text, 500))),
+    ...(directory.rows.length ? [new ProgramTable(directory, open).element] : []),
+  );
+  const parts = [table.element, ...(directory.failed.length ? [failures(directory)] : [])];
+  host.append(opened, ...parts);
+  // The table makes room for a program.
+  const toggle = () => {
+    const isOpen = page.store.state.program >= 0;
+    opened.hidden = !isOpen;
+    for (const part of parts) part.hidden = isOpen;
+  };
+  page.store.on(["program"], toggle);
+  toggle();
+}
+
+/** `39 programs, the largest needs 164.00 GiB. 3 do not fit.` */
+function summary({ rows, failed }: Directory): string {
+  const dumps = rows.reduce((sum, row) => sum + row.occurrences, 0);
+  const of = dumps > rows.length ? ` in ${count(dumps, "dump")}` : "";
+  const largest = rows[0]?.must_fit == null ? "" : `; the largest must have ${size(rows[0].must_fit)}`;
+  const verdicts = rows.some((row) => row.available !== null) ? verdictsOf(rows) : "";
+  const bad = failed.length ? ` ${count(failed.length, "dump")} cannot be read.` : "";
+  return `${count(rows.length, "program")}${of}${largest}.${verdicts}${bad}`;
+}
+
+function verdictsOf(rows: readonly Row[]): string {
+  const available = rows.find((row) => row.available !== null)!.available!;
+  const [over, unknown] = [false, null].map((fits) => rows.filter((row) => row.fits === fits).length) as [number, number];
+  const parts = [over ? `${number(over)} ${over === 1 ? "does" : "do"} not fit` : "", unknown ? `for ${number(unknown)} it is not known` : ""].filter(Boolean);
+  return ` ${parts.length ? parts.join(", ") : "All fit"}: ${size(available)} ${parts.length ? "are" : "is"} available.`;
+}
+
+function failures({ failed }: Directory): HTMLElement {
+  const { element, host } = section("failed", "Not readable", "");
+  const items = failed.slice(0, MAX_FAILED).map(({ path, error }) => h("li", {}, name(path, 160, { class: "path" }), h("div", { class: "muted" }, plain(error, 400))));
+  const more = failed.length - items.length;
+  host.append(h("ul", { class: "failed" }, ...items), ...(more > 0 ? [sentence(`and ${count(more, "other")}`)] : []));
+  return element;
+}
+
+class ProgramTable {
+  readonly element: HTMLElement;
+  readonly #rows: readonly Row[];
+  readonly #columns: readonly Column[];
+  readonly #heads: HTMLElement[];
+  readonly #body = h("tbody", { role: "rowgroup" });
+  readonly #status = h("p", { class: "status", role: "status" });
+  readonly #more: HTMLButtonElement;
+  #shown: readonly Row[] = [];
+  #query = "";
+  #sort = { column: -1, descending: true };
+  #limit = ROWS;
+
+  constructor({ rows }: Directory, open: (program: number) => void) {
+    this.#rows = rows;
+    this.#columns = columnsOf(rows, open);
+    const search = h("input", { type: "search", placeholder: "Search programs", "aria-label": "Search programs", on: { input: () => this.#search(search.value) } });
+    this.#heads = this.#columns.map((column, i) => this.#head(column, i));
+    this.#more = button("", () => this.#show(this.#limit + ROWS));
+    this.element = h(
+      "div",
+      { class: "directory" },
+      h("div", { class: "row" }, search, this.#status),
+      h("table", { class: "programs-table", role: "table", "aria-label": "Programs" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...this.#heads)), this.#body),
+      this.#more,
+    );
+    this.#show(ROWS);
+  }
+
+  #head({ title, key, class: kind }: Column, i: number): HTMLElement {
+    const label = key ? button(title, () => this.#sortBy(i), { class: "sorter" }) : h("span", {}, title);
+    const axis = kind === "chart-cell" ? barHead(scaleOf(this.#rows)) : null;
+    return h("th", { scope: "col", role: "columnheader", class: kind ?? null }, label, axis);
+  }
+
+  #search(text: string): void {
+    this.#query = text.trim().toLowerCase();
+    this.#show(ROWS);
+  }
+
+  #sortBy(column: number): void {
+    const again = this.#sort.column === column;
+    this.#sort = { column, descending: again ? !this.#sort.descending : typeof this.#columns[column]!.key!(this.#rows[0]!) === "number" };
+    this.#show(this.#limit);
+  }
+
+  #show(limit: number): void {
+    this.#limit = limit;
+    this.#shown = this.#sorted(this.#rows.filter(({ name: text, path, platform }) => `${text}\n${path}\n${platform ?? ""}`.toLowerCase().includes(this.#query)));
+    const visible = this.#shown.slice(0, limit);
+    fill(this.#body, ...visible.map((row) => this.#row(row)));
+    fill(this.#status, this.#query ? `${count(this.#shown.length, "program")} of ${number(this.#rows.length)}` : "");
+    const more = this.#shown.length - visible.length;
+    this.#more.hidden = more <= 0;
+    fill(this.#more, `Show ${number(Math.min(more, ROWS))} more of ${number(more)}`);
+    this.#heads.forEach((head, i) => head.setAttribute("aria-sort", i !== this.#sort.column ? "none" : this.#sort.descending ? "descending" : "ascending"));
+  }
+
+  #sorted(rows: readonly Row[]): readonly Row[] {
+    const key = this.#columns[this.#sort.column]?.key;
+    if (!key) return rows;
+    const sign = this.#sort.descending ? -1 : 1;
+    return [...rows].sort((a, b) => sign * compared(key(a), key(b)));
+  }
+
+  #row(row: Row): HTMLElement {
+    const cells = this.#columns.map(({ title, cell, class: kind }, i) =>
+      i === 0
+        ? h("th", { scope: "row", role: "rowheader" }, ...cell(row))
+        : h("td", { role: "cell", class: kind ?? null, "data-title": title }, ...cell(row)),
+    );
+    return h("tr", { role: "row", class: row.fits === false ? "over" : null }, ...cells);
+  }
+}
+
+function compared(a: number | string, b: number | string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+// -- columns --------------------------------------------------------------------------------------------
+
+function columnsOf(rows: readonly Row[], open: (program: number) => void): Column[] {
+  const scale = scaleOf(rows);
+  const judged = rows.some((row) => row.available !== null);
+  const repeated = rows.some((row) => row.occurrences > 1);
+  const columns: (Column | null)[] = [
+    { title: "Program", key: (row) => row.name.toLowerCase(), cell: (row) => programCell(row, open) },
+    { title: "Platform", key: (row) => row.platform ?? "", cell: (row) => [text(row.platform ?? "?")] },
+    numeric("Steps", (row) => row.steps, (row) => number(row.steps)),
+    repeated ? numeric("Dumps", (row) => row.occurrences, (row) => number(row.occurrences)) : null,
+    numeric("Peak", (row) => row.peak, (row) => size(row.peak), (row) => row.peak),
+    numeric("Must fit", (row) => row.must_fit, (row) => size(row.must_fit), (row) => row.must_fit),
+    { title: judged ? "Against the capacity" : "Against the largest", class: "chart-cell", cell: (row) => [barOf(row, scale)] },
+    judged ? { title: "Fits", class: "state-cell", key: (row) => (row.fits === null ? 1 : row.fits ? 2 : 0), cell: (row) => [stateOf(row)] } : null,
+  ];
+  return columns.filter((column) => column !== null);
+}
+
+function numeric(title: string, value: (row: Row) => number | null, shown: (row: Row) => string, bytes?: (row: Row) => number | null): Column {
+  const exact = (row: Row) => (bytes?.(row) == null ? null : exactSize(bytes(row)!));
+  return { title, class: "number", key: (row) => value(row) ?? -1, cell: (row) => [h("span", { title: exact(row) }, shown(row))] };
+}
+
+function text(value: string): Node {
+  return document.createTextNode(plain(value, 40));
+}
+
+/** The name, which opens the page if there is one, and the path. */
+function programCell(row: Row, open: (program: number) => void): Node[] {
+  const label = name(row.name, 80);
+  const state = row.complete ? [] : [h("span", { class: "mark" }, "truncated")];
+  return [h("div", { class: "row-title" }, linkOf(row, label, open), ...state), h("div", { class: "muted" }, name(row.path, 110, { class: "path" }))];
+}
+
+function linkOf({ program, file }: Row, label: HTMLElement, open: (program: number) => void): HTMLElement {
+  if (program >= 0) {
+    const click = (event: Event) => {
+      event.preventDefault();
+      open(program);
+    };
+    return h("a", { href: `#program=${program}`, on: { click } }, label);
+  }
+  return file ? h("a", { href: file }, label) : label;
+}
+
+function barOf({ must_fit: bytes, available, fits }: Row, scale: BarScale): Node {
+  return bytes === null ? text("") : capacityBar(bytes, available, fits, scale);
+}
+
+function stateOf({ fits }: Row): HTMLElement {
+  const [sign, words] = STATES[`${fits}`];
+  return h("span", { class: `state state-${fits}` }, h("span", { class: "sign", "aria-hidden": "true" }, sign), words);
+}

@@ -1,0 +1,150 @@
+/** The address maps of A and B: buffers without a partner, or those of a change, stand out. */
+
+import { initial } from "./address.js";
+import type { ProgramData } from "./data.js";
+import { detailView } from "./detail.js";
+import { fill, h, plain } from "./dom.js";
+import { count } from "./format.js";
+import { button } from "./frame.js";
+import { addressMap } from "./map.js";
+import { select } from "./selection.js";
+import { Store } from "./store.js";
+import type { Page } from "./view.js";
+import { type Side, SIDES } from "./warp.js";
+
+/** With more buffers than this, the maps do not follow the pointer in the waterfall. */
+const MOST_TO_FOLLOW = 200_000;
+const HEIGHT = 300;
+
+/** Buffers of both sides that stand out; -1 for none. */
+export interface Chosen {
+  readonly title: string;
+  readonly a: Int32Array;
+  readonly b: Int32Array;
+}
+
+type BySide<T> = Readonly<Record<Side, T>>;
+
+/** The buffers of A and B that match. */
+export class Partners {
+  readonly #partner: BySide<Int32Array>;
+
+  constructor(data: BySide<ProgramData>, a: Int32Array, b: Int32Array) {
+    this.#partner = { a: new Int32Array(data.a.buffers.length).fill(-1), b: new Int32Array(data.b.buffers.length).fill(-1) };
+    a.forEach((row, i) => {
+      this.#partner.a[row] = b[i]!;
+      this.#partner.b[b[i]!] = row;
+    });
+  }
+
+  /** The partner of a buffer; -1 without one. */
+  of(side: Side, buffer: number): number {
+    return this.#partner[side][buffer] ?? -1;
+  }
+
+  /** Rows of the buffers of a side that have none. */
+  without(side: Side): Int32Array {
+    const partner = this.#partner[side];
+    return Int32Array.from(partner.keys()).filter((row) => partner[row]! < 0);
+  }
+}
+
+export class TwoMaps {
+  readonly #data: BySide<ProgramData>;
+  readonly #partners: Partners;
+  readonly #pages: BySide<Page>;
+  readonly #marked: BySide<Uint8Array>;
+  readonly #alone: BySide<Int32Array>;
+  readonly #repaint: Record<Side, () => void> = { a: () => undefined, b: () => undefined };
+  readonly #words = h("div", { class: "row" });
+  readonly #captions: BySide<HTMLElement> = { a: h("span", {}), b: h("span", {}) };
+  #chosen: Chosen | null = null;
+  #pointed: Chosen | null = null;
+  #frame = 0;
+
+  constructor(host: HTMLElement, data: BySide<ProgramData>, page: Page, partners: Partners) {
+    [this.#data, this.#partners] = [data, partners];
+    const pageOf = (i: number): Page => ({ ...page, store: new Store(initial(i, page.report.programs[i])) });
+    this.#pages = { a: pageOf(0), b: pageOf(1) };
+    this.#marked = { a: new Uint8Array(data.a.buffers.length), b: new Uint8Array(data.b.buffers.length) };
+    this.#alone = { a: partners.without("a"), b: partners.without("b") };
+    this.#mark();
+    host.append(this.#words, h("div", { class: "two-columns" }, ...SIDES.map((side) => this.#map(side))), this.#details());
+    for (const side of SIDES) this.#follow(side);
+  }
+
+  #map(side: Side): HTMLElement {
+    const map = h("div", { class: "map" });
+    const title = h("h3", {}, h("strong", { class: `side side-${side}` }, side.toUpperCase()), " ", this.#captions[side]);
+    this.#repaint[side] = addressMap(map, this.#data[side], this.#pages[side], { highlight: this.#marked[side], height: HEIGHT });
+    return h("div", {}, title, map);
+  }
+
+  #details(): HTMLElement {
+    const hosts = SIDES.map((side) => {
+      const host = h("div", {});
+      detailView(host, this.#data[side], this.#pages[side]);
+      return h("div", {}, h("h3", {}, h("strong", { class: `side side-${side}` }, side.toUpperCase()), " the selected buffer"), host);
+    });
+    return h("div", { class: "two-columns" }, ...hosts);
+  }
+
+  /** Select the partner of a buffer that is selected. */
+  #follow(side: Side): void {
+    const other = side === "a" ? "b" : "a";
+    const { store } = this.#pages[side];
+    store.on(["buffer"], ({ buffer }) => {
+      if (buffer < 0) return;
+      const partner = this.#partners.of(side, buffer);
+      const there = this.#pages[other].store;
+      if (partner >= 0) select(there, this.#data[other], partner);
+      else if (there.state.buffer >= 0) there.set({ buffer: -1 });
+    });
+  }
+
+  /** Show these memory spaces. */
+  show(spaces: BySide<readonly number[]>): void {
+    for (const side of SIDES) this.#pages[side].store.set({ space: spaces[side][0] ?? 0 });
+  }
+
+  goTo(side: Side, step: number): void {
+    this.#pages[side].store.set({ step });
+  }
+
+  /** Make buffers stand out until others are chosen; null for those without a partner. */
+  highlight(chosen: Chosen | null): void {
+    this.#chosen = chosen;
+    this.#schedule();
+  }
+
+  /** Make buffers stand out while the reader points at them. */
+  point(pointed: Chosen | null): void {
+    if (this.#data.a.buffers.length + this.#data.b.buffers.length > MOST_TO_FOLLOW) return;
+    this.#pointed = pointed;
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    if (this.#frame) return;
+    this.#frame = requestAnimationFrame(() => {
+      this.#frame = 0;
+      this.#mark();
+      for (const side of SIDES) this.#repaint[side]();
+    });
+  }
+
+  #mark(): void {
+    const chosen = this.#pointed ?? this.#chosen;
+    for (const side of SIDES) {
+      const rows = chosen ? chosen[side] : this.#alone[side];
+      const marked = this.#marked[side].fill(0);
+      for (const row of rows) if (row >= 0) marked[row] = 1;
+      const n = rows.reduce((sum, row) => sum + Number(row >= 0), 0);
+      const what = chosen ? " of this change" : side === "a" ? " that B does not have" : " that A does not have";
+      fill(this.#captions[side], `${n ? count(n, "buffer") : "no buffer"}${what}`);
+    }
+    const all = this.#chosen && button("Show all without a partner", () => this.highlight(null));
+    const words = chosen ? `Highlighted: ${plain(chosen.title, 100)}` : "Highlighted: buffers without a partner on the other side";
+    fill(this.#words, h("p", { class: "status", "aria-live": "polite" }, words), all);
+  }
+}
