@@ -8,10 +8,11 @@ import numpy as np
 
 from .. import schema
 from ..compute.buffer_names import phases_of_rows, phases_of_values
-from ..compute.columns import Ints, ints, runs, take
+from ..compute.columns import Ints, Mask, encoded, flags_of, ints, runs, take
 from ..compute.in_use import MAX_CELLS, MAX_SPACES, fixed_by_category, occupied_in, windows
 from ..compute.layout import TEMP
-from ..compute.op_names import PHASES
+from ..compute.op_names import FORWARDING, MOVING_TARGETS, PHASES, matching
+from ..compute.origins import has_opcode
 from ..compute.overview import main_memory_first
 from ..compute.peaks import Peak
 from ..compute.program import Program
@@ -81,8 +82,14 @@ def _usage(p: Program, ordered: list[dict[str, Any]]) -> dict[int, Ints]:
 
 
 def phase_bands(p: Program) -> Phases:
-    """Return the phases of the schedule: runs of steps, of which those without a phase join equal neighbours."""
-    phase = _bridged(step_phases(p))
+    """Return the phases of the schedule: runs of steps, of which those without a phase join equal neighbours.
+
+    Copies of forward values run all through the backward pass, so instructions that only move bytes join their
+    neighbours too. Where these differ, their own phase counts.
+    """
+    phase = step_phases(p)
+    computed = _bridged(np.where(_moving_steps(p), -1, phase))
+    phase = _bridged(np.where(computed >= 0, computed, phase))
     first, last = runs(phase)
     known = phase[first] >= 0
     return Phases(list(PHASES), phase[first[known]], first[known], last[known])
@@ -104,6 +111,18 @@ def step_phases(p: Program) -> Ints:
         own = phases_of_rows(p, np.arange(len(of_rows)))
         phase[step[valid]] = take(np.where(own >= 0, own, of_rows), row[valid])
     return phase
+
+
+def _moving_steps(p: Program) -> Mask:
+    """Return whether the instruction at each step only moves bytes."""
+    rows = np.full(p.steps or 0, -1, np.int64)
+    schedule = p.optional("schedule")
+    step = ints(schedule, "time")
+    valid = (step >= 0) & (step < len(rows))
+    rows[step[valid]] = p.row_of_instruction(schedule["instruction"])[valid]
+    codes, targets = encoded(p.tables["instructions"]["custom_call_target"])
+    moving_calls = flags_of(matching(targets, MOVING_TARGETS), take(codes, rows))
+    return has_opcode(p, rows, FORWARDING) | has_opcode(p, rows, "^tuple$") | moving_calls
 
 
 def _bridged(phase: Ints) -> Ints:
