@@ -9,7 +9,7 @@ from ...formatting import shorten, size
 from ..model import Program
 from .address_map import draw_map
 from .bill import draw_bill
-from .svg import LEFT, RIGHT, SMALL, Drawing, fitted, text_width, wrapped
+from .svg import BOLD, LEFT, RIGHT, SMALL, Drawing, fitted, text_width, wrapped
 from .timeline import draw_timeline
 
 Part = Literal["bill", "timeline", "map"]
@@ -20,29 +20,40 @@ PARTS: dict[Part, Callable[[Drawing, Program, float], float]] = {
     "map": draw_map,
 }
 """The parts of a picture, from the top."""
-NUMBER = 34
-"""Size of the number that must fit."""
+TITLE, NUMBER = 15, 34
+"""Sizes of the name of a program, and of the number that must fit."""
 
 
-def picture(program: Program, parts: Sequence[Part] = tuple(PARTS)) -> str:
-    """Return a program as one SVG element: its name, what must fit, and these parts below each other.
+def picture(programs: Sequence[Program], *, parts: Sequence[Part] = tuple(PARTS), summary: str = "") -> str:
+    """Return programs below each other as one SVG element: for each, its name, what must fit, and these parts.
 
     Colors are light, or dark where the system or the notebook is. It has no identifiers and no external references.
+    `summary` is a sentence about all programs, such as what differs between two.
     """
     d = Drawing()
-    y = _title(d, program)
-    for part in parts:
-        y = PARTS[part](d, program, y + 12)
-    return d.document(y + 12, f"{program.name}: {program.verdict.headline}")
+    y = 16.0
+    if summary:
+        for line in wrapped(summary, (RIGHT - LEFT) / BOLD):
+            d.text(LEFT, y + 14, line, weight=600)
+            y += 18
+        y += 10
+    names = ["A: ", "B: "] if len(programs) == 2 else [""] * len(programs)
+    for name, program in zip(names, programs, strict=True):
+        y = _title(d, program, name, y)
+        for part in parts:
+            y = PARTS[part](d, program, y + 12)
+        y += 16
+    labels = (f"{program.name}: {program.verdict.headline}" for program in programs)
+    return d.document(y, summary or " ".join(labels))
 
 
-def _title(d: Drawing, program: Program) -> float:
+def _title(d: Drawing, program: Program, name: str, y: float) -> float:
     """Write the name of the program, what must fit, and what is wrong with the dump; return where they end."""
     about = " · ".join(filter(None, [program.platform, program.target, _steps(program)]))
-    d.text(RIGHT, 34, about, fill="muted", size=SMALL, anchor="end")
+    d.text(RIGHT, y + 18, about, fill="muted", size=SMALL, anchor="end")
     room = RIGHT - LEFT - text_width(about, SMALL) - 24
-    d.text(LEFT, 34, fitted(program.name, room, shorten, 15), size=15, weight=600)
-    must_fit, y = program.verdict.must_fit, 58.0
+    d.text(LEFT, y + 18, fitted(name + program.name, room / BOLD, shorten, TITLE), size=TITLE, weight=600)
+    must_fit, y = program.verdict.must_fit, y + 40
     left = float(LEFT)
     if must_fit is not None:
         d.text(LEFT, y + 30, size(must_fit), size=NUMBER, weight=300)

@@ -38,7 +38,11 @@ FIXED_HEIGHT = 18
 N_BOXES = 900
 """Maximum number of rectangles that are drawn one by one."""
 MIN_BOX = 2.0
-"""Minimum width and height of these."""
+"""Minimum width and height of these if there are more rectangles."""
+MIN_DRAWN = 0.8
+"""Width and height with which smaller ones are drawn."""
+GAP = 0.5
+"""Space between rectangles."""
 N_TITLES, N_LABELS = 200, 40
 """Maximum numbers of rectangles with a title, and with a name in them."""
 MIN_KNOWN = 0.2
@@ -143,7 +147,9 @@ def _boxes(program: Program, arenas: _Arenas, axis: StepAxis, y: float) -> Boxes
 
 
 def _largest(boxes: Boxes) -> Mask:
-    """Return which rectangles are drawn one by one."""
+    """Return which rectangles are drawn one by one: all if there are few, else the large ones."""
+    if len(boxes.rows) <= N_BOXES:
+        return np.ones(len(boxes.rows), bool)
     large = np.flatnonzero((boxes.width >= MIN_BOX) & (boxes.height >= MIN_BOX))
     kept = large[np.argsort(-boxes.area[large], kind="stable")[:N_BOXES]]
     single = np.zeros(len(boxes.rows), bool)
@@ -164,13 +170,19 @@ def _draw_single(
     """Draw rectangles: those with a name as elements, the others as one path for each color."""
     for i, name in zip(chosen.tolist(), names, strict=False):
         color, title = coding.items[coding.code[i]][0], _title(program, int(boxes.rows[i]), name)
-        x, y, width, height = boxes.place(i)
-        d.rect(x, y, max(width - 0.5, 0.5), max(height - 0.5, 0.5), color, title=title)
+        x, y, width, height = _drawn(boxes, i)
+        d.rect(x, y, width, height, color, title=title)
     rest = chosen[len(names) :]
     for item in np.unique(coding.code[rest]).tolist():
-        places = [boxes.place(i) for i in rest[coding.code[rest] == item].tolist()]
-        path = "".join(f"M{x:.1f} {y:.1f}h{w - 0.5:.1f}v{h - 0.5:.1f}h{0.5 - w:.1f}z" for x, y, w, h in places)
+        places = [_drawn(boxes, i) for i in rest[coding.code[rest] == item].tolist()]
+        path = "".join(f"M{x:.1f} {y:.1f}h{w:.1f}v{h:.1f}h{-w:.1f}z" for x, y, w, h in places)
         d.path(path, fill=coding.items[item][0])
+
+
+def _drawn(boxes: Boxes, i: int) -> tuple[float, float, float, float]:
+    """Return x, y, width and height of a rectangle as it is drawn."""
+    x, y, width, height = boxes.place(i)
+    return x, y, max(width - GAP, MIN_DRAWN), max(height - GAP, MIN_DRAWN)
 
 
 def _draw_labels(d: Drawing, boxes: Boxes, chosen: Ints, names: list[str]) -> None:

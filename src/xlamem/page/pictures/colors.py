@@ -1,4 +1,4 @@
-"""Colors of the static pictures, light and dark: those of the page (script/page.css and script/views.css)."""
+"""Colors of the static pictures, light and dark: those of the page (script/base.css and script/views.css)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ COLORS = {
     "ink": ("#1b1f24", "#e6e8eb"),
     "muted": ("#5d6672", "#9aa4b0"),
     "line": ("#e3e5e8", "#2c3138"),
-    "accent": ("#0b5cad", "#6cb2f5"),
-    "bad": ("#b3261e", "#f2918a"),
+    "bad": ("#a8321f", "#f08a6c"),
     "p-forward": ("#7fb2de", "#2f6fa8"),
     "p-backward": ("#ea9f7b", "#b0552c"),
     "p-recompute": ("#bd9ed6", "#7d579c"),
@@ -33,7 +32,6 @@ COLORS = {
     "map-hole": ("#f1f2f3", "#1b1f24"),
     "map-texture": ("#e2e5e8", "#2a3038"),
     "map-fixed": ("#e6eaee", "#262c34"),
-    "map-edge": ("#ffffff", "#121417"),
 }
 """Light and dark color of each name."""
 

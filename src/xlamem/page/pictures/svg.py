@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...compute.columns import Ints
-from ...formatting import UNITS, one_line
+from ...formatting import UNITS, one_line, shorten
 from .colors import CLASS, COLORS, class_name, style
 
 Floats = npt.NDArray[np.float64]
@@ -31,6 +31,8 @@ _NARROW, _WIDE = set("ijlt.,:;'|!()[]/ fIr-"), set("mwMW@%…—")
 _WIDTHS = {"narrow": 0.36, "normal": 0.6, "wide": 0.92, "full": 1.05}
 """Widths of characters in units of the font size. They are those of a wide font, so that texts fit in any."""
 _MONO_WIDTH = 0.61
+BOLD = 1.12
+"""Widths of bold texts, relative to others."""
 
 
 class Drawing:
@@ -43,6 +45,7 @@ class Drawing:
     def document(self, height: float, label: str) -> str:
         """Return the picture as an SVG element with everything that it needs."""
         self._used.add(("fill", "bg"))
+        label = shorten(label, 400)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" role="img" aria-label={_attribute(label)} '
             f'width="{WIDTH}" height="{_n(height)}" viewBox="0 0 {WIDTH} {_n(height)}" '
@@ -176,11 +179,12 @@ def byte_ticks(top: int, n: int) -> list[int]:
 
 
 def tick_size(n: int) -> str:
-    """Return the size at a tick: ``1.5 GiB``."""
+    """Return a size with few digits: ``1.5 GiB``."""
     amount, unit = float(n), -1
     while amount >= 1024 and unit < len(UNITS) - 1:
         amount, unit = amount / 1024, unit + 1
-    return f"{amount:.4g} {UNITS[unit] if unit >= 0 else 'B'}" if n else "0"
+    digits = f"{amount:.3g}" if amount < 999.5 else f"{amount:.0f}"
+    return f"{digits} {UNITS[unit] if unit >= 0 else 'B'}" if n else "0"
 
 
 def step_ticks(steps: int, n: int) -> list[int]:
@@ -226,7 +230,7 @@ class StepAxis:
 def heading(d: Drawing, y: float, title: str, note: str = "") -> float:
     """Write the heading of a part and a note beside it, and return where they end."""
     d.text(LEFT, y + 14, title, weight=600)
-    left = LEFT + 1.1 * text_width(title) + 12  # bold
+    left = LEFT + BOLD * text_width(title) + 10
     d.text(left, y + 14, fitted(note, RIGHT - left, cut_off, SMALL), fill="muted", size=SMALL)
     return y + 28
 

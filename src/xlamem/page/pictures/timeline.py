@@ -9,6 +9,8 @@ from ...compute.columns import Ints, runs
 from ...formatting import shorten, size
 from ..model import Device, Phases, Program, Space
 from .svg import (
+    BOLD,
+    LEFT,
     PLOT_LEFT,
     PLOT_RIGHT,
     SMALL,
@@ -65,7 +67,7 @@ def draw_timeline(d: Drawing, program: Program, y: float) -> float:
 
 def _nothing(d: Drawing, y: float, reason: str) -> float:
     y = heading(d, y, "In use over time")
-    d.text(PLOT_LEFT, y + 14, reason, fill="muted")
+    d.text(LEFT, y + 14, reason, fill="muted")
     return y + 28
 
 
@@ -143,7 +145,7 @@ def _outline(starts: Ints, heights: Ints, axis: StepAxis, lower: float, scale: f
 
 def _mark(d: Drawing, x: float, y: float, to: float, label: str) -> None:
     """Mark the peak, with a label above it that stays inside of the picture."""
-    half = text_width(label) / 2
+    half = BOLD * text_width(label) / 2
     d.text(min(max(x, PLOT_LEFT + half), PLOT_RIGHT - half), y, label, weight=600, anchor="middle")
     d.line(x, y + 4, x, to, "ink")
     d.path(f"M{x - 3:.1f} {to:.1f}a3 3 0 1 0 6 0a3 3 0 1 0 -6 0Z", fill="ink")
