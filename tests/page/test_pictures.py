@@ -1,0 +1,358 @@
+"""The static pictures: valid SVG that loads nothing, with the numbers of the tables, and legible in any theme."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import DUMPS, label, sources
+from hostile import hostile_dump
+
+import xlamem
+from xlamem.formatting import one_line, size
+from xlamem.input.find import Source
+from xlamem.page import pictures
+from xlamem.page.model import Program
+from xlamem.page.pictures import address_map, cells, colors, picture, svg, timeline
+from xlamem.page.program_model import program_model
+
+pytest_plugins = "chromium"
+
+STORED = [s for s in sources() if str(DUMPS) in s.location]
+SCRIPT = Path(pictures.__file__).parents[1] / "script"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@cache
+def model(name: str) -> Program:
+    return program_model(xlamem.read(DUMPS / name))
+
+
+TPU = "tpu-libtpu-0.0.50.1-v5e-host_offload"
+CPU = "cpu-jaxlib-0.12.0-multiheap"
+
+
+def parsed(text: str) -> ElementTree.Element:
+    return ElementTree.fromstring(text)
+
+
+def texts(root: ElementTree.Element) -> list[str]:
+    return [t.text or "" for t in root.iter(f"{SVG}text")]
+
+
+def check(text: str) -> ElementTree.Element:
+    """Parse a picture; it is small, has no identifiers, and loads and runs nothing."""
+    root = parsed(text)
+    assert {e.tag.removeprefix(SVG) for e in root.iter()} <= {"svg", "title", "style", "rect", "path", "text"}
+    for element in root.iter():
+        assert not {name for name in element.attrib if name in ("id", "href") or name.startswith("on")}
+        values = [value for name, value in element.attrib.items() if name != "aria-label"]
+        rules = (element.text or "") if element.tag == f"{SVG}style" else ""
+        assert not re.search(r"url\(|@import|//", " ".join([*values, rules]))
+    assert len(text) < 300_000
+    return root
+
+
+# -- every dump
+
+
+@pytest.mark.parametrize("source", STORED, ids=label)
+def test_numbers_of_every_dump(source: Source) -> None:
+    program = program_model(xlamem.read(source))
+    root = check(picture([program]))
+    shown = texts(root)
+    must_fit = program.verdict.must_fit
+    assert (must_fit is None) or size(must_fit) in shown
+    assert one_line(program.verdict.headline) in " ".join(shown)
+    if program.bill:
+        account = program.bill[0]
+        for line in account.lines:
+            assert not line.bytes or {line.label, size(line.bytes)} <= set(shown)
+        assert size(account.in_use) in shown
+    first = program.spaces[0] if program.spaces else None
+    if first is not None and first.peak:
+        assert f"peak {size(first.peak)} at step {first.first_step:,}" in shown
+    assert picture([program]) == picture([program])
+
+
+def test_parts() -> None:
+    program = model(CPU)
+    for part, title in (("bill", "Bill"), ("timeline", "In use over time"), ("map", "Address map")):
+        shown = texts(check(picture([program], parts=[part])))  # type: ignore[list-item]
+        assert [t for t in shown if t in ("Bill", "In use over time", "Address map")] == [title]
+
+
+def test_two_programs() -> None:
+    shown = texts(check(picture([model(CPU), model(TPU)], summary="B needs less than A.")))
+    assert shown[0] == "B needs less than A."
+    assert {f"A: {model(CPU).name}", f"B: {model(TPU).name}"} <= set(shown)
+
+
+def test_hostile_names(tmp_path: Path) -> None:
+    program = program_model(xlamem.read(hostile_dump(tmp_path / "dump")))
+    root = check(picture([program]))
+    assert all(c.isprintable() for t in root.itertext() for c in t)
+    assert any("<img src=x onerror=alert(1)>" in t for t in texts(root))
+
+
+# -- geometry
+
+
+def paths(root: ElementTree.Element, fill: str) -> list[str]:
+    return [p.get("d", "") for p in root.iter(f"{SVG}path") if p.get("class") == f"f-{fill}"]
+
+
+def test_timeline_is_drawn_to_scale() -> None:
+    program = model(CPU)
+    space = program.spaces[0]
+    root = parsed(picture([program], parts=["timeline"]))
+    outline = next(d for d in paths(root, "c-temp") if d.startswith(f"M{svg.PLOT_LEFT} "))
+    corners = [(float(x), float(y)) for x, y in re.findall(r"H([\d.]+)V([\d.]+)", outline)]
+    fixed = space.peak - space.categories["temp"]
+    base = float(re.match(r"M\d+ ([\d.]+)", outline)[1])  # type: ignore[index]
+    assert program.steps is not None
+    assert program.steps <= timeline.COLUMNS
+    left = svg.PLOT_LEFT + np.arange(program.steps) * (svg.PLOT_RIGHT - svg.PLOT_LEFT) / program.steps
+    x, y = np.array(corners[:-1]).T
+    height = base - y[np.searchsorted(x, left + 0.2, "right") - 1]
+    scale = height.max() / (space.peak - fixed)
+    assert np.abs(height - scale * (space.usage - fixed)).max() < 0.2
+
+
+def test_curve_of_many_steps_keeps_extremes() -> None:
+    """Of more steps than columns, the outline of the greatest values has the peak, and that of the least its gap."""
+    program = model(CPU)
+    space = program.spaces[0]
+    fixed = space.peak - space.categories["temp"]
+    usage = np.full(100_000, (fixed + space.peak) // 2)
+    usage[77_777], usage[33_333] = space.peak, fixed
+    long = replace(program, steps=len(usage), spaces=[replace(space, usage=usage, first_step=77_777)])
+    most, least = paths(parsed(picture([long], parts=["timeline"])), "c-temp")[:2]
+    tops = [[float(y) for y in re.findall(r"V([\d.]+)", d)] for d in (most, least)]
+    assert min(tops[0]) < min(tops[1])
+    assert max(tops[1][:-1]) == pytest.approx(tops[1][-1], abs=0.2)
+    assert len(most) < 1000
+
+
+def test_rectangles_are_where_the_buffers_are() -> None:
+    program = model(CPU)
+    b, a, steps = program.buffers, program.allocations, program.steps
+    assert steps is not None
+    root = parsed(picture([program], parts=["map"]))
+    titled = [r for r in root.iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
+    is_arena = (a.space == 0) & (a.category == a.category_names.index("temp"))
+    rows = np.flatnonzero(is_arena[b.allocation] & (b.start >= 0))
+    assert 50 < len(titled) == min(len(rows), address_map.N_TITLES)
+    total = a.size[is_arena].sum()
+    order = np.flatnonzero(is_arena)[np.argsort(-a.size[is_arena], kind="stable")]
+    base = np.zeros(len(a.size))
+    base[order] = np.cumsum(a.size[order]) - a.size[order]
+    wide = (svg.PLOT_RIGHT - svg.PLOT_LEFT) / steps
+    (ground,) = (r for r in root.iter(f"{SVG}rect") if r.get("class") == "f-map-hole")
+    lower = float(ground.get("y", "0")) + float(ground.get("height", "0"))
+    high = address_map.HEIGHT / total
+    top = base[b.allocation[rows]] + b.offset[rows] + b.size[rows]
+    sizes = wide * (b.end[rows] + 1 - b.start[rows]), high * b.size[rows]
+    drawn = (np.maximum(n - address_map.GAP, address_map.MIN_DRAWN) for n in sizes)
+    expected = np.stack([svg.PLOT_LEFT + wide * b.start[rows], lower - high * top, *drawn], 1)
+    for rect in titled:
+        place = [float(rect.get(name, "nan")) for name in ("x", "y", "width", "height")]
+        assert np.abs(expected - place).max(1).min() < 0.11, rect.attrib
+
+
+def test_bar_and_hatches_fill_the_width() -> None:
+    program = model(CPU)
+    root = parsed(picture([program], parts=["bill"]))
+    bars = [r for r in root.iter(f"{SVG}rect") if r.get("height") == "30"]
+    assert sum(float(r.get("width", "0")) + 1 for r in bars) == pytest.approx(svg.RIGHT - svg.LEFT, abs=4)
+    for width, height, direction in ((100.0, 30.0, 1), (3.0, 30.0, -1), (40.0, 5.0, 1)):
+        drawn = pictures.bill.hatch(10, 20, width, height, direction)
+        points = np.array(re.findall(r"[ML]([\d.]+) ([\d.]+)", drawn), float)
+        assert points[:, 0].min() >= 10
+        assert points[:, 0].max() <= 10 + width
+        assert points[:, 1].min() >= 20
+        assert points[:, 1].max() <= 20 + height
+
+
+# -- many rectangles
+
+
+def many(program: Program, n: int, seed: int = 0) -> Program:
+    """The program with n random buffers in its largest arena."""
+    draw = np.random.default_rng(seed)
+    b, a = program.buffers, program.allocations
+    arena = int(np.argmax(np.where((a.space == 0) & (a.category == a.category_names.index("temp")), a.size, -1)))
+    steps, room = 100_000, int(a.size[arena])
+    start = np.sort(draw.integers(0, steps, n))
+    offset = draw.integers(0, room, n)
+    columns: dict[str, Any] = {name: np.resize(column, n) for name, column in vars(b).items() if _is_column(column)}
+    columns |= {
+        "allocation": np.full(n, arena),
+        "start": start,
+        "end": np.minimum(start + (draw.pareto(1.0, n) * 20).astype(np.int64), steps - 1),
+        "offset": offset,
+        "size": np.minimum((draw.pareto(0.8, n) * 2000).astype(np.int64) + 1, room - offset),
+        "phase": draw.integers(-1, 4, n),
+    }
+    return replace(program, steps=steps, buffers=replace(b, **columns))
+
+
+def _is_column(value: object) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def test_a_million_buffers() -> None:
+    root = check(picture([many(model(CPU), 1_000_000)], parts=["map"]))
+    drawn = sum(p.get("d", "").count("M") for p in root.iter(f"{SVG}path") if "f-p-" in p.get("class", ""))
+    assert 0 < drawn <= address_map.N_BOXES + cells.MAX_RUNS
+    assert sum(1 for _ in root.iter(f"{SVG}rect")) < 300
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cells_are_covered_as_their_rectangles_say(seed: int) -> None:
+    """Against a slow count on rectangles with whole coordinates; those smaller than a cell count by their area."""
+    draw = np.random.default_rng(seed)
+    n, columns, rows, cell = 200, 20, 12, 4.0
+    left, upper = draw.integers(0, columns - 1, n), draw.integers(0, rows - 1, n)
+    right, lower = left + draw.integers(1, 4, n), upper + draw.integers(1, 4, n)
+    right, lower = np.minimum(right, columns), np.minimum(lower, rows)
+    small = draw.random(n) < 0.5
+    part = np.where(small, 0.25, 1.0)
+    boxes = cells.Boxes(
+        np.arange(n),
+        left=cell * left,
+        right=np.where(small, cell * (left + 0.25), cell * right),
+        upper=cell * upper,
+        lower=cell * lower,
+    )
+    code = draw.integers(0, 3, n)
+    found = cells._covered(boxes, code, 3, 0, 0, cell, rows, columns)
+    expected = np.zeros((3, rows, columns))
+    for i in range(n):
+        until = left[i] + 1 if small[i] else right[i]
+        expected[code[i], upper[i] : lower[i], left[i] : until] += part[i]
+    assert np.allclose(found, expected)
+    summed = cells._summed(boxes, code, 3, (0, 0, cell * columns, cell * rows), cell)
+    assert ((summed.right - summed.left) >= cell).all()
+    painted = np.full((rows, columns), -1)
+    for k in range(len(summed.item)):
+        y = int(summed.upper[k] / cell)
+        painted[y, int(summed.left[k] / cell) : int(summed.right[k] / cell)] = summed.item[k]
+    total = expected.sum(0)
+    assert ((painted >= 0) == (np.minimum(total, 1) >= cells.LEAST)).all()
+    most = np.take_along_axis(expected, painted.clip(0)[None], 0)[0]
+    assert (most[painted >= 0] == expected.max(0)[painted >= 0]).all()
+
+
+def test_no_buffers() -> None:
+    program = model(CPU)
+    empty = replace(program.buffers, **{k: v[:0] for k, v in vars(program.buffers).items() if _is_column(v)})
+    check(picture([replace(program, buffers=empty)]))
+
+
+def test_names_are_taken_from_few_buffers() -> None:
+    """A name of a megabyte does not make the picture large."""
+    program = model(CPU)
+    names = pa.array(["x" * 1_000_000] * len(program.buffers.op_name_names))
+    check(picture([replace(program, name="y" * 1_000_000, buffers=replace(program.buffers, op_name_names=names))]))
+
+
+# -- texts and axes
+
+
+@pytest.mark.parametrize("top", [1, 7, 1000, 4096, 5 << 20, (3 << 30) + 1, 1 << 40])
+def test_byte_ticks(top: int) -> None:
+    ticks = svg.byte_ticks(top, 5)
+    assert ticks[0] == 0
+    assert ticks[-1] <= top
+    assert 2 <= len(ticks) <= 6
+    step = ticks[1]
+    assert step & (step - 1) == 0
+
+
+def test_tick_sizes() -> None:
+    sizes = (0, 512, 1536, 1008 << 10, 5 << 28, 1 << 40)
+    assert [svg.tick_size(n) for n in sizes] == ["0", "512 B", "1.5 KiB", "1008 KiB", "1.25 GiB", "1 TiB"]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 9, 374, 21_236, 10_000_000])
+def test_step_ticks(steps: int) -> None:
+    ticks = svg.step_ticks(steps, 8)
+    assert ticks[0] == 0
+    assert ticks[-1] < steps
+    assert len(ticks) <= 9
+    assert len(ticks) >= 4 or steps < 9
+
+
+def test_texts_fit() -> None:
+    for text in ("a" * 50, "MMMM", "漢字" * 30, "x" * 100_000, "\u202e\0"):
+        fitted = svg.fitted(text, 120, svg.cut_off)
+        assert svg.text_width(fitted) <= 120
+    assert svg.fitted("long enough", 10, svg.cut_off) == ""
+    lines = svg.wrapped("one two three " * 20, 200)
+    assert all(svg.text_width(line) <= 200 for line in lines)
+    assert " ".join(lines) == ("one two three " * 20).strip()
+
+
+# -- colors
+
+
+def test_colors_are_those_of_the_page() -> None:
+    css = "".join((SCRIPT / name).read_text() for name in ("base.css", "views.css"))
+    for name, (light, dark) in colors.COLORS.items():
+        values = re.findall(rf"--{name}: (#[0-9a-f]+);", css)
+        assert set(values) == {light, dark}, name
+
+
+# -- in a browser
+
+BOXES = """() => [...document.querySelectorAll('text:not([aria-hidden])')].map(t => {
+  const b = t.getBBox(); return [t.textContent, b.x, b.y, b.x + b.width, b.y + b.height]; })"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_texts_neither_overlap_nor_leave_the_picture(
+    dark: bool, window: Callable[..., Any], tmp_path: Path
+) -> None:
+    page = window(900, 1400, dark=dark).page
+    for i, source in enumerate(STORED):
+        text = picture([program_model(xlamem.read(source))])
+        (tmp_path / f"{i}.svg").write_text(text)
+        page.goto((tmp_path / f"{i}.svg").as_uri())
+        width, height = (float(v) for v in re.search(r'viewBox="0 0 (\S+) (\S+)"', text).groups())  # type: ignore[union-attr]
+        boxes = page.evaluate(BOXES)
+        assert boxes
+        for j, (name, x0, y0, x1, y1) in enumerate(boxes):
+            assert x0 >= 0, name
+            assert y0 >= 0, name
+            assert x1 <= width, name
+            assert y1 <= height, name
+            for other, u0, v0, u1, v1 in boxes[:j]:  # lines of text may touch
+                assert min(x1, u1) - max(x0, u0) <= 0.5 or min(y1, v1) - max(y0, v0) <= 3, (name, other)
+
+
+GROUND = "() => [...document.querySelectorAll('svg > rect:first-of-type')].map(e => getComputedStyle(e).fill)"
+
+
+def test_colors_follow_system_and_notebook(window: Callable[..., Any], tmp_path: Path) -> None:
+    """Pictures in one document follow their own surroundings."""
+    drawn = picture([model(TPU)])
+    jupyter = [f"data-jp-theme-light='{light}'" for light in ("true", "false")]
+    places = ["", *jupyter, "class='vscode-light'", "class='vscode-dark'"]
+    path = tmp_path / "notebook.html"
+    path.write_text("<!doctype html>" + "".join(f"<div {place}><div>{drawn}</div></div>" for place in places))
+    light, dark = "rgb(251, 251, 250)", "rgb(18, 20, 23)"
+    page = window().page
+    page.goto(path.as_uri())
+    assert page.evaluate(GROUND) == [light, light, dark, light, dark]
+    page = window(dark=True).page
+    page.goto(path.as_uri())
+    assert page.evaluate(GROUND) == [dark, light, dark, light, dark]
