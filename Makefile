@@ -21,7 +21,7 @@ QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unk
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
-.PHONY: demo test test-all test-wheel test-sanitized test-checked fuzz lint lint-style lint-types \
+.PHONY: demo page test test-all test-wheel test-sanitized test-checked fuzz lint lint-style lint-types \
 	bench bench-all bench-check clean
 
 demo: $(VENV)/.duckdb
@@ -99,6 +99,10 @@ bench-all: $(VENV)/.bench
 # The regression gate: fails if reading is slower than the stored baseline.
 bench-check: $(VENV)/.bench
 	$(BIN)/python bench/compare.py $(ARGS)
+
+# The script and the styles of the page, from their sources. Needs node; installing xlamem does not.
+page:
+	cd src/xlamem/page/script && npm ci --ignore-scripts --no-audit --no-fund && npm run check && npm run build
 
 clean:
 	rm -rf $(addprefix $(VENV),/ -sanitized -checked -others) demo-out build dist

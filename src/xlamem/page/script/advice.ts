@@ -1,6 +1,6 @@
 /** What would lower the memory that must fit, and by how much. */
 
-import { h, name, plain } from "./dom.js";
+import { h, name, plain, prose } from "./dom.js";
 import { exactSize, size } from "./format.js";
 import { button, sentence, type PlainView } from "./frame.js";
 import type { Advice } from "./model.js";
@@ -24,7 +24,7 @@ function row(advice: Advice, most: number, select: () => void): HTMLElement {
     h(
       "div",
       { class: "advice-words" },
-      h("p", {}, plain(advice.action, 1000)),
+      h("p", {}, ...prose(advice.action)),
       h(
         "p",
         { class: "muted" },

@@ -1,6 +1,6 @@
 /** The bill of an account as one bar, and as a table whose lines open. */
 
-import { fill, h, name, newId, plain } from "./dom.js";
+import { fill, h, name, newId, plain, prose } from "./dom.js";
 import { exactSize, number, percent, size } from "./format.js";
 import { button, choice, sentence, type PlainView } from "./frame.js";
 import type { Account, BillLine, Program } from "./model.js";
@@ -117,7 +117,7 @@ function figures(bytes: number, total: number): HTMLElement[] {
 }
 
 function note(text: string): HTMLElement {
-  return h("td", { class: "muted note-cell" }, plain(text, 300));
+  return h("td", { class: "muted note-cell" }, ...prose(text));
 }
 
 function sum(label: string, bytes: number, total: number): HTMLElement {

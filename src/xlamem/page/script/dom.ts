@@ -61,6 +61,13 @@ export function plain(text: string, limit = MAX_TITLE): string {
   return oneLine(shorten(text, limit));
 }
 
+/** A sentence, with what stands between backticks as code. */
+export function prose(text: string, limit = 1000): Node[] {
+  const parts = plain(text, limit).split("`");
+  if (parts.length % 2 === 0) return [new Text(parts.join("`"))];
+  return parts.map((part, i) => (i % 2 ? h("code", { dir: "auto" }, part) : new Text(part)));
+}
+
 let ids = 0;
 
 /** An id that no other element has. */

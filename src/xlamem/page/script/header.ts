@@ -32,7 +32,7 @@ function facts(model: Program): HTMLElement {
   const texts = [
     model.platform ?? "platform not known",
     model.target,
-    model.steps === null ? "no live ranges" : count(model.steps, "step"),
+    model.steps === null ? "no live ranges" : count(model.steps - 1, "step"),
     model.module_id === null ? null : `module ${model.module_id}`,
   ];
   const items = texts.filter((text) => text !== null).map((text) => h("span", {}, name(text)));

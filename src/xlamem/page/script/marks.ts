@@ -8,6 +8,8 @@ import type uPlot from "./vendor/uPlot.esm.js";
 
 /** Height of the strip of phases above the plot in CSS pixels. */
 export const STRIP = 16;
+/** Where there are more runs of phases than one in this many CSS pixels, only the prevailing phase is shown. */
+const RUN = 6;
 const BAND_OPACITY = 0.14;
 const FIXED_OPACITY = 0.3;
 
@@ -59,17 +61,48 @@ export function drawBands(u: uPlot, theme: Theme, marks: Marks): void {
   ctx.restore();
 }
 
-/** Call for the visible runs of phases with their edges in pixels. Runs that share a pixel are left out. */
-function eachRun(u: uPlot, { phases, range }: Marks, draw: (phase: number, left: number, right: number) => void): void {
-  const { phase, first, last } = phases;
-  let drawn = -Infinity;
-  for (let i = firstAfter(last, range[0]); i < phase.length && first[i]! <= range[1]; i++) {
-    const left = Math.round(x(u, Math.max(range[0], first[i]!)));
-    const right = Math.round(x(u, Math.min(range[1], last[i]!) + 1));
-    if (right <= drawn) continue;
-    draw(phase[i]!, Math.max(left, drawn), Math.max(right, left + 1));
-    drawn = right;
+/** Call for the visible runs of phases with their edges in pixels; where they are narrow, for those of `prevailing`. */
+function eachRun(u: uPlot, marks: Marks, draw: (phase: number, left: number, right: number) => void): void {
+  const { phases: { first, last, phase }, range } = marks;
+  const begin = firstAfter(last, range[0]);
+  const end = firstAfter(first, range[1] + 1);
+  const isNarrow = (end - begin) * RUN * devicePixelRatio > u.bbox.width;
+  const runs = isNarrow ? prevailing(marks, begin, end, Math.floor(u.bbox.width / (RUN * devicePixelRatio))) : null;
+  for (let i = runs ? 0 : begin; i < (runs ? runs.length : end); i++) {
+    const run = runs ? runs[i]! : { phase: phase[i]!, first: first[i]!, last: last[i]! };
+    const left = Math.round(x(u, Math.max(range[0], run.first)));
+    const right = Math.round(x(u, Math.min(range[1], run.last) + 1));
+    draw(run.phase, left, Math.max(right, left + 1));
   }
+}
+
+interface Run {
+  phase: number;
+  first: number;
+  last: number;
+}
+
+/** Runs of `n` equal parts of the range, each of which has the phase that most of its steps have. */
+function prevailing({ phases, range }: Marks, begin: number, end: number, n: number): Run[] {
+  const steps = (range[1] + 1 - range[0]) / n;
+  const counts = Array.from({ length: n }, () => new Float64Array(phases.names.length));
+  for (let i = begin; i < end; i++) {
+    const [from, to] = [Math.max(range[0], phases.first[i]!), Math.min(range[1], phases.last[i]!) + 1];
+    for (let part = Math.floor((from - range[0]) / steps); part < n && range[0] + part * steps < to; part++) {
+      const left = range[0] + part * steps;
+      counts[part]![phases.phase[i]!]! += Math.min(to, left + steps) - Math.max(from, left);
+    }
+  }
+  const runs: Run[] = [];
+  counts.forEach((count, part) => {
+    const most = count.indexOf(Math.max(...count));
+    const [first, last] = [range[0] + part * steps, range[0] + (part + 1) * steps - 1];
+    const before = runs.at(-1);
+    if (!count[most]) return;
+    if (before?.phase === most && Math.abs(before.last + 1 - first) < 0.5 * steps) before.last = last;
+    else runs.push({ phase: most, first, last });
+  });
+  return runs;
 }
 
 /** Index of the first of these ascending numbers that is at least `least`. */
@@ -121,15 +154,18 @@ function drawLevels(u: uPlot, theme: Theme, { levels, fixed, fixedLabel }: Marks
   if (room) text(ctx, theme, "--ink", `${fixedLabel} ${shortSize(fixed)}`, bbox.left + 6 * devicePixelRatio, top, "left", false);
 }
 
-/** A triangle on each plateau; that of the peak is filled. */
+/** A triangle on each plateau, where there is room; that of the peak is filled. */
 function drawPlateaus(u: uPlot, theme: Theme, { plateaus, range }: Marks): void {
   const { ctx } = u;
   const half = 4 * devicePixelRatio;
   ctx.strokeStyle = ctx.fillStyle = css(theme.rgb("--ink"));
   ctx.lineWidth = devicePixelRatio;
+  const drawn: number[] = [];
   plateaus.forEach(({ first_step, last_step, bytes }, i) => {
     if (last_step < range[0] || first_step > range[1]) return;
     const centre = x(u, (Math.max(first_step, range[0]) + Math.min(last_step, range[1]) + 1) / 2);
+    if (drawn.some((other) => Math.abs(other - centre) < 2 * half)) return;
+    drawn.push(centre);
     const tip = y(u, bytes) - 2 * devicePixelRatio;
     ctx.beginPath();
     ctx.moveTo(centre, tip);

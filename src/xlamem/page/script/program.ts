@@ -101,6 +101,7 @@ export class ProgramPage {
     draw(buffersView, hosts.buffers);
     draw(detailView, hosts.detail);
     addPointerLine(hosts.time, [hosts.timeline, hosts.map], data, store);
+    document.documentElement.dataset["ready"] = "true";
   }
 
   #writeAddress(): void {

@@ -3,13 +3,13 @@
 import { centre, goTo, goToPeak, goToPlateau, panBy, showAllSteps, zoomBy } from "./actions.js";
 import { chart } from "./chart.js";
 import type { ProgramData } from "./data.js";
-import { fill, h, name, onWidth } from "./dom.js";
-import { exactSize, number, percent, shortSize, size } from "./format.js";
+import { fill, h, name, onWidth, plain } from "./dom.js";
+import { exactSize, number, percent, size } from "./format.js";
 import { button, sentence } from "./frame.js";
 import { addGestures } from "./gestures.js";
 import { stepAt, zoomed } from "./layout.js";
 import type { Level, Marks } from "./marks.js";
-import type { Space } from "./model.js";
+import type { Device, Space } from "./model.js";
 import { onTheme, phaseVariable } from "./palette.js";
 import { sparklines } from "./sparklines.js";
 import type { Page, View } from "./view.js";
@@ -65,7 +65,7 @@ function statusOf(data: ProgramData, { store }: Page): Node[] {
   const instruction = data.instructions.name[data.schedule[step] ?? -1];
   const share = peak > 0 ? (bytes === peak ? ", the peak" : `, ${percent(bytes, peak)} of the peak`) : "";
   return [
-    h("span", {}, `Step ${number(step)} of ${number(data.model.steps)}: `),
+    h("span", {}, `Step ${number(step)} of ${number(data.model.steps! - 1)}: `),
     h("strong", { title: exactSize(bytes) }, size(bytes)),
     h("span", {}, ` in use${share}`),
     ...(instruction ? [h("span", { class: "muted" }, " while ", name(instruction, 60), " runs")] : []),
@@ -115,7 +115,7 @@ function listen(over: HTMLElement, host: HTMLElement, data: ProgramData, store: 
 
 function marksOf(data: ProgramData, space: number, step: number, range: readonly [number, number]): Marks {
   const model = data.model.spaces[space]!;
-  const levels = levelsOf(data, model).filter((level) => level.bytes <= MOST_ABOVE * Math.max(1, model.peak ?? 0));
+  const levels = levelsOf(data, model).filter((level) => isShown(level.bytes, model));
   const highest = Math.max(1, model.peak ?? 0, ...levels.map((level) => level.bytes));
   return {
     range,
@@ -140,6 +140,10 @@ function levelsOf({ model: { verdict } }: ProgramData, space: Space): Level[] {
   return levels.sort((a, b) => b.bytes - a.bytes);
 }
 
+function isShown(bytes: number, { peak }: Space): boolean {
+  return bytes <= MOST_ABOVE * Math.max(1, peak ?? 0);
+}
+
 function fixedBytes({ categories }: Space): number {
   return Object.keys(FIXED).reduce((sum, category) => sum + (categories[category] ?? 0), 0);
 }
@@ -159,11 +163,19 @@ function legend(data: ProgramData, space: number): HTMLElement[] {
   return [
     key("key-line", "in use"),
     ...(fixed ? [key("key-fixed", `${fixedNames(model)}: ${size(fixed)}, in use at every step`)] : []),
-    key("key-reserved", `reserved: ${size(model.reserved)}`),
-    ...(device ? [key("key-available", `available on ${name(device.name, 40).textContent}: ${shortSize(device.available)}`)] : []),
+    level("key-reserved", "reserved", model.reserved, model),
+    ...(device ? [level("key-available", availableOn(device), device.available, model)] : []),
     ...used.map((phase) => key("key-phase", phase, phaseVariable(phase))),
     ...(model.plateaus.length ? [key("key-plateau", model.plateaus.length > 1 ? "plateaus, the peak filled" : "the peak")] : []),
   ];
+}
+
+function level(kind: string, label: string, bytes: number, model: Space): HTMLElement {
+  return isShown(bytes, model) ? key(kind, `${label}: ${size(bytes)}`) : h("span", {}, `${label}: ${size(bytes)}, above the chart`);
+}
+
+function availableOn({ name: text }: Device): string {
+  return text === "capacity" ? "available" : `available on ${plain(text, 40)}`;
 }
 
 function key(kind: string, label: string, variable?: string): HTMLElement {

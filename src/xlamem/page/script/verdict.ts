@@ -1,6 +1,6 @@
 /** What must fit, whether it does, what decides it, and what to do first. */
 
-import { h, name, plain } from "./dom.js";
+import { h, name, plain, prose } from "./dom.js";
 import { exactSize, percent, size } from "./format.js";
 import { sentence, type PlainView } from "./frame.js";
 import type { Device, Verdict } from "./model.js";
@@ -31,10 +31,10 @@ function words({ headline, decided_by, first_step, reason }: Verdict): HTMLEleme
   return h(
     "div",
     { class: "words" },
-    h("p", { class: "headline" }, plain(headline, 500)),
-    ...decided_by.map((text) => h("p", {}, plain(text, 500))),
-    reason && !headline.includes(reason) ? h("p", { class: "muted" }, plain(reason, 500)) : null,
-    first_step ? h("p", { class: "first-step" }, h("span", { class: "label" }, "First"), plain(first_step, 700)) : null,
+    h("p", { class: "headline" }, ...prose(headline)),
+    ...decided_by.map((text) => h("p", {}, ...prose(text))),
+    reason && !headline.includes(reason) ? h("p", { class: "muted" }, ...prose(reason)) : null,
+    first_step ? h("p", { class: "first-step" }, h("span", { class: "label" }, "First"), ...prose(first_step)) : null,
   );
 }
 
@@ -65,11 +65,15 @@ function deviceBar(mustFit: number, device: Device, fits: boolean | null): HTMLE
       "p",
       { class: "device-words" },
       h("span", { class: `state ${fits === false ? "bad" : fits === true ? "good" : ""}` }, state),
-      h("span", {}, name(device.name, 40), `: ${size(available)} available of ${size(capacity)}`),
+      h("span", {}, ...(device.name === "capacity" ? [] : [name(device.name, 40), ": "]), offered(device)),
       h("span", {}, `${percent(mustFit, available)} used, ${rest}`),
       device.note ? h("span", { class: "muted" }, plain(device.note, 300)) : null,
     ),
   );
+}
+
+function offered({ available, capacity }: Device): string {
+  return available === capacity ? `${size(available)} available` : `${size(available)} available of ${size(capacity)}`;
 }
 
 function sized(element: HTMLElement, share: number): HTMLElement {
