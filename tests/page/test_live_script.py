@@ -15,6 +15,7 @@ import pytest
 import xlamem
 from xlamem import _sweep
 from xlamem.page.writing import report
+from xlamem.parse.arrays import ints
 
 DUMPS = Path(__file__).parent.parent / "dumps"
 SCRIPT = Path(xlamem.__file__).parent / "page" / "script"
@@ -137,6 +138,6 @@ def test_shared_bytes_are_charged_as_in_python(script: Path, n: int, largest: in
     columns = [np.array(program["buffers"][name]) for name in ("allocation", "valueId", "offset", "size")]
     order = np.lexsort((columns[1], columns[0]))
     owner, value_id, offset, size = (column[order].astype(np.int64) for column in columns)
-    charged, exclusive = (np.frombuffer(column, np.int64) for column in _sweep.charge(owner, value_id, offset, size))
+    charged, exclusive = map(ints, _sweep.charge(owner, value_id, offset, size))
     rows = {row["id"]: (row["bytes"], row["exclusive"]) for row in found["rows"]}
     assert rows == {int(i): (int(b), int(e)) for i, b, e in zip(value_id, charged, exclusive, strict=True)}

@@ -52,7 +52,7 @@ function wheel(event: WheelEvent, gestures: Gestures, [x, y]: Point): void {
 class Pointers {
   readonly #element: HTMLElement;
   readonly #gestures: Gestures;
-  readonly #selection = h("div", { class: "selection" });
+  readonly #selection = h("div", { class: "map-selection" });
   readonly #down = new Map<number, Point>();
   #origin: Point = [0, 0];
   #moved = false;

@@ -1,0 +1,43 @@
+/** The life of a buffer among all steps, with its uses. */
+
+import { goTo } from "./actions.js";
+import type { ProgramData } from "./data.js";
+import { h, svg } from "./dom.js";
+import { number } from "./format.js";
+import type { Store } from "./store.js";
+import { usesOf } from "./uses.js";
+
+const WIDTH = 1000;
+const HEIGHT = 24;
+const BAR = 8;
+/** More uses than this are not drawn. */
+const MAX_USES = 1000;
+
+/** A picture of the life; null without a live range. */
+export function lifeBar(data: ProgramData, store: Store, buffer: number): Element | null {
+  const [first, last, steps] = [data.buffers.start[buffer]!, data.buffers.end[buffer]!, data.model.steps ?? 1];
+  if (first < 0) return null;
+  const x = (step: number): number => (WIDTH * step) / steps;
+  const top = (HEIGHT - BAR) / 2;
+  const uses = usesOf(data, buffer).filter(({ step }) => step >= 0);
+  const peak = data.model.spaces[data.allocations.space[data.buffers.allocation[buffer]!]!]?.first_step;
+  const label = `Live from step ${number(first)} to ${number(last)} of ${number(steps)}, read ${number(uses.length)} times`;
+  const picture = svg(
+    "svg",
+    { class: "life-bar", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
+    svg("rect", { class: "track", x: 0, y: top, width: WIDTH, height: BAR }),
+    svg("rect", { class: "life", x: x(first), y: top, width: Math.max(3, x(last + 1) - x(first)), height: BAR }),
+    ...uses.slice(-MAX_USES).map(({ step }) => tick("use", x(step + 0.5), top, top + BAR)),
+    peak == null ? null : tick("peak", x(peak + 0.5), 0, HEIGHT),
+  );
+  const legend = h("div", { class: "life-legend muted" }, h("span", {}, "0"), h("span", {}, peak == null ? "" : "\u2502 peak"), h("span", {}, number(steps - 1)));
+  picture.addEventListener("click", (event) => {
+    const box = picture.getBoundingClientRect();
+    goTo(store, data, Math.floor(((event.clientX - box.left) / box.width) * steps));
+  });
+  return h("div", { class: "life-frame" }, picture, legend);
+}
+
+function tick(kind: string, x: number, top: number, bottom: number): SVGElement {
+  return svg("line", { class: kind, x1: x, x2: x, y1: top, y2: bottom, "vector-effect": "non-scaling-stroke" });
+}

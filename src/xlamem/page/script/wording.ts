@@ -1,0 +1,81 @@
+/** Sentences about one buffer: the same as those of `xlamem buffer`. */
+
+import type { ProgramData } from "./data.js";
+import { exactSize, number, percent } from "./format.js";
+import { occupiedRange } from "./live.js";
+
+const CATEGORIES: Readonly<Record<string, string>> = {
+  live_out: "output",
+  temp: "temporary",
+  temp_in_output: "temporary in an output's space",
+};
+
+/** What a buffer is: `activation, forward, layer 3`. */
+export function whatOf({ buffers: b }: ProgramData, buffer: number): string {
+  const category = b.categoryNames[b.category[buffer]!] ?? "";
+  const layer = b.layerNames[b.layer[buffer]!];
+  const index = b.layerIndex[buffer]!;
+  const parts = [
+    b.kindNames[b.kind[buffer]!],
+    b.phaseNames[b.phase[buffer]!],
+    layer === undefined ? undefined : layer.replace("*", index < 0 ? "*" : String(index)),
+  ].filter((part) => part !== undefined);
+  const name = CATEGORIES[category] ?? category;
+  return parts.includes(name) ? parts.join(", ") : [name, ...parts].join(", ");
+}
+
+/** How its name was found, around the name of the instruction that has it, if that is another one. */
+export function originOf({ buffers: b }: ProgramData, buffer: number): readonly [string, string] {
+  const isOther = b.originInstruction[buffer]! >= 0 && b.originInstruction[buffer] !== b.instruction[buffer];
+  switch (b.originNames[b.origin[buffer]!]) {
+    case "own":
+      return ["Named by the instruction that defines it.", ""];
+    case "argument":
+      return isOther ? ["Its bytes come from the argument ", "."] : ["An argument of the program.", ""];
+    case "operand":
+      return ["The name is that of ", ", from which its bytes come."];
+    case "slot":
+      return ["The name is that of ", ", which writes to the same bytes."];
+    case "hlo":
+      return ["Its bytes are written by ", ", inside a fusion or loop."];
+    case "user":
+      return ["Its origin is unknown. The name is that of ", ", which reads it or what is computed from it."];
+    default:
+      return ["Its origin is unknown.", ""];
+  }
+}
+
+/** Whether it is in use at the peak of its memory space. */
+export function peakNote(data: ProgramData, buffer: number): string {
+  const { allocations, buffers, model } = data;
+  const peak = model.spaces[allocations.space[buffers.allocation[buffer]!]!]?.first_step;
+  if (peak == null || buffers.start[buffer]! < 0) return "";
+  const [first, last] = occupiedRange(data, buffer);
+  return `${first <= peak && peak <= last ? "Live" : "Not live"} at the peak, step ${number(peak)}.`;
+}
+
+/** By how much the peak would be lower without it. */
+export function savingNote({ allocations, buffers, model }: ProgramData, buffer: number): string {
+  const saving = buffers.saving[buffer]!;
+  const space = model.spaces[allocations.space[buffers.allocation[buffer]!]!]?.memory_space ?? "memory";
+  if (saving < 0) return "";
+  return saving ? `Without it, the peak of ${space} would be at most ${exactSize(saving)} lower.` : `Without it, the peak of ${space} would be the same.`;
+}
+
+/** Bytes that the layout adds, with their share; empty if there are none, or if they are not known. */
+export function paddingNote({ buffers }: ProgramData, buffer: number): string {
+  const [bytes, unpadded] = [buffers.size[buffer]!, buffers.unpadded[buffer]!];
+  return unpadded >= 0 && bytes > unpadded ? `${exactSize(bytes - unpadded)}, ${percent(bytes - unpadded, bytes)} of it` : "";
+}
+
+/** A shape without its layout. */
+export function plainShape(shape: string): string {
+  let plain = "";
+  let depth = 0;
+  for (const character of shape) {
+    if (character === "{") depth++;
+    if (depth === 0) plain += character;
+    if (character === "}") depth--;
+  }
+  return plain;
+}
