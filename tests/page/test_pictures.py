@@ -220,7 +220,7 @@ def test_a_million_buffers() -> None:
 def test_cells_are_covered_as_their_rectangles_say(seed: int) -> None:
     """Against a slow count on rectangles with whole coordinates; those smaller than a cell count by their area."""
     draw = np.random.default_rng(seed)
-    n, columns, rows, cell = 200, 20, 12, 4.0
+    n, columns, rows, cell = 200, 20, 12, cells.CELL
     left, upper = draw.integers(0, columns - 1, n), draw.integers(0, rows - 1, n)
     right, lower = left + draw.integers(1, 4, n), upper + draw.integers(1, 4, n)
     right, lower = np.minimum(right, columns), np.minimum(lower, rows)
@@ -234,22 +234,30 @@ def test_cells_are_covered_as_their_rectangles_say(seed: int) -> None:
         lower=cell * lower,
     )
     code = draw.integers(0, 3, n)
-    found = cells._covered(boxes, code, 3, 0, 0, cell, rows, columns)
+    found = cells._covered(boxes, code, (3, rows, columns), 0, 0)
     expected = np.zeros((3, rows, columns))
     for i in range(n):
         until = left[i] + 1 if small[i] else right[i]
         expected[code[i], upper[i] : lower[i], left[i] : until] += part[i]
     assert np.allclose(found, expected)
-    summed = cells._summed(boxes, code, 3, (0, 0, cell * columns, cell * rows), cell)
+    summed = cells.summed(boxes, code, 3, (0, 0, cell * columns, cell * rows))
     assert ((summed.right - summed.left) >= cell).all()
     painted = np.full((rows, columns), -1)
     for k in range(len(summed.item)):
         y = int(summed.upper[k] / cell)
         painted[y, int(summed.left[k] / cell) : int(summed.right[k] / cell)] = summed.item[k]
     total = expected.sum(0)
-    assert ((painted >= 0) == (np.minimum(total, 1) >= cells.LEAST)).all()
+    assert ((painted >= 0) == (total >= cells.LEAST)).all()
     most = np.take_along_axis(expected, painted.clip(0)[None], 0)[0]
     assert (most[painted >= 0] == expected.max(0)[painted >= 0]).all()
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 6), (1, 5, 7), (3, 1, 1)])
+def test_cells_of_twice_the_size_have_the_same_area(shape: tuple[int, int, int]) -> None:
+    covered = np.random.default_rng(0).random(shape)
+    halved = cells._halved(covered)
+    assert halved.shape == (shape[0], (shape[1] + 1) // 2, (shape[2] + 1) // 2)
+    assert np.allclose(4 * halved.sum((1, 2)), covered.sum((1, 2)))
 
 
 def test_no_buffers() -> None:

@@ -50,7 +50,8 @@ class Boxes:
 
     def place(self, i: int) -> tuple[float, float, float, float]:
         """Return x, y, width and height of one."""
-        return float(self.left[i]), float(self.upper[i]), float(self.width[i]), float(self.height[i])
+        x, y = float(self.left[i]), float(self.upper[i])
+        return x, y, float(self.right[i]) - x, float(self.lower[i]) - y
 
 
 @dataclass(frozen=True)
@@ -81,19 +82,28 @@ def summed(boxes: Boxes, code: Ints, n_codes: int, area: tuple[float, float, flo
 
     `code` is the number of the color of each rectangle.
     """
-    cell = CELL
-    while True:
-        found = _summed(boxes, code, n_codes, area, cell)
-        if len(found.item) <= MAX_RUNS:
-            return found
-        cell *= 2
-
-
-def _summed(boxes: Boxes, code: Ints, n_codes: int, area: tuple[float, float, float, float], cell: float) -> Cells:
     left, upper, right, lower = area
-    n_columns, n_rows = int(np.ceil((right - left) / cell)), int(np.ceil((lower - upper) / cell))
-    covered = _covered(boxes, code, n_codes, left, upper, cell, n_rows, n_columns)
-    total = np.minimum(covered.sum(0), 1)
+    shape = n_codes, int(np.ceil((lower - upper) / CELL)), int(np.ceil((right - left) / CELL))
+    covered = _covered(boxes, code, shape, left, upper)
+    covered /= np.maximum(covered.sum(0), 1)  # where they overlap
+    cell = CELL
+    while len((found := _runs(covered, left, upper, right, cell)).item) > MAX_RUNS:
+        covered, cell = _halved(covered), 2 * cell
+    return found
+
+
+def _halved(covered: Floats) -> Floats:
+    """Return the shares of cells that are twice as wide and high."""
+    n, rows, columns = covered.shape
+    even = np.pad(covered, ((0, 0), (0, rows % 2), (0, columns % 2)))
+    halved: Floats = even.reshape(n, (rows + 1) // 2, 2, (columns + 1) // 2, 2).mean((2, 4))
+    return halved
+
+
+def _runs(covered: Floats, left: float, upper: float, right: float, cell: float) -> Cells:
+    """Return the runs of cells, given the shares of each color."""
+    n_columns = covered.shape[2]
+    total = covered.sum(0)
     density = np.digitize(total, (1 / 3, 2 / 3))
     kind = np.where(total < LEAST, -1, covered.argmax(0) * len(DENSITIES) + density)
     kind = np.pad(kind, ((0, 0), (0, 1)), constant_values=-1).reshape(-1)  # runs end with their row
@@ -111,22 +121,20 @@ def _summed(boxes: Boxes, code: Ints, n_codes: int, area: tuple[float, float, fl
     )
 
 
-def _covered(
-    boxes: Boxes, code: Ints, n_codes: int, left: float, upper: float, cell: float, n_rows: int, n_columns: int
-) -> Floats:
-    """Return the share of each cell that rectangles of each color cover: (colors, rows, columns).
+def _covered(boxes: Boxes, code: Ints, shape: tuple[int, int, int], left: float, upper: float) -> Floats:
+    """Return the share of each of the smallest cells that rectangles cover, in this shape: colors, rows, columns.
 
     The edges of rectangles are rounded to those of cells; rectangles smaller than a cell count in proportion.
     """
-    x0, x1, part_x = _rounded((boxes.left - left) / cell, (boxes.right - left) / cell, n_columns)
-    y0, y1, part_y = _rounded((boxes.upper - upper) / cell, (boxes.lower - upper) / cell, n_rows)
-    shape = n_codes, n_rows + 1, n_columns + 1
-    changes = np.zeros(shape[0] * shape[1] * shape[2])
+    n_codes, n_rows, n_columns = shape
+    x0, x1, part_x = _rounded((boxes.left - left) / CELL, (boxes.right - left) / CELL, n_columns)
+    y0, y1, part_y = _rounded((boxes.upper - upper) / CELL, (boxes.lower - upper) / CELL, n_rows)
+    changes = np.zeros(n_codes * (n_rows + 1) * (n_columns + 1))
     weight = part_x * part_y
     for y, x, sign in ((y0, x0, 1), (y0, x1, -1), (y1, x0, -1), (y1, x1, 1)):
-        place = (code * shape[1] + y) * shape[2] + x
+        place = (code * (n_rows + 1) + y) * (n_columns + 1) + x
         changes += np.bincount(place, sign * weight, len(changes))
-    sums: Floats = changes.reshape(shape).cumsum(1).cumsum(2)
+    sums: Floats = changes.reshape(n_codes, n_rows + 1, n_columns + 1).cumsum(1).cumsum(2)
     return sums[:, :-1, :-1].clip(0)
 
 
