@@ -64,10 +64,10 @@ export class Aligned {
     const legend = h(
       "div",
       { class: "timeline-legend" },
-      h("span", { class: "legend-item" }, swatch("key-only-a"), "steps only in A"),
-      h("span", { class: "legend-item" }, swatch("key-only-b"), "steps only in B"),
+      h("span", { class: "legend-item" }, swatch("key-only-a"), "steps of A that are not in B, or not in this order"),
+      h("span", { class: "legend-item" }, swatch("key-only-b"), "steps of B that are not in A, or not in this order"),
       h("span", { class: "legend-item" }, swatch("key-gap"), "no step on this side"),
-      h("span", { class: "legend-item" }, h("span", { "aria-hidden": "true" }, "\u25bc"), "the peak"),
+      h("span", { class: "legend-item" }, swatch("key-plateau"), "the peak"),
     );
     this.#host.append(h("div", { class: "row" }, keys), this.#area, legend);
     this.#listen();
@@ -112,19 +112,17 @@ export class Aligned {
   }
 
   #wordsOf(side: Side, u: number): Node[] {
-    const { step, gap, unmatched } = this.#warp.place(side, u);
+    const { step, gap } = this.#warp.place(side, u);
     const bytes = this.#series![side].usage[step] ?? 0;
     const data = this.#data[side];
     const instruction = data.instructions.name[data.schedule[step] ?? -1];
     const title = h("strong", { class: `side side-${side}` }, side.toUpperCase());
     const at = h("span", {}, gap ? ` no step here, after step ${number(step)}: ` : ` step ${number(step)}: `);
-    const only = unmatched && !gap ? [h("span", { class: "muted" }, ` only in ${side.toUpperCase()}`)] : [];
     return [
       title,
       at,
       h("span", { title: exactSize(bytes) }, `${size(bytes)} in use`),
       ...(instruction && !gap ? [h("span", { class: "muted" }, " while ", name(instruction, 48), " runs")] : []),
-      ...only,
     ];
   }
 

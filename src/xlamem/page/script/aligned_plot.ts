@@ -13,8 +13,10 @@ const BELOW = 24;
 /** Height of the strip that shows steps without a match. */
 const STRIP = 5;
 const HATCH = 7;
+/** Narrower gaps are not shown. */
+const MIN_GAP = 4;
 const MIN_LABEL = 72;
-const TICKS = 3;
+const TICKS = 4;
 
 export interface Curve {
   readonly usage: Float64Array;
@@ -54,6 +56,7 @@ export class AlignedPlot {
     const ctx = this.canvas.getContext("2d")!;
     ctx.clearRect(0, 0, this.canvas.width, this.canvas.height);
     const shares = this.#shares();
+    forgetNarrow(shares.gap, MIN_GAP * devicePixelRatio);
     this.#drawGaps(ctx, shares);
     this.#drawAxis(ctx);
     this.#drawCurve(ctx, shares);
@@ -218,10 +221,16 @@ export class AlignedPlot {
     ctx.closePath();
     ctx.fillStyle = css(this.#theme.rgb("--ink"));
     ctx.fill();
-    const isLeft = x < this.#left + this.#width / 2;
     const label = `peak ${shortSize(usage[peak] ?? 0)} at step ${number(peak)}`;
-    text(ctx, this.#theme, "--ink", label, x + (isLeft ? 2 : -2) * half, y - 8 * devicePixelRatio, isLeft ? "left" : "right", false);
+    ctx.font = scaledFont(11);
+    const isLeft = x + 2 * half + ctx.measureText(label).width < this.#left + this.#width;
+    text(ctx, this.#theme, "--ink", label, x + (isLeft ? 2 : -2) * half, y, isLeft ? "left" : "right", true);
   }
+}
+
+/** Set runs of gaps that are narrower than a number of columns to 0. */
+function forgetNarrow(gap: Float32Array, least: number): void {
+  runs(gap, (share) => share > 0.5, (from, to) => to - from < least && gap.fill(0, from, to));
 }
 
 /** Call for the runs of values that hold a condition. */

@@ -13,6 +13,8 @@ import type { Page } from "./view.js";
 import { type Side, SIDES, Warp } from "./warp.js";
 import { waterfall } from "./waterfall.js";
 
+/** More of a text is only in its title. */
+const MAX_TEXT = 320;
 const NUMBERS = ["reserved", "peak"] as const;
 const EVIDENCE: Readonly<Record<string, string>> = {
   interface: "seen in arguments and outputs",
@@ -91,7 +93,7 @@ function summary({ verdict, accounts }: Difference): HTMLElement[] {
 function sides(data: BySide<ProgramData>, open: (program: number) => void): HTMLElement {
   const items = SIDES.map((side, i) => {
     const { model } = data[side];
-    const facts = [model.platform, model.steps === null ? "no live ranges" : count(model.steps, "step")].filter((text) => text !== null);
+    const facts = [model.platform, model.steps === null ? "no live ranges" : count(model.steps - 1, "step")].filter((text) => text !== null);
     return h(
       "li",
       {},
@@ -169,7 +171,7 @@ function editList({ edits }: Difference): HTMLElement {
       "li",
       {},
       h("span", { class: `number ${change > 0 ? "up" : change < 0 ? "down" : ""}`, title: change ? exactSize(change) : null }, amount),
-      h("span", { class: "edit-words" }, plain(text, 600), h("span", { class: "muted" }, plain(` ${[kind, n ? count(n, "buffer") : "", EVIDENCE[evidence] ?? ""].filter(Boolean).join(" \u00b7 ")}`))),
+      h("span", { class: "edit-words", title: plain(text) }, plain(text, MAX_TEXT), h("span", { class: "muted" }, plain(` ${[kind, n ? count(n, "buffer") : "", EVIDENCE[evidence] ?? ""].filter(Boolean).join(" \u00b7 ")}`))),
     );
   });
   return h("ul", { class: "edits" }, ...items);

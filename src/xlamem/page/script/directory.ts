@@ -12,6 +12,7 @@ type Row = Directory["rows"][number];
 /** Rows that are shown at first, and added by the button below. */
 const ROWS = 500;
 const MAX_FAILED = 200;
+const MAX_PATH = 72;
 const STATES = { true: ["\u2713", "fits"], false: ["\u2715", "does not fit"], null: ["?", "not known"] } as const;
 
 interface Column {
@@ -35,31 +36,40 @@ export function directoryView(host: HTMLElement, report: Report, page: Page, ope
   );
   const parts = [table.element, ...(directory.failed.length ? [failures(directory)] : [])];
   host.append(opened, ...parts);
-  // The table makes room for a program.
-  const toggle = () => {
-    const isOpen = page.store.state.program >= 0;
-    opened.hidden = !isOpen;
-    for (const part of parts) part.hidden = isOpen;
-  };
-  page.store.on(["program"], toggle);
-  toggle();
+  makeRoom(page, opened, parts);
 }
 
-/** `39 programs, the largest needs 164.00 GiB. 3 do not fit.` */
+/** Hide the table while a program is shown; then show it again as it was scrolled. */
+function makeRoom(page: Page, opened: HTMLElement, parts: readonly HTMLElement[]): void {
+  let scrolled = 0;
+  const update = () => {
+    const isOpen = page.store.state.program >= 0;
+    if (isOpen === !opened.hidden) return;
+    if (isOpen) scrolled = scrollY;
+    opened.hidden = !isOpen;
+    for (const part of parts) part.hidden = isOpen;
+    requestAnimationFrame(() => scrollTo(0, isOpen ? 0 : scrolled));
+  };
+  page.store.on(["program"], update);
+  update();
+}
+
+/** `39 programs; the largest needs 164.00 GiB. 36 fit into 15.75 GiB, 3 do not.` */
 function summary({ rows, failed }: Directory): string {
   const dumps = rows.reduce((sum, row) => sum + row.occurrences, 0);
   const of = dumps > rows.length ? ` in ${count(dumps, "dump")}` : "";
-  const largest = rows[0]?.must_fit == null ? "" : `; the largest must have ${size(rows[0].must_fit)}`;
-  const verdicts = rows.some((row) => row.available !== null) ? verdictsOf(rows) : "";
+  const largest = rows[0]?.must_fit == null ? "" : `; the largest needs ${size(rows[0].must_fit)}`;
   const bad = failed.length ? ` ${count(failed.length, "dump")} cannot be read.` : "";
-  return `${count(rows.length, "program")}${of}${largest}.${verdicts}${bad}`;
+  return `${count(rows.length, "program")}${of}${largest}.${verdicts(rows)}${bad}`;
 }
 
-function verdictsOf(rows: readonly Row[]): string {
-  const available = rows.find((row) => row.available !== null)!.available!;
-  const [over, unknown] = [false, null].map((fits) => rows.filter((row) => row.fits === fits).length) as [number, number];
-  const parts = [over ? `${number(over)} ${over === 1 ? "does" : "do"} not fit` : "", unknown ? `for ${number(unknown)} it is not known` : ""].filter(Boolean);
-  return ` ${parts.length ? parts.join(", ") : "All fit"}: ${size(available)} ${parts.length ? "are" : "is"} available.`;
+function verdicts(rows: readonly Row[]): string {
+  const available = rows.find((row) => row.available !== null)?.available;
+  if (available == null) return "";
+  const [good, over, unknown] = [true, false, null].map((fits) => rows.filter((row) => row.fits === fits).length) as [number, number, number];
+  const fit = `${number(good)} ${good === 1 ? "fits" : "fit"} into ${size(available)}`;
+  const not = over ? [`${number(over)} ${over === 1 ? "does" : "do"} not`] : [];
+  return ` ${[fit, ...not, ...(unknown ? [`of ${number(unknown)} it is not known`] : [])].join(", ")}.`;
 }
 
 function failures({ failed }: Directory): HTMLElement {
@@ -153,12 +163,13 @@ function compared(a: number | string, b: number | string): number {
 
 function columnsOf(rows: readonly Row[], open: (program: number) => void): Column[] {
   const scale = scaleOf(rows);
+  const folder = commonFolder(rows);
   const judged = rows.some((row) => row.available !== null);
   const repeated = rows.some((row) => row.occurrences > 1);
   const columns: (Column | null)[] = [
-    { title: "Program", key: (row) => row.name.toLowerCase(), cell: (row) => programCell(row, open) },
+    { title: "Program", key: (row) => row.name.toLowerCase(), cell: (row) => programCell(row, folder, open) },
     { title: "Platform", key: (row) => row.platform ?? "", cell: (row) => [text(row.platform ?? "?")] },
-    numeric("Steps", (row) => row.steps, (row) => number(row.steps)),
+    numeric("Steps", (row) => row.steps, (row) => number(row.steps === null ? null : row.steps - 1)),
     repeated ? numeric("Dumps", (row) => row.occurrences, (row) => number(row.occurrences)) : null,
     numeric("Peak", (row) => row.peak, (row) => size(row.peak), (row) => row.peak),
     numeric("Must fit", (row) => row.must_fit, (row) => size(row.must_fit), (row) => row.must_fit),
@@ -177,11 +188,19 @@ function text(value: string): Node {
   return document.createTextNode(plain(value, 40));
 }
 
-/** The name, which opens the page if there is one, and the path. */
-function programCell(row: Row, open: (program: number) => void): Node[] {
+/** The name, which opens the page if there is one, and the path without the folder of all programs. */
+function programCell(row: Row, folder: string, open: (program: number) => void): Node[] {
   const label = name(row.name, 80);
   const state = row.complete ? [] : [h("span", { class: "mark" }, "truncated")];
-  return [h("div", { class: "row-title" }, linkOf(row, label, open), ...state), h("div", { class: "muted" }, name(row.path, 110, { class: "path" }))];
+  const path = name(row.path.slice(folder.length), MAX_PATH, { class: "path", title: plain(row.path) });
+  return [h("div", { class: "row-title" }, linkOf(row, label, open), ...state), h("div", { class: "muted" }, path)];
+}
+
+/** The folder that contains all programs, up to its last slash. */
+function commonFolder(rows: readonly Row[]): string {
+  let folder = rows[0]?.path ?? "";
+  for (const { path } of rows) while (!path.startsWith(folder)) folder = folder.slice(0, -1);
+  return folder.slice(0, folder.lastIndexOf("/") + 1);
 }
 
 function linkOf({ program, file }: Row, label: HTMLElement, open: (program: number) => void): HTMLElement {

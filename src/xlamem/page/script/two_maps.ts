@@ -100,6 +100,7 @@ export class TwoMaps {
       if (partner >= 0) select(there, this.#data[other], partner);
       else if (there.state.buffer >= 0) there.set({ buffer: -1 });
     });
+    store.on(["colorBy"], ({ colorBy }) => this.#pages[other].store.set({ colorBy }));
   }
 
   /** Show these memory spaces. */

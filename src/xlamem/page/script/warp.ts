@@ -13,8 +13,6 @@ export interface Place {
   readonly step: number;
   /** Whether the side has no step there; `step` is then the last one before. */
   readonly gap: boolean;
-  /** Whether the step has no match. */
-  readonly unmatched: boolean;
 }
 
 /** Pieces in which both sides are linear, in order. Piece i reaches from its coordinate to that of piece i + 1. */
@@ -70,7 +68,7 @@ export class Warp {
     const [from, to] = [steps[i] ?? 0, steps[i + 1] ?? 0];
     const share = Math.max(0, Math.min(1, (u - at[i]!) / (at[i + 1]! - at[i]! || 1)));
     const step = Math.min(to - 1, Math.floor(from + share * (to - from) + 1e-6));
-    return { step: Math.max(0, step), gap: from === to, unmatched: matched[i] !== 1 };
+    return { step: Math.max(0, step), gap: from === to };
   }
 
   /** Coordinate of the beginning of a step; that of the end for the number of steps. */

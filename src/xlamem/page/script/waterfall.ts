@@ -6,9 +6,11 @@ import { button } from "./frame.js";
 import type { Waterfall } from "./model.js";
 
 /** An axis that would show less than this share of its length as changes does not begin at 0. */
-const MIN_SHARE = 0.4;
+const MIN_SHARE = 0.25;
 /** The changes then fill this share of it. */
 const SHARE = 0.8;
+/** Share of the axis that is free behind the longest bar. */
+const ROOM = 0.02;
 const TICKS = 4;
 /** Width of the smallest bars in percent of the axis. */
 const MIN_WIDTH = 0.2;
@@ -45,7 +47,7 @@ export function waterfall(data: Waterfall, what: string, handlers: Handlers): HT
     const label = labelOf(row, handlers.hasBuffers(i) ? () => select(i) : null);
     if (label instanceof HTMLButtonElement) selectors.push({ row: i, element: label });
     const [from, to] = [scale.levels[i]!, scale.levels[i + 1]!];
-    return tableRow(row.change < 0 ? "down" : "up", signedSize(row.change), exactSize(row.change), details(row, label), bar(scale, from, to, from, to), {
+    return tableRow(kindOf(row.change), row.change ? signedSize(row.change) : "\u00b10", exactSize(row.change), details(row, label), bar(scale, from, to, from, to), {
       pointerenter: () => handlers.point(i),
       pointerleave: () => handlers.point(-1),
     });
@@ -84,7 +86,12 @@ function scaleOf({ a, b, rows }: Waterfall): Scale {
   const highest = Math.max(b, ...levels, 1);
   const changes = highest - lowest;
   const begins = changes > 0 && changes < MIN_SHARE * highest ? highest - changes / SHARE : 0;
-  return { levels, low: Math.max(0, Math.floor(begins)), high: highest };
+  const low = Math.max(0, Math.floor(begins));
+  return { levels, low, high: highest + ROOM * (highest - low) };
+}
+
+function kindOf(change: number): string {
+  return change > 0 ? "up" : change < 0 ? "down" : "same";
 }
 
 function tableRow(
