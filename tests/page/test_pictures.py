@@ -23,6 +23,7 @@ from xlamem.page import pictures
 from xlamem.page.model import Program
 from xlamem.page.pictures import address_map, cells, colors, picture, svg, timeline
 from xlamem.page.program_model import program_model
+from xlamem.page.writing import report
 
 pytest_plugins = "chromium"
 
@@ -94,6 +95,12 @@ def test_two_programs() -> None:
     shown = texts(check(picture([model(CPU), model(TPU)], summary="B needs less than A.")))
     assert shown[0] == "B needs less than A."
     assert {f"A: {model(CPU).name}", f"B: {model(TPU).name}"} <= set(shown)
+
+
+def test_notebooks_and_files_show_the_picture(tmp_path: Path) -> None:
+    made = report(DUMPS / CPU)
+    made.save(tmp_path / "report.svg")
+    assert made._repr_html_() == picture([model(CPU)]) == (tmp_path / "report.svg").read_text("utf-8")
 
 
 def test_hostile_names(tmp_path: Path) -> None:
