@@ -27,6 +27,8 @@ Row = dict[str, Any]
 
 MAX_GROUPS = 20
 """Maximum number of groups of buffers in a waterfall. Smaller ones are one row."""
+MIN_SHARE = 0.005
+"""Groups with less than this share of the largest one's change are smaller ones too."""
 EDIT = ("text", "kind", "evidence", "change", "n")
 """Columns of `edits` in the model."""
 
@@ -128,11 +130,12 @@ def _matched_buffers(m: Matching, rows: Pairs) -> Pairs:
 def _account(d: Diff, account: Row, rows: Pairs) -> AccountDifference:
     name = account["account"]
     groups, number = numbered_groups(d, BY, account=name)
+    n = _n_listed(ints(groups, "change"))
     return AccountDifference(
         account=name,
         reserved=Waterfall(account["reserved_a"], account["reserved_b"], list(_lines(d, name))),
-        peak=Waterfall(account["peak_a"], account["peak_b"], _peak_rows(groups.to_pylist(), account)),
-        members=_members(d, name, np.minimum(number, _n_listed(groups.num_rows)), rows),
+        peak=Waterfall(account["peak_a"], account["peak_b"], _peak_rows(groups.to_pylist(), n, account)),
+        members=_members(d, name, np.minimum(number, n), rows),
         step_a=account["step_a"],
         step_b=account["step_b"],
     )
@@ -148,14 +151,15 @@ def _lines(d: Diff, account: str) -> Iterator[Row]:
         yield _row(LINES[line], _sum(group), detail=detail)
 
 
-def _n_listed(n_groups: int) -> int:
-    """Return how many groups have a row of their own: a row for a single smaller group would not be shorter."""
-    return n_groups if n_groups <= MAX_GROUPS + 1 else MAX_GROUPS
+def _n_listed(change: Ints) -> int:
+    """Return how many groups, largest first, have a row of their own. There is no row for a single smaller group."""
+    size = np.abs(change)
+    n = min(MAX_GROUPS, int((size >= MIN_SHARE * size.max(initial=0)).sum()))
+    return n if len(size) > n + 1 else len(size)
 
 
-def _peak_rows(groups: list[Row], account: Row) -> list[Row]:
-    """Return a row for each group of buffers, largest first; one for the smaller groups; and one if the peak moved."""
-    n = _n_listed(len(groups))
+def _peak_rows(groups: list[Row], n: int, account: Row) -> list[Row]:
+    """Return a row for each of the n largest groups; one for the smaller groups; and one if the peak moved."""
     rows = [
         _row(label(g, BY), g["change"], detail=shapes(g), mark=mark(g), n=g["n"], source=sources(g)) for g in groups[:n]
     ]

@@ -15,6 +15,7 @@ import { type Side, SIDES } from "./warp.js";
 /** With more buffers than this, the maps do not follow the pointer in the waterfall. */
 const MOST_TO_FOLLOW = 200_000;
 const HEIGHT = 300;
+const SELECTED = "the selected buffer";
 
 /** Buffers of both sides that stand out; -1 for none. */
 export interface Chosen {
@@ -58,13 +59,15 @@ export class TwoMaps {
   readonly #repaint: Record<Side, () => void> = { a: () => undefined, b: () => undefined };
   readonly #words = h("div", { class: "row" });
   readonly #captions: BySide<HTMLElement> = { a: h("span", {}), b: h("span", {}) };
+  /** What the details of a side are. */
+  readonly #titles: BySide<HTMLElement> = { a: h("span", {}, SELECTED), b: h("span", {}, SELECTED) };
   #chosen: Chosen | null = null;
   #pointed: Chosen | null = null;
   #frame = 0;
 
   constructor(host: HTMLElement, data: BySide<ProgramData>, page: Page, partners: Partners) {
     [this.#data, this.#partners] = [data, partners];
-    const pageOf = (i: number): Page => ({ ...page, store: new Store(initial(i, page.report.programs[i])) });
+    const pageOf = (i: number): Page => ({ ...page, store: new Store({ ...initial(i, page.report.programs[i]), colorBy: "category" }) });
     this.#pages = { a: pageOf(0), b: pageOf(1) };
     this.#marked = { a: new Uint8Array(data.a.buffers.length), b: new Uint8Array(data.b.buffers.length) };
     this.#alone = { a: partners.without("a"), b: partners.without("b") };
@@ -84,7 +87,7 @@ export class TwoMaps {
     const hosts = SIDES.map((side) => {
       const host = h("div", {});
       detailView(host, this.#data[side], this.#pages[side]);
-      return h("div", {}, h("h3", {}, h("strong", { class: `side side-${side}` }, side.toUpperCase()), " the selected buffer"), host);
+      return h("div", {}, h("h3", {}, h("strong", { class: `side side-${side}` }, side.toUpperCase()), " ", this.#titles[side]), host);
     });
     return h("div", { class: "two-columns" }, ...hosts);
   }
@@ -97,8 +100,11 @@ export class TwoMaps {
       if (buffer < 0) return;
       const partner = this.#partners.of(side, buffer);
       const there = this.#pages[other].store;
+      if (partner >= 0 && partner === there.state.buffer) return;
+      fill(this.#titles[side], SELECTED);
+      fill(this.#titles[other], partner >= 0 ? "the same buffer here" : "has no such buffer");
       if (partner >= 0) select(there, this.#data[other], partner);
-      else if (there.state.buffer >= 0) there.set({ buffer: -1 });
+      else there.set({ buffer: -1 });
     });
     store.on(["colorBy"], ({ colorBy }) => this.#pages[other].store.set({ colorBy }));
   }
@@ -144,8 +150,8 @@ export class TwoMaps {
       const what = chosen ? " of this change" : side === "a" ? " that B does not have" : " that A does not have";
       fill(this.#captions[side], `${n ? count(n, "buffer") : "no buffer"}${what}`);
     }
-    const all = this.#chosen && button("Show all without a partner", () => this.highlight(null));
-    const words = chosen ? `Highlighted: ${plain(chosen.title, 100)}` : "Highlighted: buffers without a partner on the other side";
+    const all = this.#chosen && button("Show new and gone buffers", () => this.highlight(null));
+    const words = chosen ? `Highlighted: ${plain(chosen.title, 100)}` : "Highlighted: buffers that the other side does not have";
     fill(this.#words, h("p", { class: "status", "aria-live": "polite" }, words), all);
   }
 }
