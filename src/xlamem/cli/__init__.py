@@ -19,6 +19,7 @@ VERBS = {
     "bill": "Show why so much memory must fit.",
     "buffer": "Show what defines, reads and keeps alive one buffer.",
     "advise": "List what would make the program need less memory.",
+    "report": "Write the picture: one HTML page, SVG, JSON or pprof.",
     "diff": "Compare two programs, or the programs of two directories.",
     "check": "Check programs against budgets and a baseline, for CI.",
     "explain": "Compare the peaks that XLA, JAX and XProf publish.",
