@@ -5,9 +5,8 @@ import { type Child, h, name } from "./dom.js";
 import { number, oneLine, percent, size } from "./format.js";
 import type { LiveSet } from "./live.js";
 import { bufferName, scopePath } from "./names.js";
-import { categoryLabel } from "./palette.js";
 import { ranksOf } from "./sorting.js";
-import { plainShape } from "./wording.js";
+import { categoryName, plainShape } from "./wording.js";
 
 /** What the cells of a row are made from: row `i` of a live set. */
 export interface Cells {
@@ -121,9 +120,9 @@ function kindOf(cells: Cells, i: number): string {
   const buffer = live.buffer[i]!;
   if (isReserved(cells, i)) {
     const { allocations } = data;
-    return `${categoryLabel(allocations.categoryNames[allocations.category[live.allocation[i]!]!] ?? "")}, reserved`;
+    return `${categoryName(allocations.categoryNames[allocations.category[live.allocation[i]!]!] ?? "")}, reserved`;
   }
-  const what = kindNames[kind[buffer]!] ?? categoryLabel(categoryNames[category[buffer]!] ?? "");
+  const what = kindNames[kind[buffer]!] ?? categoryName(categoryNames[category[buffer]!] ?? "");
   const when = phaseNames[phase[buffer]!];
   return when ? `${what}, ${when}` : what;
 }

@@ -1,15 +1,15 @@
 /** What colours stand for: choose what they show, read bytes at the step, highlight one of them. */
 
 import type { ProgramData } from "./data.js";
-import { fill, h } from "./dom.js";
+import { type Child, fill, h } from "./dom.js";
 import { size } from "./format.js";
 import { choice } from "./frame.js";
 import { liveSet } from "./live.js";
-import { codingOf, COLOR_BY, css, type LegendItem, Theme } from "./palette.js";
+import { codingOf, COLOR_BY, css, isKnown, type LegendItem, shownColor, Theme } from "./palette.js";
 import type { Store } from "./store.js";
 
-/** More items than this become a strip of colours without texts. */
-const MAX_TEXTS = 16;
+/** More layers than this become a strip of colours without texts. */
+const MAX_TEXTS = 12;
 
 export interface Legend {
   /** Show it anew, after a change of the state or of the theme. */
@@ -18,29 +18,29 @@ export interface Legend {
   highlighted(): number;
 }
 
-/** Add a switch and a legend. `onHighlight` is called when the reader highlights an item, or none. */
+/** Add a switch and a legend. `onHighlight` is called when the reader highlights an item, or none; it calls `update`. */
 export function legend(host: HTMLElement, data: ProgramData, store: Store, onHighlight: () => void): Legend {
   let highlighted = -1;
-  let shownBy = store.state.colorBy;
-  const names = COLOR_BY.map(([, name]) => name);
-  const switches = choice("Colour by", names, (i) => store.set({ colorBy: COLOR_BY[i]![0] }));
+  let shownBy = shownColor(data, store.state.colorBy);
+  const choices = COLOR_BY.filter(([by]) => isKnown(data, by));
+  const switches = choice("Colour by", choices.map(([, title]) => title), (i) => store.set({ colorBy: choices[i]![0] }));
   const items = h("ul", { class: "legend" });
   host.append(switches.element, items);
   const toggle = (item: number): void => {
     highlighted = highlighted === item ? -1 : item;
-    update();
     onHighlight();
   };
   const update = (): void => {
-    const { colorBy, space, step } = store.state;
+    const { space, step } = store.state;
+    const colorBy = shownColor(data, store.state.colorBy);
     if (colorBy !== shownBy) highlighted = -1;
     shownBy = colorBy;
-    switches.press(COLOR_BY.findIndex(([by]) => by === colorBy));
+    switches.press(choices.findIndex(([by]) => by === colorBy));
     const coding = codingOf(data, colorBy);
     const bytes = bytesOf(data, coding.code, coding.items.length, space, step);
-    const isStrip = coding.items.length > MAX_TEXTS;
-    items.classList.toggle("strip", isStrip);
-    fill(items, ...entries(coding.items, bytes, highlighted, isStrip, toggle));
+    const focused = Array.from(items.querySelectorAll("button")).indexOf(document.activeElement as HTMLButtonElement);
+    fill(items, ...entries({ items: coding.items, bytes, highlighted, toggle }));
+    if (focused >= 0) items.querySelectorAll("button")[focused]?.focus();
   };
   update();
   return { update, highlighted: () => highlighted };
@@ -57,23 +57,48 @@ function bytesOf(data: ProgramData, code: Uint16Array, n: number, space: number,
   return bytes;
 }
 
-function entries(
-  items: readonly LegendItem[],
-  bytes: Float64Array,
-  highlighted: number,
-  isStrip: boolean,
-  toggle: (item: number) => void,
-): HTMLElement[] {
+interface Entries {
+  readonly items: readonly LegendItem[];
+  readonly bytes: Float64Array;
+  readonly highlighted: number;
+  readonly toggle: (item: number) => void;
+}
+
+function entries(all: Entries): HTMLElement[] {
   const theme = new Theme();
-  return items.map((item, i) => {
-    const swatch = h("span", { class: "swatch" });
-    swatch.style.backgroundColor = css(theme.of(item));
-    const isScale = isStrip && typeof item.color === "number";
-    const texts = isScale ? [] : [h("span", {}, item.label), h("span", { class: "bytes" }, size(bytes[i]!))];
-    const label = `${item.label}: ${size(bytes[i]!)} at the step`;
-    const pressed = String(highlighted === i);
-    const button = h("button", { type: "button", title: label, "aria-label": label, "aria-pressed": pressed }, swatch, ...texts);
-    button.addEventListener("click", () => toggle(i));
-    return h("li", { class: isScale ? "scale" : null }, button);
+  const { items, bytes, highlighted } = all;
+  const scale = items.flatMap((item, i) => (typeof item.color === "number" ? [i] : []));
+  const isStrip = scale.length > MAX_TEXTS;
+  const single = items.flatMap((item, i) => (isStrip && typeof item.color === "number" ? [] : [i]));
+  const entry = (i: number): HTMLElement => {
+    const texts = [h("span", {}, items[i]!.label), h("span", { class: "bytes" }, size(bytes[i]!))];
+    return h("li", {}, entryButton(all, theme, i, texts));
+  };
+  if (!isStrip) return single.map(entry);
+  const chosen = scale.includes(highlighted) ? `${items[highlighted]!.label}: ${size(bytes[highlighted]!)}` : items[scale.at(-1)!]!.label;
+  return [h("li", { class: "scale" }, items[scale[0]!]!.label, strip(all, theme, scale), chosen), ...single.map(entry)];
+}
+
+function entryButton({ items, bytes, highlighted, toggle }: Entries, theme: Theme, i: number, texts: Child[]): HTMLButtonElement {
+  const label = `${items[i]!.label}: ${size(bytes[i]!)} at the step`;
+  const swatch = h("span", { class: "swatch" });
+  swatch.style.backgroundColor = css(theme.of(items[i]!));
+  const attributes = { type: "button", title: label, "aria-label": label, "aria-pressed": String(highlighted === i) };
+  return h("button", { ...attributes, on: { click: () => toggle(i) } }, swatch, ...texts);
+}
+
+/** One button for each layer. The arrow keys move between them. */
+function strip(all: Entries, theme: Theme, scale: readonly number[]): HTMLElement {
+  const buttons = scale.map((i) => entryButton(all, theme, i, []));
+  const current = Math.max(0, scale.indexOf(all.highlighted));
+  buttons.forEach((one, i) => (one.tabIndex = i === current ? 0 : -1));
+  const element = h("span", { class: "strip" }, ...buttons);
+  element.addEventListener("keydown", (event) => {
+    const by = event.key === "ArrowLeft" ? -1 : event.key === "ArrowRight" ? 1 : 0;
+    const next = buttons[buttons.indexOf(event.target as HTMLButtonElement) + by];
+    if (!by || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    next?.focus();
   });
+  return element;
 }

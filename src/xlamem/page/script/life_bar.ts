@@ -12,6 +12,8 @@ const HEIGHT = 24;
 const BAR = 8;
 /** More uses than this are not drawn. */
 const MAX_USES = 1000;
+/** Share of the width that a label needs. */
+const ROOM = 0.12;
 
 /** A picture of the life; null without a live range. */
 export function lifeBar(data: ProgramData, store: Store, buffer: number): Element | null {
@@ -30,12 +32,21 @@ export function lifeBar(data: ProgramData, store: Store, buffer: number): Elemen
     ...uses.slice(-MAX_USES).map(({ step }) => tick("use", x(step + 0.5), top, top + BAR)),
     peak == null ? null : tick("peak", x(peak + 0.5), 0, HEIGHT),
   );
-  const legend = h("div", { class: "life-legend muted" }, h("span", {}, "0"), h("span", {}, peak == null ? "" : "\u2502 peak"), h("span", {}, number(steps - 1)));
   picture.addEventListener("click", (event) => {
     const box = picture.getBoundingClientRect();
     goTo(store, data, Math.floor(((event.clientX - box.left) / box.width) * steps));
   });
-  return h("div", { class: "life-frame" }, picture, legend);
+  return h("div", {}, picture, scale(steps, peak ?? null));
+}
+
+/** The first and the last step, and the peak between them. */
+function scale(steps: number, peak: number | null): HTMLElement {
+  const share = peak === null ? -1 : (peak + 0.5) / steps;
+  const label = h("span", { class: "peak", hidden: share < 0 }, "peak");
+  label.style.left = `${100 * Math.max(ROOM / 2, Math.min(1 - ROOM / 2, share))}%`;
+  const first = h("span", {}, share >= 0 && share < ROOM ? "" : "0");
+  const last = h("span", {}, share > 1 - 1.5 * ROOM ? "" : number(steps - 1));
+  return h("div", { class: "life-scale muted" }, first, label, last);
 }
 
 function tick(kind: string, x: number, top: number, bottom: number): SVGElement {

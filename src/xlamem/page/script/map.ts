@@ -2,7 +2,7 @@
 
 import { showAllSteps, zoomBy } from "./actions.js";
 import type { ProgramData } from "./data.js";
-import { h, onWidth, plain } from "./dom.js";
+import { fill, h, onWidth, plain } from "./dom.js";
 import { count, number, size } from "./format.js";
 import { button, sentence } from "./frame.js";
 import { GUTTER, panned, stepAt } from "./layout.js";
@@ -10,7 +10,7 @@ import { type Legend, legend } from "./legend.js";
 import { type Axis, type Gestures, listen } from "./map_gestures.js";
 import { MapPicture } from "./map_picture.js";
 import { matching } from "./matching.js";
-import { codingOf, onTheme } from "./palette.js";
+import { codingOf, onTheme, shownColor } from "./palette.js";
 import { select } from "./selection.js";
 import { neighboursOf } from "./sharing.js";
 import { type Stack, stackOf } from "./stack.js";
@@ -55,7 +55,7 @@ class AddressMap implements Gestures {
   readonly #highlight: Uint8Array | undefined;
   readonly #picture: MapPicture;
   readonly #tooltip: Tooltip;
-  readonly #showAll: HTMLButtonElement;
+  readonly #zoomed: HTMLElement;
   readonly #legend: Legend | null;
   #stack: Stack;
   /** Visible addresses. */
@@ -72,8 +72,8 @@ class AddressMap implements Gestures {
     this.#bytes = [0, this.#stack.total];
     this.#grabbed = { range: page.store.state.range, bytes: this.#bytes };
     this.#picture = new MapPicture(data, this.#stack);
-    this.#showAll = button("Show all", () => this.reset(), { class: "show-all", hidden: true });
-    host.append(h("div", { class: "map-frame" }, this.#picture.element, this.#showAll));
+    this.#zoomed = h("div", { class: "zoomed" });
+    host.append(h("div", { class: "map-frame" }, this.#picture.element, this.#zoomed));
     this.#tooltip = new Tooltip(host);
     this.#legend = controls ? this.#addControls(host) : null;
     listen(this.#picture.element, this);
@@ -119,7 +119,7 @@ class AddressMap implements Gestures {
     const item = this.#legend?.highlighted() ?? -1;
     const isPale = (buffer: number, of: number): boolean =>
       (item >= 0 && of !== item) || mask?.[buffer] === 0 || this.#highlight?.[buffer] === 0;
-    this.#picture.paint(codingOf(this.#data, colorBy), isPale);
+    this.#picture.paint(codingOf(this.#data, shownColor(this.#data, colorBy)), isPale);
     this.#legend?.update();
     this.#show();
   }
@@ -129,8 +129,17 @@ class AddressMap implements Gestures {
     const [bottom, top] = this.#bytes;
     this.#picture.show({ left: first, right: last + 1, bottom, top });
     this.#picture.base.setAttribute("aria-label", this.#description());
-    this.#showAll.hidden = !this.canPan();
+    this.#showZoom();
     this.#mark();
+  }
+
+  /** What part is visible, and a way back. */
+  #showZoom(): void {
+    const { range } = this.#state;
+    const { total } = this.#stack;
+    const shown = `${size(Math.round(this.#bytes[1] - this.#bytes[0]))} of ${size(total)}, ${count(range[1] + 1 - range[0], "step")}`;
+    this.#zoomed.hidden = !this.canPan();
+    fill(this.#zoomed, h("span", {}, shown), button("Show all", () => this.reset()));
   }
 
   #description(): string {
@@ -138,7 +147,7 @@ class AddressMap implements Gestures {
     const { bands, total, buffer } = this.#stack;
     const where = this.#data.model.spaces[space]?.memory_space ?? "memory";
     const what = `${count(buffer.length, "buffer")} in ${count(bands.length, "allocation")} of ${size(total)}`;
-    return `Address map of ${plain(where)}: ${what}, steps ${number(range[0])} to ${number(range[1])}, coloured by ${colorBy}`;
+    return `Address map of ${plain(where)}: ${what}, steps ${number(range[0])} to ${number(range[1])}, coloured by ${shownColor(this.#data, colorBy)}`;
   }
 
   #mark(): void {

@@ -23,6 +23,7 @@ export interface Ink {
   readonly text: string;
   readonly muted: string;
   readonly line: string;
+  readonly accent: string;
   readonly sans: string;
   readonly mono: string;
 }

@@ -35,6 +35,8 @@ interface Box {
   readonly height: number;
 }
 
+type FiveTexts = [string, string, string, string, string];
+
 export class MapPicture {
   readonly element: HTMLElement;
   readonly base = h("canvas", { class: "base" });
@@ -57,7 +59,7 @@ export class MapPicture {
   constructor(data: ProgramData, stack: Stack) {
     this.#data = data;
     this.#stack = stack;
-    this.element = h("div", { class: "map" }, this.base, this.overlay);
+    this.element = h("div", { class: "address-map" }, this.base, this.overlay);
   }
 
   set stack(stack: Stack) {
@@ -131,7 +133,8 @@ export class MapPicture {
   #ink(): Ink {
     const style = getComputedStyle(this.element);
     const value = (name: string): string => style.getPropertyValue(name).trim();
-    return { text: value("--ink"), muted: value("--muted"), line: value("--line"), sans: style.fontFamily, mono: value("--mono") || "monospace" };
+    const [text, muted, line, accent, mono] = ["--ink", "--muted", "--line-strong", "--accent", "--mono"].map(value) as FiveTexts;
+    return { text, muted, line, accent, mono, sans: style.fontFamily };
   }
 
   #nameBoxes(): NameBox[] {
@@ -182,7 +185,7 @@ export class MapPicture {
     c.beginPath();
     c.rect(GUTTER, 0, this.plotWidth, this.#height);
     c.clip();
-    this.#cursor(c, step, ink);
+    this.#cursor(c, step, ink.accent);
     c.setLineDash([3, 2]);
     for (const buffer of sharing) this.#outline(c, buffer, ink.text, 1);
     c.setLineDash([]);
@@ -191,9 +194,9 @@ export class MapPicture {
     c.restore();
   }
 
-  #cursor(c: CanvasRenderingContext2D, step: number, ink: Ink): void {
+  #cursor(c: CanvasRenderingContext2D, step: number, color: string): void {
     const { x, width } = this.#box(step, step, 0, 0);
-    c.fillStyle = ink.text;
+    c.fillStyle = color;
     c.fillRect(Math.round(x + width / 2), 0, 1, this.#height);
   }
 

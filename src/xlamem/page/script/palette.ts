@@ -70,6 +70,16 @@ export function codingOf(data: ProgramData, by: ColorBy): Coding {
   return coding;
 }
 
+/** Whether something is known by which colours could differ. */
+export function isKnown(data: ProgramData, by: ColorBy): boolean {
+  return codingOf(data, by).items.some(({ key }) => key !== "");
+}
+
+/** What the colours show: what the reader has chosen, or categories if nothing is known of it. */
+export function shownColor(data: ProgramData, chosen: ColorBy): ColorBy {
+  return isKnown(data, chosen) ? chosen : "category";
+}
+
 function named(buffers: BufferColumns, by: Exclude<ColorBy, "layer">): Coding {
   const [column, names] = {
     phase: [buffers.phase, buffers.phaseNames] as const,

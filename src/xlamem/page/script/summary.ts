@@ -4,13 +4,14 @@ import type { ProgramData } from "./data.js";
 import { h, name } from "./dom.js";
 import { count, number, shortenPath, size } from "./format.js";
 import { bufferName, scopePath } from "./names.js";
+import { plainShape } from "./wording.js";
 
 const MAX_SCOPE = 70;
 
 /** Name, bytes, shape, scope and life of a buffer, for a tooltip. */
 export function summary(data: ProgramData, buffer: number): HTMLElement[] {
   const { size: bytes, shape, shapeNames, scope } = data.buffers;
-  const shapeName = shapeNames[shape[buffer]!] ?? "";
+  const shapeName = plainShape(shapeNames[shape[buffer]!] ?? "");
   const path = scopePath(data, scope[buffer]!);
   return [
     h("div", {}, name(bufferName(data, buffer), 60)),

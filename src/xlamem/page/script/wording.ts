@@ -7,8 +7,13 @@ import { occupiedRange } from "./live.js";
 const CATEGORIES: Readonly<Record<string, string>> = {
   live_out: "output",
   temp: "temporary",
-  temp_in_output: "temporary in an output's space",
+  temp_in_output: "temporary in an output",
 };
+
+/** What a buffer or an allocation of a category is called. */
+export function categoryName(category: string): string {
+  return CATEGORIES[category] ?? category;
+}
 
 /** What a buffer is: `activation, forward, layer 3`. */
 export function whatOf({ buffers: b }: ProgramData, buffer: number): string {
@@ -20,7 +25,7 @@ export function whatOf({ buffers: b }: ProgramData, buffer: number): string {
     b.phaseNames[b.phase[buffer]!],
     layer === undefined ? undefined : layer.replace("*", index < 0 ? "*" : String(index)),
   ].filter((part) => part !== undefined);
-  const name = CATEGORIES[category] ?? category;
+  const name = categoryName(category);
   return parts.includes(name) ? parts.join(", ") : [name, ...parts].join(", ");
 }
 
