@@ -154,7 +154,7 @@ export async function doubles(column: IntColumn): Promise<Float64Array> {
 
 export async function texts(column: TextColumn): Promise<string[]> {
   if (column.length === 0) return [];
-  const values = JSON.parse(new TextDecoder().decode(await inflated(column.data))) as string[];
+  const values = JSON.parse(await new Response(inflated(column.data)).text()) as string[];
   if (values.length !== column.length) throw new Error("wrong number of texts");
   return values;
 }
@@ -175,19 +175,34 @@ function words(planes: Uint8Array, { length, width }: IntColumn, first: number):
   return result;
 }
 
-async function planesOf(column: IntColumn): Promise<Uint8Array> {
-  if (column.length === 0) return new Uint8Array(0);
-  const planes = await inflated(column.data);
-  if (planes.length !== column.length * column.width) throw new Error("wrong number of bytes");
+/** The bytes of a column. Reading the parts of the stream into place takes half the time of collecting them first. */
+async function planesOf({ data, length, width }: IntColumn): Promise<Uint8Array> {
+  const planes = new Uint8Array(length * width);
+  if (length === 0) return planes;
+  const reader = inflated(data).getReader();
+  let size = 0;
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    planes.set(part.value, size); // throws if there are too many
+    size += part.value.length;
+  }
+  if (size !== planes.length) throw new Error("wrong number of bytes");
   return planes;
 }
 
-async function inflated(base64: string): Promise<Uint8Array> {
-  const stream = new Blob([fromBase64(base64)]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+function inflated(base64: string): ReadableStream<Uint8Array<ArrayBuffer>> {
+  const { writable, readable } = new DecompressionStream("deflate");
+  const writer = writable.getWriter();
+  // Reading reports the same errors.
+  writer.write(fromBase64(base64)).catch(() => undefined);
+  writer.close().catch(() => undefined);
+  return readable;
 }
 
+type Decoder = { fromBase64?: (text: string) => Uint8Array<ArrayBuffer> };
+
 function fromBase64(text: string): Uint8Array<ArrayBuffer> {
+  const quick = (Uint8Array as Decoder).fromBase64;
+  if (quick) return quick.call(Uint8Array, text);
   const binary = atob(text);
   const bytes = new Uint8Array(binary.length);
   for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
