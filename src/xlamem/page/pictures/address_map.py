@@ -231,9 +231,10 @@ def _coding(program: Program, boxes: Boxes) -> _Coding:
     """Color rectangles by phase, or by kind where few phases are known, or not at all."""
     b = program.buffers
     phase, kind = b.phase[boxes.rows], b.kind[boxes.rows]
-    if _known(phase, boxes.area) >= MIN_KNOWN:
+    with_phase, with_kind = _known(phase, boxes.area), _known(kind, boxes.area)
+    if with_phase >= max(MIN_KNOWN, with_kind / 2):
         return _compact([(f"p-{name}", name) for name in b.phase_names], phase, "phase not known")
-    if _known(kind, boxes.area) >= MIN_KNOWN:
+    if with_kind >= MIN_KNOWN:
         return _compact([(f"k-{i + 1}", name) for i, name in enumerate(b.kind_names)], kind, "kind not known")
     return _Coding([CATEGORIES["temp"]], np.zeros(len(boxes.rows), np.int64))
 

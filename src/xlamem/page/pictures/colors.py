@@ -44,7 +44,9 @@ _IN_DARK = ("[data-jp-theme-light=false] ", ".vscode-dark ")
 
 
 def style(used: Iterable[tuple[str, str]]) -> str:
-    """Return the rules that replace the light colors, which are attributes, where the surroundings are dark.
+    """Return the rules for narrow places, and those that replace the light colors, which are attributes, in dark ones.
+
+    Programs that draw SVG without a browser ignore most of them, but not `height:auto` outside of a media query.
 
     Parameters
     ----------
@@ -54,7 +56,8 @@ def style(used: Iterable[tuple[str, str]]) -> str:
     rules = [(class_name(prop, name), f"{{{prop}:{COLORS[name][1]}}}") for prop, name in sorted(used)]
     by_system = "".join(f".{CLASS}:not({_IN_LIGHT}) .{c}{rule}" for c, rule in rules)
     by_notebook = "".join(",".join(f"{place}.{CLASS} .{c}" for place in _IN_DARK) + rule for c, rule in rules)
-    return f"<style>@media (prefers-color-scheme:dark){{{by_system}}}{by_notebook}</style>"
+    fit = f"@media screen{{.{CLASS}{{max-width:100%;height:auto}}}}"
+    return f"<style>{fit}@media (prefers-color-scheme:dark){{{by_system}}}{by_notebook}</style>"
 
 
 def class_name(prop: str, name: str) -> str:

@@ -31,6 +31,8 @@ _NARROW, _WIDE = set("ijlt.,:;'|!()[]/ fIr-"), set("mwMW@%…—")
 _WIDTHS = {"narrow": 0.36, "normal": 0.6, "wide": 0.92, "full": 1.05}
 """Widths of characters in units of the font size. They are those of a wide font, so that texts fit in any."""
 _MONO_WIDTH = 0.61
+MIN_FITTED = 6
+"""Minimum number of characters of a text that is shortened."""
 BOLD = 1.12
 """Widths of bold texts, relative to others."""
 
@@ -49,7 +51,7 @@ class Drawing:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" role="img" aria-label={_attribute(label)} '
             f'width="{WIDTH}" height="{_n(height)}" viewBox="0 0 {WIDTH} {_n(height)}" '
-            f'style="max-width:100%;height:auto" font-family="{FAMILY}" font-size="{FONT}">'
+            f'font-family="{FAMILY}" font-size="{FONT}">'
             f"<title>{_text(label)}</title>{style(self._used)}"
             f'<rect width="{WIDTH}" height="{_n(height)}"{self._color("fill", "bg")}/>'
             f"{''.join(self._elements)}</svg>\n"
@@ -144,10 +146,12 @@ def fitted(
     text = one_line(text if len(text) < 4096 else shorten(text, 1024))
     if text_width(text, size, mono=mono) <= room:
         return text
-    n = int(room / (size * (_MONO_WIDTH if mono else _WIDTHS["normal"])))
-    while n >= 6 and text_width(short := shorten(text, n), size, mono=mono) > room:
-        n -= 1
-    return short if n >= 6 else ""
+    least = _MONO_WIDTH if mono else _WIDTHS["narrow"]
+    for n in range(min(len(text), int(room / (size * least))), MIN_FITTED - 1, -1):
+        short = shorten(text, n)
+        if text_width(short, size, mono=mono) <= room:
+            return short
+    return ""
 
 
 def cut_off(text: str, n: int) -> str:
