@@ -16,17 +16,17 @@ from conftest import DUMPS
 import xlamem
 from xlamem import compute
 from xlamem.errors import OutputError, UsageError
-from xlamem.page.directory import directory_report, file_name, write_directory
-from xlamem.page.listing import Listing, list_programs
+from xlamem.page.directory import MAX_FAILED, directory_report, file_name, write_directory
+from xlamem.page.listing import Failed, Listing, list_programs
 
-SMALL, LARGE = 1 << 10, 1 << 24
+SMALL, LARGE = 100_000, 1 << 24
 KILLED = DUMPS / "cpu-killed-at-buffer-assignment"
 
 
 def build(dump: xlamem.Dump) -> dict[str, Any]:
     """Return a model with as much as the static part of a page needs."""
     verdict = {"headline": f"About {dump.name}.", "decided_by": [], "first_step": ""}
-    return {"name": dump.name, "verdict": verdict, "bill": [], "filler": "x" * 500}
+    return {"name": dump.name, "verdict": verdict, "bill": [], "filler": "x" * 60_000}
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +152,16 @@ def test_pages_beyond_the_limit_are_left_out(tmp_path: Path, listing: Listing) -
         assert "largest 3 of" in directory["folded"][0]
 
 
+def test_rows_and_failures_that_would_make_the_index_too_large_are_left_out(listing: Listing) -> None:
+    many = Listing(listing.programs * 100, [Failed(f"dump{i}", "bad") for i in range(MAX_FAILED + 1)])
+    directory = directory_report(many, title="dumps", build=build, cap=SMALL, max_programs=0)["directory"]
+    assert 0 < len(json.dumps(directory["rows"])) < SMALL
+    assert len(directory["failed"]) == MAX_FAILED
+    assert [text.split(" of ")[0] for text in directory["folded"]] == [
+        "Only the largest 0", f"Only the largest {len(directory['rows'])}", f"Only the first {MAX_FAILED:,}"
+    ]  # fmt: skip
+
+
 def test_the_index_is_written_last(tmp_path: Path, listing: Listing) -> None:
     def broken(dump: xlamem.Dump) -> dict[str, Any]:
         if dump.name == listing.programs[4].read().name:
@@ -187,7 +197,7 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, listing: Listing) -> N
 
 
 def test_the_report_as_json_has_the_programs_that_fit(listing: Listing) -> None:
-    report = directory_report(listing, title="dumps", build=build, cap=2000)
+    report = directory_report(listing, title="dumps", build=build, cap=150_000)
     n = len(report["programs"])
     assert 0 < n < len(listing.programs)
     assert report["kind"] == "directory"

@@ -14,6 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import __version__
 from ..dump import Dump
 from ..errors import DumpError, UsageError
@@ -30,6 +32,8 @@ Build = Callable[[Dump], Mapping[str, Any]]
 MAX_PROGRAMS = 200
 """Default of the maximum number of programs that have a page."""
 MAX_FILE_NAME = 80
+MAX_FAILED = 1000
+"""Maximum number of dumps that cannot be read that are listed."""
 INDEX, FOLDER = "index.html", "programs"
 
 
@@ -92,14 +96,14 @@ def write_directory(
     built = _built(listing, build, max_programs, failed)
     held, fits = _held(built, cap)
     if fits:
-        page = document(_in_one(listing, held, title, failed, max_programs))
+        page = document(_in_one(listing, held, title, failed, max_programs, cap))
         if len(page) <= cap:
             write_file(output, page)
             return output
     folder = output.with_suffix("")
     files = _write_pages(listing, chain(held, built), folder, min(max_programs, len(listing.programs)))
     rows = [replace(row, file=files.get(i, "")) for i, row in enumerate(_rows(listing))]
-    write_file(folder / INDEX, document(_report(title, [], _directory(rows, failed, max_programs))))
+    write_file(folder / INDEX, document(_report(title, [], _directory(rows, failed, max_programs, cap))))
     if output != folder:
         output.unlink(missing_ok=True)  # an earlier page, which the folder replaces
     return folder / INDEX
@@ -113,7 +117,7 @@ def directory_report(
     held, fits = _held(_built(listing, build, max_programs, failed), cap)
     if not fits:
         held.pop()
-    report = _in_one(listing, held, title, failed, max_programs)
+    report = _in_one(listing, held, title, failed, max_programs, cap)
     if not fits:
         report["directory"]["folded"].append(f"This file contains the {count(len(held), 'largest program')} only.")
     return report
@@ -139,11 +143,11 @@ def _held(built: Iterable[tuple[int, Json]], cap: int) -> tuple[list[tuple[int, 
     return held, True
 
 
-def _in_one(listing: Listing, held: list[tuple[int, Json]], title: str, failed: list[Failed], n: int) -> Json:
-    """Return the report that contains these models."""
+def _in_one(listing: Listing, held: list[tuple[int, Json]], title: str, failed: list[Failed], n: int, cap: int) -> Json:
+    """Return the report that contains these models, of the first n programs."""
     place = {number: i for i, (number, _) in enumerate(held)}
     rows = [replace(row, program=place.get(i, -1)) for i, row in enumerate(_rows(listing))]
-    return _report(title, [program for _, program in held], _directory(rows, failed, n))
+    return _report(title, [program for _, program in held], _directory(rows, failed, n, cap))
 
 
 def _rows(listing: Listing) -> list[Row]:
@@ -156,10 +160,19 @@ def _row(listed: Listed) -> Row:
     return Row(**columns)
 
 
-def _directory(rows: list[Row], failed: list[Failed], max_programs: int) -> Directory:
-    limit = f"Only the largest {max_programs:,} of {len(rows):,} programs have a page: --max-programs sets the limit."
-    folded = [limit] if len(rows) > max_programs else []
-    return Directory(rows, [failure._asdict() for failure in failed], folded)
+def _directory(rows: list[Row], failed: list[Failed], max_programs: int, cap: int) -> Directory:
+    """Return the table, of which the rows have at most half of a file."""
+    sizes = np.cumsum([len(json.dumps(vars(row))) for row in rows])
+    shown = rows[: int(np.searchsorted(sizes, cap // 2, "right"))]
+    folded = []
+    if len(rows) > max_programs:
+        largest = f"Only the largest {max_programs:,} of {len(rows):,} programs"
+        folded.append(f"{largest} have a page: --max-programs sets the limit.")
+    if len(rows) > len(shown):
+        folded.append(f"Only the largest {len(shown):,} of {len(rows):,} programs are listed, for the size of this file.")
+    if len(failed) > MAX_FAILED:
+        folded.append(f"Only the first {MAX_FAILED:,} of {len(failed):,} dumps that cannot be read are listed.")
+    return Directory(shown, [failure._asdict() for failure in failed[:MAX_FAILED]], folded)
 
 
 def _report(title: str, programs: list[Json], directory: Directory | None) -> Json:

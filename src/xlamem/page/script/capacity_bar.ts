@@ -30,8 +30,8 @@ export function capacityBar(bytes: number, available: number | null, fits: boole
   return svg(
     "svg",
     { class: `bar capacity ${kind}`, "aria-hidden": "true" },
-    svg("rect", { class: "needed", x: "0", y: "25%", width: percent(Math.max(within, 0.001 * high), high), height: "50%" }),
-    over > 0 ? svg("rect", { class: "excess", x: percent(within, high), y: "25%", width: percent(over, high), height: "50%" }) : null,
+    svg("rect", { class: "needed", x: "0", y: "30%", width: percent(Math.max(within, 0.001 * high), high), height: "40%" }),
+    over > 0 ? svg("rect", { class: "excess", x: percent(within, high), y: "30%", width: percent(over, high), height: "40%" }) : null,
     isCut ? svg("svg", { class: "cut", x: "94%", y: "0", width: "14", height: "100%", viewBox: "0 0 14 40", preserveAspectRatio: "none" }, svg("path", { d: "M9 0 L3 13 L9 27 L3 40" })) : null,
     available === null ? null : svg("line", { class: "limit", x1: percent(available, high), x2: percent(available, high), y1: "0", y2: "100%" }),
   );

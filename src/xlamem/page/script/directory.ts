@@ -12,7 +12,7 @@ type Row = Directory["rows"][number];
 /** Rows that are shown at first, and added by the button below. */
 const ROWS = 500;
 const MAX_FAILED = 200;
-const MAX_PATH = 72;
+const MAX_PATH = 56;
 const STATES = { true: ["\u2713", "fits"], false: ["\u2715", "does not fit"], null: ["?", "not known"] } as const;
 
 interface Column {
