@@ -164,12 +164,11 @@ def _directory(rows: list[Row], failed: list[Failed], max_programs: int, cap: in
     """Return the table, of which the rows have at most half of a file."""
     sizes = np.cumsum([len(json.dumps(vars(row))) for row in rows])
     shown = rows[: int(np.searchsorted(sizes, cap // 2, "right"))]
-    folded = []
-    if len(rows) > max_programs:
-        largest = f"Only the largest {max_programs:,} of {len(rows):,} programs"
-        folded.append(f"{largest} have a page: --max-programs sets the limit.")
-    if len(rows) > len(shown):
-        folded.append(f"Only the largest {len(shown):,} of {len(rows):,} programs are listed, for the size of this file.")
+    n, folded = len(rows), []
+    if n > max_programs:
+        folded.append(f"Only the largest {max_programs:,} of {n:,} programs have a page: --max-programs sets the limit.")
+    if n > len(shown):
+        folded.append(f"Only the largest {len(shown):,} of {n:,} programs are listed, for the size of this file.")
     if len(failed) > MAX_FAILED:
         folded.append(f"Only the first {MAX_FAILED:,} of {len(failed):,} dumps that cannot be read are listed.")
     return Directory(shown, [failure._asdict() for failure in failed[:MAX_FAILED]], folded)
