@@ -48,7 +48,7 @@ class BufferTable {
     this.#cells = this.#atStep();
     this.#search = this.#searchBox();
     this.#grid = h("div", { class: "grid", role: "grid", tabindex: 0, "aria-label": "Buffers in use at the step" });
-    this.#rows = new VirtualRows(this.#grid, this.#header, ROW, (row) => this.#row(row));
+    this.#rows = new VirtualRows(this.#grid, ROW, ROW, (row) => this.#row(row));
     this.#grid.append(h("div", { role: "rowgroup", class: "head-group" }, this.#header), this.#rows.body);
     const copy = button("Copy", () => void this.#copy(copy), { title: "Copy these rows as a table" });
     host.append(h("div", { class: "table-bar" }, this.#summary, this.#search, copy), this.#grid);

@@ -125,6 +125,8 @@ class AddressMap implements Gestures {
   }
 
   #show(): void {
+    cancelAnimationFrame(this.#frame);
+    this.#frame = 0;
     const [first, last] = this.#state.range;
     const [bottom, top] = this.#bytes;
     this.#picture.show({ left: first, right: last + 1, bottom, top });
@@ -190,7 +192,7 @@ class AddressMap implements Gestures {
     const from = Math.max(0, Math.min(total - span, bottom));
     const before = this.#bytes;
     this.#bytes = [from, span >= total ? total : from + span];
-    if (!this.#frame) this.#frame = requestAnimationFrame(() => ((this.#frame = 0), this.#show()));
+    if (!this.#frame) this.#frame = requestAnimationFrame(() => this.#show());
     return this.#bytes[0] !== before[0] || this.#bytes[1] !== before[1];
   }
 

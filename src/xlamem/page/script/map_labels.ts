@@ -39,7 +39,7 @@ interface Label {
 export function drawGutter(c: CanvasRenderingContext2D, data: ProgramData, stack: Stack, view: Viewport, ink: Ink): void {
   const yOf = (address: number): number => ((view.top - address) / (view.top - view.bottom)) * view.height;
   const taken: [number, number][] = [];
-  const labels = groups(stack.bands).flatMap((group) => labelsOf(data, group, view, yOf));
+  const labels = stack.groups.flatMap((group) => labelsOf(data, group, view, yOf));
   c.textAlign = "right";
   c.textBaseline = "middle";
   c.strokeStyle = ink.line;
@@ -68,17 +68,6 @@ function write(c: CanvasRenderingContext2D, text: string, y: number, font: strin
   c.font = font;
   c.fillStyle = color;
   c.fillText(fitting(c, text, GUTTER - PADDING - 2), GUTTER - PADDING, y);
-}
-
-/** Neighbours of one category. Each arena is a group of its own. */
-function groups(bands: readonly Band[]): Band[][] {
-  const result: Band[][] = [];
-  for (const band of bands) {
-    const last = result.at(-1);
-    if (last && last[0]!.category === band.category && band.category !== "temp") last.push(band);
-    else result.push([band]);
-  }
-  return result;
 }
 
 /** The label of a group, or of each of its bands if most of what is visible has room for them. */

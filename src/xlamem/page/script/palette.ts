@@ -71,8 +71,8 @@ export function codingOf(data: ProgramData, by: ColorBy): Coding {
 }
 
 /** Whether something is known by which colours could differ. */
-export function isKnown(data: ProgramData, by: ColorBy): boolean {
-  return codingOf(data, by).items.some(({ key }) => key !== "");
+export function isKnown({ buffers }: ProgramData, by: ColorBy): boolean {
+  return by === "category" || columnOf(buffers, by).some((code) => code >= 0);
 }
 
 /** What the colours show: what the reader has chosen, or categories if nothing is known of it. */
@@ -80,14 +80,15 @@ export function shownColor(data: ProgramData, chosen: ColorBy): ColorBy {
   return isKnown(data, chosen) ? chosen : "category";
 }
 
+function columnOf(buffers: BufferColumns, by: ColorBy): Int32Array {
+  return { phase: buffers.phase, layer: buffers.layerIndex, kind: buffers.kind, category: buffers.category }[by];
+}
+
 function named(buffers: BufferColumns, by: Exclude<ColorBy, "layer">): Coding {
-  const [column, names] = {
-    phase: [buffers.phase, buffers.phaseNames] as const,
-    kind: [buffers.kind, buffers.kindNames] as const,
-    category: [buffers.category, buffers.categoryNames] as const,
-  }[by];
-  const items = names.map((name) => ({ key: name, label: by === "category" ? categoryLabel(name) : name, color: variable(by, name) }));
-  return compact([...items, { key: "", label: "not known", color: UNKNOWN }], column.map((code) => (code < 0 ? names.length : code)));
+  const names = { phase: buffers.phaseNames, kind: buffers.kindNames, category: buffers.categoryNames }[by];
+  const label = (name: string): string => (by === "category" ? categoryLabel(name) : name);
+  const items = names.map((name) => ({ key: name, label: label(name), color: variable(by, name) }));
+  return coded(columnOf(buffers, by), [...items, { key: "", label: "not known", color: UNKNOWN }], 1);
 }
 
 function variable(by: ColorBy, name: string): string {
@@ -107,17 +108,22 @@ function layers({ layerIndex }: BufferColumns): Coding {
     return { key: String(i), label, color: count > 1 ? i / (count - 1) : 0.5 };
   });
   items.push({ key: "", label: "no layer", color: UNKNOWN });
-  return compact(items, layerIndex.map((layer) => (layer < 0 ? count : Math.floor(layer / together))));
+  return coded(layerIndex, items, Math.max(1, together));
 }
 
-/** Leave out items that no buffer has. */
-function compact(items: readonly LegendItem[], codes: Int32Array): Coding {
+/** Code a column whose integers belong to an item each, or several to one. The last item is for -1. */
+function coded(column: Int32Array, items: readonly LegendItem[], together: number): Coding {
   const used = new Uint8Array(items.length);
-  for (const code of codes) used[code] = 1;
+  const code = new Uint16Array(column.length);
+  for (let i = 0; i < column.length; i++) {
+    const value = column[i]!;
+    used[(code[i] = value < 0 ? items.length - 1 : Math.floor(value / together))] = 1;
+  }
   const position = new Uint16Array(items.length);
   let n = 0;
   items.forEach((_, i) => (position[i] = used[i] ? n++ : 0));
-  return { items: items.filter((_, i) => used[i]), code: Uint16Array.from(codes, (code) => position[code]!) };
+  for (let i = 0; i < code.length; i++) code[i] = position[code[i]!]!;
+  return { items: items.filter((_, i) => used[i]), code };
 }
 
 // -- colours of the theme ---------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ export interface Band {
 export interface Stack {
   /** From the bottom to the top. */
   readonly bands: readonly Band[];
+  /** Neighbours of one category. */
+  readonly groups: readonly (readonly Band[])[];
   readonly total: number;
   readonly shapes: Rectangles;
   /** Row of buffers of each rectangle. */
@@ -47,7 +49,17 @@ function stacked(data: ProgramData, space: number): Stack {
     base[allocation] = total;
     bands.push({ allocation, category, bottom: total, top: (total += size[allocation]!) });
   }
-  return { bands, total, base, ...shapesOf(data, base) };
+  return { bands, groups: grouped(bands), total, base, ...shapesOf(data, base) };
+}
+
+function grouped(bands: readonly Band[]): Band[][] {
+  const groups: Band[][] = [];
+  for (const band of bands) {
+    const last = groups.at(-1);
+    if (last && last[0]!.category === band.category) last.push(band);
+    else groups.push([band]);
+  }
+  return groups;
 }
 
 /** The allocations by category, the largest of each first. */

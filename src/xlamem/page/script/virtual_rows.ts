@@ -9,27 +9,34 @@ const MARGIN = 6;
 
 export class VirtualRows {
   /** To be placed in the element that scrolls, below what is above the rows. */
-  readonly body: HTMLElement;
+  readonly body = h("div", { class: "rows", role: "rowgroup" });
   readonly #scroller: HTMLElement;
-  readonly #header: HTMLElement;
   readonly #render: (row: number) => HTMLElement;
+  /** Height of the scroller without what sticks to its top, and its position. Reading them anew would cost a layout. */
+  #room = 0;
+  #top = 0;
   #rowHeight: number;
   #n = 0;
   #requested = 0;
 
-  /** `header` sticks to the top of the scroller. */
-  constructor(scroller: HTMLElement, header: HTMLElement, rowHeight: number, render: (row: number) => HTMLElement) {
-    [this.#scroller, this.#header, this.#rowHeight, this.#render] = [scroller, header, rowHeight, render];
-    this.body = h("div", { class: "rows", role: "rowgroup" });
+  /** `header` is the height of what sticks to the top of the scroller. */
+  constructor(scroller: HTMLElement, header: number, rowHeight: number, render: (row: number) => HTMLElement) {
+    [this.#scroller, this.#rowHeight, this.#render] = [scroller, rowHeight, render];
     scroller.addEventListener("scroll", () => {
+      this.#top = scroller.scrollTop;
       if (!this.#requested) this.#requested = requestAnimationFrame(() => this.#draw());
     });
+    new ResizeObserver(([entry]) => {
+      this.#room = Math.max(0, entry!.contentRect.height - header);
+      this.#draw();
+    }).observe(scroller);
   }
 
   /** Show n rows. */
   show(n: number, rowHeight = this.#rowHeight): void {
     [this.#n, this.#rowHeight] = [n, rowHeight];
-    this.body.style.height = `${Math.min(MAX_HEIGHT, n * rowHeight)}px`;
+    this.body.style.height = `${this.#height}px`;
+    this.#top = Math.min(this.#top, Math.max(0, this.#height - this.#room));
     this.#draw();
   }
 
@@ -45,30 +52,32 @@ export class VirtualRows {
     return Math.max(1, Math.floor(this.#window().visible));
   }
 
+  get #height(): number {
+    return Math.min(MAX_HEIGHT, this.#n * this.#rowHeight);
+  }
+
   /** First visible row and number of visible rows; both can have fractions. */
   #window(): { first: number; visible: number } {
-    const room = this.#scroller.clientHeight - this.#header.offsetHeight;
-    const visible = room / this.#rowHeight;
-    const height = Math.min(MAX_HEIGHT, this.#n * this.#rowHeight);
-    const share = height > room ? Math.min(1, this.#scroller.scrollTop / (height - room)) : 0;
-    return { first: share * Math.max(0, this.#n - visible), visible };
+    const visible = this.#room / this.#rowHeight;
+    const hidden = this.#height - this.#room;
+    return { first: hidden > 0 ? Math.min(1, this.#top / hidden) * (this.#n - visible) : 0, visible };
   }
 
   #scrollTo(first: number): void {
-    const room = this.#scroller.clientHeight - this.#header.offsetHeight;
-    const height = Math.min(MAX_HEIGHT, this.#n * this.#rowHeight);
-    const last = this.#n - room / this.#rowHeight;
-    this.#scroller.scrollTop = last > 0 ? (first / last) * (height - room) : 0;
+    const last = this.#n - this.#room / this.#rowHeight;
+    this.#top = last > 0 ? (first / last) * (this.#height - this.#room) : 0;
+    this.#scroller.scrollTop = this.#top;
     this.#draw();
   }
 
   #draw(): void {
+    cancelAnimationFrame(this.#requested);
     this.#requested = 0;
     const { first, visible } = this.#window();
     const from = Math.max(0, Math.floor(first) - MARGIN);
     const to = Math.min(this.#n, Math.ceil(first + visible) + MARGIN);
     const rows = Array.from({ length: Math.max(0, to - from) }, (_, i) => this.#render(from + i));
-    const top = this.#scroller.scrollTop + (from - first) * this.#rowHeight;
+    const top = this.#top + (from - first) * this.#rowHeight;
     rows.forEach((row, i) => (row.style.transform = `translateY(${Math.round(top + i * this.#rowHeight)}px)`));
     this.body.replaceChildren(...rows);
   }
