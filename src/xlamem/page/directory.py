@@ -32,6 +32,8 @@ Build = Callable[[Dump], Mapping[str, Any]]
 MAX_PROGRAMS = 200
 """Default of the maximum number of programs that have a page."""
 MAX_FILE_NAME = 80
+ROWS_SHARE = 0.9
+"""Share of a file that the rows of the table have at most; the rest is the script and the styles."""
 MAX_FAILED = 1000
 """Maximum number of dumps that cannot be read that are listed."""
 INDEX, FOLDER = "index.html", "programs"
@@ -161,12 +163,12 @@ def _row(listed: Listed) -> Row:
 
 
 def _directory(rows: list[Row], failed: list[Failed], max_programs: int, cap: int) -> Directory:
-    """Return the table, of which the rows have at most half of a file."""
+    """Return the table, with as many rows as fit a file."""
     sizes = np.cumsum([len(json.dumps(vars(row))) for row in rows])
-    shown = rows[: int(np.searchsorted(sizes, cap // 2, "right"))]
+    shown = rows[: int(np.searchsorted(sizes, int(ROWS_SHARE * cap), "right"))]
     n, folded = len(rows), []
     if n > max_programs:
-        folded.append(f"Only the largest {max_programs:,} of {n:,} programs have a page: --max-programs sets the limit.")
+        folded.append(f"Only the largest {max_programs:,} of {n:,} programs have a page (see --max-programs).")
     if n > len(shown):
         folded.append(f"Only the largest {len(shown):,} of {n:,} programs are listed, for the size of this file.")
     if len(failed) > MAX_FAILED:

@@ -10,7 +10,7 @@ import type { Page } from "./view.js";
 type Row = Directory["rows"][number];
 
 /** Rows that are shown at first, and added by the button below. */
-const ROWS = 500;
+const ROWS = 200;
 const MAX_FAILED = 200;
 const MAX_PATH = 56;
 const STATES = { true: ["\u2713", "fits"], false: ["\u2715", "does not fit"], null: ["?", "not known"] } as const;
