@@ -91,6 +91,12 @@ def test_parts() -> None:
         assert [t for t in shown if t in ("Bill", "In use over time", "Address map")] == [title]
 
 
+def test_what_the_model_leaves_out_is_said() -> None:
+    program = replace(model(CPU), folded=["12 buffers of at most 4 KiB are left out."])
+    assert program.folded[0] in texts(check(picture([program])))
+    assert program.folded[0] not in texts(check(picture([program], parts=["bill"])))
+
+
 def test_two_programs() -> None:
     shown = texts(check(picture([model(CPU), model(TPU)], summary="B needs less than A.")))
     assert shown[0] == "B needs less than A."

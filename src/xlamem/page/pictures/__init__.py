@@ -42,6 +42,8 @@ def picture(programs: Sequence[Program], *, parts: Sequence[Part] = tuple(PARTS)
         y = _title(d, program, name, y)
         for part in parts:
             y = PARTS[part](d, program, y + 12)
+        if "map" in parts:
+            y = _folded(d, program, y)
         y += 16
     labels = (f"{program.name}: {program.verdict.headline}" for program in programs)
     return d.document(y, summary or " ".join(labels))
@@ -64,6 +66,14 @@ def _title(d: Drawing, program: Program, name: str, y: float) -> float:
     for i, line in enumerate(lines):
         d.text(left, y + 14 + 18 * i, line, fill="ink" if i == 0 else "muted")
     return max(y + 40, y + 18 * len(lines) + 4)
+
+
+def _folded(d: Drawing, program: Program, y: float) -> float:
+    """Write what the model leaves out, and return where that ends."""
+    for line in (line for sentence in program.folded for line in wrapped(sentence, RIGHT - LEFT, SMALL)):
+        d.text(LEFT, y + 14, line, fill="muted", size=SMALL)
+        y += 16
+    return y
 
 
 def _steps(program: Program) -> str:
