@@ -16,6 +16,7 @@ from .buffer_names import source_columns
 from .columns import Ints, Mask, encoded, take
 from .layout import DONATED
 from .op_names import scopes
+from .program import distinct_rows
 from .uses import use_steps
 from .what_if import WhatIf
 
@@ -158,9 +159,7 @@ class Activations:
     @cached_property
     def slot(self) -> Ints:
         """The number of the slot (allocation, offset and size) of each value."""
-        p = self.p
-        keys = np.stack([p.owner.astype(np.int64), p.offset, p.extent], axis=1)
-        return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+        return distinct_rows(self.p.owner, self.p.offset, self.p.extent)
 
     def with_slot_mates(self, members: Mask) -> Mask:
         """Return these values and those in the same slots: what a loop reads and writes in place has no op_name."""

@@ -161,7 +161,7 @@ class Program(Layout):
     def slots(self) -> Ints:
         """Number of the slot of each value; values in one slot have the same bytes and element type."""
         element_type = self.texts("values", "element_type")[0]
-        return _distinct_rows(self.owner, self.offset, self.size, self.unpadded, element_type)
+        return distinct_rows(self.owner, self.offset, self.size, self.unpadded, element_type)
 
     # -- what represents an allocation -----------------------------------------------------------
 
@@ -233,7 +233,7 @@ def _shape_index(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()).fill_null("{}")
 
 
-def _distinct_rows(*columns: npt.NDArray[np.integer[Any]]) -> Ints:
+def distinct_rows(*columns: npt.NDArray[np.integer[Any]]) -> Ints:
     """Number the distinct rows of these columns."""
     order = order_by(*columns)
     changed = np.zeros(len(order), bool)

@@ -16,9 +16,10 @@ from ..compute.op_names import PHASES
 from ..compute.origins import ORIGINS
 from ..compute.program import Program
 from ..compute.removal import saved_by_value
+from ..parse.arrays import order_by, stable_order
 from .model import Aliases, Allocations, Buffers, Instructions, Scopes, Uses
 from .scopes_model import scope_tree
-from .texts import Encoded, compacted, joined
+from .texts import Encoded, compacted, joined, numbered
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def buffer_model(p: Program, space_rows: Ints) -> BufferModel:
     start, end = _ranges(p)
     values = np.flatnonzero(p.value_category != THREAD_LOCAL)
     first = np.where(start < 0, p.steps or 1, start)[values]
-    values = values[np.lexsort((p.value_ids[values], first))]
+    values = values[order_by(first, p.value_ids[values])]
     named = buffer_names(p, values)
     uses, positions = _uses(p, values), _positions(p, values)
     columns = [_schedule(p), _texts(p.names, values), encoded(named["origin_instruction"]), uses.name, positions.name]
@@ -180,11 +181,12 @@ def _file_lines(named: dict[str, pa.Array]) -> pa.Array:
     """Return `file:line` of each buffer, each distinct one built once."""
     codes, files = encoded(named["source_file"])
     line = np.asarray(named["source_line"].fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
-    keys, row = np.unique(np.stack([codes, line]), axis=1, return_inverse=True)
-    file = take_text(files, keys[0]).cast(pa.string())
-    number = nullable(keys[1]).cast(pa.string())
+    width = int(line.max(initial=0)) + 2
+    keys, row = numbered((codes + 1) * width + line + 1)
+    file = take_text(files, keys // width - 1).cast(pa.string())
+    number = nullable(keys % width - 1).cast(pa.string())
     texts = pc.coalesce(pc.binary_join_element_wise(file, number, ":"), file)
-    return pa.DictionaryArray.from_arrays(pa.array(row.reshape(-1)), texts)
+    return pa.DictionaryArray.from_arrays(pa.array(row), texts)
 
 
 # -- instructions --------------------------------------------------------------------------------
@@ -241,14 +243,14 @@ def _places(p: Program, values: Ints, table: str, index: str) -> _Places:
     row_of_value = np.full(len(p.owner) + 1, -1, np.int64)
     row_of_value[values] = np.arange(len(values))
     buffer = row_of_value[p.row_of_value(ints(rows, "value_id"))]
-    order = np.argsort(buffer, kind="stable")
+    order = stable_order(buffer)
     order = order[np.searchsorted(buffer[order], 0) :]
     return _Places(buffer[order], _texts(encoded(rows["instruction"]), order), take_text(rows[index], order))
 
 
 def _distinct_uses(buffer: Ints, instruction: Ints, step: Ints) -> Uses:
     """Return each instruction that reads a buffer once."""
-    order = np.lexsort((instruction, step, buffer))
+    order = order_by(buffer, step, instruction)
     columns = [column[order] for column in (buffer, instruction, step)]
     changed = np.ones(len(order), bool)
     changed[1:] = np.any([np.diff(column) != 0 for column in columns[:2]], axis=0)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import UsageError
+from ..parse.threads import Task, ThreadPool
 
 Ints = npt.NDArray[np.int64]
 
@@ -26,7 +28,11 @@ LIMIT = 1 << 53
 LEVEL = 6
 """zlib level. Higher ones take much longer and save less than 1 %."""
 SAMPLE, N_SAMPLES = 1 << 14, 4
-"""Integers per sample, and number of samples, on which delta encoding is tried."""
+"""Rows and number of the samples of a column on which delta encoding is tried."""
+OVERHEAD = 80
+"""Bytes of a column as JSON besides its data."""
+N_THREADS = 2
+"""Threads that compute and encode."""
 
 
 def encoded_ints(values: npt.NDArray[np.integer[Any]]) -> dict[str, Any]:
@@ -42,9 +48,7 @@ def encoded_ints(values: npt.NDArray[np.integer[Any]]) -> dict[str, Any]:
 
 def encoded_texts(texts: pa.Array) -> dict[str, Any]:
     """Return a column of texts as JSON; null becomes the empty text."""
-    listed = texts.cast(pa.string()).fill_null("").to_pylist()
-    raw = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
-    return {"type": "text", "length": len(listed), "data": _packed(raw)}
+    return {"type": "text", "length": len(texts), "data": _packed(_as_json(texts))}
 
 
 def decoded_ints(column: Mapping[str, Any]) -> Ints:
@@ -64,8 +68,38 @@ def decoded_texts(column: Mapping[str, Any]) -> list[str]:
     return texts
 
 
+class Encoder:
+    """Encodes columns on two threads, each column once."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPool(N_THREADS)
+        self._tasks: dict[int, tuple[Any, Task[dict[str, Any]]]] = {}
+        """By id of the column, with the column, which keeps its id."""
+
+    def start(self, columns: Iterable[Any]) -> None:
+        """Begin to encode these columns."""
+        for column in columns:
+            if id(column) not in self._tasks:
+                encode = encoded_texts if isinstance(column, pa.Array) else encoded_ints
+                self._tasks[id(column)] = column, self._pool.submit(partial(encode, column))
+
+    def __call__(self, column: Any) -> dict[str, Any]:
+        """Return a column as JSON."""
+        self.start([column])
+        return self._tasks[id(column)][1].result()
+
+    def size(self, column: Any) -> int:
+        """Return about how many bytes a column takes as JSON."""
+        return OVERHEAD + len(self(column)["data"])
+
+
 def _packed(raw: bytes) -> str:
     return base64.b64encode(zlib.compress(raw, LEVEL)).decode("ascii")
+
+
+def _as_json(texts: pa.Array) -> bytes:
+    listed = texts.cast(pa.string()).fill_null("").to_pylist()
+    return json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 
 def _differences(values: Ints) -> Ints:
@@ -82,19 +116,21 @@ def _planes(values: Ints) -> npt.NDArray[np.uint8]:
 
 def _is_smaller_as_delta(values: Ints) -> bool:
     """Return whether differences compress better, according to samples."""
-    n = len(values)
-    if n < 2:
+    if len(values) < 2:
         return False
     differences = _differences(values)
     if int(np.abs(differences).max()) >= LIMIT:
         return False
-    size = [sum(len(zlib.compress(_planes(part).tobytes(), 1)) for part in _samples(a)) for a in (values, differences)]
+    size = [
+        sum(len(zlib.compress(_planes(part).tobytes(), 1)) for part in _samples(column))
+        for column in (values, differences)
+    ]
     return size[1] < size[0]
 
 
 def _samples(values: Ints) -> list[Ints]:
     """Return parts of a column at equal distances, or all of a short one."""
-    if len(values) <= SAMPLE * N_SAMPLES:
+    if len(values) <= N_SAMPLES * SAMPLE:
         return [values]
     starts = np.linspace(0, len(values) - SAMPLE, N_SAMPLES).astype(int).tolist()
     return [values[start : start + SAMPLE] for start in starts]

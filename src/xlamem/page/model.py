@@ -6,31 +6,61 @@ that the comment names; -1 means none. `report.schema.json` describes the JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from .columns import Ints, encoded_ints, encoded_texts
+from .columns import Encoder, Ints
 
 FORMAT, VERSION = "xlamem.report", 1
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: Any, encoder: Encoder | None = None) -> Any:
     """Return data of a report as JSON: arrays of NumPy and Arrow become encoded columns."""
-    if isinstance(value, np.ndarray):
-        return encoded_ints(value)
-    if isinstance(value, pa.Array):
-        return encoded_texts(value)
+    encoder = encoder or Encoder()
+    encoder.start(columns_of(value))
+    return _as_json(value, encoder)
+
+
+def _as_json(value: Any, encoder: Encoder) -> Any:
+    if isinstance(value, (np.ndarray, pa.Array)):
+        return encoder(value)
     if is_dataclass(value):
-        return {f.name: as_json(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: _as_json(getattr(value, f.name), encoder) for f in fields(value)}
     if isinstance(value, Mapping):
-        return {key: as_json(item) for key, item in value.items()}
+        return {key: _as_json(item, encoder) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [as_json(item) for item in value]
+        return [_as_json(item, encoder) for item in value]
     return value
+
+
+def columns_of(value: Any) -> Iterator[Any]:
+    """Yield the columns of data of a report."""
+    if isinstance(value, (np.ndarray, pa.Array)):
+        yield value
+    elif is_dataclass(value):
+        for f in fields(value):
+            yield from columns_of(getattr(value, f.name))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from columns_of(item)
+
+
+def size_as_json(value: Any, encoder: Encoder) -> int:
+    """Return about how many bytes data take as JSON."""
+    if isinstance(value, (np.ndarray, pa.Array)):
+        return encoder.size(value)
+    if is_dataclass(value):
+        return sum(len(f.name) + 4 + size_as_json(getattr(value, f.name), encoder) for f in fields(value))
+    if isinstance(value, Mapping):
+        return sum(len(key) + 4 + size_as_json(item, encoder) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return sum(1 + size_as_json(item, encoder) for item in value) + 2
+    return len(json.dumps(value))
 
 
 # -- what the program needs, in words ------------------------------------------------------------

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-from ..compute.advice import plan_advice
-from ..compute.bills import bill
+import pyarrow as pa
+
+from ..compute.advice import Plan, plan_advice
+from ..compute.bills import DEVICE_TOTAL, bill
 from ..compute.capacity import Fits, fits, reason_for_doubt
 from ..compute.explanation import explain, explain_causes
-from ..compute.peaks import peak
+from ..compute.origins import origins
+from ..compute.peaks import Peak, peak
 from ..compute.program import program
+from ..compute.removal import saved_by_value
 from ..compute.wording import describe_problems
 from ..dump import Dump, as_tables
 from ..formatting import count
+from ..parse.threads import ThreadPool
 from .bill_model import accounts
 from .buffers_model import buffer_model
+from .columns import N_THREADS
 from .findings_model import advice_rows, diagnostic_rows, explanations
 from .model import Program, Space, Verdict
 from .spaces_model import N_PLATEAUS, phase_bands, space_models
 from .verdict_model import decided_by, device_of, first_step, headline
+
+Row = dict[str, Any]
 
 
 def program_model(dump: Dump, memory: dict[str, Any] | None = None) -> Program:
@@ -30,14 +39,18 @@ def program_model(dump: Dump, memory: dict[str, Any] | None = None) -> Program:
     p = program(dump)
     (module,) = dump.modules.to_pylist()
     fit = None if memory is None else fits(dump, **memory)
-    peaks = peak(dump, k=N_PLATEAUS)
-    spaces, place = space_models(p, peaks)
-    parts, phases, rows = buffer_model(p, place), phase_bands(p), bill(dump).to_pylist()
-    bills = accounts(rows)
     budget = max(fit.available, 0) if fit is not None and fit.fits is False else None
-    table, plan = plan_advice(dump, budget)
-    advice = advice_rows(table, parts.buffers.value_id)
-    total = next((a for a in bills if a.account == "device_total"), None)
+    pool = ThreadPool(N_THREADS)
+    curves = pool.submit(partial(_curves, dump))
+    origins(p)
+    peaks = curves.result()
+    findings = pool.submit(partial(_findings, dump, budget))
+    spaces, place = space_models(p, peaks)
+    parts, phases = buffer_model(p, place), phase_bands(p)
+    found = findings.result()
+    pool.release()
+    bills, advice = accounts(found.bill), advice_rows(found.advice, parts.buffers.value_id)
+    total = next((a for a in bills if a.account == DEVICE_TOTAL), None)
     verdict = Verdict(
         must_fit=peaks.device_total,
         terms=_terms(spaces),
@@ -45,8 +58,8 @@ def program_model(dump: Dump, memory: dict[str, Any] | None = None) -> Program:
         fits=None if fit is None else fit.fits,
         reason=_reason(dump, fit),
         headline=headline(peaks.device_total, fit, trusted=bool(module["complete"] and module["understood"])),
-        decided_by=decided_by(p, total, rows, phases),
-        first_step=first_step(p, advice, fit, plan),
+        decided_by=decided_by(p, total, found.bill, phases),
+        first_step=first_step(p, advice, fit, found.plan),
     )
     return Program(
         name=module["module_name"] or dump.name,
@@ -61,10 +74,34 @@ def program_model(dump: Dump, memory: dict[str, Any] | None = None) -> Program:
         phases=phases,
         **vars(parts),
         advice=advice,
-        explain=explanations(explain(dump).to_pylist(), explain_causes(dump).to_pylist()),
+        explain=explanations(found.numbers, found.causes),
         diagnostics=diagnostic_rows(dump.diagnostics),
         n_diagnostics=dump.diagnostics.num_rows,
     )
+
+
+def _curves(dump: Dump) -> Peak:
+    """Return the peaks, and keep what else the model needs of the curves."""
+    peaks = peak(dump, k=N_PLATEAUS)
+    p = program(dump)
+    if p.steps is not None:
+        saved_by_value(p)
+    return peaks
+
+
+class _Findings(NamedTuple):
+    """Tables about the program as a whole."""
+
+    bill: list[Row]
+    advice: pa.Table
+    plan: Plan | None
+    numbers: list[Row]
+    causes: list[Row]
+
+
+def _findings(dump: Dump, budget: int | None) -> _Findings:
+    rows, (advice, plan) = bill(dump).to_pylist(), plan_advice(dump, budget)
+    return _Findings(rows, advice, plan, explain(dump).to_pylist(), explain_causes(dump).to_pylist())
 
 
 def _terms(spaces: list[Space]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from ..compute.columns import Ints, encoded, take
 from ..compute.op_names import scopes
 from ..compute.tree import ARGUMENT_PARTS, NO_SCOPE
 from .model import Scopes
+from .texts import numbered
 
 MAX_DEPTH = 32
 """Maximum number of components of a scope; the last one has the rest."""
@@ -36,9 +37,9 @@ def scope_tree(op_name: tuple[Ints, pa.Array], opcode: tuple[Ints, list[str]]) -
     n = len(paths) - len(path_of_opcode)
     scope = take(scope_of_name, op_name[0])
     path = np.where(scope >= 0, scope, n + np.where(opcode[0] < 0, len(opcode[1]), opcode[0]))
-    used, inverse = np.unique(path, return_inverse=True)
+    used, number = numbered(path)
     tree, row = _tree(paths.take(pa.array(used)))
-    return ScopeTree(tree, take(row, inverse.reshape(-1)))
+    return ScopeTree(tree, take(row, number))
 
 
 def _paths(texts: pa.Array) -> pa.Array:

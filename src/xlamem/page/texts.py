@@ -42,6 +42,12 @@ def in_order(codes: Ints, n: int) -> Ints:
     return used[np.argsort(first[used], kind="stable")]
 
 
+def numbered(keys: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct keys in the order of their first rows, and the number of each row's key among them."""
+    codes, distinct = encoded(pa.array(keys))
+    return distinct.to_numpy(), codes
+
+
 def _ranks(used: Ints, n: int) -> Ints:
     ranks = np.full(n, -1, np.int64)
     ranks[used] = np.arange(len(used))
