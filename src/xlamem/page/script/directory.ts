@@ -1,5 +1,6 @@
 /** The page of many programs: a table of them, each of which opens its page. */
 
+import { programIn } from "./address.js";
 import { barHead, capacityBar, type BarScale, scaleOf } from "./capacity_bar.js";
 import { fill, h, name, plain } from "./dom.js";
 import { count, exactSize, number, size } from "./format.js";
@@ -23,20 +24,23 @@ interface Column {
   cell(row: Row): Node[];
 }
 
-/** Draw the table. `open` shows the page of a program of the report. */
-export function directoryView(host: HTMLElement, report: Report, page: Page, open: (program: number) => void): void {
+/** Draw the table. Its links change the address of the page, which shows a program. */
+export function directoryView(host: HTMLElement, report: Report, page: Page): void {
   const directory = report.directory!;
-  const table = section("programs", "Programs", "");
-  const back = button("\u2190 All programs", () => page.store.set({ program: -1 }), { class: "link" });
-  const opened = h("nav", { class: "back", "aria-label": "Programs", hidden: true }, back);
+  const table = section("directory", "Programs", "");
+  const opened = h("nav", { class: "back", "aria-label": "Programs", hidden: true }, h("a", { href: "#" }, "\u2190 All programs"));
   table.host.append(
     h("p", { class: "headline" }, summary(directory)),
     ...directory.folded.map((text) => sentence(plain(text, 500))),
-    ...(directory.rows.length ? [new ProgramTable(directory, open).element] : []),
+    ...(directory.rows.length ? [new ProgramTable(directory).element] : []),
   );
   const parts = [table.element, ...(directory.failed.length ? [failures(directory)] : [])];
   host.append(opened, ...parts);
   makeRoom(page, opened, parts);
+  addEventListener("hashchange", () => {
+    if (programIn(location.hash, report.programs.length) === null) page.store.set({ program: -1 });
+  });
+  document.documentElement.dataset["ready"] = "true";
 }
 
 /** Hide the table while a program is shown; then show it again as it was scrolled. */
@@ -93,9 +97,9 @@ class ProgramTable {
   #sort = { column: -1, descending: true };
   #limit = ROWS;
 
-  constructor({ rows }: Directory, open: (program: number) => void) {
+  constructor({ rows }: Directory) {
     this.#rows = rows;
-    this.#columns = columnsOf(rows, open);
+    this.#columns = columnsOf(rows);
     const search = h("input", { type: "search", placeholder: "Search programs", "aria-label": "Search programs", on: { input: () => this.#search(search.value) } });
     this.#heads = this.#columns.map((column, i) => this.#head(column, i));
     this.#more = button("", () => this.#show(this.#limit + ROWS));
@@ -161,13 +165,13 @@ function compared(a: number | string, b: number | string): number {
 
 // -- columns --------------------------------------------------------------------------------------------
 
-function columnsOf(rows: readonly Row[], open: (program: number) => void): Column[] {
+function columnsOf(rows: readonly Row[]): Column[] {
   const scale = scaleOf(rows);
   const folder = commonFolder(rows);
   const judged = rows.some((row) => row.available !== null);
   const repeated = rows.some((row) => row.occurrences > 1);
   const columns: (Column | null)[] = [
-    { title: "Program", key: (row) => row.name.toLowerCase(), cell: (row) => programCell(row, folder, open) },
+    { title: "Program", key: (row) => row.name.toLowerCase(), cell: (row) => programCell(row, folder) },
     { title: "Platform", key: (row) => row.platform ?? "", cell: (row) => [text(row.platform ?? "?")] },
     numeric("Steps", (row) => row.steps, (row) => number(row.steps === null ? null : row.steps - 1)),
     repeated ? numeric("Dumps", (row) => row.occurrences, (row) => number(row.occurrences)) : null,
@@ -189,11 +193,11 @@ function text(value: string): Node {
 }
 
 /** The name, which opens the page if there is one, and the path without the folder of all programs. */
-function programCell(row: Row, folder: string, open: (program: number) => void): Node[] {
+function programCell(row: Row, folder: string): Node[] {
   const label = name(row.name, 80);
   const state = row.complete ? [] : [h("span", { class: "mark" }, "truncated")];
   const path = name(row.path.slice(folder.length), MAX_PATH, { class: "path", title: plain(row.path) });
-  return [h("div", { class: "row-title" }, linkOf(row, label, open), ...state), h("div", { class: "muted" }, path)];
+  return [h("div", { class: "row-title" }, linkOf(row, label), ...state), h("div", { class: "muted" }, path)];
 }
 
 /** The folder that contains all programs, up to its last slash. */
@@ -203,15 +207,9 @@ function commonFolder(rows: readonly Row[]): string {
   return folder.slice(0, folder.lastIndexOf("/") + 1);
 }
 
-function linkOf({ program, file }: Row, label: HTMLElement, open: (program: number) => void): HTMLElement {
-  if (program >= 0) {
-    const click = (event: Event) => {
-      event.preventDefault();
-      open(program);
-    };
-    return h("a", { href: `#program=${program}`, on: { click } }, label);
-  }
-  return file ? h("a", { href: file }, label) : label;
+function linkOf({ program, file }: Row, label: HTMLElement): HTMLElement {
+  const target = program >= 0 ? `#program=${program}` : file;
+  return target ? h("a", { href: target }, label) : label;
 }
 
 function barOf({ must_fit: bytes, available, fits }: Row, scale: BarScale): Node {

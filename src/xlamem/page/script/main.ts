@@ -24,7 +24,7 @@ function main(): void {
   fill(document.getElementById("page")!, headline(report), overview, programs.element, footer(report));
   addHelp();
   listenToKeys(store, () => programs.shown);
-  if (report.kind === "directory") directoryView(overview, report, programs.page, (i) => programs.open(i));
+  if (report.kind === "directory") directoryView(overview, report, programs.page);
   if (report.kind === "comparison") void compare(overview, report, programs);
   else programs.start();
 }
