@@ -156,7 +156,7 @@ class Report:
             texts += [("change", self.difference.verdict)] if self.difference else []
             return View(title, (fields(texts),))
         rows = [
-            [shorten(p.name, NAME_WIDTH), size(p.must_fit), size(p.peak), "" if p.available is None else VERDICTS[p.fits]]
+            [shorten(p.name, NAME_WIDTH), size(p.must_fit), size(p.peak), VERDICTS[p.fits] if p.available else ""]
             for p in self.listing.programs[:N_LISTED]
         ]
         more = len(self.listing.programs) - len(rows)
