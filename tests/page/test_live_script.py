@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 import pytest
+from node import bundled, run
 
 import xlamem
 from xlamem import _sweep
@@ -18,8 +17,6 @@ from xlamem.page.writing import report
 from xlamem.parse.arrays import ints
 
 DUMPS = Path(__file__).parent.parent / "dumps"
-SCRIPT = Path(xlamem.__file__).parent / "page" / "script"
-ESBUILD = SCRIPT / "node_modules" / ".bin" / "esbuild"
 NAMES = (
     "cpu-jaxlib-0.12.0-scan_while",
     "cpu-tf-2.9.3-mlp",
@@ -32,12 +29,11 @@ NAMES = (
 N_STEPS = 12
 """Steps of each dump that are compared."""
 PROGRAM = """
-import { readFileSync } from "node:fs";
 import { decode } from "./decode.js";
 import { liveSet } from "./live.js";
 import { bufferName } from "./names.js";
 
-const { programs, steps, forged } = JSON.parse(readFileSync(0, "utf8"));
+const { programs, steps, forged } = given;
 const data = forged ?? (await decode(programs[0]));
 const sets = [];
 for (let space = 0; space < data.model.spaces.length; space++) {
@@ -59,23 +55,8 @@ Row = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The modules that decode a program and compute live sets, as one file for node."""
-    if shutil.which("node") is None:
-        pytest.skip("node is not installed")
-    if not ESBUILD.exists():
-        pytest.skip("esbuild is not installed: npm ci in src/xlamem/page/script")
-    output = tmp_path_factory.mktemp("script") / "live.mjs"
-    command = [str(ESBUILD), "--bundle", "--platform=node", "--format=esm", f"--outfile={output}", "--log-level=error"]
-    subprocess.run(command, input=PROGRAM, text=True, cwd=SCRIPT, check=True, timeout=60)
-    return output
-
-
-def live_sets(script: Path, **given: Any) -> list[Row]:
-    """Return what the page computes by space and step."""
-    command = ["node", str(script)]
-    result = subprocess.run(command, input=json.dumps(given), text=True, capture_output=True, check=True, timeout=120)
-    sets: list[Row] = json.loads(result.stdout)
-    return sets
+    """Computes live sets by space and step."""
+    return bundled(PROGRAM, tmp_path_factory.mktemp("script"))
 
 
 def in_order(rows: list[Row]) -> list[Row]:
@@ -103,7 +84,7 @@ def test_live_sets_are_those_of_python(script: Path, name: str) -> None:
     model = report(dump).as_json()
     spaces = model["programs"][0]["spaces"]
     steps = sorted({int(step) for step in np.linspace(0, len(dump.schedule), N_STEPS)})
-    sets = live_sets(script, **model, steps=steps)
+    sets = run(script, **model, steps=steps)
     assert len(sets) == len(spaces) * len(steps)
     for found in sets:
         assert in_order(found["rows"]) == in_order(expected(dump, spaces[found["space"]], found["step"]))
@@ -134,7 +115,7 @@ def forged(rng: np.random.Generator, n: int, largest: int) -> Row:
 @pytest.mark.parametrize(("n", "largest"), [(1, 10), (10, 100), (300, 5), (300, 50), (1000, 1000)])
 def test_shared_bytes_are_charged_as_in_python(script: Path, n: int, largest: int) -> None:
     program = forged(np.random.default_rng(n * largest), n, largest)
-    (found,) = live_sets(script, forged=program, steps=[1])
+    (found,) = run(script, forged=program, steps=[1])
     columns = [np.array(program["buffers"][name]) for name in ("allocation", "valueId", "offset", "size")]
     order = np.lexsort((columns[1], columns[0]))
     owner, value_id, offset, size = (column[order].astype(np.int64) for column in columns)

@@ -54,7 +54,7 @@ class Detail {
       lifeBar(this.#data, this.#store, buffer),
       h("dl", {}, ...this.#facts(buffer).flatMap(([term, ...facts]) => [h("dt", {}, term), h("dd", {}, ...facts)])),
       ...this.#lists(buffer),
-      h("p", { class: "muted" }, `Value ${number(buffers.valueId[buffer]!)} of the dump.`),
+      h("p", { class: "value-id muted" }, `Value ${buffers.valueId[buffer]} of the dump`),
     ];
   }
 
@@ -133,7 +133,7 @@ class Detail {
     const label = allocations.label[row]!;
     return [
       h("div", {}, name(label, MAX_NAME), ` of ${size(allocations.size[row]!)} in ${space}`),
-      h("div", {}, `Allocation ${number(allocations.allocation[row]!)}, offset ${number(buffers.offset[buffer]!)}`),
+      h("div", {}, `Allocation ${allocations.allocation[row]}, offset ${number(buffers.offset[buffer]!)}`),
     ];
   }
 
@@ -153,7 +153,7 @@ class Detail {
   }
 
   #use({ instruction, step }: Use): Child[] {
-    return [step < 0 ? "" : this.#step(step), this.#instruction(instruction)];
+    return [h("span", { class: "step" }, step < 0 ? "" : this.#step(step)), this.#instruction(instruction)];
   }
 
   #position(row: number): Child[] {
@@ -164,7 +164,7 @@ class Detail {
 
   #mate(buffer: number): Child[] {
     const [first, last] = occupiedRange(this.#data, buffer);
-    return [h("span", {}, this.#step(first), "\u2013", this.#step(last)), this.#buffer(buffer)];
+    return [h("span", { class: "step" }, this.#step(first), "\u2013", this.#step(last)), this.#buffer(buffer)];
   }
 
   // -- links -----------------------------------------------------------------------------------------------

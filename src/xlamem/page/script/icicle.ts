@@ -1,6 +1,7 @@
 /** Where the scopes of an icicle lie: each as wide as its share of the bytes, above the scopes within it. */
 
 import type { ProgramData } from "./data.js";
+import { joinScopes } from "./names.js";
 import type { Rollup } from "./rollup.js";
 
 /** A block of the icicle, in pixels from the left and in rows from the top. */
@@ -57,13 +58,13 @@ function within(data: ProgramData, rollup: Rollup, parent: Block, perByte: numbe
 
 function blockOf(data: ProgramData, rollup: Rollup, scope: number, row: number, left: number, perByte: number): Block {
   const bytes = rollup.bytes[scope]!;
-  const names = [data.scopes.name[scope]!];
+  let label = data.scopes.name[scope]!;
   let innermost = scope;
   for (let only = onlyChild(rollup, scope); only >= 0 && scope > 0; only = onlyChild(rollup, only)) {
-    names.push(data.scopes.name[only]!);
+    label = joinScopes(label, data.scopes.name[only]!);
     innermost = only;
   }
-  return { scope, innermost, label: names.join("/"), bytes, left, width: bytes * perByte, row, merged: 0 };
+  return { scope, innermost, label, bytes, left, width: bytes * perByte, row, merged: 0 };
 }
 
 /** The scope that has all bytes of another, or -1. */

@@ -32,11 +32,17 @@ export function findBuffer(data: ProgramData, text: string): number {
   return -1;
 }
 
-/** The names of a scope's parents and its own, joined by slashes. */
+/** The names of a scope's parents and its own: `layer_0/mlp`, but `params['w']`. */
 export function scopePath({ scopes: { name, parent } }: ProgramData, row: number): string {
-  const names: string[] = [];
-  for (let i = row; i > 0; i = parent[i]!) names.unshift(name[i]!);
-  return names.join("/");
+  let path = "";
+  for (let i = row; i > 0; i = parent[i]!) path = path ? joinScopes(name[i]!, path) : name[i]!;
+  return path;
+}
+
+/** The path of a scope within another, as in the terminal. */
+export function joinScopes(outer: string, inner: string): string {
+  if (outer.endsWith("(no scope)")) return `${outer} ${inner}`;
+  return /^[[.]/.test(inner) ? `${outer}${inner}` : `${outer}/${inner}`;
 }
 
 /** Row of the scope with a path; 0, the root, without one. */

@@ -1,0 +1,40 @@
+"""Modules of the page's script, run by node. Without node or esbuild, the tests are skipped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import xlamem
+
+SCRIPT = Path(xlamem.__file__).parent / "page" / "script"
+ESBUILD = SCRIPT / "node_modules" / ".bin" / "esbuild"
+HEAD = """
+import { readFileSync } from "node:fs";
+const given = JSON.parse(readFileSync(0, "utf8"));
+"""
+
+
+def bundled(program: str, folder: Path) -> Path:
+    """Write a program that uses modules of the page's script: `given` is its input, and it prints JSON."""
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    if not ESBUILD.exists():
+        pytest.skip("esbuild is not installed: npm ci in src/xlamem/page/script")
+    output = folder / "program.mjs"
+    command = [str(ESBUILD), "--bundle", "--platform=node", "--format=esm", "--log-level=error", f"--outfile={output}"]
+    subprocess.run(command, input=HEAD + program, text=True, cwd=SCRIPT, check=True, timeout=60)
+    return output
+
+
+def run(program: Path, **given: Any) -> Any:
+    """Run a program with this input. Returns what it prints."""
+    command = ["node", str(program)]
+    result = subprocess.run(command, input=json.dumps(given), text=True, capture_output=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
