@@ -54,7 +54,7 @@ export function addressOf(state: State, data: ProgramData, first: number): strin
     q: state.query !== "" && state.query,
   };
   const given = Object.entries(parts).flatMap(([key, value]) => (value === false ? [] : [[key, String(value)]]));
-  const text = new URLSearchParams(given).toString();
+  const text = new URLSearchParams(given).toString().replace(/%(7B|7D|2F|2C|3A)/g, decodeURIComponent);
   return text && `#${text}`;
 }
 

@@ -224,7 +224,8 @@ export class AlignedPlot {
     const label = `peak ${shortSize(usage[peak] ?? 0)} at step ${number(peak)}`;
     ctx.font = scaledFont(11);
     const isLeft = x + 2 * half + ctx.measureText(label).width < this.#left + this.#width;
-    text(ctx, this.#theme, "--ink", label, x + (isLeft ? 2 : -2) * half, y, isLeft ? "left" : "right", true);
+    const align = isLeft ? "left" : "right";
+    text(ctx, this.#theme, "--ink", label, x + (isLeft ? 2 : -2) * half, y, { align, above: true, halo: true });
   }
 }
 

@@ -15,14 +15,15 @@ export const billView: PlainView = (host, model, { store }) => {
     return;
   }
   const body = h("div", { class: "bill" });
+  const when = h("p", { class: "bill-step" });
   const names = model.bill.map(accountName);
   const show = (i: number) => {
     accounts.press(i);
-    fill(body, ...account(model, model.bill[i]!, store));
+    fill(when, where(model, model.bill[i]!, store));
+    fill(body, ...account(model.bill[i]!));
   };
   const accounts = choice("Account", names, show);
-  if (names.length > 1) host.append(accounts.element);
-  host.append(body);
+  host.append(h("div", { class: "bar" }, names.length > 1 ? accounts.element : null, when), body);
   show(0);
 };
 
@@ -30,7 +31,7 @@ function accountName({ account, page }: Account): string {
   return account === "device_total" ? "Device" : plain(page ? `${account} page ${page}` : account, 40);
 }
 
-function account(model: Program, bill: Account, store: Store): HTMLElement[] {
+function account(bill: Account): HTMLElement[] {
   const rows = bill.lines.map((line) => lineRows(line, bill.total));
   const segments = bill.lines.map((line, i) => segment(line, bill, () => rows[i]!.toggle()));
   return [
@@ -47,7 +48,7 @@ function account(model: Program, bill: Account, store: Store): HTMLElement[] {
           h("th", { scope: "col" }, "Line"),
           h("th", { scope: "col", class: "number" }, "Bytes"),
           h("th", { scope: "col", class: "number" }, "Share"),
-          h("th", { scope: "col" }, where(model, bill, store)),
+          h("th", { scope: "col" }, "What it is"),
         ),
       ),
       ...rows.filter((_, i) => bill.lines[i]!.in_use).map((row) => row.element),
@@ -66,7 +67,7 @@ function where(model: Program, { account, page, step }: Account, store: Store): 
     store.set({ step, ...(space >= 0 ? { space } : {}) });
     document.getElementById("time")?.scrollIntoView();
   };
-  return button(`at step ${number(step)}`, show, { class: "link", title: "Show this step in the timeline" });
+  return button(`At step ${number(step)}, its peak`, show, { class: "link", title: "Show this step in the timeline" });
 }
 
 function segment(line: BillLine, bill: Account, click: () => void): HTMLElement {

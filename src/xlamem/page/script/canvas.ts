@@ -31,19 +31,21 @@ export function line(
   ctx.setLineDash([]);
 }
 
-/** Text above or below a line, with the background around it. */
+/** Text above or below a line. A halo in the colour of the background keeps it legible on other lines. */
 export function text(
-  ctx: CanvasRenderingContext2D, theme: Theme, variable: string, label: string, left: number, top: number,
-  align: CanvasTextAlign, above: boolean,
+  ctx: CanvasRenderingContext2D, theme: Theme, variable: string, label: string, x: number, y: number,
+  { align, above, halo }: { align: CanvasTextAlign; above: boolean; halo: boolean },
 ): void {
   ctx.font = scaledFont(11);
   ctx.textAlign = align;
   ctx.textBaseline = above ? "bottom" : "top";
-  const at = top + (above ? -3 : 4) * devicePixelRatio;
-  ctx.lineWidth = 3 * devicePixelRatio;
-  ctx.lineJoin = "round";
-  ctx.strokeStyle = css(theme.rgb("--bg"));
-  ctx.strokeText(label, left, at);
+  const at = y + (above ? -3 : 4) * devicePixelRatio;
+  if (halo) {
+    ctx.lineWidth = 3 * devicePixelRatio;
+    ctx.lineJoin = "round";
+    ctx.strokeStyle = css(theme.rgb("--bg"));
+    ctx.strokeText(label, x, at);
+  }
   ctx.fillStyle = css(theme.rgb(variable));
-  ctx.fillText(label, left, at);
+  ctx.fillText(label, x, at);
 }

@@ -9,6 +9,8 @@ import { Theme } from "./palette.js";
 import uPlot from "./vendor/uPlot.esm.js";
 
 const MOST_POINTS = 20_000;
+/** Half the width of a character of a label in CSS pixels, at most. */
+const LABEL = 4;
 const FILL_OPACITY = 0.22;
 const POWERS_OF_TWO = Array.from({ length: 62 }, (_, i) => 2 ** i);
 const STEPS = Array.from({ length: 13 }, (_, i) => [1, 2, 5].map((digit) => digit * 10 ** i)).flat();
@@ -43,7 +45,7 @@ export function chart(host: HTMLElement, width: number, height: number, usage: F
     {
       width,
       height,
-      padding: [STRIP + 10, MARGIN, 0, 0],
+      padding: [marks.phases.phase.length > 0 ? STRIP + 10 : 10, MARGIN, 0, 0],
       legend: { show: false },
       cursor: { show: false },
       select: { show: false, left: 0, top: 0, width: 0, height: 0 },
@@ -96,6 +98,11 @@ function centred(_: uPlot, __: number, min: number, max: number, increment: numb
   return splits;
 }
 
-function stepLabels(_: uPlot, splits: number[]): string[] {
-  return splits.map((split) => number(Math.floor(split)));
+/** A label that would not fit at the right end is left out. */
+function stepLabels(u: uPlot, splits: number[]): string[] {
+  const right = u.bbox.width / devicePixelRatio + MARGIN;
+  return splits.map((split) => {
+    const label = number(Math.floor(split));
+    return u.valToPos(split, "x") + LABEL * label.length > right ? "" : label;
+  });
 }

@@ -44,6 +44,7 @@ export function drawBands(u: uPlot, theme: Theme, marks: Marks): void {
   const stripTop = bbox.top - (STRIP + 4) * ratio;
   ctx.save();
   ctx.font = scaledFont(11);
+  ctx.textAlign = "left";
   ctx.textBaseline = "middle";
   eachRun(u, marks, (phase, left, right) => {
     const name = marks.phases.names[phase] ?? "";
@@ -144,14 +145,20 @@ function drawLevels(u: uPlot, theme: Theme, { levels, fixed, fixedLabel }: Marks
     const top = Math.round(y(u, bytes)) + 0.5;
     line(ctx, theme, variable, dash, bbox.left, top, right, top);
     const room = top - above > 16 * devicePixelRatio;
-    text(ctx, theme, variable, `${label} ${shortSize(bytes)}`, right - 4 * devicePixelRatio, top, "right", room);
+    text(ctx, theme, variable, `${label} ${shortSize(bytes)}`, right - 4 * devicePixelRatio, top, {
+      align: "right",
+      above: room,
+      halo: true,
+    });
     above = top + (room ? 0 : 14 * devicePixelRatio);
   }
   const top = Math.round(y(u, fixed)) + 0.5;
   if (fixed <= 0) return;
   line(ctx, theme, "--usage", [], bbox.left, top, right, top);
   const room = bbox.top + bbox.height - top > 18 * devicePixelRatio;
-  if (room) text(ctx, theme, "--ink", `${fixedLabel} ${shortSize(fixed)}`, bbox.left + 6 * devicePixelRatio, top, "left", false);
+  if (!room) return;
+  const options = { align: "left", above: false, halo: false } as const;
+  text(ctx, theme, "--ink", `${fixedLabel} ${shortSize(fixed)}`, bbox.left + 6 * devicePixelRatio, top, options);
 }
 
 /** A triangle on each plateau, where there is room; that of the peak is filled. */

@@ -100,13 +100,15 @@ export class ProgramPage {
     draw(scopesView, hosts.scopes);
     draw(buffersView, hosts.buffers);
     draw(detailView, hosts.detail);
-    addPointerLine(hosts.time, [hosts.timeline, hosts.map], data, store);
+    const plots = hosts.time.querySelectorAll<HTMLElement>(".plot, .map-frame");
+    if (plots.length > 0) addPointerLine(hosts.time, [...plots], data, store);
     document.documentElement.dataset["ready"] = "true";
   }
 
   #writeAddress(): void {
     const { state } = this.page.store;
     const data = this.shown;
+    if (!data && state.program >= 0) return; // it is not decoded yet
     const address = data ? addressOf(state, data, this.#first) : "";
     if (address !== location.hash) history.replaceState(null, "", address || location.pathname + location.search);
   }

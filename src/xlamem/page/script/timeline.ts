@@ -63,13 +63,19 @@ function statusOf(data: ProgramData, { store }: Page): Node[] {
   const bytes = data.usage[space]?.[step] ?? 0;
   const peak = data.model.spaces[space]?.peak ?? 0;
   const instruction = data.instructions.name[data.schedule[step] ?? -1];
-  const share = peak > 0 ? (bytes === peak ? ", the peak" : `, ${percent(bytes, peak)} of the peak`) : "";
   return [
     h("span", {}, `Step ${number(step)} of ${number(data.model.steps! - 1)}: `),
     h("strong", { title: exactSize(bytes) }, size(bytes)),
-    h("span", {}, ` in use${share}`),
+    h("span", {}, ` in use${ofPeak(bytes, peak)}`),
     ...(instruction ? [h("span", { class: "muted" }, " while ", name(instruction, 60), " runs")] : []),
   ];
+}
+
+function ofPeak(bytes: number, peak: number): string {
+  if (peak === 0) return "";
+  if (bytes === peak) return ", the peak";
+  const share = percent(bytes, peak);
+  return share === percent(1, 1) ? `, ${size(peak - bytes)} below the peak` : `, ${share} of the peak`;
 }
 
 // -- the chart ------------------------------------------------------------------------------------------
