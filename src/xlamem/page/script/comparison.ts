@@ -33,7 +33,8 @@ export async function comparisonView(host: HTMLElement, report: Report, page: Pa
   const verdict = section("difference", "What changed from A to B", "");
   verdict.host.append(...summary(difference), sides(data, open));
   host.append(verdict.element);
-  if (!difference.same) await changes(host, difference, data, page);
+  if (difference.same) host.append(...editSection(difference));
+  else await changes(host, difference, data, page);
 }
 
 async function changes(host: HTMLElement, difference: Difference, data: BySide<ProgramData>, page: Page): Promise<void> {
@@ -45,11 +46,9 @@ async function changes(host: HTMLElement, difference: Difference, data: BySide<P
     ...difference.accounts.map(membersOf),
   ]);
   const why = section("changes", "Where the bytes went", "Each change leads from the number of A to that of B. They add up to the byte.");
-  const edits = section("edits", "What changed in the program", "Bytes are those at the peak of device memory that the edit explains.");
   const time = section("aligned", "Both timelines", "Steps with matching instructions are at the same place.");
   const where = section("maps", "Both address maps", "");
-  edits.host.append(editList(difference));
-  host.append(why.element, ...(difference.edits.length ? [edits.element] : []), time.element, where.element);
+  host.append(why.element, ...editSection(difference), time.element, where.element);
   const maps = new TwoMaps(where.host, data, page, new Partners(data, buffersA, buffersB));
   const aligned = timelines(time.host, data, new Warp({ a: stepsA, b: stepsB }, lengths(data)), maps);
   const show = (i: number) => {
@@ -159,12 +158,20 @@ function chart(difference: AccountDifference, kind: (typeof NUMBERS)[number], me
   });
   const { step_a, step_b } = difference;
   const steps = `The buffers in use at step ${number(step_a)} of A are compared with those at step ${number(step_b)} of B.`;
-  return h("div", {}, table, isPeak ? h("p", { class: "note" }, steps) : null);
+  return h("div", {}, table, isPeak && maps.areTimed ? h("p", { class: "note" }, steps) : null);
 }
 
 // -- what changed in the program ------------------------------------------------------------------------
 
-function editList({ edits }: Difference): HTMLElement {
+/** The section, unless nothing changed. */
+function editSection({ edits }: Difference): HTMLElement[] {
+  if (edits.length === 0) return [];
+  const { element, host } = section("edits", "What changed in the program", "Bytes are those at the peak of device memory that the edit explains.");
+  host.append(editList(edits));
+  return [element];
+}
+
+function editList(edits: Difference["edits"]): HTMLElement {
   const items = edits.map(({ text, kind, evidence, change, n }) => {
     const amount = change ? signedSize(change) : "";
     return h(

@@ -109,6 +109,11 @@ export class TwoMaps {
     store.on(["colorBy"], ({ colorBy }) => this.#pages[other].store.set({ colorBy }));
   }
 
+  /** Whether both sides have live ranges. */
+  get areTimed(): boolean {
+    return SIDES.every((side) => this.#data[side].model.steps !== null);
+  }
+
   /** Show these memory spaces. */
   show(spaces: BySide<readonly number[]>): void {
     for (const side of SIDES) this.#pages[side].store.set({ space: spaces[side][0] ?? 0 });
