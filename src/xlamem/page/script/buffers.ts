@@ -148,6 +148,7 @@ class BufferTable {
     const isSame = this.#sort.column === column;
     this.#sort = { column, descending: isSame ? !this.#sort.descending : column.descends === true };
     this.#show(this.#shown.slice().sort());
+    this.#rows.reveal(0);
   }
 
   #row(position: number): HTMLElement {

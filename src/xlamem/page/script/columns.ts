@@ -1,12 +1,12 @@
 /** The columns of the table of buffers. */
 
 import type { ProgramData } from "./data.js";
-import { type Child, h, name } from "./dom.js";
+import { type Child, h, name, plain } from "./dom.js";
 import { number, oneLine, percent, size } from "./format.js";
 import type { LiveSet } from "./live.js";
 import { bufferName, scopePath } from "./names.js";
 import { ranksOf } from "./sorting.js";
-import { categoryName, plainShape } from "./wording.js";
+import { categoryName, labelOf, plainShape } from "./wording.js";
 
 /** What the cells of a row are made from: row `i` of a live set. */
 export interface Cells {
@@ -52,7 +52,7 @@ export const COLUMNS: readonly Column[] = [
     key: "name",
     title: "Name",
     explanation: "Instruction that defines it, and index in its shape.",
-    cell: (cells, i) => name(nameOf(cells, i), MAX_TEXT),
+    cell: (cells, i) => titled(nameOf(cells, i)),
     keys: (cells, rows) => ranksOf(Array.from(rows, (i) => nameOf(cells, i))),
   },
   textColumn("what", "What", "Kind or category, and phase.", kindOf),
@@ -85,9 +85,14 @@ function textColumn(key: string, title: string, explanation: string, text: (cell
     key,
     title,
     explanation,
-    cell: (cells, i) => name(text(cells, i), MAX_TEXT),
+    cell: (cells, i) => titled(text(cells, i)),
     keys: (cells, rows) => ranksOf(Array.from(rows, (i) => text(cells, i))),
   };
+}
+
+/** A text with itself as title, because its column may be too narrow for it. */
+function titled(text: string): Child {
+  return name(text, MAX_TEXT, { title: plain(text) });
 }
 
 function bytesOf({ live }: Cells, rows: Int32Array): Float64Array {
@@ -99,19 +104,10 @@ export function isReserved({ live }: Cells, i: number): boolean {
   return i >= live.nLive;
 }
 
-/** The name of the buffer; for parameters and for what is reserved, that of the allocation. */
+/** The name of the buffer; for what is reserved, that of the allocation. */
 function nameOf(cells: Cells, i: number): string {
   const { data, live } = cells;
-  const allocation = live.allocation[i]!;
-  const category = data.allocations.categoryNames[data.allocations.category[allocation]!];
-  const buffer = live.buffer[i]!;
-  const isArgument = category === "parameter" && buffer >= 0 && isWhole(cells, i);
-  return isReserved(cells, i) || isArgument ? data.allocations.label[allocation]! : bufferName(data, buffer);
-}
-
-function isWhole({ data, live }: Cells, i: number): boolean {
-  const { buffers, allocations } = data;
-  return buffers.size[live.buffer[i]!] === allocations.size[live.allocation[i]!];
+  return isReserved(cells, i) ? data.allocations.label[live.allocation[i]!]! : labelOf(data, live.buffer[i]!);
 }
 
 function kindOf(cells: Cells, i: number): string {

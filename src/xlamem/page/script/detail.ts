@@ -13,7 +13,7 @@ import { neighboursOf } from "./sharing.js";
 import type { Store } from "./store.js";
 import { lastUse, type Use, usesOf } from "./uses.js";
 import type { View } from "./view.js";
-import { originOf, paddingNote, peakNote, plainShape, savingNote, whatOf } from "./wording.js";
+import { labelOf, originOf, paddingNote, peakNote, plainShape, savingNote, whatOf } from "./wording.js";
 
 /** Users, aliases and neighbours that are listed at first. */
 const FEW = 6;
@@ -174,7 +174,7 @@ class Detail {
   }
 
   #buffer(buffer: number): Child {
-    const label = name(bufferName(this.#data, buffer), MAX_NAME, { class: "code" });
+    const label = name(labelOf(this.#data, buffer), MAX_NAME, { class: "code" });
     return button(label, () => select(this.#store, this.#data, buffer), { class: "link" });
   }
 

@@ -42,8 +42,9 @@ const HELP: readonly (readonly [string, string])[] = [
 ];
 const MOUSE: readonly (readonly [string, string])[] = [
   ["Click", "select a step, or a buffer in the map"],
-  ["Drag", "zoom to what is marked"],
+  ["Drag", "zoom to what is marked; move the zoomed map"],
   ["Wheel", "zoom around the pointer"],
+  ["Alt wheel", "zoom the addresses of the map"],
   ["Shift drag", "move along the steps"],
   ["Double click", "all steps"],
 ];

@@ -141,6 +141,7 @@ class AddressMap implements Gestures {
     const { total } = this.#stack;
     const shown = `${size(Math.round(this.#bytes[1] - this.#bytes[0]))} of ${size(total)}, ${count(range[1] + 1 - range[0], "step")}`;
     this.#zoomed.hidden = !this.canPan();
+    this.#picture.element.classList.toggle("grabbable", this.canPan());
     fill(this.#zoomed, h("span", {}, shown), button("Show all", () => this.reset()));
   }
 

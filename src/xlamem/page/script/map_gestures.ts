@@ -72,7 +72,7 @@ class Pointers {
     this.#origin = at(this.#element, event);
     this.#down.set(event.pointerId, this.#origin);
     this.#moved = this.#down.size > 1;
-    this.#pans = !event.shiftKey && (event.pointerType === "touch" || this.#gestures.canPan());
+    this.#pans = event.shiftKey || event.pointerType === "touch" || this.#gestures.canPan();
     this.#gestures.grab();
   }
 

@@ -6,7 +6,7 @@ import { GUTTER, MARGIN } from "./layout.js";
 import { occupiedRange } from "./live.js";
 import { drawGutter, drawNames, type Ink, LINE, MIN_NAME_WIDTH, type NameBox } from "./map_labels.js";
 import type { Coding } from "./palette.js";
-import { Theme } from "./palette.js";
+import { css, Theme } from "./palette.js";
 import { rasterise, type Viewport } from "./raster.js";
 import { colorsOf, type RowTones, rowTones, shade, tonesOf } from "./shade.js";
 import type { Stack } from "./stack.js";
@@ -190,7 +190,7 @@ export class MapPicture {
     for (const buffer of sharing) this.#outline(c, buffer, ink.text, 1);
     c.setLineDash([]);
     if (hovered >= 0 && hovered !== selected) this.#outline(c, hovered, ink.text, 1);
-    if (selected >= 0) this.#outline(c, selected, ink.text, 2);
+    if (selected >= 0) this.#outline(c, selected, ink.text, 1.5);
     c.restore();
   }
 
@@ -200,14 +200,19 @@ export class MapPicture {
     c.fillRect(Math.round(x + width / 2), 0, 1, this.#height);
   }
 
+  /** Lines around a buffer. If it is too small, it is drawn larger. */
   #outline(c: CanvasRenderingContext2D, buffer: number, color: string, width: number): void {
     const box = this.#boxOf(buffer);
     if (!box) return;
     const [w, h] = [Math.max(MIN_OUTLINE, box.width), Math.max(MIN_OUTLINE, box.height)];
     const [x, y] = [box.x - (w - box.width) / 2, box.y - (h - box.height) / 2];
+    if (h > box.height || w > box.width) {
+      c.fillStyle = css(this.#theme.of(this.#coding!.items[this.#coding!.code[buffer]!]!));
+      c.fillRect(x, y, w, h);
+    }
     c.lineWidth = width;
     c.strokeStyle = color;
-    c.strokeRect(x + width / 2, y + width / 2, Math.max(0, w - width), Math.max(0, h - width));
+    c.strokeRect(x - width / 2, y - width / 2, w + width, h + width);
   }
 
   #boxOf(buffer: number): Box | null {

@@ -3,8 +3,8 @@
 import type { ProgramData } from "./data.js";
 import { h, name } from "./dom.js";
 import { count, number, shortenPath, size } from "./format.js";
-import { bufferName, scopePath } from "./names.js";
-import { plainShape } from "./wording.js";
+import { scopePath } from "./names.js";
+import { labelOf, plainShape } from "./wording.js";
 
 const MAX_SCOPE = 70;
 
@@ -14,7 +14,7 @@ export function summary(data: ProgramData, buffer: number): HTMLElement[] {
   const shapeName = plainShape(shapeNames[shape[buffer]!] ?? "");
   const path = scopePath(data, scope[buffer]!);
   return [
-    h("div", {}, name(bufferName(data, buffer), 60)),
+    h("div", {}, name(labelOf(data, buffer), 60)),
     h("div", {}, size(bytes[buffer]!), shapeName ? " \u00b7 " : "", shapeName ? name(shapeName, 60) : ""),
     ...(path ? [h("div", { class: "muted" }, name(shortenPath(path, MAX_SCOPE), MAX_SCOPE))] : []),
     h("div", { class: "muted" }, lifeOf(data, buffer)),

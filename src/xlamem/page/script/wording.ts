@@ -2,13 +2,23 @@
 
 import type { ProgramData } from "./data.js";
 import { exactSize, number, percent } from "./format.js";
-import { occupiedRange } from "./live.js";
+import { isArena, occupiedRange } from "./live.js";
+import { bufferName } from "./names.js";
 
 const CATEGORIES: Readonly<Record<string, string>> = {
   live_out: "output",
   temp: "temporary",
   temp_in_output: "temporary in an output",
 };
+
+/** The name of a buffer; for an argument, that which people gave it: `params['w']`. */
+export function labelOf(data: ProgramData, buffer: number): string {
+  const { buffers, allocations, instructions } = data;
+  const allocation = buffers.allocation[buffer]!;
+  const opcode = instructions.opcodeNames[instructions.opcode[buffers.instruction[buffer]!]!];
+  const isArgument = opcode === "parameter" && !isArena(data, allocation) && buffers.size[buffer] === allocations.size[allocation];
+  return isArgument ? allocations.label[allocation]! : bufferName(data, buffer);
+}
 
 /** What a buffer or an allocation of a category is called. */
 export function categoryName(category: string): string {
