@@ -80,7 +80,7 @@ function summary({ verdict, accounts }: Difference): HTMLElement[] {
     return h(
       "div",
       { class: "amount", title: `${exactSize(a)} in A, ${exactSize(b)} in B` },
-      h("div", { class: kind }, value!, h("span", { class: "unit" }, unit!)),
+      h("div", { class: kind }, value!, " ", h("span", { class: "unit" }, unit!)),
       h("div", { class: "caption" }, label),
       h("div", { class: "caption muted" }, `${size(a)} \u2192 ${size(b)}`),
     );
