@@ -117,7 +117,7 @@ class BufferTable {
     const { live, step } = this.#cells;
     const n = this.#shown.length;
     const bytes = this.#shown.reduce((sum, i) => sum + live.bytes[i]!, 0);
-    const all = `in use at step ${number(step)}`;
+    const all = this.#data.model.steps === null ? "of memory" : `in use at step ${number(step)}`;
     const isAll = n === live.length;
     const text = isAll
       ? `${count(n, "buffer")}, ${size(live.total)} ${all}`

@@ -147,7 +147,7 @@ function lifeCell({ data, live, step }: Cells, i: number): Child {
   const buffer = live.buffer[i]!;
   const steps = data.model.steps ?? 1;
   const [first, last] = [data.buffers.start[buffer] ?? -1, data.buffers.end[buffer] ?? -1];
-  if (first < 0) return "always";
+  if (first < 0) return data.model.steps === null ? "not known" : "always";
   const life = h("span", { class: "life" });
   life.style.left = `${(100 * first) / steps}%`;
   life.style.width = `${(100 * (last + 1 - first)) / steps}%`;

@@ -62,7 +62,7 @@ class Scopes {
     this.#blocks = icicle(this.#data, this.#rollup, scope, this.#width);
     const elements = this.#blocks.map((block) => this.#element(block));
     fill(this.#tree, ...elements);
-    if (elements.length === 0) this.#tree.append(sentence(`No buffer of this scope is in use at step ${number(step)}.`));
+    if (elements.length === 0) this.#tree.append(sentence(scope > 0 ? `Nothing of this scope is in use at step ${number(step)}.` : "Nothing is in use."));
     const rows = this.#blocks.reduce((rows, block) => Math.max(rows, block.row + 1), 1);
     this.#tree.style.height = `${rows * ROW}px`;
     const again = focused ? this.#blocks.findIndex((block) => block.scope === focused.scope && !block.merged) : -1;
