@@ -23,7 +23,7 @@ function item(d: Diagnostic): HTMLElement {
   return h(
     "li",
     {},
-    h("p", {}, h("span", { class: "label" }, plain(d.severity, 20)), name(d.code), ` ${plain(d.wanted, 400)}`),
+    h("p", {}, h("span", { class: "label" }, plain(d.severity, 20)), name(d.code), `: expected ${plain(d.wanted, 400)}`),
     h("p", { class: "muted" }, name(d.file, 100), place ? `, ${place}` : ""),
     d.excerpt ? h("pre", {}, name(d.excerpt, 400)) : null,
   );

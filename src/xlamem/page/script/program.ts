@@ -25,6 +25,8 @@ export class ProgramPage {
   readonly #programs: (ProgramData | undefined)[] = [];
   /** Program that is shown at first. */
   readonly #first: number;
+  /** Program that is shown or being decoded. */
+  #row = -1;
   /** Listeners of the shown program are those after it. */
   #mark = 0;
 
@@ -41,7 +43,9 @@ export class ProgramPage {
   /** Show the program of the state, and follow the state and the address. */
   start(): void {
     const { store } = this.page;
-    store.on(["program"], (state, changed) => this.#show({ ...this.#initial(state.program), ...picked(state, changed) }));
+    store.on(["program"], (state, changed) => {
+      if (state.program !== this.#row) this.#show({ ...this.#initial(state.program), ...picked(state, changed) });
+    });
     store.on(ADDRESS, () => this.#writeAddress());
     addEventListener("hashchange", () => this.#readAddress());
     this.#mark = store.mark();
@@ -67,10 +71,11 @@ export class ProgramPage {
 
   #show(state: State, hash = ""): void {
     const { store, report } = this.page;
+    this.#row = state.program;
     store.release(this.#mark);
     fill(this.element);
     const model = report.programs[state.program];
-    if (!model) return;
+    if (!model) return ready();
     store.set(state);
     const { elements, hosts } = sections(model, this.page);
     fill(this.element, this.#header(model, state.program), ...elements);
@@ -96,13 +101,13 @@ export class ProgramPage {
     if (state) store.set(state);
     const draw = (view: View, host: HTMLElement) => view(fill(host), data, this.page);
     draw(timelineView, hosts.timeline);
-    draw(mapView, hosts.map);
+    if (data.model.steps !== null) draw(mapView, hosts.map);
     draw(scopesView, hosts.scopes);
     draw(buffersView, hosts.buffers);
     draw(detailView, hosts.detail);
     const plots = hosts.time.querySelectorAll<HTMLElement>(".plot, .map-frame");
     if (plots.length > 0) addPointerLine(hosts.time, [...plots], data, store);
-    document.documentElement.dataset["ready"] = "true";
+    ready();
   }
 
   #writeAddress(): void {
@@ -120,6 +125,11 @@ export class ProgramPage {
     if (data) store.set(stateIn(location.hash, program, data));
     else this.#show(this.#initial(program), location.hash);
   }
+}
+
+/** Everything is drawn that the address asks for. */
+function ready(): void {
+  document.documentElement.dataset["ready"] = "true";
 }
 
 /** The part of a state that has changed. */

@@ -27,14 +27,14 @@ function amount({ must_fit, terms }: Verdict): HTMLElement {
   );
 }
 
-function words({ headline, decided_by, first_step, reason }: Verdict): HTMLElement {
+function words({ headline, decided_by, first_step, device, reason }: Verdict): HTMLElement {
   return h(
     "div",
     { class: "words" },
     h("p", { class: "headline" }, ...prose(headline)),
     ...decided_by.map((text) => h("p", {}, ...prose(text))),
-    reason && !headline.includes(reason) ? h("p", { class: "muted" }, ...prose(reason)) : null,
-    first_step ? h("p", { class: "first-step" }, h("span", { class: "label" }, "First"), ...prose(first_step)) : null,
+    reason && device && !headline.includes(reason) ? h("p", { class: "muted" }, ...prose(reason)) : null,
+    first_step ? h("p", { class: "first-step" }, ...prose(first_step)) : null,
   );
 }
 
