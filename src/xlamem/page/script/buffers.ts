@@ -69,7 +69,8 @@ class BufferTable {
 
   #searchBox(): HTMLInputElement {
     const label = "Search names, scopes, shapes and source lines";
-    const search = h("input", { type: "search", placeholder: "Search", "aria-label": label, title: label, spellcheck: "false" });
+    const names = { "aria-label": label, title: label, placeholder: "Search" };
+    const search = h("input", { type: "search", spellcheck: "false", ...names });
     search.value = this.#store.state.query;
     let timer = 0;
     search.addEventListener("input", () => {

@@ -153,8 +153,8 @@ function lifeCell({ data, live, step }: Cells, i: number): Child {
   life.style.width = `${(100 * (last + 1 - first)) / steps}%`;
   const now = h("span", { class: "now" });
   now.style.left = `${(100 * (step + 0.5)) / steps}%`;
-  const text = `${number(first)}\u2013${number(last)}`;
-  return h("span", { class: "life-cell" }, h("span", { class: "track", "aria-hidden": "true" }, life, now), h("span", {}, text));
+  const track = h("span", { class: "track", "aria-hidden": "true" }, life, now);
+  return h("span", { class: "life-cell" }, track, h("span", {}, `${number(first)}\u2013${number(last)}`));
 }
 
 // -- copies ---------------------------------------------------------------------------------------------

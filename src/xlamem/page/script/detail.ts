@@ -61,12 +61,14 @@ class Detail {
   #title(buffer: number): HTMLElement {
     const { size: bytes, shape, shapeNames } = this.#data.buffers;
     const plain = plainShape(shapeNames[shape[buffer]!] ?? "");
+    const amount = h("span", { class: "detail-size", title: exactSize(bytes[buffer]!) }, size(bytes[buffer]!));
+    const clear = { class: "close", "aria-label": "Clear the selection", title: "Clear the selection (Esc)" };
     return h(
       "div",
       { class: "detail-title" },
-      h("h3", {}, name(bufferName(this.#data, buffer), MAX_NAME, { class: "code" })),
-      h("p", {}, h("span", { class: "detail-size", title: exactSize(bytes[buffer]!) }, size(bytes[buffer]!)), plain ? name(plain, MAX_NAME, { class: "code" }) : ""),
-      button("\u00d7", () => this.#store.set({ buffer: -1 }), { class: "close", "aria-label": "Clear the selection", title: "Clear the selection (Esc)" }),
+      h("h3", {}, code(bufferName(this.#data, buffer))),
+      h("p", {}, amount, code(plain)),
+      button("\u00d7", () => this.#store.set({ buffer: -1 }), clear),
     );
   }
 
@@ -96,7 +98,8 @@ class Detail {
   }
 
   #scope(scope: number): Child {
-    return scope > 0 ? button(name(scopePath(this.#data, scope), MAX_NAME), () => this.#store.set({ scope }), { class: "link" }) : null;
+    if (scope <= 0) return null;
+    return button(name(scopePath(this.#data, scope), MAX_NAME), () => this.#store.set({ scope }), { class: "link" });
   }
 
   #origin(buffer: number): Child {
@@ -109,7 +112,8 @@ class Detail {
     const [first, last] = occupiedRange(this.#data, buffer);
     if (this.#data.buffers.start[buffer]! < 0) return ["It has no live range."];
     const steps = this.#data.model.steps ?? 1;
-    const range = ["Steps ", this.#step(first), " to ", this.#step(last), `, ${number(last + 1 - first)} of ${number(steps)}`];
+    const length = `, ${number(last + 1 - first)} of ${number(steps)}`;
+    const range = ["Steps ", this.#step(first), " to ", this.#step(last), length];
     return [h("div", {}, ...range), this.#end(buffer, last, steps), h("div", {}, peakNote(this.#data, buffer))];
   }
 
@@ -142,7 +146,8 @@ class Detail {
   #lists(buffer: number): Child[] {
     const { aliases } = this.#data;
     const { sharing, before, after } = neighboursOf(this.#data, buffer);
-    const positions = Array.from({ length: aliases.begin[buffer + 1]! - aliases.begin[buffer]! }, (_, i) => aliases.begin[buffer]! + i);
+    const [from, to] = [aliases.begin[buffer]!, aliases.begin[buffer + 1]!];
+    const positions = Array.from({ length: to - from }, (_, i) => from + i);
     return [
       list("Read by", usesOf(this.#data, buffer), (use) => this.#use(use)),
       list("Also at", positions, (row) => this.#position(row)),
@@ -170,7 +175,8 @@ class Detail {
   // -- links -----------------------------------------------------------------------------------------------
 
   #step(step: number): Child {
-    return button(number(step), () => goTo(this.#store, this.#data, step), { class: "link", title: `Go to step ${number(step)}` });
+    const attributes = { class: "link", title: `Go to step ${number(step)}` };
+    return button(number(step), () => goTo(this.#store, this.#data, step), attributes);
   }
 
   #buffer(buffer: number): Child {

@@ -75,11 +75,14 @@ function entries(all: Entries): HTMLElement[] {
     return h("li", {}, entryButton(all, theme, i, texts));
   };
   if (!isStrip) return single.map(entry);
-  const chosen = scale.includes(highlighted) ? `${items[highlighted]!.label}: ${size(bytes[highlighted]!)}` : items[scale.at(-1)!]!.label;
-  return [h("li", { class: "scale" }, items[scale[0]!]!.label, strip(all, theme, scale), chosen), ...single.map(entry)];
+  const last = items[scale.at(-1)!]!.label;
+  const chosen = scale.includes(highlighted) ? `${items[highlighted]!.label}: ${size(bytes[highlighted]!)}` : last;
+  const row = h("li", { class: "scale" }, items[scale[0]!]!.label, strip(all, theme, scale), chosen);
+  return [row, ...single.map(entry)];
 }
 
-function entryButton({ items, bytes, highlighted, toggle }: Entries, theme: Theme, i: number, texts: Child[]): HTMLButtonElement {
+function entryButton(all: Entries, theme: Theme, i: number, texts: Child[]): HTMLButtonElement {
+  const { items, bytes, highlighted, toggle } = all;
   const label = `${items[i]!.label}: ${size(bytes[i]!)} at the step`;
   const swatch = h("span", { class: "swatch" });
   swatch.style.backgroundColor = css(theme.of(items[i]!));

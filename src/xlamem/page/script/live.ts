@@ -113,7 +113,8 @@ function representatives({ buffers, allocations }: ProgramData): Int32Array {
   return found;
 }
 
-function charged(data: ProgramData, { row, start, end, fixed, representative }: Placed, space: number, step: number): LiveSet {
+function charged(data: ProgramData, placed: Placed, space: number, step: number): LiveSet {
+  const { row, start, end, fixed, representative } = placed;
   const live = liveRows(row, start, end, step);
   const owner = data.buffers.allocation;
   const charges = charge(data, live);
@@ -181,7 +182,8 @@ function endOf({ buffers, allocations }: ProgramData, buffer: number): number {
 }
 
 /** Charge bytes to buffers that overlap: sweep over their bounds, with the lowest id of those that are open on top. */
-function chargeRun(data: ProgramData, live: Int32Array, from: number, to: number, { bytes, exclusive }: Charges): void {
+function chargeRun(data: ProgramData, live: Int32Array, from: number, to: number, charges: Charges): void {
+  const { bytes, exclusive } = charges;
   const { offset, valueId } = data.buffers;
   const rows = live.slice(from, to);
   const ends = Float64Array.from(rows, (buffer) => endOf(data, buffer));

@@ -139,7 +139,8 @@ class AddressMap implements Gestures {
   #showZoom(): void {
     const { range } = this.#state;
     const { total } = this.#stack;
-    const shown = `${size(Math.round(this.#bytes[1] - this.#bytes[0]))} of ${size(total)}, ${count(range[1] + 1 - range[0], "step")}`;
+    const bytes = Math.round(this.#bytes[1] - this.#bytes[0]);
+    const shown = `${size(bytes)} of ${size(total)}, ${count(range[1] + 1 - range[0], "step")}`;
     this.#zoomed.hidden = !this.canPan();
     this.#picture.element.classList.toggle("grabbable", this.canPan());
     fill(this.#zoomed, h("span", {}, shown), button("Show all", () => this.reset()));
@@ -150,7 +151,8 @@ class AddressMap implements Gestures {
     const { bands, total, buffer } = this.#stack;
     const where = this.#data.model.spaces[space]?.memory_space ?? "memory";
     const what = `${count(buffer.length, "buffer")} in ${count(bands.length, "allocation")} of ${size(total)}`;
-    return `Address map of ${plain(where)}: ${what}, steps ${number(range[0])} to ${number(range[1])}, coloured by ${shownColor(this.#data, colorBy)}`;
+    const steps = `steps ${number(range[0])} to ${number(range[1])}`;
+    return `Address map of ${plain(where)}: ${what}, ${steps}, coloured by ${shownColor(this.#data, colorBy)}`;
   }
 
   #mark(): void {

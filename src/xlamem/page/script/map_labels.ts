@@ -75,11 +75,15 @@ function labelsOf(data: ProgramData, group: readonly Band[], view: Viewport, yOf
   const [bottom, top] = [Math.max(view.bottom, group[0]!.bottom), Math.min(view.top, group.at(-1)!.top)];
   if (bottom >= top) return [];
   const shown = group.filter((band) => band.top > view.bottom && band.bottom < view.top);
-  const tall = shown.filter((band) => yOf(Math.max(view.bottom, band.bottom)) - yOf(Math.min(view.top, band.top)) >= LINE);
-  const tallBytes = tall.reduce((sum, band) => sum + Math.min(view.top, band.top) - Math.max(view.bottom, band.bottom), 0);
-  const label = (text: string, bytes: number, low: number, high: number): Label => {
-    return { text: oneLine(shorten(text, MAX_NAME)), bytes, top: Math.max(0, yOf(high)), bottom: Math.min(view.height, yOf(low)) };
-  };
+  const visible = (band: Band): number => Math.min(view.top, band.top) - Math.max(view.bottom, band.bottom);
+  const tall = shown.filter((band) => visible(band) * (view.height / (view.top - view.bottom)) >= LINE);
+  const tallBytes = tall.reduce((sum, band) => sum + visible(band), 0);
+  const label = (text: string, bytes: number, low: number, high: number): Label => ({
+    text: oneLine(shorten(text, MAX_NAME)),
+    bytes,
+    top: Math.max(0, yOf(high)),
+    bottom: Math.min(view.height, yOf(low)),
+  });
   if (group.length === 1 || tallBytes * 2 > top - bottom) {
     return tall.map((band) => label(data.allocations.label[band.allocation]!, band.top - band.bottom, band.bottom, band.top));
   }

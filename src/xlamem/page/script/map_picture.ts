@@ -35,8 +35,6 @@ interface Box {
   readonly height: number;
 }
 
-type FiveTexts = [string, string, string, string, string];
-
 export class MapPicture {
   readonly element: HTMLElement;
   readonly base = h("canvas", { class: "base" });
@@ -133,8 +131,14 @@ export class MapPicture {
   #ink(): Ink {
     const style = getComputedStyle(this.element);
     const value = (name: string): string => style.getPropertyValue(name).trim();
-    const [text, muted, line, accent, mono] = ["--ink", "--muted", "--line-strong", "--accent", "--mono"].map(value) as FiveTexts;
-    return { text, muted, line, accent, mono, sans: style.fontFamily };
+    return {
+      text: value("--ink"),
+      muted: value("--muted"),
+      line: value("--line-strong"),
+      accent: value("--accent"),
+      mono: value("--mono"),
+      sans: style.fontFamily,
+    };
   }
 
   #nameBoxes(): NameBox[] {

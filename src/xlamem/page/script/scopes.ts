@@ -62,7 +62,8 @@ class Scopes {
     this.#blocks = icicle(this.#data, this.#rollup, scope, this.#width);
     const elements = this.#blocks.map((block) => this.#element(block));
     fill(this.#tree, ...elements);
-    if (elements.length === 0) this.#tree.append(sentence(scope > 0 ? `Nothing of this scope is in use at step ${number(step)}.` : "Nothing is in use."));
+    const nothing = scope > 0 ? `Nothing of this scope is in use at step ${number(step)}.` : "Nothing is in use.";
+    if (elements.length === 0) this.#tree.append(sentence(nothing));
     const rows = this.#blocks.reduce((rows, block) => Math.max(rows, block.row + 1), 1);
     this.#tree.style.height = `${rows * ROW}px`;
     const again = focused ? this.#blocks.findIndex((block) => block.scope === focused.scope && !block.merged) : -1;
@@ -102,8 +103,9 @@ class Scopes {
       block.merged ? h("span", { class: "name" }, label) : name(label, 200, { title: null }),
       block.width < ROOMY ? null : h("span", { class: "bytes" }, size(block.bytes)),
     ]; // prettier-ignore
+    const states = [block.merged ? "merged" : "", this.#isSelected(block) ? "selected" : ""];
     const element = h("div", {
-      class: `block depth-${Math.min(3, block.row)}${block.merged ? " merged" : ""}${this.#isSelected(block) ? " selected" : ""}`,
+      class: ["block", `depth-${Math.min(3, block.row)}`, ...states].join(" ").trim(),
       role: "treeitem",
       tabindex: -1,
       "aria-level": block.row + 1,

@@ -68,8 +68,9 @@ export interface RowTones {
 /** Bands of fixed allocations are plain, arenas hatched. `ratio` is device pixels per CSS pixel. */
 export function rowTones(stack: Stack, view: Viewport, theme: Theme, ratio: number): RowTones {
   const { width, height } = view;
-  const [hole, texture, fixed, edge] = ["--map-hole", "--map-texture", "--map-fixed", "--map-edge"].map((name) => theme.rgb(name));
-  const plain = new Uint32Array(height).fill(pixel(theme.rgb("--map-outside")));
+  const tone = (name: string): number => pixel(theme.rgb(name));
+  const [hole, texture, fixed, edge] = ["--map-hole", "--map-texture", "--map-fixed", "--map-edge"].map(tone);
+  const plain = new Uint32Array(height).fill(tone("--map-outside"));
   const lines = plain.slice();
   const rows = height / (view.top - view.bottom);
   for (const band of stack.bands) {
@@ -77,9 +78,9 @@ export function rowTones(stack: Stack, view: Viewport, theme: Theme, ratio: numb
     const y1 = Math.min(height, Math.ceil((view.top - band.bottom) * rows - 0.5));
     if (y0 >= y1) continue;
     const isArena = band.category === "temp";
-    plain.fill(pixel(isArena ? hole! : fixed!), y0, y1);
-    lines.fill(pixel(isArena ? texture! : fixed!), y0, y1);
-    if (y1 - y0 >= MIN_EDGED_BAND) plain[y0] = lines[y0] = pixel(edge!);
+    plain.fill(isArena ? hole! : fixed!, y0, y1);
+    lines.fill(isArena ? texture! : fixed!, y0, y1);
+    if (y1 - y0 >= MIN_EDGED_BAND) plain[y0] = lines[y0] = edge!;
   }
   return { width, height, hatch: Math.round(HATCH * ratio), plain, lines };
 }

@@ -16,8 +16,8 @@ export function labelOf(data: ProgramData, buffer: number): string {
   const { buffers, allocations, instructions } = data;
   const allocation = buffers.allocation[buffer]!;
   const opcode = instructions.opcodeNames[instructions.opcode[buffers.instruction[buffer]!]!];
-  const isArgument = opcode === "parameter" && !isArena(data, allocation) && buffers.size[buffer] === allocations.size[allocation];
-  return isArgument ? allocations.label[allocation]! : bufferName(data, buffer);
+  const isWhole = buffers.size[buffer] === allocations.size[allocation];
+  return opcode === "parameter" && isWhole && !isArena(data, allocation) ? allocations.label[allocation]! : bufferName(data, buffer);
 }
 
 /** What a buffer or an allocation of a category is called. */
@@ -74,13 +74,15 @@ export function savingNote({ allocations, buffers, model }: ProgramData, buffer:
   const saving = buffers.saving[buffer]!;
   const space = model.spaces[allocations.space[buffers.allocation[buffer]!]!]?.memory_space ?? "memory";
   if (saving < 0) return "";
-  return saving ? `Without it, the peak of ${space} would be at most ${exactSize(saving)} lower.` : `Without it, the peak of ${space} would be the same.`;
+  const change = saving ? `at most ${exactSize(saving)} lower` : "the same";
+  return `Without it, the peak of ${space} would be ${change}.`;
 }
 
 /** Bytes that the layout adds, with their share; empty if there are none, or if they are not known. */
 export function paddingNote({ buffers }: ProgramData, buffer: number): string {
   const [bytes, unpadded] = [buffers.size[buffer]!, buffers.unpadded[buffer]!];
-  return unpadded >= 0 && bytes > unpadded ? `${exactSize(bytes - unpadded)}, ${percent(bytes - unpadded, bytes)} of it` : "";
+  const padding = unpadded < 0 ? 0 : bytes - unpadded;
+  return padding > 0 ? `${exactSize(padding)}, ${percent(padding, bytes)} of it` : "";
 }
 
 /** A shape without its layout. */
