@@ -64,8 +64,8 @@ export class Aligned {
     const legend = h(
       "div",
       { class: "timeline-legend" },
-      h("span", { class: "legend-item" }, swatch("key-only-a"), "steps of A that are not in B, or not in this order"),
-      h("span", { class: "legend-item" }, swatch("key-only-b"), "steps of B that are not in A, or not in this order"),
+      h("span", { class: "legend-item" }, swatch("key-only-a"), "steps of A without a match here"),
+      h("span", { class: "legend-item" }, swatch("key-only-b"), "steps of B without a match here"),
       h("span", { class: "legend-item" }, swatch("key-gap"), "no step on this side"),
       h("span", { class: "legend-item" }, swatch("key-plateau"), "the peak"),
     );

@@ -223,9 +223,12 @@ export class AlignedPlot {
     ctx.fill();
     const label = `peak ${shortSize(usage[peak] ?? 0)} at step ${number(peak)}`;
     ctx.font = scaledFont(11);
-    const isLeft = x + 2 * half + ctx.measureText(label).width < this.#left + this.#width;
-    const align = isLeft ? "left" : "right";
-    text(ctx, this.#theme, "--ink", label, x + (isLeft ? 2 : -2) * half, y, { align, above: true, halo: true });
+    const width = ctx.measureText(label).width;
+    const [first, last] = [this.#left, this.#left + this.#width - width];
+    const wanted = x + 2 * half > last ? x - 2 * half - width : x + 2 * half;
+    const left = Math.max(first, Math.min(last, wanted));
+    // Without room beside the mark, the label is above it.
+    text(ctx, this.#theme, "--ink", label, left, left === wanted ? y : y - 2 * half, { align: "left", above: true, halo: true });
   }
 }
 
