@@ -156,7 +156,7 @@ def test_without_script_the_page_shows_the_bill() -> None:
     page = document(content)
     static = page[page.index("<noscript>") : page.index("</noscript>")]
     assert "1.89 GiB must fit." in static
-    assert "<td>2.00 KiB<td>" in static
+    assert '<td class="number">2.00 KiB<td class="muted">' in static
 
 
 def test_each_program_is_a_block_of_its_own() -> None:

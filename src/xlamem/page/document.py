@@ -39,8 +39,8 @@ def document(report: Mapping[str, Any]) -> str:
             '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n',
             f'<title>{_text(report["title"])} - xlamem</title>\n<link rel="icon" href="{ICON}">\n',
             f"<style>{style}</style>\n</head>\n<body>\n",
-            f'<div id="page">\n<header>\n<h1>{_name(report["title"])}</h1>\n',
-            f"<p>{_text(_headline(report))}</p>\n</header>\n",
+            f'<div id="page">\n<header class="page-header">\n<div><h1>{_name(report["title"])}</h1>\n',
+            f"<p>{_text(_headline(report))}</p></div>\n</header>\n",
             "<noscript>\n<p>JavaScript is switched off, so this page shows only the bill.</p>\n",
             *(_bill(program) for program in programs[:2]),
             "</noscript>\n</div>\n",
@@ -107,5 +107,6 @@ def _bill(program: Mapping[str, Any]) -> str:
 
 def _rows(rows: Iterable[tuple[str, int, str]]) -> str:
     return "".join(
-        f"<tr><td>{_text(label)}<td>{size(n_bytes)}<td>{_text(note)}</tr>\n" for label, n_bytes, note in rows
+        f'<tr><td>{_text(label)}<td class="number">{size(n)}<td class="muted">{_text(note)}</tr>\n'
+        for label, n, note in rows
     )

@@ -78,8 +78,11 @@ export function newId(prefix: string): string {
 /** Call with the width in CSS pixels, now and whenever it changes. */
 export function onWidth(element: Element, listener: (width: number) => void): void {
   let last = -1;
-  new ResizeObserver(([entry]) => {
-    const width = Math.floor(entry?.contentRect.width ?? 0);
+  const measure = () => {
+    const width = Math.floor(element.clientWidth);
     if (width > 0 && width !== last) listener((last = width));
-  }).observe(element);
+  };
+  new ResizeObserver(measure).observe(element);
+  // Printing does not wait for observers.
+  addEventListener("beforeprint", measure);
 }

@@ -1,4 +1,4 @@
-/** Light and dark: `data-theme` of the root element. `palette.ts` reads the colours. */
+/** Light, dark and paper: `data-theme` and the class of the root element. `palette.ts` reads the colours. */
 
 const root = document.documentElement;
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -10,12 +10,18 @@ export function switchTheme(): void {
   apply();
 }
 
-/** Follow the system until the reader chooses, and print in light colours. */
+/** Follow the system until the reader chooses, and print in light colours, as wide as paper. */
 export function followTheme(): void {
   apply();
   dark.addEventListener("change", apply);
-  addEventListener("beforeprint", () => (root.dataset["theme"] = "light"));
-  addEventListener("afterprint", apply);
+  addEventListener("beforeprint", () => {
+    root.classList.add("printing");
+    root.dataset["theme"] = "light";
+  });
+  addEventListener("afterprint", () => {
+    root.classList.remove("printing");
+    apply();
+  });
 }
 
 function apply(): void {
