@@ -25,7 +25,7 @@ N_LINES = 7
 N_LARGE = 4
 """Maximum number of scopes that are then shown by name."""
 
-ARGUMENT_PARTS = re.compile(r"\[[^\]]*\]|\.?[^\[.]+")
+ARGUMENT_PARTS = re.compile(r"\[[^\]]*\]?|\.?[^\[.]+")
 """The parts of the name of an argument: `params['layers'][3].w` consists of four."""
 
 

@@ -186,7 +186,7 @@ def _file_lines(named: dict[str, pa.Array]) -> pa.Array:
     file = take_text(files, keys // width - 1).cast(pa.string())
     number = nullable(keys % width - 1).cast(pa.string())
     texts = pc.coalesce(pc.binary_join_element_wise(file, number, ":"), file)
-    return pa.DictionaryArray.from_arrays(pa.array(row), texts)
+    return pa.DictionaryArray.from_arrays(nullable(np.where(codes < 0, -1, row)), texts)
 
 
 # -- instructions --------------------------------------------------------------------------------

@@ -54,10 +54,10 @@ def encoded_texts(texts: pa.Array) -> dict[str, Any]:
 def decoded_ints(column: Mapping[str, Any]) -> Ints:
     """Return the integers of a column that `encoded_ints` returned."""
     n, width = column["length"], column["width"]
-    planes = np.frombuffer(zlib.decompress(base64.b64decode(column["data"])), np.uint8).reshape(-1, n)
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(column["data"])), np.uint8).reshape(width, n)
     raw = np.zeros((n, 8), np.uint8)
-    raw[:, :width] = planes[:width].T
-    zigzag = raw.reshape(-1).view("<u8") if n else np.empty(0, np.uint64)
+    raw[:, :width] = planes.T
+    zigzag = raw.reshape(-1).view("<u8")
     values = (zigzag >> np.uint64(1)).astype(np.int64) ^ -(zigzag & np.uint64(1)).astype(np.int64)
     return np.cumsum(values) if column["delta"] else values
 

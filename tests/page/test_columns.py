@@ -1,0 +1,93 @@
+"""Columns of integers and texts as JSON: what is encoded is decoded again."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import xlamem
+from xlamem.page.columns import LIMIT, Encoder, decoded_ints, decoded_texts, encoded_ints, encoded_texts
+
+EXTREME = [
+    [],
+    [0],
+    [-1],
+    [7] * 1000,
+    [LIMIT - 1, 1 - LIMIT] * 50,
+    [1 - LIMIT, 0, LIMIT - 1],
+    [-(1 << k) for k in range(53)],
+    [(1 << k) - 1 for k in range(54)],
+    list(range(100_000)),
+    [LIMIT - 1 - i for i in range(1000)],
+]
+
+
+@pytest.mark.parametrize("values", EXTREME, ids=str)
+def test_extreme_integers(values: list[int]) -> None:
+    column = encoded_ints(np.array(values, np.int64))
+    assert decoded_ints(column).tolist() == values
+    assert column["length"] == len(values)
+    assert 1 <= column["width"] <= 7
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_random_integers(seed: int) -> None:
+    rng = random.Random(seed)
+    bound = 1 << rng.randrange(54)
+    step = 1 << rng.randrange(20)
+    values = [rng.randrange(-bound + 1, bound) for _ in range(rng.randrange(300))]
+    if seed % 2:
+        values = [max(-bound + 1, min(bound - 1, i * step + v % 5)) for i, v in enumerate(values)]
+    column = json.loads(json.dumps(encoded_ints(np.array(values, np.int64))))
+    assert decoded_ints(column).tolist() == values
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8])
+def test_other_types(dtype: type) -> None:
+    values = np.array([0, 1, 127, 3], dtype)
+    assert decoded_ints(encoded_ints(values)).tolist() == values.tolist()
+
+
+@pytest.mark.parametrize("value", [LIMIT, -LIMIT, np.iinfo(np.int64).max, np.iinfo(np.int64).min])
+def test_numbers_that_javascript_cannot_represent(value: int) -> None:
+    with pytest.raises(xlamem.UsageError, match="2\\^53"):
+        encoded_ints(np.array([0, value]))
+
+
+def test_differences_are_encoded_where_they_are_smaller() -> None:
+    rng = np.random.default_rng(1)
+    ascending, noise = np.cumsum(rng.integers(0, 9, 200_000)), rng.integers(0, 200, 200_000)
+    assert encoded_ints(ascending)["delta"]
+    assert not encoded_ints(noise)["delta"]
+    assert len(encoded_ints(ascending)["data"]) < 200_000
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [],
+        [""],
+        ["a", "</script>", "\0\x1f\u2028\u2029\ud7ff\U0001f600", '"\\', "\u202e", "x" * 1_000_000],
+        [f"fusion.{i}" for i in range(10_000)],
+    ],
+    ids=["empty", "one", "odd", "many"],
+)
+def test_texts(texts: list[str]) -> None:
+    column = json.loads(json.dumps(encoded_texts(pa.array(texts, pa.string()))))
+    assert decoded_texts(column) == texts
+    assert column["length"] == len(texts)
+
+
+def test_dictionaries_and_nulls() -> None:
+    column = encoded_texts(pa.array(["a", None, "a"]).dictionary_encode())
+    assert decoded_texts(column) == ["a", "", "a"]
+
+
+def test_each_column_is_encoded_once() -> None:
+    encoder, column = Encoder(), np.arange(10)
+    assert encoder(column) is encoder(column)
+    assert encoder.size(column) == pytest.approx(len(json.dumps(encoder(column), separators=(",", ":"))), abs=40)

@@ -1,0 +1,312 @@
+"""The model of a program, decoded from JSON, against the tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import DUMPS, label, sources
+from decoding import Json, decoded, instructions, path_of_scope, texts
+
+import xlamem
+from xlamem import compute
+from xlamem.compute.op_names import scopes
+from xlamem.compute.tree import NO_SCOPE, path_of
+from xlamem.input.find import Source
+from xlamem.page.findings_model import N_DIAGNOSTICS
+
+SCHEMA = json.loads(resources.files("xlamem.page").joinpath("report.schema.json").read_text("utf-8"))
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+every_dump = pytest.mark.parametrize("source", sources(), ids=label)
+
+
+@cache
+def dump_of(source: Source) -> xlamem.Dump:
+    return xlamem.read(source)
+
+
+@cache
+def program_of(source: Source) -> Json:
+    data = xlamem.report(dump_of(source)).as_json()
+    VALIDATOR.validate(data)
+    program: Json = decoded(data["programs"][0])
+    return program
+
+
+def spaces_of(program: Json) -> dict[tuple[int, int], Json]:
+    return {(s["color"], s["page"]): s for s in program["spaces"]}
+
+
+def timed(source: Source) -> bool:
+    return bool(dump_of(source).live_ranges.num_rows) and bool(dump_of(source).allocations.num_rows)
+
+
+# -- the schema ----------------------------------------------------------------------------------
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_the_schema_and_the_script_have_the_same_properties() -> None:
+    """`model.ts` is the same contract."""
+    text = (Path(__file__).parents[2] / "src/xlamem/page/script/model.ts").read_text("utf-8")
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    interfaces = dict(re.findall(r"export interface (\w+) \{\n(.*?)\n\}", text, re.S))
+    properties = {name: re.findall(r"^  (\w+):", body, re.M) for name, body in interfaces.items()}
+    described = {name: list(spec["properties"]) for name, spec in SCHEMA["$defs"].items()}
+    described["Report"] = list(SCHEMA["properties"])
+    assert {n: sorted(p) for n, p in properties.items()} == {n: sorted(p) for n, p in described.items()}
+
+
+@pytest.mark.parametrize("change", [{"title": 1}, {"more": 1}, {"version": 2}, {"kind": "page"}, {"programs": [{}]}])
+def test_the_schema_sees_faults(change: Json) -> None:
+    data = xlamem.report(DUMPS / "cpu-jaxlib-0.10.2-cond_switch").as_json()
+    assert not list(VALIDATOR.iter_errors(data))
+    assert list(VALIDATOR.iter_errors(data | change))
+
+
+# -- sums ----------------------------------------------------------------------------------------
+
+
+@every_dump
+def test_spaces(source: Source) -> None:
+    dump, program = dump_of(source), program_of(source)
+    spaces = spaces_of(program)
+    if not dump.allocations.num_rows:
+        assert not spaces
+        return
+    rows = {(r["color"], r["page"]): r for r in compute.peak(dump).spaces.to_pylist()}
+    assert spaces.keys() == rows.keys()
+    for key, space in spaces.items():
+        for name in ("memory_space", "allocated", "reserved", "peak", "first_step", "last_step"):
+            assert space[name] == rows[key][name]
+        assert space["n_plateaus"] == rows[key]["plateaus"]
+        assert sum(space["categories"].values()) == (space["reserved"] if space["peak"] is None else space["peak"])
+    assert program["verdict"]["must_fit"] == compute.device_total(dump)
+    assert sum(t["bytes"] for t in program["verdict"]["terms"]) == compute.device_total(dump)
+
+
+@every_dump
+def test_usage(source: Source) -> None:
+    dump, program = dump_of(source), program_of(source)
+    if not timed(source):
+        assert program["steps"] is None
+        assert not any(len(s["usage"]) for s in program["spaces"])
+        return
+    levels = compute.occupancy(dump).to_pylist()
+    for key, space in spaces_of(program).items():
+        rows = [r for r in levels if (r["color"], r["page"]) == key]
+        assert space["usage"].tolist() == [r["occupied"] for r in rows]
+        assert len(space["usage"]) == program["steps"]
+        assert max(space["usage"]) == space["peak"]
+        at_peak = rows[space["first_step"] or 0]
+        assert space["categories"] == {name: at_peak[name] for name in space["categories"]}
+        for plateau in space["plateaus"]:
+            assert set(space["usage"][plateau["first_step"] : plateau["last_step"] + 1]) == {plateau["bytes"]}
+
+
+@every_dump
+def test_bill(source: Source) -> None:
+    bills = compute.bill(dump_of(source)).to_pylist() if dump_of(source).allocations.num_rows else []
+    accounts = program_of(source)["bill"]
+    totals = Counter[tuple[str, int]]()
+    for row in bills:
+        totals[row["account"], row["page"] or 0] += row["bytes"]
+    for account in accounts:
+        rows = [r for r in bills if (r["account"], r["page"] or 0) == (account["account"], account["page"])]
+        parts = [part for line in account["lines"] for part in line["parts"]]
+        for name in ("part", "kind", "n", "bytes"):
+            assert [part[name] for part in parts] == [r[name] for r in rows]
+        assert account["total"] == sum(line["bytes"] for line in account["lines"]) == totals[
+            account["account"], account["page"]
+        ]
+        assert account["in_use"] == sum(line["bytes"] for line in account["lines"] if line["in_use"])
+        for line in account["lines"]:
+            assert line["bytes"] == sum(part["bytes"] for part in line["parts"])
+            assert line["label"]
+            assert line["note"].endswith(".")
+            assert all(part["label"] for part in line["parts"])
+        assert account["step"] == rows[0]["step"]
+    assert bool(accounts) == bool(bills)
+    if bills:
+        assert accounts[0]["account"] == "device_total"
+        assert accounts[0]["total"] == program_of(source)["verdict"]["must_fit"]
+
+
+# -- buffers -------------------------------------------------------------------------------------
+
+
+@every_dump
+def test_allocations(source: Source) -> None:
+    dump, program = dump_of(source), program_of(source)
+    table = program["allocations"]
+    rows = [r for r in dump.allocations.to_pylist() if not r["is_thread_local"]]
+    assert table["allocation"].tolist() == [r["allocation"] for r in rows]
+    assert table["size"].tolist() == [r["size"] for r in rows]
+    spaces = [(s["color"], s["page"]) for s in program["spaces"]]
+    assert [spaces[i] for i in table["space"].tolist()] == [(r["color"], max(r["page"] or 0, 0)) for r in rows]
+    assert all(table["label"])
+
+
+@every_dump
+def test_buffers(source: Source) -> None:
+    dump, program = dump_of(source), program_of(source)
+    b = program["buffers"]
+    thread_local = {r["allocation"] for r in dump.allocations.to_pylist() if r["is_thread_local"]}
+    rows = {r["value_id"]: r for r in dump.values.to_pylist() if r["allocation"] not in thread_local}
+    assert sorted(b["value_id"].tolist()) == sorted(rows)
+    values = [rows[i] for i in b["value_id"].tolist()]
+    assert program["allocations"]["allocation"][b["allocation"]].tolist() == [r["allocation"] for r in values]
+    for name in ("offset", "size"):
+        assert b[name].tolist() == [r[name] or 0 for r in values]
+    assert b["unpadded"].tolist() == [-1 if r["unpadded_size"] is None else r["unpadded_size"] for r in values]
+    assert instructions(program, b["instruction"]) == [r["instruction"] for r in values]
+    assert [index or "{}" for index in texts(b, "shape_index")] == [r["shape_index"] or "{}" for r in values]
+    assert texts(b, "shape") == [r["shape"] for r in values]
+    starts = np.where(b["start"] < 0, program["steps"] or 1, b["start"])
+    assert (np.diff(starts) >= 0).all()
+    ranges = {r["value_id"]: (r["start"], r["end"]) for r in dump.live_ranges.to_pylist()}
+    for i, key in enumerate(b["value_id"].tolist()):
+        start, end = ranges.get(key, (-1, -1))
+        if start is not None and 0 <= start <= end < (program["steps"] or 0):
+            assert (b["start"][i], b["end"][i]) == (start, end)
+
+
+@every_dump
+def test_live_sets(source: Source) -> None:
+    """At any step, the values of the live set are the buffers that the model says are live, with the same names."""
+    if not timed(source):
+        return
+    dump, program = dump_of(source), program_of(source)
+    b, steps = program["buffers"], program["steps"]
+    peak_steps = {s["first_step"] for s in program["spaces"]} - {None}
+    for step in sorted(peak_steps | {0, steps // 3, steps // 2, steps - 1}):
+        rows = [r for r in compute.live_set(dump, step).to_pylist() if r["role"] == "value"]
+        live = np.flatnonzero((b["start"] >= 0) & (b["start"] <= step) & (step <= b["end"]))
+        found = dict(zip(b["value_id"][live].tolist(), live.tolist(), strict=True))
+        assert found.keys() == {r["value_id"] for r in rows}
+        at = np.array([found[r["value_id"]] for r in rows], np.int64)
+        table = {name: column[at] if isinstance(column, np.ndarray) else column for name, column in b.items()}
+        for name in ("op_name", "origin", "category", "phase", "kind", "layer"):
+            assert texts(table, name) == [r[name] for r in rows], name
+        assert texts(table, "source") == [_source(r) for r in rows]
+        for name in ("layer_index", "iterations"):
+            assert table[name].tolist() == [-1 if r[name] is None else r[name] for r in rows]
+        assert instructions(program, table["origin_instruction"]) == [r["origin_instruction"] for r in rows]
+        names = {r["op_name"]: r for r in rows}
+        folded = dict(zip(names, scopes(pa.array(list(names), pa.string()), fold=True).to_pylist(), strict=True))
+        for r, scope in zip(rows, table["scope"].tolist(), strict=True):
+            path = folded[r["op_name"]]
+            wanted = (NO_SCOPE, r["opcode"] or "?") if path is None else path_of(path)
+            assert path_of_scope(program, scope) == wanted
+
+
+def _source(row: Json) -> str | None:
+    if row["source_file"] is None:
+        return None
+    return row["source_file"] if row["source_line"] is None else f"{row['source_file']}:{row['source_line']}"
+
+
+@every_dump
+def test_schedule_uses_and_aliases(source: Source) -> None:
+    dump, program = dump_of(source), program_of(source)
+    schedule = {r["time"]: r["instruction"] for r in dump.schedule.to_pylist()} if program["steps"] else {}
+    assert instructions(program, program["schedule"]) == [schedule.get(t) for t in range(program["steps"] or 0)]
+    b, u, a = program["buffers"], program["uses"], program["aliases"]
+    ids = b["value_id"]
+    step_of = {name: time for time, name in reversed(schedule.items())}
+    names = instructions(program, u["instruction"])
+    uses = {(r["value_id"], r["instruction"]) for r in dump.uses.to_pylist()}
+    assert set(zip(ids[u["buffer"]].tolist(), names, strict=True)) == {x for x in uses if x[0] in set(ids.tolist())}
+    assert u["step"].tolist() == [step_of.get(name, -1) for name in names]
+    assert (np.lexsort((u["step"], u["buffer"])) == np.arange(len(names))).all()
+    definitions = zip(instructions(program, b["instruction"]), texts(b, "shape_index"), strict=True)
+    own = dict(zip(ids.tolist(), definitions, strict=True))
+    positions = Counter(
+        (r["value_id"], r["instruction"], None if r["shape_index"] == "{}" else r["shape_index"])
+        for r in dump.positions.to_pylist()
+        if r["value_id"] in own
+    )
+    others = {key: n for key, n in positions.items() if key[1:] != own[key[0]]}
+    columns = ids[a["buffer"]].tolist(), instructions(program, a["instruction"]), texts(a, "shape_index")
+    assert Counter(zip(*columns, strict=True)) == others
+    assert (np.diff(a["buffer"]) >= 0).all()
+
+
+@every_dump
+def test_savings(source: Source) -> None:
+    if not dump_of(source).allocations.num_rows:
+        return
+    program = program_of(source)
+    b = program["buffers"]
+    saving = dict(zip(b["value_id"].tolist(), b["saving"].tolist(), strict=True))
+    rows = compute.savings(dump_of(source)).to_pylist()
+    listed = {r["value_id"]: r["saving"] for r in rows if r["role"] == "value"}
+    assert {key: saving[key] for key in listed} == listed
+    assert all(saving[key] <= 0 for key in saving.keys() - listed.keys() if _is_temp(program, key))
+    whole = Counter(r["saving"] for r in rows if r["role"] == "allocation" and r["instruction"] is not None)
+    assert Counter(n for key, n in saving.items() if not _is_temp(program, key) and n > 0) == whole
+
+
+def _is_temp(program: Json, value_id: int) -> bool:
+    row = int(np.flatnonzero(program["buffers"]["value_id"] == value_id)[0])
+    table = program["allocations"]
+    return bool(table["category_names"][table["category"][program["buffers"]["allocation"][row]]] == "temp")
+
+
+@every_dump
+def test_phases(source: Source) -> None:
+    program = program_of(source)
+    p = program["phases"]
+    assert (p["first_step"] <= p["last_step"]).all()
+    assert (p["first_step"][1:] > p["last_step"][:-1]).all()
+    if len(p["phase"]):
+        assert p["last_step"][-1] < program["steps"]
+        assert set(p["phase"].tolist()) <= set(range(len(p["names"])))
+
+
+def test_phases_of_a_training_step() -> None:
+    (source,) = xlamem.find(DUMPS / "cpu-jaxlib-0.12.0-multiheap")
+    phases = program_of(source)["phases"]
+    names = [phases["names"][i] for i in phases["phase"].tolist()]
+    assert names[0] == "forward"
+    assert "backward" in names[1:]
+    assert len(names) < 20
+
+
+# -- findings ------------------------------------------------------------------------------------
+
+
+@every_dump
+def test_findings(source: Source) -> None:
+    dump, program = dump_of(source), program_of(source)
+    advice = compute.advise(dump).to_pylist()
+    assert [a["action"] for a in program["advice"]] == [r["action"] for r in advice]
+    ids = program["buffers"]["value_id"]
+    assert [None if a["buffer"] < 0 else ids[a["buffer"]] for a in program["advice"]] == [r["value_id"] for r in advice]
+    numbers = compute.explain(dump).to_pylist()
+    assert [(e["name"], e["bytes"], e["step"]) for e in program["explain"]] == [
+        (n["name"], n["bytes"], n["time"]) for n in numbers
+    ]
+    for number in program["explain"]:
+        assert number["difference"] is None or number["difference"] == sum(c["bytes"] for c in number["causes"])
+    assert program["n_diagnostics"] == dump.diagnostics.num_rows
+    assert len(program["diagnostics"]) == min(dump.diagnostics.num_rows, N_DIAGNOSTICS)
+
+
+@every_dump
+def test_every_sentence_ends(source: Source) -> None:
+    program = program_of(source)
+    verdict = program["verdict"]
+    for sentence in (verdict["headline"], *verdict["decided_by"], verdict["first_step"], *program["folded"]):
+        assert re.fullmatch(r"[A-Z0-9].*\.", sentence), sentence
+        assert "None" not in sentence
