@@ -7,9 +7,11 @@ import re
 import shutil
 import tarfile
 from functools import partial
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from conftest import DUMPS
 
@@ -20,7 +22,6 @@ from xlamem.page.directory import MAX_FAILED, directory_report, file_name, write
 from xlamem.page.listing import Failed, Listing, list_programs
 
 SMALL, LARGE = 100_000, 1 << 24
-KILLED = DUMPS / "cpu-killed-at-buffer-assignment"
 
 
 def build(dump: xlamem.Dump) -> dict[str, Any]:
@@ -203,7 +204,8 @@ def test_the_report_as_json_has_the_programs_that_fit(listing: Listing) -> None:
     assert report["kind"] == "directory"
     assert [row["program"] for row in report["directory"]["rows"]] == [*range(n), *[-1] * (len(listing.programs) - n)]
     assert f"{n} largest programs" in report["directory"]["folded"][-1]
-    json.dumps(report)
+    schema = json.loads(resources.files("xlamem.page").joinpath("report.schema.json").read_text("utf-8"))
+    jsonschema.validate(report["directory"], {"$ref": "#/$defs/Directory", "$defs": schema["$defs"]})
 
 
 @pytest.mark.parametrize(
