@@ -44,6 +44,7 @@ const MOUSE: readonly (readonly [string, string])[] = [
   ["Click", "select a step, or a buffer in the map"],
   ["Drag", "zoom to what is marked; move the zoomed map"],
   ["Wheel", "zoom around the pointer"],
+  ["Click left of the map", "zoom to these allocations"],
   ["Alt wheel", "zoom the addresses of the map"],
   ["Shift drag", "move along the steps"],
   ["Double click", "all steps"],

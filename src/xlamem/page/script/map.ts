@@ -73,9 +73,11 @@ class AddressMap implements Gestures {
     this.#grabbed = { range: page.store.state.range, bytes: this.#bytes };
     this.#picture = new MapPicture(data, this.#stack);
     this.#zoomed = h("div", { class: "zoomed" });
-    host.append(h("div", { class: "map-frame" }, this.#picture.element, this.#zoomed));
+    const below = h("div", { class: "map-controls" });
+    host.append(this.#picture.element, below);
     this.#tooltip = new Tooltip(host);
-    this.#legend = controls ? this.#addControls(host) : null;
+    this.#legend = controls ? legend(below, data, page.store, () => this.repaint()) : null;
+    below.append(this.#zoomed);
     listen(this.#picture.element, this);
     onTheme(() => this.repaint(), host);
     onWidth(host, (width) => {
@@ -83,12 +85,6 @@ class AddressMap implements Gestures {
       this.repaint();
     });
     this.#listen();
-  }
-
-  #addControls(host: HTMLElement): Legend {
-    const controls = h("div", { class: "map-controls" });
-    host.append(controls);
-    return legend(controls, this.#data, this.#page.store, () => this.repaint());
   }
 
   #listen(): void {
@@ -137,13 +133,15 @@ class AddressMap implements Gestures {
 
   /** What part is visible, and a way back. */
   #showZoom(): void {
-    const { range } = this.#state;
-    const { total } = this.#stack;
+    const [first, last] = this.#state.range;
     const bytes = Math.round(this.#bytes[1] - this.#bytes[0]);
-    const shown = `${size(bytes)} of ${size(total)}, ${count(range[1] + 1 - range[0], "step")}`;
-    this.#zoomed.hidden = !this.canPan();
+    const shown = [
+      bytes < this.#stack.total ? `${size(bytes)} of ${size(this.#stack.total)}` : "",
+      this.#isWholeRange() ? "" : `${number(last + 1 - first)} of ${number(this.#data.model.steps)} steps`,
+    ];
+    this.#zoomed.classList.toggle("idle", !this.canPan());
     this.#picture.element.classList.toggle("grabbable", this.canPan());
-    fill(this.#zoomed, h("span", {}, shown), button("Show all", () => this.reset()));
+    fill(this.#zoomed, h("span", {}, shown.filter(Boolean).join(", ")), button("Show all", () => this.reset()));
   }
 
   #description(): string {
@@ -234,7 +232,19 @@ class AddressMap implements Gestures {
     this.#setBytes(0, this.#stack.total);
   }
 
+  /** Show only the allocations of the category at a height, or all if that is what is shown. */
+  #zoomToCategory(y: number): void {
+    const [bottom, top] = this.#bytes;
+    const address = top - (y / this.#picture.height) * (top - bottom);
+    const group = this.#stack.groups.find((bands) => bands[0]!.bottom <= address && address < bands.at(-1)!.top);
+    if (!group) return;
+    const [from, to] = [group[0]!.bottom, group.at(-1)!.top];
+    if (bottom === from && top === to) this.#setBytes(0, this.#stack.total);
+    else this.#setBytes(from, to - from);
+  }
+
   hover(event: PointerEvent, x: number, y: number): void {
+    this.#picture.element.classList.toggle("over-names", x < GUTTER);
     this.#hovered = x >= GUTTER ? this.#picture.bufferAt(x, y) : -1;
     this.#mark();
     if (this.#hovered < 0) this.#tooltip.hide();
@@ -249,7 +259,7 @@ class AddressMap implements Gestures {
   }
 
   click(x: number, y: number): void {
-    if (x < GUTTER) return;
+    if (x < GUTTER) return this.#zoomToCategory(y);
     const { store } = this.#page;
     const step = stepAt(x, store.state.range, this.#picture.width);
     const buffer = this.#picture.bufferAt(x, y);

@@ -57,7 +57,7 @@ export class MapPicture {
   constructor(data: ProgramData, stack: Stack) {
     this.#data = data;
     this.#stack = stack;
-    this.element = h("div", { class: "address-map" }, this.base, this.overlay);
+    this.element = h("div", { class: "map-frame" }, this.base, this.overlay);
   }
 
   set stack(stack: Stack) {
