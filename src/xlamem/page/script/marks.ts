@@ -54,7 +54,7 @@ export function drawBands(u: uPlot, theme: Theme, marks: Marks): void {
     ctx.fillStyle = css(color);
     ctx.fillRect(left, stripTop, right - left, STRIP * ratio);
     if (ctx.measureText(name).width + 12 * ratio < right - left) {
-      ctx.fillStyle = css(theme.rgb("--ink"));
+      ctx.fillStyle = css(theme.rgb("--on-color"));
       ctx.fillText(name, left + 6 * ratio, stripTop + (STRIP / 2 + 0.5) * ratio);
     }
   });

@@ -8,8 +8,8 @@ import { size } from "./format.js";
 import { onTheme, Theme } from "./palette.js";
 import type { Page } from "./view.js";
 
-const WIDTH = 96;
-const HEIGHT = 22;
+const WIDTH = 64;
+const HEIGHT = 24;
 
 export function sparklines(data: ProgramData, { store }: Page): HTMLElement {
   const canvases = data.model.spaces.map(() => h("canvas", { width: 2 * WIDTH, height: 2 * HEIGHT, "aria-hidden": "true" }));
