@@ -89,7 +89,7 @@ class Difference:
     steps: Pairs
     """Matched steps, both ascending."""
     buffers: Pairs
-    """Rows of the buffers that match, ascending in A."""
+    """Rows of the buffers that match, ascending in A; -1 for one that its model leaves out."""
 
 
 def difference(d: Diff, a: Ints, b: Ints) -> Difference:
@@ -116,11 +116,11 @@ def changed_accounts(d: Diff) -> list[Row]:
 
 
 def _matched_buffers(m: Matching, rows: Pairs) -> Pairs:
-    """Return the pairs of matched values that both models have. `rows` are the rows of all values, -1 for none."""
+    """Return the pairs of matched values that a model has. `rows` are the rows of all values, -1 for none."""
     values = np.flatnonzero(m.value >= 0)
     a, b = rows.a[values], rows.b[m.value[values]]
-    shown = np.flatnonzero((a >= 0) & (b >= 0))
-    order = shown[np.argsort(a[shown], kind="stable")]
+    shown = np.flatnonzero((a >= 0) | (b >= 0))
+    order = shown[np.lexsort((b[shown], a[shown]))]
     return Pairs(a[order], b[order])
 
 

@@ -44,7 +44,7 @@ export class Aligned {
     this.#range = [0, warp.length];
     this.#plots = { a: new AlignedPlot("a", warp), b: new AlignedPlot("b", warp) };
     this.#words = { a: h("p", { class: "status" }), b: h("p", { class: "status" }) };
-    this.#area = h("div", { class: "aligned-area", tabindex: "0", role: "group", "aria-label": "Timelines of A and B, aligned" }, this.#cursor);
+    this.#area = h("div", { class: "aligned-area", tabindex: "0", role: "group", "aria-label": "Timelines of A and B, aligned", "aria-keyshortcuts": "ArrowLeft ArrowRight + - 0 a b" }, this.#cursor);
     this.#build();
     onWidth(host, (width) => this.#resize(width));
     onTheme(() => this.#draw());
@@ -55,7 +55,7 @@ export class Aligned {
     const keys = h(
       "div",
       { class: "controls", role: "group", "aria-label": "Aligned timelines" },
-      ...SIDES.map((side) => button(`Peak of ${side.toUpperCase()}`, () => this.#selectPeak(side))),
+      ...SIDES.map((side) => button(`Peak of ${side.toUpperCase()}`, () => this.#selectPeak(side), { title: `Key in the plots: ${side}` })),
       button("\u2212", () => this.#zoom(ZOOM, this.#selected), { title: "Zoom out (key: -)", "aria-label": "Zoom out" }),
       button("+", () => this.#zoom(1 / ZOOM, this.#selected), { title: "Zoom in (key: +)", "aria-label": "Zoom in" }),
       button("All steps", () => this.#show([0, this.#warp.length]), { title: "Key: 0" }),

@@ -145,7 +145,7 @@ function chart(difference: AccountDifference, kind: (typeof NUMBERS)[number], me
   }
   const isPeak = kind === "peak";
   const counts = new Int32Array(data.rows.length);
-  for (const row of members.row) counts[row]! += 1;
+  members.row.forEach((row, i) => (counts[row]! += Number(members.a[i]! >= 0 || members.b[i]! >= 0)));
   const buffersOf = (row: number) => ({
     title: data.rows[row]!.label,
     a: members.a.filter((_, i) => members.row[i] === row),

@@ -291,7 +291,7 @@ export interface Difference {
   edits: { text: string; kind: string; evidence: string; change: number; n: number }[];
   /** Pairs of matched steps, both ascending. */
   steps: { a: IntColumn; b: IntColumn };
-  /** Pairs of rows of buffers that match; other buffers are gone or new. */
+  /** Pairs of rows of buffers that match, -1 for one that this file leaves out; other buffers are gone or new. */
   buffers: { a: IntColumn; b: IntColumn };
 }
 

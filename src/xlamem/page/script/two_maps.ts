@@ -26,27 +26,38 @@ export interface Chosen {
 
 type BySide<T> = Readonly<Record<Side, T>>;
 
+const ALONE = -2;
+const LEFT_OUT = -1;
+
 /** The buffers of A and B that match. */
 export class Partners {
+  /** Row of the partner, LEFT_OUT if this file does not have it, ALONE without one. */
   readonly #partner: BySide<Int32Array>;
 
   constructor(data: BySide<ProgramData>, a: Int32Array, b: Int32Array) {
-    this.#partner = { a: new Int32Array(data.a.buffers.length).fill(-1), b: new Int32Array(data.b.buffers.length).fill(-1) };
+    const [ofA, ofB] = [data.a, data.b].map(({ buffers }) => new Int32Array(buffers.length).fill(ALONE)) as [Int32Array, Int32Array];
     a.forEach((row, i) => {
-      this.#partner.a[row] = b[i]!;
-      this.#partner.b[b[i]!] = row;
+      if (row >= 0) ofA[row] = b[i]!;
+      if (b[i]! >= 0) ofB[b[i]!] = row;
     });
+    this.#partner = { a: ofA, b: ofB };
   }
 
-  /** The partner of a buffer; -1 without one. */
+  /** The partner of a buffer; negative without one. */
   of(side: Side, buffer: number): number {
-    return this.#partner[side][buffer] ?? -1;
+    return this.#partner[side][buffer] ?? ALONE;
+  }
+
+  /** What the details of the other side are while a buffer is selected. */
+  words(side: Side, buffer: number): string {
+    const partner = this.of(side, buffer);
+    return partner >= 0 ? "the same buffer here" : partner === LEFT_OUT ? "has the buffer too, but this file leaves it out" : "has no such buffer";
   }
 
   /** Rows of the buffers of a side that have none. */
   without(side: Side): Int32Array {
     const partner = this.#partner[side];
-    return Int32Array.from(partner.keys()).filter((row) => partner[row]! < 0);
+    return Int32Array.from(partner.keys()).filter((row) => partner[row] === ALONE);
   }
 }
 
@@ -102,7 +113,7 @@ export class TwoMaps {
       const there = this.#pages[other].store;
       if (partner >= 0 && partner === there.state.buffer) return;
       fill(this.#titles[side], SELECTED);
-      fill(this.#titles[other], partner >= 0 ? "the same buffer here" : "has no such buffer");
+      fill(this.#titles[other], this.#partners.words(side, buffer));
       if (partner >= 0) select(there, this.#data[other], partner);
       else there.set({ buffer: -1 });
     });
