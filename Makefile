@@ -11,6 +11,10 @@ PYTEST = $(BIN)/python -m pytest
 NATIVE = $(patsubst _native/%.pyx,%,$(wildcard _native/*.pyx))
 SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -path '*/.*' ! -path '*/page/script/*') CMakeLists.txt pyproject.toml
 
+# The script of the page and its development tools, which only work on the script and its tests need.
+SCRIPT = src/xlamem/page/script
+NODE_MODULES = $(SCRIPT)/node_modules/.package-lock.json
+
 # The release flags. With -Wextra, Cython reports C functions that acquire the GIL to check for exceptions.
 CYTHON = $(BIN)/python -m cython -3 -Wextra -X freethreading_compatible=True -X boundscheck=False \
 	-X initializedcheck=False -X wraparound=False -X cdivision=True -I _native
@@ -48,11 +52,11 @@ demo: $(VENV)/.duckdb
 	@echo "    xlamem --help"
 
 # All tests but those marked as slow.
-test: $(VENV)/.test
+test: $(VENV)/.test $(if $(shell command -v npm),$(NODE_MODULES))
 	$(PYTEST) -v -n auto -m "not slow" $(ARGS)
 
 # All tests, including those that need the S3 test server or Go.
-test-all: $(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-pprof
+test-all: $(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-pprof $(if $(shell command -v npm),$(NODE_MODULES))
 	$(PYTEST) -v -n auto $(ARGS)
 
 # The wheel, built from the source distribution and tested in a new environment.
@@ -101,8 +105,12 @@ bench-check: $(VENV)/.bench
 	$(BIN)/python bench/compare.py $(ARGS)
 
 # The script and the styles of the page, from their sources. Needs node; installing xlamem does not.
-page:
-	cd src/xlamem/page/script && npm ci --ignore-scripts --no-audit --no-fund && npm run check && npm run build
+page: $(NODE_MODULES)
+	cd $(SCRIPT) && npm run check && npm run build
+
+# Without network, the tests that need these packages are skipped.
+$(NODE_MODULES): $(SCRIPT)/package-lock.json
+	-cd $(SCRIPT) && npm ci --ignore-scripts --no-audit --no-fund
 
 clean:
 	rm -rf $(addprefix $(VENV),/ -sanitized -checked -others) demo-out build dist

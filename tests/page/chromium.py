@@ -1,33 +1,22 @@
-"""Pages in Chromium, driven by Playwright. Without one of them, the tests are skipped; nothing is ever downloaded.
+"""Fixtures for pages in Chromium, driven by Playwright. Without one of them, the tests are skipped.
 
-Test modules get the fixtures by ``pytest_plugins = "chromium"``. A browser serves one module, as Playwright occupies
-the event loop of its thread as long as it runs.
+Test modules get them by ``pytest_plugins = "chromium"``. A browser serves one module, as Playwright occupies the event
+loop of its thread as long as it runs. Nothing is downloaded.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from browsing import ARGUMENTS, NAMES, Show, Window, Write, executable
+
+import xlamem
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-             "--disable-sync", "--no-first-run", "--font-render-hinting=none")  # fmt: skip
-READY = "html[data-ready=true]"
-"""Matches a page that has drawn its first view."""
-TIMEOUT = 30_000
-"""Milliseconds until an action or a condition fails. Generous, as the cores are shared."""
-
-
-def executable() -> str | None:
-    """Return the path of the browser that is installed."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
+    from playwright.sync_api import Browser, Page
 
 
 @pytest.fixture(scope="module")
@@ -40,41 +29,6 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield browser
         browser.close()
-
-
-class Window:
-    """A window that shows pages from files, and lists what must never happen in one."""
-
-    def __init__(self, context: BrowserContext) -> None:
-        self.problems: list[str] = []
-        """Errors and warnings of the script, requests, dialogs, violations of the policy."""
-        self.page: Page = context.new_page()
-        self.page.set_default_timeout(TIMEOUT)
-        context.route(lambda url: not url.startswith(("file:", "data:", "blob:")), self._refuse)
-        self.page.on("console", lambda message: self._note(f"console {message.type}", message.text))
-        self.page.on("pageerror", lambda error: self._note("error", str(error)))
-        self.page.on("dialog", self._dismiss)
-        self.page.on("popup", lambda popup: self._note("popup", popup.url))
-
-    def open(self, path: Path, fragment: str = "") -> Page:
-        """Show a page and wait for its first view."""
-        self.page.goto(path.as_uri() + (fragment and f"#{fragment}"))
-        self.page.wait_for_selector(READY, state="attached")
-        return self.page
-
-    def _note(self, what: str, text: str) -> None:
-        self.problems.append(f"{what}: {text}")
-
-    def _refuse(self, route: Any) -> None:
-        self._note("request", route.request.url)
-        route.abort()
-
-    def _dismiss(self, dialog: Any) -> None:
-        self._note("dialog", dialog.message)
-        dialog.dismiss()
-
-
-Open = Callable[..., "Page"]
 
 
 @pytest.fixture
@@ -97,10 +51,25 @@ def window(browser: Browser) -> Iterator[Callable[..., Window]]:
 
 
 @pytest.fixture
-def show(window: Callable[..., Window]) -> Open:
+def show(window: Callable[..., Window]) -> Show:
     """Return a function that shows a page in a new window: ``show(path, fragment, width=390, dark=True)``."""
 
     def show(path: Path, fragment: str = "", **options: Any) -> Page:
         return window(**options).open(path, fragment)
 
     return show
+
+
+@pytest.fixture(scope="session")
+def page_of(tmp_path_factory: pytest.TempPathFactory) -> Write:
+    """Return a function that writes the page of one path or two, each once: ``page_of(path, device="v5e")``."""
+    folder = tmp_path_factory.mktemp("pages")
+    written: dict[Any, Path] = {}
+
+    def page_of(*paths: Path, **options: Any) -> Path:
+        key = (paths, *sorted(options.items()))
+        if key not in written:
+            written[key] = xlamem.report(*paths, **options).save(folder / f"{len(written)}.html")
+        return written[key]
+
+    return page_of

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-import xlamem
-
-SCRIPT = Path(xlamem.__file__).parent / "page" / "script"
+SCRIPT = Path(__file__).parents[2] / "src" / "xlamem" / "page" / "script"
+"""The wheel does not contain it."""
 ESBUILD = SCRIPT / "node_modules" / ".bin" / "esbuild"
 HEAD = """
 import { readFileSync } from "node:fs";
@@ -25,7 +24,7 @@ def bundled(program: str, folder: Path) -> Path:
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
     if not ESBUILD.exists():
-        pytest.skip("esbuild is not installed: npm ci in src/xlamem/page/script")
+        pytest.skip("esbuild is not installed: make page")
     output = folder / "program.mjs"
     command = [str(ESBUILD), "--bundle", "--platform=node", "--format=esm", "--log-level=error", f"--outfile={output}"]
     subprocess.run(command, input=HEAD + program, text=True, cwd=SCRIPT, check=True, timeout=60)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "forge"), str(Path(__file__).parent)]
 
-from chromium import ARGUMENTS, Window, executable  # noqa: E402
+from browsing import ARGUMENTS, Window, executable  # noqa: E402
 from conftest import DUMPS  # noqa: E402
 from hostile import hostile_dump  # noqa: E402
 
@@ -42,12 +42,11 @@ def nothing(page: Page) -> None:
 
 
 def select_buffer(page: Page) -> None:
-    page.locator("[data-buffer]").nth(1).click()
+    page.locator("#buffers .row").nth(1).click()
 
 
 def open_scope(page: Page) -> None:
-    page.keyboard.press("Escape")
-    page.locator("#scopes [role=treeitem], #scopes rect, #scopes button").nth(2).click()
+    page.locator("#scopes [role=treeitem]").nth(1).click()
 
 
 def search(page: Page) -> None:
@@ -71,7 +70,7 @@ def help_dialog(page: Page) -> None:
 def hover_map(page: Page) -> None:
     box = page.locator(".map canvas").first.bounding_box()
     assert box
-    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.7 * box["height"])
+    page.mouse.move(box["x"] + 0.55 * box["width"], box["y"] + 0.3 * box["height"])
 
 
 def open_first_program(page: Page) -> None:
@@ -129,11 +128,10 @@ def pictures(browser: Browser, view: View, page_file: Path, out: Path) -> Iterat
             window, label = Window(context), f"{view.name}-{size}-{theme}"
             try:
                 page = window.open(page_file, view.fragment)
-                view.act(page)
-                page.wait_for_timeout(300)
                 if view.section:
                     page.locator(view.section).first.evaluate("element => element.scrollIntoView()")
-                    page.wait_for_timeout(200)
+                view.act(page)
+                page.wait_for_timeout(300)
                 page.screenshot(path=out / f"{label}.png", full_page=view.whole)
                 overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
                 if overflow > 0:

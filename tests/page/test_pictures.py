@@ -28,7 +28,7 @@ from xlamem.page.writing import report
 pytest_plugins = "chromium"
 
 STORED = [s for s in sources() if str(DUMPS) in s.location]
-SCRIPT = Path(pictures.__file__).parents[1] / "script"
+SCRIPT = Path(__file__).parents[2] / "src" / "xlamem" / "page" / "script"
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -48,13 +48,13 @@ def command(
     """
     if len(paths) > 2:
         raise UsageError(f"report shows one path, or compares two, not {len(paths)}")
-    require_suffix(file)
+    suffix, limit = require_suffix(file), parse_bytes(max_size)
     arguments = memory.arguments if memory else {}
-    made = report(
-        *(_opened(path, module) for path in paths),
-        max_bytes=parse_bytes(max_size), max_programs=max_programs, **arguments,
-    )  # fmt: skip
+    opened = (_opened(path, module) for path in paths)
+    made = report(*opened, max_bytes=limit, max_programs=max_programs, **arguments)
     written = made.save(file)
+    if suffix == ".html" and written.stat().st_size > limit:
+        console.note(f"{written} is larger than --max-size, because a page without buffers is")
     for failure in made.failed:
         console.error_about(failure["path"], failure["error"], console.UNREADABLE)
     if output.json:
