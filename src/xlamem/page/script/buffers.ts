@@ -68,7 +68,7 @@ class BufferTable {
   }
 
   #searchBox(): HTMLInputElement {
-    const label = "Search names, scopes, shapes and source lines";
+    const label = "Search names, scopes, kinds, shapes and source lines";
     const names = { "aria-label": label, title: label, placeholder: "Search" };
     const search = h("input", { type: "search", spellcheck: "false", ...names });
     search.value = this.#store.state.query;

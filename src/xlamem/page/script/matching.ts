@@ -1,7 +1,7 @@
 /** Buffers that the reader has searched for. */
 
 import type { ProgramData } from "./data.js";
-import { bufferName } from "./names.js";
+import { bufferName, scopePath } from "./names.js";
 
 /** Whether each buffer is in the selected scope and matches the query; null if all do. */
 export function matching(data: ProgramData, query: string, scope: number): Uint8Array | null {
@@ -39,19 +39,21 @@ function scopesWithin({ scopes: { parent } }: ProgramData, scope: number): Uint8
   return within;
 }
 
-/** Whether the name, shape, op_name, source or allocation of a buffer contains a text in lower case. */
+/** Whether a text in lower case is part of what the table shows of a buffer, or of its op_name. */
 function search(data: ProgramData, query: string): (buffer: number) => boolean {
   const contains = (text: string): boolean => text.toLowerCase().includes(query);
-  const { buffers, allocations, instructions } = data;
-  const [shapes, opNames, sources] = [buffers.shapeNames, buffers.opNames, buffers.sourceNames].map((names) => names.map(contains));
-  const labels = allocations.label.map(contains);
-  const names = instructions.name.map(contains);
+  const { buffers: b, allocations, instructions, scopes } = data;
+  const columns: readonly (readonly [Int32Array, readonly boolean[]])[] = [
+    [b.instruction, instructions.name.map(contains)],
+    [b.shape, b.shapeNames.map(contains)],
+    [b.opName, b.opNames.map(contains)],
+    [b.source, b.sourceNames.map(contains)],
+    [b.scope, scopes.name.map((_, row) => contains(scopePath(data, row)))],
+    [b.kind, b.kindNames.map(contains)],
+    [b.phase, b.phaseNames.map(contains)],
+    [b.allocation, allocations.label.map(contains)],
+  ];
+  const some = columns.filter(([, matches]) => matches.includes(true));
   const hasIndex = query.includes("{");
-  return (i) =>
-    names[buffers.instruction[i]!] ||
-    shapes![buffers.shape[i]!] ||
-    opNames![buffers.opName[i]!] ||
-    sources![buffers.source[i]!] ||
-    labels[buffers.allocation[i]!] ||
-    (hasIndex && contains(bufferName(data, i)));
+  return (i) => some.some(([column, matches]) => matches[column[i]!] === true) || (hasIndex && contains(bufferName(data, i)));
 }
