@@ -19,7 +19,7 @@ from ..compute.bill_wording import LABELS
 from ..compute.bills import DEVICE_TOTAL
 from ..compute.columns import Ints, ints, take
 from ..compute.program import Program
-from ..formatting import count
+from ..formatting import count, shorten
 from ..parse.arrays import Rows
 from .alignment import aligned_steps
 
@@ -29,8 +29,8 @@ MAX_GROUPS = 20
 """Maximum number of groups of buffers in a waterfall. Smaller ones are one row."""
 MIN_SHARE = 0.005
 """Groups with less than this share of the largest one's change are smaller ones too."""
-EDIT = ("text", "kind", "evidence", "change", "n")
-"""Columns of `edits` in the model."""
+MAX_TEXT = 2000
+"""Maximum length of a sentence: one about shardings can be of any length."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,19 @@ def difference(d: Diff, a: Ints, b: Ints) -> Difference:
     m = d._matching
     rows = Pairs(Rows(a)(m.a.value_ids), Rows(b)(m.b.value_ids))
     return Difference(
-        verdict=d.verdict,
+        verdict=shorten(d.verdict, MAX_TEXT),
         same=d.is_same,
         doubt=d.doubt,
         accounts=[_account(d, row, rows) for row in changed_accounts(d)],
-        edits=[{name: edit[name] for name in EDIT} for edit in ranked_edits(d)],
+        edits=[_edit(row) for row in ranked_edits(d)],
         steps=Pairs(*aligned_steps(m)),
         buffers=_matched_buffers(m, rows),
     )
+
+
+def _edit(row: Row) -> Row:
+    text = {"text": shorten(row["text"], MAX_TEXT)}
+    return text | {name: row[name] for name in ("kind", "evidence", "change", "n")}
 
 
 def changed_accounts(d: Diff) -> list[Row]:

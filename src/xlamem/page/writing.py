@@ -283,8 +283,10 @@ def _compared(a: Any, b: Any, memory: Json | None, max_bytes: int) -> Report:
 
     dumps = [_opened(a), _opened(b)]
     models = [program_model(dump, memory) for dump in dumps]
-    encoder = Encoder()
-    programs = [folded(model, (max_bytes - _overhead()) // 2, encoder) for model in models]
-    found = difference(diff(*dumps), *(p.buffers.value_id for p in programs))
+    d, encoder = diff(*dumps), Encoder()
+    whole = json.dumps(as_json(difference(d, *(model.buffers.value_id for model in models))))
+    room = max_bytes - _overhead() - len(whole)
+    programs = [folded(model, room // 2, encoder) for model in models]
+    found = difference(d, *(p.buffers.value_id for p in programs))
     names = list(dict.fromkeys(p.name for p in programs))
     return Report(" → ".join(names), "comparison", programs, found, _encoder=encoder)
