@@ -86,7 +86,8 @@ function entryButton(all: Entries, theme: Theme, i: number, texts: Child[]): HTM
   const label = `${items[i]!.label}: ${size(bytes[i]!)} at the step`;
   const swatch = h("span", { class: "swatch" });
   swatch.style.backgroundColor = css(theme.of(items[i]!));
-  const attributes = { type: "button", title: label, "aria-label": label, "aria-pressed": String(highlighted === i) };
+  const named = texts.length > 0 ? {} : { "aria-label": label };
+  const attributes = { type: "button", title: label, "aria-pressed": String(highlighted === i), ...named };
   return h("button", { ...attributes, on: { click: () => toggle(i) } }, swatch, ...texts);
 }
 

@@ -109,7 +109,7 @@ class Scopes {
       role: "treeitem",
       tabindex: -1,
       "aria-level": block.row + 1,
-      "aria-label": `${plain(label, 200)}: ${size(block.bytes)}, ${this.#share(block)}`,
+      "aria-label": `${plain(label, 200)} ${size(block.bytes)}, ${this.#share(block)}`,
     }, ...texts, this.#phases(block)); // prettier-ignore
     element.style.left = `${block.left}px`;
     element.style.width = `${Math.max(1, block.width - 1)}px`;
