@@ -77,10 +77,14 @@ import { panned, stepAt, xOfStep, zoomed } from "./layout.js";
 const { n } = given;
 const ranges = [];
 let range = [0, n - 1];
-for (const factor of given.factors) ranges.push((range = zoomed(range, Math.floor((range[0] + range[1]) / 3), factor, n)));
+for (const factor of given.factors) {
+  ranges.push((range = zoomed(range, Math.floor((range[0] + range[1]) / 3), factor, n)));
+}
 for (const by of given.moves) ranges.push((range = panned(range, by, n)));
 const steps = [];
-for (let step = range[0]; step <= range[1]; step++) steps.push([step, stepAt(xOfStep(step + 0.5, range, 800), range, 800)]);
+for (let step = range[0]; step <= range[1]; step++) {
+  steps.push([step, stepAt(xOfStep(step + 0.5, range, 800), range, 800)]);
+}
 console.log(JSON.stringify({ ranges, steps }));
 """
 

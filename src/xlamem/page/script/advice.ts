@@ -4,16 +4,26 @@ import { h, name, plain, prose } from "./dom.js";
 import { exactSize, size } from "./format.js";
 import { button, sentence, type PlainView } from "./frame.js";
 import type { Advice } from "./model.js";
+import { select } from "./selection.js";
+import type { Page } from "./view.js";
 
-export const adviceView: PlainView = (host, model, { store }) => {
+export const adviceView: PlainView = (host, model, page) => {
   if (model.advice.length === 0) {
     host.append(sentence("Nothing is known that would lower it."));
     return;
   }
   const most = Math.max(1, ...model.advice.map((advice) => advice.upper));
-  const rows = model.advice.map((advice) => row(advice, most, () => store.set({ buffer: advice.buffer })));
+  const rows = model.advice.map((advice) => row(advice, most, () => show(page, advice.buffer)));
   host.append(h("ol", { class: "advice" }, ...rows));
 };
+
+/** Select a buffer once the program is decoded, and show it in the map. */
+function show({ programs, store }: Page, buffer: number): void {
+  const data = programs[store.state.program];
+  if (!data) return;
+  select(store, data, buffer);
+  document.getElementById("time")?.scrollIntoView();
+}
 
 function row(advice: Advice, most: number, select: () => void): HTMLElement {
   const place = [advice.subject, advice.source].filter((text) => text !== "");

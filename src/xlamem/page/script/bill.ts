@@ -64,7 +64,7 @@ function where(model: Program, { account, page, step }: Account, store: Store): 
   if (step === null) return document.createTextNode("Without live ranges, temporaries are not divided.");
   const space = model.spaces.findIndex((s) => s.memory_space === account && s.page === page);
   const show = () => {
-    store.set({ step, ...(space >= 0 ? { space } : {}) });
+    store.set({ step, range: [0, (model.steps ?? 1) - 1], ...(space >= 0 ? { space } : {}) });
     document.getElementById("time")?.scrollIntoView();
   };
   return button(`At step ${number(step)}, its peak`, show, { class: "link", title: "Show this step in the timeline" });
@@ -84,7 +84,8 @@ function pattern({ line, in_use }: BillLine): string {
 
 /** The row of a line and, hidden until it is opened, of its parts. */
 function lineRows(line: BillLine, total: number): { element: HTMLElement; toggle: () => void } {
-  const parts = line.parts.filter((part) => part.label !== line.label || line.parts.length > 1);
+  const isDivided = line.parts.length > 1 || line.parts.some((part) => part.note);
+  const parts = isDivided ? [...line.parts].sort((a, b) => b.bytes - a.bytes) : [];
   const ids = parts.map(() => newId("part"));
   const mark = h("span", { class: `swatch ${pattern(line)}`, "aria-hidden": "true" });
   const label = h("span", {}, name(line.label, 60));

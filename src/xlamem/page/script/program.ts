@@ -62,6 +62,7 @@ export class ProgramPage {
   }
 
   async #decoded(i: number): Promise<ProgramData> {
+    await painted();
     return (this.#programs[i] ??= await decode(this.page.report.programs[i]!));
   }
 
@@ -125,6 +126,14 @@ export class ProgramPage {
     if (data) store.set(stateIn(location.hash, program, data));
     else this.#show(this.#initial(program), location.hash);
   }
+}
+
+/** What needs no columns is shown before these are decoded. Pages in the background are not painted. */
+function painted(): Promise<void> {
+  return new Promise((resolve) => {
+    requestAnimationFrame(() => setTimeout(resolve));
+    setTimeout(resolve, 200);
+  });
 }
 
 /** Everything is drawn that the address asks for. */

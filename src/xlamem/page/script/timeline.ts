@@ -28,14 +28,17 @@ export const timelineView: View = (host, data, page) => {
     host.append(sentence("The dump has no live ranges, so it is not known what is in use when."));
     return;
   }
-  const plot = h("div", { class: "plot" });
+  const plot = h("div", { class: "plot", role: "img" });
   const caption = h("div", { class: "timeline-legend" });
   const status = h("p", { class: "status", "aria-live": "polite" });
   host.append(sparklines(data, page), h("div", { class: "bar" }, status, controls(data, page)), plot, caption);
   addChart(plot, data, page);
   const { store } = page;
   const showStatus = () => fill(status, ...statusOf(data, page));
-  const showLegend = () => fill(caption, ...legend(data, store.state.space));
+  const showLegend = () => {
+    fill(caption, ...legend(data, store.state.space));
+    plot.setAttribute("aria-label", description(data, store.state.space));
+  };
   store.on(["step", "space"], showStatus);
   store.on(["space"], showLegend);
   showStatus();
@@ -69,6 +72,13 @@ function statusOf(data: ProgramData, { store }: Page): Node[] {
     h("span", {}, ` in use${ofPeak(bytes, peak)}`),
     ...(instruction ? [h("span", { class: "muted" }, " while ", name(instruction, 60), " runs")] : []),
   ];
+}
+
+/** The chart in words, for screen readers. */
+function description({ model }: ProgramData, space: number): string {
+  const { memory_space, peak, first_step } = model.spaces[space]!;
+  const highest = peak === null || first_step === null ? "" : `: at most ${size(peak)}, at step ${number(first_step)}`;
+  return `Bytes in use of ${plain(memory_space, 40)} over ${number(model.steps! - 1)} steps${highest}`;
 }
 
 function ofPeak(bytes: number, peak: number): string {
