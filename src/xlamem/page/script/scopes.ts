@@ -101,6 +101,7 @@ class Scopes {
     const label = this.#label(block);
     const texts = block.width < NAMED ? [] : [
       block.merged ? h("span", { class: "name" }, label) : name(label, 200, { title: null }),
+      " ",
       block.width < ROOMY ? null : h("span", { class: "bytes" }, size(block.bytes)),
     ]; // prettier-ignore
     const states = [block.merged ? "merged" : "", this.#isSelected(block) ? "selected" : ""];
