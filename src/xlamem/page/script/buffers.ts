@@ -85,6 +85,7 @@ class BufferTable {
     this.#columns = isNarrow ? COLUMNS.filter(({ key }) => NARROW.includes(key)) : COLUMNS;
     this.#grid.classList.toggle("narrow", isNarrow);
     this.#filter();
+    this.#revealSelected();
   }
 
   // -- rows ------------------------------------------------------------------------------------------------

@@ -183,6 +183,7 @@ export class MapPicture {
 
   /** Draw the cursor and the outlines. */
   mark({ step, selected, sharing, hovered }: Marks): void {
+    if (!this.#coding) return;
     const c = this.#context(this.overlay);
     const ink = this.#ink();
     c.save();

@@ -17,6 +17,8 @@ export class VirtualRows {
   #top = 0;
   #rowHeight: number;
   #n = 0;
+  /** Row to be revealed as soon as there is room, or -1. */
+  #wanted = -1;
   #requested = 0;
 
   /** `header` is the height of what sticks to the top of the scroller. */
@@ -28,6 +30,7 @@ export class VirtualRows {
     });
     new ResizeObserver(([entry]) => {
       this.#room = Math.max(0, entry!.contentRect.height - header);
+      if (this.#wanted >= 0 && this.#room > 0) this.reveal(this.#wanted);
       this.#draw();
     }).observe(scroller);
   }
@@ -42,6 +45,8 @@ export class VirtualRows {
 
   /** Scroll until a row is visible. */
   reveal(row: number): void {
+    this.#wanted = this.#room > 0 ? -1 : row;
+    if (this.#wanted >= 0) return;
     const { first, visible } = this.#window();
     if (row < first) this.#scrollTo(row);
     else if (row + 1 > first + visible) this.#scrollTo(row + 1 - visible);
