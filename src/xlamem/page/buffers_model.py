@@ -43,10 +43,11 @@ def buffer_model(p: Program, space_rows: Ints) -> BufferModel:
     first = np.where(start < 0, p.steps or 1, start)[values]
     values = values[order_by(first, p.value_ids[values])]
     named = buffer_names(p, values)
-    uses, positions = _uses(p, values), _positions(p, values)
+    uses, positions = _places(p, values, "uses"), _places(p, values, "positions")
     columns = [_schedule(p), _texts(p.names, values), encoded(named["origin_instruction"]), uses.name, positions.name]
-    (schedule, defines, origin, reads, aliases), names = joined(columns)
-    opcode = _opcodes(p, names)
+    printed = p.texts("instructions", "instruction")
+    (schedule, defines, origin, reads, aliases, rows), names = joined(columns, (printed,))
+    opcode = _opcodes(p, rows, len(names))
     op_name = compacted(named["op_name"])
     tree = scope_tree(op_name, (take(opcode[0], defines), opcode[1]))
     columns_of_values = _value_columns(p, values, np.searchsorted(owners, p.owner[values]))
@@ -66,8 +67,8 @@ def buffer_model(p: Program, space_rows: Ints) -> BufferModel:
         allocations=_allocations(p, owners, space_rows),
         instructions=Instructions(names, *opcode),
         buffers=buffers,
-        uses=_distinct_uses(uses.buffer, reads, take(step, reads)),
-        aliases=_other_positions(positions, aliases, buffers),
+        uses=_distinct_uses(uses.buffer, reads, step),
+        aliases=_other_positions(p, positions, aliases, buffers),
         scopes=tree.scopes,
         schedule=schedule,
     )
@@ -125,7 +126,7 @@ def _labels(p: Program, owners: Ints) -> pa.Array:
 def _value_columns(p: Program, values: Ints, allocation: Ints) -> dict[str, Any]:
     """Return the columns of these values that are not names."""
     shape, shape_names = compacted(p.value_text("shape", values))
-    index, index_names = _indices(p.value_text("shape_index", values))
+    index, index_names = _indices(_texts(p.texts("values", "shape_index"), values))
     return {
         "value_id": p.value_ids[values],
         "shape_index": index,
@@ -142,10 +143,11 @@ def _value_columns(p: Program, values: Ints, allocation: Ints) -> dict[str, Any]
     }
 
 
-def _indices(column: Any) -> Encoded:
+def _indices(column: Encoded) -> Encoded:
     """Return shape indices, of which `{}` says no more than none."""
-    texts = column.cast(pa.string())
-    return compacted(pc.if_else(pc.equal(texts, "{}"), None, texts))
+    codes, names = column
+    empty = pc.index(names.cast(pa.string()), "{}").as_py()
+    return compacted(pa.DictionaryArray.from_arrays(nullable(np.where(codes == empty, -1, codes)), names))
 
 
 def _savings(p: Program, values: Ints) -> Ints:
@@ -210,11 +212,12 @@ def _step_of_instruction(schedule: Ints, n: int) -> Ints:
     return step
 
 
-def _opcodes(p: Program, names: pa.Array) -> tuple[Ints, list[str]]:
-    """Return the opcode of each of these instructions, and the names of the opcodes."""
-    rows = p.row_of_instruction(pa.chunked_array([names]))
-    codes, texts = compacted(take_text(p.tables["instructions"]["opcode"], rows))
-    return codes, texts.to_pylist()
+def _opcodes(p: Program, rows: Ints, n: int) -> tuple[Ints, list[str]]:
+    """Return the opcodes of n instructions, of which `rows` numbers those of the table, and their names."""
+    codes, texts = compacted(p.tables["instructions"]["opcode"])
+    opcode = np.full(n + 1, -1, np.int64)
+    opcode[rows[::-1]] = codes[::-1]
+    return opcode[:-1], texts.to_pylist()
 
 
 # -- uses and aliases ----------------------------------------------------------------------------
@@ -222,47 +225,40 @@ def _opcodes(p: Program, names: pa.Array) -> tuple[Ints, list[str]]:
 
 @dataclass(frozen=True)
 class _Places:
-    """Instructions where the bytes of buffers are read or appear."""
+    """Instructions where the bytes of buffers are read or appear, by buffer."""
 
+    rows: Ints
+    """Rows of the table that has them."""
     buffer: Ints
     name: Encoded
-    index: pa.Array
 
 
-def _uses(p: Program, values: Ints) -> _Places:
-    return _places(p, values, "uses", "operand_shape_index")
-
-
-def _positions(p: Program, values: Ints) -> _Places:
-    return _places(p, values, "positions", "shape_index")
-
-
-def _places(p: Program, values: Ints, table: str, index: str) -> _Places:
-    """Return the rows of a table that belong to these values, sorted by value."""
+def _places(p: Program, values: Ints, table: str) -> _Places:
+    """Return the rows of a table that belong to these values."""
     rows = p.optional(table)
     row_of_value = np.full(len(p.owner) + 1, -1, np.int64)
     row_of_value[values] = np.arange(len(values))
     buffer = row_of_value[p.row_of_value(ints(rows, "value_id"))]
     order = stable_order(buffer)
     order = order[np.searchsorted(buffer[order], 0) :]
-    return _Places(buffer[order], _texts(encoded(rows["instruction"]), order), take_text(rows[index], order))
+    return _Places(order, buffer[order], _texts(encoded(rows["instruction"]), order))
 
 
 def _distinct_uses(buffer: Ints, instruction: Ints, step: Ints) -> Uses:
-    """Return each instruction that reads a buffer once."""
-    order = order_by(buffer, step, instruction)
-    columns = [column[order] for column in (buffer, instruction, step)]
-    changed = np.ones(len(order), bool)
-    changed[1:] = np.any([np.diff(column) != 0 for column in columns[:2]], axis=0)
-    return Uses(*(column[changed] for column in columns))
+    """Return each instruction that reads a buffer once, given the step of each instruction.
+
+    Those in the schedule are numbered in its order.
+    """
+    n = len(step)
+    place = np.where(step >= 0, n, 0) + np.arange(n)
+    buffer, place = np.divmod(np.unique(buffer * (2 * n) + place[instruction]), max(1, 2 * n))
+    return Uses(buffer, place % max(1, n), take(step, place % max(1, n)))
 
 
-def _other_positions(places: _Places, instruction: Ints, buffers: Buffers) -> Aliases:
+def _other_positions(p: Program, places: _Places, instruction: Ints, buffers: Buffers) -> Aliases:
     """Return the positions of buffers other than those that define them."""
-    (index, own), names = joined(
-        [_indices(places.index), (buffers.shape_index, buffers.shape_index_names)]
-    )
-    is_own = (instruction == buffers.instruction[places.buffer]) & (index == own[places.buffer])
-    kept = ~is_own
-    index, texts = compacted(pa.DictionaryArray.from_arrays(nullable(index[kept]), names))
-    return Aliases(places.buffer[kept], instruction[kept], index, texts)
+    printed = _indices(_texts(encoded(p.optional("positions")["shape_index"]), places.rows))
+    (index, own), names = joined([printed, (buffers.shape_index, buffers.shape_index_names)])
+    is_other = (instruction != buffers.instruction[places.buffer]) | (index != own[places.buffer])
+    others, texts = compacted(pa.DictionaryArray.from_arrays(nullable(index[is_other]), names))
+    return Aliases(places.buffer[is_other], instruction[is_other], others, texts)

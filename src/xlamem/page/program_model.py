@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..compute.advice import Plan, plan_advice
+from ..compute.arena_cells import free_cells
 from ..compute.bills import DEVICE_TOTAL, bill
 from ..compute.capacity import Fits, fits, reason_for_doubt
 from ..compute.explanation import explain, explain_causes
@@ -81,11 +82,12 @@ def program_model(dump: Dump, memory: dict[str, Any] | None = None) -> Program:
 
 
 def _curves(dump: Dump) -> Peak:
-    """Return the peaks, and keep what else the model needs of the curves."""
+    """Return the peaks, and compute what else is known without names, which is kept."""
     peaks = peak(dump, k=N_PLATEAUS)
     p = program(dump)
     if p.steps is not None:
         saved_by_value(p)
+        free_cells(p)
     return peaks
 
 

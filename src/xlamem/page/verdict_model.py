@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from .. import schema
 from ..compute.advice import TRY, Plan
-from ..compute.bill_wording import KINDS, LABELS, MIN_LINE_SHARE, largest_unused, reason_of
+from ..compute.bill_wording import KINDS, MIN_LINE_SHARE, largest_unused, reason_of
 from ..compute.buffer_names import source_columns
 from ..compute.capacity import Fits
 from ..compute.columns import ints
@@ -20,7 +20,7 @@ from ..compute.op_names import PHASES, layers
 from ..compute.origins import origins
 from ..compute.program import Program
 from ..compute.wording import NO_ADVICE, NO_ADVICE_WITHOUT_STEPS, PROGRAM_CODE, available_text, memory_note
-from ..formatting import file_line, number, one_line, percent, size
+from ..formatting import file_line, one_line, percent, size
 from .model import Account, Device, Phases
 
 Row = dict[str, Any]
@@ -35,6 +35,11 @@ IN_PHASE = dict(
 )  # fmt: skip
 NOUNS = {"donated": "donated parameters"}
 """Lines of a bill whose names are no nouns."""
+UNUSED = {
+    "alignment": "of alignment: what is left behind the ends of buffers",
+    "another_step": "another step needs more memory",
+}
+"""Why lines of a bill that are not in use must fit."""
 MIN_SHARE = 0.1
 """Minimum share of what is in use for a line of the bill to be mentioned."""
 N_LINES = 3
@@ -89,18 +94,18 @@ def decided_by(p: Program, account: Account | None, rows: list[Row], phases: Pha
         known = "Nothing is ever in use." if p.steps is not None else (
             "The dump has no live ranges: only sizes are known, not what is in use at which step."
         )
-        return [known, *_composition(account, account.total, "Of these")]
+        return [known, *_composition(account, account.total, "Of what must fit")]
     sentences = [_peak(p, account, phases), *_composition(account, account.in_use, "Of these")]
     return sentences + _unused(account, of_device)
 
 
 def _peak(p: Program, account: Account, phases: Phases) -> str:
     """Say when the peak is: at which step, in which phase and layer, at which source line."""
-    step, steps = account.step or 0, (p.steps or 1) - 1
+    step = account.step or 0
     names = {s.name for i, s in enumerate(p.spaces) if _in_account(p, i)}
-    subject = f"the peak of {names.pop()}" if len(names) == 1 else "the peak of the device's memory"
-    when = f"At step {number(step)} of {number(steps)}, {subject}, {size(account.in_use)} are in use"
-    return ", ".join([when, *_where(p, step, phases)]) + "."
+    subject = f"The peak of {names.pop()}" if len(names) == 1 else "The peak of the device's memory"
+    phrases = [f"{subject}, {size(account.in_use)} in use", f"is at step {step:,} of {(p.steps or 1) - 1:,}"]
+    return f"{', '.join(phrases)}{_where(p, step, phases)}."
 
 
 def _in_account(p: Program, space: int) -> bool:
@@ -108,17 +113,15 @@ def _in_account(p: Program, space: int) -> bool:
     return bool(reserved[space]) and schema.in_device_memory(p.tables.platform, p.spaces[space].color)
 
 
-def _where(p: Program, step: int, phases: Phases) -> list[str]:
-    """Return phrases about what runs at a step: the phase, the layer with its source line."""
+def _where(p: Program, step: int, phases: Phases) -> str:
+    """Say what runs at a step: its phase, layer and source line."""
     band = np.flatnonzero((phases.first_step <= step) & (step <= phases.last_step))
-    phrases = [IN_PHASE[phases.names[phases.phase[band[0]]]]] if len(band) else []
     named = _named_at(p, step)
     source = file_line(named["source_file"], named["source_line"], folder=False)
     layer, index = (column[0].as_py() for column in layers(pa.array([named["op_name"]], pa.string())))
-    place = f"in {layer.replace('*', str(index), 1)}" if layer else ""
-    if place or source:
-        phrases.append(one_line(" ".join(filter(None, [place, f"({source})" if place and source else source]))))
-    return phrases
+    texts = [f", {IN_PHASE[phases.names[phases.phase[band[0]]]]}"] if len(band) else []
+    texts += [f", in {one_line(layer.replace('*', str(index), 1))}"] if layer else []
+    return "".join([*texts, *([f" ({one_line(source)})"] if source else [])])
 
 
 def _named_at(p: Program, step: int) -> Row:
@@ -145,7 +148,7 @@ def _composition(account: Account, whole: int, start: str) -> list[str]:
 
 
 def _listed(texts: list[str]) -> str:
-    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else texts[0]
+    return f"{', '.join(texts[:-1])}, and {texts[-1]}" if len(texts) > 1 else texts[0]
 
 
 def _mostly(parts: list[Row]) -> str:
@@ -163,9 +166,9 @@ def _unused(account: Account, rows: list[Row]) -> list[str]:
     if unused <= MIN_LINE_SHARE * account.total:
         return []
     name, lines = largest_unused(rows)
-    share = "most of it" if 2 * sum(r["bytes"] for r in lines) > unused else "the largest part of it"
-    reason = f"{LABELS.get(name, name)}, {reason_of(name, lines)}"
-    return [f"{size(unused)} more must fit than is in use then; {share} is {reason}."]
+    share = "mostly" if 2 * sum(r["bytes"] for r in lines) > unused else "first of all"
+    reason = UNUSED.get(name) or f"of {name}: {reason_of(name, lines)}"
+    return [f"{size(unused)} more must fit than is in use then, {share} because {reason}."]
 
 
 # -- what to do ----------------------------------------------------------------------------------

@@ -1,0 +1,131 @@
+"""What is left out above the size of a page, and that the rest stays exact."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from decoding import Json, decoded, instructions, texts
+from forge_bulk import forge_files
+
+import xlamem
+from xlamem.page import folding
+from xlamem.page.columns import Encoder
+from xlamem.page.folding import folded
+from xlamem.page.model import Program, as_json
+from xlamem.page.program_model import program_model
+
+pytestmark = pytest.mark.usefixtures("small_limits")
+LIMITS = {"N_AT_PEAKS": 50, "N_NAMED": 500, "SPARE": 300}
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, limit in LIMITS.items():
+        monkeypatch.setattr(folding, name, limit)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    folder = tmp_path_factory.mktemp("forged")
+    forge_files(folder, seed=1, megabytes=2)
+    return program_model(xlamem.read(folder))
+
+
+def fold(whole: Program, share: float) -> tuple[Program, Json]:
+    limit = int(share * len(json.dumps(as_json(whole))))
+    model = folded(whole, limit, Encoder())
+    data = as_json(model)
+    assert len(json.dumps(data, separators=(",", ":"))) <= 1.01 * limit or share < 0.4  # what is never left out
+    return model, decoded(data)
+
+
+def test_nothing_is_left_out_below_the_limit(whole: Program) -> None:
+    model, _ = fold(whole, 1.1)
+    assert model.folded == []
+    assert model.buffers is whole.buffers
+
+
+@pytest.mark.parametrize("share", [0.97, 0.8, 0.6, 0.5, 0.2, 0.05])
+def test_as_little_as_needed_is_left_out(whole: Program, share: float) -> None:
+    model, _ = fold(whole, share)
+    n = len(whole.uses.buffer), len(set(filter(None, whole.instructions.name.to_pylist()))), len(whole.buffers.size)
+    left = len(model.uses.buffer), len(set(filter(None, model.instructions.name.to_pylist()))), len(model.buffers.size)
+    assert left[0] < n[0]
+    assert len(model.folded) == sum(a < b for a, b in zip(left, n, strict=True))
+    if left[1] < n[1]:
+        assert left[0] < 0.2 * n[0]
+
+
+@pytest.mark.parametrize("share", [0.8, 0.5, 0.2])
+def test_the_rest_stays_exact(whole: Program, share: float) -> None:
+    model, data = fold(whole, share)
+    assert model.bill is whole.bill
+    assert model.spaces is whole.spaces
+    assert model.verdict is whole.verdict
+    before = decoded(as_json(whole))
+    rows = {key: i for i, key in enumerate(before["buffers"]["value_id"].tolist())}
+    kept = np.array([rows[key] for key in data["buffers"]["value_id"].tolist()])
+    assert (np.diff(kept) > 0).all()
+    for name in ("offset", "size", "start", "end", "unpadded", "scope", "kind", "saving"):
+        assert data["buffers"][name].tolist() == before["buffers"][name][kept].tolist()
+    for name in ("shape", "shape_index"):
+        assert texts(data["buffers"], name) == [texts(before["buffers"], name)[row] for row in kept.tolist()]
+    for name in ("op_name", "source"):
+        wanted = texts(before["buffers"], name)
+        for found, row in zip(texts(data["buffers"], name), kept.tolist(), strict=True):
+            assert found in (wanted[row], None)
+    for found, row in zip(instructions(data, data["buffers"]["instruction"]), kept.tolist(), strict=True):
+        assert found in (instructions(before, before["buffers"]["instruction"])[row], "")
+
+
+@pytest.mark.parametrize("share", [0.8, 0.5, 0.2])
+def test_references_follow(whole: Program, share: float) -> None:
+    _, data = fold(whole, share)
+    before = decoded(as_json(whole))
+    ids, all_ids = data["buffers"]["value_id"], before["buffers"]["value_id"]
+    for table in ("uses", "aliases"):
+        pairs = set(zip(ids[data[table]["buffer"]].tolist(), data[table]["instruction"].tolist(), strict=True))
+        whole_pairs = zip(all_ids[before[table]["buffer"]].tolist(), before[table]["instruction"].tolist(), strict=True)
+        assert pairs <= set(whole_pairs)
+    for row, old in zip(data["advice"], before["advice"], strict=True):
+        assert row["buffer"] == -1 or ids[row["buffer"]] == all_ids[old["buffer"]]
+
+
+@pytest.mark.parametrize("share", [0.8, 0.5, 0.2, 0.01])
+def test_the_largest_buffers_at_peaks_keep_everything(whole: Program, share: float) -> None:
+    _, data = fold(whole, share)
+    b = whole.buffers
+    steps = np.array([s.first_step for s in whole.spaces])
+    step = steps[whole.allocations.space[b.allocation]]
+    at_peak = np.flatnonzero((b.start >= 0) & (b.start <= step) & (step <= b.end))
+    first = at_peak[np.argsort(-b.size[at_peak], kind="stable")][: LIMITS["N_AT_PEAKS"]]
+    place = {key: i for i, key in enumerate(data["buffers"]["value_id"].tolist())}
+    rows = np.array([place[key] for key in b.value_id[first].tolist()])
+    names = [whole.buffers.op_name_names[i].as_py() if i >= 0 else None for i in b.op_name[first].tolist()]
+    table = data["buffers"] | {"op_name": data["buffers"]["op_name"][rows]}
+    assert texts(table, "op_name") == names
+    assert all(instructions(data, data["buffers"]["instruction"][rows]))
+    n_uses = np.bincount(whole.uses.buffer, minlength=len(b.size))[first]
+    assert np.bincount(data["uses"]["buffer"], minlength=len(place))[rows].tolist() == n_uses.tolist()
+
+
+def test_the_sentences_have_numbers(whole: Program) -> None:
+    _, data = fold(whole, 0.2)
+    assert len(data["folded"]) == 3
+    n = len(whole.buffers.size) - len(data["buffers"]["size"])
+    assert data["folded"][2].startswith(f"Left out: {n:,} buffers of at most ")
+
+
+def test_the_page_stays_below_its_limit(tmp_path: Path, small_limits: None) -> None:
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    forge_files(folder, seed=1, megabytes=2)
+    size = (tmp_path / "whole.html", tmp_path / "small.html")
+    xlamem.report(folder).save(size[0])
+    limit = size[0].stat().st_size - 20_000
+    made = xlamem.report(folder, output=size[1], max_bytes=limit)
+    assert size[1].stat().st_size <= limit
+    assert made.programs[0].folded

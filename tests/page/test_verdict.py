@@ -1,0 +1,177 @@
+"""The sentences of the verdict, in every state of a dump and of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DUMPS
+from variants import BIG, CUT, TEXTS, replaced
+
+import xlamem
+from xlamem.compute import Fits, Plan
+from xlamem.compute.advice import TRY
+from xlamem.compute.program import program
+from xlamem.page.model import Verdict
+from xlamem.page.verdict_model import first_step
+
+MLP = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
+ADAM = DUMPS / "tpu-libtpu-0.0.50.1-tpu7x-donate_adam"
+HEAPS = DUMPS / "cpu-jaxlib-0.12.0-multiheap"
+UNTIMED = DUMPS / "cpu-tf-2.3.4-loop"
+NO_TOTAL = DUMPS / "cpu-tf-1.15.0-loop"
+KILLED = DUMPS / "cpu-killed-at-buffer-assignment"
+ODD = DUMPS / "tpu-libtpu-0.0.50.1-v5e-odd_tree"
+
+
+def verdict(path: Any, **memory: Any) -> Verdict:
+    return xlamem.report(path, **memory).programs[0].verdict
+
+
+# -- what must fit -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("memory", "headline"),
+    [
+        ({}, "4.11 MiB must fit into the device's memory."),
+        ({"device": "v5e"}, "4.11 MiB must fit; v5e has 15.75 GiB: fits, 15.75 GiB to spare."),
+        ({"capacity": "4MiB"}, "4.11 MiB must fit; the device has 4.00 MiB: does not fit, 114.00 KiB over."),
+        ({"capacity": 4311040}, "4.11 MiB must fit; the device has 4.11 MiB: fits, 0 B to spare."),
+        (
+            {"capacity": "10MiB", "fraction": 0.9, "resident": "1MiB"},
+            "4.11 MiB must fit; the device has 8.00 MiB (90 % of 10.00 MiB minus 1.00 MiB resident): fits, 3.89 MiB to "
+            "spare.",
+        ),
+    ],
+)
+def test_headline(memory: dict[str, Any], headline: str) -> None:
+    found = verdict(MLP, **memory)
+    assert found.headline == headline
+    assert found.reason == ""
+
+
+def test_no_verdict_without_proof() -> None:
+    found = verdict(NO_TOTAL, capacity="1GiB")
+    assert found.fits is None
+    assert found.headline == "7.06 KiB must fit; the device has 1.00 GiB: whether it fits is not known."
+    assert "prints no total" in found.reason
+    assert "prints no total" in verdict(NO_TOTAL).reason
+
+
+def test_no_allocations() -> None:
+    for found in (verdict(KILLED), verdict(KILLED, capacity="1GiB")):
+        assert found.headline == "What must fit is not known: the dump has no allocations."
+        assert found.must_fit is None
+        assert found.fits is None
+        assert found.decided_by == []
+
+
+def test_truncated(write: Callable[..., Path]) -> None:
+    cut = replaced(TEXTS, "buffer-assignment", "allocation 3: size", "allocation 3: si")
+    for texts in (CUT, cut):
+        program = xlamem.report(write(jit_f=texts)).programs[0]
+        assert ", as far as the dump says." in program.verdict.headline
+        assert program.problems
+
+
+def test_not_understood(write: Callable[..., Path]) -> None:
+    texts = replaced(TEXTS, "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 65536, wobbly")
+    found = verdict(write(jit_f=texts), capacity="1GiB")
+    assert found.fits is None
+    assert found.headline.endswith("as far as the dump says; the device has 1.00 GiB: whether it fits is not known.")
+    assert "wobbly" in found.reason
+
+
+def test_inconsistent_sizes(write: Callable[..., Path]) -> None:
+    found = verdict(write(jit_f=BIG), capacity="1GiB")
+    assert found.fits is None
+    assert "do not add up to a printed total" in found.reason
+
+
+def test_device() -> None:
+    device = verdict(MLP, device="v5e", resident=7).device
+    assert device is not None
+    assert (device.name, device.resident, device.available) == ("v5e", 7, device.capacity - 7)
+    assert "16 GB per chip" in device.note
+    assert "program code" in device.note
+    other = verdict(HEAPS, capacity="1GiB").device
+    assert other is not None
+    assert (other.name, other.note) == ("capacity", "")
+
+
+# -- what decides it -----------------------------------------------------------------------------
+
+
+def test_the_peak() -> None:
+    found = verdict(HEAPS).decided_by
+    assert found == [
+        "The peak of memory, 12.14 MiB in use, is at step 148 of 279, in the backward pass.",
+        "Of these, 69.0 % are temporaries, mostly activations (6.14 MiB), and 30.9 % are donated parameters.",
+        "4.15 MiB more must fit than is in use then, mostly because another step needs more memory.",
+    ]
+    assert "in the forward pass (models.py:38)." in verdict(MLP).decided_by[0]
+
+
+def test_packing_and_alignment() -> None:
+    reason = "mostly because of packing: nearly all slots of 16 KiB that hold 32 bytes."
+    assert verdict(ADAM).decided_by[-1].endswith(reason)
+    found = verdict(DUMPS / "tpu-libtpu-0.0.11.4-v5e-tuple3").decided_by[-1]
+    assert found.endswith("mostly because of alignment: what is left behind the ends of buffers.")
+
+
+def test_no_live_ranges() -> None:
+    found = verdict(UNTIMED)
+    assert found.decided_by == [
+        "The dump has no live ranges: only sizes are known, not what is in use at which step.",
+        "Of what must fit, 70.8 % are parameters, 14.6 % are temporaries, and 14.4 % are outputs.",
+    ]
+    assert found.first_step == "The dump has no live ranges, so nothing can be said about what would save memory."
+
+
+# -- what to do ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("memory", "start"),
+    [
+        ({}, "To need less memory: Donate `w1`"),
+        ({"device": "v5e"}, "To need less memory: Donate `w1`"),
+        ({"capacity": "3.5MiB"}, "To make it fit: Donate `w1`"),
+        ({"capacity": "3MiB"}, "To make it fit, do 2 things. First: Donate `w1`"),
+        ({"capacity": "1KiB"}, "Nothing that is known makes it fit for certain. This saves most: Donate `w1`"),
+    ],
+)
+def test_first_step(memory: dict[str, Any], start: str) -> None:
+    found = verdict(MLP, **memory).first_step
+    assert found.startswith(start)
+    assert found.endswith("It saves 700.79 KiB to 1.05 MiB.")
+
+
+ROW = {"action": f"Do it. {TRY}", "lower": 0, "upper": 2048, "in_plan": False}
+
+
+@pytest.mark.parametrize(
+    ("rows", "plan", "sentence"),
+    [
+        ([], None, "No intervention that xlamem knows would save 1 % of this or more."),
+        ([ROW], None, "To need less memory: Do it. It saves at most 2.00 KiB; the compiler decides."),
+        (
+            [ROW],
+            Plan(4096, 1024, 0, 0),
+            "Nothing is known to save memory for certain, but this may help: Do it. It saves at most 2.00 KiB; the "
+            "compiler decides.",
+        ),
+        (
+            [ROW, ROW | {"action": "Do that.", "lower": 1024, "in_plan": True}],
+            Plan(2048, 1024, 1024, 1),
+            "To make it fit: Do that. It saves 1.00 KiB to 2.00 KiB.",
+        ),
+        ([ROW | {"lower": 2048}], None, "To need less memory: Do it. It saves 2.00 KiB."),
+    ],
+)
+def test_what_to_do_first(rows: list[dict[str, Any]], plan: Plan | None, sentence: str) -> None:
+    fits = Fits(None if plan is None else False, "", 4096, 1024, 1024)
+    assert first_step(program(xlamem.read(ODD)), rows, fits, plan) == sentence
