@@ -7,11 +7,11 @@ import { ints } from "./decode.js";
 import { fill, h, name, plain } from "./dom.js";
 import { count, exactSize, number, signedSize, size } from "./format.js";
 import { button, choice, section, sentence } from "./frame.js";
-import type { AccountDifference, Difference, Report } from "./model.js";
+import type { AccountDifference, Difference, Report, Waterfall } from "./model.js";
 import { Partners, TwoMaps } from "./two_maps.js";
 import type { Page } from "./view.js";
 import { type Side, SIDES, Warp } from "./warp.js";
-import { waterfall } from "./waterfall.js";
+import { type Handlers, waterfall } from "./waterfall.js";
 
 /** More of a text is only in its title. */
 const MAX_TEXT = 320;
@@ -26,18 +26,43 @@ const EVIDENCE: Readonly<Record<string, string>> = {
 type Members = { row: Int32Array; a: Int32Array; b: Int32Array };
 type BySide<T> = Readonly<Record<Side, T>>;
 
-/** Draw the comparison. `open` shows the page of A (0) or B (1). */
-export async function comparisonView(host: HTMLElement, report: Report, page: Page, open: (program: number) => void): Promise<void> {
-  const difference = report.difference!;
-  const data = { a: page.programs[0]!, b: page.programs[1]! };
-  const verdict = section("difference", "What changed from A to B", "");
-  verdict.host.append(...summary(difference), sides(data, open));
-  host.append(verdict.element);
-  if (difference.same) host.append(...editSection(difference));
-  else await changes(host, difference, data, page);
+/** The views that need columns; they follow the selected account and row. */
+interface Explorer {
+  readonly maps: TwoMaps;
+  readonly members: readonly Members[];
+  show(account: number): void;
 }
 
-async function changes(host: HTMLElement, difference: Difference, data: BySide<ProgramData>, page: Page): Promise<void> {
+/** Draw the comparison, at first what needs no columns. `decode` decodes both programs; `open` shows one (A is 0). */
+export async function comparisonView(
+  host: HTMLElement, report: Report, page: Page, decode: () => Promise<unknown>, open: (program: number) => void,
+): Promise<void> {
+  const difference = report.difference!;
+  const verdict = section("difference", "What changed from A to B", "");
+  verdict.host.append(...summary(difference), sides(report, open));
+  host.append(verdict.element);
+  if (difference.same) {
+    host.append(...editSection(difference));
+    return;
+  }
+  const why = section("changes", "Where the bytes went", "Each change leads from the number of A to that of B. They add up to the byte.");
+  const time = section("aligned", "Both timelines", "Steps with matching instructions are at the same place.");
+  const where = section("maps", "Both address maps", "");
+  host.append(why.element, ...editSection(difference), time.element, where.element);
+  const waterfalls = new Waterfalls(why.host, difference);
+  time.host.append(h("p", { class: "sentence loading" }, "Reading the columns …"));
+  try {
+    await decode();
+    const explorer = await explorerOf(difference, { a: page.programs[0]!, b: page.programs[1]! }, page, time.host, where.host);
+    waterfalls.connect(explorer);
+  } catch (error) {
+    fill(time.host, sentence((error as Error).message, true));
+  }
+}
+
+async function explorerOf(
+  difference: Difference, data: BySide<ProgramData>, page: Page, time: HTMLElement, where: HTMLElement,
+): Promise<Explorer> {
   const [stepsA, stepsB, buffersA, buffersB, ...members] = await Promise.all([
     ints(difference.steps.a),
     ints(difference.steps.b),
@@ -45,20 +70,15 @@ async function changes(host: HTMLElement, difference: Difference, data: BySide<P
     ints(difference.buffers.b),
     ...difference.accounts.map(membersOf),
   ]);
-  const why = section("changes", "Where the bytes went", "Each change leads from the number of A to that of B. They add up to the byte.");
-  const time = section("aligned", "Both timelines", "Steps with matching instructions are at the same place.");
-  const where = section("maps", "Both address maps", "");
-  host.append(why.element, ...editSection(difference), time.element, where.element);
-  const maps = new TwoMaps(where.host, data, page, new Partners(data, buffersA, buffersB));
-  const aligned = timelines(time.host, data, new Warp({ a: stepsA, b: stepsB }, lengths(data)), maps);
+  const maps = new TwoMaps(where, data, page, new Partners(data, buffersA, buffersB));
+  const aligned = timelines(fill(time), data, new Warp({ a: stepsA, b: stepsB }, lengths(data)), maps);
   const show = (i: number) => {
     const { account } = difference.accounts[i]!;
     const spaces = { a: spacesOf(data.a, account), b: spacesOf(data.b, account) };
     aligned?.show(seriesOf(data, spaces));
     maps.show(spaces);
   };
-  addWaterfalls(why.host, difference, members, maps, show);
-  show(0);
+  return { maps, members, show };
 }
 
 async function membersOf({ members: { row, a, b } }: AccountDifference): Promise<Members> {
@@ -89,9 +109,9 @@ function summary({ verdict, accounts }: Difference): HTMLElement[] {
   return [h("div", { class: "difference-verdict" }, h("div", { class: "amounts" }, ...amounts), words)];
 }
 
-function sides(data: BySide<ProgramData>, open: (program: number) => void): HTMLElement {
+function sides({ programs }: Report, open: (program: number) => void): HTMLElement {
   const items = SIDES.map((side, i) => {
-    const { model } = data[side];
+    const model = programs[i]!;
     const facts = [model.platform, model.steps === null ? "no live ranges" : count(model.steps - 1, "step")].filter((text) => text !== null);
     return h(
       "li",
@@ -112,53 +132,73 @@ function sides(data: BySide<ProgramData>, open: (program: number) => void): HTML
 
 // -- where the bytes went -----------------------------------------------------------------------------
 
-function addWaterfalls(
-  host: HTMLElement, { accounts }: Difference, members: readonly Members[], maps: TwoMaps, showAccount: (i: number) => void,
-): void {
-  let [account, kind] = [0, accounts[0]!.reserved.rows.length > 0 ? 0 : 1];
-  const body = h("div", {});
-  const draw = () => {
-    kinds.press(kind);
-    names.press(account);
-    maps.highlight(null);
-    fill(body, chart(accounts[account]!, NUMBERS[kind]!, members[account]!, maps));
-  };
-  const names = choice("Memory space", accounts.map(({ account: text }) => plain(accountTitle(text), 40)), (i) => {
-    account = i;
-    draw();
-    showAccount(i);
-  });
-  const kinds = choice("Number", ["Must fit", "In use at the peak"], (i) => {
-    kind = i;
-    draw();
-  });
-  host.append(h("div", { class: "row" }, accounts.length > 1 ? names.element : null, kinds.element), body);
-  draw();
+class Waterfalls {
+  readonly #accounts: readonly AccountDifference[];
+  readonly #body = h("div", {});
+  readonly #names: ReturnType<typeof choice>;
+  readonly #kinds: ReturnType<typeof choice>;
+  #account = 0;
+  /** Index of NUMBERS. */
+  #kind: number;
+  #explorer: Explorer | null = null;
+
+  constructor(host: HTMLElement, { accounts }: Difference) {
+    this.#accounts = accounts;
+    this.#kind = accounts[0]!.reserved.rows.length > 0 ? 0 : 1;
+    const titles = accounts.map(({ account }) => plain(accountTitle(account), 40));
+    this.#names = choice("Memory space", titles, (i) => {
+      this.#account = i;
+      this.#draw();
+      this.#explorer?.show(i);
+    });
+    this.#kinds = choice("Number", ["Must fit", "In use at the peak"], (i) => {
+      this.#kind = i;
+      this.#draw();
+    });
+    host.append(h("div", { class: "row" }, accounts.length > 1 ? this.#names.element : null, this.#kinds.element), this.#body);
+    this.#draw();
+  }
+
+  /** Let rows be selected, and show the account in other views. */
+  connect(explorer: Explorer): void {
+    this.#explorer = explorer;
+    explorer.show(this.#account);
+    this.#draw();
+  }
+
+  #draw(): void {
+    this.#names.press(this.#account);
+    this.#kinds.press(this.#kind);
+    this.#explorer?.maps.highlight(null);
+    fill(this.#body, ...this.#chart(this.#accounts[this.#account]!, NUMBERS[this.#kind]!));
+  }
+
+  #chart(difference: AccountDifference, kind: (typeof NUMBERS)[number]): HTMLElement[] {
+    const data = difference[kind];
+    const what = kind === "peak" ? "in use at the peak" : difference.account === "device_total" ? "must fit" : "reserved";
+    if (data.rows.length === 0) return [sentence(`Nothing changed: ${size(data.a)} ${what} in A and in B.`)];
+    const explorer = kind === "peak" ? this.#explorer : null;
+    const table = waterfall(data, what, explorer ? rowsOf(data, explorer, this.#account) : null);
+    const { step_a, step_b } = difference;
+    const steps = `The buffers in use at step ${number(step_a)} of A are compared with those at step ${number(step_b)} of B.`;
+    return explorer?.maps.areTimed ? [table, h("p", { class: "note" }, steps)] : [table];
+  }
 }
 
-function chart(difference: AccountDifference, kind: (typeof NUMBERS)[number], members: Members, maps: TwoMaps): HTMLElement {
-  const data = difference[kind];
-  const what = kind === "reserved" ? (difference.account === "device_total" ? "must fit" : "reserved") : "in use at the peak";
-  if (data.rows.length === 0) {
-    const text = data.a === data.b ? `Nothing changed: ${size(data.a)} ${what} in A and in B.` : "";
-    return sentence(text);
-  }
-  const isPeak = kind === "peak";
+/** What happens when the reader points at rows of a waterfall or selects them. */
+function rowsOf(data: Waterfall, { maps, members }: Explorer, account: number): Handlers {
+  const { row: rows, a, b } = members[account]!;
   const counts = new Int32Array(data.rows.length);
-  members.row.forEach((row, i) => (counts[row]! += Number(members.a[i]! >= 0 || members.b[i]! >= 0)));
-  const buffersOf = (row: number) => ({
-    title: data.rows[row]!.label,
-    a: members.a.filter((_, i) => members.row[i] === row),
-    b: members.b.filter((_, i) => members.row[i] === row),
-  });
-  const table = waterfall(data, what, {
-    point: (row) => isPeak && maps.point(row < 0 || counts[row] === 0 ? null : buffersOf(row)),
-    select: (row) => maps.highlight(row < 0 ? null : buffersOf(row)),
-    hasBuffers: (row) => isPeak && counts[row]! > 0,
-  });
-  const { step_a, step_b } = difference;
-  const steps = `The buffers in use at step ${number(step_a)} of A are compared with those at step ${number(step_b)} of B.`;
-  return h("div", {}, table, isPeak && maps.areTimed ? h("p", { class: "note" }, steps) : null);
+  rows.forEach((row, i) => (counts[row]! += Number(a[i]! >= 0 || b[i]! >= 0)));
+  const buffersOf = (row: number) => {
+    const ofRow = (column: Int32Array) => column.filter((_, i) => rows[i] === row);
+    return counts[row] ? { title: data.rows[row]!.label, a: ofRow(a), b: ofRow(b) } : null;
+  };
+  return {
+    point: (row) => maps.point(buffersOf(row)),
+    select: (row) => maps.highlight(buffersOf(row)),
+    hasBuffers: (row) => counts[row]! > 0,
+  };
 }
 
 // -- what changed in the program ------------------------------------------------------------------------

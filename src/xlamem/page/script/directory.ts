@@ -40,7 +40,6 @@ export function directoryView(host: HTMLElement, report: Report, page: Page): vo
   addEventListener("hashchange", () => {
     if (programIn(location.hash, report.programs.length) === null) page.store.set({ program: -1 });
   });
-  document.documentElement.dataset["ready"] = "true";
 }
 
 /** Hide the table while a program is shown; then show it again as it was scrolled. */

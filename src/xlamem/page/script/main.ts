@@ -4,7 +4,6 @@ import { initial, programIn } from "./address.js";
 import { comparisonView } from "./comparison.js";
 import { directoryView } from "./directory.js";
 import { fill, h } from "./dom.js";
-import { sentence } from "./frame.js";
 import { footer, headline } from "./header.js";
 import { addHelp, listenToKeys } from "./keys.js";
 import type { Program, Report } from "./model.js";
@@ -21,21 +20,12 @@ function main(): void {
   const programs = new ProgramPage(report, store, first);
   const overview = h("div", { class: "overview" });
   followTheme();
-  fill(document.getElementById("page")!, headline(report), overview, programs.element, footer(report));
+  fill(document.getElementById("page")!, headline(report), h("main", {}, overview, programs.element), footer(report));
   addHelp();
   listenToKeys(store, () => programs.shown);
   if (report.kind === "directory") directoryView(overview, report, programs.page);
-  if (report.kind === "comparison") void compare(overview, report, programs);
-  else programs.start();
-}
-
-/** The comparison needs the columns of both programs. */
-async function compare(host: HTMLElement, report: Report, programs: ProgramPage): Promise<void> {
-  try {
-    await programs.decodeAll();
-    await comparisonView(host, report, programs.page, (i) => programs.open(i));
-  } catch (error) {
-    fill(host, sentence((error as Error).message, true));
+  if (report.kind === "comparison") {
+    programs.overview = comparisonView(overview, report, programs.page, () => programs.decodeAll(), (i) => programs.open(i));
   }
   programs.start();
 }

@@ -22,9 +22,12 @@ const ADDRESS: readonly Key[] = ["program", "space", "step", "buffer", "scope", 
 export class ProgramPage {
   readonly element = h("div", { class: "programs" });
   readonly page: Page;
+  /** Settled when what stands above the program is drawn. */
+  overview: Promise<void> = Promise.resolve();
   readonly #programs: (ProgramData | undefined)[] = [];
   /** Program that is shown at first. */
   readonly #first: number;
+  readonly #decoding: Promise<ProgramData>[] = [];
   /** Program that is shown or being decoded. */
   #row = -1;
   /** Listeners of the shown program are those after it. */
@@ -61,9 +64,13 @@ export class ProgramPage {
     return Promise.all(this.page.report.programs.map((_, i) => this.#decoded(i)));
   }
 
-  async #decoded(i: number): Promise<ProgramData> {
+  #decoded(i: number): Promise<ProgramData> {
+    return (this.#decoding[i] ??= this.#decode(i));
+  }
+
+  async #decode(i: number): Promise<ProgramData> {
     await painted();
-    return (this.#programs[i] ??= await decode(this.page.report.programs[i]!));
+    return (this.#programs[i] = await decode(this.page.report.programs[i]!));
   }
 
   #initial(program: number): State {
@@ -76,7 +83,7 @@ export class ProgramPage {
     store.release(this.#mark);
     fill(this.element);
     const model = report.programs[state.program];
-    if (!model) return ready();
+    if (!model) return this.#ready();
     store.set(state);
     const { elements, hosts } = sections(model, this.page);
     fill(this.element, this.#header(model, state.program), ...elements);
@@ -96,6 +103,11 @@ export class ProgramPage {
     return programHeader(model, programs.element);
   }
 
+  /** Everything is drawn that the address asks for. */
+  #ready(): void {
+    void this.overview.then(() => (document.documentElement.dataset["ready"] = "true"));
+  }
+
   #draw(hosts: Hosts, data: ProgramData, state: State | null): void {
     const { store } = this.page;
     if (store.state.program !== this.#programs.indexOf(data)) return;
@@ -108,7 +120,7 @@ export class ProgramPage {
     draw(detailView, hosts.detail);
     const plots = hosts.time.querySelectorAll<HTMLElement>(".plot, .map-frame");
     if (plots.length > 0) addPointerLine(hosts.time, [...plots], data, store);
-    ready();
+    this.#ready();
   }
 
   #writeAddress(): void {
@@ -134,11 +146,6 @@ function painted(): Promise<void> {
     requestAnimationFrame(() => setTimeout(resolve));
     setTimeout(resolve, 200);
   });
-}
-
-/** Everything is drawn that the address asks for. */
-function ready(): void {
-  document.documentElement.dataset["ready"] = "true";
 }
 
 /** The part of a state that has changed. */

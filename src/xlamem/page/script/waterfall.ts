@@ -1,7 +1,7 @@
 /** A waterfall: a table of the changes from A to B, with a bar for each, and the numbers of A and B. */
 
 import { h, name, plain, svg } from "./dom.js";
-import { count, exactSize, number, signedSize, size } from "./format.js";
+import { exactSize, number, signedSize, size } from "./format.js";
 import { button } from "./frame.js";
 import type { Waterfall } from "./model.js";
 
@@ -34,22 +34,23 @@ interface Scale {
   readonly high: number;
 }
 
-export function waterfall(data: Waterfall, what: string, handlers: Handlers): HTMLElement {
+/** Draw a waterfall; without handlers, its rows cannot be selected. */
+export function waterfall(data: Waterfall, what: string, handlers: Handlers | null): HTMLElement {
   const scale = scaleOf(data);
   const selectors: { row: number; element: HTMLElement }[] = [];
   let selected = -1;
   const select = (row: number) => {
     selected = selected === row ? -1 : row;
     for (const s of selectors) s.element.setAttribute("aria-pressed", String(s.row === selected));
-    handlers.select(selected);
+    handlers?.select(selected);
   };
   const changes = data.rows.map((row, i) => {
-    const label = labelOf(row, handlers.hasBuffers(i) ? () => select(i) : null);
+    const label = labelOf(row, handlers?.hasBuffers(i) ? () => select(i) : null);
     if (label instanceof HTMLButtonElement) selectors.push({ row: i, element: label });
     const [from, to] = [scale.levels[i]!, scale.levels[i + 1]!];
     return tableRow(kindOf(row.change), row.change ? signedSize(row.change) : "\u00b10", exactSize(row.change), details(row, label), bar(scale, from, to, from, to), {
-      pointerenter: () => handlers.point(i),
-      pointerleave: () => handlers.point(-1),
+      pointerenter: () => handlers?.point(i),
+      pointerleave: () => handlers?.point(-1),
     });
   });
   const end = (side: string, bytes: number, first: boolean) => {
@@ -161,10 +162,4 @@ function axis(scale: Scale): SVGElement {
     ticks.push(svg("text", { x: `${x}%`, y: "12", "text-anchor": anchor }, text), svg("line", { x1: `${x}%`, x2: `${x}%`, y1: "18", y2: "24" }));
   }
   return svg("svg", { class: "axis", "aria-hidden": "true" }, ...ticks);
-}
-
-/** What a waterfall says in a sentence, for its heading. */
-export function totals({ a, b, rows }: Waterfall): string {
-  if (a === b && rows.length === 0) return `${size(a)}, as before`;
-  return `${size(a)} \u2192 ${size(b)} (${signedSize(b - a)}) in ${count(rows.length, "change")}`;
 }
