@@ -25,6 +25,7 @@ class Scopes {
   readonly #store: Store;
   readonly #path = h("nav", { class: "crumbs", "aria-label": "Selected scope" });
   readonly #tree = h("div", { class: "icicle", role: "tree", "aria-label": "Scopes by bytes in use" });
+  readonly #nothing = h("div", {});
   readonly #tooltip: Tooltip;
   readonly #hasPhases: boolean;
   #rollup: Rollup;
@@ -34,7 +35,7 @@ class Scopes {
   constructor(host: HTMLElement, data: ProgramData, store: Store) {
     [this.#data, this.#store] = [data, store];
     this.#hasPhases = data.buffers.phase.some((phase) => phase >= 0);
-    host.append(this.#path, this.#tree);
+    host.append(this.#path, this.#tree, this.#nothing);
     this.#tooltip = new Tooltip(host);
     this.#rollup = this.#rolledUp();
     onWidth(this.#tree, (width) => {
@@ -63,7 +64,8 @@ class Scopes {
     const elements = this.#blocks.map((block) => this.#element(block));
     fill(this.#tree, ...elements);
     const nothing = scope > 0 ? `Nothing of this scope is in use at step ${number(step)}.` : "Nothing is in use.";
-    if (elements.length === 0) this.#tree.append(sentence(nothing));
+    this.#tree.hidden = elements.length === 0;
+    fill(this.#nothing, elements.length > 0 ? null : sentence(nothing));
     const rows = this.#blocks.reduce((rows, block) => Math.max(rows, block.row + 1), 1);
     this.#tree.style.height = `${rows * ROW}px`;
     const again = focused ? this.#blocks.findIndex((block) => block.scope === focused.scope && !block.merged) : -1;
