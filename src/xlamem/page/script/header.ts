@@ -12,7 +12,7 @@ export function headline(report: Report): HTMLElement {
   return h(
     "header",
     { class: "page-header" },
-    h("div", {}, h("h1", {}, name(report.title, 160)), only ? facts(only) : null),
+    h("div", {}, h("h1", {}, name(report.title, 300)), only ? facts(only) : null),
     h(
       "div",
       { class: "tools" },
@@ -24,7 +24,7 @@ export function headline(report: Report): HTMLElement {
 
 /** The head of a program below a comparison or a directory. */
 export function programHeader(model: Program, ...children: Child[]): HTMLElement {
-  return h("header", { class: "program-header" }, h("div", {}, h("h2", {}, name(model.name, 160)), facts(model)), ...children);
+  return h("header", { class: "program-header" }, h("div", {}, h("h2", {}, name(model.name, 300)), facts(model)), ...children);
 }
 
 /** `tpu · 21,235 steps · module 0 · path`. */

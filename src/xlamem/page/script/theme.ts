@@ -2,6 +2,7 @@
 
 const root = document.documentElement;
 const dark = matchMedia("(prefers-color-scheme: dark)");
+const paper = matchMedia("print");
 /** What the reader chose; undefined follows the system. */
 let chosen: string | undefined;
 
@@ -14,16 +15,17 @@ export function switchTheme(): void {
 export function followTheme(): void {
   apply();
   dark.addEventListener("change", apply);
-  addEventListener("beforeprint", () => {
-    root.classList.add("printing");
-    root.dataset["theme"] = "light";
-  });
-  addEventListener("afterprint", () => {
-    root.classList.remove("printing");
-    apply();
-  });
+  paper.addEventListener("change", apply);
+  addEventListener("beforeprint", () => setPrinting(true));
+  addEventListener("afterprint", () => setPrinting(false));
+}
+
+function setPrinting(isPrinting: boolean): void {
+  root.classList.toggle("printing", isPrinting);
+  apply();
 }
 
 function apply(): void {
-  root.dataset["theme"] = chosen ?? (dark.matches ? "dark" : "light");
+  const isPaper = paper.matches || root.classList.contains("printing");
+  root.dataset["theme"] = isPaper ? "light" : (chosen ?? (dark.matches ? "dark" : "light"));
 }
