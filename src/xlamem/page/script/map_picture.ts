@@ -26,7 +26,7 @@ export interface Marks {
 }
 
 /** A region of steps and addresses. */
-export type Region = Pick<Viewport, "left" | "right" | "bottom" | "top">;
+type Region = Pick<Viewport, "left" | "right" | "bottom" | "top">;
 
 interface Box {
   readonly x: number;

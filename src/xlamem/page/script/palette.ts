@@ -50,7 +50,7 @@ export function phaseVariable(phase: string): string {
 }
 
 /** CSS variable of a category of allocations or buffers. */
-export function categoryVariable(category: string): string {
+function categoryVariable(category: string): string {
   return category in CATEGORIES ? `--c-${category.replaceAll("_", "-")}` : UNKNOWN;
 }
 

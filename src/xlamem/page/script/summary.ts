@@ -22,7 +22,7 @@ export function summary(data: ProgramData, buffer: number): HTMLElement[] {
 }
 
 /** `steps 120 to 340 (221 steps)` */
-export function lifeOf({ buffers: { start, end } }: ProgramData, buffer: number): string {
+function lifeOf({ buffers: { start, end } }: ProgramData, buffer: number): string {
   const [first, last] = [start[buffer]!, end[buffer]!];
   if (first < 0) return "no live range";
   return first === last ? `step ${number(first)}` : `steps ${number(first)} to ${number(last)} (${count(last + 1 - first, "step")})`;
