@@ -169,7 +169,7 @@ def _peak_rows(groups: list[Row], n: int, account: Row) -> list[Row]:
         _row(label(g, BY), g["change"], detail=shapes(g), mark=mark(g), n=g["n"], source=sources(g)) for g in groups[:n]
     ]
     if rest := groups[n:]:
-        rows.append(_row(count(len(rest), "smaller group"), _sum(rest), n=sum(g["n"] for g in rest)))
+        rows.append(_row(f"others in {count(len(rest), 'smaller group')}", _sum(rest), n=sum(g["n"] for g in rest)))
     if account["moved"]:
         title, _, detail = moved(account).partition(": ")
         rows.append(_row(title, account["moved"], detail=detail))
