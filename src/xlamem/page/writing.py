@@ -16,7 +16,6 @@ from ..dump import Dump, Input, read
 from ..errors import UsageError
 from ..formatting import count, one_line, shorten, size
 from ..input.find import find, split_modules
-from ..warehouse.catalog import is_dataset
 from .columns import Encoder
 from .folding import folded
 from .model import FORMAT, VERSION, Program, as_json
@@ -257,6 +256,7 @@ def _listing(a: Any, memory: Json | None) -> Listing | None:
     is_path = isinstance(a, (str, os.PathLike)) and os.fspath(a) != "-"
     if not is_path and type(a).__name__ != "Dataset":
         return None
+    from ..warehouse.catalog import is_dataset  # imports pyarrow.dataset
     from .listing import list_programs, list_sources
 
     judge = None if memory is None else partial(fits, **memory)
