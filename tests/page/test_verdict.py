@@ -141,7 +141,7 @@ def test_no_live_ranges() -> None:
         ({"device": "v5e"}, "To need less memory: Donate `w1`"),
         ({"capacity": "3.5MiB"}, "To make it fit: Donate `w1`"),
         ({"capacity": "3MiB"}, "To make it fit, do 2 things. First: Donate `w1`"),
-        ({"capacity": "1KiB"}, "Nothing that is known makes it fit for certain. This saves most: Donate `w1`"),
+        ({"capacity": "1KiB"}, "Nothing that is known makes it fit for certain. Begin with this: Donate `w1`"),
     ],
 )
 def test_first_step(memory: dict[str, Any], start: str) -> None:

@@ -103,7 +103,8 @@ def _peak(p: Program, account: Account, phases: Phases) -> str:
     """Say when the peak is: at which step, in which phase and layer, at which source line."""
     step = account.step or 0
     names = {s.name for i, s in enumerate(p.spaces) if _in_account(p, i)}
-    subject = f"The peak of {names.pop()}" if len(names) == 1 else "The peak of the device's memory"
+    name = names.pop() if len(names) == 1 else "device"
+    subject = f"The peak of {'device memory' if name == 'device' else name}"
     phrases = [f"{subject}, {size(account.in_use)} in use", f"is at step {step:,} of {(p.steps or 1) - 1:,}"]
     return f"{', '.join(phrases)}{_where(p, step, phases)}."
 
@@ -191,7 +192,7 @@ def _purpose(fits: Fits | None, plan: Plan | None) -> str:
     if not plan.n:
         return "Nothing is known to save memory for certain, but this may help"
     if not plan.is_reached:
-        return "Nothing that is known makes it fit for certain. This saves most"
+        return "Nothing that is known makes it fit for certain. Begin with this"
     return "To make it fit" if plan.n == 1 else f"To make it fit, do {plan.n} things. First"
 
 
