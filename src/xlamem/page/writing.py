@@ -257,15 +257,15 @@ def _listing(a: Any, memory: Json | None) -> Listing | None:
     if not is_path and type(a).__name__ != "Dataset":
         return None
     from ..warehouse.catalog import is_dataset  # imports pyarrow.dataset
+
+    is_data = not is_path or (not os.path.isfile(a) and is_dataset(a))
+    sources = [] if is_data else find(a)
+    if len(sources) == 1 and len(split_modules(sources[0])) == 1:
+        return None
     from .listing import list_programs, list_sources
 
     judge = None if memory is None else partial(fits, **memory)
-    if not is_path or (not os.path.isfile(a) and is_dataset(a)):
-        return list_programs(a, judge)
-    sources = find(a)
-    if len(sources) == 1 and len(split_modules(sources[0])) == 1:
-        return None
-    return list_sources(sources, judge)
+    return list_programs(a, judge) if is_data else list_sources(sources, judge)
 
 
 def _overhead() -> int:
