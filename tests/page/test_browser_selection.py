@@ -303,3 +303,20 @@ def test_back_and_forward_work_with_links_that_were_followed(page: Page) -> None
     assert step_shown(page)[0] == 10
 
 
+
+
+def test_back_undoes_a_selection_but_no_step(page: Page) -> None:
+    rows(page).nth(0).click()
+    settle(page)
+    first = selected(page)
+    rows(page).nth(1).click()
+    settle(page)
+    page.keyboard.press("p")
+    settle(page)
+    assert selected(page) not in ("", first)
+    page.go_back()
+    settle(page)
+    assert selected(page) == first
+    page.go_back()
+    settle(page)
+    assert selected(page) == ""

@@ -11,9 +11,10 @@ from conftest import DUMPS
 from variants import BIG, CUT, TEXTS, replaced
 
 import xlamem
-from xlamem.compute import Fits, Plan
+from xlamem.compute import Fits, Plan, like_buffers
 from xlamem.compute.advice import TRY
 from xlamem.compute.program import program
+from xlamem.formatting import size
 from xlamem.page.model import Verdict
 from xlamem.page.verdict_model import first_step
 
@@ -113,6 +114,17 @@ def test_the_peak() -> None:
         "4.15 MiB more must fit than is in use then, mostly because another step needs more memory.",
     ]
     assert "in the forward pass (models.py:38)." in verdict(MLP).decided_by[0]
+
+
+def test_the_largest_buffers() -> None:
+    for path in (MLP, ADAM):
+        dump = xlamem.read(path)
+        step = xlamem.peak(dump).spaces["first_step"][0].as_py()
+        (largest,) = like_buffers(xlamem.live_set(dump, step, space=0), 1)
+        (sentence,) = [s for s in verdict(dump).decided_by if s.startswith("The largest")]
+        assert size(largest["bytes"]) in sentence
+        assert largest["name"] in sentence
+    assert not any(s.startswith("The largest") for s in verdict(UNTIMED).decided_by)
 
 
 def test_packing_and_alignment() -> None:
