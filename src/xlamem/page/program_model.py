@@ -48,6 +48,7 @@ def program_model(dump: Dump, memory: dict[str, Any] | None = None) -> Program:
     findings = pool.submit(partial(_findings, dump, budget))
     spaces, place = space_models(p, peaks)
     parts, phases = buffer_model(p, place), phase_bands(p)
+    numbers, causes = explain(dump).to_pylist(), explain_causes(dump).to_pylist()
     found = findings.result()
     pool.release()
     bills, advice = accounts(found.bill), advice_rows(found.advice, parts.buffers.value_id)
@@ -75,7 +76,7 @@ def program_model(dump: Dump, memory: dict[str, Any] | None = None) -> Program:
         phases=phases,
         **vars(parts),
         advice=advice,
-        explain=explanations(found.numbers, found.causes),
+        explain=explanations(numbers, causes),
         diagnostics=diagnostic_rows(dump.diagnostics),
         n_diagnostics=dump.diagnostics.num_rows,
     )
@@ -92,18 +93,15 @@ def _curves(dump: Dump) -> Peak:
 
 
 class _Findings(NamedTuple):
-    """Tables about the program as a whole."""
+    """The bill of a program, and what to do about it."""
 
     bill: list[Row]
     advice: pa.Table
     plan: Plan | None
-    numbers: list[Row]
-    causes: list[Row]
 
 
 def _findings(dump: Dump, budget: int | None) -> _Findings:
-    rows, (advice, plan) = bill(dump).to_pylist(), plan_advice(dump, budget)
-    return _Findings(rows, advice, plan, explain(dump).to_pylist(), explain_causes(dump).to_pylist())
+    return _Findings(bill(dump).to_pylist(), *plan_advice(dump, budget))
 
 
 def _terms(spaces: list[Space]) -> list[dict[str, Any]]:
