@@ -158,7 +158,10 @@ function drawLevels(u: uPlot, theme: Theme, { levels, fixed, fixedLabel }: Marks
   const room = bbox.top + bbox.height - top > 18 * devicePixelRatio;
   if (!room) return;
   const options = { align: "left", above: false, halo: false } as const;
-  text(ctx, theme, "--ink", `${fixedLabel} ${shortSize(fixed)}`, bbox.left + 6 * devicePixelRatio, top, options);
+  const margin = 6 * devicePixelRatio;
+  ctx.font = scaledFont(11);
+  const label = [`${fixedLabel} ${shortSize(fixed)}`, shortSize(fixed)].find((it) => ctx.measureText(it).width + 2 * margin < bbox.width);
+  if (label) text(ctx, theme, "--ink", label, bbox.left + margin, top, options);
 }
 
 /** A triangle on each plateau, where there is room; that of the peak is filled. */
