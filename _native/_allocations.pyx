@@ -217,7 +217,7 @@ cdef const char* e1_value(
         clear_gaps(&gaps)
         good = False
         if starts(p, end, b" [", 2):
-            q = gapped_extent(p + 1, e, &extent, &shape, &gaps) if in_uses else NULL
+            q = gapped_extent(p + 1, e, &extent, &shape, &gaps)
             if q == NULL or gaps.overflow:
                 break
             push_gapped_value(s, value, &extent, shape, q, &gaps, p - s.base)

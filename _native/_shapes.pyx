@@ -90,6 +90,10 @@ cdef int64_t size(const char* p, const char* end, const char** type_end) noexcep
         elements *= n
         if q < end and q[0] == c',':
             q += 1
+            if q < end and q[0] == c']':
+                return NO_INT
+        elif q < end and q[0] != c']':
+            return NO_INT
     if q >= end or width == 0:
         return NO_INT
     packed = element_bits(q + 1, end)

@@ -43,6 +43,14 @@ def find_line(section: Section, text: str, begin: int | None = None) -> int | No
     return None if begin in (None, section.begin) else find_line(section, text)
 
 
+def find_repeated(section: Section, text: str, repeats: int, after: int | None) -> int | None:
+    """Return the offset of a line that starts with `text`, after the line at `after` and after this many such lines."""
+    line = find_line(section, text, None if after is None else after + 1)
+    for _ in range(repeats):
+        line = line if line is None else find_line(section, text, line + 1)
+    return line
+
+
 def human_size(n: int) -> str:
     """Format a size as XLA does: divide by 1024, rounding down, until it is below 1024 * 1024."""
     sign, n = ("-", -n) if n < 0 else ("", n)
