@@ -59,7 +59,7 @@ cdef int64_t size(const char* p, const char* end, const char** type_end) noexcep
                 depth += 1
             elif q[0] == c')' or q[0] == c']' or q[0] == c'}':
                 if depth == 0:
-                    return 8 * fields
+                    return 8 * fields if q[0] == c')' else NO_INT
                 depth -= 1
             elif q[0] == c',' and depth == 0:
                 fields += 1

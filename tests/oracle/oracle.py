@@ -110,9 +110,9 @@ TABLE_REST = rf"The rest {INT} values are less than 5% of the total size and not
 
 ARRAY = r"([a-z0-9]+)\[([^\]]*)\](.*)"
 DIMENSIONS = r"(?:(?:(?:<=)?[0-9]+|(?:<=)?\?)(?:,(?:(?:<=)?[0-9]+|(?:<=)?\?))*)?"
+BRACED_ROW = rf"{INT} \{{((?:[a-z_]+=-?[0-9]+(?: [a-z_]+=-?[0-9]+)*)?)\}}"
 QUOTED_ROW = rf'{INT} ("(?:[^"\\]|\\.)*")'
-KEY = rf", {NAME}="
-FIELD = rf" {NAME}="
+KEY = r", ([A-Za-z0-9_.-]+)="
 CALLS = {
     "calls", "to_apply", "condition", "body", "branch_computations", "called_computations",
     "true_computation", "false_computation", "select", "scatter",
@@ -287,8 +287,21 @@ def split_pairs(text: str, lead: str) -> list[tuple[str, str]] | None:
     return pairs
 
 
-def is_quoted(text: str) -> bool:
-    return text.startswith('"') and quote_end(text, 0) == len(text)
+def unquoted(text: str) -> str:
+    """The text of a quoted string; other text as it is."""
+    return unescape(text[1:-1]) if len(text) >= 2 and text[0] == text[-1] == '"' else text
+
+
+def words(text: str) -> list[str]:
+    """What stands between blanks outside of brackets and strings."""
+    found, begin = [], 0
+    while begin < len(text):
+        end = stop(text, begin, " ")
+        while end < len(text) and text[end] != " ":
+            end = stop(text, end + 1, " ")
+        found.append(text[begin:end])
+        begin = end + 1
+    return found
 
 
 def instruction(text: str) -> Row | None:
@@ -308,26 +321,26 @@ def instruction(text: str) -> Row | None:
     calls: list[str] = []
     left: list[str] = [] if attributes is not None else [text[close + 1 :]]
     for key, value in attributes or ():
-        fields = split_pairs(" " + value[1:-1], FIELD) if re.fullmatch(r"\{.+\}", value, re.DOTALL) else None
-        if key == "metadata" and fields is not None:
+        if key == "metadata" and value[:1] == "{" and value[-1:] == "}":
             others = []
-            for sub, item in fields:
-                if sub in METADATA_TEXT and is_quoted(item) and row[sub] is None:
-                    row[sub] = unescape(item[1:-1])
+            for word in words(value[1:-1]):
+                sub, equals, item = word.partition("=")
+                if equals and sub in METADATA_TEXT and row[sub] is None:
+                    row[sub] = unquoted(item)
                 elif sub in METADATA_INT and match(INT, item) and fits(item) and row[sub] is None:
                     row[sub] = int(item)
                 else:
-                    others.append(f"{sub}={item}")
+                    others.append(word)
             if others:
                 left.append(f"metadata={{{' '.join(others)}}}")
         elif key in CALLS:
-            calls.append(value.removeprefix("{").removesuffix("}"))
-        elif key == "custom_call_target" and is_quoted(value) and row[key] is None:
-            row[key] = unescape(value[1:-1])
+            calls.append(value[1:-1] if value[:1] == "{" and value[-1:] == "}" else value)
+        elif key == "custom_call_target" and row[key] is None:
+            row[key] = unquoted(value)
         elif key == "kind" and row["fusion_kind"] is None:
             row["fusion_kind"] = value
         elif key in ("sharding", "backend_config") and row[key] is None:
-            row[key] = unescape(value[1:-1]) if key == "backend_config" and is_quoted(value) else value
+            row[key] = unquoted(value) if key == "backend_config" else value
         else:
             left.append(f"{key}={value}")
     row["called_computations"] = ", ".join(calls) if calls else None
@@ -404,6 +417,7 @@ class Reader:
         self.where: dict[tuple[str, int], tuple[File, Line]] = {}
         self.tree: tuple[File, Line, int] | None = None
         self.lists: set[str] = set()
+        self.live: tuple[File, Line] | None = None
         self.report_lines: list[tuple[File, Line, Row]] = []
         self.more, self.report_agrees = True, False
 
@@ -415,7 +429,8 @@ class Reader:
         row |= values
         self.where[table, len(self.tables[table])] = (self.file, line)
         self.tables[table].append(row)
-        if is_bad(line.text) or any(isinstance(v, str) and is_bad(v) for v in values.values()):
+        texts = [v for v in values.values() if isinstance(v, str)] if table != "frames" else []
+        if is_bad(line.text) or any(map(is_bad, texts)):
             self.not_utf8(line)
         return row
 
@@ -548,8 +563,8 @@ class Reader:
                 block |= {"positions": [], "uses": [], "unknown": [], "in_list": True}
             else:
                 self.unknown(line, "an allocation or a value")
-                if not text.startswith(" "):
-                    allocation = None
+                if text.endswith(":") and not text.startswith(" "):
+                    allocation = None  # the head of an unknown list
         if block and last:
             self.file.truncate(self.section, "the end of this value", None if self.file.tail else block["line"])
         elif block:
@@ -750,7 +765,6 @@ class Reader:
             self.diagnose("unknown_line", lines[0], "a number of at most 64 bits", section="file")
         part = ""
         label: list[Line] = []  # lines of the tree that wait for a tail
-        steps, nodes, remaining = 0, 0, 0
         dense = True
         for line in lines[1:]:
             text = line.text
@@ -766,11 +780,10 @@ class Reader:
                     part = "tree" if self.tree[2] else "end"
             elif part == "schedule" and (g := match(STEP, text)) and fits(g[0]):
                 time = int(g[0] or 0)
-                if dense and time != steps:
+                if dense and time != len(self.tables["schedule"]):
                     self.diagnose("schedule_gap", line, "steps 0, 1, 2, ...")
                     dense = False
                 self.add("schedule", line, time=time, instruction=g[1])
-                steps += 1
             elif part == "ranges" and (g := match(RANGE, text)) and fits(g[2], g[3]):
                 self.add("live_ranges", line, instruction=g[0], shape_index=g[1], start=number(g[2]), end=number(g[3]))
             elif part == "peak" and (g := match(PEAK_C, text) or match(PEAK, text)) and fits(*g[2:]):
@@ -790,10 +803,8 @@ class Reader:
                     continue
                 label.append(line)
                 if match(TAIL, text):
-                    row = self.node(label)
-                    if row:
-                        nodes, remaining = nodes + 1, row["remaining"]
-                        part = "tree" if remaining else "end"
+                    if row := self.node(label):
+                        part = "tree" if row["remaining"] else "end"
                     label = []
             else:
                 self.unknown(line, "a line of the live ranges")
@@ -803,17 +814,26 @@ class Reader:
             self.file.truncate(self.section, "the end of this node", None if self.file.tail else label[0])
         elif label:
             self.unknown(label[0], "the end of this node")
-        missing = {"schedule", "ranges", "peak"} - self.lists
+        self.live = self.file, lines[0]
+
+    def check_live(self) -> None:
+        """The lists of the live ranges, in all sections together."""
+        if not self.live:
+            return
+        self.file, head = self.live
+        self.section, steps = "live ranges", len(self.tables["schedule"])
         odd = self.odd(self.file, self.section)
-        if missing and not odd:
+        if self.missing_lists and not odd:
             self.file.truncate(self.section, f"{self.max} steps and three lists")
-        elif not missing and self.max is not None and self.max != steps:
-            self.diagnose("steps_differ", lines[0], f"{steps} steps")
+        elif not self.missing_lists and self.max is not None and self.max != steps:
+            self.diagnose("steps_differ", head, f"{steps} steps")
         length = max(steps, self.max or 0)
         outside = [r for r in self.tables["live_ranges"] if not 0 <= r["start"] <= r["end"] <= length]
-        if outside and not missing:
+        if outside and not self.missing_lists:
             self.diagnose("range_outside", None, f"steps 0 to {length}")
-        if self.tree and not odd and (remaining != 0 or (nodes == 0 and self.tree[2] > 0)):
+        nodes = self.tables["printed_stack"]
+        unfinished = nodes[-1]["remaining"] != 0 if nodes else bool(self.tree and self.tree[2] > 0)
+        if self.tree and not odd and unfinished and not self.missing_lists:
             self.file.truncate(self.section, "the rest of the tree")
 
     def node(self, lines: list[Line]) -> Row | None:
@@ -874,6 +894,8 @@ class Reader:
         state, listed, tabled, head, tables = "", 0, 0, lines[0], 1
         for line in lines + blank:
             text = line.text
+            if TABLE_HEAD.split() == text.split():
+                text = text[: text.index("c")] + TABLE_HEAD  # its blanks say nothing
             if (state, text) in after:
                 if (state, text) == ("alone", ""):
                     table["n_values"] = None
@@ -965,10 +987,12 @@ class Reader:
                 title = text  # an empty line ends a table
                 file.features |= {"frames"} if text else set()
             elif title in ("FileNames", "FunctionNames") and (g := match(QUOTED_ROW, text)) and fits(g[0]):
-                tables[title].append((number(g[0]), line, unescape(str(g[1])[1:-1])))
+                tables[title].append((number(g[0]), line, unquoted(str(g[1]))))
+                if is_bad(tables[title][-1][2]):
+                    self.not_utf8(line)
             elif (
                 title in ("FileLocations", "StackFrames")
-                and (g := match(rf"{INT} \{{((?:[a-z_]+=-?[0-9]+ ?)*)\}}", text))
+                and (g := match(BRACED_ROW, text))
                 and fits(g[0])
             ):
                 fields = dict(pair.split("=", 1) for pair in str(g[1]).split(" ") if "=" in pair)
@@ -1068,6 +1092,7 @@ class Reader:
     def finish(self) -> None:
         rows = self.tables
         self.join()
+        self.check_live()
         self.check_files()
         self.check_dump()
         for file in self.files:
@@ -1187,18 +1212,19 @@ class Reader:
             if last in known and sum(r["allocation"] == last for r in rows["values"]) != 1:
                 self.holder("report a").truncate("report", "a table of its values")
         newer = "address" in every and not every & {"e0_values", "e1_values"}
-        if allocated and not used and (newer or "report_a" in every):
+        if allocated and not self.holder("values", "cut values") and (newer or "report_a" in every):
             allocated.truncate("allocations", "used values")
 
     def check_dump(self) -> None:
         """The cross-checks."""
         rows = self.tables
         allocated, used = self.holder("allocations"), self.holder("values")
-        allocations = {r["allocation"]: r for r in rows["allocations"]}
+        allocations = {r["allocation"]: r for r in reversed(rows["allocations"])}
         sizes = sum(r["size"] for r in rows["allocations"])
         if allocated:
             for i, row in enumerate(rows["values"]):
-                if row["offset"] + row["size"] > allocations[row["allocation"]]["size"]:
+                end = row["offset"] + row["size"]
+                if min(row["offset"], row["size"]) < 0 or end > allocations[row["allocation"]]["size"]:
                     self.at("value_outside", "values", i, "allocations", "a value within its allocation")
             for i, row in enumerate(rows["live_ranges"]):
                 if row["value_id"] is None and not self.missing_lists:

@@ -17,7 +17,7 @@ from .arrays import Bools, Codes, Ints, Rows, ints
 from .batch import File, Section
 from .diagnostics import MAX_ROWS
 from .reader import Reader
-from .report_checks import OTHER_COMPILE, check_reports, find_line, find_repeated, total_of
+from .report_checks import OTHER_COMPILE, check_reports, find_line, total_of
 from .sections import ASSIGNMENT, LIVE, REPORT, SECTIONS, USED
 from .sections.assignment import FLAGS
 
@@ -137,7 +137,7 @@ def _add_at_values(reader: Reader, section: Section, code: str, rows: Iterable[t
         if not len(ids):
             ids = reader.stores[ASSIGNMENT].ints("values", "value_id")
         repeats = int(np.count_nonzero(ids[last + 1 : row] == ids[row]))
-        line, last = find_repeated(section, _value_head(reader, section, row, int(ids[row])), repeats, line), row
+        line, last = find_line(section, _value_head(reader, section, row, int(ids[row])), line, repeats), row
         reader.diagnostics.add(section.file, line, section.kind, code, wanted)
 
 
@@ -271,7 +271,7 @@ def _check_schedule(reader: Reader, section: Section) -> int | None:
     if gap is not None:
         # The steps before the first one that is out of order are dense: it repeats one of them, or none.
         row, step = gap
-        line = find_repeated(section, f"    {step}:", int(0 <= step < row), None)
+        line = find_line(section, f"    {step}:", repeats=int(0 <= step < row))
         reader.diagnostics.add(file, line, section.kind, "schedule_gap", "steps 0, 1, 2, …")
     return None if missing else steps
 
@@ -310,7 +310,7 @@ def _check_values_of_ranges(reader: Reader, section: Section, rows: Codes) -> in
     unmatched = np.flatnonzero(rows < 0)
     for row in unmatched[:MAX_ROWS].tolist():
         label = "".join(reader.matcher.label("live_ranges", row))
-        line = find_repeated(section, f"    {label}:", 0, line)
+        line = find_line(section, f"    {label}:", line)
         wanted = f"a value {label} in some allocation"
         reader.diagnostics.add(section.file, line, section.kind, "live_range_unmatched", wanted)
     if len(unmatched) > MAX_ROWS:
