@@ -247,6 +247,8 @@ cdef bint braced_row(Scan* s, const char* p, const char* e, Buffer* ids, bint fr
             p = q
         else:
             p = balanced(p, e, BLANK)
+            while p < e and p[0] != c' ' and p[0] != c'}':
+                p = balanced(p + 1, e, BLANK)
             if key == begin and p < e and p[0] == c' ':
                 begin = p + 1
                 add_gap(&gaps, key, begin)

@@ -6,7 +6,6 @@ surrogateescape, so that a bad byte stays one character, and is cleaned when eve
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -296,7 +295,8 @@ def words(text: str) -> list[str]:
     """What stands between blanks outside of brackets and strings."""
     found, begin = [], 0
     while begin < len(text):
-        end = stop(text, begin, " ")
+        key = re.compile("[= ]").search(text, begin)
+        end = stop(text, key.start() if key else len(text), " ")
         while end < len(text) and text[end] != " ":
             end = stop(text, end + 1, " ")
         found.append(text[begin:end])
@@ -430,7 +430,7 @@ class Reader:
         self.where[table, len(self.tables[table])] = (self.file, line)
         self.tables[table].append(row)
         texts = [v for v in values.values() if isinstance(v, str)] if table != "frames" else []
-        if is_bad(line.text) or any(map(is_bad, texts)):
+        if (table != "printed_report" and is_bad(line.text)) or any(map(is_bad, texts)):
             self.not_utf8(line)
         return row
 
@@ -647,7 +647,8 @@ class Reader:
         return None
 
     def read_values(self, lines: list[Line], last: bool, *, cut: bool) -> None:
-        head = next((i for i, line in enumerate(lines) if line.text.startswith("Used values")), len(lines))
+        heads = [] if cut else [i for i, line in enumerate(lines) if line.text.startswith(HEADS["values"])]
+        head = heads[0] if heads else len(lines)
         if lines[0].text.startswith("Total") and (total := self.total(lines[0])) is not None:
             self.totals.append((self.file, total))
             if (g := match(TOTAL, lines[0].text)) and g[1]:
@@ -894,7 +895,7 @@ class Reader:
         state, listed, tabled, head, tables = "", 0, 0, lines[0], 1
         for line in lines + blank:
             text = line.text
-            if TABLE_HEAD.split() == text.split():
+            if re.sub(" +", " ", text.lstrip("\t ")) == re.sub(" +", " ", TABLE_HEAD):
                 text = text[: text.index("c")] + TABLE_HEAD  # its blanks say nothing
             if (state, text) in after:
                 if (state, text) == ("alone", ""):
@@ -1024,10 +1025,11 @@ class Reader:
                 key, value, end = text[begin:end], end + 1, stop(text, end + 1, ",")
                 while end < len(text) and text[end] != ",":
                     end = stop(text, end + 1, ",")
-                if key in ("input_output_alias", "buffer_donor") and text[value:end].startswith("{"):
-                    if not self.aliases(line, text[value + 1 : end - 1], donors=key == "buffer_donor"):
-                        before = len(text[:begin].encode("utf-8", "surrogateescape"))
-                        self.unknown(Line(line.number, line.offset + before, text[begin:]), "aliases or donors")
+                items, donors = text[value + 1 : end - 1], key == "buffer_donor"
+                known = key == "input_output_alias" or donors
+                if known and text[value : value + 1] == "{" and not self.aliases(line, items, donors=donors):
+                    before = len(text[:begin].encode("utf-8", "surrogateescape"))
+                    self.unknown(Line(line.number, line.offset + before, text[begin:]), "aliases or donors")
 
     def aliases(self, line: Line, text: str, *, donors: bool) -> bool:
         """The entries of one attribute; False at the first that is not understood."""
@@ -1156,7 +1158,11 @@ class Reader:
         for row in self.tables["live_ranges"]:
             row["value_id"] = ids.get((row["instruction"], row["shape_index"]))
         arrays = {row["instruction"] for row in self.tables["values"] if row["shape_index"] is None}
-        for row in (*self.tables["live_ranges"], *self.tables["printed_peak"]):
+        first = {row["value_id"]: row["shape_index"] for row in reversed(self.tables["values"])}
+        for row in self.tables["live_ranges"]:
+            if row["shape_index"] == "{}" and first.get(row["value_id"], "") is None:
+                row["shape_index"] = None
+        for row in self.tables["printed_peak"]:
             if row["shape_index"] == "{}" and row["instruction"] in arrays:
                 row["shape_index"] = None
 
@@ -1172,7 +1178,7 @@ class Reader:
     def check_files(self) -> None:
         """Features and cuts that only several sections together can tell."""
         rows = self.tables
-        allocated, used = self.holder("allocations"), self.holder("values")
+        allocated = self.holder("allocations")
         for f in self.files:
             place = "inline" if "allocations" in f.sections else "split"
             if "values" in f.sections:
