@@ -109,6 +109,7 @@ TABLE_REST = rf"The rest {INT} values are less than 5% of the total size and not
 
 ARRAY = r"([a-z0-9]+)\[([^\]]*)\](.*)"
 DIMENSIONS = r"(?:(?:(?:<=)?[0-9]+|(?:<=)?\?)(?:,(?:(?:<=)?[0-9]+|(?:<=)?\?))*)?"
+SIZED = r"(?:pred|(?:bf|[sufc])[1-9][0-9]?[0-9]?(?:[a-z][a-z0-9]*)?)\[(?:<=)?[0-9]+(?:,(?:<=)?[0-9]+)*\]"
 BRACED_ROW = rf"{INT} \{{((?:[a-z_]+=-?[0-9]+(?: [a-z_]+=-?[0-9]+)*)?)\}}"
 QUOTED_ROW = rf'{INT} ("(?:[^"\\]|\\.)*")'
 KEY = r", ([A-Za-z0-9_.-]+)="
@@ -417,6 +418,7 @@ class Reader:
         self.where: dict[tuple[str, int], tuple[File, Line]] = {}
         self.tree: tuple[File, Line, int] | None = None
         self.lists: set[str] = set()
+        self.too_large: list[str] = []
         self.live: tuple[File, Line] | None = None
         self.report_lines: list[tuple[File, Line, Row]] = []
         self.more, self.report_agrees = True, False
@@ -589,6 +591,10 @@ class Reader:
     ) -> int:  # fmt: skip
         assert value_id is not None
         element_type, unpadded_size = shape_facts(shape or "")
+        plain = (shape or "").removeprefix("b(")
+        if unpadded_size is None and re.match(SIZED, plain) and shape not in self.too_large:
+            self.too_large.append(shape or "")
+            self.diagnose("size_too_large", None, "a size of less than 2^63 bytes")
         self.add(
             "values", line, value_id=int(value_id), instruction=name, shape_index=index, is_phi=bool(phi),
             color=color(col), allocation=allocation, offset=number(offset), size=number(size), shape=shape,
@@ -1120,7 +1126,7 @@ class Reader:
             module["printed_peak_bytes"] = sum(r["bytes"] for r in rows["printed_peak"])
         module |= {c: len(rows[c[2:]]) for c in module if c.startswith("n_")}
         codes = {d["code"] for d in rows["diagnostics"]}
-        unknown = {"unknown_line", "unknown_field"}
+        unknown = {"unknown_line", "unknown_field", "size_too_large"}
         module["understood"] = not codes & unknown
         module["consistent"] = codes <= unknown | {"truncated", "not_utf8", "mixed_newlines"}
         rows["modules"].append(module)
