@@ -99,7 +99,7 @@ def test_info_of_several(run: Any, tmp_path: Path) -> None:
 
 def test_every_cross_check_is_listed() -> None:
     lines = {"truncated", "unknown_line", "unknown_field", "more_diagnostics", "not_utf8", "mixed_newlines"}
-    lines |= {"instruction_differs"}
+    lines |= {"instruction_differs", "size_too_large"}
     assert set(compute.CROSS_CHECKS) | lines == set(schema.CODES)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,9 @@ CSV_BUFFER = 1 << 20
 """Number of characters of CSV that are buffered before they are written."""
 
 MIN_WIDTH = 40
+
+_FORMULA = re.compile(r"[=@]|[+-](?!\d+(?:\.\d+)?$)")
+"""Text that spreadsheets compute. Signed numbers are harmless."""
 
 
 # -- errors --------------------------------------------------------------------------------------
@@ -91,10 +95,10 @@ def _discard_stdout() -> None:
 # -- output --------------------------------------------------------------------------------------
 
 
-def write(text: str = "") -> None:
-    """Write lines to stdout."""
+def write(text: str = "", *, verbatim: bool = False) -> None:
+    """Write lines to stdout. Unless `verbatim`, styles are left out if it is not a terminal."""
     try:
-        click.echo(text)
+        click.echo(text, color=verbatim or None)
     except BrokenPipeError:
         raise
     except OSError as e:
@@ -109,22 +113,37 @@ def write_json(data: Any) -> None:
     write(json_text(data))
 
 
-def write_csv(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Write CSV to stdout: RFC 4180 with newlines as line ends; null is empty."""
+def write_csv(names: Iterable[str], rows: Iterable[Iterable[Any]], *, raw: bool = False) -> None:
+    """Write CSV to stdout: RFC 4180 with newlines as line ends; null is empty.
+
+    Unless `raw`, escape what a terminal would interpret, and put ' before what a spreadsheet would compute.
+    """
     import csv
     from io import StringIO
 
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(names)
+    cell = _raw_cell if raw else _safe_cell
+    writer.writerow(map(cell, names))
     for row in rows:
-        writer.writerow(["" if v is None else str(v).lower() if isinstance(v, bool) else v for v in row])
+        writer.writerow(map(cell, row))
         if file.tell() > CSV_BUFFER:
-            write(file.getvalue().removesuffix("\n"))
+            write(file.getvalue().removesuffix("\n"), verbatim=True)
             file.seek(0)
             file.truncate()
     if file.tell():
-        write(file.getvalue().removesuffix("\n"))
+        write(file.getvalue().removesuffix("\n"), verbatim=True)
+
+
+def _raw_cell(value: Any) -> Any:
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else value
+
+
+def _safe_cell(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float)):
+        return _raw_cell(value)
+    text = visible(str(value))
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def write_lines(lines: Iterable[Text], width: int | None = None) -> None:

@@ -140,7 +140,7 @@ class Activations:
         found = np.zeros((len(shapes) + 1, MAX_DIMENSIONS), np.int64)
         for i, text in enumerate(shapes.to_pylist()):
             if match := re.match(r"\w+\[([\d,]+)\]", text):
-                numbers = [int(n) for n in match[1].split(",")[:MAX_DIMENSIONS] if len(n) < 18]
+                numbers = [int(n) for n in match[1].split(",")[:MAX_DIMENSIONS] if 0 < len(n) < 18]
                 found[i, : len(numbers)] = numbers
         return found[codes]
 

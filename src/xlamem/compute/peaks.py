@@ -167,7 +167,7 @@ def half_open_peaks(p: Layout, window: Window) -> Ints:
         most: Ints = covered(p, p.in_temp, "half-open", window).levels.max(1)
         return most + p.fixed_bytes()[window.spaces]
 
-    return p.once(("half-open peaks", int(window.spaces[0])), compute)
+    return p.once(("half-open peaks", *window.spaces[:1].tolist()), compute)
 
 
 def _top(window: Window, total: Ints, live_bytes: Ints, half_open: int, k: int) -> _Top:

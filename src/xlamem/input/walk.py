@@ -83,6 +83,8 @@ class Walker:
         directory, file_name = os.path.split(path)
         if stat.S_ISDIR(mode):
             self._walk(path)
+        elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # such as /dev/zero, which has no end
+            raise DumpError(path, "a file, a directory or a pipe (a device)")
         elif not stat.S_ISREG(mode):  # a pipe, such as <(zcat …), can be read only once
             with system_errors(path), open(path, "rb") as file:
                 self.add_bytes(file.read(), path)
@@ -145,7 +147,7 @@ class Walker:
                 path = entry.path
                 if _is_plain_file(entry):
                     self._add_listed(path, entry.name, real, below + entry.name)
-                elif self._add_linked(path) and not entry.name.startswith("."):
+                elif self._add_linked(path) and not entry.name.startswith(".") and not below.startswith(_KERNEL):
                     stack.append((path, os.path.realpath(path)))
 
     def _entries(self, directory: str) -> list[os.DirEntry[str]]:
@@ -240,6 +242,10 @@ class Walker:
             self._contents.add_file(uri, path, search=True)
         elif file_name.endswith((".hlo.pb", ".hlo.pb.gz")):
             self._has_protos = True
+
+
+_KERNEL = tuple(os.path.join(os.sep, name, "") for name in ("proc", "sys", "dev"))
+"""Directories of the kernel, whose subdirectories lead to all other files."""
 
 
 def _is_other_dump_file(path: str) -> bool:

@@ -196,6 +196,7 @@ class PieceReader(Reader):
                 # The next span begins with the unfinished record.
                 end = batch.unfinished
                 batch.faults = np.ascontiguousarray(batch.faults[batch.faults[:, 1] < end])
+                batch.gaps = np.ascontiguousarray(batch.gaps[batch.gaps[:, 2] < end])
                 batch.span = span._replace(end=end)
             yield batch
             begin, size, state = end, SPAN_BYTES, batch.state

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as arrow_dataset
 
 from .. import schema
+from ..compute.capacity import byte_count
 from ..dump import Dump, DumpLike, as_tables
 from ..errors import DumpError, UsageError
+from ..formatting import visible
 from . import dumps_view
 from .catalog import Catalog, check_name, is_dataset
 from .ledger import File
 from .old import RUN_TABLES, with_content_ids
-from .query import SCHEMA, SQL_TYPES, run_sql, sql_over_dump
+from .query import SCHEMA, SQL_TYPES, Limits, run_sql, sql_over_dump
 from .stored import StoredTables
 
 __all__ = ["Dataset", "is_dataset", "sql"]
+
+SANDBOX_MEMORY = 4 << 30
+SANDBOX_SECONDS = 60.0
 
 
 class Dataset(Catalog):
@@ -90,12 +95,14 @@ class Dataset(Catalog):
 
     # -- SQL -------------------------------------------------------------------------------------
 
-    def sql(self, query: str) -> pa.Table:
+    def sql(
+        self, query: str, *, sandbox: bool = False, memory_limit: str | int | None = None, timeout: float | None = None
+    ) -> pa.Table:
         """Run an SQL query with DuckDB (the extra ``xlamem[duckdb]``) and return its result.
 
         Every table is a view; its files are opened only if the query uses it. The view ``dumps`` has the rows of
         `Dataset.dumps`. Quote ``"values"``, which is a reserved word in SQL. A statement without a result
-        (``COPY (…) TO 'file.csv'``) returns an empty table.
+        (``COPY (…) TO 'file.csv'``) returns an empty table. The other parameters are those of `xlamem.sql`.
 
         Raises
         ------
@@ -105,21 +112,26 @@ class Dataset(Catalog):
             A committed file is missing or was modified.
         """
         views = {**schema.WAREHOUSE, "dumps": dumps_view.spec(self.label_keys)}
-        return run_sql(query, views, self._load, self._find_damage)
+        limits = limits_of(sandbox=sandbox, memory_limit=memory_limit, timeout=timeout)
+        direct = self.storage.local and not sandbox
+        return run_sql(query, views, partial(self._load, direct), self._find_damage, limits)
 
-    def _load(self, connection: Any, name: str) -> None:
+    def _load(self, direct: bool, connection: Any, name: str) -> None:
         """Create a view of a table, or of the tables joined in `dumps`."""
         with self.damage_errors(name):
             if name == "dumps":
-                relations = [self._relation(connection, table) for table in dumps_view.TABLES]
+                relations = [self._relation(direct, connection, table) for table in dumps_view.TABLES]
                 text = dumps_view.select(relations, self.label_keys)
             else:
-                text = self._relation(connection, name)
+                text = self._relation(direct, connection, name)
         connection.execute(f'CREATE VIEW {SCHEMA}."{name}" AS {text}')
 
-    def _relation(self, connection: Any, name: str) -> str:
-        """Return SQL that selects a table. pyarrow reads remote files: DuckDB would need its own credentials."""
-        if self.storage.local:
+    def _relation(self, direct: bool, connection: Any, name: str) -> str:
+        """Return SQL that selects a table, which DuckDB reads directly or by pyarrow.
+
+        pyarrow reads remote files, for which DuckDB would need its own credentials, and files for a sandbox.
+        """
+        if direct:
             return self._select(connection, name)
         if damage := self._find_damage([name]):  # DuckDB would wait forever for a missing file
             raise damage
@@ -205,23 +217,52 @@ class Dataset(Catalog):
         seen = sum(f.rows for f in self.files_of["occurrences"]) + len(self.old.dumps)
         quarantined = len(self.state.quarantined) + len(self.old.quarantined)
         return (
-            f"<xlamem.Dataset {self.storage.uri}>\n"
+            f"<xlamem.Dataset {visible(self.storage.uri)}>\n"
             f"  dumps   {len(self.ids):,} in {seen:,} occurrences, {quarantined:,} in quarantine\n"
             f"  files   {len(files):,} in {len(self.batches):,} batches, {rows:,} rows, {size:,} bytes"
         )
 
 
-def sql(source: DumpLike | Dataset, query: str) -> pa.Table:
+def limits_of(*, sandbox: bool, memory_limit: str | int | None, timeout: float | None) -> Limits:
+    """Return the limits of a query; a sandbox has some by default."""
+    if timeout is not None and not timeout > 0:
+        raise UsageError(f"timeout must be more than 0 seconds, not {timeout}")
+    if sandbox:
+        memory_limit = SANDBOX_MEMORY if memory_limit is None else memory_limit
+        timeout = SANDBOX_SECONDS if timeout is None else timeout
+    memory = None if memory_limit is None else byte_count("memory_limit", memory_limit)
+    return Limits(sandbox, memory, timeout)
+
+
+def sql(
+    source: DumpLike | Dataset,
+    query: str,
+    *,
+    sandbox: bool = False,
+    memory_limit: str | int | None = None,
+    timeout: float | None = None,
+) -> pa.Table:
     """Run an SQL query over a dump or a dataset (the extra ``xlamem[duckdb]``) and return its result.
 
     A dump has the tables of the schema and those computed from them (``peaks``, ``live_set``, ``savings``, …). A
     dataset has the tables that `convert` wrote. Only the tables used by the query are read. Quote ``"values"``, which
     is a reserved word in SQL.
 
-    Raises UsageError if DuckDB is not installed or rejects the query.
+    Parameters
+    ----------
+    sandbox
+        For queries of others, such as users of a service: only SELECT statements; no files but those of the source,
+        no extensions, no network, no change of settings.
+    memory_limit
+        Bytes (``"2GiB"``) that the query, and its result, may take. In a sandbox 4 GiB unless given.
+    timeout
+        Seconds that the query may take. In a sandbox 60 unless given.
+
+    Raises UsageError if DuckDB is not installed or rejects the query, and if the query exceeds a limit.
     """
+    limits: dict[str, Any] = {"sandbox": sandbox, "memory_limit": memory_limit, "timeout": timeout}
     if isinstance(source, Dataset):
-        return source.sql(query)
+        return source.sql(query, **limits)
     if isinstance(source, (str, os.PathLike)) and is_dataset(source):
-        return Dataset(source).sql(query)
-    return sql_over_dump(as_tables(source), query)
+        return Dataset(source).sql(query, **limits)
+    return sql_over_dump(as_tables(source), query, limits_of(**limits))
