@@ -161,6 +161,41 @@ def test_workers_that_are_stopped_while_they_send_a_result(tmp_path: Path) -> No
         assert isinstance(sending.exception(TIMEOUT), pool.death_errors)
 
 
+class KilledAtStart(engines.Cores):
+    """Kills the first workers that start, as a system short of memory does."""
+
+    flags: Path
+    kills: int
+
+    def start_worker(self) -> None:
+        number = len(list(self.flags.iterdir()))
+        (self.flags / f"{number}-{os.getpid()}").touch()
+        if number < self.kills:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().start_worker()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals")
+@pytest.mark.parametrize("kills", [1, 2, 1000])
+def test_workers_that_are_killed_while_they_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Path, kills: int
+) -> None:
+    """They are started again; without any, this process does the work."""
+    (tmp_path / "flags").mkdir()
+
+    def cores(*args: Any) -> KilledAtStart:
+        found = KilledAtStart(*args)
+        found.flags, found.kills = tmp_path / "flags", kills
+        return found
+
+    monkeypatch.setattr(engines, "Cores", cores)
+    made = xlamem.convert(DUMPS, to=tmp_path / "out", workers=1)
+    assert not made.failed
+    # They are started once more for the second phase, in which dumps are converted.
+    assert len(list((tmp_path / "flags").iterdir())) == min(kills + 1, 2 * engines.MAX_STARTS)
+    whole(tmp_path / "out", clean)
+
+
 def poisoned(flag: str) -> None:
     """In a worker: the dump kills it, always or (with the path of a flag) once."""
     read = worker.ReadDump

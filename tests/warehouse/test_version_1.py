@@ -177,7 +177,7 @@ def test_it_grows_without_a_migration(old: Path, fresh: Path, nights: dict[str, 
     before = {p: p.read_bytes() for p in old.rglob("*.parquet")}
     made = xlamem.convert(SMALL, to=old, labels={"night": "2025-02-01", "commit": "c3"}, engine="here")
     assert (made.dumps, made.occurrences) == (1, 1)
-    assert made.stored == 0  # stored again, with all columns of this version
+    assert made.already_stored == 0  # stored again, with all columns of this version
     assert {p: p.read_bytes() for p in before} == before
     dataset = xlamem.Dataset(old)
     assert dataset.ids == xlamem.Dataset(fresh).ids
@@ -185,7 +185,8 @@ def test_it_grows_without_a_migration(old: Path, fresh: Path, nights: dict[str, 
         assert rows(old, table) == rows(fresh, table) or table == "diagnostics", table
     seen = dataset.sql("SELECT label_night AS night, count(*) AS n FROM dumps GROUP BY 1 ORDER BY 1").to_pylist()
     assert seen == [{"night": "2025-01-30", "n": 4}, {"night": "2025-01-31", "n": 6}, {"night": "2025-02-01", "n": 1}]
-    assert xlamem.convert(SMALL, to=old, labels={"night": "2025-02-01", "commit": "c3"}, engine="here").stored == 1
+    again = xlamem.convert(SMALL, to=old, labels={"night": "2025-02-01", "commit": "c3"}, engine="here")
+    assert again.already_stored == 1
     warehouse.migrate(old)
     assert xlamem.Dataset(old).dumps().num_rows == 11
 

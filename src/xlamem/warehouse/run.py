@@ -365,12 +365,12 @@ class Run:
         size = self.reported_bytes
         self.report(Status(phase, self.dumps, self.of_dumps, size, self.of_bytes, self.failures, seconds))
 
-    def result(self, found: int) -> Converted:
+    def result(self, found: int, empty: list[str]) -> Converted:
         return Converted(
             run_id=self.options.run_id,
             found=found,
             dumps=sum(len(r.dumps) for r in self.results),
-            stored=self.plan.stored + self.stored_by_others,
+            already_stored=self.plan.stored + self.stored_by_others,
             duplicates=self.plan.duplicates,
             occurrences=self.record.occurrences,
             files=sum(len(r.files) for r in self.results),
@@ -381,6 +381,7 @@ class Run:
             known=self.plan.quarantined,
             changed=[name for r in self.results for name in r.changed],
             cut=[name for r in self.results for name in r.truncated],
+            empty=empty,
             stopped=self.stopped,
             seconds=time.monotonic() - self.start,
         )
