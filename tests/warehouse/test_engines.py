@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -16,6 +18,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import DUMPS
+from kills import killed
 from test_convert import SEEN, contents, convert, counts, on_disk, state, stored
 
 import xlamem
@@ -370,6 +374,35 @@ def test_two_converters_at_once(tmp_path: Path, clean: Path, small_batches: None
     whole(tmp_path, clean)
 
 
+@pytest.mark.parametrize("reprocess", [False, True])
+def test_a_glob_finds_committed_files(tmp_path: Path, reprocess: bool) -> None:
+    """Wherever the converter is killed, but between the names of the files of a batch and its ledger entry."""
+    sources = [DUMPS / POISON, DUMPS / "cpu-killed-at-buffer-assignment"]
+    dest, write, between = tmp_path / "out", 0, 0
+    while True:
+        shutil.rmtree(dest, ignore_errors=True)
+        if reprocess:
+            convert(*sources, to=dest)
+        before = {p: p.read_bytes() for p in dest.rglob("*.parquet")}
+        last = killed(lambda: convert(*sources, to=dest, reprocess=reprocess), write, "after")
+        found = {str(p.relative_to(dest)) for p in dest.rglob("*.parquet")}
+        committed = {f.path for f in state(dest).files()} if (dest / "_ledger").exists() else set()
+        assert all((dest / path).exists() for path in committed)
+        assert all(path.read_bytes() == data for path, data in before.items() if path.exists())
+        entries = [json.loads(path.read_text()) for path in dest.glob("_ledger/entries/*")]
+        replaced = {file["path"] for entry in entries for batch in entry["add"] for file in batch["files"]} - committed
+        assert found - committed - replaced == set() or last == "publish"
+        between += last == "publish"
+        if not last:
+            break
+        convert(*sources, to=dest)
+        assert on_disk(dest) == {f.path for f in state(dest).files()}
+        assert len(stored(dest, "modules")) == len(state(dest).stored) == 2
+        write += 1
+    assert between == 3
+    assert write > 10
+
+
 def command(dest: Path) -> list[str]:
     code = (
         "from xlamem.warehouse import plan; plan.MIN_BATCH_BYTES = 100_000; from xlamem.cli import main; import sys;"
@@ -453,6 +486,30 @@ def test_a_claim_is_exclusive(tmp_path: Path) -> None:
     assert first.commit(batch("c", "1", "2"), remove=("a" * 32,)) == set()
     assert second.commit(batch("d", "1", "2"), remove=("a" * 32,)) == {"1", "2"}  # what it would replace is gone
     assert Ledger(Storage(tmp_path)).state.stored == {"1": "c" * 32, "2": "c" * 32, "3": "b" * 32}
+
+
+def test_a_lost_race_publishes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of a batch that another run has claimed meanwhile are not found by a glob; theirs are not touched."""
+    storage = Storage(tmp_path)
+    mine, theirs = Ledger(storage), Ledger(storage)
+    files = []
+    for data in (b"mine", b"theirs"):
+        name = storage.staged("values/schema=v2/x-00000.parquet")
+        with storage.open_staged(name) as stream:
+            stream.write(data)
+        files.append((ledger.File("values", name, 1, len(data)),))
+    create = Storage.create
+
+    def slow(self: Storage, name: str, data: bytes) -> bool:
+        monkeypatch.setattr(Storage, "create", create)
+        assert theirs.commit(replace(batch("a", "1"), files=files[1])) == set()
+        return create(self, name, data)
+
+    monkeypatch.setattr(Storage, "create", slow)
+    assert mine.commit(replace(batch("a", "1"), files=files[0])) == {"1"}
+    (file,) = Ledger(storage).state.files()
+    assert (tmp_path / file.path).read_bytes() == b"theirs"
+    assert [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.parquet")] == [file.path]
 
 
 def test_claims_of_many_threads(tmp_path: Path) -> None:

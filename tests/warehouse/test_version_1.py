@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import re
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import v1_dataset
 from conftest import DUMPS
+from kills import killed
 from test_convert import LINEAGE, SMALL, on_disk, state
 from test_warehouse_docs import QUERIES
 
@@ -257,10 +257,6 @@ def test_migrated(old: Path, fresh: Path) -> None:
     assert {p: p.read_bytes() for p in old.rglob("*") if p.is_file()} == before
 
 
-class Stop(BaseException):
-    """As a kill, but in this process."""
-
-
 def files_of(dest: Path) -> dict[str, bytes]:
     return {name: (dest / name).read_bytes() for name in on_disk(dest)}
 
@@ -272,11 +268,11 @@ def test_killed_at_every_write(old: Path, fresh: Path, tmp_path: Path, when: str
     warehouse.migrate(tmp_path / "clean")
     clean = files_of(tmp_path / "clean")
     # The state after a write is that before the next one, but for what the writer does in between.
-    dest, kills, step = tmp_path / "out", 0, 1 if when == "before" else 3
+    dest, kills, step = tmp_path / "out", 0, 2 if when == "before" else 5
     while True:
         shutil.rmtree(dest, ignore_errors=True)
         shutil.copytree(old, dest)
-        if migrate_until(dest, kills, when):
+        if not killed(lambda: warehouse.migrate(dest), kills, when):
             break
         dataset = xlamem.Dataset(dest)
         assert dataset.ids == xlamem.Dataset(fresh).ids
@@ -290,32 +286,6 @@ def test_killed_at_every_write(old: Path, fresh: Path, tmp_path: Path, when: str
         kills += step
     assert kills > 10
     assert files_of(dest) == clean
-
-
-def migrate_until(dest: Path, write: int, when: str) -> bool:
-    """Migrate until the given write (of files, of a ledger entry, a deletion). Return whether there was none."""
-    writes = itertools.count()
-
-    def dying(method: Any) -> Any:
-        def call(*args: Any, **options: Any) -> Any:
-            n = next(writes)
-            if n > write or (n == write and when == "before"):
-                raise Stop
-            result = method(*args, **options)
-            if n == write:
-                raise Stop
-            return result
-
-        return call
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("create", "sync", "delete"):
-            patch.setattr(Storage, name, dying(getattr(Storage, name)))
-        try:
-            warehouse.migrate(dest)
-        except Stop:
-            return False
-    return True
 
 
 def command(*args: object) -> list[str]:

@@ -16,7 +16,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .. import schema
@@ -83,6 +83,10 @@ class Batch:
     def table_files(self, table: str) -> list[File]:
         """Return the files of one table."""
         return [file for file in self.files if file.table == table]
+
+    def renamed(self, names: Mapping[str, str]) -> Batch:
+        """Return the batch with new names of some of its files."""
+        return replace(self, files=tuple(replace(file, path=names.get(file.path, file.path)) for file in self.files))
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Batch:
@@ -225,13 +229,16 @@ class Ledger:
                 return True
 
     def _append(self, new: tuple[Batch, ...], removed: tuple[str, ...] = (), hidden: Set[str] = frozenset()) -> bool:
-        """Create the next entry, and return whether no other run was faster."""
+        """Publish the files and create the next entry; return whether no other run was faster."""
+        published = self.storage.publish(file.path for batch in new for file in batch.files)
         entry = {
             "format": 2, "number": self.state.number + 1, "at": time.time(), "drop": list(removed),
-            "hide": sorted(hidden), "add": [asdict(batch) for batch in new],
+            "hide": sorted(hidden), "add": [asdict(batch.renamed(published)) for batch in new],
         }  # fmt: skip
         if not self.storage.create(_entry_name(self.state.number + 1), json.dumps(entry, indent=1).encode()):
+            self.storage.delete(published.values())
             return False
+        self.storage.delete(published.keys())
         self._apply(entry)
         return True
 

@@ -173,7 +173,7 @@ class _Migration:
         """Create a writer for files in the partition of a batch."""
         folders = old.files[0].path.split("/")[2:-1] if old.files else []
         folder = "/".join([f"schema=v{schema.VERSION}", *folders])
-        return BatchWriter(self.storage, folder, name, replace=True, run_id=self.run_id)
+        return BatchWriter(self.storage, folder, name, run_id=self.run_id)
 
 
 def _hash(*fields: str) -> str:

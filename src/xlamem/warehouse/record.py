@@ -80,7 +80,8 @@ class RunRecord:
             "outcome": outcome,
         }
         with self.storage.output_errors():
-            files = self.batch.table_files("labels") + self._write("runs", self._runs(), "end")
+            begun = self.ledger.state.batches[self.batch.name]
+            files = begun.table_files("labels") + self._write("runs", self._runs(), "end")
             self.ledger.commit(self._run_batch("end", files), remove=(self.batch.name,))
 
     def _runs(self) -> pa.Table:
