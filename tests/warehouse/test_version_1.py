@@ -28,7 +28,6 @@ from xlamem import schema, warehouse
 from xlamem.warehouse.ledger import Ledger, host_name
 from xlamem.warehouse.offsets import with_columns
 from xlamem.warehouse.old import device_peaks_of
-from xlamem.warehouse.storage import Storage
 from xlamem.warehouse.stored_fingerprints import with_fingerprints
 
 DATED = ("seen_at", "started_at", "run_id", "host")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -107,6 +107,28 @@ class Dataset(Catalog):
         views = {**schema.WAREHOUSE, "dumps": dumps_view.spec(self.label_keys)}
         return run_sql(query, views, self._load, self._find_damage)
 
+    def duckdb_views(self, *tables: str) -> str:
+        """Return SQL that creates a view of each table, by default of all tables and of the view ``dumps``, in DuckDB.
+
+        The statements list the committed files. They stay valid until one of these files is replaced or removed.
+
+        Raises
+        ------
+        UsageError
+            A table is unknown, or the dataset has files of version 1, which DuckDB would show as they are.
+        """
+        if self.old.batches:
+            raise UsageError(f"{self.storage.uri} has files of xlamem 0.1: convert them with `xlamem dataset migrate`")
+        names = tables or (*schema.WAREHOUSE, "dumps")
+        texts = {name: self._exported(name) for name in names}
+        return "".join(f'CREATE OR REPLACE VIEW "{name}" AS\n{text};\n' for name, text in texts.items())
+
+    def _exported(self, name: str) -> str:
+        """Return SQL that selects a table or the view `dumps`, with paths or URIs of files, one a line."""
+        if name != "dumps":
+            return self._select(None, check_name(name), self.storage.uri_of, ",\n")
+        return dumps_view.select([f'FROM "{table}"' for table in dumps_view.TABLES], self.label_keys)
+
     def _load(self, connection: Any, name: str) -> None:
         """Create a view of a table, or of the tables joined in `dumps`."""
         with self.damage_errors(name):
@@ -126,11 +148,11 @@ class Dataset(Catalog):
         connection.register(f"arrow_{name}", self[name])
         return f'FROM "arrow_{name}"'
 
-    def _select(self, connection: Any, name: str) -> str:
-        """Return SQL that selects the rows of a table from its files."""
+    def _select(self, connection: Any, name: str, path: Callable[[str], str] | None = None, comma: str = ", ") -> str:
+        """Return SQL that selects the rows of a table from its files. `path` returns the path of a file for DuckDB."""
         # The first part adds columns that are missing from all files, as nulls.
         columns = ", ".join(f'NULL::{SQL_TYPES[c.kind]} AS "{c.name}"' for c in schema.WAREHOUSE[name].columns)
-        selects = [f"SELECT {columns} WHERE false", *self._from_files(self.files_of[name])]
+        selects = [f"SELECT {columns} WHERE false", *self._from_files(self.files_of[name], path, comma)]
         if self.old.batches:
             selects += self._select_old(connection, name)
         return " UNION ALL BY NAME ".join(selects)
@@ -151,14 +173,16 @@ class Dataset(Catalog):
             for rows in selects
         ]
 
-    def _from_files(self, files: list[File]) -> list[str]:
+    def _from_files(
+        self, files: list[File], path: Callable[[str], str] | None = None, comma: str = ", "
+    ) -> list[str]:
         """Return SQL that reads files. Those with the same columns are read together: DuckDB need not compare them."""
         groups: dict[int, list[str]] = {}
         for file in files:
-            groups.setdefault(file.columns, []).append(self.storage.path(file.path).replace("'", "''"))
+            groups.setdefault(file.columns, []).append((path or self.storage.path)(file.path).replace("'", "''"))
         selects = []
         for n_columns, paths in groups.items():
-            quoted = ", ".join(f"'{path}'" for path in paths)
+            quoted = comma.join(f"'{path}'" for path in paths)
             selects.append(f"FROM read_parquet([{quoted}], hive_partitioning = false, union_by_name = {not n_columns})")
         return selects
 

@@ -21,25 +21,36 @@ def command() -> None:
 @command.command("files")
 @click.argument("dest", metavar="DEST")
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["list", "duckdb", "json"]),
+    help="Print one path per line (default), SQL that creates views of the tables in DuckDB, or JSON.",
+)
 @click.option("--long", "-l", is_flag=True, help="Show rows, bytes and version of each file, and a sum.")
 @options.output()
-def files(dest: str, tables: tuple[str, ...], long: bool, output: options.Output) -> None:
+def files(dest: str, tables: tuple[str, ...], form: str | None, long: bool, output: options.Output) -> None:
     """List the files of a dataset.
 
     These are the committed files of the dataset DEST, of all tables or of each TABLE: the files that other tools
     should read. Files that a converter has not committed yet, or has replaced, are left out.
 
     \b
-      duckdb -c "SELECT count(*) FROM read_parquet([
-          $(xlamem dataset files DEST values | sed "s/.*/'&'/" | paste -sd,)])"
+      xlamem dataset files DEST values > values.txt
+      xlamem dataset files DEST --format duckdb > views.sql
+      duckdb -init views.sql -c 'SELECT count(*) FROM "values"'
     """
     from ...warehouse.dataset import Dataset  # imports pyarrow.dataset
 
+    if form and (long or (output.json and form != "json")):
+        raise UsageError(f"--format {form} and {'--long' if long else '--json'} exclude each other")
     dataset = Dataset(dest)
+    if form == "duckdb":
+        return console.write(dataset.duckdb_views(*tables).rstrip("\n"))
     if unknown := [t for t in tables if t not in dataset.tables]:
         raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(dataset.tables)}")
     rows = [f for f in dataset.files().to_pylist() if not tables or f["table"] in tables]
-    if output.json:
+    if output.json or form == "json":
         console.write_json(rows)
     elif long:
         _write_long(rows)
