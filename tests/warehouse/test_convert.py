@@ -20,8 +20,9 @@ import xlamem
 from xlamem import schema, warehouse
 from xlamem.input import files as input_files
 from xlamem.parse import pieces as streaming
-from xlamem.warehouse import identity, ledger, parquet, plan, run, spill, worker
+from xlamem.warehouse import activity, identity, parquet, plan, run, spill, worker
 from xlamem.warehouse.ledger import Ledger
+from xlamem.warehouse.state import State
 from xlamem.warehouse.storage import Storage
 
 SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
@@ -38,7 +39,7 @@ def convert(*sources: Any, to: Path, **options: Any) -> warehouse.Converted:
     return xlamem.convert(*sources, to=to, **{"engine": "here", **options})
 
 
-def state(dest: Path) -> ledger.State:
+def state(dest: Path) -> State:
     return Ledger(Storage(dest)).state
 
 
@@ -659,7 +660,7 @@ def test_a_filesystem_of_fsspec(tmp_path: Path) -> None:
     storage.write("values/schema=v1/mine.parquet", b"not ours")
     xlamem.convert(DUMPS, to=dest)
     assert {n for n, _ in storage.files("values")} - committed == {"values/schema=v1/mine.parquet"}
-    assert not storage.files(ledger.RUNS)
+    assert not storage.files(activity.RUNS)
 
 
 def test_uris_of_files(tmp_path: Path) -> None:

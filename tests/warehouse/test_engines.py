@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,8 @@ from kills import killed
 from test_convert import SEEN, contents, convert, counts, on_disk, state, stored
 
 import xlamem
-from xlamem import schema, warehouse
-from xlamem.warehouse import engines, ledger, plan, run, worker
-from xlamem.warehouse.ledger import Batch, Ledger
+from xlamem import warehouse
+from xlamem.warehouse import engines, plan, run, worker
 from xlamem.warehouse.storage import Storage
 
 POISON = "cpu-jaxlib-0.5.3-tuple3"
@@ -469,78 +467,6 @@ def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
     assert run.returncode == 1
     assert "UsageError: worker processes cannot be started; in a script" in run.stderr
     assert not (tmp_path / "out").exists() or not state(tmp_path / "out").batches
-
-
-# -- the ledger ----------------------------------------------------------------------------------
-
-
-def batch(name: str, *ids: str) -> Batch:
-    return Batch(name * 32, ids, (), (), "1", schema.VERSION, "run")
-
-
-def test_a_claim_is_exclusive(tmp_path: Path) -> None:
-    first, second = Ledger(Storage(tmp_path)), Ledger(Storage(tmp_path))
-    assert first.commit(batch("a", "1", "2")) == set()
-    assert second.commit(batch("b", "2", "3")) == {"2"}
-    assert second.commit(batch("b", "3")) == set()
-    assert first.commit(batch("c", "1", "2"), remove=("a" * 32,)) == set()
-    assert second.commit(batch("d", "1", "2"), remove=("a" * 32,)) == {"1", "2"}  # what it would replace is gone
-    assert Ledger(Storage(tmp_path)).state.stored == {"1": "c" * 32, "2": "c" * 32, "3": "b" * 32}
-
-
-def test_a_lost_race_publishes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of a batch that another run has claimed meanwhile are not found by a glob; theirs are not touched."""
-    storage = Storage(tmp_path)
-    mine, theirs = Ledger(storage), Ledger(storage)
-    files = []
-    for data in (b"mine", b"theirs"):
-        name = storage.staged("values/schema=v2/x-00000.parquet")
-        with storage.open_staged(name) as stream:
-            stream.write(data)
-        files.append((ledger.File("values", name, 1, len(data)),))
-    create = Storage.create
-
-    def slow(self: Storage, name: str, data: bytes) -> bool:
-        monkeypatch.setattr(Storage, "create", create)
-        assert theirs.commit(replace(batch("a", "1"), files=files[1])) == set()
-        return create(self, name, data)
-
-    monkeypatch.setattr(Storage, "create", slow)
-    assert mine.commit(replace(batch("a", "1"), files=files[0])) == {"1"}
-    (file,) = Ledger(storage).state.files()
-    assert (tmp_path / file.path).read_bytes() == b"theirs"
-    assert [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.parquet")] == [file.path]
-
-
-def test_claims_of_many_threads(tmp_path: Path) -> None:
-    won: list[str] = []
-
-    def claim(who: int) -> None:
-        own = Ledger(Storage(tmp_path))
-        won.extend(str(i) for i in range(30) if not own.commit(Batch(f"{who}-{i}", (str(i),), (), (), "1", 2, "r")))
-
-    threads = [threading.Thread(target=claim, args=(w,)) for w in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(won, key=int) == [str(i) for i in range(30)]
-    assert Ledger(Storage(tmp_path)).state.number == 30
-
-
-def test_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 3)
-    log = Ledger(Storage(tmp_path))
-    for i in range(8):
-        log.commit(batch("abcdefgh"[i], str(i)))
-        log.checkpoint()
-    log.commit(batch("z", "0", "9"), remove=("a" * 32,))
-    again = Ledger(Storage(tmp_path))
-    assert again.state == log.state
-    there = sorted(p.name for p in (tmp_path / ledger.CHECKPOINTS).iterdir())
-    assert len(there) <= 2
-    (tmp_path / ledger.CHECKPOINTS / there[-1]).write_bytes(b"half")
-    assert Ledger(Storage(tmp_path)).state == log.state
 
 
 # -- Dask ----------------------------------------------------------------------------------------

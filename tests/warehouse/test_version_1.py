@@ -25,7 +25,8 @@ from test_warehouse_docs import QUERIES
 
 import xlamem
 from xlamem import schema, warehouse
-from xlamem.warehouse.ledger import Ledger, host_name
+from xlamem.warehouse.activity import host_name
+from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.offsets import with_columns
 from xlamem.warehouse.old import device_peaks_of
 from xlamem.warehouse.stored_fingerprints import with_fingerprints

@@ -1,7 +1,8 @@
 """Convert many dumps to a Parquet dataset, and read it.
 
 Writing: `driver` finds the dumps, `plan` groups them into tasks, `run` submits them to an `engines` pool and commits
-the results to the `ledger`. `record` commits what a run found (`occurrences`) and did. A `worker` runs a `task` in a
+the results to the `ledger`, whose `state` is that of a `checkpoints` file and the entries after it (`batch`, with
+`segments` of ids); `activity` tells which runs are active. `record` commits what a run found (`occurrences`) and did. A `worker` runs a `task` in a
 process configured by `worker_setup`: it computes the derived tables (`derived`, `merged`, `offsets`, `peak_numbers`)
 and writes the batch (`parquet`). `streamed` and `large` convert dumps that do not fit into memory, using `spill` and
 the `cores` that the workers share.

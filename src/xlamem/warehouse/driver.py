@@ -13,8 +13,9 @@ from .. import schema
 from ..errors import UsageError, utf8
 from ..input.find import Source, find_all
 from ..input.walk import NoDumpError
+from .activity import host_name
 from .engines import ENGINES, in_process
-from .ledger import Ledger, host_name
+from .ledger import Ledger
 from .record import RunRecord
 from .result import Converted, Interrupted, Progress, Status
 from .run import Run

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .. import schema
-from .ledger import File
+from .batch import File
 from .storage import Storage
 
 ROW_GROUP_BYTES = 64 << 20

@@ -12,7 +12,8 @@ import pyarrow as pa
 import xxhash
 
 from .. import schema
-from .ledger import Batch, File, Ledger
+from .batch import Batch, File
+from .ledger import Ledger
 from .occurrences import new_occurrences, occurrence_table, occurrences_of_version_1, recorded_occurrences
 from .parquet import BatchWriter
 from .result import Converted
