@@ -86,3 +86,31 @@ def migrate(dest: str, single_writer: bool, quiet: bool, output: options.Output)
     elif not quiet:
         stored = f"{count(result.dumps, 'dump')} to {count(result.contents, 'content')}"
         console.write(f"{dest}: {count(result.batches, 'batch', 'batches')}, {stored}, {result.seconds:.1f} s")
+
+
+@command.command("drop")
+@click.argument("dest", metavar="DEST")
+@click.option("--where", required=True, metavar="SQL", help="Condition on the columns of the view `dumps`.")
+@click.option("--yes", is_flag=True, help="Drop them; without it, only count what would be dropped.")
+@click.option("--single-writer", is_flag=True, help="Promise that no run writes to DEST, and skip conditional writes.")
+@options.output()
+def drop(dest: str, where: str, yes: bool, single_writer: bool, output: options.Output) -> None:
+    """Drop occurrences from the dataset DEST, and contents that are found nowhere else.
+
+    The condition can use every column of the view `dumps`, and labels as label.KEY. Without --yes, nothing is changed.
+
+    \b
+      xlamem dataset drop DEST --where "label.night < '2026-08-01'"
+      xlamem dataset drop DEST --where "label.night < '2026-08-01'" --yes
+    """
+    from ... import warehouse
+
+    result = warehouse.drop(dest, where, dry_run=not yes, single_writer=single_writer)
+    if output.json:
+        console.write_json(dataclasses.asdict(result))
+        return
+    parts = [count(result.occurrences, "occurrence"), f"{count(result.contents, 'content')} found nowhere else"]
+    if result.quarantined:
+        parts.append(f"{result.quarantined:,} in quarantine")
+    done = "would be dropped; --yes drops them" if result.dry_run else "dropped"
+    console.write(f"{dest}: {', '.join(parts)} {done}")
