@@ -270,6 +270,14 @@ def test_convert(run: Any, tmp_path: Path) -> None:
     assert (r.code, r.out, r.err) == (0, "", "")
 
 
+def test_convert_goes_on_without_a_dump_in_one_path(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    out = run("convert", str(tmp_path / "none"), FOLDER, "--to", str(tmp_path / "out"), "--engine", "here")
+    assert out.code == 0
+    assert f"no dump in {tmp_path / 'none'}" in out.err
+    assert run("convert", str(tmp_path / "none"), "--to", str(tmp_path / "out")).code == 2
+
+
 def test_convert_labels(run: Any, tmp_path: Path) -> None:
     labels = ["--label", "night=monday", "--label", "note=a=b"]
     assert run("convert", SMALL, "--to", tmp_path, *labels, "--partition-by", "night", *HERE).code == 0

@@ -27,6 +27,17 @@ SEARCHED_FOR = (
 )
 
 
+class NoDumpError(UsageError):
+    """A path exists, but nothing under it is a dump."""
+
+    def __init__(self, path: str, hint: str = "") -> None:
+        super().__init__(f"no dump in {path}: searched for {SEARCHED_FOR}{hint}")
+        self.path, self.hint = path, hint
+
+    def __reduce__(self) -> tuple[type[NoDumpError], tuple[str, str]]:
+        return type(self), (self.path, self.hint)
+
+
 class Walker:
     """Adds the dumps under paths to its groups, each only once even if several paths lead to it."""
 
@@ -38,7 +49,7 @@ class Walker:
         self._has_protos = False
 
     def add(self, path: str) -> None:
-        """Add all dumps under a path. Raises UsageError if there are none."""
+        """Add all dumps under a path. Raises NoDumpError if there are none."""
         if path == "-":
             return self._add_stdin()
         if path[:7].lower() == "file://":
@@ -52,17 +63,17 @@ class Walker:
             self._add_local(path)
         if self.groups.hits == hits and not _is_other_dump_file(path):
             hint = "; there are only protos: add xla_dump_hlo_as_text to the flags" if self._has_protos else ""
-            raise UsageError(f"no dump in {utf8(path)}: searched for {SEARCHED_FOR}{hint}")
+            raise NoDumpError(utf8(path), hint)
 
     def add_bytes(self, data: bytes, name: str) -> None:
-        """Add the dumps in bytes. Raises UsageError if there are none."""
+        """Add the dumps in bytes. Raises NoDumpError if there are none."""
         hits = self.groups.hits
         with system_errors(name):
             file = FileView.from_bytes(name, data).decompressed()
         content = file.read()
         self._contents.add_content(Member("", name, content=content), file, f"{name}#{id(content)}")
         if self.groups.hits == hits:
-            raise UsageError(f"no dump in {name}: searched for {SEARCHED_FOR}")
+            raise NoDumpError(name)
 
     def _add_stdin(self) -> None:
         if not self._has_read_stdin:

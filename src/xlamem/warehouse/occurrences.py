@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from .. import schema
 from ..errors import utf8
 from ..input.access import URI
-from .ledger import State
 from .offsets import with_columns
 from .old import OldDumps
+from .state import State
 from .storage import Storage
 from .task import DumpInput, Options
 

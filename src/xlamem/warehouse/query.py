@@ -178,11 +178,16 @@ class _Session:
                 self._load(name)
 
 
+def quoted(name: str) -> str:
+    """Return the name of a column in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _view_statements(tables: Mapping[str, schema.Table]) -> list[str]:
     """Return SQL statements that create a view of each table. The tables are needed only while views are created."""
     statements = ["BEGIN", f"CREATE SCHEMA {SCHEMA}"]
     for name, table in tables.items():
-        columns = ", ".join(f'"{c.name}" {SQL_TYPES[c.kind]}' for c in table.columns)
+        columns = ", ".join(f"{quoted(c.name)} {SQL_TYPES[c.kind]}" for c in table.columns)
         statements += [
             f'CREATE TABLE {SCHEMA}."{name}" ({columns})',
             f'CREATE VIEW "{name}" AS FROM {SCHEMA}."{name}"',
