@@ -18,7 +18,7 @@ from xlamem.page.model import Program, as_json
 from xlamem.page.program_model import program_model
 
 pytestmark = pytest.mark.usefixtures("small_limits")
-LIMITS = {"N_AT_PEAKS": 50, "N_NAMED": 500, "SPARE": 300}
+LIMITS = {"N_AT_PEAKS": 50, "BYTES_PER_NAME": 400, "SPARE": 300}
 
 
 @pytest.fixture

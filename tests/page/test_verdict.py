@@ -11,9 +11,10 @@ from conftest import DUMPS
 from variants import BIG, CUT, TEXTS, replaced
 
 import xlamem
-from xlamem.compute import Fits, Plan
+from xlamem.compute import Fits, Plan, like_buffers
 from xlamem.compute.advice import TRY
 from xlamem.compute.program import program
+from xlamem.formatting import size
 from xlamem.page.model import Verdict
 from xlamem.page.verdict_model import first_step
 
@@ -115,6 +116,17 @@ def test_the_peak() -> None:
     assert "in the forward pass (models.py:38)." in verdict(MLP).decided_by[0]
 
 
+def test_the_largest_buffers() -> None:
+    for path in (MLP, ADAM):
+        dump = xlamem.read(path)
+        step = xlamem.peak(dump).spaces["first_step"][0].as_py()
+        (largest,) = like_buffers(xlamem.live_set(dump, step, space=0), 1)
+        (sentence,) = [s for s in verdict(dump).decided_by if s.startswith("The largest")]
+        assert size(largest["bytes"]) in sentence
+        assert largest["name"] in sentence
+    assert not any(s.startswith("The largest") for s in verdict(UNTIMED).decided_by)
+
+
 def test_packing_and_alignment() -> None:
     reason = "mostly because of packing: nearly all slots of 16 KiB that hold 32 bytes."
     assert verdict(ADAM).decided_by[-1].endswith(reason)
@@ -141,7 +153,7 @@ def test_no_live_ranges() -> None:
         ({"device": "v5e"}, "To need less memory: Donate `w1`"),
         ({"capacity": "3.5MiB"}, "To make it fit: Donate `w1`"),
         ({"capacity": "3MiB"}, "To make it fit, do 2 things. First: Donate `w1`"),
-        ({"capacity": "1KiB"}, "Nothing that is known makes it fit for certain. This saves most: Donate `w1`"),
+        ({"capacity": "1KiB"}, "Nothing that is known makes it fit for certain. Begin with this: Donate `w1`"),
     ],
 )
 def test_first_step(memory: dict[str, Any], start: str) -> None:

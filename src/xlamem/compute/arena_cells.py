@@ -144,9 +144,10 @@ def _joined(p: Layout, parts: list[FreeCells]) -> FreeCells:
     for part in parts:
         never += part.never_touched
         shared += part.shared
-    slot, index = np.unique(np.concatenate([part.slot for part in parts]), return_inverse=True)
+    empty = np.empty(0, np.int64)
+    slot, index = np.unique(np.concatenate([empty, *(part.slot for part in parts)]), return_inverse=True)
     slot_bytes = np.zeros(len(slot), np.int64)
-    np.add.at(slot_bytes, index, np.concatenate([part.slot_bytes for part in parts]))
+    np.add.at(slot_bytes, index, np.concatenate([empty, *(part.slot_bytes for part in parts)]))
     return FreeCells(never, shared, slot, slot_bytes)
 
 

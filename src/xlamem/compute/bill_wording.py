@@ -166,18 +166,20 @@ def _part_bytes(rows: list[Row], part: str | None) -> int:
 
 NOTES = {
     "parameters": "Arguments of the program. They are in memory in full at every step.",
-    "donated": "Arguments whose memory results of the program take over. It is in use in full at every step.",
+    "donated": "Arguments whose memory the program reuses for its results. It is in use in full at every step.",
     "outputs": "Results of the program. Their memory is reserved in full at every step.",
     "constants": "Constants of the program, in memory in full at every step.",
     "temporaries": "What the program computes on the way: the buffers that are live at this step.",
     "alignment": "Buffers begin at multiples of {}. What is left behind the end of each is of no use to others.",
     "another_step": "At another step, more of this memory is in use. It must be large enough for that step.",
-    "packing": "Holes: no placement of buffers is free of them, and these are reserved but not in use at once.",
+    "packing": "Holes that the placement of the buffers leaves. They are reserved, but not in use at once.",
 }
 """What the lines of a bill mean, for people who do not know XLA."""
 
 
 def line_note(rows: list[Row]) -> str:
     """Return a sentence that explains a line of an account."""
+    if rows[0]["line"] == "temporaries" and rows[0]["step"] is None:
+        return "What the program computes on the way. Which of it is live at the same time is not known."
     granules = {r["granule"] for r in rows} - {None}
     return NOTES[rows[0]["line"]].format(short_size(max(granules)) if granules else "a granule")

@@ -48,6 +48,7 @@ def buffer_names(p: Program, values: Ints) -> dict[str, pa.Array]:
     found, columns = origins(p), source_columns(p, values)
     argument = take(found.argument, values)
     layer, layer_index = _layers(columns["op_name"])
+    phase, iterations = phases_of_values(p, values), _iterations(p, values)
     return columns | {
         "origin": decoded(np.where(values >= 0, take(found.origin, values), NONE), pa.array(ORIGINS)),
         "origin_instruction": found.names.instructions(take(found.source, values)),
@@ -55,9 +56,9 @@ def buffer_names(p: Program, values: Ints) -> dict[str, pa.Array]:
         "argument_index": take_text(p.allocations["parameter_shape_index"], argument),
         "layer": layer,
         "layer_index": layer_index,
-        "phase": decoded(phases_of_values(p, values), pa.array(PHASES)),
-        "kind": decoded(_kinds(p, values), pa.array(KINDS)),
-        "iterations": nullable(_iterations(p, values)),
+        "phase": decoded(phase, pa.array(PHASES)),
+        "kind": decoded(_kinds(p, values, _contents(phase, iterations)), pa.array(KINDS)),
+        "iterations": nullable(iterations),
     }
 
 
@@ -104,15 +105,18 @@ def phases_of_rows(p: Program, rows: Ints) -> Ints:
 
 def contents(p: Program, values: Ints) -> Ints:
     """Return whether each value is an activation, a residual of a scan or a gradient, as an index in KINDS, or -1."""
-    phase = phases_of_values(p, values)
+    return _contents(phases_of_values(p, values), _iterations(p, values))
+
+
+def _contents(phase: Ints, iterations: Ints) -> Ints:
     forward = (phase == PHASES.index("forward")) | (phase == PHASES.index("recompute"))
-    conditions = [forward & (_iterations(p, values) > 0), forward, phase == PHASES.index("backward")]
+    conditions = [forward & (iterations > 0), forward, phase == PHASES.index("backward")]
     return np.select(conditions, [_RESIDUAL, _ACTIVATION, _GRADIENT], -1)
 
 
-def _kinds(p: Program, values: Ints) -> Ints:
+def _kinds(p: Program, values: Ints, content: Ints) -> Ints:
     """Return the kind of each value, -1 if it is not known. A copy has the kind of what it copies, if that is known."""
-    live, content = values >= 0, contents(p, values)
+    live = values >= 0
     is_argument = np.isin(values, p.entry_parameters)
     conditions = [
         (live & _is_tuple(p, values), _TUPLE),

@@ -133,7 +133,7 @@ def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe
         lower, upper, confidence = estimate - error, estimate + error, "exact"
     is_name = not name.startswith("parameter ")
     how = f"Donate `{name}`: jax.jit(..., donate_argnames={name!r})." if is_name else f"Donate {name} of the program."
-    shares = "array then shares" if len(output) == 1 else "arrays then share"
+    shares = "arrays then shares" if len(output) == 1 else "arrays then share"
     text = f"{how} {len(output):,} of its {shares} memory with outputs."
     if confidence == "try":
         text += " The compiler may have to copy them."

@@ -251,8 +251,12 @@ def _distinct_uses(buffer: Ints, instruction: Ints, step: Ints) -> Uses:
     """
     n = len(step)
     place = np.where(step >= 0, n, 0) + np.arange(n)
-    buffer, place = np.divmod(np.unique(buffer * (2 * n) + place[instruction]), max(1, 2 * n))
-    return Uses(buffer, place % max(1, n), take(step, place % max(1, n)))
+    bits = (2 * n).bit_length()
+    key = np.sort((buffer << bits) + place[instruction])
+    key = key[np.diff(key, prepend=-1) != 0]
+    place = key & ((1 << bits) - 1)
+    instruction = np.where(place < n, place, place - n)
+    return Uses(key >> bits, instruction, take(step, instruction))
 
 
 def _other_positions(p: Program, places: _Places, instruction: Ints, buffers: Buffers) -> Aliases:

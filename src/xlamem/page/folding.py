@@ -21,8 +21,8 @@ from .texts import compacted
 
 N_AT_PEAKS = 10_000
 """Number of buffers that are in use at a peak, the largest ones, of which nothing is left out."""
-N_NAMED = 100_000
-"""Number of buffers that keep their names: further ones are left out before these lose theirs."""
+BYTES_PER_NAME = 100
+"""One buffer for each of so many bytes keeps its names: the others are left out before these lose theirs."""
 N_ROUNDS = 8
 """Maximum number of times that more of the same is left out, since what it saves is estimated."""
 SPARE = 20_000
@@ -35,7 +35,7 @@ NAMES = ("op_name", "source", "origin_instruction")
 def folded(program: Program, max_bytes: int, encoder: Encoder) -> Program:
     """Return a program of at most about `max_bytes` as JSON: the program itself if it is no larger."""
     encoder.start(columns_of(program))
-    folding = _Folding(program, encoder)
+    folding = _Folding(program, max_bytes // BYTES_PER_NAME, encoder)
     for leave_out in (folding.leave_out_uses, folding.leave_out_names, folding.leave_out_buffers):
         for _ in range(N_ROUNDS):
             excess = size_as_json(folding.program, encoder) - max_bytes
@@ -48,8 +48,9 @@ def folded(program: Program, max_bytes: int, encoder: Encoder) -> Program:
 class _Folding:
     """A program from which more and more is left out."""
 
-    def __init__(self, program: Program, encoder: Encoder) -> None:
+    def __init__(self, program: Program, n_named: int, encoder: Encoder) -> None:
         self.program, self._encoder = program, encoder
+        self._least_named = max(n_named, N_AT_PEAKS)
         self._program, self._size = program, program.buffers.size
         """The program with all buffers, and their sizes."""
         n = len(self._size)
@@ -107,7 +108,7 @@ class _Folding:
         total = sum(map(self._encoder.size, [*columns, *texts]))
         n = len(self._size)
         weight = np.full(n, total / max(1, self._n_named))
-        self._n_named = _n_left(weight, self._n_named, excess, min(n, N_NAMED))
+        self._n_named = _n_left(weight, self._n_named, excess, min(n, self._least_named))
         kept = self._first(self._n_named)
         op_name, op_names = _without(b.op_name, b.op_name_names, kept)
         source, sources = _without(b.source, b.source_names, kept)

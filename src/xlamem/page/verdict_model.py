@@ -13,8 +13,10 @@ from ..compute.advice import TRY, Plan
 from ..compute.bill_wording import KINDS, MIN_LINE_SHARE, largest_unused, reason_of
 from ..compute.buffer_names import source_columns
 from ..compute.capacity import Fits
+from ..compute.charges import live_set
 from ..compute.columns import ints
 from ..compute.devices import device
+from ..compute.folding import like_buffers
 from ..compute.layout import THREAD_LOCAL
 from ..compute.op_names import PHASES, layers
 from ..compute.origins import origins
@@ -96,16 +98,33 @@ def decided_by(p: Program, account: Account | None, rows: list[Row], phases: Pha
         )
         return [known, *_composition(account, account.total, "Of what must fit")]
     sentences = [_peak(p, account, phases), *_composition(account, account.in_use, "Of these")]
-    return sentences + _unused(account, of_device)
+    return sentences + _largest(p, account) + _unused(account, of_device)
 
 
 def _peak(p: Program, account: Account, phases: Phases) -> str:
     """Say when the peak is: at which step, in which phase and layer, at which source line."""
     step = account.step or 0
     names = {s.name for i, s in enumerate(p.spaces) if _in_account(p, i)}
-    subject = f"The peak of {names.pop()}" if len(names) == 1 else "The peak of the device's memory"
+    name = names.pop() if len(names) == 1 else "device"
+    subject = f"The peak of {'device memory' if name == 'device' else name}"
     phrases = [f"{subject}, {size(account.in_use)} in use", f"is at step {step:,} of {(p.steps or 1) - 1:,}"]
     return f"{', '.join(phrases)}{_where(p, step, phases)}."
+
+
+def _largest(p: Program, account: Account) -> list[str]:
+    """Name the buffers of a scope that have most of the bytes in use, with their number and source line."""
+    members = live_set(p.tables, account.step)
+    spaces = np.array([_in_account(p, i) for i in range(len(p.spaces))])
+    in_account = np.isin(ints(members, "color"), [s.color for s, known in zip(p.spaces, spaces, strict=True) if known])
+    for group in like_buffers(members.filter(pa.array(in_account)), 1):
+        name = group["name"] or group["instruction"]
+        if name is None or group["bytes"] < MIN_SHARE * account.in_use:
+            return []
+        source = file_line(group["source_file"], group["source_line"], folder=False)
+        buffers = f"{one_line(name)}{f' ({one_line(source)})' if source else ''}, {size(group['bytes'])}"
+        several = group["n"] > 1
+        return [f"The largest are {group['n']:,} of {buffers}." if several else f"The largest buffer is {buffers}."]
+    return []
 
 
 def _in_account(p: Program, space: int) -> bool:
@@ -191,7 +210,7 @@ def _purpose(fits: Fits | None, plan: Plan | None) -> str:
     if not plan.n:
         return "Nothing is known to save memory for certain, but this may help"
     if not plan.is_reached:
-        return "Nothing that is known makes it fit for certain. This saves most"
+        return "Nothing that is known makes it fit for certain. Begin with this"
     return "To make it fit" if plan.n == 1 else f"To make it fit, do {plan.n} things. First"
 
 

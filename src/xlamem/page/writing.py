@@ -16,7 +16,6 @@ from ..dump import Dump, Input, read
 from ..errors import UsageError
 from ..formatting import count, one_line, shorten, size
 from ..input.find import find, split_modules
-from ..warehouse.catalog import is_dataset
 from .columns import Encoder
 from .folding import folded
 from .model import FORMAT, VERSION, Program, as_json
@@ -257,15 +256,16 @@ def _listing(a: Any, memory: Json | None) -> Listing | None:
     is_path = isinstance(a, (str, os.PathLike)) and os.fspath(a) != "-"
     if not is_path and type(a).__name__ != "Dataset":
         return None
+    from ..warehouse.catalog import is_dataset  # imports pyarrow.dataset
+
+    is_data = not is_path or (not os.path.isfile(a) and is_dataset(a))
+    sources = [] if is_data else find(a)
+    if len(sources) == 1 and len(split_modules(sources[0])) == 1:
+        return None
     from .listing import list_programs, list_sources
 
     judge = None if memory is None else partial(fits, **memory)
-    if not is_path or (not os.path.isfile(a) and is_dataset(a)):
-        return list_programs(a, judge)
-    sources = find(a)
-    if len(sources) == 1 and len(split_modules(sources[0])) == 1:
-        return None
-    return list_sources(sources, judge)
+    return list_programs(a, judge) if is_data else list_sources(sources, judge)
 
 
 def _overhead() -> int:

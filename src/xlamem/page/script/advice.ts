@@ -40,7 +40,7 @@ function row(advice: Advice, most: number, select: () => void): HTMLElement {
         { class: "muted" },
         h("span", { class: "label" }, `${plain(advice.kind, 40)}, ${plain(advice.confidence, 40)}`),
         ...place.map((text) => name(text, 100)),
-        advice.buffer >= 0 ? button("Show its largest buffer", select, { class: "link" }) : null,
+        advice.buffer >= 0 ? button("Show the largest buffer", select, { class: "link" }) : null,
       ),
     ),
   );

@@ -52,7 +52,7 @@ function account(bill: Account): HTMLElement[] {
         ),
       ),
       ...rows.filter((_, i) => bill.lines[i]!.in_use).map((row) => row.element),
-      sum("in use", bill.in_use, bill.total),
+      bill.step === null ? null : sum("in use", bill.in_use, bill.total),
       ...rows.filter((_, i) => !bill.lines[i]!.in_use).map((row) => row.element),
       sum(bill.account === "device_total" ? "must fit" : "reserved", bill.total, bill.total),
     ),

@@ -4,7 +4,7 @@ import type { ProgramData } from "./data.js";
 import { type Child, h, name, plain } from "./dom.js";
 import { number, oneLine, percent, size } from "./format.js";
 import type { LiveSet } from "./live.js";
-import { bufferName, scopePath } from "./names.js";
+import { bufferName, scopeOfBuffer } from "./names.js";
 import { ranksOf } from "./sorting.js";
 import { categoryName, labelOf, plainShape } from "./wording.js";
 
@@ -40,21 +40,14 @@ export const COLUMNS: readonly Column[] = [
     keys: bytesOf,
   },
   {
-    key: "share",
-    title: "Share",
-    explanation: "Share of what is in use at the step.",
-    isNumber: true,
-    descends: true,
-    cell: ({ live }, i) => percent(live.bytes[i]!, live.total),
-    keys: bytesOf,
-  },
-  {
     key: "name",
     title: "Name",
     explanation: "Instruction that defines it, and index in its shape.",
     cell: (cells, i) => titled(nameOf(cells, i)),
     keys: (cells, rows) => ranksOf(Array.from(rows, (i) => nameOf(cells, i))),
   },
+  textColumn("scope", "Scope", "Named scope of the operation that made it.", scopeOf),
+  textColumn("source", "Source", "File and line.", sourceOf, fileOf),
   textColumn("what", "What", "Kind or category, and phase.", kindOf),
   {
     key: "life",
@@ -63,9 +56,16 @@ export const COLUMNS: readonly Column[] = [
     cell: lifeCell,
     keys: ({ data, live }, rows) => Float64Array.from(rows, (i) => data.buffers.start[live.buffer[i]!] ?? -1),
   },
-  textColumn("scope", "Scope", "Named scope, with layers folded.", scopeOf),
   textColumn("shape", "Shape", "Element type and dimensions.", (cells, i) => plainShape(shapeOf(cells, i))),
-  textColumn("source", "Source", "File and line.", sourceOf),
+  {
+    key: "share",
+    title: "Share",
+    explanation: "Share of what is in use at the step.",
+    isNumber: true,
+    descends: true,
+    cell: ({ live }, i) => percent(live.bytes[i]!, live.total),
+    keys: bytesOf,
+  },
   {
     key: "padding",
     title: "Padding",
@@ -80,19 +80,31 @@ export const COLUMNS: readonly Column[] = [
   },
 ];
 
-function textColumn(key: string, title: string, explanation: string, text: (cells: Cells, i: number) => string): Column {
+/** A column of texts, of which each cell shows all or a part. */
+function textColumn(
+  key: string,
+  title: string,
+  explanation: string,
+  text: (cells: Cells, i: number) => string,
+  shown: (text: string) => string = (text) => text,
+): Column {
   return {
     key,
     title,
     explanation,
-    cell: (cells, i) => titled(text(cells, i)),
+    cell: (cells, i) => titled(text(cells, i), shown),
     keys: (cells, rows) => ranksOf(Array.from(rows, (i) => text(cells, i))),
   };
 }
 
-/** A text with itself as title, because its column may be too narrow for it. */
-function titled(text: string): Child {
-  return name(text, MAX_TEXT, { title: plain(text) });
+/** A text with all of itself as title, because its column may be too narrow for it. */
+function titled(text: string, shown: (text: string) => string = (text) => text): Child {
+  return name(shown(text), MAX_TEXT, { title: plain(text) });
+}
+
+/** A path without its folders. */
+function fileOf(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
 }
 
 function bytesOf({ live }: Cells, rows: Int32Array): Float64Array {
@@ -125,7 +137,7 @@ function kindOf(cells: Cells, i: number): string {
 
 export function scopeOf({ data, live }: Cells, i: number): string {
   const buffer = live.buffer[i]!;
-  return buffer < 0 ? "" : scopePath(data, data.buffers.scope[buffer]!);
+  return buffer < 0 ? "" : scopeOfBuffer(data, buffer);
 }
 
 function shapeOf({ data: { buffers }, live }: Cells, i: number): string {

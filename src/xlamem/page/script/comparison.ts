@@ -5,7 +5,7 @@ import { Aligned, type Series } from "./aligned.js";
 import type { ProgramData } from "./data.js";
 import { ints } from "./decode.js";
 import { fill, h, name, plain } from "./dom.js";
-import { count, exactSize, number, signedSize, size } from "./format.js";
+import { count, exactSize, minusSigns, number, signedSize, size } from "./format.js";
 import { button, choice, section, sentence } from "./frame.js";
 import type { AccountDifference, Difference, Report, Waterfall } from "./model.js";
 import { Partners, TwoMaps } from "./two_maps.js";
@@ -105,7 +105,7 @@ function summary({ verdict, accounts }: Difference): HTMLElement[] {
       h("div", { class: "caption muted" }, `${size(a)} \u2192 ${size(b)}`),
     );
   });
-  const words = h("div", { class: "words" }, h("p", { class: "headline" }, plain(verdict, 1500)));
+  const words = h("div", { class: "words" }, h("p", { class: "headline" }, plain(minusSigns(verdict), 1500)));
   return [h("div", { class: "difference-verdict" }, h("div", { class: "amounts" }, ...amounts), words)];
 }
 
@@ -218,7 +218,7 @@ function editList(edits: Difference["edits"]): HTMLElement {
       "li",
       {},
       h("span", { class: `number ${change > 0 ? "up" : change < 0 ? "down" : ""}`, title: change ? exactSize(change) : null }, amount),
-      h("span", { class: "edit-words", title: plain(text) }, plain(text, MAX_TEXT), h("span", { class: "muted" }, plain(`${[kind, n ? count(n, "buffer") : "", EVIDENCE[evidence] ?? ""].filter(Boolean).join(" \u00b7 ")}`))),
+      h("span", { class: "edit-words", title: plain(text) }, plain(text.charAt(0).toUpperCase() + text.slice(1), MAX_TEXT), h("span", { class: "muted" }, plain(`${[kind, n ? count(n, "buffer") : "", EVIDENCE[evidence] ?? ""].filter(Boolean).join(" \u00b7 ")}`))),
     );
   });
   return h("ul", { class: "edits" }, ...items);

@@ -112,7 +112,7 @@ class Detail {
     const [first, last] = occupiedRange(this.#data, buffer);
     if (this.#data.buffers.start[buffer]! < 0) return ["It has no live range."];
     const steps = this.#data.model.steps ?? 1;
-    const length = `, ${number(last + 1 - first)} of ${number(steps)}`;
+    const length = `, ${count(last + 1 - first, "step")}`;
     const range = ["Steps ", this.#step(first), " to ", this.#step(last), length];
     return [h("div", {}, ...range), this.#end(buffer, last, steps), h("div", {}, peakNote(this.#data, buffer))];
   }

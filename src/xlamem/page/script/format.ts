@@ -28,6 +28,11 @@ export function signedSize(bytes: number): string {
   return bytes > 0 ? `+${size(bytes)}` : bytes < 0 ? `\u2212${size(-bytes)}` : size(0);
 }
 
+/** A text of xlamem with minus signs instead of hyphens before numbers. */
+export function minusSigns(text: string): string {
+  return text.replace(/(^|[\s(])-(?=\d)/g, "$1\u2212");
+}
+
 /** Bytes in binary units, followed by the exact number. */
 export function exactSize(bytes: number): string {
   return Math.abs(bytes) >= 1024 ? `${size(bytes)} (${number(bytes)} bytes)` : `${number(bytes)} bytes`;

@@ -137,7 +137,7 @@ class AddressMap implements Gestures {
     const bytes = Math.round(this.#bytes[1] - this.#bytes[0]);
     const shown = [
       bytes < this.#stack.total ? `${size(bytes)} of ${size(this.#stack.total)}` : "",
-      this.#isWholeRange() ? "" : `${number(last + 1 - first)} of ${number(this.#data.model.steps)} steps`,
+      this.#isWholeRange() ? "" : `steps ${number(first)} to ${number(last)}`,
     ];
     this.#zoomed.classList.toggle("idle", !this.canPan());
     this.#picture.element.classList.toggle("grabbable", this.canPan());

@@ -6,7 +6,7 @@ import { GUTTER } from "./layout.js";
 import { categoryLabel, isLight, type Rgb } from "./palette.js";
 import type { Viewport } from "./raster.js";
 import type { Band, Stack } from "./stack.js";
-import { labelOf } from "./wording.js";
+import { modelName } from "./wording.js";
 
 /** Lines of text in CSS pixels. */
 export const LINE = 13;
@@ -108,7 +108,7 @@ export function drawNames(c: CanvasRenderingContext2D, data: ProgramData, boxes:
   c.textBaseline = "middle";
   c.font = `11px ${ink.mono}`;
   for (const box of boxes.sort((a, b) => area(b) - area(a)).slice(0, MAX_NAMES)) {
-    const text = oneLine(shorten(labelOf(data, box.buffer), MAX_NAME));
+    const text = oneLine(shorten(modelName(data, box.buffer), MAX_NAME));
     const middle = box.bottom - box.top > 3 * LINE ? box.top + LINE : (box.top + box.bottom) / 2;
     c.fillStyle = isLight(box.color) ? "#14181d" : "#f2f4f6";
     c.fillText(fitting(c, text, box.right - box.left - 2 * NAME_INSET), box.left + NAME_INSET, middle + 0.5);

@@ -1,7 +1,7 @@
 /** Buffers that the reader has searched for. */
 
 import type { ProgramData } from "./data.js";
-import { bufferName, scopePath } from "./names.js";
+import { bufferName, scopeOfBuffer, scopePath } from "./names.js";
 
 /** Whether each buffer is in the selected scope and matches the query; null if all do. */
 export function matching(data: ProgramData, query: string, scope: number): Uint8Array | null {
@@ -55,5 +55,24 @@ function search(data: ProgramData, query: string): (buffer: number) => boolean {
   ];
   const some = columns.filter(([, matches]) => matches.includes(true));
   const hasIndex = query.includes("{");
-  return (i) => some.some(([column, matches]) => matches[column[i]!] === true) || (hasIndex && contains(bufferName(data, i)));
+  const hasLayer = /\d/.test(query) && b.layerNames.length > 0;
+  const inLayer = rememberedBy(
+    (i) => `${b.scope[i]} ${b.layer[i]} ${b.layerIndex[i]}`,
+    (i) => contains(scopeOfBuffer(data, i)),
+  );
+  return (i) =>
+    some.some(([column, matches]) => matches[column[i]!] === true) ||
+    (hasIndex && contains(bufferName(data, i))) ||
+    (hasLayer && b.layerIndex[i]! >= 0 && inLayer(i));
+}
+
+/** A function of buffers that is evaluated once for those with the same key. */
+function rememberedBy(key: (buffer: number) => string, evaluate: (buffer: number) => boolean): (buffer: number) => boolean {
+  const known = new Map<string, boolean>();
+  return (buffer) => {
+    const k = key(buffer);
+    const found = known.get(k) ?? evaluate(buffer);
+    known.set(k, found);
+    return found;
+  };
 }

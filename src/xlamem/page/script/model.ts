@@ -82,13 +82,13 @@ export interface Verdict {
   device: Device | null;
   /** null if it is not known, or if no device was given. */
   fits: boolean | null;
-  /** Why that is not known. */
+  /** Why that is not known, or, without a device, why must_fit cannot be trusted; else empty. */
   reason: string;
   /** One sentence: what must fit, and whether it does. */
   headline: string;
   /** Sentences: when the peak is, in which phase and layer, and which part of the bill decides. */
   decided_by: string[];
-  /** One sentence: the first thing to do; empty if nothing is known to help. */
+  /** The first thing to do, or that nothing is known to help. */
   first_step: string;
 }
 
@@ -118,7 +118,10 @@ export interface Space {
   n_plateaus: number | null;
   /** The highest first. */
   plateaus: { first_step: number; last_step: number; bytes: number }[];
-  /** Bytes in use at the peak by category: parameter, donated, live_out, constant, temp. */
+  /**
+   * Bytes in use at the peak by category: parameter, donated, live_out, constant, temp. Without live ranges, the sizes
+   * of the allocations.
+   */
   categories: Record<string, number>;
   /** Bytes in use at every step; empty without live ranges. All but the temporaries are in use at every step. */
   usage: IntColumn;
@@ -167,7 +170,7 @@ export interface Allocations {
   label: TextColumn;
 }
 
-/** Instructions that define or read buffers, or run at a step. */
+/** Instructions that define or read buffers, or run at a step. Names that are left out are empty. */
 export interface Instructions {
   name: TextColumn;
   opcode: IntColumn;
@@ -216,7 +219,10 @@ export interface Buffers {
   /** -1 without a layer. */
   layer_index: IntColumn;
   iterations: IntColumn;
-  /** By how much the peak of its space would be lower without it, at most; -1 if it is not known. */
+  /**
+   * By how much the peak of its space would be lower without it, at most; -1 if it is not known. In a parameter, a
+   * constant or an output it is known for one value only, which stands for the entire allocation.
+   */
   saving: IntColumn;
 }
 

@@ -39,6 +39,15 @@ export function scopePath({ scopes: { name, parent } }: ProgramData, row: number
   return path;
 }
 
+/** The scope of a buffer with its own layer: `layer_47/mlp`; empty without one. */
+export function scopeOfBuffer(data: ProgramData, row: number): string {
+  const { scope, layer, layerNames, layerIndex } = data.buffers;
+  const path = scopePath(data, scope[row]!);
+  const folded = layerNames[layer[row]!];
+  const index = layerIndex[row]!;
+  return folded === undefined || index < 0 ? path : path.replace(folded, () => folded.replace("*", String(index)));
+}
+
 /** The path of a scope within another, as in the terminal. */
 export function joinScopes(outer: string, inner: string): string {
   if (outer.endsWith("(no scope)")) return `${outer} ${inner}`;

@@ -17,6 +17,8 @@ import type { Key, State, Store } from "./store.js";
 import { timelineView } from "./timeline.js";
 import type { Page, View } from "./view.js";
 
+/** What a link selects. A change of it is a new entry in the browser's history, so that "back" undoes it. */
+const SELECTED: readonly Key[] = ["program", "space", "buffer", "scope"];
 const ADDRESS: readonly Key[] = ["program", "space", "step", "buffer", "scope", "range", "colorBy", "query"];
 
 export class ProgramPage {
@@ -32,6 +34,8 @@ export class ProgramPage {
   #row = -1;
   /** Listeners of the shown program are those after it. */
   #mark = 0;
+  /** Whether the state comes from the address. */
+  #isRead = true;
 
   constructor(report: Report, store: Store, first: number) {
     this.page = { report, store, programs: this.#programs };
@@ -49,7 +53,7 @@ export class ProgramPage {
     store.on(["program"], (state, changed) => {
       if (state.program !== this.#row) this.#show({ ...this.#initial(state.program), ...picked(state, changed) });
     });
-    store.on(ADDRESS, () => this.#writeAddress());
+    store.on(ADDRESS, (_, changed) => this.#writeAddress(SELECTED.some((key) => changed.has(key))));
     addEventListener("hashchange", () => this.#readAddress());
     this.#mark = store.mark();
     this.#show(store.state, location.hash);
@@ -123,18 +127,22 @@ export class ProgramPage {
     this.#ready();
   }
 
-  #writeAddress(): void {
+  #writeAddress(isSelection: boolean): void {
     const { state } = this.page.store;
     const data = this.shown;
     if (!data && state.program >= 0) return; // it is not decoded yet
     const address = data ? addressOf(state, data, this.#first) : "";
-    if (address !== location.hash) history.replaceState(null, "", address || location.pathname + location.search);
+    const isNew = isSelection && !this.#isRead;
+    this.#isRead = false;
+    if (address === location.hash) return;
+    history[isNew ? "pushState" : "replaceState"](null, "", address || location.pathname + location.search);
   }
 
   #readAddress(): void {
     const { store, report } = this.page;
     const program = programIn(location.hash, report.programs.length) ?? this.#first;
     const data = this.#programs[program];
+    this.#isRead = true;
     if (data) store.set(stateIn(location.hash, program, data));
     else this.#show(this.#initial(program), location.hash);
   }

@@ -89,8 +89,13 @@ class Scopes {
     const all = "All scopes";
     crumbs.unshift(scope > 0 ? button(all, () => this.#select(0)) : h("span", { "aria-current": "true" }, all));
     const bytes = this.#rollup.bytes[scope]!;
-    const share = scope > 0 ? `, ${percent(bytes, this.#rollup.bytes[0]!)} of what is in use` : " in use";
+    const share = scope > 0 ? `, ${this.#shareOf(bytes)}` : this.#data.model.steps === null ? "" : " in use";
     return [...crumbs, h("span", { class: "muted" }, `${size(bytes)}${share}`)];
+  }
+
+  #shareOf(bytes: number): string {
+    const whole = this.#data.model.steps === null ? "all" : "what is in use";
+    return `${percent(bytes, this.#rollup.bytes[0]!)} of ${whole}`;
   }
 
   #select(scope: number): void {
@@ -128,7 +133,7 @@ class Scopes {
   }
 
   #share(block: Block): string {
-    return `${percent(block.bytes, this.#rollup.bytes[0]!)} of what is in use`;
+    return this.#shareOf(block.bytes);
   }
 
   /** Whether the selected buffer is in this scope, and in none of those within it that are shown. */

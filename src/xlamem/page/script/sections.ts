@@ -34,18 +34,19 @@ export function sections(model: Program, page: Page): { elements: HTMLElement[];
   draw(adviceView, advice);
   draw(explainView, explain);
   draw(diagnosticsView, diagnostics);
-  const { elements, hosts } = explorer();
+  const { elements, hosts } = explorer(model.steps !== null);
   const after = [advice, explain, diagnostics].map((s) => s.element);
   return { elements: [verdict.element, bill.element, ...elements, ...after], hosts };
 }
 
-function explorer(): { elements: HTMLElement[]; hosts: Hosts } {
+/** Without live ranges, the memory is that of all buffers. */
+function explorer(hasSteps: boolean): { elements: HTMLElement[]; hosts: Hosts } {
   const time = section("time", "Memory over time", "Bytes in use at each step of the schedule, and below where they lie.");
   const timeline = h("div", { class: "timeline" }, h("p", { class: "sentence loading" }, "Reading the columns …"));
   const map = h("div", { class: "map" });
   time.host.append(timeline, map);
-  const scopes = section("scopes", "Scopes", "What is in use at the selected step by named scope, with layers folded.");
-  const buffers = section("buffers", "Buffers", "What is in use at the selected step.");
+  const scopes = section("scopes", "Scopes", hasSteps ? "What is in use at the selected step by named scope, with layers folded." : "All buffers by named scope, with layers folded.");
+  const buffers = section("buffers", "Buffers", hasSteps ? "What is in use at the selected step." : "All buffers of the memory space. Bytes that several share count once.");
   const detail = section("detail", "Buffer", "");
   const columns = h("div", { class: "columns" }, h("div", { class: "main-column" }, scopes.element, buffers.element), detail.element);
   const hosts = { time: time.host, timeline, map, scopes: scopes.host, buffers: buffers.host, detail: detail.host };

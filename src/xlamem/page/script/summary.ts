@@ -3,20 +3,20 @@
 import type { ProgramData } from "./data.js";
 import { h, name } from "./dom.js";
 import { count, number, shortenPath, size } from "./format.js";
-import { scopePath } from "./names.js";
-import { labelOf, plainShape } from "./wording.js";
+import { bufferName } from "./names.js";
+import { modelName, plainShape } from "./wording.js";
 
-const MAX_SCOPE = 70;
+const MAX_NAME = 70;
 
-/** Name, bytes, shape, scope and life of a buffer, for a tooltip. */
+/** Name, bytes, shape, instruction and life of a buffer, for a tooltip. */
 export function summary(data: ProgramData, buffer: number): HTMLElement[] {
-  const { size: bytes, shape, shapeNames, scope } = data.buffers;
+  const { size: bytes, shape, shapeNames } = data.buffers;
   const shapeName = plainShape(shapeNames[shape[buffer]!] ?? "");
-  const path = scopePath(data, scope[buffer]!);
+  const [title, instruction] = [modelName(data, buffer), bufferName(data, buffer)];
   return [
-    h("div", {}, name(labelOf(data, buffer), 60)),
+    h("div", {}, name(shortenPath(title, MAX_NAME), MAX_NAME)),
     h("div", {}, size(bytes[buffer]!), shapeName ? " \u00b7 " : "", shapeName ? name(shapeName, 60) : ""),
-    ...(path ? [h("div", { class: "muted" }, name(shortenPath(path, MAX_SCOPE), MAX_SCOPE))] : []),
+    ...(title === instruction ? [] : [h("div", { class: "muted" }, name(instruction, MAX_NAME))]),
     h("div", { class: "muted" }, lifeOf(data, buffer)),
   ];
 }

@@ -1,7 +1,7 @@
 /** A waterfall: a table of the changes from A to B, with a bar for each, and the numbers of A and B. */
 
 import { h, name, plain, svg } from "./dom.js";
-import { exactSize, number, signedSize, size } from "./format.js";
+import { exactSize, minusSigns, number, signedSize, size } from "./format.js";
 import { button } from "./frame.js";
 import type { Waterfall } from "./model.js";
 
@@ -71,7 +71,7 @@ export function waterfall(data: Waterfall, what: string, handlers: Handlers | nu
           { role: "row" },
           h("th", { scope: "col", role: "columnheader", class: "number" }, "Bytes"),
           h("th", { scope: "col", role: "columnheader" }, "Change"),
-          h("th", { scope: "col", role: "columnheader", class: "chart-cell", "aria-label": "Chart" }, axis(scale)),
+          h("th", { scope: "col", role: "columnheader", class: "chart-cell" }, h("span", { class: "off-screen" }, "Chart"), axis(scale)),
         ),
       ),
       h("tbody", { role: "rowgroup" }, end("A", data.a, true), ...changes, end("B", data.b, false)),
@@ -117,7 +117,7 @@ function details(row: WaterfallRow, label: HTMLElement): Node[] {
   const n = row.n > 1 ? [h("span", { class: "times" }, `${number(row.n)}\u00d7`)] : [];
   const mark = row.mark ? [h("span", { class: "mark" }, plain(row.mark))] : [];
   const more = [row.detail, row.source].filter(Boolean);
-  const small = more.map((text) => h("span", { class: text === row.source ? "source" : "detail" }, name(text, MAX_TEXT)));
+  const small = more.map((text) => h("span", { class: text === row.source ? "source" : "detail" }, name(minusSigns(text), MAX_TEXT)));
   return [h("span", { class: "row-title" }, ...n, label, ...mark), ...(small.length ? [h("span", { class: "row-details" }, ...small)] : [])];
 }
 

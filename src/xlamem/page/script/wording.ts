@@ -3,7 +3,7 @@
 import type { ProgramData } from "./data.js";
 import { exactSize, number, percent } from "./format.js";
 import { isArena, occupiedRange } from "./live.js";
-import { bufferName } from "./names.js";
+import { bufferName, joinScopes, scopeOfBuffer } from "./names.js";
 
 const CATEGORIES: Readonly<Record<string, string>> = {
   live_out: "output",
@@ -13,11 +13,24 @@ const CATEGORIES: Readonly<Record<string, string>> = {
 
 /** The name of a buffer; for an argument, that which people gave it: `params['w']`. */
 export function labelOf(data: ProgramData, buffer: number): string {
+  return argumentName(data, buffer) ?? bufferName(data, buffer);
+}
+
+/** What people call a buffer: the name of an argument, or the scope and operation that made it: `layer_47/mlp/dot_general`. */
+export function modelName(data: ProgramData, buffer: number): string {
+  const { opName, opNames } = data.buffers;
+  const scope = scopeOfBuffer(data, buffer);
+  const operation = /[^/]*$/.exec(opNames[opName[buffer]!] ?? "")![0];
+  const isPart = !/^[\w-]+$/.test(operation) || scope.split("/").at(-1) === operation;
+  return argumentName(data, buffer) ?? ((isPart || !scope ? scope : joinScopes(scope, operation)) || bufferName(data, buffer));
+}
+
+function argumentName(data: ProgramData, buffer: number): string | undefined {
   const { buffers, allocations, instructions } = data;
   const allocation = buffers.allocation[buffer]!;
   const opcode = instructions.opcodeNames[instructions.opcode[buffers.instruction[buffer]!]!];
   const isWhole = buffers.size[buffer] === allocations.size[allocation];
-  return opcode === "parameter" && isWhole && !isArena(data, allocation) ? allocations.label[allocation]! : bufferName(data, buffer);
+  return opcode === "parameter" && isWhole && !isArena(data, allocation) ? allocations.label[allocation] : undefined;
 }
 
 /** What a buffer or an allocation of a category is called. */
