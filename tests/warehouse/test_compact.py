@@ -132,6 +132,36 @@ def test_the_dataset_grows_and_shrinks_afterwards(dest: Path, monkeypatch: pytes
     assert [row["n"] for row in nights] == ["1", "4"]
 
 
+def test_another_version_replaces_dumps_of_a_merged_batch(dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In workers, which get the batch with all its dumps; also if these are in a checkpoint."""
+    monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 1)
+    warehouse.compact(dest)
+    before, ids = stored(dest, "values").num_rows, {*state(dest).stored}
+    monkeypatch.setattr(xlamem, "__version__", "99")
+    made = convert(*(DUMPS / name for name in NIGHTS["1"]), to=dest, engine="local", workers=2)
+    assert made.dumps > 5
+    assert ({*state(dest).stored}, stored(dest, "values").num_rows) == (ids, before)
+    assert len(set(stored(dest, "modules")["content_id"].to_pylist())) == len(ids) == len(stored(dest, "modules"))
+    assert on_disk(dest) == {file.path for file in state(dest).files()}
+
+
+def test_on_an_object_store(nights: Path, tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    pytest.importorskip("duckdb")
+    memory, dest = fsspec.filesystem("memory"), f"memory://{tmp_path.name}/out"
+    memory.put(str(nights), f"/{tmp_path.name}/out", recursive=True)
+    found = warehouse.compact(dest)
+    assert found.merged > 0
+    assert warehouse.compact(dest).batches == 0
+    dataset, local = xlamem.Dataset(dest), xlamem.Dataset(nights)
+    assert dataset.ids == local.ids
+    i = dataset.ids[0]
+    assert dataset.read(i)["values"].to_pylist() == local.read(i)["values"].to_pylist()
+    assert warehouse.drop(dest, "label.night <> '1'").occurrences > 5
+    paths = {path for path in memory.find(f"/{tmp_path.name}/out") if path.endswith(".parquet")}
+    assert {f"memory:/{path}" for path in paths} == {*xlamem.Dataset(dest).files()["path"].to_pylist()}
+
+
 def test_partitions_and_versions_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for i, version in enumerate(("0.0.8", "0.0.8", "0.0.9", "0.0.9")):
         monkeypatch.setattr(xlamem, "__version__", version)
@@ -146,8 +176,9 @@ def test_partitions_and_versions_stay_apart(tmp_path: Path, monkeypatch: pytest.
     assert versions == {"0.0.8", "0.0.9"}
 
 
-def test_large_batches_are_left_alone(dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "MAX_BYTES", 300_000)
+@pytest.mark.parametrize(("limit", "value"), [("MAX_BYTES", 300_000), ("MAX_DUMPS", 7)])
+def test_large_batches_are_left_alone(dest: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
+    monkeypatch.setattr(compaction, limit, value)
     assert warehouse.compact(dest).merged > 2
     assert warehouse.compact(dest).batches == 0
 

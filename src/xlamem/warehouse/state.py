@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -159,6 +160,8 @@ class State:
 
     def __post_init__(self) -> None:
         self._ordinals: dict[str, int] = {}
+        self._first_added = sys.maxsize
+        """The least ordinal in `stored.added`."""
         self._merged: dict[str, tuple[int, ...]] = {}
         """The ordinals of the batches whose dumps a batch has taken over."""
         self.stored = Stored(self)
@@ -180,6 +183,7 @@ class State:
         self.quarantined.update(dict.fromkeys(batch.quarantined, batch.name))
         if not isinstance(batch.dumps, Lazy):
             self.stored.added.update(dict.fromkeys(batch.dumps, ordinal))
+            self._first_added = min(self._first_added, ordinal)
 
     def ordinal(self, name: str) -> int:
         """Return the ordinal of a batch, or -1."""
@@ -200,7 +204,8 @@ class State:
         self.names.update(dict.fromkeys(ordinals, name))
 
     def _ids_of(self, ordinals: Collection[int]) -> list[str]:
-        added = [content_id for content_id, ordinal in self.stored.added.items() if ordinal in {*ordinals}]
+        is_wanted = {ordinal for ordinal in ordinals if ordinal >= self._first_added}
+        added = [i for i, ordinal in self.stored.added.items() if ordinal in is_wanted] if is_wanted else []
         return sorted([*added, *(i for ordinal in ordinals for i in self.members.ids_of(ordinal))])
 
     def add_stored(self, data: Mapping[str, Any]) -> None:
