@@ -9,7 +9,8 @@ fit into memory, using `spill` and the `cores` that the workers share.
 `identity` computes content_ids, `rewrite` copies batches, and `storage` wraps local and remote filesystems.
 
 Reading: `dataset`, on top of `catalog`; `stored` for one dump, `query` and `dumps_view` for SQL. `old` reads datasets
-of version 1, and `migration` converts them. `retention` drops occurrences and contents (with `maintenance`).
+of version 1, and `migration` converts them. `retention` drops occurrences and contents, and
+`compaction` merges batches (both with `maintenance`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __all__ = [
-    "Converted", "Dataset", "Dropped", "Interrupted", "OutputError", "Status", "convert", "drop", "migrate", "sql",
+    "Compacted", "Converted", "Dataset", "Dropped", "Interrupted", "OutputError", "Status", "compact", "convert",
+    "drop", "migrate", "sql",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from ..errors import OutputError
+    from .compaction import Compacted, compact
     from .dataset import Dataset, sql
     from .driver import convert
     from .migration import migrate
@@ -34,6 +37,7 @@ else:
         "migrate": ".migration",
         **dict.fromkeys(("Converted", "Interrupted", "Status"), ".result"),
         **dict.fromkeys(("Dataset", "sql"), ".dataset"),
+        **dict.fromkeys(("Compacted", "compact"), ".compaction"),
         **dict.fromkeys(("Dropped", "drop"), ".retention"),
         "OutputError": "..errors",
     }

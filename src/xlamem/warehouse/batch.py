@@ -75,11 +75,22 @@ class Batch:
     """Labels of the occurrences in its files."""
     runs: tuple[str, ...] = ()
     """The run_ids that have a row in `runs`."""
+    run_labels: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Instead of `labels`, those of each run, if its files have occurrences of several runs."""
+    merges: tuple[str, ...] = ()
+    """In an entry: the batches that it replaces, and whose dumps it takes over."""
+    merged_bytes: int = 0
+    """Size of the files that were merged to those of this batch; 0 if it was not merged."""
 
     @property
     def is_old(self) -> bool:
         """Whether version 1 wrote it: its ids are dump_ids, which depend on name and labels."""
         return self.schema_version < 2
+
+    def has_labels(self, labels: Mapping[str, str]) -> bool:
+        """Return whether it has occurrences with exactly these labels."""
+        is_equal = labels in self.run_labels.values() if self.run_labels else self.labels == labels
+        return is_equal and bool(self.table_files("occurrences"))
 
     def table_files(self, table: str) -> list[File]:
         """Return the files of one table."""

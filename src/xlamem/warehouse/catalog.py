@@ -6,8 +6,10 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as arrow_dataset
 
 from .. import schema
@@ -84,6 +86,19 @@ class Catalog:
             filesystem=self.storage.system,
         )
 
+    def scan_dump(self, table: str, files: list[File], content_id: str) -> arrow_dataset.Dataset:
+        """Return a pyarrow dataset over the row groups that contain a dump.
+
+        In files of merged batches, statistics do not tell which these are: the dumps are not sorted by content_id.
+        """
+        form, system = arrow_dataset.ParquetFileFormat(), self.storage.system
+        fragments = [
+            form.make_fragment(path, system, row_groups=[row_group])  # pyarrow does not keep the order of several ones
+            for path in (self.storage.path(file.path) for file in files)
+            for row_group in _row_groups_with(path, system, content_id)
+        ]
+        return arrow_dataset.FileSystemDataset(fragments, schema.WAREHOUSE[table].warehouse, form, system)
+
     def files(self, table: str | None = None) -> pa.Table:
         """Return the committed files of one table, or of all tables, for other tools.
 
@@ -133,6 +148,22 @@ class Catalog:
             if info.size is not None and info.size != file.bytes:
                 return DumpError(path, f"{file.bytes:,} bytes, as committed, not {info.size:,}")
         return None
+
+
+def _row_groups_with(path: str, system: Any, content_id: str) -> list[int]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, filesystem=system, read_dictionary=["content_id"]) as parquet:
+        return [i for i in range(parquet.num_row_groups) if _contains(parquet, i, content_id)]
+
+
+def _contains(parquet: Any, row_group: int, content_id: str) -> bool:
+    """Return whether a row group contains a dump, from the dictionary of its ids."""
+    statistics = parquet.metadata.row_group(row_group).column(0).statistics
+    if statistics is not None and not statistics.min <= content_id <= statistics.max:
+        return False
+    ids = parquet.read_row_group(row_group, columns=["content_id"]).column(0)
+    return any(pc.any(pc.equal(chunk.dictionary, content_id)).as_py() for chunk in ids.chunks)
 
 
 def _has_ledger(storage: Storage) -> bool:

@@ -168,7 +168,7 @@ class Checkpoints:
         used = {file for checkpoint in kept for file in (checkpoint.name, *checkpoint.files)}
         there = [name for name, _ in self.storage.files(FOLDER, recursive=False)]
         self.storage.delete(name for name in there if name not in used)
-        if time.time() - kept[1].data.get("at", 0) > FOLD_SECONDS:
+        if time.time() - kept[1].data.get("at", time.time()) > FOLD_SECONDS:
             self._fold(kept[1].number)
 
     def _fold(self, number: int) -> None:

@@ -92,7 +92,8 @@ class Dataset(Catalog):
         """The keys of all labels, sorted."""
         with self.damage_errors("labels"):
             old = self.old.labels.values()
-        new = (batch.labels for batch in self.state.batches.values())
+        batches = self.state.batches.values()
+        new = (labels for batch in batches for labels in (batch.labels, *batch.run_labels.values()))
         return tuple(sorted({key for labels in (*new, *old) for key in labels}))
 
     # -- SQL -------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ def convert(
     check_content: bool = False,
     max_failures: int | None = None,
     single_writer: bool = False,
+    compact: bool = False,
     progress: Progress | None = None,
 ) -> Converted:
     """Convert dumps to a Parquet dataset that stores each distinct dump once, and records where it was found.
@@ -85,6 +86,8 @@ def convert(
         Promise that no other converter writes to the dataset at the same time. Required only for storage without
         conditional writes. The local disk supports them, and so do S3, GCS and Azure with the extras ``s3``, ``gcs``
         and ``azure``.
+    compact
+        Merge small files of the dataset afterwards, as ``xlamem dataset compact`` does.
     progress
         Called with a `Status` as the run proceeds.
 
@@ -102,6 +105,7 @@ def convert(
         "workers": workers, "engine": engine,
         "reprocess": reprocess, "retry_quarantine": retry_quarantine, "check_content": check_content,
         "max_failures": max_failures, "single_writer": single_writer,
+        "compact": compact,
     }  # fmt: skip
     if engine not in ENGINES:
         raise UsageError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
@@ -136,6 +140,10 @@ def convert(
                 raise
         with storage.output_errors():
             ledger.checkpoint()
+    if compact:
+        from .compaction import compact as merge
+
+        merge(to, single_writer=single_writer)
     return run.result(len(found), empty)
 
 

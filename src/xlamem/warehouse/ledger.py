@@ -94,6 +94,15 @@ class Ledger:
             if self._append(batches):
                 return True
 
+    def commit_merged(self, batch: Batch, ordinals: Mapping[str, int]) -> bool:
+        """Replace the batches that a batch merges, unless one of them, with these ordinals, is no longer there."""
+        while True:
+            state = self.refresh()
+            if any(state.ordinal(name) != ordinal for name, ordinal in ordinals.items()):
+                return False
+            if self._append((batch,)):
+                return True
+
     def commit_if_current(self, new: Iterable[Batch], removed: tuple[str, ...]) -> bool:
         """Add and remove batches, unless there is another entry after the last one that was read."""
         return self._append(tuple(new), removed)
@@ -101,10 +110,14 @@ class Ledger:
     def _append(self, new: tuple[Batch, ...], removed: tuple[str, ...] = (), hidden: Set[str] = frozenset()) -> bool:
         """Publish the files and create the next entry; return whether no other run was faster."""
         published = self.storage.publish(file.path for batch in new for file in batch.files)
+        added = [batch.renamed(published) for batch in new]
         entry = {
             "format": 2, "number": self.state.number + 1, "at": time.time(), "drop": list(removed),
-            "hide": sorted(hidden), "add": [batch.renamed(published).to_json() for batch in new],
+            "hide": sorted(hidden), "add": [batch.to_json() for batch in added if not batch.merges],
         }  # fmt: skip
+        if merging := [batch.to_json() for batch in added if batch.merges]:
+            entry |= {"format": 3, "merge": merging}
+            del entry["add"]  # version 0.2 would take its dumps for missing ones; so it fails
         if not self.storage.create(entry_name(self.state.number + 1), json.dumps(entry, indent=1).encode()):
             self.storage.delete(published.values())
             return False
@@ -127,10 +140,11 @@ class Ledger:
     def _apply(self, entry: dict[str, Any]) -> None:
         for name in entry["drop"]:
             self.state.remove(name)
-        for i, data in enumerate(entry["add"]):
+        for i, data in enumerate(entry.get("merge") or entry["add"]):
             if data["name"] in self.state.batches:
                 self.state.remove(data["name"])
-            self.state.add(Batch.from_json(data), entry["number"] * ORDINALS_PER_ENTRY + i)
+            add = self.state.merge if "merge" in entry else self.state.add
+            add(Batch.from_json(data), entry["number"] * ORDINALS_PER_ENTRY + i)
         self.state.hidden.update(entry.get("hide", ()))
         self.state.number = entry["number"]
 

@@ -32,6 +32,7 @@ class BatchWriter:
         first_file: int = 0,
         low_memory: bool = False,
         run_id: str = "",
+        compression_level: int = 3,
     ) -> None:
         """Create a writer for files in `folder`, relative to the folder of their table. `low_memory` halves row groups.
 
@@ -39,7 +40,7 @@ class BatchWriter:
         concurrent runs may write the same batch, and the files of the run that commits must not change.
         """
         self.storage, self.folder, self.batch = storage, folder, batch
-        self.first_file = first_file
+        self.first_file, self.compression_level = first_file, compression_level
         self.suffix = "" if storage.local or not run_id else f"-{run_id[-8:]}"
         self.row_group_bytes = ROW_GROUP_BYTES // 2 if low_memory else ROW_GROUP_BYTES
         self.tables: dict[str, _TableWriter] = {}
@@ -164,7 +165,7 @@ class _OpenFile:
             self.stream,
             spec,
             compression="zstd",
-            compression_level=3,
+            compression_level=batch.compression_level,
             use_dictionary=[*encoded, *texts],
             write_page_index=True,
             store_schema=False,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -159,12 +160,16 @@ class State:
 
     def __post_init__(self) -> None:
         self._ordinals: dict[str, int] = {}
+        self._first_added = sys.maxsize
+        """The least ordinal in `stored.added`."""
+        self._merged: dict[str, tuple[int, ...]] = {}
+        """The ordinals of the batches whose dumps a batch has taken over."""
         self.stored = Stored(self)
         """The batch of each stored content_id."""
 
     @property
     def ordinals(self) -> npt.NDArray[np.int64]:
-        """The ordinals of all batches."""
+        """The ordinals of all batches, and of those whose dumps they have taken over."""
         return np.fromiter(self.names, np.int64, len(self.names))
 
     def add(self, batch: Batch, ordinal: int) -> None:
@@ -178,25 +183,51 @@ class State:
         self.quarantined.update(dict.fromkeys(batch.quarantined, batch.name))
         if not isinstance(batch.dumps, Lazy):
             self.stored.added.update(dict.fromkeys(batch.dumps, ordinal))
+            self._first_added = min(self._first_added, ordinal)
+
+    def ordinal(self, name: str) -> int:
+        """Return the ordinal of a batch, or -1."""
+        return self._ordinals.get(name, -1)
+
+    def merge(self, batch: Batch, ordinal: int) -> None:
+        """Add a batch that replaces others, and takes over their dumps."""
+        ordinals = tuple(o for name in batch.merges for o in (self._ordinals[name], *self._merged.get(name, ())))
+        n_dumps = sum(len(self.batches[name].dumps) for name in batch.merges)
+        for name in batch.merges:
+            self.remove(name)
+        dumps = Lazy(n_dumps, lambda: self._ids_of(ordinals))
+        self.add(replace(batch, merges=(), dumps=dumps), ordinal)
+        self._take_over(batch.name, ordinals)
+
+    def _take_over(self, name: str, ordinals: tuple[int, ...]) -> None:
+        self._merged[name] = ordinals
+        self.names.update(dict.fromkeys(ordinals, name))
+
+    def _ids_of(self, ordinals: Collection[int]) -> list[str]:
+        is_wanted = {ordinal for ordinal in ordinals if ordinal >= self._first_added}
+        added = [i for i, ordinal in self.stored.added.items() if ordinal in is_wanted] if is_wanted else []
+        return sorted([*added, *(i for ordinal in ordinals for i in self.members.ids_of(ordinal))])
 
     def add_stored(self, data: Mapping[str, Any]) -> None:
         """Add a batch of a checkpoint."""
         ordinal = data["ordinal"]
         if "dumps" in data:
             return self.add(Batch.from_json(data), ordinal)
-        dumps = Lazy(data["n_dumps"], lambda: self.members.ids_of(ordinal))
+        merged = tuple(data.get("merged", ()))
+        dumps = Lazy(data["n_dumps"], lambda: self._ids_of((ordinal, *merged)))
         files = Lazy(data["n_files"], lambda: self.members.files_of(ordinal))
         self.add(Batch.from_json({**data, "dumps": dumps, "files": files}), ordinal)
+        self._take_over(data["name"], merged)
 
     def stored_batches(self) -> Iterator[dict[str, Any]]:
         """Yield all batches as `add_stored` takes them. Those of version 1 are complete, since their ids differ."""
         for name, batch in self.batches.items():
-            ordinal = {"ordinal": self._ordinals[name]}
+            ordinals = {"ordinal": self._ordinals[name], "merged": self._merged.get(name, ())}
             if batch.is_old:
-                yield {**batch.to_json(), **ordinal}
+                yield {**batch.to_json(), **ordinals}
             else:
                 fields = {key: value for key, value in vars(batch).items() if key not in ("dumps", "files")}
-                yield {**fields, **ordinal, "n_dumps": len(batch.dumps), "n_files": len(batch.files)}
+                yield {**fields, **ordinals, "n_dumps": len(batch.dumps), "n_files": len(batch.files)}
 
     def attempts(self, content_id: str) -> int:
         """Return how many runs failed to read a dump; 0 if it is not quarantined."""
@@ -210,7 +241,8 @@ class State:
 
     def remove(self, name: str) -> None:
         batch = self.batches.pop(name)
-        del self.names[self._ordinals.pop(name)]
+        for ordinal in (self._ordinals.pop(name), *self._merged.pop(name, ())):
+            del self.names[ordinal]
         for ids, batch_of in ((batch.quarantined, self.quarantined), (batch.runs, self.runs)):
             for key in ids:
                 if batch_of.get(key) == name:
@@ -230,23 +262,26 @@ class State:
 
     def occurrences(self, labels: Mapping[str, str]) -> list[Batch]:
         """Return the batches with occurrences that have exactly these labels."""
-        return [b for b in self.batches.values() if b.labels == labels and b.table_files("occurrences")]
+        return [batch for batch in self.batches.values() if batch.has_labels(labels)]
 
     # -- files
 
     def files_table(self, table: str | None = None) -> pa.Table:
         """Return the committed files of one table, or of all tables, as a table with the columns in FILES."""
         files = self.members.files
-        files = files.filter(pa.array(np.isin(self.members.file_batches, self.ordinals)))
+        is_selected = pa.array(np.isin(self.members.file_batches, [*self._ordinals.values()]))
+        if table is not None:
+            is_selected = pc.and_(is_selected, pc.equal(files["table"].combine_chunks(), table))
+        files = files.filter(is_selected)
         added = [
             (self._ordinals[batch.name], *vars(file).values())
             for batch in self.batches.values()
             if not isinstance(batch.files, Lazy)
             for file in batch.files
+            if table in (None, file.table)
         ]
         rows = pa.Table.from_pylist([dict(zip(FILES.names, row, strict=True)) for row in added], FILES)
-        files = pa.concat_tables([files, rows]).unify_dictionaries()
-        return files if table is None else files.filter(pc.equal(files["table"], table))
+        return pa.concat_tables([files, rows]).unify_dictionaries()
 
     def files(self, table: str | None = None) -> list[File]:
         """Return the committed files of one table, or of all tables, sorted by path."""

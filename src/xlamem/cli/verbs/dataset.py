@@ -114,3 +114,23 @@ def drop(dest: str, where: str, yes: bool, single_writer: bool, output: options.
         parts.append(f"{result.quarantined:,} in quarantine")
     done = "would be dropped; --yes drops them" if result.dry_run else "dropped"
     console.write(f"{dest}: {', '.join(parts)} {done}")
+
+
+@command.command("compact")
+@click.argument("dest", metavar="DEST")
+@click.option("--single-writer", is_flag=True, help="Promise that no run writes to DEST, and skip conditional writes.")
+@options.output()
+def compact(dest: str, single_writer: bool, output: options.Output) -> None:
+    """Merge the small files of the dataset DEST into few large ones.
+
+    Files of one partition that the same version wrote are merged, and dumps are sorted by platform, module and program.
+    The dataset can be read and written meanwhile. To resume after an interruption, repeat the command.
+    """
+    from ... import warehouse
+
+    result = warehouse.compact(dest, single_writer=single_writer)
+    if output.json:
+        console.write_json(dataclasses.asdict(result))
+        return
+    old = f"{count(result.files, 'file')}, {exact_size(result.bytes)}"
+    console.write(f"{dest}: {old} to {count(result.new_files, 'file')}, {exact_size(result.new_bytes)}")
