@@ -20,12 +20,12 @@ static struct {
     volatile sig_atomic_t cut;
 } xla_guards[XLA_GUARDED];
 static struct sigaction xla_previous;
-static volatile sig_atomic_t xla_installed;
+static volatile sig_atomic_t xla_installed, xla_n_guards; /* xla_n_guards: numbers that were used so far */
 
 static void xla_on_sigbus(int number, siginfo_t *info, void *context) {
     const uintptr_t at = (uintptr_t)info->si_addr, size = (uintptr_t)sysconf(_SC_PAGESIZE), page = at & ~(size - 1);
     (void)context;
-    for (int i = 0; i < XLA_GUARDED; i++) {
+    for (int i = 0; i < xla_n_guards; i++) {
         if (xla_guards[i].begin && xla_guards[i].begin <= at && at < xla_guards[i].end) {
             void *p = mmap((void *)page, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
             if (p == MAP_FAILED)
@@ -56,6 +56,8 @@ static int xla_guard_add(const void *p, size_t n) {
         i++;
     if (i == XLA_GUARDED)
         return -1;
+    if (i >= xla_n_guards)
+        xla_n_guards = i + 1;
     xla_guards[i].cut = 0;
     xla_guards[i].end = (uintptr_t)p + n;
     xla_guards[i].begin = (uintptr_t)p;
@@ -65,7 +67,7 @@ static int xla_guard_add(const void *p, size_t n) {
 static void xla_guard_remove(int i) { xla_guards[i].begin = 0; }
 
 static int xla_guard_cut(const void *p) {
-    for (int i = 0; i < XLA_GUARDED; i++)
+    for (int i = 0; i < xla_n_guards; i++)
         if (xla_guards[i].begin && xla_guards[i].begin <= (uintptr_t)p && (uintptr_t)p < xla_guards[i].end)
             return xla_guards[i].cut;
     return 0;
