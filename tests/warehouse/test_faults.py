@@ -64,7 +64,7 @@ def test_a_file_object_that_fails() -> None:
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    """Of standard output, and of a dataset (as a limit on the size of files): exit code 4, and the next run ends well."""
+    """Of standard output, and of a dataset (a limit on the size of files): exit code 4; the next run ends well."""
     with open("/dev/full", "wb") as full:
         ended = subprocess.run([*COMMAND, "info", SMALL], stdout=full, stderr=subprocess.PIPE, text=True)
     assert (ended.returncode, ended.stderr) == (4, "error: cannot write to standard output: No space left on device\n")
