@@ -28,7 +28,7 @@ static inline uint64_t xla_mix(uint64_t a, uint64_t b) {
 
 /* Differs from process to process, so that a file cannot be made whose texts collide: the address of a variable of the
    C library, which the loader randomizes. All modules see the same one. */
-static inline uint64_t xla_seed(void) { return (uintptr_t)&XLA_ANCHOR * 0x9e3779b97f4a7c15u; }
+static inline uint64_t xla_seed(void) { return (uintptr_t)&XLA_ANCHOR; }
 
 /* For texts of up to 32 characters: no branch on the length. */
 static inline uint64_t xla_hash_short(const char *p, size_t n) {

@@ -124,7 +124,7 @@ def test_a_sandbox_has_the_tables(query: str, dataset: Path) -> None:
 def test_limits_of_a_query(dataset: Path) -> None:
     pytest.importorskip("duckdb")
     endless = "SELECT count(*) FROM range(1000000000) a, range(1000000) b WHERE a.range % 7 = 3"
-    with pytest.raises(UsageError, match="did not end within 0.2 seconds"):
+    with pytest.raises(UsageError, match=r"did not end within 0\.2 seconds"):
         xlamem.sql(dataset, endless, timeout=0.2)
     with pytest.raises(UsageError, match="result of the query has more than"):
         xlamem.sql(dataset, "FROM range(100_000_000)", memory_limit="64MiB")

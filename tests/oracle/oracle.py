@@ -809,7 +809,7 @@ class Reader:
                     self.unknown(line, "a node of the tree")
                     continue
                 label.append(line)
-                if match(TAIL, text):
+                if (g := match(TAIL, text)) and fits(*g[2:]):
                     if row := self.node(label):
                         part = "tree" if row["remaining"] else "end"
                     label = []

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 FINE, CHECK_FAILED, USAGE, UNREADABLE, UNWRITABLE, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 """Exit codes."""
 
+NO_MEMORY = "not enough memory (--memory-limit, ulimit -d and containers limit it)"
+
 CSV_BUFFER = 1 << 20
 """Number of characters of CSV that are buffered before they are written."""
 
@@ -46,8 +48,28 @@ def report_errors(run: Callable[[], Any]) -> Any:
         return error(str(e), _exit_code(e))
     except OSError as e:
         return error(f"{e.filename or 'input'}: {e.strerror or e}", UNREADABLE)
+    except (MemoryError, ImportError, RuntimeError) as e:
+        return error(NO_MEMORY, UNREADABLE) if _lacks_memory(e) else _report_bug(e)
     except Exception as e:
         return _report_bug(e)
+
+
+def _lacks_memory(e: Exception) -> bool:
+    """Return whether memory was missing, for an object, a module or the stack of a thread."""
+    return isinstance(e, MemoryError) or "failed to map segment" in str(e) or "can't start new thread" in str(e)
+
+
+def limit_memory(size: str) -> None:
+    """Limit the memory of this process and of its children. Files that are mapped do not count."""
+    from ..compute.capacity import byte_count  # imports the tables
+
+    try:
+        import resource
+    except ImportError as e:
+        raise UsageError("--memory-limit needs a POSIX system") from e
+    limit = byte_count("--memory-limit", size)
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if most < 0 else min(limit, most), most))
 
 
 def _exit_code(e: XlaMemError) -> int:

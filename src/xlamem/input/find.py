@@ -124,7 +124,8 @@ def _content(source: bytes | bytearray | memoryview | Readable) -> tuple[bytes, 
     name = "<bytes>"
     if hasattr(source, "read"):
         name = str(getattr(source, "name", "<file>"))
-        source = source.read()
+        with system_errors(name):
+            source = source.read()
     try:
         return source if isinstance(source, bytes) else bytes(memoryview(source)), name
     except TypeError:

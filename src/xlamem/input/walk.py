@@ -78,7 +78,9 @@ class Walker:
     def _add_stdin(self) -> None:
         if not self._has_read_stdin:
             self._has_read_stdin = True
-            self.add_bytes(sys.stdin.buffer.read(), "<stdin>")
+            with system_errors("<stdin>"):
+                content = sys.stdin.buffer.read()
+            self.add_bytes(content, "<stdin>")
 
     # -- local paths
 

@@ -188,7 +188,7 @@ class PieceReader(Reader):
             end = reader.next_split(section, begin + size) if begin + size < section.end else section.end
             interners = Interners(self._labels)
             span = Span(section, begin, end, state)
-            batch = reader.scan(span, interners.names(reader.interners)).load(interners)
+            batch = reader.scan_unchanged(span, interners.names(reader.interners)).load(interners)
             if batch.unfinished >= 0 and not span.ends_section:
                 if batch.unfinished == begin:
                     size *= 2
