@@ -217,7 +217,7 @@ cdef const char* e1_value(
         clear_gaps(&gaps)
         good = False
         if starts(p, end, b" [", 2):
-            q = gapped_extent(p + 1, e, &extent, &shape, &gaps) if in_uses else NULL
+            q = gapped_extent(p + 1, e, &extent, &shape, &gaps)
             if q == NULL or gaps.overflow:
                 break
             push_gapped_value(s, value, &extent, shape, q, &gaps, p - s.base)
@@ -232,7 +232,7 @@ cdef const char* e1_value(
             ordinal += good
         if not good:
             # A line that ends in a colon is the heading of a list.
-            in_unknown_list |= p[0] == c' ' and p[1] != c' ' and e[-1] == c':'
+            in_unknown_list |= e > p and not starts(p, e, b"  ", 2) and e[-1] == c':'
             fault(&columns.faults, UNKNOWN_LINE, p - s.base, W_VALUE_REST)
         p = e + 1
     truncate_positions(&columns.positions, n_positions)

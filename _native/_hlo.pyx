@@ -1,10 +1,10 @@
 """The header of the HLO text: module name, aliases and donors, stack-frame tables. The body is not read."""
 
 from libc.stdint cimport int64_t
-from libc.string cimport memchr, memcmp, memset
+from libc.string cimport memcmp, memset
 
 from buffer cimport NO_CODE, NO_INT, Buffer, push, push_code, release
-from cursor cimport BLANK, CLASS, COMMA, IN_NAME, balanced, integer, line_end, quoted_end, starts
+from cursor cimport BLANK, CLASS, COMMA, DIGIT, IN_NAME, balanced, integer, line_end, quoted_end, starts
 from escape cimport unescape
 from fault cimport NOT_UTF8, UNKNOWN_LINE, W_ALIAS, W_FRAME, W_LINE, W_UTF8, fault
 from gaps cimport NO_ROW, Gaps, add_gap, clear_gaps, number_element, push_gaps, seek, seek_text
@@ -48,11 +48,12 @@ cdef struct Scan:
 
 cdef const char* shape_index(const char* p, const char* end, Slice* out) noexcept nogil:
     # "{0, 1}" or "{0,1}"
-    cdef const char* q
+    cdef const char* q = p + 1
     if p >= end or p[0] != c'{':
         return NULL
-    q = <const char*> memchr(p, c'}', end - p)
-    if q == NULL:
+    while q < end and (CLASS[<unsigned char> q[0]] & DIGIT or q[0] == c',' or q[0] == c' ' or q[0] == c'-'):
+        q += 1
+    if q >= end or q[0] != c'}':
         return NULL
     out.p = p
     out.n = q + 1 - p
@@ -241,12 +242,18 @@ cdef bint braced_row(Scan* s, const char* p, const char* e, Buffer* ids, bint fr
         n = p - key
         q = number_element(p + 1, e, &x) if p < e and p[0] == c'=' else NULL
         field = 0 if q == NULL else frame_field(key, n) if frame else location_field(key, n)
-        if field and fields[field] == NO_INT:
+        if field and fields[field] == NO_INT and q < e and (q[0] == c' ' or q[0] == c'}'):
             fields[field] = x
             p = q
         else:
             p = balanced(p, e, BLANK)
-            add_gap(&gaps, key if key == begin else key - 1, p)
+            while p < e and p[0] != c' ' and p[0] != c'}':
+                p = balanced(p + 1, e, BLANK)
+            if key == begin and p < e and p[0] == c' ':
+                begin = p + 1
+                add_gap(&gaps, key, begin)
+            else:
+                add_gap(&gaps, key if key == begin else key - 1, p)
         if p < e and p[0] == c' ':
             p += 1
     if p >= e:
@@ -258,6 +265,12 @@ cdef bint braced_row(Scan* s, const char* p, const char* e, Buffer* ids, bint fr
     return True
 
 
+cdef bint begins_computation(const char* p, const char* e) noexcept nogil:
+    # "%NAME … {", "NAME … {" or "ENTRY … {"
+    return e > p + 1 and e[-1] == c'{' and (
+        p[0] == c'%' or (CLASS[<unsigned char> p[0]] & (IN_NAME | DIGIT) == IN_NAME and p[0] != c'-' and p[0] != c'.'))
+
+
 cdef void scan_header(Scan* s, const char* p, const char* end) noexcept nogil:
     cdef Columns* columns = &s.columns
     cdef const char* e
@@ -265,8 +278,11 @@ cdef void scan_header(Scan* s, const char* p, const char* end) noexcept nogil:
     cdef bint good
     while p < end:
         e = line_end(p, end)
-        if starts(p, e, b"HloModule ", 10):
+        if starts(p, e, b"HloModule ", 10) and s.name.p == NULL:
             module_line(s, p, e)
+        elif begins_computation(p, e):
+            s.complete = True
+            break
         elif e == p:
             table = T_NONE
         elif e - p == 9 and memcmp(p, b"FileNames", 9) == 0:
@@ -291,9 +307,6 @@ cdef void scan_header(Scan* s, const char* p, const char* end) noexcept nogil:
                     s, p, e, &columns.locations if table == T_LOCATIONS else &columns.frames, table == T_FRAMES)
             if not good:
                 fault(&columns.faults, UNKNOWN_LINE, p - s.base, W_FRAME)
-        elif e[-1] == c'{':
-            s.complete = True
-            break
         else:
             fault(&columns.faults, UNKNOWN_LINE, p - s.base, W_LINE)
         p = e + 1

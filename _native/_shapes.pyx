@@ -59,7 +59,7 @@ cdef int64_t size(const char* p, const char* end, const char** type_end) noexcep
                 depth += 1
             elif q[0] == c')' or q[0] == c']' or q[0] == c'}':
                 if depth == 0:
-                    return 8 * fields
+                    return 8 * fields if q[0] == c')' else NO_INT
                 depth -= 1
             elif q[0] == c',' and depth == 0:
                 fields += 1
@@ -90,6 +90,10 @@ cdef int64_t size(const char* p, const char* end, const char** type_end) noexcep
         elements *= n
         if q < end and q[0] == c',':
             q += 1
+            if q < end and q[0] == c']':
+                return NO_INT
+        elif q < end and q[0] != c']':
+            return NO_INT
     if q >= end or width == 0:
         return NO_INT
     packed = element_bits(q + 1, end)

@@ -10,7 +10,7 @@ from gaps cimport NO_ROW, Gaps, add_gap, clear_gaps, gapped_head, number_element
 from interner cimport Interner, intern
 from report_row cimport (
     LIST, N_FIELDS, REST, ROW, SPACE, TABLE, Heading, Row, allocation_field, gapped_list_row, gapped_table_row,
-    init_row, list_row, table_heading, table_row,
+    init_row, is_size, list_row, table_heading, table_row,
 )
 from text cimport Slice, TextColumn, push_null_text, push_text
 from xlamem._column cimport Names, own, own_text
@@ -36,6 +36,34 @@ cdef struct Columns:
     Buffer gaps
     Buffer faults
 
+# Where the report is: what it has printed last. Titles, rules and empty lines are known only in their order.
+cdef enum State:
+    BEGIN
+    # Layout A: the total, its list, and a second list with a table for each allocation of several values.
+    TOTAL
+    TOTAL_GAP
+    LIST_TITLE
+    LIST_GAP
+    LIST_HEADING
+    IN_LIST
+    LIST_END
+    SECOND_GAP
+    SECOND_LIST
+    ALLOCATION
+    ALLOCATION_GAP
+    ALLOCATION_HEADING
+    IN_ALLOCATION_TABLE
+    # Layout B: memory spaces with tables.
+    SPACE_HEAD
+    SPACE_TABLES
+    TABLE_HEADING
+    IN_TABLE
+    SPACE_END
+
+cdef enum:
+    LIST_RULE = 78                                # dashes
+    TABLE_RULE = 60
+
 cdef struct Scan:
     const char* base
     Columns columns
@@ -47,11 +75,8 @@ cdef struct Scan:
     int64_t n_allocations                         # in the second list of layout A
     bint layout_a
     bint layout_b
-    bint second                                   # in the second list of layout A
-    bint in_table
-    bint in_space
+    State state
     bint has_table                                # the space has had a table
-    bint after_allocation                         # the previous line is an allocation's, in the second list
     Row space                                     # values shared by all rows of a memory space
     Heading heading                               # of the table
 
@@ -119,9 +144,10 @@ cdef bint total_bytes(const char* p, const char* e, int64_t* out, Gaps* gaps) no
     # " N[ (SIZE)]" with gaps.
     cdef const char* q = p
     cdef const char* number_end = NULL
+    cdef int64_t n
     while q < e and number_end == NULL:
         if q[0] == c' ':
-            number_end = number_element(q + 1, e, out)
+            number_end = number_element(q + 1, e, &n)
         q += 1
     if number_end == NULL:
         return False
@@ -129,46 +155,81 @@ cdef bint total_bytes(const char* p, const char* e, int64_t* out, Gaps* gaps) no
     p = number_end
     if p < e:
         p = seek_text(b" (", 2, p, e, gaps)
+        q = p
         while p != NULL and p < e and p[0] != c')' and p[0] != c' ' and p[0] != c',':
             p += 1
-        p = seek_text(b")", 1, p, e, gaps) if p != NULL else NULL
+        if p == NULL or not is_size(q, p):
+            return False
+        p = seek_text(b")", 1, p, e, gaps)
         if p == NULL:
             return False
         add_gap(gaps, p, e)
+    out[0] = n
     return True
 
 
-cdef bint is_rule(const char* p, const char* e) noexcept nogil:
-    # "----…"
-    if not starts(p, e, b"----", 4):
+cdef bint is_rule(const char* p, const char* e, size_t n) noexcept nogil:
+    # "----…", n dashes.
+    if <size_t> (e - p) != n:
         return False
     while p < e and p[0] == c'-':
         p += 1
     return p == e
 
 
-cdef void empty_line(Scan* s, const char* p) noexcept nogil:
+cdef bint empty_line(Scan* s, const char* p) noexcept nogil:
+    # False if no empty line belongs here.
     cdef Buffer* n_values = &s.columns.n_values
-    if s.after_allocation:
+    cdef State state = s.state
+    if state == ALLOCATION:
         # A table follows: the allocation does not have just one value.
         if n_values.size:
             (<int64_t*> (n_values.data + n_values.size))[-1] = NO_INT
-        s.in_table = True
-    elif s.in_table:
-        s.in_table = False
-    elif s.in_space:
-        s.in_space = False
+        s.state = ALLOCATION_GAP
+    elif state == ALLOCATION_HEADING or state == IN_ALLOCATION_TABLE:
+        s.state = SECOND_LIST
+    elif state == TABLE_HEADING or state == IN_TABLE:
+        s.state = SPACE_TABLES
+    elif state == SPACE_TABLES:
+        s.state = SPACE_END
         if not s.has_table:
             push_part(s, SPACE, p)
+            s.has_table = True
+    elif state in (TOTAL, LIST_TITLE, IN_LIST, LIST_END):
+        s.state = <State> (state + 1)             # TOTAL_GAP, LIST_GAP, LIST_END, SECOND_GAP
+    else:
+        return False
+    return True
+
+
+cdef inline bint in_first_list(const Scan* s) noexcept nogil:
+    return LIST_TITLE <= s.state <= IN_LIST
+
+
+cdef inline bint in_second_list(const Scan* s) noexcept nogil:
+    return SECOND_LIST <= s.state <= IN_ALLOCATION_TABLE
+
+
+cdef inline bint in_table(const Scan* s) noexcept nogil:
+    return s.state in (ALLOCATION_HEADING, IN_ALLOCATION_TABLE, TABLE_HEADING, IN_TABLE)
+
+
+cdef inline bint advance(Scan* s, State expected, State following) noexcept nogil:
+    # Go on to the next state if this one is expected.
+    if s.state != expected:
+        return False
+    s.state = following
+    return True
 
 
 cdef bint table_line(Scan* s, const char* p, const char* e) noexcept nogil:
     # A line of a table. False if it is unknown.
-    cdef const char* q = p + (1 if p[0] == c'\t' else 2)
+    cdef bint layout_a = s.state <= IN_ALLOCATION_TABLE
+    cdef const char* q = p + (1 if layout_a else 2)
     cdef Row row
     init_row(&row, &s.space, ROW)
-    if is_rule(q, e):
-        return True
+    if is_rule(q, e, TABLE_RULE):
+        return advance(s, ALLOCATION_HEADING, IN_ALLOCATION_TABLE) or advance(s, TABLE_HEADING, IN_TABLE)
     if rest(q, e, b" values", 7, &row):
         row.part = REST
         add_gap(&s.gaps, rest_end(q, e), e)
@@ -177,34 +238,48 @@ cdef bint table_line(Scan* s, const char* p, const char* e) noexcept nogil:
     ):
         return False
     push_row(s, &row, p)
+    s.state = IN_ALLOCATION_TABLE if layout_a else IN_TABLE
     return True
 
 
 cdef bint space_line(Scan* s, const char* p, const char* e) noexcept nogil:
     # "Memory Space: LABEL (color=N)"
+    cdef int64_t color
+    cdef const char* r
     cdef const char* q = e - 1
     while q > p and not starts(q, e, b"(color=", 7):
         q -= 1
     if q <= p + 14 or q[-1] != c' ':
         return False
-    if s.in_space and not s.has_table:
-        push_part(s, SPACE, p)
+    r = number_element(q + 7, e, &color)
+    if r != NULL:
+        r = seek_text(b")", 1, r, e, &s.gaps)
+    if r == NULL:
+        return False
+    add_gap(&s.gaps, r, e)
+    push_line_gaps(s)
+    end_space(s, p)
     s.layout_b = True
     s.space.total = NO_INT
+    s.space.color = color
     s.space.label = intern(s.labels, p + 14, q - 1 - p - 14, &s.invalid_label)
-    q = number_element(q + 7, e, &s.space.color)
-    if q != NULL:
-        q = seek_text(b")", 1, q, e, &s.gaps)
-    add_gap(&s.gaps, q, e)
-    push_line_gaps(s)
-    s.in_space = True
-    s.in_table = s.has_table = False
-    return q != NULL
+    s.state = SPACE_HEAD
+    s.has_table = False
+    return True
+
+
+cdef void end_space(Scan* s, const char* p) noexcept nogil:
+    # A memory space without a table has a row of its own.
+    if s.state >= SPACE_HEAD and not s.has_table:
+        clear_gaps(&s.gaps)
+        push_part(s, SPACE, p)
+        s.has_table = True
 
 
 cdef bint total_line(Scan* s, const char* p, const char* e) noexcept nogil:
     cdef bint good = total_bytes(p, e, &s.space.total, &s.gaps)
-    push_line_gaps(s)
+    if good:
+        push_line_gaps(s)
     return good
 
 
@@ -217,6 +292,7 @@ cdef bint second_list_line(Scan* s, const char* p, const char* e) noexcept nogil
     row.n_values = 1
     s.n_allocations += 1
     s.space.allocation = row.allocation
+    s.state = ALLOCATION
     push_row(s, &row, p)
     return True
 
@@ -229,6 +305,7 @@ cdef bint list_rest_line(Scan* s, const char* p, const char* e) noexcept nogil:
     add_gap(&s.gaps, rest_end(p, e), e)
     s.list_rest = row.n_rest
     push_row(s, &row, p)
+    s.state = IN_LIST
     return True
 
 
@@ -242,6 +319,35 @@ cdef bint list_line(Scan* s, const char* p, const char* e) noexcept nogil:
             return False
     s.list_rows += 1
     push_row(s, &row, p)
+    s.state = IN_LIST
+    return True
+
+
+cdef bint layout_a_title(Scan* s, const char* p, const char* e) noexcept nogil:
+    # A line of layout A without a row, at its place. False if it is unknown.
+    cdef State following
+    if starts(p, e, b"Total bytes used:", 17) and s.state == BEGIN:
+        if not total_line(s, p + 17, e):
+            return False
+        s.state = TOTAL
+        s.layout_a = True
+        return True
+    if starts(p, e, b"Allocations sorted by size with their values", 44):
+        if s.state > SECOND_GAP or not gapped_head(p + 44, e, &s.gaps):
+            return False
+        following = SECOND_LIST
+    elif starts(p, e, b"Allocations sorted by size", 26):
+        if s.state > TOTAL_GAP or not gapped_head(p + 26, e, &s.gaps):
+            return False
+        following = LIST_TITLE
+    elif starts(p, e, b"cumulative_size; total_size - cumulative_size; allocation", 57) and s.state == LIST_GAP:
+        add_gap(&s.gaps, p + 57, e)
+        following = LIST_HEADING
+    else:
+        return is_rule(p, e, LIST_RULE) and advance(s, LIST_HEADING, IN_LIST)
+    push_line_gaps(s)
+    s.layout_a = True
+    s.state = following
     return True
 
 
@@ -249,45 +355,43 @@ cdef bint report_line(Scan* s, const char* p, const char* e, Wanted* wanted) noe
     # A line that is not empty. False if it is unknown; `wanted` is then the form that was expected.
     clear_gaps(&s.gaps)
     wanted[0] = W_REPORT
-    if starts(p, e, b"  ", 2) and s.in_space and not s.in_table and table_heading(p + 2, e, &s.heading, &s.gaps):
-        push_part(s, TABLE, p)
-        s.in_table = s.has_table = True
-    elif p[0] == c'\t' and s.second and table_heading(p + 1, e, &s.heading, &s.gaps):
-        push_line_gaps(s)
-        return s.in_table
-    elif s.in_table and (starts(p, e, b"  ", 2) or p[0] == c'\t'):
-        if not table_line(s, p, e):
-            wanted[0] = W_REPORT_ROW
+    if s.state in (SPACE_HEAD, SPACE_TABLES) and starts(p, e, b"  ", 2):
+        if not table_heading(p + 2, e, &s.heading, &s.gaps):
             return False
+        push_part(s, TABLE, p)
+        s.state = TABLE_HEADING
+        s.has_table = True
+    elif s.state == ALLOCATION_GAP and p[0] == c'\t':
+        if not table_heading(p + 1, e, &s.heading, &s.gaps):
+            return False
+        push_line_gaps(s)
+        s.state = ALLOCATION_HEADING
+    elif in_table(s) and (p[0] == c'\t' if s.state <= IN_ALLOCATION_TABLE else starts(p, e, b"  ", 2)):
+        wanted[0] = W_REPORT_ROW
+        return table_line(s, p, e)
     elif starts(p, e, b"Memory Space: ", 14):
         return space_line(s, p, e)
-    elif starts(p, e, b"Total bytes:", 12) and s.in_space:
-        return total_line(s, p + 12, e)
-    elif starts(p, e, b"Total bytes used:", 17):
-        s.layout_a = True
-        return total_line(s, p + 17, e)
-    elif starts(p, e, b"Allocations sorted by size with their values", 44) and gapped_head(p + 44, e, &s.gaps):
-        push_line_gaps(s)
-        s.second = s.layout_a = True
-    elif starts(p, e, b"Allocations sorted by size", 26) and gapped_head(p + 26, e, &s.gaps):
-        push_line_gaps(s)
-        s.layout_a = True
-    elif starts(p, e, b"cumulative_size; total_size - cumulative_size; allocation", 57):
-        add_gap(&s.gaps, p + 57, e)
-        push_line_gaps(s)
-    elif is_rule(p, e):
-        pass
-    elif starts(p, e, b"allocation ", 11) and s.second:
+    elif starts(p, e, b"Total bytes:", 12) and s.state == SPACE_HEAD:
+        if not total_line(s, p + 12, e):
+            return False
+        s.state = SPACE_TABLES
+    elif starts(p, e, b"allocation ", 11) and in_second_list(s):
         wanted[0] = W_REPORT_LIST
         return second_list_line(s, p, e)
-    elif starts(p, e, b"The rest ", 9) and not s.second:
+    elif starts(p, e, b"The rest ", 9) and in_first_list(s):
         return list_rest_line(s, p, e)
-    elif (p[0] == c' ' or CLASS[<uint8_t> p[0]] & DIGIT) and s.layout_a and not s.second:
+    elif (p[0] == c' ' or p[0] == c'-' or CLASS[<uint8_t> p[0]] & DIGIT) and in_first_list(s):
         wanted[0] = W_REPORT_LIST
-        return list_line(s, p, e)
+        return layout_a_title(s, p, e) or list_line(s, p, e)
     else:
-        return False
+        return layout_a_title(s, p, e)
     return True
+
+
+cdef bint is_blank(const char* p, const char* end) noexcept nogil:
+    while p < end and p[0] == c'\n':
+        p += 1
+    return p == end
 
 
 cdef void scan_span(Scan* s, const char* p, const char* end, bint last) noexcept nogil:
@@ -304,17 +408,15 @@ cdef void scan_span(Scan* s, const char* p, const char* end, bint last) noexcept
         e = line_end(p, end)
         if p == e:
             clear_gaps(&s.gaps)
-            empty_line(s, p)
-            s.after_allocation = False
-        elif report_line(s, p, e, &wanted):
-            s.after_allocation = starts(p, e, b"allocation ", 11) and s.second
-        else:
-            # The table of an allocation may follow an unknown line.
+            if not empty_line(s, p):
+                if last and is_blank(p, end):
+                    break                         # empty lines at the end of a section belong to none
+                fault(faults, UNKNOWN_LINE, p - s.base, W_REPORT)
+        elif not report_line(s, p, e, &wanted):
             fault(faults, UNKNOWN_LINE, p - s.base, wanted)
         p = e + 1
-    if last and s.in_space and not s.has_table:
-        clear_gaps(&s.gaps)
-        push_part(s, SPACE, end)
+    if last:
+        end_space(s, end)
     if s.invalid_label:
         fault(faults, NOT_UTF8, 0, W_UTF8)
 
@@ -333,10 +435,10 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
     s.space.color = s.space.total = s.space.allocation = NO_INT
     s.space.label = NO_CODE
     if state is not None:
-        s.layout_a, s.layout_b, s.second = state["layout_a"], state["layout_b"], state["second"]
+        s.layout_a, s.layout_b = state["layout_a"], state["layout_b"]
         (s.list_rows, s.list_rest), s.n_allocations = state["listed"], state["heads"]
         s.space.color, s.space.label, s.space.total, s.space.allocation = state["space"]
-        s.in_table, s.in_space, s.has_table, s.after_allocation = state["inside"]
+        s.state, s.has_table = <State> <int> state["inside"][0], state["inside"][1]
         s.heading.n = len(state["columns"])
         for i in range(s.heading.n):
             s.heading.fields[i] = state["columns"][i]
@@ -354,10 +456,10 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         "offset": own(&columns.offset), "n_values": own(&columns.n_values), "n_rest": own(&columns.n_rest),
         "shapes": own_text(&columns.shapes), "fields": own(&columns.fields), "gap": own(&columns.gaps),
     }, own(&columns.faults), {
-        "layout_a": bool(s.layout_a), "layout_b": bool(s.layout_b), "second": bool(s.second),
+        "layout_a": bool(s.layout_a), "layout_b": bool(s.layout_b), "second": bool(in_second_list(&s)),
         "announced": s.list_rows + s.list_rest, "listed": (s.list_rows, s.list_rest), "heads": s.n_allocations,
-        "open": bool(s.in_table or s.in_space),
+        "open": s.state not in (SECOND_LIST, ALLOCATION, SPACE_END),
         "space": (s.space.color, s.space.label, s.space.total, s.space.allocation),
         "columns": [s.heading.fields[i] for i in range(s.heading.n)],
-        "inside": (bool(s.in_table), bool(s.in_space), bool(s.has_table), bool(s.after_allocation)),
+        "inside": (<int> s.state, bool(s.has_table)),
     }

@@ -1,7 +1,7 @@
 """The section Used values: positions, uses and the instructions that define them."""
 
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp, memmove, memset
 
 from buffer cimport (
     PRESIZE_MIN_SPAN, SAMPLE_FRACTION, SAMPLES, Buffer, find_line, n_columns, prefetch, presize, push_byte, release,
@@ -79,6 +79,7 @@ cdef struct Record:
     size_t positions
     size_t uses
     size_t gaps
+    size_t header_gaps                            # the end of the gaps of its header
 
 cdef enum Stage:
     NONE                                          # before the first record, or after an unknown header
@@ -96,16 +97,30 @@ cdef bint begin_record(Scan* s, Record* record, const ShortValue* header, const 
     record.records = columns.records.phi.size
     record.positions = columns.positions.index.size // 4
     record.uses = columns.uses.index.size // 4
-    record.gaps = columns.gaps.size
+    record.gaps = record.header_gaps = columns.gaps.size
     return put_record(&s.writer, &columns.records, &s.free_records, header, record.offset)
 
 
 cdef void remove_rows(Columns* columns, const Record* record) noexcept nogil:
-    # Remove the rows of a truncated record.
+    # Remove the rows of a truncated record. Its gaps are those of lines without a row.
+    cdef int64_t* gaps = <int64_t*> columns.gaps.data
+    cdef size_t i
     truncate_records(&columns.records, record.records)
     truncate_positions(&columns.positions, record.positions)
     truncate_uses(&columns.uses, record.uses)
-    columns.gaps.size = record.gaps
+    for i in range(record.header_gaps // 8, columns.gaps.size // 8, 4):
+        gaps[i] = NO_ROW
+        gaps[i + 1] = 0
+    memmove(columns.gaps.data + record.gaps, columns.gaps.data + record.header_gaps,
+            columns.gaps.size - record.header_gaps)
+    columns.gaps.size -= record.header_gaps - record.gaps
+
+
+cdef inline void push_header_gaps(Scan* s, Record* record, const Gaps* gaps) noexcept nogil:
+    # If the record is truncated, the line of its header is unknown as a whole.
+    if gaps.n:
+        push_gaps(&s.columns.gaps, gaps, s.base, NO_ROW, 0)
+        record.header_gaps = s.columns.gaps.size
 
 
 cdef inline bint is_name(const char* p, const char* end, const Slice* word) noexcept nogil:
@@ -245,8 +260,7 @@ cdef void scan_span(Scan* s, const char* p, const char* end, bint want_instructi
                 uses_known = True
                 if not begin_record(s, &record, &header, p):
                     return
-                if gaps.n:
-                    push_gaps(&columns.gaps, &gaps, s.base, NO_ROW, 0)
+                push_header_gaps(s, &record, &gaps)
             else:
                 e = line_end(p, end)
                 stage = NONE
@@ -277,6 +291,7 @@ cdef void scan_span(Scan* s, const char* p, const char* end, bint want_instructi
             ):
                 push_gap(s, p + 8, e)
                 s.features |= HAS_NONE
+                uses_known = False                # no line of a use follows
             elif in_unknown_list or not (stage == POSITIONS or (stage == USES and uses_known)) or not gapped_row(
                 s, &record, p, e, stage == POSITIONS
             ):
@@ -328,7 +343,7 @@ cdef void scan_span(Scan* s, const char* p, const char* end, bint want_instructi
                 in_unknown_list = False
                 if not begin_record(s, &record, &header, p):
                     return
-                push_gaps(&columns.gaps, &gaps, s.base, NO_ROW, 0)
+                push_header_gaps(s, &record, &gaps)
                 p = e + 1
                 continue
             # A line that ends in a colon is the heading of a list.

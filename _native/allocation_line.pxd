@@ -102,13 +102,23 @@ cdef inline const char* field(const char* p, const char* end, AllocationLine* ou
             if q != NULL:
                 out.flags |= ENTRY_ROOT
     elif (starts(p, end, b"0x", 2) or starts(p, end, b"(nil)", 5)) and not out.flags & (SIZE | ADDRESS):
-        q = p
-        while q < end and q[0] != c',' and q[0] != c' ':
-            q += 1
-        out.address.p = p
-        out.address.n = q - p
-        out.flags |= ADDRESS
+        q = address_end(p, end)
+        if q != NULL:
+            out.address.p = p
+            out.address.n = q - p
+            out.flags |= ADDRESS
     return q
+
+
+cdef inline const char* address_end(const char* p, const char* end) noexcept nogil:
+    # The end of "0xHEX" or "(nil)"; NULL if a word goes on there.
+    cdef const char* q = p + (5 if p[0] == c'(' else 2)
+    if p[0] == c'0':
+        while q < end and (c'0' <= q[0] <= c'9' or c'a' <= q[0] | 32 <= c'f'):
+            q += 1
+        if q == p + 2:
+            return NULL
+    return q if ends_word(q, end) else NULL
 
 
 cdef inline const char* size_field(const char* p, const char* end, AllocationLine* out) noexcept nogil:

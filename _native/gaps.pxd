@@ -110,9 +110,13 @@ cdef inline const char* seek_text(
 
 
 cdef inline const char* number_element(const char* p, const char* end, void* out) noexcept nogil:
-    # An integer.
-    p = integer(p, <int64_t*> out)
-    return p if p != NULL and (p >= end or not CLASS[<uint8_t> p[0]] & IN_NAME) else NULL
+    # An integer. Sets `out` only if it returns the end.
+    cdef int64_t n
+    p = integer(p, &n)
+    if p == NULL or (p < end and CLASS[<uint8_t> p[0]] & IN_NAME):
+        return NULL
+    (<int64_t*> out)[0] = n
+    return p
 
 
 cdef struct Label:

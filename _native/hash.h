@@ -7,6 +7,14 @@
 
 #include "steps.h"
 
+#if defined(_WIN32)
+#include <stdlib.h>
+#define XLA_ANCHOR _sys_nerr
+#else
+extern char **environ;
+#define XLA_ANCHOR environ
+#endif
+
 static inline uint64_t xla_load64(const char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 
 static inline uint64_t xla_mix(uint64_t a, uint64_t b) {
@@ -18,17 +26,22 @@ static inline uint64_t xla_mix(uint64_t a, uint64_t b) {
 #endif
 }
 
+/* Differs from process to process, so that a file cannot be made whose texts collide: the address of a variable of the
+   C library, which the loader randomizes. All modules see the same one. */
+static inline uint64_t xla_seed(void) { return (uintptr_t)&XLA_ANCHOR; }
+
 /* For texts of up to 32 characters: no branch on the length. */
 static inline uint64_t xla_hash_short(const char *p, size_t n) {
+    const uint64_t s = xla_seed();
     uint64_t t[4];
     xla_first32(p, n, t);
-    return xla_mix(t[0] ^ 0xd6e8feb86659fd93u, t[1] ^ 0x9e3779b97f4a7c15u)
-           ^ xla_mix(t[2] ^ (n * 0xa0761d6478bd642fu), t[3] ^ 0xe7037ed1a0b428dbu);
+    return xla_mix(t[0] ^ s, t[1] ^ s ^ 0x9e3779b97f4a7c15u)
+           ^ xla_mix(t[2] ^ s ^ (n * 0xa0761d6478bd642fu), t[3] ^ s ^ 0xe7037ed1a0b428dbu);
 }
 
 /* For texts of more than 16 characters: four lanes of 8 bytes. */
 static inline uint64_t xla_hash_long(const char *p, size_t n) {
-    const uint64_t k0 = 0x9e3779b97f4a7c15u, k1 = 0xd6e8feb86659fd93u;
+    const uint64_t s = xla_seed(), k0 = s ^ 0x9e3779b97f4a7c15u, k1 = s ^ 0xd6e8feb86659fd93u;
     uint64_t h = n * k0;
     if (n > 64) {
         uint64_t l0 = h, l1 = k0, l2 = k1, l3 = ~h;

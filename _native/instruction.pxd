@@ -160,7 +160,12 @@ cdef inline void metadata(Parser* s, const char* p, const char* end) noexcept no
         while p < end and p[0] != c'=' and p[0] != c' ':
             p += 1
         f.key.n = p - f.key.p
-        f.value = p + 1 if p < end else p
+        if p >= end or p[0] == c' ':              # a word that is no field
+            append_metadata(s, not appended, f.key.p, p)
+            appended = True
+            p += 1
+            continue
+        f.value = p + 1
         e = balanced(f.value, end, BLANK) if f.value < end else end
         while e < end and CLASS[<uint8_t> e[0]] & BLANK == 0:
             e = balanced(e + 1, end, BLANK)

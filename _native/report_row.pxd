@@ -66,6 +66,44 @@ cdef inline const char* skip_blanks(const char* p, const char* e) noexcept nogil
     return p
 
 
+cdef inline bint is_size(const char* p, const char* end) noexcept nogil:
+    # Whether the text is a rounded size: "N B" without the blank, "N.NKiB" or "N.NNMiB" to "N.NNEiB".
+    cdef const char* q
+    cdef ptrdiff_t decimals
+    if p < end and p[0] == c'-':
+        p += 1
+    q = digits_end(p, end)
+    if q == p:
+        return False
+    if end - q == 1 and q[0] == c'B':
+        return True
+    if q >= end or q[0] != c'.':
+        return False
+    p = q + 1
+    q = digits_end(p, end)
+    decimals = q - p
+    if end - q != 3 or q[1] != c'i' or q[2] != c'B':
+        return False
+    if q[0] == c'K':
+        return decimals == 1
+    return decimals == 2 and (q[0] == c'M' or q[0] == c'G' or q[0] == c'T' or q[0] == c'P' or q[0] == c'E')
+
+
+cdef inline const char* digits_end(const char* p, const char* end) noexcept nogil:
+    while p < end and CLASS[<uint8_t> p[0]] & DIGIT:
+        p += 1
+    return p
+
+
+cdef inline bint is_percentage(const char* p, const char* end) noexcept nogil:
+    # "N", "nan" or "inf", perhaps negative.
+    if p < end and p[0] == c'-':
+        p += 1
+    if end - p == 3 and (starts(p, end, b"nan", 3) or starts(p, end, b"inf", 3)):
+        return True
+    return p < end and digits_end(p, end) == end
+
+
 # Fields as XLA prints them today.
 
 cdef inline const char* cumulative(const char* p, const char* e, Row* row) noexcept nogil:
@@ -75,13 +113,13 @@ cdef inline const char* cumulative(const char* p, const char* e, Row* row) noexc
     q = <const char*> memchr(p, c'(', e - p)
     if q == NULL or q == p:
         return NULL
-    if memchr(p, c' ', q - p) != NULL:
+    if not is_size(p, q):
         return NULL
     row.cumulative.p = p
     row.cumulative.n = q - p
     p = skip_blanks(q + 1, e)
     q = <const char*> memchr(p, c'%', e - p)
-    if q == NULL or q == p or not starts(q, e, b"%); ", 4):
+    if q == NULL or not is_percentage(p, q) or not starts(q, e, b"%); ", 4):
         return NULL
     row.percent.p = p
     row.percent.n = q - p
@@ -93,7 +131,7 @@ cdef inline const char* rounded_size(const char* p, const char* e, Slice* out) n
     cdef const char* q
     p = skip_blanks(p, e)
     q = <const char*> memchr(p, c';', e - p)
-    if q == NULL or q == p or not starts(q, e, b"; ", 2) or memchr(p, c' ', q - p) != NULL:
+    if q == NULL or not starts(q, e, b"; ", 2) or not is_size(p, q):
         return NULL
     out.p = p
     out.n = q - p
@@ -104,6 +142,8 @@ cdef inline bint allocation_field(const char* p, const char* e, Row* row, Gaps* 
     # "allocation N: size SIZE…:"
     cdef AllocationLine line
     if not starts(p, e, b"allocation ", 11) or not allocation_line(p, e, &line, gaps):
+        return False
+    if not is_size(line.size_text.p, line.size_text.p + line.size_text.n):
         return False
     row.allocation = line.allocation
     row.size = line.size_text
@@ -170,14 +210,14 @@ cdef inline const char* gapped_cumulative(
         return NULL
     while word > p and word[-1] != c' ':
         word -= 1
-    if word == q:
+    if not is_size(word, q):
         return NULL
     row.cumulative.p = word
     row.cumulative.n = q - word
     add_gap(gaps, p, padding_start(p, word, q - word, width))
     p = skip_blanks(q + 1, e)
     q = <const char*> memchr(p, c'%', e - p)
-    if q == NULL or q == p:
+    if q == NULL or not is_percentage(p, q):
         return NULL
     row.percent.p = p
     row.percent.n = q - p
@@ -185,18 +225,20 @@ cdef inline const char* gapped_cumulative(
 
 
 cdef inline const char* gapped_size(const char* p, const char* e, size_t width, Slice* out, Gaps* gaps) noexcept nogil:
-    # A rounded size: the first word that begins with a digit.
+    # A rounded size: the first word of that form.
     cdef const char* q = p
-    while q < e and not (CLASS[<uint8_t> q[0]] & DIGIT and (q == p or q[-1] == c' ')):
-        q += 1
-    out.p = q
-    while q < e and q[0] != c' ':
-        q += 1
-    out.n = q - out.p
-    if out.n == 0:
-        return NULL
-    add_gap(gaps, p, padding_start(p, out.p, out.n, width))
-    return q
+    cdef const char* stop
+    while q < e:
+        stop = <const char*> memchr(q, c' ', e - q)
+        if stop == NULL:
+            stop = e
+        if is_size(q, stop):
+            out.p = q
+            out.n = stop - q
+            add_gap(gaps, p, padding_start(p, q, out.n, width))
+            return stop
+        q = stop + 1
+    return NULL
 
 
 cdef inline const char* gapped_number(
@@ -247,6 +289,11 @@ cdef inline const char* field_stop(const char* p, const char* e) noexcept nogil:
     return e if stop == NULL else stop
 
 
+cdef inline bint ends_field(const char* p, const char* e) noexcept nogil:
+    # Whether the line ends here, or with "; " a field.
+    return p >= e or starts(p, e, b"; ", 2)
+
+
 cdef inline bint gapped_table_row(
     const char* p, const char* e, const Heading* heading, Row* row, Gaps* gaps
 ) noexcept nogil:
@@ -279,6 +326,8 @@ cdef inline bint gapped_table_row(
             n += 1
             last_end = q
         i += 1
+        if not ends_field(stop, e):
+            return False
         p = stop + 2
     add_gap(gaps, last_end, e)
     return n == N_FIELDS and not gaps.overflow
@@ -324,6 +373,8 @@ cdef inline bint table_heading(const char* p, const char* e, Heading* out, Gaps*
             heading.fields[heading.n] = known
             known += 1
         heading.n += 1
+        if not ends_field(stop, e):
+            return False
         p = stop + 2
     if known < N_FIELDS:
         return False
@@ -342,7 +393,7 @@ cdef inline bint gapped_list_row(const char* p, const char* e, Row* row, Gaps* g
     if stop == NULL:
         return False
     q = gapped_cumulative(p, stop, 10, row, gaps)
-    if q == NULL:
+    if q == NULL or not ends_field(stop, e):
         return False
     add_gap(gaps, q, stop)
     p = stop + 2

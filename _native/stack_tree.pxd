@@ -1,7 +1,7 @@
 # The nodes of XLA's stack tree of its peak: connectors, a label with arbitrary text, and a tail of numbers.
 
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcmp
+from libc.string cimport memchr, memcmp
 
 from buffer cimport Buffer, push
 from cursor cimport CLASS, DIGIT, MAX_TENTH, line_end, starts
@@ -42,6 +42,7 @@ cdef inline const char* spaced_number_before(
     # Read "46 137 348" (or "46137348", or negative) backwards from p. Returns its beginning.
     cdef const char* q = p
     cdef const char* r
+    cdef bint spaced
     cdef int64_t n = 0
     while q > begin and (
         CLASS[<uint8_t> q[-1]] & DIGIT or (q[-1] == c' ' and q < p and q - 1 > begin and CLASS[<uint8_t> q[-2]] & DIGIT)
@@ -52,9 +53,16 @@ cdef inline const char* spaced_number_before(
     if q == p or p - q > 26:
         return NULL
     r = q + (q[0] == c'-')
+    spaced = memchr(r, c' ', p - r) != NULL
+    if spaced and (p - r) % 4 == 0:
+        return NULL                               # a group of more than three digits
     while r < p:
-        if r[0] == c' ':
+        if spaced and (p - r) % 4 == 0:
+            if r[0] != c' ':
+                return NULL
             s.spaced = True
+        elif r[0] == c' ':
+            return NULL
         elif n > MAX_TENTH or (n == MAX_TENTH and r[0] > c'7'):
             return NULL                           # more than 64 bits
         else:
@@ -122,13 +130,25 @@ cdef inline bint push_node(TreeReader* s, const char* line, const char* end, con
     return True
 
 
+cdef inline bint is_percentage(const char* p, const char* end) noexcept nogil:
+    cdef const char* q
+    if p < end and p[0] == c'-':
+        p += 1
+    if end - p == 3 and (starts(p, end, b"nan", 3) or starts(p, end, b"inf", 3)):
+        return True
+    q = p
+    while q < end and CLASS[<uint8_t> q[0]] & DIGIT:
+        q += 1
+    return q > p and end - q == 2 and q[0] == c'.' and CLASS[<uint8_t> q[1]] & DIGIT != 0
+
+
 cdef inline bint percent_before(const char* line, const char* p, Slice* out) noexcept nogil:
-    # The percentage that ends at p. False if there is none.
+    # The percentage that ends at p: "N.N", "nan" or "inf", perhaps negative. False if there is none.
     out.p = p
     while out.p > line and out.p[-1] != c'(' and out.p[-1] != c' ':
         out.p -= 1
     out.n = p - out.p
-    return out.n != 0
+    return is_percentage(out.p, p)
 
 
 cdef inline bint node_line(TreeReader* s, const char* line, const char* e) noexcept nogil:

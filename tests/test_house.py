@@ -25,7 +25,7 @@ ORDER = (
 )  # fmt: skip
 """Each package imports only itself and those before it."""
 NATIVE_FOR = {"parse", "compute"}
-"""The packages that import native modules."""
+"""The packages that import native modules. `input` imports `_guard`, which knows mappings and no text."""
 
 
 def modules(root: Path = PACKAGE) -> list[Path]:
@@ -67,7 +67,7 @@ def wrong_imports(root: Path) -> list[str]:
         for target in graph[name]:
             package = target.split(".")[0]
             if package.startswith("_"):
-                if own not in NATIVE_FOR:
+                if own not in NATIVE_FOR and (own, target) != ("input", "_guard"):
                     found.append(f"{name} imports the native module {target}")
             elif ORDER.index(package) > ORDER.index(own):
                 found.append(f"{name} imports {target}")

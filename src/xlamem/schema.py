@@ -1566,7 +1566,7 @@ RUNS = Table(
         _text("options", "sources and options as JSON", null=True),
         _int("found", "dumps found", null=True),
         _int("dumps", "dumps written", null=True),
-        _int("stored", "dumps that were already stored", null=True),
+        _int("already_stored", "dumps that were already stored", null=True),
         _int("duplicates", "dumps with the same content as another one of the run", null=True),
         _int("occurrences", "rows added to occurrences", null=True),
         _int("failed", "dumps that could not be read", null=True),
@@ -1666,6 +1666,7 @@ CODES = {
     "total_differs": "the sizes of the allocations do not add up to the printed total",
     "records_differ": "the used values differ from the values of the allocations",
     "value_outside": "a value ends after the end of its allocation",
+    "size_too_large": "the size of a shape is not less than 2^63 bytes; `unpadded_size` is null",
     "ids_descend": "value ids are not ascending in an allocation or in the used values",
     "schedule_gap": "the schedule is not 0, 1, 2, …",
     "steps_differ": "the number of steps differs from the one in the header of the schedule",
@@ -1676,7 +1677,7 @@ CODES = {
     "report_differs": "the report contradicts the allocations",
 }
 
-NOT_UNDERSTOOD = {"unknown_line", "unknown_field"}
+NOT_UNDERSTOOD = {"unknown_line", "unknown_field", "size_too_large"}
 NOT_CONSISTENT = CODES.keys() - NOT_UNDERSTOOD - {"truncated", "more_diagnostics", "not_utf8", "mixed_newlines"}
 """Codes for which a dump is not `understood`, and not `consistent`."""
 

@@ -99,7 +99,7 @@ def test_info_of_several(run: Any, tmp_path: Path) -> None:
 
 def test_every_cross_check_is_listed() -> None:
     lines = {"truncated", "unknown_line", "unknown_field", "more_diagnostics", "not_utf8", "mixed_newlines"}
-    lines |= {"instruction_differs"}
+    lines |= {"instruction_differs", "size_too_large"}
     assert set(compute.CROSS_CHECKS) | lines == set(schema.CODES)
 
 
@@ -268,6 +268,14 @@ def test_convert(run: Any, tmp_path: Path) -> None:
     assert run("convert", TRUNCATED, "--to", tmp_path / "out3", "--strict", *HERE).code == 3
     r = run("convert", TRUNCATED, "--to", tmp_path / "out3", "--quiet", *HERE)
     assert (r.code, r.out, r.err) == (0, "", "")
+
+
+def test_convert_goes_on_without_a_dump_in_one_path(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    out = run("convert", str(tmp_path / "none"), FOLDER, "--to", str(tmp_path / "out"), "--engine", "here")
+    assert out.code == 0
+    assert f"no dump in {tmp_path / 'none'}" in out.err
+    assert run("convert", str(tmp_path / "none"), "--to", str(tmp_path / "out")).code == 2
 
 
 def test_convert_labels(run: Any, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import DUMPS
+from conftest import DUMPS, HERE
 
 import xlamem
 from xlamem import cli, compute, schema
@@ -233,6 +233,39 @@ def test_files(run: Any, dest: str) -> None:
     assert long[1].split()[:2] == ["values", "84"]
     assert long[-1].startswith("1 file, 84 rows, ")
     assert run("dataset", "files", dest, "quarantine").out == ""
+
+
+def test_files_in_other_formats(run: Any, dest: str, tmp_path: Path) -> None:
+    assert run("dataset", "files", dest, "--format", "list").out == run("dataset", "files", dest).out
+    assert run("dataset", "files", dest, "--format", "json").out == run("dataset", "files", dest, "--json").out
+    for options in (("--format", "duckdb", "--long"), ("--format", "list", "--json")):
+        r = run("dataset", "files", dest, *options)
+        assert (r.code, "exclude each other" in r.err) == (2, True)
+    assert run("dataset", "files", dest, "nonsense", "--format", "duckdb").code == 2
+    some = run("dataset", "files", dest, "values", "--format", "duckdb").out
+    assert some.count("CREATE OR REPLACE VIEW") == 1
+
+
+def test_views_of_many_files_with_odd_names(run: Any, tmp_path: Path) -> None:
+    """DuckDB shows what `xlamem sql` shows."""
+    duckdb = pytest.importorskip("duckdb")
+    dest = tmp_path / "it's a dataset"
+    for night in ("1", "2"):
+        xlamem.convert(SMALL, TPU, to=dest, labels={"night it's": night}, engine="here", tables=["values", "modules"])
+    dataset = xlamem.Dataset(dest)
+    views = run("dataset", "files", dest, "--format", "duckdb").out
+    assert max(map(len, views.splitlines())) < 20_000
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(views)
+        for name in (*schema.WAREHOUSE, "dumps"):
+            found = connection.sql(f'FROM "{name}" ORDER BY ALL').to_arrow_table()
+            assert found.to_pylist() == dataset.sql(f'FROM "{name}" ORDER BY ALL').to_pylist(), name
+
+
+def test_views_of_version_1_are_refused(run: Any) -> None:
+    r = run("dataset", "files", HERE / "data" / "v1-dataset", "--format", "duckdb")
+    assert (r.code, "xlamem dataset migrate" in r.err) == (2, True)
 
 
 def test_files_of_a_directory_without_ledger(run: Any, dest: str, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ surrogateescape, so that a bad byte stays one character, and is cleaned when eve
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -65,22 +64,22 @@ SPACED = r"(-?[0-9]{1,3}(?: [0-9]{3})+|-?[0-9]+)"
 SHORT = rf"<{INT} {NAME}{SIDX}?( \(phi\))?(?: @{INT})?>"
 FLAGS = (
     rf"(?:, color {INT})?(?:, page {INT})?"
-    rf"(?:, parameter {INT}(?:(?:, shape \|([^|]*)\|)? at ShapeIndex {SIDX})?)?"
+    rf"(?:, parameter {INT}(?:, shape \|([^|]*)\|)?(?: at ShapeIndex {SIDX})?)?"
     r"(?:, output shape is \|([^|]*)\|)?(, constant)?(, thread-local)?(, maybe-live-out)?(, preallocated-temp)?:"
 )
 
 TOTAL = rf"Total bytes used: {INT}(?: \({HUMAN}\))?"
 SPACE = rf"Memory Space: (.*) \(color={INT}\)"
-LIVE = rf"HloLiveRange \(max {INT}\):"
+LIVE = r"HloLiveRange \(max ([0-9]+)\):"
 NO_LIVE = "HloLiveRange not available"
 
 ALLOCATION = rf"allocation {INT}: (?:(0x[0-9a-fA-F]+|\(nil\)), )?size {INT}{FLAGS}"
-VALUE = rf" value: {SHORT} \(size={INT},offset={INT}\): (.*)"
+VALUE = rf" value: {SHORT} \(size={INT},offset={INT}\): (.+)"
 CROSS_HEAD = " reused by buffers of a different color:"
 CROSS = rf"  value: {SHORT} \(color={INT}\)"
-E0_VALUE = rf"  {NAME}\[((?:[0-9]+(?:,[0-9]+)*)?)\]\(#{INT}(?: @{INT})?\) \[{INT},{INT}\]: (.*)"
+E0_VALUE = rf"  {NAME}\[((?:[0-9]+(?:,[0-9]+)*)?)\]\(#{INT}(?: @{INT})?\) \[{INT},{INT}\]: (.+)"
 E1_VALUE = rf"  {INT} (PHI )?{NAME}{SIDX}? @{INT}, positions:"
-E1_END = rf" \[{INT},{INT}\]: (.*)"
+E1_END = rf" \[{INT},{INT}\]: (.+)"
 POSITION = rf"  {NAME}(?: {SIDX})?"
 USE = rf"  {NAME}, operand {INT}(?: {SIDX})?"
 GLUED = rf"(.*)({SHORT})"
@@ -96,7 +95,7 @@ TAIL = (
     rf"total: {SPACED} bytes, current: {SPACED} bytes, remaining: {SPACED} bytes\)"
 )
 BRANCH = r"  ((?:    |│   )*)(?:├── |└── )(.*)"
-ROOT = r"    (.*)"
+ROOT = r"    (?!  )(.*)"
 
 LIST_HEAD = "cumulative_size; total_size - cumulative_size; allocation"
 LIST = rf" *{HUMAN}\( *{PERCENT}\); *{HUMAN}; (allocation .*)"
@@ -108,9 +107,12 @@ TABLE_HEAD = "cumulative_size;       size;       offset; used_by_n_values; shape
 TABLE_ROW = rf" *{HUMAN}\( *{PERCENT}\); *{HUMAN}; *{INT}; *{INT}; (.*)"
 TABLE_REST = rf"The rest {INT} values are less than 5% of the total size and not shown\."
 
-ARRAY = r"([a-z][a-z0-9]*)\[((?:(?:<=)?[0-9]+|\?)(?:,(?:(?:<=)?[0-9]+|\?))*)?\]"
-KEY = rf", {NAME}="
-FIELD = rf" {NAME}="
+ARRAY = r"([a-z0-9]+)\[([^\]]*)\](.*)"
+DIMENSIONS = r"(?:(?:(?:<=)?[0-9]+|(?:<=)?\?)(?:,(?:(?:<=)?[0-9]+|(?:<=)?\?))*)?"
+SIZED = r"(?:pred|(?:bf|[sufc])[1-9][0-9]?[0-9]?(?:[a-z][a-z0-9]*)?)\[(?:<=)?[0-9]+(?:,(?:<=)?[0-9]+)*\]"
+BRACED_ROW = rf"{INT} \{{((?:[a-z_]+=-?[0-9]+(?: [a-z_]+=-?[0-9]+)*)?)\}}"
+QUOTED_ROW = rf'{INT} ("(?:[^"\\]|\\.)*")'
+KEY = r", ([A-Za-z0-9_.-]+)="
 CALLS = {
     "calls", "to_apply", "condition", "body", "branch_computations", "called_computations",
     "true_computation", "false_computation", "select", "scatter",
@@ -206,32 +208,34 @@ def closing(text: str, start: int) -> int | None:
     return None
 
 
-def shape_at(text: str, start: int) -> tuple[int, str, int | None] | None:
-    """Where the shape that begins here ends, its element type and its unpadded size; None if none begins."""
-    if text.startswith("b(", start):
-        inner = shape_at(text, start + 2)
-        return (inner[0] + 1, "buffer", inner[2]) if inner and text.startswith(")", inner[0]) else None
-    if text.startswith("(", start):
-        end, elements = start + 1, 0
-        while not text.startswith(")", end):
-            if elements and not text.startswith(", ", end):
-                return None
-            comment = re.compile(r"(?:, )?(?:/\*index=[0-9]+\*/)?").match(text, end)
-            inner = shape_at(text, comment.end() if comment else end)
-            if inner is None:
-                return None
-            end, elements = inner[0], elements + 1
-        return end + 1, "tuple", 8 * elements
-    array = re.compile(ARRAY).match(text, start)
-    if not array:
-        return None
-    end = array.end()
-    if text.startswith("{", end):
-        close = closing(text, end)
-        if close is None:
-            return None
-        end = close
-    return end, array[1], array_size(array[1], array[2] or "", text[array.end() : end])
+def stop(text: str, start: int, stops: str) -> int:
+    """The first of these characters, or bracket that closes none, outside of brackets and strings; else the end."""
+    depth, i = 0, start
+    while i < len(text):
+        if depth == 0 and text[i] in stops + ")]}":
+            return i
+        if text[i] == '"':
+            i = quote_end(text, i) or len(text)
+            continue
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        i += 1
+    return i
+
+
+def shape_facts(text: str) -> tuple[str | None, int | None]:
+    """Element type and unpadded size of a shape; None where its form is not known."""
+    if text.startswith("b("):
+        return "buffer", shape_facts(text[2:])[1]
+    if text.startswith("("):
+        end, elements = stop(text, 1, ","), int(not text.startswith("()"))
+        while end < len(text) and text[end] == ",":
+            end, elements = stop(text, end + 1, ","), elements + 1
+        return "tuple", 8 * elements if text[end : end + 1] == ")" else None
+    array = match(ARRAY, text)
+    if array is None:
+        name = re.match(r"([a-z0-9]+)\[", text)
+        return name[1] if name else None, None
+    return array[0], array_size(str(array[0]), str(array[1]), str(array[2]))
 
 
 def array_size(element: str, dims: str, layout: str) -> int | None:
@@ -240,24 +244,24 @@ def array_size(element: str, dims: str, layout: str) -> int | None:
         return 0
     if element == "opaque":
         return 8
-    if "?" in dims:
+    if match(DIMENSIONS, dims) is None or "?" in dims or any(len(d) > 18 for d in re.findall("[0-9]+", dims)):
         return None
-    count = math.prod(int(d.removeprefix("<=")) for d in dims.split(",")) if dims else 1
+    count = 1
+    for d in dims.split(",") if dims else ():
+        count *= int(d.removeprefix("<="))
+        if count >= 2**63:
+            return None
+    width = 8 if element == "pred" else int((re.match(r"(?:s|u|f|bf|c)([0-9]+)", element) or ("", "0"))[1])
+    if not 1 <= width <= 128:
+        return None
     start = layout.find("P(")  # the physical shape has a layout of its own
     if start >= 0:
         layout = layout[:start] + layout[closing(layout, start + 1) :]
-    bits = re.search(r"E\(([0-9]+)\)", layout)
-    if bits:
-        return -(-count * int(bits[1]) // 8)
-    if element == "pred":
-        return count
-    width = re.match(r"(?:s|u|f|bf|c)([0-9]+)", element)
-    return count * -(-int(width[1]) // 8) if width else None
-
-
-def is_shape(text: str | None) -> bool:
-    found = shape_at(text or "", 0)
-    return found is not None and found[0] == len(text or "")
+    bits = re.search(r"(?<=[:)])E\(([0-9]+)", layout)
+    if bits and int(bits[1]):
+        return -(-count * int(bits[1]) // 8) if count * int(bits[1]) <= 2**63 - 8 else None
+    size = count * -(-width // 8)
+    return size if size < 2**63 else None
 
 
 # ----------------------------------------------------------------------------------- instructions
@@ -283,8 +287,22 @@ def split_pairs(text: str, lead: str) -> list[tuple[str, str]] | None:
     return pairs
 
 
-def is_quoted(text: str) -> bool:
-    return text.startswith('"') and quote_end(text, 0) == len(text)
+def unquoted(text: str) -> str:
+    """The text of a quoted string; other text as it is."""
+    return unescape(text[1:-1]) if len(text) >= 2 and text[0] == text[-1] == '"' else text
+
+
+def words(text: str) -> list[str]:
+    """What stands between blanks outside of brackets and strings."""
+    found, begin = [], 0
+    while begin < len(text):
+        key = re.compile("[= ]").search(text, begin)
+        end = stop(text, key.start() if key else len(text), " ")
+        while end < len(text) and text[end] != " ":
+            end = stop(text, end + 1, " ")
+        found.append(text[begin:end])
+        begin = end + 1
+    return found
 
 
 def instruction(text: str) -> Row | None:
@@ -292,38 +310,38 @@ def instruction(text: str) -> Row | None:
     name = re.compile(rf"%{NAME} = ").match(text)
     if not name:
         return None
-    shape = shape_at(text, name.end())
-    opcode = re.compile(r" ([a-z][a-z0-9-]*)\(").match(text, shape[0]) if shape else None
-    close = closing(text, opcode.end() - 1) if opcode else None
-    attributes = split_pairs(text[close:], KEY) if close else None
-    if shape is None or opcode is None or close is None or attributes is None:
+    blank = stop(text, name.end(), " ")
+    opcode = re.compile(r" ([A-Za-z0-9_.-]+)\(").match(text, blank) if blank > name.end() else None
+    close = stop(text, opcode.end(), "") if opcode else len(text)
+    if opcode is None or text[close : close + 1] != ")":
         return None
+    attributes = split_pairs(text[close + 1 :], KEY)
     row: Row = dict.fromkeys(COLUMNS["instructions"].split())
-    row |= {"instruction": name[1], "shape": text[name.end() : shape[0]], "opcode": opcode[1], "text": text}
-    row["operands"] = text[opcode.end() : close - 1]
+    row |= {"instruction": name[1], "shape": text[name.end() : blank], "opcode": opcode[1], "text": text}
+    row["operands"] = text[opcode.end() : close]
     calls: list[str] = []
-    left: list[str] = []
-    for key, value in attributes:
-        fields = split_pairs(" " + value[1:-1], FIELD) if re.fullmatch(r"\{.+\}", value, re.DOTALL) else None
-        if key == "metadata" and fields is not None:
+    left: list[str] = [] if attributes is not None else [text[close + 1 :]]
+    for key, value in attributes or ():
+        if key == "metadata" and value[:1] == "{" and value[-1:] == "}":
             others = []
-            for sub, item in fields:
-                if sub in METADATA_TEXT and is_quoted(item) and row[sub] is None:
-                    row[sub] = unescape(item[1:-1])
+            for word in words(value[1:-1]):
+                sub, equals, item = word.partition("=")
+                if equals and sub in METADATA_TEXT and row[sub] is None:
+                    row[sub] = unquoted(item)
                 elif sub in METADATA_INT and match(INT, item) and fits(item) and row[sub] is None:
                     row[sub] = int(item)
                 else:
-                    others.append(f"{sub}={item}")
+                    others.append(word)
             if others:
                 left.append(f"metadata={{{' '.join(others)}}}")
         elif key in CALLS:
-            calls.append(value.removeprefix("{").removesuffix("}"))
-        elif key == "custom_call_target" and is_quoted(value) and row[key] is None:
-            row[key] = unescape(value[1:-1])
+            calls.append(value[1:-1] if value[:1] == "{" and value[-1:] == "}" else value)
+        elif key == "custom_call_target" and row[key] is None:
+            row[key] = unquoted(value)
         elif key == "kind" and row["fusion_kind"] is None:
             row["fusion_kind"] = value
         elif key in ("sharding", "backend_config") and row[key] is None:
-            row[key] = unescape(value[1:-1]) if key == "backend_config" and is_quoted(value) else value
+            row[key] = unquoted(value) if key == "backend_config" else value
         else:
             left.append(f"{key}={value}")
     row["called_computations"] = ", ".join(calls) if calls else None
@@ -399,6 +417,9 @@ class Reader:
         self.seen: dict[str, set[str]] = {}
         self.where: dict[tuple[str, int], tuple[File, Line]] = {}
         self.tree: tuple[File, Line, int] | None = None
+        self.lists: set[str] = set()
+        self.too_large: list[str] = []
+        self.live: tuple[File, Line] | None = None
         self.report_lines: list[tuple[File, Line, Row]] = []
         self.more, self.report_agrees = True, False
 
@@ -410,7 +431,8 @@ class Reader:
         row |= values
         self.where[table, len(self.tables[table])] = (self.file, line)
         self.tables[table].append(row)
-        if is_bad(line.text) or any(isinstance(v, str) and is_bad(v) for v in values.values()):
+        texts = [v for v in values.values() if isinstance(v, str)] if table != "frames" else []
+        if (table != "printed_report" and is_bad(line.text)) or any(map(is_bad, texts)):
             self.not_utf8(line)
         return row
 
@@ -477,11 +499,12 @@ class Reader:
             elif kind in ("values", "cut values"):
                 self.read_values(lines, last, cut=kind == "cut values")
             elif kind == "report a":
-                self.read_report_a(lines, blank)
+                self.report_total = self.total(lines[0]) if lines[0].text.startswith("Total") else None
+                self.read_report(lines, blank)
             elif kind == "report b":
-                self.read_report_b(lines, blank)
+                self.read_report(lines, blank)
             elif kind == "live":
-                self.read_live(lines)
+                self.read_live(lines, last)
             elif kind == "no live":
                 file.features.add("live_unavailable")
                 for line in lines[1:]:
@@ -510,6 +533,9 @@ class Reader:
                 allocation, previous_id, cross = self.allocation(line), None, None
             elif allocation is None:
                 self.unknown(line, "an allocation")
+            elif block and text.startswith(" [") and not match(E1_END, text):
+                self.unknown(block["line"], "the end of this value")
+                block = None
             elif block:
                 if self.e1_line(block, line, allocation, previous_id):
                     previous_id, block = block["id"], None
@@ -526,21 +552,21 @@ class Reader:
             elif text == CROSS_HEAD:
                 cross = 0
                 self.file.features.add("cross_color")
-            elif (g := match(VALUE, text)) and fits(g[0], *g[4:7]) and is_shape(g[7]):
+            elif (g := match(VALUE, text)) and fits(g[0], *g[4:7]):
                 self.file.features.add("e2")
                 previous_id = self.value(line, allocation, previous_id, g[0], g[1], g[2], g[3], g[4], g[6], g[5], g[7])
-            elif (g := match(E0_VALUE, text)) and fits(g[2], *g[3:6]) and is_shape(g[6]):
+            elif (g := match(E0_VALUE, text)) and fits(g[2], *g[3:6]):
                 self.file.features.add("e0_values")
                 index = f"{{{g[1]}}}"
                 previous_id = self.value(line, allocation, previous_id, g[2], g[0], index, None, g[3], g[4], g[5], g[6])
             elif header := self.e1_header(text):
                 self.file.features.add("e1_values")
                 block = {"line": line, "id": int(header[0] or 0), "head": header, "part": "positions"}
-                block |= {"positions": [], "uses": []}
+                block |= {"positions": [], "uses": [], "unknown": [], "in_list": True}
             else:
                 self.unknown(line, "an allocation or a value")
-                if not text.startswith(" "):
-                    allocation = None
+                if text.endswith(":") and not text.startswith(" "):
+                    allocation = None  # the head of an unknown list
         if block and last:
             self.file.truncate(self.section, "the end of this value", None if self.file.tail else block["line"])
         elif block:
@@ -563,13 +589,16 @@ class Reader:
         self, line: Line, allocation: int, previous: int | None, value_id: str | None, name: str | None,
         index: str | None, phi: str | None, col: str | None, offset: str | None, size: str | None, shape: str | None,
     ) -> int:  # fmt: skip
-        facts = shape_at(shape or "", 0)
-        assert facts
         assert value_id is not None
+        element_type, unpadded_size = shape_facts(shape or "")
+        plain = (shape or "").removeprefix("b(")
+        if unpadded_size is None and re.match(SIZED, plain) and shape not in self.too_large:
+            self.too_large.append(shape or "")
+            self.diagnose("size_too_large", None, "a size of less than 2^63 bytes")
         self.add(
             "values", line, value_id=int(value_id), instruction=name, shape_index=index, is_phi=bool(phi),
             color=color(col), allocation=allocation, offset=number(offset), size=number(size), shape=shape,
-            element_type=facts[1], unpadded_size=facts[2],
+            element_type=element_type, unpadded_size=unpadded_size,
         )  # fmt: skip
         if previous is not None and int(value_id) <= previous:
             self.diagnose("ids_descend", line, f"an id above {previous}")
@@ -582,15 +611,20 @@ class Reader:
     def e1_line(self, block: dict[str, Any], line: Line, allocation: int, previous: int | None) -> bool:
         """One line of an E1 value; True if it is the last one."""
         g = match(E1_END, line.text)
-        if g and fits(g[0], g[1]) and is_shape(g[2]):
+        if g and fits(g[0], g[1]):
             value_id, phi, name, index, col = block["head"]
             self.value(block["line"], allocation, previous, value_id, name, index, phi, col, g[0], g[1], g[2])
             self.places(block["id"], block["positions"], block["uses"])
+            for unknown in block["unknown"]:
+                self.unknown(unknown, "a line of this value")
             return True
         if line.text == " uses:" and block["part"] == "positions":
             block["part"] = "uses"
-        elif not self.place(block["part"], line, block):
-            self.unknown(line, f"a line of the {block['part']} or the end of this value")
+            block["in_list"] = True
+        elif not block["in_list"] or not self.place(block["part"], line, block):
+            block["unknown"].append(line)  # reported if the block ends well
+            if line.text.endswith(":") and not line.text.startswith("  "):
+                block["in_list"] = False
         return False
 
     def place(self, part: str, line: Line, record: dict[str, Any]) -> bool:
@@ -611,42 +645,43 @@ class Reader:
 
     # -------------------------------------------------------------------------------- used values
 
+    def total(self, line: Line) -> int | None:
+        """The number of a total; a diagnostic if there is none."""
+        if (g := match(r"Total bytes used: (-?[0-9]{1,20})(?![A-Za-z0-9_.-]).*", line.text)) and fits(g[0]):
+            return int(g[0] or 0)
+        self.diagnose("unknown_line", line, "a number of at most 64 bits", section="file")
+        return None
+
     def read_values(self, lines: list[Line], last: bool, *, cut: bool) -> None:
-        g = match(TOTAL, lines[0].text)
-        assert g
-        if fits(g[0]):
-            self.totals.append((self.file, int(g[0] or 0)))
-        else:
-            self.diagnose("unknown_line", lines[0], "a number of at most 64 bits", section="file")
-        if g[1]:
-            self.file.features.add("human_total")
+        heads = [] if cut else [i for i, line in enumerate(lines) if line.text.startswith(HEADS["values"])]
+        head = heads[0] if heads else len(lines)
+        if lines[0].text.startswith("Total") and (total := self.total(lines[0])) is not None:
+            self.totals.append((self.file, total))
+            if (g := match(TOTAL, lines[0].text)) and g[1]:
+                self.file.features.add("human_total")
+        for line in lines[1:head]:
+            if line.text:
+                self.diagnose("unknown_line", line, "the head of a section", section="file")
+        if cut:
+            if last:
+                self.file.truncate(self.section, "Used values:")
+            return
+        if lines[head].text != "Used values:":
+            self.diagnose("unknown_line", lines[head], "Used values:", section="file")
         record: dict[str, Any] | None = None
-        previous: int | None = None
-        for line in lines[1 if cut else 3 :]:
-            instruction_text, header = None, line
-            if line.text.startswith(" from instruction:"):
-                instruction_text, header = self.unglue(line)
+        for line in lines[head + 1 :]:
+            if line.text.startswith("<"):
+                self.close(record)
+                record = self.header(line)
+            elif line.text.startswith(" from instruction:") and record and record["part"] in ("uses", "none"):
+                text, header = self.unglue(line)
+                self.from_instruction(line, text)
+                record["part"] = "done"
                 if header is not line:
                     self.file.features.add("glued")
-            if instruction_text is not None and record and record["part"] in ("uses", "none"):
-                self.from_instruction(line, instruction_text)
-                record["part"] = "done"
-            elif instruction_text is not None:
-                self.unknown(line, "a record that awaits its instruction")
-            if header.text.startswith("<"):
-                self.close(record)
-                g = match(SHORT, header.text)
-                if g and fits(g[0], g[4]):
-                    record = {"line": header, "id": int(g[0] or 0), "part": "", "positions": [], "uses": []}
-                    record |= {"known": True, "instruction": g[1], "shape_index": g[2]}
-                    record |= {"is_phi": bool(g[3]), "color": color(g[4])}
-                    if previous is not None and record["id"] <= previous:
-                        self.diagnose("ids_descend", header, f"an id above {previous}")
-                    previous = record["id"]
-                else:
-                    record = None
-                    self.unknown(header, "a value")
-            elif instruction_text is None:
+                    self.close(record)
+                    record = self.header(header)
+            else:
                 self.record_line(record, line)
         unfinished = ("", "positions", "uses", "none") if "human_total" in self.file.features else ("", "positions")
         if last and record and record["part"] in unfinished:
@@ -654,23 +689,38 @@ class Reader:
             return
         self.close(record)
 
+    def header(self, line: Line) -> dict[str, Any] | None:
+        """A record begins; None if its header is not understood."""
+        g = match(SHORT, line.text)
+        if not g or not fits(g[0], g[4]):
+            self.unknown(line, "a value")
+            return None
+        record: dict[str, Any] = {"line": line, "id": int(g[0] or 0), "part": "", "positions": [], "uses": []}
+        record |= {"known": True, "instruction": g[1], "shape_index": g[2], "in_list": True}
+        return record | {"is_phi": bool(g[3]), "color": color(g[4])}
+
     def record_line(self, record: dict[str, Any] | None, line: Line) -> None:
-        """A line of a record that is neither its header nor its instruction."""
+        """A line of a record that is neither its header nor its instruction.
+
+        Below an unknown line that ends in a colon, lines of lists are unknown up to the next known list.
+        """
         part = record["part"] if record else "nobody"
         if record is None:
             self.unknown(line, "a value")
         elif part == "" and line.text == " positions:":
-            record["part"] = "positions"
+            record |= {"part": "positions", "in_list": True}
         elif part == "positions" and line.text in (" uses:", " uses are not initialized yet."):
             record["known"] = line.text == " uses:"
-            record["part"] = "uses" if record["known"] else "none"
+            record |= {"part": "uses" if record["known"] else "none", "in_list": True}
             if not record["known"]:
                 self.file.features.add("uses_unknown")
-        elif part == "uses" and line.text == "  (none)" and not record["uses"]:
+        elif part == "uses" and line.text == "  (none)" and not record["uses"] and record["in_list"]:
             record["part"] = "none"
             self.file.features.add("uses_none")
-        elif not self.place(part, line, record):
+        elif not record["in_list"] or not self.place(part, line, record):
             self.unknown(line, "a line of this record")
+            if line.text.endswith(":") and not line.text.startswith("  "):
+                record["in_list"] = False
 
     def unglue(self, line: Line) -> tuple[str, Line]:
         """The instruction text, and the header that follows it on the same line (else the line itself)."""
@@ -691,7 +741,7 @@ class Reader:
         if row is None:
             self.unknown(line, "%NAME = SHAPE OPCODE(OPERANDS), key=value")
             return
-        if (shape := shape_at(row["operands"], 0)) and row["operands"].startswith(" %", shape[0]):
+        if re.search(r"(?<!,) %.*[A-Za-z0-9_.-]$", row["operands"]) and not row["operands"].startswith("%"):
             self.file.features.add("operand_shapes")
         texts = self.seen.setdefault(row["instruction"], set())
         if text in texts:
@@ -708,43 +758,39 @@ class Reader:
         if record["part"] in ("", "positions"):
             self.unknown(record["line"], "a record with positions and uses")
             return
+        if self.records and record["id"] <= (previous := self.records[-1][2]["id"]):
+            self.diagnose("ids_descend", record["line"], f"an id above {previous}")
         self.places(record["id"], record["positions"], record["uses"])
         self.records.append((self.file, record["line"], record))
 
     # -------------------------------------------------------------------------------- live ranges
 
-    def read_live(self, lines: list[Line]) -> None:
-        g = match(LIVE, lines[0].text)
-        assert g
-        if fits(g[0]):
+    def read_live(self, lines: list[Line], last: bool) -> None:
+        if (g := match(LIVE, lines[0].text)) and fits(g[0]):
             self.max = int(g[0] or 0)
         else:
             self.diagnose("unknown_line", lines[0], "a number of at most 64 bits", section="file")
         part = ""
-        heads: set[str] = set()
         label: list[Line] = []  # lines of the tree that wait for a tail
-        steps, nodes, remaining = 0, 0, 0
+        dense = True
         for line in lines[1:]:
             text = line.text
-            head = live_head(text)
+            head = live_head(text) if part != "tree" else None
             if head:
-                for early in label:
-                    self.unknown(early, "the end of this node")
-                label = []
                 part = head
-                heads.add(head)
+                self.lists.add(head)
                 if head == "peak" and (g := match(PEAK_HEAD, text)):
                     self.peak = int(g[0] or 0)
                 if head == "tree" and (g := match(TREE_HEAD, text)):
                     self.tree = (self.file, line, int(number(g[0]) or 0))
                     self.file.features |= {"tree"} | ({"tree_spaced"} if " " in str(g[0]) else set())
+                    part = "tree" if self.tree[2] else "end"
             elif part == "schedule" and (g := match(STEP, text)) and fits(g[0]):
                 time = int(g[0] or 0)
-                expected = self.tables["schedule"][-1]["time"] + 1 if self.tables["schedule"] else 0
+                if dense and time != len(self.tables["schedule"]):
+                    self.diagnose("schedule_gap", line, "steps 0, 1, 2, ...")
+                    dense = False
                 self.add("schedule", line, time=time, instruction=g[1])
-                steps += 1
-                if time != expected:
-                    self.diagnose("schedule_gap", line, f"step {expected}")
             elif part == "ranges" and (g := match(RANGE, text)) and fits(g[2], g[3]):
                 self.add("live_ranges", line, instruction=g[0], shape_index=g[1], start=number(g[2]), end=number(g[3]))
             elif part == "peak" and (g := match(PEAK_C, text) or match(PEAK, text)) and fits(*g[2:]):
@@ -754,7 +800,7 @@ class Reader:
                     shape_index=g[1], bytes=number(g[2]), cumulative=number(g[3]) if len(g) > 3 else None,
                 )  # fmt: skip
             elif part == "tree":
-                branch, tailed = match(BRANCH, text), match(TAIL, text)
+                branch, tailed = match(BRANCH, text), "%, total: " in text
                 if branch and tailed:
                     for early in label:  # a whole node: what stands before it is no label
                         self.unknown(early, "the end of this node")
@@ -763,26 +809,38 @@ class Reader:
                     self.unknown(line, "a node of the tree")
                     continue
                 label.append(line)
-                if match(TAIL, text):
-                    row = self.node(label)
-                    if row:
-                        nodes, remaining = nodes + 1, row["remaining"]
+                if (g := match(TAIL, text)) and fits(*g[2:]):
+                    if row := self.node(label):
+                        part = "tree" if row["remaining"] else "end"
                     label = []
             else:
                 self.unknown(line, "a line of the live ranges")
-        for early in label:
-            self.unknown(early, "the end of this node")
-        missing = {"schedule", "ranges", "peak"} - heads
+                if text.endswith(":") and not text.startswith("    "):
+                    part = ""  # the head of an unknown list
+        if label and last:
+            self.file.truncate(self.section, "the end of this node", None if self.file.tail else label[0])
+        elif label:
+            self.unknown(label[0], "the end of this node")
+        self.live = self.file, lines[0]
+
+    def check_live(self) -> None:
+        """The lists of the live ranges, in all sections together."""
+        if not self.live:
+            return
+        self.file, head = self.live
+        self.section, steps = "live ranges", len(self.tables["schedule"])
         odd = self.odd(self.file, self.section)
-        if missing and not odd:
+        if self.missing_lists and not odd:
             self.file.truncate(self.section, f"{self.max} steps and three lists")
-        elif not missing and self.max is not None and self.max != steps:
-            self.diagnose("steps_differ", lines[0], f"{steps} steps")
+        elif not self.missing_lists and self.max is not None and self.max != steps:
+            self.diagnose("steps_differ", head, f"{steps} steps")
         length = max(steps, self.max or 0)
         outside = [r for r in self.tables["live_ranges"] if not 0 <= r["start"] <= r["end"] <= length]
-        if outside and not missing:
+        if outside and not self.missing_lists:
             self.diagnose("range_outside", None, f"steps 0 to {length}")
-        if self.tree and not odd and (remaining > 0 or (nodes == 0 and self.tree[2] > 0)):
+        nodes = self.tables["printed_stack"]
+        unfinished = nodes[-1]["remaining"] != 0 if nodes else bool(self.tree and self.tree[2] > 0)
+        if self.tree and not odd and unfinished and not self.missing_lists:
             self.file.truncate(self.section, "the rest of the tree")
 
     def node(self, lines: list[Line]) -> Row | None:
@@ -825,47 +883,82 @@ class Reader:
             return True
         return False
 
-    def read_report_a(self, lines: list[Line], blank: list[Line]) -> None:
-        self.file.features.add("report_a")
-        self.report_total = total = int((match(TOTAL, lines[0].text) or ("",))[0] or 0)
-        self.report_lines.append((self.file, lines[0], {"color": None, "total": total}))
-        listed, tabled = 0, 0
-        table: Row = {}
-        state = "start"
+    def read_report(self, lines: list[Line], blank: list[Line]) -> None:
+        """Both layouts; their titles, rules and empty lines are known only in their order."""
         after = {  # a line that holds no fact, and the state that it leads to
-            ("start", ""): "title", ("title", LIST_HEAD): "head", ("head", "-" * 78): "list", ("list", ""): "gap",
-            ("gap", ""): "gap 2", ("open", "\t" + TABLE_HEAD): "dashes", ("dashes", "\t" + "-" * 60): "rows",
+            ("total", ""): "total gap", ("title", ""): "gap", ("gap", LIST_HEAD): "heading",
+            ("heading", "-" * 78): "list", ("list", ""): "list end", ("list end", ""): "second gap",
+            ("alone", ""): "open", ("open", "\t" + TABLE_HEAD): "dashes", ("dashes", "\t" + "-" * 60): "rows",
             ("dashes", ""): "tables", ("rows", ""): "tables",
+            ("space dashes", "  " + "-" * 60): "space rows", ("space dashes", ""): "space tables",
+            ("space rows", ""): "space tables", ("space tables", ""): "closed",
         }  # fmt: skip
-        first_list, second_list = ("start", "title", "head", "list"), ("tables", "alone", "open", "dashes", "rows")
-        for line in (lines + blank)[3:]:
+        before_list, first_list = ("", "total", "total gap"), ("title", "gap", "heading", "list")
+        second_list = ("tables", "alone", "open", "dashes", "rows")
+        spaces = ("space", "space tables", "space dashes", "space rows", "closed")
+        common: Row = {}  # what the rows of layout A, or of a memory space, share
+        table: Row = {}
+        state, listed, tabled, head, tables = "", 0, 0, lines[0], 1
+        for line in lines + blank:
             text = line.text
-            if state == "alone" and text == "":
-                table["n_values"] = None
-                state = "open"
-            elif (state, text) in after:
+            if re.sub(" +", " ", text.lstrip("\t ")) == re.sub(" +", " ", TABLE_HEAD):
+                text = text[: text.index("c")] + TABLE_HEAD  # its blanks say nothing
+            if (state, text) in after:
+                if (state, text) == ("alone", ""):
+                    table["n_values"] = None
+                if (state, text) == ("space tables", "") and not tables:
+                    self.report(head, "space", **common)
+                    tables = 1
                 state = after[state, text]
-            elif state not in second_list and text == SECOND_LIST:
+            elif state == "" and (g := match(TOTAL, text)) and fits(g[0]):
+                common, state = {"total_bytes": int(g[0] or 0)}, "total"
+                self.report_lines.append((self.file, line, {"color": None, "total": common["total_bytes"]}))
+                self.file.features.add("report_a")
+            elif state in before_list and text == "Allocations sorted by size:":
+                state = "title"
+                self.file.features.add("report_a")
+            elif state not in second_list + spaces and text == SECOND_LIST:
                 state = "tables"
+                self.file.features.add("report_a")
             elif state in first_list and (g := match(LIST, text)) and (a := self.report_allocation(line, g[3])):
-                self.report(line, "list", total_bytes=total, cumulative=g[0], percent=g[1], remaining=g[2], **a)
+                self.report(line, "list", cumulative=g[0], percent=g[1], remaining=g[2], **common | a)
                 listed, state = listed + 1, "list"
             elif state in first_list and (g := match(LIST_REST, text)) and fits(g[0]):
-                self.report(line, "rest", total_bytes=total, n_rest=number(g[0]))
+                self.report(line, "rest", n_rest=number(g[0]), **common)
                 listed, state = listed + int(g[0] or 0), "list"
             elif state in second_list and (a := self.report_allocation(line, text)):
-                table = self.report(line, "table", total_bytes=total, n_values=1, **a)
+                table = self.report(line, "table", n_values=1, **common | a)
                 tabled, state = tabled + 1, "alone"
+            elif state in ("dashes", "rows") and text.startswith("\t"):
+                if self.table_line(line, text[1:], **common, allocation=table["allocation"]):
+                    state = "rows"
+                else:
+                    self.unknown(line, "a line of the report")
+            elif (g := match(SPACE, text)) and fits(g[1]):
+                if not tables:
+                    self.report(head, "space", **common)
+                state, head, tables = "space", line, 0
+                common = {"space_label": g[0], "color": number(g[1]), "total_bytes": None}
+                self.file.features.add("report_b")
+            elif state == "space" and (g := match(SPACE_TOTAL, text)) and fits(g[0]):
+                common["total_bytes"] = number(g[0])
+                self.report_lines.append((self.file, line, {"color": common["color"], "total": number(g[0])}))
+                state = "space tables"
+            elif state in ("space", "space tables") and text == "  " + TABLE_HEAD:
+                self.report(line, "table", **common)
+                tables, state = tables + 1, "space dashes"
             elif (
-                state in ("dashes", "rows")
-                and text.startswith("\t")
-                and self.table_line(line, text[1:], total_bytes=total, allocation=table["allocation"])
+                state in ("space dashes", "space rows")
+                and text.startswith("  ")
+                and self.table_line(line, text[2:], **common)
             ):
-                state = "rows"
+                state = "space rows"
             elif line not in blank:
                 self.unknown(line, "a line of the report")
-        if (state not in ("tables", "alone") or listed != tabled) and not self.odd(self.file, self.section):
-            self.file.truncate(self.section, "both lists of the report")
+        if not tables:
+            self.report(head, "space", **common)
+        if (listed != tabled or state not in ("tables", "alone", "closed")) and not self.odd(self.file, self.section):
+            self.file.truncate(self.section, "the rest of the report")
 
     def report_allocation(self, line: Line, text: str | None) -> Row | None:
         """Number and size of an allocation in layout A; its flags are kept to be checked."""
@@ -875,41 +968,6 @@ class Reader:
         said = {"allocation": number(g[0]), "size": g[1]}
         self.report_lines.append((self.file, line, said | flags(g[2:])))
         return said
-
-    def read_report_b(self, lines: list[Line], blank: list[Line]) -> None:
-        self.file.features.add("report_b")
-        space: Row = {}
-        state, head, tables = "closed", lines[0], 0
-        for line in lines + blank:
-            text = line.text
-            if (g := match(SPACE, text)) and fits(g[1]):
-                if space and not tables:
-                    self.report(head, "space", **space)
-                state, head, tables = "head", line, 0
-                space = {"space_label": g[0], "color": number(g[1]), "total_bytes": None}
-            elif state == "head" and (g := match(SPACE_TOTAL, text)) and fits(g[0]):
-                space["total_bytes"] = number(g[0])
-                self.report_lines.append((self.file, line, {"color": space["color"], "total": number(g[0])}))
-                state = "tables"
-            elif state in ("head", "tables") and text == "  " + TABLE_HEAD:
-                self.report(line, "table", **space)
-                tables, state = tables + 1, "dashes"
-            elif (
-                state in ("dashes", "rows")
-                and text.startswith("  ")
-                and (text == "  " + "-" * 60 or self.table_line(line, text[2:], **space))
-            ):
-                state = "rows"
-            elif state in ("dashes", "rows") and text == "":
-                state = "tables"
-            elif state == "tables" and text == "":
-                state = "closed"
-            elif line not in blank:
-                self.unknown(line, "a line of the report")
-        if not tables:
-            self.report(head, "space", **space)
-        if state != "closed" and not self.odd(self.file, self.section):
-            self.file.truncate(self.section, "the end of this memory space")
 
     # ---------------------------------------------------------------------------------------- hlo
 
@@ -927,28 +985,32 @@ class Reader:
             file.truncate(self.section, "a computation")
         title = ""
         titles = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
-        tables: dict[str, dict[int | None, tuple[Line, Any]]] = {t: {} for t in titles}
+        tables: dict[str, list[tuple[int | None, Line, Any]]] = {t: [] for t in titles}
         for line in lines:
             text = line.text
-            if line.number == 1 and self.hlo_module(line):
-                pass
-            elif text in tables:
-                title = text
-                file.features.add("frames")
-            elif title in ("FileNames", "FunctionNames") and (g := match(rf'{INT} "(.*)"', text)) and fits(g[0]):
-                tables[title][number(g[0])] = (line, unescape(str(g[1])))
-            elif title in ("FileLocations", "StackFrames") and (g := match(rf"{INT} \{{(.*)\}}", text)) and fits(g[0]):
+            if text.startswith("HloModule ") and self.module_name is None:
+                self.hlo_module(line)
+            elif text in tables or not text:
+                title = text  # an empty line ends a table
+                file.features |= {"frames"} if text else set()
+            elif title in ("FileNames", "FunctionNames") and (g := match(QUOTED_ROW, text)) and fits(g[0]):
+                tables[title].append((number(g[0]), line, unquoted(str(g[1]))))
+                if is_bad(tables[title][-1][2]):
+                    self.not_utf8(line)
+            elif (
+                title in ("FileLocations", "StackFrames")
+                and (g := match(BRACED_ROW, text))
+                and fits(g[0])
+            ):
                 fields = dict(pair.split("=", 1) for pair in str(g[1]).split(" ") if "=" in pair)
-                if all(match(INT, v) and fits(v) for v in fields.values()):
-                    tables[title][number(g[0])] = (line, {k: int(v) for k, v in fields.items()})
-                else:
-                    self.unknown(line, "a row of this table")
-            elif text:
+                tables[title].append((number(g[0]), line, {k: int(v) for k, v in fields.items()}))
+            else:
                 self.unknown(line, "a table of the HLO text's head")
-        for frame, (line, fields) in tables["StackFrames"].items():
-            where = tables["FileLocations"].get(fields.get("file_location_id"), (line, {}))[1]
-            name = tables["FileNames"].get(where.get("file_name_id"), (line, None))[1]
-            function = tables["FunctionNames"].get(where.get("function_name_id"), (line, None))[1]
+        first = {t: {i: found for i, _, found in reversed(rows)} for t, rows in tables.items()}
+        for frame, line, fields in tables["StackFrames"]:
+            where = first["FileLocations"].get(fields.get("file_location_id"), {})
+            name = first["FileNames"].get(where.get("file_name_id"))
+            function = first["FunctionNames"].get(where.get("function_name_id"))
             places = {k: where.get(k) for k in ("line", "column", "end_line", "end_column")}
             # XLA prints the parent one too high; 1 is none.
             parent = fields.get("parent_frame_id", 0) - 1
@@ -956,32 +1018,37 @@ class Reader:
                 "frames", line, id=frame, parent=parent if parent > 0 else None, file=name, function=function, **places
             )
 
-    def hlo_module(self, line: Line) -> bool:
-        """The first line; False if it is not understood."""
-        found = re.match(rf"HloModule {NAME}(?=,|$)", line.text)
-        if not found:
-            return False
-        self.module_name = found[1]
-        attributes = split_pairs(line.text[found.end() :], KEY)
-        if attributes is None:
-            return False
-        rows: list[Row] = []
-        for key, value in attributes:
-            if key == "input_output_alias":
-                item = rf"{SIDX}: \({INT}, {SIDX}, (may-alias|must-alias)\)"
-            elif key == "buffer_donor":
-                item = rf"()\({INT}, {SIDX}()\)"
-            else:
-                continue
-            if not match(r"\{ " + f"(?:{item}(?:, {item})*)?" + r" ?\}", value):
+    def hlo_module(self, line: Line) -> None:
+        """The first line: the name, and the attributes with aliases and donors. The others are not read."""
+        text = line.text
+        end = next((i for i in range(10, len(text)) if text[i] in ", "), len(text))
+        self.module_name = text[10:end]
+        while end < len(text):
+            begin = end = next((i for i in range(end, len(text)) if text[i] not in ", "), len(text))
+            while end < len(text) and text[end] not in "=,":
+                end += 1
+            if text[end : end + 1] == "=":
+                key, value, end = text[begin:end], end + 1, stop(text, end + 1, ",")
+                while end < len(text) and text[end] != ",":
+                    end = stop(text, end + 1, ",")
+                items, donors = text[value + 1 : end - 1], key == "buffer_donor"
+                known = key == "input_output_alias" or donors
+                if known and text[value : value + 1] == "{" and not self.aliases(line, items, donors=donors):
+                    before = len(text[:begin].encode("utf-8", "surrogateescape"))
+                    self.unknown(Line(line.number, line.offset + before, text[begin:]), "aliases or donors")
+
+    def aliases(self, line: Line, text: str, *, donors: bool) -> bool:
+        """The entries of one attribute; False at the first that is not understood."""
+        index = r"(\{[0-9, -]*\})"
+        output = "()" if donors else rf"{index}: "
+        entry = re.compile(rf"{output}\({INT}, {index}(?:, ([A-Za-z0-9_.-]*))?\)")
+        while text := text.lstrip(" ,"):
+            g = entry.match(text)
+            if not g or not fits(g[2]):
                 return False
-            for g in re.findall(item, value):
-                rows.append({
-                    "output_index": g[0] or None, "parameter": int(g[1]), "parameter_index": g[2],
-                    "kind": g[3] or "donor",
-                })  # fmt: skip
-        for row in rows:
-            self.add("aliases", line, **row)
+            kind = "donor" if donors else g[4] or None
+            self.add("aliases", line, output_index=g[1] or None, parameter=int(g[2]), parameter_index=g[3], kind=kind)
+            text = text[g.end() :]
         return True
 
     # -------------------------------------------------------------------------------------- flags
@@ -1033,6 +1100,7 @@ class Reader:
     def finish(self) -> None:
         rows = self.tables
         self.join()
+        self.check_live()
         self.check_files()
         self.check_dump()
         for file in self.files:
@@ -1058,7 +1126,7 @@ class Reader:
             module["printed_peak_bytes"] = sum(r["bytes"] for r in rows["printed_peak"])
         module |= {c: len(rows[c[2:]]) for c in module if c.startswith("n_")}
         codes = {d["code"] for d in rows["diagnostics"]}
-        unknown = {"unknown_line", "unknown_field"}
+        unknown = {"unknown_line", "unknown_field", "size_too_large"}
         module["understood"] = not codes & unknown
         module["consistent"] = codes <= unknown | {"truncated", "not_utf8", "mixed_newlines"}
         rows["modules"].append(module)
@@ -1096,9 +1164,18 @@ class Reader:
         for row in self.tables["live_ranges"]:
             row["value_id"] = ids.get((row["instruction"], row["shape_index"]))
         arrays = {row["instruction"] for row in self.tables["values"] if row["shape_index"] is None}
-        for row in (*self.tables["live_ranges"], *self.tables["printed_peak"]):
+        first = {row["value_id"]: row["shape_index"] for row in reversed(self.tables["values"])}
+        for row in self.tables["live_ranges"]:
+            if row["shape_index"] == "{}" and first.get(row["value_id"], "") is None:
+                row["shape_index"] = None
+        for row in self.tables["printed_peak"]:
             if row["shape_index"] == "{}" and row["instruction"] in arrays:
                 row["shape_index"] = None
+
+    @property
+    def missing_lists(self) -> bool:
+        """Whether the live ranges lack one of their first three lists: then they are checked no further."""
+        return bool({"schedule", "ranges", "peak"} - self.lists)
 
     def holder(self, *kinds: str) -> File | None:
         """The first file that has one of these sections."""
@@ -1107,21 +1184,20 @@ class Reader:
     def check_files(self) -> None:
         """Features and cuts that only several sections together can tell."""
         rows = self.tables
-        allocated, used = self.holder("allocations"), self.holder("values")
+        allocated = self.holder("allocations")
         for f in self.files:
             place = "inline" if "allocations" in f.sections else "split"
             if "values" in f.sections:
                 f.features.add(f"values_{place}")
             if "live" in f.sections:
-                f.features.add(f"live_{place}")
+                f.features.add("live_inline" if f.sections & {"allocations", "values"} else "live_split")
         every = set().union(*(f.features for f in self.files)) if self.files else set()
         for f in self.files:
-            if "cut values" in f.sections:
-                f.truncate("used values", "Used values:")
-            if "live" in f.sections and not self.odd(f, "live ranges"):
+            if "live" in f.sections and not self.odd(f, "live ranges") and not self.missing_lists:
                 at = -1 if self.peak is None else self.peak
                 holding = [r["value_id"] for r in rows["live_ranges"] if r["start"] <= at <= r["end"]]
-                if sum((self.sizes.get(i) or 0) > 0 for i in holding) > len(rows["printed_peak"]):
+                listed = len(rows["printed_peak"])
+                if self.tree is None and sum((self.sizes.get(i) or 0) > 0 for i in holding) > listed:
                     f.truncate("live ranges", "the rest of the peak list")
                 framed = any(
                     r["stack_frame_id"] is not None or "source_end_line=" in (r["attributes"] or "")
@@ -1148,26 +1224,27 @@ class Reader:
             if last in known and sum(r["allocation"] == last for r in rows["values"]) != 1:
                 self.holder("report a").truncate("report", "a table of its values")
         newer = "address" in every and not every & {"e0_values", "e1_values"}
-        if allocated and not used and (newer or "report_a" in every):
+        if allocated and not self.holder("values", "cut values") and (newer or "report_a" in every):
             allocated.truncate("allocations", "used values")
 
     def check_dump(self) -> None:
         """The cross-checks."""
         rows = self.tables
         allocated, used = self.holder("allocations"), self.holder("values")
-        allocations = {r["allocation"]: r for r in rows["allocations"]}
+        allocations = {r["allocation"]: r for r in reversed(rows["allocations"])}
         sizes = sum(r["size"] for r in rows["allocations"])
         if allocated:
             for i, row in enumerate(rows["values"]):
-                if row["offset"] + row["size"] > allocations[row["allocation"]]["size"]:
+                end = row["offset"] + row["size"]
+                if min(row["offset"], row["size"]) < 0 or end > allocations[row["allocation"]]["size"]:
                     self.at("value_outside", "values", i, "allocations", "a value within its allocation")
             for i, row in enumerate(rows["live_ranges"]):
-                if row["value_id"] is None:
+                if row["value_id"] is None and not self.missing_lists:
                     self.at("live_range_unmatched", "live_ranges", i, "live ranges", "a value of this name and index")
             self.check_temps(allocations)
         if allocated and used:
             self.check_records(allocated, used)
-        if self.tree and not self.tree[0].cut:
+        if self.tree and not self.tree[0].cut and not self.missing_lists and not self.odd(self.tree[0], "live ranges"):
             file, line, total = self.tree
             if total != sum(r["total"] for r in rows["printed_stack"] if r["depth"] == 0):
                 self.diagnose("tree_differs", line, f"roots of {total} bytes", file=file, section="live ranges")
@@ -1191,11 +1268,13 @@ class Reader:
     def check_temps(self, allocations: dict[int, Row]) -> None:
         """Each value of a temp allocation is live at some time, if the live ranges are there."""
         live = self.holder("live")
-        if live is None or self.peak is None:
+        if live is None or self.missing_lists:
             return
         ranged = {r["value_id"] for r in self.tables["live_ranges"]}
         for i, row in enumerate(self.tables["values"]):
-            if allocations[row["allocation"]]["is_temp"] and row["value_id"] not in ranged:
+            has_range = row["value_id"] in ranged
+            ranged.discard(row["value_id"])  # of the first value with this id
+            if allocations[row["allocation"]]["is_temp"] and not has_range:
                 self.at("live_range_missing", "values", i, "allocations", "a live range")
 
     def at(self, code: str, table: str, row: int, section: str, wanted: str) -> None:
@@ -1234,7 +1313,7 @@ class Reader:
         totals = [(line, said) for _, line, said in self.report_lines if "total" in said]
         wrong = []
         for line, said in totals:
-            of = sum(a["size"] for a in allocations.values() if said["color"] in (None, a["color"]))
+            of = sum(a["size"] for a in self.tables["allocations"] if said["color"] in (None, a["color"]))
             if said["total"] != of:
                 wrong.append((line, of < said["total"]))
         self.report_agrees = bool(totals) and not wrong and report is not None and not report.cut
@@ -1280,35 +1359,36 @@ def is_computation(text: str) -> bool:
     return match(r"[%A-Za-z_].*\{", text) is not None
 
 
+HEADS = {
+    "allocations": ("BufferAssignment:", "BufferAssignment ("), "total": ("Total bytes used:",),
+    "values": ("Used values:", "Used values ("), "live": ("HloLiveRange (",), "no live": (NO_LIVE,),
+    "list": ("Allocations sorted by size:", "Allocations sorted by size ("), "report b": ("Memory Space: ",),
+}  # fmt: skip
+
+
 def sections(lines: list[Line]) -> Iterator[tuple[str, list[Line], bool]]:
-    """The sections of a file: kind, lines, whether it is the last one."""
+    """The sections of a file: kind, lines, whether it is the last one. A total belongs to what follows it."""
+    heads = [(i, k) for i, line in enumerate(lines) for k, starts in HEADS.items() if line.text.startswith(starts)]
     starts: list[tuple[int, str]] = []
-    for i in range(len(lines)):
-        kind = section_kind(lines, i)
-        if kind and not (kind == "report b" and starts and starts[-1][1] == "report b"):
+    total: int | None = None
+    for n, (i, kind) in enumerate(heads):
+        following = heads[n + 1][1] if n + 1 < len(heads) else None
+        if kind == "total":
+            total = i
+            if following not in ("values", "list"):
+                starts.append((i, "cut values"))
+                total = None
+            continue
+        if kind in ("values", "list"):
+            starts.append((i if total is None else total, "values" if kind == "values" else "report a"))
+        elif not (kind == "report b" and starts and starts[-1][1].startswith("report")):
             starts.append((i, kind))
+        total = None
     first = starts[0][0] if starts else len(lines)
     if first:
         yield "text", lines[:first], not starts
     for (start, kind), end in zip(starts, [i for i, _ in starts[1:]] + [len(lines)], strict=False):
         yield kind, lines[start:end], end == len(lines)
-
-
-def section_kind(lines: list[Line], i: int) -> str | None:
-    """Which section begins at line i, if one does."""
-    text = lines[i].text
-    if text == "BufferAssignment:":
-        return "allocations"
-    if match(TOTAL, text):
-        following = [line.text for line in lines[i + 1 : i + 3]]
-        if following == ["", "Used values:"]:
-            return "values"
-        return "report a" if following == ["", "Allocations sorted by size:"] else "cut values"
-    if (g := match(SPACE, text)) and fits(g[1]):
-        return "report b"
-    if match(LIVE, text):
-        return "live"
-    return "no live" if text.startswith(NO_LIVE) else None
 
 
 def strip_empty(lines: list[Line]) -> tuple[list[Line], list[Line]]:

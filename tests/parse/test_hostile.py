@@ -206,3 +206,24 @@ def test_on_the_command_line(folder: Path, verb: list[str], capsys: pytest.Captu
     code = main([verb[0], str(folder), *verb[1:]])
     # 2: a computation that needs live ranges, of a dump without.
     assert code in (0, 1, 2, 3), capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shape", ["c128[1073741824,1073741824]{1,0}", "f32[1073741824,1073741824]{1,0:E(1023)}"])
+def test_a_shape_of_more_than_64_bits(shape: str) -> None:
+    allocations = f"allocation 0: size 8, preallocated-temp:\n value: <0 a.0 @0> (size=8,offset=0): {shape}\n"
+    dump = xlamem.read(source_of(dump_of(allocations, 2, ranges(1, "0-1"))))
+    assert dump.values["unpadded_size"].to_pylist() == [None]
+    assert dump.values["element_type"].to_pylist() == [shape[: shape.index("[")]]
+    assert [d["wanted"] for d in dump.verify().to_pylist()] == [f"a size of less than 2^63 bytes, unlike {shape}"]
+    assert not dump.modules["understood"][0].as_py()
+
+
+@pytest.mark.parametrize("number", ["18446744073709551617", "1.1 234 567", "12 34", "1 2345", "1 234 567KiB"])
+def test_numbers_of_the_tree_have_the_form_of_xla(number: str) -> None:
+    tree = "  Stack trace breakdown for peak usage: 8 bytes\n"
+    tree += f"    a (100.0%, total: 8 bytes, current: 8 bytes, remaining: {number} bytes)\n"
+    allocations = "allocation 0: size 8, preallocated-temp:\n" + values(1)
+    live = dump_of(allocations, 2, ranges(1, "0-1"))["buffer-assignment"] + b"    a.0: 8 bytes\n" + tree.encode()
+    dump = xlamem.read(source_of({"buffer-assignment": live}))
+    assert dump.printed_stack.num_rows == 0
+    assert not dump.complete

@@ -20,8 +20,9 @@ import xlamem
 from xlamem import schema, warehouse
 from xlamem.input import files as input_files
 from xlamem.parse import pieces as streaming
-from xlamem.warehouse import identity, ledger, parquet, plan, run, spill, worker
+from xlamem.warehouse import activity, identity, parquet, plan, run, spill, worker
 from xlamem.warehouse.ledger import Ledger
+from xlamem.warehouse.state import State
 from xlamem.warehouse.storage import Storage
 
 SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
@@ -38,7 +39,7 @@ def convert(*sources: Any, to: Path, **options: Any) -> warehouse.Converted:
     return xlamem.convert(*sources, to=to, **{"engine": "here", **options})
 
 
-def state(dest: Path) -> ledger.State:
+def state(dest: Path) -> State:
     return Ledger(Storage(dest)).state
 
 
@@ -194,10 +195,10 @@ def test_labels_and_partitions(tmp_path: Path) -> None:
     # The same content is stored once. Under the same labels, it is the same occurrence, whatever the path.
     for partition in (["night", "commit"], ["night"], []):
         again = convert(SMALL, to=tmp_path, labels=labels, partition_by=partition)
-        assert (again.dumps, again.stored, again.occurrences) == (0, 1, 0)
+        assert (again.dumps, again.already_stored, again.occurrences) == (0, 1, 0)
     # Under other labels, it is another occurrence, in tonight's partition.
     other = convert(SMALL, to=tmp_path, labels={**labels, "night": "2025-02-01"}, partition_by=["night"])
-    assert (other.dumps, other.stored, other.occurrences) == (0, 1, 1)
+    assert (other.dumps, other.already_stored, other.occurrences) == (0, 1, 1)
     assert len(stored(tmp_path, "modules")) == 1
     seen = stored(tmp_path, "occurrences").to_pylist()
     assert len({r["content_id"] for r in seen}) == 1
@@ -254,7 +255,7 @@ def test_the_same_dump_is_stored_once(tmp_path: Path) -> None:
     uris = stored(tmp_path / "out", "files")["uri"].to_pylist()
     assert all(f"{os.sep}one{os.sep}" in uri for uri in uris)  # always the first place in order
     again = convert(tmp_path / "in" / "two", to=tmp_path / "out")
-    assert (again.dumps, again.stored) == (0, 1)
+    assert (again.dumps, again.already_stored) == (0, 1)
 
 
 def test_a_timestamp_in_the_name_does_not_matter(tmp_path: Path) -> None:
@@ -284,7 +285,7 @@ def test_a_tar_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as tar:
         tar.add(SMALL, "dumps/a")
     assert convert(tmp_path / "x.tar.gz", to=tmp_path / "out").dumps == 1
-    assert convert(SMALL, to=tmp_path / "out").stored == 1
+    assert convert(SMALL, to=tmp_path / "out").already_stored == 1
     (path,) = SMALL.glob("*-buffer-assignment.txt")
     stdin = type("Stdin", (), {"buffer": io.BytesIO(path.read_bytes())})
     monkeypatch.setattr(sys, "stdin", stdin)
@@ -298,7 +299,7 @@ def test_dumps_put_together_in_one_file(tmp_path: Path) -> None:
     (tmp_path / "in" / one.name).write_bytes(one.read_bytes() + two.read_bytes())
     made = convert(tmp_path / "in", to=tmp_path / "out")
     assert (made.dumps, made.unreadable) == (2, 0)
-    assert convert(tmp_path / "in", to=tmp_path / "out").stored == 2
+    assert convert(tmp_path / "in", to=tmp_path / "out").already_stored == 2
     wanted = sum(xlamem.read(p, tables=["values"]).values.num_rows for p in (one, two))
     assert stored(tmp_path / "out", "values").num_rows == wanted
 
@@ -332,17 +333,18 @@ def test_running_again_does_nothing(tmp_path: Path) -> None:
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
     made = convert(DUMPS, to=tmp_path)
     assert made.dumps == made.files == made.occurrences == 0
-    assert made.stored == len(set(stored(tmp_path, "modules")["content_id"].to_pylist()))
+    assert made.already_stored == len(set(stored(tmp_path, "modules")["content_id"].to_pylist()))
     after = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
     assert {p: t for p, t in after.items() if p in before} == before
     assert {p.relative_to(tmp_path).parts[0] for p in after.keys() - before} == {"runs", "_ledger"}
-    assert [r["stored"] for r in stored(tmp_path, "runs").to_pylist() if r["run_id"] == made.run_id] == [made.stored]
+    (row,) = (r for r in stored(tmp_path, "runs").to_pylist() if r["run_id"] == made.run_id)
+    assert row["already_stored"] == made.already_stored
 
 
 def test_new_dumps_are_appended(tmp_path: Path) -> None:
     convert(SMALL, to=tmp_path)
     made = convert(SMALL, CUT, to=tmp_path)
-    assert (made.dumps, made.stored, len(made.cut)) == (1, 1, 1)
+    assert (made.dumps, made.already_stored, len(made.cut)) == (1, 1, 1)
     assert sorted(stored(tmp_path, "modules")["complete"].to_pylist()) == [False, True]
 
 
@@ -379,7 +381,7 @@ def test_another_version_replaces_what_it_is_given(tmp_path: Path, monkeypatch: 
     key = lambda r: (r["content_id"], r["value_id"])  # noqa: E731
     assert sorted(stored(tmp_path, "values").to_pylist(), key=key) == sorted(rows, key=key)
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
-    assert convert(SMALL, to=tmp_path).stored == 1
+    assert convert(SMALL, to=tmp_path).already_stored == 1
     # The others are still those of the older version, and are replaced when they come again.
     assert convert(DUMPS, to=tmp_path).dumps == len(versions) - 1
     assert counts(tmp_path) == before
@@ -525,6 +527,22 @@ def test_wrong_usage_makes_nothing(tmp_path: Path, sources: list[Any], options: 
     assert not (tmp_path / "out").exists()
 
 
+def test_a_path_without_a_dump_does_not_stop_the_others(tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    made = convert(tmp_path / "none", SMALL, tmp_path / "*.nothing", to=tmp_path / "out")
+    assert (made.dumps, made.empty) == (1, [str(tmp_path / "none"), str(tmp_path / "*.nothing")])
+    (source,) = xlamem.find(SMALL)
+    assert convert(source, tmp_path / "none", to=tmp_path / "out").empty == [str(tmp_path / "none")]
+    for sources, message in (
+        ([tmp_path / "none"], "no dump in .*/none: searched"),
+        ([tmp_path / "none", tmp_path / "none"], "no dump in .*/none, .*/none: searched"),
+        ([SMALL, tmp_path / "missing"], "missing"),
+    ):
+        with pytest.raises(xlamem.UsageError, match=message):
+            convert(*sources, to=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
 def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(xlamem.OutputError, match="cannot write to"):
@@ -629,7 +647,7 @@ def test_a_filesystem_of_fsspec(tmp_path: Path) -> None:
     dest = f"memory://{tmp_path.name}/out"
     made = xlamem.convert(DUMPS, to=dest)
     assert made.dumps
-    assert xlamem.convert(DUMPS, to=dest).stored == made.dumps
+    assert xlamem.convert(DUMPS, to=dest).already_stored == made.dumps
     memory = fsspec.filesystem("memory")
     storage = Storage(dest)
     committed = {f.path for f in Ledger(storage).state.files()}
@@ -642,7 +660,7 @@ def test_a_filesystem_of_fsspec(tmp_path: Path) -> None:
     storage.write("values/schema=v1/mine.parquet", b"not ours")
     xlamem.convert(DUMPS, to=dest)
     assert {n for n, _ in storage.files("values")} - committed == {"values/schema=v1/mine.parquet"}
-    assert not storage.files(ledger.RUNS)
+    assert not storage.files(activity.RUNS)
 
 
 def test_uris_of_files(tmp_path: Path) -> None:
@@ -722,11 +740,11 @@ def test_an_error_of_the_system_is_tried_again(
     assert (row["attempts"], "refused" in row["error"]) == (3, True)  # the last reason
     monkeypatch.undo()
     made = convert(SMALL, CUT, to=out)
-    assert (made.dumps, made.stored, made.unreadable) == (1, 1, 0)
+    assert (made.dumps, made.already_stored, made.unreadable) == (1, 1, 0)
     assert stored(out, "quarantine").num_rows == 0
     assert not state(out).quarantined
     assert on_disk(out) == {f.path for f in state(out).files()}
-    assert convert(SMALL, CUT, to=out).stored == 2
+    assert convert(SMALL, CUT, to=out).already_stored == 2
 
 
 def test_a_stored_dump_that_cannot_be_read_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -736,7 +754,7 @@ def test_a_stored_dump_that_cannot_be_read_for_once(tmp_path: Path, monkeypatch:
     assert len(convert(SMALL, to=tmp_path, check_content=True).failed) == 1
     assert counts(tmp_path) == {**before, "quarantine": 1}
     monkeypatch.undo()
-    assert convert(SMALL, to=tmp_path).stored == 1
+    assert convert(SMALL, to=tmp_path).already_stored == 1
     assert counts(tmp_path) == before
 
 
@@ -835,9 +853,9 @@ def test_an_old_ledger_with_a_quarantine(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_text(json.dumps(entry))
     assert xlamem.Dataset(tmp_path)["quarantine"].to_table()["kind"].to_pylist() == [None]
     made = convert(SMALL, CUT, to=tmp_path)
-    assert (made.known, made.stored) == (1, 1)
+    assert (made.known, made.already_stored) == (1, 1)
     made = convert(SMALL, CUT, to=tmp_path, retry_quarantine=True)
-    assert (made.dumps, made.stored, made.unreadable) == (1, 1, 0)
+    assert (made.dumps, made.already_stored, made.unreadable) == (1, 1, 0)
     assert stored(tmp_path, "quarantine").num_rows == 0
     assert set(stored(tmp_path, "modules")["content_id"].to_pylist()) == {convert_id(SMALL), convert_id(CUT)}
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}

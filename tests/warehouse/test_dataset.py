@@ -468,13 +468,13 @@ def test_an_old_dataset_is_read(old: Path) -> None:
 def test_an_old_dataset_grows(old: Path) -> None:
     before = counts(xlamem.Dataset(old))
     made = xlamem.convert(TPU, to=old, labels=old_dataset.LABELS, engine="here")
-    assert (made.dumps, made.stored) == (1, 0)
+    assert (made.dumps, made.already_stored) == (1, 0)
     dataset = xlamem.Dataset(old)
     found, more = counts(dataset), expected(TPU)
     assert {n: found[n] for n in more} == {n: before[n] + more[n] for n in more}
     asked = dataset.sql('SELECT uses_known IS NULL AS old, count(*) AS n FROM "values" GROUP BY 1 ORDER BY 1')
     assert asked.to_pylist() == [{"old": False, "n": more["values"]}, {"old": True, "n": before["values"]}]
-    assert xlamem.convert(TPU, to=old, labels=old_dataset.LABELS, engine="here").stored == 1
+    assert xlamem.convert(TPU, to=old, labels=old_dataset.LABELS, engine="here").already_stored == 1
     again = counts(xlamem.Dataset(old))
     assert again == {**found, "runs": found["runs"] + 1, "labels": found["labels"] + 1}
 
@@ -483,7 +483,7 @@ def test_what_an_older_version_stored_is_replaced(old: Path) -> None:
     """Without the hash of its content, a dump is known by its labels and names; its files stay until a migration."""
     ids = xlamem.Dataset(old).ids
     made = xlamem.convert(*old_dataset.DUMPS, to=old, labels=old_dataset.LABELS, engine="here")
-    assert (made.dumps, made.stored, made.occurrences) == (len(ids), 0, len(ids))
+    assert (made.dumps, made.already_stored, made.occurrences) == (len(ids), 0, len(ids))
     wanted = expected(*old_dataset.DUMPS)
     for migrated in (False, True):
         if migrated:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -23,12 +25,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import DUMPS
+from kills import killed
 from test_convert import SEEN, contents, convert, counts, on_disk, state, stored
 
 import xlamem
-from xlamem import schema, warehouse
-from xlamem.warehouse import engines, ledger, plan, run, worker
-from xlamem.warehouse.ledger import Batch, Ledger
+from xlamem import warehouse
+from xlamem.warehouse import engines, plan, run, worker
 from xlamem.warehouse.storage import Storage
 
 POISON = "cpu-jaxlib-0.5.3-tuple3"
@@ -159,6 +161,41 @@ def test_workers_that_are_stopped_while_they_send_a_result(tmp_path: Path) -> No
             time.sleep(0.01)
         pool.kill()
         assert isinstance(sending.exception(TIMEOUT), pool.death_errors)
+
+
+class KilledAtStart(engines.Cores):
+    """Kills the first workers that start, as a system short of memory does."""
+
+    flags: Path
+    kills: int
+
+    def start_worker(self) -> None:
+        number = len(list(self.flags.iterdir()))
+        (self.flags / f"{number}-{os.getpid()}").touch()
+        if number < self.kills:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().start_worker()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals")
+@pytest.mark.parametrize("kills", [1, 2, 1000])
+def test_workers_that_are_killed_while_they_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Path, kills: int
+) -> None:
+    """They are started again; without any, this process does the work."""
+    (tmp_path / "flags").mkdir()
+
+    def cores(*args: Any) -> KilledAtStart:
+        found = KilledAtStart(*args)
+        found.flags, found.kills = tmp_path / "flags", kills
+        return found
+
+    monkeypatch.setattr(engines, "Cores", cores)
+    made = xlamem.convert(DUMPS, to=tmp_path / "out", workers=1)
+    assert not made.failed
+    # They are started once more for the second phase, in which dumps are converted.
+    assert len(list((tmp_path / "flags").iterdir())) == min(kills + 1, 2 * engines.MAX_STARTS)
+    whole(tmp_path / "out", clean)
 
 
 def poisoned(flag: str) -> None:
@@ -335,6 +372,35 @@ def test_two_converters_at_once(tmp_path: Path, clean: Path, small_batches: None
     whole(tmp_path, clean)
 
 
+@pytest.mark.parametrize("reprocess", [False, True])
+def test_a_glob_finds_committed_files(tmp_path: Path, reprocess: bool) -> None:
+    """Wherever the converter is killed, but between the names of the files of a batch and its ledger entry."""
+    sources = [DUMPS / POISON, DUMPS / "cpu-killed-at-buffer-assignment"]
+    dest, write, between = tmp_path / "out", 0, 0
+    while True:
+        shutil.rmtree(dest, ignore_errors=True)
+        if reprocess:
+            convert(*sources, to=dest)
+        before = {p: p.read_bytes() for p in dest.rglob("*.parquet")}
+        last = killed(lambda: convert(*sources, to=dest, reprocess=reprocess), write, "after")
+        found = {str(p.relative_to(dest)) for p in dest.rglob("*.parquet")}
+        committed = {f.path for f in state(dest).files()} if (dest / "_ledger").exists() else set()
+        assert all((dest / path).exists() for path in committed)
+        assert all(path.read_bytes() == data for path, data in before.items() if path.exists())
+        entries = [json.loads(path.read_text()) for path in dest.glob("_ledger/entries/*")]
+        replaced = {file["path"] for entry in entries for batch in entry["add"] for file in batch["files"]} - committed
+        assert found - committed - replaced == set() or last == "publish"
+        between += last == "publish"
+        if not last:
+            break
+        convert(*sources, to=dest)
+        assert on_disk(dest) == {f.path for f in state(dest).files()}
+        assert len(stored(dest, "modules")) == len(state(dest).stored) == 2
+        write += 1
+    assert between == 3
+    assert write > 10
+
+
 def command(dest: Path) -> list[str]:
     code = (
         "from xlamem.warehouse import plan; plan.MIN_BATCH_BYTES = 100_000; from xlamem.cli import main; import sys;"
@@ -401,54 +467,6 @@ def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
     assert run.returncode == 1
     assert "UsageError: worker processes cannot be started; in a script" in run.stderr
     assert not (tmp_path / "out").exists() or not state(tmp_path / "out").batches
-
-
-# -- the ledger ----------------------------------------------------------------------------------
-
-
-def batch(name: str, *ids: str) -> Batch:
-    return Batch(name * 32, ids, (), (), "1", schema.VERSION, "run")
-
-
-def test_a_claim_is_exclusive(tmp_path: Path) -> None:
-    first, second = Ledger(Storage(tmp_path)), Ledger(Storage(tmp_path))
-    assert first.commit(batch("a", "1", "2")) == set()
-    assert second.commit(batch("b", "2", "3")) == {"2"}
-    assert second.commit(batch("b", "3")) == set()
-    assert first.commit(batch("c", "1", "2"), remove=("a" * 32,)) == set()
-    assert second.commit(batch("d", "1", "2"), remove=("a" * 32,)) == {"1", "2"}  # what it would replace is gone
-    assert Ledger(Storage(tmp_path)).state.stored == {"1": "c" * 32, "2": "c" * 32, "3": "b" * 32}
-
-
-def test_claims_of_many_threads(tmp_path: Path) -> None:
-    won: list[str] = []
-
-    def claim(who: int) -> None:
-        own = Ledger(Storage(tmp_path))
-        won.extend(str(i) for i in range(30) if not own.commit(Batch(f"{who}-{i}", (str(i),), (), (), "1", 2, "r")))
-
-    threads = [threading.Thread(target=claim, args=(w,)) for w in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(won, key=int) == [str(i) for i in range(30)]
-    assert Ledger(Storage(tmp_path)).state.number == 30
-
-
-def test_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 3)
-    log = Ledger(Storage(tmp_path))
-    for i in range(8):
-        log.commit(batch("abcdefgh"[i], str(i)))
-        log.checkpoint()
-    log.commit(batch("z", "0", "9"), remove=("a" * 32,))
-    again = Ledger(Storage(tmp_path))
-    assert again.state == log.state
-    there = sorted(p.name for p in (tmp_path / ledger.CHECKPOINTS).iterdir())
-    assert len(there) <= 2
-    (tmp_path / ledger.CHECKPOINTS / there[-1]).write_bytes(b"half")
-    assert Ledger(Storage(tmp_path)).state == log.state
 
 
 # -- Dask ----------------------------------------------------------------------------------------

@@ -69,12 +69,12 @@ def test_unchanged_files_are_not_read(folder: Path, tmp_path: Path, reads: list[
     assert (first.found, first.dumps, len(recorded(to))) == (2, 2, 1)
     reads.clear()
     again = convert(folder, to=to)
-    assert (again.found, again.dumps, again.stored, again.occurrences) == (2, 0, 2, 0)
+    assert (again.found, again.dumps, again.already_stored, again.occurrences) == (2, 0, 2, 0)
     assert not reads
     assert len(recorded(to)) == 1  # nothing new to record
     # Each run records what it finds, as if it had read it.
     labelled = convert(folder, to=to, labels={"night": "2"})
-    assert (labelled.stored, labelled.occurrences) == (2, 2)
+    assert (labelled.already_stored, labelled.occurrences) == (2, 2)
     assert not reads
     assert len(stored(to, "runs")) == 3
 
@@ -83,7 +83,7 @@ def test_everything_is_read_to_check_the_content(folder: Path, tmp_path: Path, r
     convert(folder, to=tmp_path / "out")
     reads.clear()
     again = convert(folder, to=tmp_path / "out", check_content=True)
-    assert (again.found, again.stored) == (2, 2)
+    assert (again.found, again.already_stored) == (2, 2)
     assert {Path(uri) for uri in reads} >= set(folder.rglob(ASSIGNMENT))
     assert len(recorded(tmp_path / "out")) == 1  # what is as recorded is not recorded again
 
@@ -118,7 +118,7 @@ def test_a_changed_file_is_read(folder: Path, tmp_path: Path, reads: list[str], 
     change(path)
     reads.clear()
     again = convert(folder, to=tmp_path / "out")
-    assert (again.found, again.dumps, again.stored) == (2, 1, 1)
+    assert (again.found, again.dumps, again.already_stored) == (2, 1, 1)
     assert {Path(uri).parent for uri in reads} == {path.parent}
     assert len(state(tmp_path / "out").stored) == 3
 
@@ -133,7 +133,7 @@ def test_recent_times_are_not_trusted(folder: Path, tmp_path: Path, reads: list[
     os.utime(path, ns=(now, now))
     reads.clear()
     again = convert(folder, to=tmp_path / "out")
-    assert (again.dumps, again.stored) == (1, 1)
+    assert (again.dumps, again.already_stored) == (1, 1)
     assert str(path) in reads
 
 
@@ -177,7 +177,7 @@ def test_archives_and_streams(tmp_path: Path, reads: list[str]) -> None:
     assert (first.found, first.dumps) == (4, 3)
     reads.clear()
     again = convert(source, to=tmp_path / "out")
-    assert (again.found, again.stored, again.duplicates, reads) == (4, 3, 1, [])
+    assert (again.found, again.already_stored, again.duplicates, reads) == (4, 3, 1, [])
     assert len(stored(tmp_path / "out", "occurrences")) == 4
 
 
@@ -191,7 +191,7 @@ def test_a_file_with_several_modules_is_read(tmp_path: Path, reads: list[str]) -
     first = convert(tmp_path / "in", to=tmp_path / "out")
     reads.clear()
     again = convert(tmp_path / "in", to=tmp_path / "out")
-    assert again.stored == first.dumps
+    assert again.already_stored == first.dumps
     assert {Path(uri).name for uri in reads} == {path.name}
 
 
@@ -239,7 +239,7 @@ def test_damaged_records_are_ignored(folder: Path, tmp_path: Path, reads: list[s
     path.unlink() if damage == "missing" else path.write_bytes(damaged[damage])
     reads.clear()
     again = convert(folder, to=to)
-    assert (again.stored, again.dumps) == (2, 0)
+    assert (again.already_stored, again.dumps) == (2, 0)
     assert reads
     reads.clear()
     convert(folder, to=to)

@@ -70,7 +70,7 @@ def test_no_conditional_write_is_refused(tmp_path: Path, look_first: str) -> Non
         xlamem.convert(SMALL, to=dest, engine="here")
     assert not Storage(dest).files("")
     assert xlamem.convert(SMALL, to=dest, engine="here", single_writer=True).dumps == 1
-    assert xlamem.convert(SMALL, to=dest, engine="here", single_writer=True).stored == 1
+    assert xlamem.convert(SMALL, to=dest, engine="here", single_writer=True).already_stored == 1
 
 
 def test_a_server_that_ignores_the_condition_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def test_etags_of_s3(bucket: tuple[str, dict[str, str]], tmp_path: Path, monkeyp
     assert xlamem.convert(source, to=tmp_path, engine="here").dumps == 1
     reads.clear()
     upload()  # the same content at another time
-    assert xlamem.convert(source, to=tmp_path, engine="here").stored == 1
+    assert xlamem.convert(source, to=tmp_path, engine="here").already_stored == 1
     assert not reads
     upload(b"\n")
     assert xlamem.convert(source, to=tmp_path, engine="here").dumps == 1

@@ -153,8 +153,8 @@ def test_a_run_is_described(tmp_path: Path) -> None:
     assert row["outcome"] == "finished"
     assert row["started_at"] < row["finished_at"]
     assert (row["tool_version"], row["schema_version"]) == (xlamem.__version__, schema.VERSION)
-    for column in ("run_id", "found", "dumps", "stored", "duplicates", "occurrences", "known", "files", "rows", "bytes",
-                   "text_bytes"):  # fmt: skip
+    for column in ("run_id", "found", "dumps", "already_stored", "duplicates", "occurrences", "known", "files",
+                   "rows", "bytes", "text_bytes"):  # fmt: skip
         assert row[column] == getattr(made, column), column
     assert (row["failed"], row["changed"], row["truncated"]) == (1, 0, 1)
     assert 0 < row["seconds"] <= made.seconds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import re
@@ -20,15 +19,16 @@ import pyarrow.parquet as pq
 import pytest
 import v1_dataset
 from conftest import DUMPS
+from kills import killed
 from test_convert import LINEAGE, SMALL, on_disk, state
 from test_warehouse_docs import QUERIES
 
 import xlamem
 from xlamem import schema, warehouse
-from xlamem.warehouse.ledger import Ledger, host_name
+from xlamem.warehouse.activity import host_name
+from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.offsets import with_columns
 from xlamem.warehouse.old import device_peaks_of
-from xlamem.warehouse.storage import Storage
 from xlamem.warehouse.stored_fingerprints import with_fingerprints
 
 DATED = ("seen_at", "started_at", "run_id", "host")
@@ -177,7 +177,7 @@ def test_it_grows_without_a_migration(old: Path, fresh: Path, nights: dict[str, 
     before = {p: p.read_bytes() for p in old.rglob("*.parquet")}
     made = xlamem.convert(SMALL, to=old, labels={"night": "2025-02-01", "commit": "c3"}, engine="here")
     assert (made.dumps, made.occurrences) == (1, 1)
-    assert made.stored == 0  # stored again, with all columns of this version
+    assert made.already_stored == 0  # stored again, with all columns of this version
     assert {p: p.read_bytes() for p in before} == before
     dataset = xlamem.Dataset(old)
     assert dataset.ids == xlamem.Dataset(fresh).ids
@@ -185,7 +185,8 @@ def test_it_grows_without_a_migration(old: Path, fresh: Path, nights: dict[str, 
         assert rows(old, table) == rows(fresh, table) or table == "diagnostics", table
     seen = dataset.sql("SELECT label_night AS night, count(*) AS n FROM dumps GROUP BY 1 ORDER BY 1").to_pylist()
     assert seen == [{"night": "2025-01-30", "n": 4}, {"night": "2025-01-31", "n": 6}, {"night": "2025-02-01", "n": 1}]
-    assert xlamem.convert(SMALL, to=old, labels={"night": "2025-02-01", "commit": "c3"}, engine="here").stored == 1
+    again = xlamem.convert(SMALL, to=old, labels={"night": "2025-02-01", "commit": "c3"}, engine="here")
+    assert again.already_stored == 1
     warehouse.migrate(old)
     assert xlamem.Dataset(old).dumps().num_rows == 11
 
@@ -256,10 +257,6 @@ def test_migrated(old: Path, fresh: Path) -> None:
     assert {p: p.read_bytes() for p in old.rglob("*") if p.is_file()} == before
 
 
-class Stop(BaseException):
-    """As a kill, but in this process."""
-
-
 def files_of(dest: Path) -> dict[str, bytes]:
     return {name: (dest / name).read_bytes() for name in on_disk(dest)}
 
@@ -271,11 +268,11 @@ def test_killed_at_every_write(old: Path, fresh: Path, tmp_path: Path, when: str
     warehouse.migrate(tmp_path / "clean")
     clean = files_of(tmp_path / "clean")
     # The state after a write is that before the next one, but for what the writer does in between.
-    dest, kills, step = tmp_path / "out", 0, 1 if when == "before" else 3
+    dest, kills, step = tmp_path / "out", 0, 2 if when == "before" else 5
     while True:
         shutil.rmtree(dest, ignore_errors=True)
         shutil.copytree(old, dest)
-        if migrate_until(dest, kills, when):
+        if not killed(lambda: warehouse.migrate(dest), kills, when):
             break
         dataset = xlamem.Dataset(dest)
         assert dataset.ids == xlamem.Dataset(fresh).ids
@@ -289,32 +286,6 @@ def test_killed_at_every_write(old: Path, fresh: Path, tmp_path: Path, when: str
         kills += step
     assert kills > 10
     assert files_of(dest) == clean
-
-
-def migrate_until(dest: Path, write: int, when: str) -> bool:
-    """Migrate until the given write (of files, of a ledger entry, a deletion). Return whether there was none."""
-    writes = itertools.count()
-
-    def dying(method: Any) -> Any:
-        def call(*args: Any, **options: Any) -> Any:
-            n = next(writes)
-            if n > write or (n == write and when == "before"):
-                raise Stop
-            result = method(*args, **options)
-            if n == write:
-                raise Stop
-            return result
-
-        return call
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("create", "sync", "delete"):
-            patch.setattr(Storage, name, dying(getattr(Storage, name)))
-        try:
-            warehouse.migrate(dest)
-        except Stop:
-            return False
-    return True
 
 
 def command(*args: object) -> list[str]:

@@ -68,9 +68,10 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--memory-limit", metavar="SIZE", help="Memory that xlamem, and each of its workers, may take (4GiB).")
 @click.version_option(__version__, "--version", message="xlamem %(version)s")
 @click.pass_context
-def cli(ctx: click.Context) -> None:
+def cli(ctx: click.Context, memory_limit: str | None) -> None:
     """Show where device memory goes in programs compiled by XLA, from the memory dumps that XLA writes.
 
     `xlamem PATH` is short for `xlamem peak PATH`.
@@ -87,6 +88,8 @@ def cli(ctx: click.Context) -> None:
     """
     if os.environ.get("NO_COLOR"):
         ctx.color = False
+    if memory_limit is not None:
+        console.limit_memory(memory_limit)
 
 
 def main(args: list[str] | None = None) -> int:

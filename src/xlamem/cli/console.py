@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
 FINE, CHECK_FAILED, USAGE, UNREADABLE, UNWRITABLE, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 """Exit codes."""
 
+NO_MEMORY = "not enough memory (--memory-limit, ulimit -d and containers limit it)"
+
 CSV_BUFFER = 1 << 20
 """Number of characters of CSV that are buffered before they are written."""
 
 MIN_WIDTH = 40
+
+_FORMULA = re.compile(r"[=@]|[+-](?!\d+(?:\.\d+)?$)")
+"""Text that spreadsheets compute. Signed numbers are harmless."""
 
 
 # -- errors --------------------------------------------------------------------------------------
@@ -42,8 +48,28 @@ def report_errors(run: Callable[[], Any]) -> Any:
         return error(str(e), _exit_code(e))
     except OSError as e:
         return error(f"{e.filename or 'input'}: {e.strerror or e}", UNREADABLE)
+    except (MemoryError, ImportError, RuntimeError) as e:
+        return error(NO_MEMORY, UNREADABLE) if _lacks_memory(e) else _report_bug(e)
     except Exception as e:
         return _report_bug(e)
+
+
+def _lacks_memory(e: Exception) -> bool:
+    """Return whether memory was missing, for an object, a module or the stack of a thread."""
+    return isinstance(e, MemoryError) or "failed to map segment" in str(e) or "can't start new thread" in str(e)
+
+
+def limit_memory(size: str) -> None:
+    """Limit the memory of this process and of its children. Files that are mapped do not count."""
+    from ..compute.capacity import byte_count  # imports the tables
+
+    try:
+        import resource
+    except ImportError as e:
+        raise UsageError("--memory-limit needs a POSIX system") from e
+    limit = byte_count("--memory-limit", size)
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if most < 0 else min(limit, most), most))
 
 
 def _exit_code(e: XlaMemError) -> int:
@@ -91,10 +117,10 @@ def _discard_stdout() -> None:
 # -- output --------------------------------------------------------------------------------------
 
 
-def write(text: str = "") -> None:
-    """Write lines to stdout."""
+def write(text: str = "", *, verbatim: bool = False) -> None:
+    """Write lines to stdout. Unless `verbatim`, styles are left out if it is not a terminal."""
     try:
-        click.echo(text)
+        click.echo(text, color=verbatim or None)
     except BrokenPipeError:
         raise
     except OSError as e:
@@ -109,22 +135,37 @@ def write_json(data: Any) -> None:
     write(json_text(data))
 
 
-def write_csv(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Write CSV to stdout: RFC 4180 with newlines as line ends; null is empty."""
+def write_csv(names: Iterable[str], rows: Iterable[Iterable[Any]], *, raw: bool = False) -> None:
+    """Write CSV to stdout: RFC 4180 with newlines as line ends; null is empty.
+
+    Unless `raw`, escape what a terminal would interpret, and put ' before what a spreadsheet would compute.
+    """
     import csv
     from io import StringIO
 
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(names)
+    cell = _raw_cell if raw else _safe_cell
+    writer.writerow(map(cell, names))
     for row in rows:
-        writer.writerow(["" if v is None else str(v).lower() if isinstance(v, bool) else v for v in row])
+        writer.writerow(map(cell, row))
         if file.tell() > CSV_BUFFER:
-            write(file.getvalue().removesuffix("\n"))
+            write(file.getvalue().removesuffix("\n"), verbatim=True)
             file.seek(0)
             file.truncate()
     if file.tell():
-        write(file.getvalue().removesuffix("\n"))
+        write(file.getvalue().removesuffix("\n"), verbatim=True)
+
+
+def _raw_cell(value: Any) -> Any:
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else value
+
+
+def _safe_cell(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float)):
+        return _raw_cell(value)
+    text = visible(str(value))
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def write_lines(lines: Iterable[Text], width: int | None = None) -> None:

@@ -14,13 +14,15 @@ from ..dump import Dump
 from ..errors import UsageError
 from . import console, inputs
 
+RAW = "Print the text of CSV verbatim, without escapes for terminals and spreadsheets."
+
 Command = Callable[..., Any]
 Rows = TypeVar("Rows", bound=Sequence[Any])
 
 
 @dataclass(frozen=True)
 class Output:
-    """Format and extent of the output, from --json, --csv, --markdown, --limit, --wide and --verbose."""
+    """Format and extent of the output, from --json, --csv, --raw, --markdown, --limit, --wide and --verbose."""
 
     json: bool = False
     csv: bool = False
@@ -28,6 +30,11 @@ class Output:
     limit: int | None = None
     wide: bool = False
     verbose: bool = False
+    raw: bool = False
+
+    def write_csv(self, names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+        """Write CSV to stdout; text is verbatim with --raw only."""
+        console.write_csv(names, rows, raw=self.raw)
 
     @property
     def width(self) -> int | None:
@@ -45,12 +52,13 @@ class Output:
 def output(
     *, csv: bool = False, markdown: bool = False, limit: str = "", wide: bool = False, verbose: str = ""
 ) -> Callable[[Command], Command]:
-    """Pass --json, and where wanted --csv, --markdown, --limit, --wide and --verbose, as one argument ``output``.
+    """Pass --json, and where wanted --csv, --raw, --markdown, --limit, --wide and --verbose, as argument ``output``.
 
     `limit` and `verbose` are the help texts of these options.
     """
     options = [click.option("--json", "as_json", is_flag=True, help="Print JSON.")]
     if csv:
+        options.insert(0, click.option("--raw", is_flag=True, help=RAW))
         options.insert(0, click.option("--csv", "as_csv", is_flag=True, help="Print CSV."))
     if markdown:
         options.insert(0, click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown."))
@@ -70,12 +78,15 @@ def output(
             limit: int | None = None,
             wide: bool = False,
             verbose: bool = False,
+            raw: bool = False,
             **arguments: Any,
         ) -> Any:
             chosen = {"--json": as_json, "--csv": as_csv, "--markdown": as_markdown}
             if sum(chosen.values()) > 1:
                 raise UsageError(f"{' and '.join(k for k, v in chosen.items() if v)} exclude each other")
-            output = Output(as_json, as_csv, as_markdown, limit, wide, verbose)
+            if raw and not as_csv:
+                raise UsageError("--raw changes only the output of --csv")
+            output = Output(as_json, as_csv, as_markdown, limit, wide, verbose, raw)
             return command(output=output, **arguments)
 
         return functools.reduce(lambda wrapped, option: option(wrapped), options, run)

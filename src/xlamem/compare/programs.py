@@ -342,10 +342,9 @@ def stored_sketches(dataset: Dataset, wanted: pa.Array) -> Sketches:
 
 def _instructions(dataset: Dataset, ids: Iterable[str]) -> arrow_dataset.Dataset:
     """Return the table `instructions`, without files that have none of these dumps."""
-    stored = dataset.state.stored
     if dataset.old.batches:
         return dataset["instructions"]
-    batches = {stored[i] for i in ids if i in stored}
+    batches = {*dataset.state.stored.find(ids).values()}
     files = [f for name in sorted(batches) for f in dataset.state.batches[name].table_files("instructions")]
     return dataset.scan_files("instructions", files)
 

@@ -109,7 +109,7 @@ def _parts(p: Layout) -> Iterator[_Part]:
     n_values = np.bincount(p.owner[values], minlength=len(p.allocation_ids))
     is_crowded = n_values > MAX_TOGETHER
     part = np.where(is_crowded, -1, np.cumsum(np.where(is_crowded, 0, n_values)) // MAX_TOGETHER)
-    for number in range(int(part.max(initial=-1)) + 1):
+    for number in range(int(part.max(initial=0)) + 1):  # at least one, which may be empty
         yield _Part(arenas[part[arenas] == number], 0, p.allocation_size, values[part[p.owner[values]] == number])
     for arena in np.flatnonzero(is_crowded):
         members = values[p.owner[values] == arena]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import BinaryIO, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from .. import _guard
 from ..errors import DumpError
 from .access import URI
 from .compression import Codec, detect_codec
@@ -176,7 +178,19 @@ def _map(fileno: int, length: int, offset: int = 0) -> mmap.mmap:
         raise OSError(str(error)) from error
     if hasattr(mmap, "MADV_SEQUENTIAL"):
         mapped.madvise(mmap.MADV_SEQUENTIAL)
+    number = _guard.add(mapped)
+    _GUARDS[number] = weakref.ref(mapped, lambda _: _guard.remove(number))
     return mapped
+
+
+_GUARDS: dict[int, weakref.ref[mmap.mmap]] = {}
+"""The guards of mapped files (`_native/guard.h`), each of which ends with its mapping."""
+
+
+def check_unchanged(data: Buffer, name: str) -> None:
+    """Raise DumpError if the file behind the data has become shorter while it was read."""
+    if not isinstance(data, bytes) and _guard.is_cut(data):
+        raise DumpError(name, "a file that does not become shorter while it is read", system=True)
 
 
 def evict_pages(data: Buffer, begin: int, end: int) -> None:

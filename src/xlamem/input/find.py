@@ -14,7 +14,7 @@ from .member import Member
 from .source import Source
 from .spans import is_one_module, member_spans
 from .text import Text
-from .walk import SEARCHED_FOR, Walker
+from .walk import NoDumpError, Walker
 
 __all__ = ["Member", "Readable", "Source", "SourceLike", "Text", "find", "resolve", "split_modules"]
 
@@ -49,13 +49,25 @@ def find(*paths: str | os.PathLike[str]) -> list[Source]:
     """
     if not paths:
         raise UsageError("no path given")
+    sources, empty = find_all(*paths)
+    if empty:
+        raise empty[0]
+    return sources
+
+
+def find_all(*paths: str | os.PathLike[str]) -> tuple[list[Source], list[NoDumpError]]:
+    """As `find`, but return an error for each path with no dump, unless no path has one: then raise an error."""
     walker = Walker()
+    empty: list[NoDumpError] = []
     for path in paths:
-        walker.add(_path(path))
+        try:
+            walker.add(_path(path))
+        except NoDumpError as error:
+            empty.append(error)
     sources = walker.groups.sources()
     if not sources:
-        raise UsageError(f"no dump in {', '.join(utf8(_path(p)) for p in paths)}: searched for {SEARCHED_FOR}")
-    return sources
+        raise empty[0] if len(empty) == 1 else NoDumpError(", ".join(utf8(_path(p)) for p in paths))
+    return sources, empty
 
 
 def resolve(source: SourceLike, *, module: int | str | None = None) -> Source:
@@ -112,7 +124,8 @@ def _content(source: bytes | bytearray | memoryview | Readable) -> tuple[bytes, 
     name = "<bytes>"
     if hasattr(source, "read"):
         name = str(getattr(source, "name", "<file>"))
-        source = source.read()
+        with system_errors(name):
+            source = source.read()
     try:
         return source if isinstance(source, bytes) else bytes(memoryview(source)), name
     except TypeError:

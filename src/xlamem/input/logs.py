@@ -69,7 +69,7 @@ def split_line(line: str) -> tuple[str | None, str | None, str]:
 # -- a logged module -----------------------------------------------------------------------------
 
 MODULE = b"BufferAssignment:"
-LIVE_RANGE = rb"HloLiveRange \((?:[^\n]*[ ,])?max "
+LIVE_RANGE = rb"HloLiveRange \((?:[^\n]{0,200}[ ,])?max "
 """Regex for the beginning of a live range."""
 
 _MAX_PREFIX = 1024

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..errors import DumpError, utf8
+from ..formatting import visible
 from ..schema import ROLES
 from . import names
 from .member import Member
@@ -68,7 +69,7 @@ class Source:
 
     def __repr__(self) -> str:
         roles = ", ".join(m.role for m in self.members)
-        return f"<Source {self.name} in {self.location}: {roles}>"
+        return f"<Source {visible(self.name)} in {visible(self.location)}: {roles}>"
 
 
 def source_of(name: str, members: Iterable[Member], *, by_name: bool) -> Source:

@@ -15,10 +15,10 @@ from .logs import LIVE_RANGE, find_prefix
 Form = Literal["plain", "log"]
 
 # A later release may add text before the colon.
-_MODULE = re.compile(rb"BufferAssignment(?: \([^\n]*\))?:[^\n]*")
+_MODULE = re.compile(rb"BufferAssignment(?: \([^\n]{0,200}\))?:[^\n]*")
 _TOTAL = re.compile(rb"\nTotal bytes used: ")
 _LIVE_RANGE = re.compile(LIVE_RANGE)
-_BEGIN = re.compile(rb"\*\*\* Begin ([^\n]*) \*\*\*(\r?)\n")
+_BEGIN = re.compile(rb"^\*\*\* Begin ([^\n]*) \*\*\*(\r?)\n", re.M)
 _END = re.compile(rb"\n\*\*\* (?:Begin |End ([^\n]*) \*\*\*)")
 
 
@@ -92,7 +92,7 @@ def _frames(data: Buffer) -> Iterator[_Frame]:
     after = 0
     for head in _BEGIN.finditer(data):
         begin = head.start()
-        if begin < after or (begin and data[begin - 1] != 10):
+        if begin < after:
             continue
         end, after = _frame_end(data, head)
         yield _Frame(begin, after, MemberSpan(head.end(), end, "plain", head[1].decode("utf-8", "surrogateescape")))

@@ -27,6 +27,17 @@ SEARCHED_FOR = (
 )
 
 
+class NoDumpError(UsageError):
+    """A path exists, but nothing under it is a dump."""
+
+    def __init__(self, path: str, hint: str = "") -> None:
+        super().__init__(f"no dump in {path}: searched for {SEARCHED_FOR}{hint}")
+        self.path, self.hint = path, hint
+
+    def __reduce__(self) -> tuple[type[NoDumpError], tuple[str, str]]:
+        return type(self), (self.path, self.hint)
+
+
 class Walker:
     """Adds the dumps under paths to its groups, each only once even if several paths lead to it."""
 
@@ -38,7 +49,7 @@ class Walker:
         self._has_protos = False
 
     def add(self, path: str) -> None:
-        """Add all dumps under a path. Raises UsageError if there are none."""
+        """Add all dumps under a path. Raises NoDumpError if there are none."""
         if path == "-":
             return self._add_stdin()
         if path[:7].lower() == "file://":
@@ -52,22 +63,24 @@ class Walker:
             self._add_local(path)
         if self.groups.hits == hits and not _is_other_dump_file(path):
             hint = "; there are only protos: add xla_dump_hlo_as_text to the flags" if self._has_protos else ""
-            raise UsageError(f"no dump in {utf8(path)}: searched for {SEARCHED_FOR}{hint}")
+            raise NoDumpError(utf8(path), hint)
 
     def add_bytes(self, data: bytes, name: str) -> None:
-        """Add the dumps in bytes. Raises UsageError if there are none."""
+        """Add the dumps in bytes. Raises NoDumpError if there are none."""
         hits = self.groups.hits
         with system_errors(name):
             file = FileView.from_bytes(name, data).decompressed()
         content = file.read()
         self._contents.add_content(Member("", name, content=content), file, f"{name}#{id(content)}")
         if self.groups.hits == hits:
-            raise UsageError(f"no dump in {name}: searched for {SEARCHED_FOR}")
+            raise NoDumpError(name)
 
     def _add_stdin(self) -> None:
         if not self._has_read_stdin:
             self._has_read_stdin = True
-            self.add_bytes(sys.stdin.buffer.read(), "<stdin>")
+            with system_errors("<stdin>"):
+                content = sys.stdin.buffer.read()
+            self.add_bytes(content, "<stdin>")
 
     # -- local paths
 
@@ -83,6 +96,8 @@ class Walker:
         directory, file_name = os.path.split(path)
         if stat.S_ISDIR(mode):
             self._walk(path)
+        elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # such as /dev/zero, which has no end
+            raise DumpError(path, "a file, a directory or a pipe (a device)")
         elif not stat.S_ISREG(mode):  # a pipe, such as <(zcat …), can be read only once
             with system_errors(path), open(path, "rb") as file:
                 self.add_bytes(file.read(), path)
@@ -145,7 +160,7 @@ class Walker:
                 path = entry.path
                 if _is_plain_file(entry):
                     self._add_listed(path, entry.name, real, below + entry.name)
-                elif self._add_linked(path) and not entry.name.startswith("."):
+                elif self._add_linked(path) and not entry.name.startswith(".") and not below.startswith(_KERNEL):
                     stack.append((path, os.path.realpath(path)))
 
     def _entries(self, directory: str) -> list[os.DirEntry[str]]:
@@ -240,6 +255,10 @@ class Walker:
             self._contents.add_file(uri, path, search=True)
         elif file_name.endswith((".hlo.pb", ".hlo.pb.gz")):
             self._has_protos = True
+
+
+_KERNEL = tuple(os.path.join(os.sep, name, "") for name in ("proc", "sys", "dev"))
+"""Directories of the kernel, whose subdirectories lead to all other files."""
 
 
 def _is_other_dump_file(path: str) -> bool:

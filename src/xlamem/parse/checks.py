@@ -129,26 +129,28 @@ def _printed_total_agrees(reader: Reader, evidence: _Evidence) -> None:
 
 def _add_at_values(reader: Reader, section: Section, code: str, rows: Iterable[tuple[int, str]]) -> None:
     """Add a diagnostic for each pair of a row of `values` and the expected text. Rows must be ascending."""
-    line: int | None = None
+    line, last, ids = None, -1, np.empty(0, np.int64)
     for row, wanted in rows:
         if reader.diagnostics.is_full(section.file, section.kind, code):
             reader.diagnostics.count(section.file, section.kind, code, 1)
             continue
-        line = _value_line(reader, section, row, line)
+        if not len(ids):
+            ids = reader.stores[ASSIGNMENT].ints("values", "value_id")
+        repeats = int(np.count_nonzero(ids[last + 1 : row] == ids[row]))
+        line, last = find_line(section, _value_head(reader, section, row, int(ids[row])), line, repeats), row
         reader.diagnostics.add(section.file, line, section.kind, code, wanted)
 
 
-def _value_line(reader: Reader, section: Section, row: int, begin: int | None) -> int | None:
-    """Return the offset of the line that prints a row of `values`, searching from `begin`."""
-    value = int(reader.stores[ASSIGNMENT].ints("values", "value_id")[row])
+def _value_head(reader: Reader, section: Section, row: int, value: int) -> str:
+    """Return the text with which the line of a row of `values` begins."""
     features = section.file.features
     if "e1_values" in features:
-        return find_line(section, f"  {value} ", begin)
+        return f"  {value} "
     if "e0_values" in features:
         name, index = reader.matcher.label("values", row)
         index = index.translate(str.maketrans("{}", "[]"))
-        return find_line(section, f"  {name}{index}(#{value}", begin)
-    return find_line(section, f" value: <{value} ", begin)
+        return f"  {name}{index}(#{value}"
+    return f" value: <{value} "
 
 
 # -- used values ---------------------------------------------------------------------------------
@@ -267,18 +269,20 @@ def _check_schedule(reader: Reader, section: Section) -> int | None:
         wanted = f"{steps} steps, as many as are listed, not {section.steps}"
         reader.diagnostics.add(file, section.head, section.kind, "steps_differ", wanted)
     if gap is not None:
-        line = find_line(section, f"    {gap}:")
+        # The steps before the first one that is out of order are dense: it repeats one of them, or none.
+        row, step = gap
+        line = find_line(section, f"    {step}:", repeats=int(0 <= step < row))
         reader.diagnostics.add(file, line, section.kind, "schedule_gap", "steps 0, 1, 2, …")
     return None if missing else steps
 
 
-def _steps(reader: Reader) -> tuple[int, int | None]:
-    """Return the length of the schedule and the first step that is out of order."""
+def _steps(reader: Reader) -> tuple[int, tuple[int, int] | None]:
+    """Return the length of the schedule, and the row and number of the first step that is out of order."""
     n, gap = 0, None
     for first, time in reader.stores[LIVE].batches("schedule", "time"):
         n += len(time)
         if gap is None and (row := _rules.first_gap(time, first)) >= 0:
-            gap = int(time[row])
+            gap = first + row, int(time[row])
     return n, gap
 
 

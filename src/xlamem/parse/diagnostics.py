@@ -113,7 +113,8 @@ class Diagnostics:
         if name == "not_utf8":
             file.features.add("not_utf8")
         # Sorted by offset, independent of the order of the scans. A line can have the same fault twice.
-        distinct = np.unique(faults, axis=0)
+        ascending = (np.diff(faults[:, 0]) > 0).all()
+        distinct = faults if ascending else np.unique(faults, axis=0)
         for offset, wanted in distinct[:MAX_ROWS].tolist():
             self.add(file, offset, section.kind, name, _lines.WANTED[wanted])
         if len(distinct) > MAX_ROWS:

@@ -42,7 +42,7 @@ class SmallReader(WholeReader):
             names = self.interners.names(section_reader.interners)
             sections = section_reader.sections(self)
             spans = [Span(section, section.begin, section.end) for section in sections]
-            self._complete(kind, [section_reader.scan(span, names).load(self.interners) for span in spans])
+            self._complete(kind, [section_reader.scan_unchanged(span, names).load(self.interners) for span in spans])
         check(self)
         self.release_checked()
 

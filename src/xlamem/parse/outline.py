@@ -21,7 +21,7 @@ EVICT_BYTES = 256 << 20
 MAX_HEAD_BYTES = 200
 """Maximum length of a section's head line; longer lines are reported as unknown."""
 
-_HUMAN = rb" \((?:-?\d+B|-?\d+\.\d+[KMGTPE]iB)"
+_HUMAN = rb" \((?P<human>-?\d+B|-?\d+\.\dKiB|-?\d+\.\d\d[MGTPE]iB)"
 _TOTAL = re.compile(
     rb"Total bytes used:(?: (?P<n>-?\d+)(?![\w.-])(?P<a>.*?)|(?P<b>.*?) (?P<m>-?\d+)(?![\w.-])(?P<c>.*?))"
     rb"(?:" + _HUMAN + rb"(?P<d>.*?)\)(?P<e>.*))?"
@@ -35,7 +35,7 @@ _HEADS = {
     _lines.USED: re.compile(rb"Used values(.*?):(.*)"),
     _lines.LIVE: _STEPS,
 }
-"""Lines that open a section. Groups named n and m are numbers, all others are unknown text."""
+"""Lines that open a section. Groups named n and m are numbers, human is a rounded one, all others are unknown text."""
 _WHOLE_FILE: dict[str, str] = {"hlo": HLO, **dict.fromkeys(names.FLAG_EXTENSIONS, FLAGS)}
 """The section of files that are a single section without a head line."""
 _PLAIN_HEADS = (b"BufferAssignment:\n", b"Used values:\n")
@@ -86,6 +86,10 @@ class _Head(NamedTuple):
     def body(self) -> int:
         """Offset of the end of the line."""
         return min(self.offset + len(self.line), self.stop)
+
+
+def _match(head: _Head, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
+    return pattern.fullmatch(head.line.rstrip(b"\n")) if len(head.line) <= MAX_HEAD_BYTES else None
 
 
 class _Outliner:
@@ -155,7 +159,8 @@ class _Outliner:
         """Handle a total, which belongs to the used values or report below it, or else is a section without records."""
         file, follower = self._file, head.next_kind
         self._total = head.offset, self._number(head, _TOTAL)
-        if b"(" in head.line and follower != _lines.REPORT_LIST:
+        match = _match(head, _TOTAL)
+        if match and match["human"] and follower != _lines.REPORT_LIST:
             file.features.add("human_total")
         if follower == _lines.REPORT_LIST:
             return None
@@ -169,7 +174,7 @@ class _Outliner:
 
     def _number(self, head: _Head, pattern: re.Pattern[bytes]) -> int | None:
         """Return the number in a head; add a diagnostic and return None if there is none of at most 64 bits."""
-        match = pattern.fullmatch(head.line.rstrip(b"\n")) if len(head.line) <= MAX_HEAD_BYTES else None
+        match = _match(head, pattern)
         digits = match and (match["n"] or match["m"])
         if digits and len(digits) <= 20 and abs(int(digits)) < 1 << 63:
             return int(digits)
@@ -179,12 +184,10 @@ class _Outliner:
 
     def _keep_unknown_text(self, head: _Head) -> None:
         """Keep the unknown text of a head."""
-        if head.kind not in _HEADS or len(head.line) > MAX_HEAD_BYTES:
-            return
-        match = _HEADS[head.kind].fullmatch(head.line.rstrip(b"\n"))
+        match = _match(head, _HEADS[head.kind]) if head.kind in _HEADS else None
         if match is None:
             return
-        numbers = {match.re.groupindex.get(name) for name in "nm"}
+        numbers = {match.re.groupindex.get(name) for name in ("n", "m", "human")}
         spans = [match.span(i) for i in range(1, match.re.groups + 1) if i not in numbers]
         rows = [(-1, 0, head.offset + begin, head.offset + end) for begin, end in spans if begin < end]
         if rows:

@@ -188,7 +188,7 @@ class PieceReader(Reader):
             end = reader.next_split(section, begin + size) if begin + size < section.end else section.end
             interners = Interners(self._labels)
             span = Span(section, begin, end, state)
-            batch = reader.scan(span, interners.names(reader.interners)).load(interners)
+            batch = reader.scan_unchanged(span, interners.names(reader.interners)).load(interners)
             if batch.unfinished >= 0 and not span.ends_section:
                 if batch.unfinished == begin:
                     size *= 2
@@ -196,6 +196,7 @@ class PieceReader(Reader):
                 # The next span begins with the unfinished record.
                 end = batch.unfinished
                 batch.faults = np.ascontiguousarray(batch.faults[batch.faults[:, 1] < end])
+                batch.gaps = np.ascontiguousarray(batch.gaps[batch.gaps[:, 2] < end])
                 batch.span = span._replace(end=end)
             yield batch
             begin, size, state = end, SPAN_BYTES, batch.state

@@ -10,6 +10,7 @@ from typing import Any
 from .. import _unknown, schema
 from ..errors import DumpError, UsageError
 from ..input import names
+from ..input.files import check_unchanged
 from ..input.find import Source
 from .arrays import Codes, Ints, texts
 from .batch import Batch, File, Section
@@ -80,6 +81,7 @@ class Reader(ABC):
     def note(self, batch: Batch) -> None:
         """Record the unknown fields, rows per table, features and faults of a batch."""
         section = batch.span.section
+        check_unchanged(section.data, section.file.text.uri)
         if len(batch.gaps):
             self._add_unknown_fields(batch)
         for table in batch.tables:

@@ -29,18 +29,18 @@ def total_of(values: Ints) -> int:
     return int(values.sum()) if fits else sum(values.tolist())  # which is also the fastest for few values
 
 
-def find_line(section: Section, text: str, begin: int | None = None) -> int | None:
+def find_line(section: Section, text: str, after: int | None = None, repeats: int = 0) -> int | None:
     """Return the offset of the first line of a section that starts with `text`; None if there is none.
 
-    The search starts at the line at `begin` and wraps around to the beginning of the section.
+    The search starts below the line at `after`, and skips as many such lines as it `repeats`.
     """
     prefix = text.encode()
-    offset = section.begin if begin is None else begin
-    if bytes(section.data[offset : offset + len(prefix)]) != prefix:
+    offset = section.begin if after is None else after
+    if after is not None or bytes(section.data[offset : offset + len(prefix)]) != prefix:
         offset = _lines.next_line(section.data, offset, section.end, prefix)
-    if offset < section.end:
-        return offset
-    return None if begin in (None, section.begin) else find_line(section, text)
+    for _ in range(repeats):
+        offset = _lines.next_line(section.data, offset, section.end, prefix)
+    return offset if offset < section.end else None
 
 
 def human_size(n: int) -> str:
@@ -83,7 +83,7 @@ def _check_complete(reader: Reader, report: Section, summary: Mapping[str, Any])
     elif summary["open"]:
         wanted = "an empty line"
     if wanted is not None:
-        reader.diagnostics.truncated(report.file, report.end, report.kind, wanted)
+        reader.diagnostics.truncated(report.file, report.file.end, report.kind, wanted)
 
 
 # -- totals --------------------------------------------------------------------------------------

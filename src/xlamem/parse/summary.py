@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from .. import schema
+from ..input.files import check_unchanged
 from ..input.names import FLAG_EXTENSIONS
 from .checks import printed_total
 from .fingerprints import Fingerprints, are_known
@@ -34,6 +35,8 @@ def summary_rows(
 
     `hashes` has a content hash or None for each file. `fingerprints` has the rows of the requested tables.
     """
+    for file in reader.files:
+        check_unchanged(file.text.raw, file.text.uri)
     diagnostics = reader.diagnostics.rows()
     return {
         "files": [

@@ -185,7 +185,7 @@ class WholeReader(Reader):
         names = self.interners.names(reader.interners)
         if names:
             names[0].expect(sum(s.end - s.begin for s in spans) // reader.bytes_per_name)
-        return [reader.scan(span, names).load(self.interners) for span in spans]
+        return [reader.scan_unchanged(span, names).load(self.interners) for span in spans]
 
     def _spans(self, reader: SectionReader) -> list[Span]:
         """Split sections into spans; with one thread, each section is one span, which makes repeats cheap to detect."""
@@ -255,7 +255,7 @@ class WholeReader(Reader):
             span_names = [Names(snapshot) for snapshot in snapshots]
             if span_names and not span_names[0].n_base:
                 span_names[0].expect((span.end - span.begin) // reader.bytes_per_name)
-            batch = reader.scan(span, span_names)
+            batch = reader.scan_unchanged(span, span_names)
             if evicts:  # unmapping is slow, so each thread evicts its own span
                 evict_pages(span.section.data, span.begin, span.end)
             return batch, span_names

@@ -1,28 +1,35 @@
 """Convert many dumps to a Parquet dataset, and read it.
 
 Writing: `driver` finds the dumps, `plan` groups them into tasks, `run` submits them to an `engines` pool and commits
-the results to the `ledger`. `record` commits what a run found (`occurrences`) and did. A `worker` runs a `task` in a
-process configured by `worker_setup`: it computes the derived tables (`derived`, `merged`, `offsets`, `peak_numbers`)
-and writes the batch (`parquet`). `streamed` and `large` convert dumps that do not fit into memory, using `spill` and
-the `cores` that the workers share.
+the results to the `ledger`. Its `state` is that of the last of the `checkpoints` and the entries after it (`batch`,
+with `segments` of ids); `activity` tells which runs are active. `record` commits what a run found (`occurrences`) and
+did. A `worker` runs a `task` in a process configured by `worker_setup`: it computes the derived tables (`derived`,
+`merged`, `offsets`, `peak_numbers`) and writes the batch (`parquet`). `streamed` and `large` convert dumps that do not
+fit into memory, using `spill` and the `cores` that the workers share.
 `identity` computes content_ids, `rewrite` copies batches, and `storage` wraps local and remote filesystems.
 
 Reading: `dataset`, on top of `catalog`; `stored` for one dump, `query` and `dumps_view` for SQL. `old` reads datasets
-of version 1, and `migration` converts them.
+of version 1, and `migration` converts them. `retention` drops occurrences and contents, and
+`compaction` merges batches (both with `maintenance`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__all__ = ["Converted", "Dataset", "Interrupted", "OutputError", "Status", "convert", "migrate", "sql"]
+__all__ = [
+    "Compacted", "Converted", "Dataset", "Dropped", "Interrupted", "OutputError", "Status", "compact", "convert",
+    "drop", "migrate", "sql",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from ..errors import OutputError
+    from .compaction import Compacted, compact
     from .dataset import Dataset, sql
     from .driver import convert
     from .migration import migrate
     from .result import Converted, Interrupted, Status
+    from .retention import Dropped, drop
 else:
     # Imported on first use, because a worker process must be configured before it imports NumPy.
     _MODULES = {
@@ -30,6 +37,8 @@ else:
         "migrate": ".migration",
         **dict.fromkeys(("Converted", "Interrupted", "Status"), ".result"),
         **dict.fromkeys(("Dataset", "sql"), ".dataset"),
+        **dict.fromkeys(("Compacted", "compact"), ".compaction"),
+        **dict.fromkeys(("Dropped", "drop"), ".retention"),
         "OutputError": "..errors",
     }
 

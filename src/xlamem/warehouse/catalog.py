@@ -6,14 +6,18 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as arrow_dataset
 
 from .. import schema
 from ..errors import DumpError, UsageError
-from .ledger import Batch, File, Ledger
+from .batch import Batch, File
+from .ledger import Ledger
 from .old import OldDumps
+from .state import to_files
 from .storage import Storage
 
 
@@ -33,29 +37,35 @@ class Catalog:
         if not _has_ledger(self.storage):
             raise UsageError(f"{os.fspath(dest)} is not a dataset of `xlamem convert`: it has no ledger")
         self.state = Ledger(self.storage).state
-        self.batches = sorted(self.state.batches.values(), key=lambda b: b.name)
         self.old = OldDumps(self.storage, self.state)
+        self._files_of: dict[str, list[File]] = {}
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
         """The content_ids of the stored dumps, sorted."""
         with self.damage_errors():
-            return tuple(sorted(self.state.stored.keys() | self.old.contents.keys()))
+            return tuple(sorted({*self.state.stored, *self.old.contents}))
 
     def __contains__(self, content_id: object) -> bool:
         """Return whether a dump with this content_id is stored."""
         with self.damage_errors():
             return content_id in self.state.stored or content_id in self.old.contents
 
-    @cached_property
-    def files_of(self) -> dict[str, list[File]]:
-        """The files of each table, in the order of the batches, without those of version 1."""
-        return _by_table(batch for batch in self.batches if not batch.is_old)
+    def files_of(self, table: str) -> list[File]:
+        """Return the files of a table, in the order of the batches, without those of version 1."""
+        if table not in self._files_of:
+            self._files_of[table] = [file for batch, file in self._files(table) if not batch.is_old]
+        return self._files_of[table]
 
-    @cached_property
-    def old_files_of(self) -> dict[str, list[File]]:
-        """The files of each table that version 1 wrote."""
-        return _by_table(self.old.batches)
+    def old_files_of(self, table: str) -> list[File]:
+        """Return the files of a table that version 1 wrote."""
+        return [file for batch in self.old.batches for file in batch.table_files(table)]
+
+    def _files(self, table: str | None = None) -> list[tuple[Batch, File]]:
+        """Return the files of one table, or of all tables, in the order of the batches."""
+        files, state = self.state.files_table(table), self.state
+        batches = [state.batches[state.names[ordinal]] for ordinal in files["batch"].to_pylist()]
+        return sorted(zip(batches, to_files(files), strict=True), key=lambda row: row[0].name)
 
     def locate(self, content_id: str) -> tuple[Batch, str]:
         """Return the batch of a stored dump and its id in the files of the batch."""
@@ -76,6 +86,19 @@ class Catalog:
             filesystem=self.storage.system,
         )
 
+    def scan_dump(self, table: str, files: list[File], content_id: str) -> arrow_dataset.Dataset:
+        """Return a pyarrow dataset over the row groups that contain a dump.
+
+        In files of merged batches, statistics do not tell which these are: the dumps are not sorted by content_id.
+        """
+        form, system = arrow_dataset.ParquetFileFormat(), self.storage.system
+        fragments = [
+            form.make_fragment(path, system, row_groups=[row_group])  # pyarrow does not keep the order of several ones
+            for path in (self.storage.path(file.path) for file in files)
+            for row_group in _row_groups_with(path, system, content_id)
+        ]
+        return arrow_dataset.FileSystemDataset(fragments, schema.WAREHOUSE[table].warehouse, form, system)
+
     def files(self, table: str | None = None) -> pa.Table:
         """Return the committed files of one table, or of all tables, for other tools.
 
@@ -84,7 +107,7 @@ class Catalog:
         if table is not None:
             check_name(table)
         order = {name: i for i, name in enumerate(schema.WAREHOUSE)}
-        rows = [(b, f) for b in self.batches for f in b.files if table in (None, f.table)]
+        rows = self._files(table)
         rows.sort(key=lambda row: order.get(row[1].table, len(order)))
         return pa.table(
             {
@@ -116,7 +139,7 @@ class Catalog:
         names = sorted(tables)
         derived_from = {"modules", "files", "labels"} | ({"bills"} if "peaks" in names else set())
         old = sorted({*names, *derived_from})  # tables of version 1
-        files = [f for t in names for f in self.files_of[t]] + [f for t in old for f in self.old_files_of[t]]
+        files = [f for t in names for f in self.files_of(t)] + [f for t in old for f in self.old_files_of(t)]
         infos = self.storage.system.get_file_info([self.storage.path(f.path) for f in files])
         for file, info in zip(files, infos, strict=True):
             path = self.storage.uri_of(file.path)
@@ -127,12 +150,20 @@ class Catalog:
         return None
 
 
-def _by_table(batches: Iterable[Batch]) -> dict[str, list[File]]:
-    files: dict[str, list[File]] = {name: [] for name in schema.WAREHOUSE}
-    for batch in batches:
-        for file in batch.files:
-            files.setdefault(file.table, []).append(file)
-    return files
+def _row_groups_with(path: str, system: Any, content_id: str) -> list[int]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, filesystem=system, read_dictionary=["content_id"]) as parquet:
+        return [i for i in range(parquet.num_row_groups) if _contains(parquet, i, content_id)]
+
+
+def _contains(parquet: Any, row_group: int, content_id: str) -> bool:
+    """Return whether a row group contains a dump, from the dictionary of its ids."""
+    statistics = parquet.metadata.row_group(row_group).column(0).statistics
+    if statistics is not None and not statistics.min <= content_id <= statistics.max:
+        return False
+    ids = parquet.read_row_group(row_group, columns=["content_id"]).column(0)
+    return any(pc.any(pc.equal(chunk.dictionary, content_id)).as_py() for chunk in ids.chunks)
 
 
 def _has_ledger(storage: Storage) -> bool:

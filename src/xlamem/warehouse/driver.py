@@ -11,9 +11,11 @@ from typing import Literal
 
 from .. import schema
 from ..errors import UsageError, utf8
-from ..input.find import Source, find
+from ..input.find import Source, find_all
+from ..input.walk import NoDumpError
+from .activity import host_name
 from .engines import ENGINES, in_process
-from .ledger import Ledger, host_name
+from .ledger import Ledger
 from .record import RunRecord
 from .result import Converted, Interrupted, Progress, Status
 from .run import Run
@@ -41,6 +43,7 @@ def convert(
     check_content: bool = False,
     max_failures: int | None = None,
     single_writer: bool = False,
+    compact: bool = False,
     progress: Progress | None = None,
 ) -> Converted:
     """Convert dumps to a Parquet dataset that stores each distinct dump once, and records where it was found.
@@ -83,13 +86,15 @@ def convert(
         Promise that no other converter writes to the dataset at the same time. Required only for storage without
         conditional writes. The local disk supports them, and so do S3, GCS and Azure with the extras ``s3``, ``gcs``
         and ``azure``.
+    compact
+        Merge small files of the dataset afterwards, as ``xlamem dataset compact`` does.
     progress
         Called with a `Status` as the run proceeds.
 
     Raises
     ------
     UsageError
-        No dump is found, an argument is invalid, or `to` does not support conditional writes.
+        No path has a dump, a path does not exist, an argument is invalid, or `to` does not support conditional writes.
     OutputError
         A file cannot be written. What was committed before is kept.
     """
@@ -100,6 +105,7 @@ def convert(
         "workers": workers, "engine": engine,
         "reprocess": reprocess, "retry_quarantine": retry_quarantine, "check_content": check_content,
         "max_failures": max_failures, "single_writer": single_writer,
+        "compact": compact,
     }  # fmt: skip
     if engine not in ENGINES:
         raise UsageError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
@@ -113,7 +119,7 @@ def convert(
     with ExitStack() as active:
         with (ENGINES[engine] if storage.shared else in_process)(workers, scheduler) as pool:
             try:
-                found = _find(sources)
+                found, empty = _find(sources)
                 with storage.output_errors():
                     ledger = Ledger(storage)
                     active.enter_context(ledger.run(options.run_id))
@@ -126,29 +132,39 @@ def convert(
                         check_content=check_content,
                     )  # fmt: skip
                 except KeyboardInterrupt as stop:
-                    record.finish(result := run.result(len(found)), "interrupted")
+                    record.finish(result := run.result(len(found), empty), "interrupted")
                     raise Interrupted(result) from stop
-                record.finish(run.result(len(found)), "stopped" if run.stopped else "finished")
+                record.finish(run.result(len(found), empty), "stopped" if run.stopped else "finished")
             except BaseException:
                 pool.kill()
                 raise
         with storage.output_errors():
             ledger.checkpoint()
-    return run.result(len(found))
+    if compact:
+        from .compaction import compact as merge
+
+        merge(to, single_writer=single_writer)
+    return run.result(len(found), empty)
 
 
 def _source_text(source: str | os.PathLike[str] | Source) -> str:
     return source.members[0].location if isinstance(source, Source) else utf8(absolute(source))
 
 
-def _find(sources: tuple[str | os.PathLike[str] | Source, ...]) -> list[Source]:
+def _find(sources: tuple[str | os.PathLike[str] | Source, ...]) -> tuple[list[Source], list[str]]:
+    """Return the dumps, and the paths without a dump."""
     if not sources:
         raise UsageError("nothing to convert")
     # A single call for all paths, so that a dump under several of them is found only once.
     paths = [absolute(s) for s in sources if not isinstance(s, Source)]
     given = [s for s in sources if isinstance(s, Source)]
-    found = find(*paths) if paths else []
-    return list(dict.fromkeys([*given, *found])) if given else found
+    try:
+        found, empty = find_all(*paths) if paths else ([], [])
+    except NoDumpError as error:
+        if not given:
+            raise
+        found, empty = [], [error]
+    return list(dict.fromkeys([*given, *found])) if given else found, [error.path for error in empty]
 
 
 def _options(

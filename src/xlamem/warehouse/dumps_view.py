@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import schema
+from .query import quoted
 
 TABLES = ("occurrences", "labels", "modules")
 """The tables that it joins."""
@@ -25,10 +26,10 @@ def select(tables: Sequence[str], label_keys: Sequence[str]) -> str:
     """Return SQL for the view, given SQL for each of TABLES."""
     occurrences, labels, modules = tables
     columns = [f'occurrences."{c.name}"' for c in schema.OCCURRENCES.columns]
-    columns += [f"run_labels.{_quoted(f'label_{key}')}" for key in label_keys]
+    columns += [f"run_labels.{quoted(f'label_{key}')}" for key in label_keys]
     columns += [f'modules."{c.name}"' for c in MODULE_COLUMNS]
     values = [
-        f"max(value) FILTER (WHERE key = {_literal(key)}) AS {_quoted(f'label_{key}')}" for key in label_keys
+        f"max(value) FILTER (WHERE key = {_literal(key)}) AS {quoted(f'label_{key}')}" for key in label_keys
     ]
     return (
         f"SELECT {', '.join(columns)} FROM ({occurrences}) AS occurrences"
@@ -50,10 +51,6 @@ def join(tables: Sequence[pa.Table], label_keys: Sequence[str]) -> pa.Table:
     for column in MODULE_COLUMNS:
         table = table.append_column(column.name, modules[column.name].take(module))
     return table
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _literal(text: str) -> str:

@@ -27,6 +27,8 @@ WORKER_MEMORY = 1 << 30
 """Memory assumed per worker when the number of workers is chosen."""
 WORKER_BYTES = 64 << 20
 """Text that a worker reads in about a second, twice the time in which it starts."""
+MAX_STARTS = 3
+"""Number of times that workers are started, if they are killed while they start."""
 WATCH_SECONDS = 1.0
 """Longest time between two looks at which workers there are."""
 DASK_TIMEOUT_SECONDS = 30
@@ -108,9 +110,9 @@ class _Processes:
 
     def __init__(self, workers: int | None) -> None:
         self.workers = workers
-        cores = Cores()
+        self.here = InProcessExecutor()
         self.pool = Pool(
-            InProcessExecutor(cores), 1, restart=self.restart, kill=self.kill, start=self.start, cores=cores
+            self.here, 1, restart=self.restart, kill=self.kill, start=self.start, cores=self.here.cores
         )
         self.executor: ProcessPoolExecutor | None = None
         self.starting: list[Future[int]] = []
@@ -143,21 +145,35 @@ class _Processes:
                 _kill(self.executor)
 
     def _wait_until_ready(self) -> None:
+        """Wait for the workers. Start them again if they are killed; in the end, do without them."""
+        starts = 1
+        while not self._are_ready():
+            if starts == MAX_STARTS:
+                return self._run_here()
+            starts += 1
+            self._start()
+
+    def _are_ready(self) -> bool:
+        """Wait until all workers have started or one has ended. Raise UsageError if it ended by itself."""
+        assert self.executor is not None
+        processes = _workers(self.executor)
         try:
-            self._wait()
+            for future in self.starting:
+                future.result()
         except BrokenExecutor:
-            self._start()  # a worker may have been killed by another process
-            try:
-                self._wait()
-            except BrokenExecutor:
+            self.executor.shutdown(wait=True, cancel_futures=True)  # after it, all exit codes are known
+            if any(process.exitcode is not None and process.exitcode >= 0 for process in processes):
                 raise UsageError(
                     "worker processes cannot be started; in a script, call convert under "
                     "if __name__ == '__main__': (or with engine='here', which needs no other process)"
                 ) from None
+            return False
+        return True
 
-    def _wait(self) -> None:
-        for future in self.starting:
-            future.result()
+    def _run_here(self) -> None:
+        """Run the tasks in this process: a system without memory for a worker kills each one that starts."""
+        self.executor = None
+        self.pool.executor, self.pool.size, self.pool.cores = self.here, 1, self.here.cores
 
 
 def _watch(executor: ProcessPoolExecutor) -> None:

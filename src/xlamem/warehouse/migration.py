@@ -7,11 +7,9 @@ is read as before, and the next migration continues. Converters may run at the s
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,8 +17,9 @@ import xxhash
 
 from .. import schema
 from ..parse.fingerprints import Fingerprints
-from .catalog import Catalog
-from .ledger import Batch, Ledger
+from .batch import Batch
+from .ledger import Ledger
+from .maintenance import maintained
 from .occurrences import distinct, new_occurrences, recorded_occurrences
 from .old import RUN_TABLES, OldDumps, with_content_ids
 from .parquet import BatchWriter
@@ -59,21 +58,14 @@ def migrate(
         A file cannot be written. What was committed before is kept.
     """
     start = time.monotonic()
-    storage = Storage(dest, single_writer=single_writer)
-    Catalog(dest)  # raises UsageError if there is no ledger
-    with storage.output_errors():
-        storage.check_conditional_create()
-        ledger = Ledger(storage)
-        run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
-        with ledger.run(run_id):
-            migration = _Migration(storage, ledger, run_id)
-            of_dumps = sum(len(batch.dumps) for batch in migration.old.batches)
-            for batch in migration.old.batches:
-                migration.convert(batch.name)
-                if progress:
-                    seconds = time.monotonic() - start
-                    progress(Status("migrate", migration.dumps, of_dumps, 0, 0, 0, seconds))
-        ledger.checkpoint()
+    with maintained(dest, single_writer=single_writer) as (storage, ledger, run_id):
+        migration = _Migration(storage, ledger, run_id)
+        of_dumps = sum(len(batch.dumps) for batch in migration.old.batches)
+        for batch in migration.old.batches:
+            migration.convert(batch.name)
+            if progress:
+                seconds = time.monotonic() - start
+                progress(Status("migrate", migration.dumps, of_dumps, 0, 0, 0, seconds))
     return Migrated(migration.batches, migration.dumps, migration.contents, time.monotonic() - start)
 
 
@@ -173,7 +165,7 @@ class _Migration:
         """Create a writer for files in the partition of a batch."""
         folders = old.files[0].path.split("/")[2:-1] if old.files else []
         folder = "/".join([f"schema=v{schema.VERSION}", *folders])
-        return BatchWriter(self.storage, folder, name, replace=True, run_id=self.run_id)
+        return BatchWriter(self.storage, folder, name, run_id=self.run_id)
 
 
 def _hash(*fields: str) -> str:

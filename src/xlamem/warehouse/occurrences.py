@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from .. import schema
 from ..errors import utf8
 from ..input.access import URI
-from .ledger import State
 from .offsets import with_columns
 from .old import OldDumps
+from .state import State
 from .storage import Storage
 from .task import DumpInput, Options
 
@@ -72,9 +72,11 @@ def recorded_occurrences(storage: Storage, state: State, labels: Mapping[str, st
     import pyarrow.parquet as pq
 
     for batch in state.occurrences(labels):
+        runs = pa.array([run for run, found in batch.run_labels.items() if found == labels], pa.string())
         for file in batch.table_files("occurrences"):
             path = storage.path(file.path)
-            yield pq.read_table(path, columns=list(KEY), filesystem=storage.system, partitioning=None)
+            rows = pq.read_table(path, columns=[*KEY, "run_id"], filesystem=storage.system, partitioning=None)
+            yield rows.filter(pc.is_in(rows["run_id"], runs)) if batch.run_labels else rows
 
 
 def occurrences_of_version_1(storage: Storage, state: State, labels: Mapping[str, str]) -> Iterator[pa.Table]:

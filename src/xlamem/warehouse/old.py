@@ -18,9 +18,10 @@ from .. import schema
 from ..compute.bills import DEVICE_TOTAL, UNUSED
 from ..input import names
 from ..input.member import Member
+from .batch import Batch
 from .identity import content_id
-from .ledger import Batch, State
 from .offsets import with_columns
+from .state import State
 from .storage import Storage
 
 MODULES_READ = (
@@ -85,12 +86,14 @@ class OldDumps:
     @cached_property
     def contents(self) -> dict[str, OldDump]:
         """The dump that represents each content that is stored only by version 1, at the time of the first use."""
-        return {i: dump for i, dump in self._first.items() if i not in self.state.stored}
+        stored = self.state.stored.find(self._first)
+        return {i: dump for i, dump in self._first.items() if i not in stored}
 
     def contents_of(self, batch: Batch) -> dict[str, OldDump]:
         """Return the contents that are stored only by version 1 now, and that a dump of a batch represents."""
         first = [dump for dump in self.by_batch[batch.name] if self._first[dump.content_id] is dump]
-        return {dump.content_id: dump for dump in first if dump.content_id not in self.state.stored}
+        stored = self.state.stored.find([dump.content_id for dump in first])
+        return {dump.content_id: dump for dump in first if dump.content_id not in stored}
 
     def quarantined_ids(self) -> list[str]:
         """Return the ids that are in quarantine only by version 1 now."""

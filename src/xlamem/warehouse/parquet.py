@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack, suppress
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .. import schema
-from .ledger import File
+from .batch import File
 from .storage import Storage
 
 ROW_GROUP_BYTES = 64 << 20
@@ -30,10 +29,10 @@ class BatchWriter:
         folder: str,
         batch: str,
         *,
-        replace: bool = False,
         first_file: int = 0,
         low_memory: bool = False,
         run_id: str = "",
+        compression_level: int = 3,
     ) -> None:
         """Create a writer for files in `folder`, relative to the folder of their table. `low_memory` halves row groups.
 
@@ -41,7 +40,7 @@ class BatchWriter:
         concurrent runs may write the same batch, and the files of the run that commits must not change.
         """
         self.storage, self.folder, self.batch = storage, folder, batch
-        self.replace, self.first_file = replace, first_file
+        self.first_file, self.compression_level = first_file, compression_level
         self.suffix = "" if storage.local or not run_id else f"-{run_id[-8:]}"
         self.row_group_bytes = ROW_GROUP_BYTES // 2 if low_memory else ROW_GROUP_BYTES
         self.tables: dict[str, _TableWriter] = {}
@@ -59,7 +58,7 @@ class BatchWriter:
             self.tables[name].flush()
 
     def close(self) -> list[File]:
-        """Write all pending rows, sync the files to the disk, and return them."""
+        """Write all pending rows, sync the files to the disk, and return them, with staged names."""
         files = [file for name in schema.WAREHOUSE if name in self.tables for file in self.tables[name].close()]
         self.storage.sync([file.path for file in files])
         return files
@@ -155,10 +154,10 @@ class _OpenFile:
     def __init__(self, batch: BatchWriter, table: str, path: str, spec: pa.Schema) -> None:
         import pyarrow.parquet as pq
 
-        self.storage, self.table, self.path = batch.storage, table, path
+        self.storage, self.table, self.path = batch.storage, table, batch.storage.staged(path)
         self.rows = self.row_groups = 0
         self.stack = ExitStack()
-        self.stream = self.stack.enter_context(self.storage.open_output(path, replace=batch.replace))
+        self.stream = self.stack.enter_context(self.storage.open_staged(self.path))
         encoded = [f.name for f in spec if pa.types.is_dictionary(f.type)]
         texts = [c.name for c in schema.WAREHOUSE[table].columns if c.kind == "text"]
         # Without Arrow's schema in the file, every reader sees dictionary-encoded names as plain text.
@@ -166,7 +165,7 @@ class _OpenFile:
             self.stream,
             spec,
             compression="zstd",
-            compression_level=3,
+            compression_level=batch.compression_level,
             use_dictionary=[*encoded, *texts],
             write_page_index=True,
             store_schema=False,
@@ -181,8 +180,6 @@ class _OpenFile:
         self.parquet.close()
         size = self.stream.tell()
         self.stack.close()
-        if self.storage.local:  # an existing file is kept
-            size = os.stat(self.storage.path(self.path)).st_size
         return File(self.table, self.path, self.rows, size)
 
     def abandon(self) -> None:

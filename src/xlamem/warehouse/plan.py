@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 import xxhash
 
 from .. import schema
+from .batch import Batch
 from .identity import display_name
-from .ledger import Batch, State
+from .state import State
 from .task import STREAMED_BYTES, DumpInput, Failure, Options, Task
 
 MIN_BATCH_BYTES, MAX_BATCH_BYTES, TARGET_BATCHES = 8 << 20, 128 << 20, 32

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Timer
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +30,29 @@ SCHEMA = "loaded"
 
 Load = Callable[[Any, str], None]
 """``load(connection, name)`` creates the table or view `name` in SCHEMA."""
+@dataclass(frozen=True)
+class Limits:
+    """What a query may do and use."""
+
+    sandbox: bool = False
+    """Only SELECT statements, no files but those of the dump or dataset, no extensions, no other settings."""
+    memory: int | None = None
+    """Bytes, of the query and of its result; None for DuckDB's own limit."""
+    seconds: float | None = None
+
+    def apply(self, connection: Any) -> None:
+        if self.memory is not None:
+            connection.execute(f"SET memory_limit = '{self.memory}B'; SET temp_directory = ''")
+        if self.sandbox:
+            connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+
+    def check(self, statement: Any) -> None:
+        if self.sandbox and statement.type.name != "SELECT":
+            raise UsageError(f"the sandbox runs only SELECT statements, not {statement.type.name}")
+
+
+NO_LIMITS = Limits()
+_BATCH_ROWS = 100_000
 _MISSING_TABLE = re.compile(r"Catalog Error: Table with name (\w+) does not exist!")
 
 
@@ -36,6 +61,7 @@ def run_sql(
     tables: Mapping[str, schema.Table],
     load: Load,
     find_damage: Callable[[list[str]], XlaMemError | None] = lambda loaded: None,
+    limits: Limits = NO_LIMITS,
 ) -> pa.Table:
     """Return the result of the last statement of a query, or an empty table if it returns nothing.
 
@@ -46,14 +72,42 @@ def run_sql(
     except ImportError as e:
         raise UsageError("SQL needs DuckDB: pip install 'xlamem[duckdb]'") from e
     with duckdb.connect() as connection:
-        session = _Session(connection, tables, load)
+        session = _Session(connection, tables, load, limits)
         try:
-            return session.run(query)
+            with _time_limit(connection, limits.seconds):
+                return session.run(query)
         except duckdb.Error as e:
             raise find_damage(session.loaded) or UsageError(f"DuckDB cannot run the query: {e}") from e
 
 
-def sql_over_dump(dump: Tables, query: str) -> pa.Table:
+@contextmanager
+def _time_limit(connection: Any, seconds: float | None) -> Iterator[None]:
+    """Interrupt the connection after this time, and raise UsageError."""
+    import duckdb
+
+    if seconds is None:
+        yield
+        return
+    expired: list[bool] = []
+
+    def stop() -> None:
+        expired.append(True)
+        connection.interrupt()
+
+    timer = Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except duckdb.Error as e:
+        if expired:
+            raise UsageError(f"the query did not end within {seconds:g} seconds") from e
+        raise
+    finally:
+        timer.cancel()
+
+
+def sql_over_dump(dump: Tables, query: str, limits: Limits = NO_LIMITS) -> pa.Table:
     """Return the result of an SQL query over the tables of a dump and those computed from them."""
 
     def load(connection: Any, name: str) -> None:
@@ -61,7 +115,7 @@ def sql_over_dump(dump: Tables, query: str) -> pa.Table:
         connection.execute(f'CREATE VIEW {SCHEMA}."{name}" AS FROM "arrow_{name}"')
 
     computed = {name: schema.COMPUTED[name] for name in REGISTRY}
-    return run_sql(query, {name: schema.TABLES[name] for name in dump.tables} | computed, load)
+    return run_sql(query, {name: schema.TABLES[name] for name in dump.tables} | computed, load, limits=limits)
 
 
 class _Session:
@@ -71,16 +125,18 @@ class _Session:
     and the statement is bound again. Statements that list tables and columns see the views and load nothing.
     """
 
-    def __init__(self, connection: Any, tables: Mapping[str, schema.Table], load: Load) -> None:
-        self.connection, self.tables, self.load_table = connection, tables, load
+    def __init__(self, connection: Any, tables: Mapping[str, schema.Table], load: Load, limits: Limits) -> None:
+        self.connection, self.tables, self.load_table, self.limits = connection, tables, load, limits
         self.loaded: list[str] = []
         # Otherwise, DuckDB would look up unknown tables among the Python variables of its callers.
         connection.execute("SET python_enable_replacements = false; SET TimeZone = 'UTC'")
         connection.execute(";".join(_view_statements(tables)))
+        limits.apply(connection)
 
     def run(self, query: str) -> pa.Table:
         result = pa.table({})
         for statement in self.connection.extract_statements(query):
+            self.limits.check(statement)
             if statement.type.name == "TRANSACTION":  # a missing table would abort it
                 self._load_all()
             result = self._execute(statement)
@@ -92,13 +148,25 @@ class _Session:
         while True:
             try:
                 relation = self.connection.sql(statement)
-                return pa.table({}) if relation is None else relation.to_arrow_table()
+                return pa.table({}) if relation is None else self._result(relation)
             except duckdb.CatalogException as error:
                 match = _MISSING_TABLE.match(str(error))
                 name = match[1].lower() if match else ""
                 if name not in self.tables or name in self.loaded:
                     raise
                 self._load(name)
+
+    def _result(self, relation: Any) -> pa.Table:
+        if self.limits.memory is None:
+            return relation.to_arrow_table()
+        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # before DuckDB 1.5
+        reader, batches, size = read(_BATCH_ROWS), [], 0
+        for batch in reader:
+            size += batch.nbytes
+            if size > self.limits.memory:
+                raise UsageError(f"the result of the query has more than {self.limits.memory:,} bytes")
+            batches.append(batch)
+        return pa.Table.from_batches(batches, reader.schema)
 
     def _load(self, name: str) -> None:
         self.loaded.append(name)
@@ -110,11 +178,16 @@ class _Session:
                 self._load(name)
 
 
+def quoted(name: str) -> str:
+    """Return the name of a column in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _view_statements(tables: Mapping[str, schema.Table]) -> list[str]:
     """Return SQL statements that create a view of each table. The tables are needed only while views are created."""
     statements = ["BEGIN", f"CREATE SCHEMA {SCHEMA}"]
     for name, table in tables.items():
-        columns = ", ".join(f'"{c.name}" {SQL_TYPES[c.kind]}' for c in table.columns)
+        columns = ", ".join(f"{quoted(c.name)} {SQL_TYPES[c.kind]}" for c in table.columns)
         statements += [
             f'CREATE TABLE {SCHEMA}."{name}" ({columns})',
             f'CREATE VIEW "{name}" AS FROM {SCHEMA}."{name}"',

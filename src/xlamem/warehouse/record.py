@@ -12,7 +12,8 @@ import pyarrow as pa
 import xxhash
 
 from .. import schema
-from .ledger import Batch, File, Ledger
+from .batch import Batch, File
+from .ledger import Ledger
 from .occurrences import new_occurrences, occurrence_table, occurrences_of_version_1, recorded_occurrences
 from .parquet import BatchWriter
 from .result import Converted
@@ -80,7 +81,8 @@ class RunRecord:
             "outcome": outcome,
         }
         with self.storage.output_errors():
-            files = self.batch.table_files("labels") + self._write("runs", self._runs(), "end")
+            begun = self.ledger.state.batches[self.batch.name]
+            files = begun.table_files("labels") + self._write("runs", self._runs(), "end")
             self.ledger.commit(self._run_batch("end", files), remove=(self.batch.name,))
 
     def _runs(self) -> pa.Table:

@@ -39,7 +39,7 @@ class Converted:
     """Dumps found, including duplicates."""
     dumps: int
     """Dumps written by this run, including truncated ones."""
-    stored: int
+    already_stored: int
     """Dumps that were already stored by this version."""
     duplicates: int
     """Dumps that have the same content as another one."""
@@ -61,6 +61,8 @@ class Converted:
     """Names of dumps that were modified during the run. The next run converts them."""
     cut: list[str] = field(default_factory=list)
     """Names of truncated dumps, which were converted up to their end."""
+    empty: list[str] = field(default_factory=list)
+    """Paths without a dump."""
     stopped: bool = False
     """Whether the run ended early because more than `max_failures` dumps could not be read."""
     seconds: float = 0.0

@@ -10,7 +10,7 @@ import pyarrow as pa
 import xxhash
 
 from .. import schema
-from .ledger import Batch, File
+from .batch import Batch, File
 from .parquet import BatchWriter
 from .storage import Storage
 

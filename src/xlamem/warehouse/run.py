@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 from .. import schema
 from ..errors import OutputError
 from ..input.find import Source
+from .batch import Batch, File
 from .engines import Pool
 from .identity import failure, id_of_version_1, identify
 from .known import KnownDumps
-from .ledger import Batch, File, Ledger
+from .ledger import Ledger
 from .plan import Plan, identify_chunks, make_task, plan
 from .record import RunRecord
 from .result import Converted, Progress, Status
@@ -85,7 +86,7 @@ class Run:
         with self.storage.output_errors():
             self.known.save()
         state = self.ledger.state
-        self.stored_before = frozenset(state.stored)
+        self.stored_before = frozenset(state.stored.find({dump.content_id for dump in identified}))
         self.old_ids = self.find_old_ids(identified)
         self.plan = plan(
             identified, state, self.options, searched=searched, old_ids=self.old_ids, reprocess=reprocess,
@@ -314,7 +315,8 @@ class Run:
 
     def _unclaimed(self, task: Task, claimed: set[str]) -> Task | None:
         """Return a task for the dumps that no other run has claimed, if any."""
-        done = claimed | (self.ledger.state.stored.keys() if task.replaces else set())
+        stored = self.ledger.state.stored.find([d.content_id for d in task.inputs]) if task.replaces else {}
+        done = claimed | stored.keys()
         dumps = tuple(d for d in task.inputs if d.content_id not in done)
         self.stored_by_others += len(task.inputs) - len(dumps)
         self.of_dumps -= len(task.inputs) - len(dumps)
@@ -365,12 +367,12 @@ class Run:
         size = self.reported_bytes
         self.report(Status(phase, self.dumps, self.of_dumps, size, self.of_bytes, self.failures, seconds))
 
-    def result(self, found: int) -> Converted:
+    def result(self, found: int, empty: list[str]) -> Converted:
         return Converted(
             run_id=self.options.run_id,
             found=found,
             dumps=sum(len(r.dumps) for r in self.results),
-            stored=self.plan.stored + self.stored_by_others,
+            already_stored=self.plan.stored + self.stored_by_others,
             duplicates=self.plan.duplicates,
             occurrences=self.record.occurrences,
             files=sum(len(r.files) for r in self.results),
@@ -381,6 +383,7 @@ class Run:
             known=self.plan.quarantined,
             changed=[name for r in self.results for name in r.changed],
             cut=[name for r in self.results for name in r.truncated],
+            empty=empty,
             stopped=self.stopped,
             seconds=time.monotonic() - self.start,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterable, Iterator
@@ -42,7 +43,8 @@ def absolute(path: str | os.PathLike[str]) -> str:
 class Storage:
     """A directory, with methods to read, write and list its files. Names are relative to it and separated by '/'.
 
-    A file becomes visible when it is complete or, on object stores, when it is closed.
+    Small files appear when they are complete. Large ones are staged and published, which on other storage than the
+    local disk is the same: they appear when they are closed.
     """
 
     def __init__(self, uri: str | os.PathLike[str], *, single_writer: bool = False) -> None:
@@ -118,23 +120,40 @@ class Storage:
             path = getattr(error, "filename", None) or self.uri
             raise OutputError(f"cannot write to {path}: {error.strerror or error}") from error
 
+    def staged(self, name: str) -> str:
+        """Return a new name for a file that is written now and published later; `name` if it cannot be renamed."""
+        return _temporary_name(name) if self.local else name
+
     @contextmanager
-    def open_output(self, name: str, *, replace: bool = False) -> Iterator[Any]:
-        """Open a stream to a new file. On the local disk, an existing file is kept unless `replace` is true."""
+    def open_staged(self, name: str) -> Iterator[Any]:
+        """Open a stream to a file with a staged name. On the local disk, it is deleted if an exception is raised."""
         path = self.path(name)
         if not self.local:
             with self._open_remote(path) as stream:
                 yield stream
             return
         os.makedirs(path.rpartition("/")[0], exist_ok=True)
-        with _temporary(path) as temporary:
-            with open(temporary, "wb") as file:
-                yield file
-            if replace:
-                os.replace(temporary, path)
-            else:
-                with suppress(FileExistsError):
-                    os.link(temporary, path)
+        with _deleted_on_error(path), open(path, "wb") as file:
+            yield file
+
+    def publish(self, staged: Iterable[str]) -> dict[str, str]:
+        """Give staged files their names, so that a glob finds them; return these by staged name, which remains too.
+
+        If a name is taken, the file gets another one: it never replaces a file that a reader has found.
+        """
+        names = {name: self._publish(name) for name in staged if self.local and name.endswith(TEMPORARY)}
+        _sync_all({self.path(name).rpartition("/")[0] for name in names.values()})
+        return names
+
+    def _publish(self, staged: str) -> str:
+        folder, _, temporary = staged.rpartition("/")
+        name, token, _ = temporary[1:].rsplit(".", 2)
+        stem, dot, extension = name.rpartition(".")
+        for published in (f"{folder}/{name}", f"{folder}/{stem}-{token}{dot}{extension}"):
+            with suppress(FileExistsError):
+                os.link(self.path(staged), self.path(published))
+                return published
+        raise FileExistsError(errno.EEXIST, "file exists", self.path(published))
 
     def _open_remote(self, path: str) -> Any:
         try:
@@ -203,16 +222,21 @@ class Storage:
 
     def sync(self, names: Iterable[str]) -> None:
         """Flush these files to the disk, so that they survive a power failure."""
-        paths = [self.path(n) for n in names] if self.local and os.name == "posix" else []
-        if paths:
-            paths += {p.rpartition("/")[0] for p in paths}
-            with ThreadPoolExecutor(min(len(paths), 16)) as threads:  # concurrent syncs share disk flushes
-                list(threads.map(_sync, paths))
+        if self.local:
+            _sync_all({self.path(name) for name in names})
 
     def write(self, name: str, data: bytes) -> None:
         """Write a small file, replacing any existing one."""
-        with self.open_output(name, replace=True) as stream:
-            stream.write(data)
+        path = self.path(name)
+        if not self.local:
+            with self._open_remote(path) as stream:
+                stream.write(data)
+            return
+        os.makedirs(path.rpartition("/")[0], exist_ok=True)
+        with _temporary(path) as temporary:
+            with open(temporary, "wb") as file:
+                file.write(data)
+            os.replace(temporary, path)
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete files and, on the local disk, folders that become empty. Missing files are ignored."""
@@ -287,13 +311,34 @@ def _s3fs_options(uri: str) -> dict[str, Any]:
 @contextmanager
 def _temporary(path: str) -> Iterator[str]:
     """Yield the path of a temporary file next to `path`, and delete the file afterwards."""
-    folder, _, name = path.rpartition("/")
-    temporary = f"{folder}/.{name}.{secrets.token_hex(4)}{TEMPORARY}"
+    temporary = _temporary_name(path)
     try:
         yield temporary
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+def _temporary_name(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.{secrets.token_hex(4)}{TEMPORARY}"
+
+
+@contextmanager
+def _deleted_on_error(path: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        raise
+
+
+def _sync_all(paths: set[str]) -> None:
+    """Flush files and folders to the disk. Concurrent calls share flushes of the disk."""
+    if paths:
+        with ThreadPoolExecutor(min(len(paths), 16)) as threads:
+            list(threads.map(_sync, paths))
 
 
 def _sync(path: str) -> None:

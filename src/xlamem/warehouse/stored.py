@@ -118,8 +118,12 @@ class StoredTables:
         self._check_rows(name, rows)
 
     def _scanner(self, name: str) -> arrow_dataset.Scanner:
-        key = "dump_id" if self.batch.is_old else "content_id"
-        return self.catalog.scan_files(name, self.batch.table_files(name), key=key).scanner(
+        key, files = "dump_id" if self.batch.is_old else "content_id", self.batch.table_files(name)
+        if self.batch.merged_bytes:
+            scanned = self.catalog.scan_dump(name, files, self.stored_id)
+        else:
+            scanned = self.catalog.scan_files(name, files, key=key)
+        return scanned.scanner(
             columns=schema.TABLES[name].arrow.names,
             filter=arrow_dataset.field(key) == self.stored_id,
             batch_readahead=1,

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from .. import schema
 from ..input.find import Source
-from .ledger import Batch, File
+from .batch import Batch, File
 
 STREAMED_BYTES = 256 << 20
 """A dump with more text than this is converted on its own, span by span."""

@@ -35,7 +35,6 @@ def process(task: Task) -> TaskResult:
         storage,
         task.options.folder,
         task.batch,
-        replace=task.replaces is not None,
         low_memory=streamed,
         run_id=task.options.run_id,
     )

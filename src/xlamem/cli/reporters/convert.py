@@ -46,6 +46,8 @@ def _describe(fault: Any) -> str:
 
 def report_notes(result: Converted) -> None:
     """Write notes that are not in the summary to stderr."""
+    if result.empty:
+        console.note(f"no dump in {_first(result.empty)}")
     if result.cut:
         console.note(f"truncated, converted up to the point of truncation: {_first(result.cut)}")
     if result.changed:
@@ -66,8 +68,8 @@ def summary(result: Converted, to: str) -> str:
     """Return one line about what was written."""
     written = f"{count(result.dumps, 'dump')} to {to}: {count(result.rows, 'row')} in {count(result.files, 'file')}"
     parts = [f"{written}, {exact_size(result.bytes)}"]
-    if result.stored:
-        parts.append(f"{result.stored:,} already stored")
+    if result.already_stored:
+        parts.append(f"{result.already_stored:,} already stored")
     if result.occurrences > result.dumps:
         parts.append(count(result.occurrences, "occurrence"))
     if result.duplicates:

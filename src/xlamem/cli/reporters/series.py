@@ -117,7 +117,7 @@ def write(series: Series, output: Output, *, gate: bool) -> int:
         console.write_json(as_json(over, output))
     elif output.csv:
         rows = series.series if output.limit is None else series.first(output.limit)
-        console.write_csv(rows.column_names, zip(*(column.to_pylist() for column in rows.columns), strict=True))
+        output.write_csv(rows.column_names, zip(*(column.to_pylist() for column in rows.columns), strict=True))
     elif output.markdown:
         console.write(comment(over, output.limit))
     else:

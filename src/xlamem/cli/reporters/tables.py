@@ -35,7 +35,7 @@ def write_table(table: pa.Table, output: Output, n_rows: int | None = None) -> N
     if output.json:
         console.write_json([dict(zip(names, row, strict=True)) for row in _rows(output.head(table))])
     elif output.csv:
-        console.write_csv(names, _rows(output.head(table)))
+        output.write_csv(names, _rows(output.head(table)))
     elif names:
         _write_text(table, output, table.num_rows if n_rows is None else n_rows)
 

@@ -27,7 +27,7 @@ def command(dump: Dump, budget: str | None, output: options.Output) -> None:
         rows = output.head(table).to_pylist()
         console.write_json(options.program_json(dump, **data, advice=rows, n_rows=table.num_rows))
     elif output.csv:
-        console.write_csv(table.column_names, (row.values() for row in output.head(table).to_pylist()))
+        output.write_csv(table.column_names, (row.values() for row in output.head(table).to_pylist()))
     else:
         from ..reporters.advice import screen  # imports rich
 

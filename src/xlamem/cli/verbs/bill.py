@@ -34,7 +34,7 @@ def command(dump: Dump, space: str | int | None, seconds: float | None, output: 
         console.write_json(options.program_json(dump, **data))
     elif output.csv:
         names = schema.COMPUTED["bills"].names
-        console.write_csv(names, ([row[name] for name in names] for row in rows))
+        output.write_csv(names, ([row[name] for name in names] for row in rows))
     else:
         from ..reporters.bill import screen  # imports rich
 

@@ -40,6 +40,7 @@ from ..reporters import convert as reporter
 @click.option(
     "--single-writer", is_flag=True, help="Promise that no other run writes to DEST, and skip conditional writes."
 )
+@click.option("--compact", is_flag=True, help="Merge small files afterwards, as `xlamem dataset compact` does.")
 @options.output()
 @options.strict("Count truncated dumps as unreadable (exit code 3).")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors.")

@@ -21,25 +21,36 @@ def command() -> None:
 @command.command("files")
 @click.argument("dest", metavar="DEST")
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["list", "duckdb", "json"]),
+    help="Print one path per line (default), SQL that creates views of the tables in DuckDB, or JSON.",
+)
 @click.option("--long", "-l", is_flag=True, help="Show rows, bytes and version of each file, and a sum.")
 @options.output()
-def files(dest: str, tables: tuple[str, ...], long: bool, output: options.Output) -> None:
+def files(dest: str, tables: tuple[str, ...], form: str | None, long: bool, output: options.Output) -> None:
     """List the files of a dataset.
 
     These are the committed files of the dataset DEST, of all tables or of each TABLE: the files that other tools
     should read. Files that a converter has not committed yet, or has replaced, are left out.
 
     \b
-      duckdb -c "SELECT count(*) FROM read_parquet([
-          $(xlamem dataset files DEST values | sed "s/.*/'&'/" | paste -sd,)])"
+      xlamem dataset files DEST values > values.txt
+      xlamem dataset files DEST --format duckdb > views.sql
+      duckdb -init views.sql -c 'SELECT count(*) FROM "values"'
     """
     from ...warehouse.dataset import Dataset  # imports pyarrow.dataset
 
+    if form and (long or (output.json and form != "json")):
+        raise UsageError(f"--format {form} and {'--long' if long else '--json'} exclude each other")
     dataset = Dataset(dest)
+    if form == "duckdb":
+        return console.write(dataset.duckdb_views(*tables).rstrip("\n"))
     if unknown := [t for t in tables if t not in dataset.tables]:
         raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(dataset.tables)}")
     rows = [f for f in dataset.files().to_pylist() if not tables or f["table"] in tables]
-    if output.json:
+    if output.json or form == "json":
         console.write_json(rows)
     elif long:
         _write_long(rows)
@@ -75,3 +86,51 @@ def migrate(dest: str, single_writer: bool, quiet: bool, output: options.Output)
     elif not quiet:
         stored = f"{count(result.dumps, 'dump')} to {count(result.contents, 'content')}"
         console.write(f"{dest}: {count(result.batches, 'batch', 'batches')}, {stored}, {result.seconds:.1f} s")
+
+
+@command.command("drop")
+@click.argument("dest", metavar="DEST")
+@click.option("--where", required=True, metavar="SQL", help="Condition on the columns of the view `dumps`.")
+@click.option("--yes", is_flag=True, help="Drop them; without it, only count what would be dropped.")
+@click.option("--single-writer", is_flag=True, help="Promise that no run writes to DEST, and skip conditional writes.")
+@options.output()
+def drop(dest: str, where: str, yes: bool, single_writer: bool, output: options.Output) -> None:
+    """Drop occurrences from the dataset DEST, and contents that are found nowhere else.
+
+    The condition can use every column of the view `dumps`, and labels as label.KEY. Without --yes, nothing is changed.
+
+    \b
+      xlamem dataset drop DEST --where "label.night < '2026-08-01'"
+      xlamem dataset drop DEST --where "label.night < '2026-08-01'" --yes
+    """
+    from ... import warehouse
+
+    result = warehouse.drop(dest, where, dry_run=not yes, single_writer=single_writer)
+    if output.json:
+        console.write_json(dataclasses.asdict(result))
+        return
+    parts = [count(result.occurrences, "occurrence"), f"{count(result.contents, 'content')} found nowhere else"]
+    if result.quarantined:
+        parts.append(f"{result.quarantined:,} in quarantine")
+    done = "would be dropped; --yes drops them" if result.dry_run else "dropped"
+    console.write(f"{dest}: {', '.join(parts)} {done}")
+
+
+@command.command("compact")
+@click.argument("dest", metavar="DEST")
+@click.option("--single-writer", is_flag=True, help="Promise that no run writes to DEST, and skip conditional writes.")
+@options.output()
+def compact(dest: str, single_writer: bool, output: options.Output) -> None:
+    """Merge the small files of the dataset DEST into few large ones.
+
+    Files of one partition that the same version wrote are merged, and dumps are sorted by platform, module and program.
+    The dataset can be read and written meanwhile. To resume after an interruption, repeat the command.
+    """
+    from ... import warehouse
+
+    result = warehouse.compact(dest, single_writer=single_writer)
+    if output.json:
+        console.write_json(dataclasses.asdict(result))
+        return
+    old = f"{count(result.files, 'file')}, {exact_size(result.bytes)}"
+    console.write(f"{dest}: {old} to {count(result.new_files, 'file')}, {exact_size(result.new_bytes)}")

@@ -147,7 +147,7 @@ def _compare_dumps(
     if output.json:
         console.write_json(_as_json(c, groups, output))
     elif output.csv:
-        console.write_csv(groups.column_names, (row.values() for row in output.head(groups).to_pylist()))
+        output.write_csv(groups.column_names, (row.values() for row in output.head(groups).to_pylist()))
     elif output.markdown:
         from ..reporters.markdown import comment
 
@@ -222,7 +222,7 @@ def _compare_sides(
     if output.json:
         console.write_json(_changes_json(changes, output))
     elif output.csv:
-        console.write_csv(changes.table.column_names, (row.values() for row in output.head(changes.rows)))
+        output.write_csv(changes.table.column_names, (row.values() for row in output.head(changes.rows)))
     elif output.markdown:
         from ..reporters.markdown import pairs_comment
 

@@ -29,7 +29,7 @@ def command(dump: Dump, space: str | int | None, output: options.Output) -> None
         console.write_json(options.program_json(dump, numbers=numbers, causes=causes))
     elif output.csv:
         names = schema.COMPUTED["explain"].names
-        console.write_csv(names, ([n[name] for name in names] for n in numbers))
+        output.write_csv(names, ([n[name] for name in names] for n in numbers))
     else:
         from ..reporters.explain import screen  # imports rich
 

@@ -59,7 +59,7 @@ def command(
     if output.json:
         console.write_json(_as_json(programs, failures, memory))
     elif output.csv:
-        _write_csv(programs)
+        _write_csv(programs, output)
     elif programs:
         n_lines = 0
         if several:
@@ -109,14 +109,14 @@ def _write_screen(program: Program, output: options.Output, n_lines: int, *, all
     console.write_lines(screen(program, layout, all_spaces=all_spaces), output.width)
 
 
-def _write_csv(programs: list[Program]) -> None:
+def _write_csv(programs: list[Program], output: options.Output) -> None:
     names = schema.COMPUTED["peaks"].names
     rows = [
         [o.source.location, o.source.name, *(s[n] for n in names), o.device_total, None if fits is None else fits.fits]
         for o, fits, *_ in programs
         for s in o.spaces
     ]
-    console.write_csv(["place", "dump", *names, "device_total", "fits"], rows)
+    output.write_csv(["place", "dump", *names, "device_total", "fits"], rows)
 
 
 def _as_json(programs: list[Program], failures: list[Failure], memory: Memory | None) -> dict[str, Any]:

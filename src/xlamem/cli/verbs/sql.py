@@ -13,8 +13,20 @@ from ..reporters.tables import write_table
 @click.command("sql")
 @options.source()
 @click.argument("query")
+@click.option(
+    "--sandbox", is_flag=True, help="Run only SELECT, without access to other files. Limits: 4 GiB and 60 s, or:"
+)
+@click.option("--memory-limit", metavar="SIZE", help="Memory that the query and its result may take.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Time that the query may take.")
 @options.output(csv=True, limit="Rows shown.  [default: 100 on a terminal, else all]", wide=True)
-def command(source: Dump | Dataset, query: str, output: options.Output) -> None:
+def command(
+    source: Dump | Dataset,
+    query: str,
+    sandbox: bool,
+    memory_limit: str | None,
+    timeout: float | None,
+    output: options.Output,
+) -> None:
     """Run an SQL query (DuckDB) over PATH: a dataset written by `xlamem convert`, or a dump.
 
     Every table that `xlamem schema` describes is a view; for a dump, also the tables that are computed from it. Quote
@@ -24,4 +36,5 @@ def command(source: Dump | Dataset, query: str, output: options.Output) -> None:
       xlamem sql DEST "SELECT platform, count(*) AS dumps FROM modules GROUP BY ALL"
       xlamem sql DEST "COPY (FROM scopes) TO 'scopes.csv'"
     """
-    write_table(sql(source, query), output)
+    table = sql(source, query, sandbox=sandbox, memory_limit=memory_limit, timeout=timeout)
+    write_table(table, output)

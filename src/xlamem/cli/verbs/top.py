@@ -55,7 +55,7 @@ def command(
         rows = _first_rows(table, output)
         console.write_json(options.program_json(dump, **data, rows=rows, n_rows=table.num_rows))
     elif output.csv:
-        console.write_csv(table.column_names, (row.values() for row in _first_rows(table, output)))
+        output.write_csv(table.column_names, (row.values() for row in _first_rows(table, output)))
     else:
         from ..reporters.top import Screen  # imports rich
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ... import _allocations, schema
 from ..._column import Names, take
-from ..arrays import codes, distinct_of, ints
+from ..arrays import NULL, codes, distinct_of, ints
 from ..batch import ASSIGNMENT, Batch, Columns, Section, Span
 from ..interners import fixed_dictionary
 from ..tables import Column
@@ -17,6 +18,10 @@ from .base import Context, Derived, SectionReader, even_spans, feature_names, ne
 
 FLAGS = ("is_parameter", "is_entry_root", "is_constant", "is_thread_local", "is_live_out", "is_temp")
 """Boolean columns of an allocation; column i is bit i of the native column `flags`."""
+
+
+_SIZED = re.compile(r"(?:b\()*(?:pred|(?:bf|[sufc])[1-9]\d{0,2}[a-z]?\w*)\[(?:<=)?\d+(?:,(?:<=)?\d+)*\]")
+"""An array whose size follows from its text."""
 
 
 def _flag(bit: int, _: Context, __: Batch, columns: Columns) -> Column:
@@ -83,6 +88,20 @@ class AssignmentReader(SectionReader):
     def complete(self, context: Context, batches: Sequence[Batch]) -> None:
         for batch in batches:
             context.colors.update(distinct_of(batch.tables["allocations"]["color"]))
+            _report_sizes(context, batch)
+
+
+def _report_sizes(context: Context, batch: Batch) -> None:
+    """Report the shapes whose sizes do not fit into 64 bits."""
+    unknown = batch.interners.shape_sizes()[1] == NULL
+    if not unknown.any():
+        return
+    section = batch.span.section
+    for code in np.unique(batch.tables["values"]["shape"]).tolist():
+        shape = batch.interners["shape"].text(code) or "" if unknown[code] else ""
+        if _SIZED.match(shape):
+            wanted = f"a size of less than 2^63 bytes, unlike {shape[:80]}"
+            context.diagnostics.add(section.file, None, section.kind, "size_too_large", wanted)
 
 
 __all__ = ["FLAGS", "AssignmentReader", "Derived"]

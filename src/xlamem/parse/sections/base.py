@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from ... import _lines
 from ..._column import Names
+from ...input.files import check_unchanged
 from ...input.find import Source
 from ..arrays import Ints
 from ..batch import Batch, Columns, Section, Span
@@ -79,6 +80,14 @@ class SectionReader(ABC):
     def shares_interners(self) -> bool:
         """Whether the spans of a dump share interners, so that they must be scanned one after another."""
         return not set(SHARED).isdisjoint(self.interners)
+
+    def scan_unchanged(self, span: Span, names: Sequence[Names]) -> Batch:
+        """Scan a span. Raises DumpError if the file has become shorter, so that the span has no end."""
+        try:
+            return self.scan(span, names)
+        except ValueError:
+            check_unchanged(span.section.data, span.section.file.text.uri)
+            raise
 
     @abstractmethod
     def scan(self, span: Span, names: Sequence[Names]) -> Batch:

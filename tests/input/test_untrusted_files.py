@@ -1,0 +1,138 @@
+"""Files that are made to take all memory, time or disk: a stated result, in bounded memory."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem import DumpError, UsageError
+from xlamem.cli import main
+from xlamem.input import decompression
+from xlamem.input.spans import member_spans
+
+HEAD = b"BufferAssignment:\nallocation 0: size 8, preallocated-temp:\n"
+VALUE = b" value: <0 a @0> (size=8,offset=0): "
+SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
+
+
+def zstd(data: bytes) -> bytes:
+    return pa.Codec("zstd").compress(data, asbytes=True)  # type: ignore[no-any-return]
+
+
+CODECS: list[tuple[str, Callable[[bytes], bytes]]] = [
+    ("gzip", gzip.compress), ("bzip2", bz2.compress), ("xz", lzma.compress), ("zstd", zstd),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("codec", "compress"), CODECS)
+def test_bombs(codec: str, compress: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    bomb = compress(HEAD + bytes(8 << 20))
+    seen: list[int] = []
+    monkeypatch.setattr(decompression, "MIN_LIMITED", 1 << 20)
+    with pytest.raises(DumpError, match="at most 500 bytes per compressed byte"):
+        seen.extend(map(len, decompression.decompress(io.BytesIO(bomb), codec, "bomb")))  # type: ignore[arg-type]
+    assert max(seen) <= decompression.CHUNK_SIZE
+    assert sum(seen) <= 3 << 20
+    monkeypatch.setenv("XLAMEM_MAX_RATIO", "10000000")
+    monkeypatch.setenv("XLAMEM_MAX_DECOMPRESSED", "3000000")
+    with pytest.raises(DumpError, match="at most 3,000,000 bytes after decompression"):
+        list(decompression.decompress(io.BytesIO(bomb), codec, "bomb"))  # type: ignore[arg-type]
+    monkeypatch.setenv("XLAMEM_MAX_DECOMPRESSED", "30000000")
+    chunks = list(decompression.decompress(io.BytesIO(bomb), codec, "bomb"))  # type: ignore[arg-type]
+    assert b"".join(chunks) == HEAD + bytes(8 << 20)
+
+
+@pytest.mark.parametrize(("codec", "compress"), CODECS)
+def test_concatenated_streams(codec: str, compress: Callable[[bytes], bytes]) -> None:
+    parts = [bytes([i]) * 3_000_000 for i in range(3)]
+    whole = b"".join(map(compress, parts))
+    chunks = decompression.decompress(io.BytesIO(whole), codec, "x")  # type: ignore[arg-type]
+    assert b"".join(chunks) == b"".join(parts)
+
+
+def test_devices_and_pipes(tmp_path: Path) -> None:
+    for path in ("/dev/zero", "/dev/null"):
+        with pytest.raises(DumpError, match="a file, a directory or a pipe"):
+            xlamem.read(path)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = (SMALL / "module_0000.jit_m_scan_while.cpu_after_optimizations-buffer-assignment.txt").read_bytes()
+    writer = threading.Thread(target=lambda: pipe.write_bytes(text))
+    writer.start()
+    assert xlamem.read(pipe).allocations.num_rows > 0  # named, it is read to its end
+    writer.join()
+    (tmp_path / "x.cpu_after_optimizations-buffer-assignment.txt").symlink_to(pipe)
+    with pytest.raises(DumpError, match="a pipe, a socket or a device"):
+        xlamem.read(tmp_path).allocations  # noqa: B018
+
+
+def test_directories_of_the_kernel() -> None:
+    """They lead to all other files."""
+    if not os.path.exists("/proc/self/root"):
+        pytest.skip("no /proc")
+    with pytest.raises((UsageError, DumpError)):
+        xlamem.read("/proc/self")
+
+
+@pytest.mark.parametrize("text", [b"*** Begin ", b"*** Begin x *** ", b"BufferAssignment (", b"HloLiveRange ("])
+def test_heads_repeated_on_one_line(text: bytes) -> None:
+    """Each took time that grows with the square of the line."""
+    data = b"I1120 12:03:29.928370   18058 x.cc:1] " + text * 100_000 + b"\n" + HEAD
+    assert member_spans(data)[-1].begin in (0, len(data) - len(HEAD))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEAD + b"x" * 50_000_000 + b"\n",
+        HEAD + b"\n" * 1_000_000 + VALUE + b"f32[2]{0}\n",
+        HEAD + VALUE.replace(b"a", b"a" * 10_000_000) + b"f32[2]{0}\n",
+        HEAD + VALUE + b"(" * 1_000_000 + b"f32[2]{0}" + b")" * 1_000_000 + b"\n",
+        HEAD + VALUE + b"b(" * 1_000_000 + b"f32[2]{0}" + b")" * 1_000_000 + b"\n",
+    ],
+    ids=["line", "empty lines", "name", "tuples", "buffers"],
+)
+def test_extremes(text: bytes) -> None:
+    dump = xlamem.read(io.BytesIO(text))
+    dump.verify()
+    assert dump.allocations.num_rows == 1
+
+
+def test_stack_frames_in_a_circle() -> None:
+    used = b"\nTotal bytes used: 8\n\nUsed values:\n<0 a @0>\n positions:\n  a\n uses:\n"
+    used += b' from instruction: %a = f32[2]{0} add(%b), metadata={op_name="x" stack_frame_id=1}\n'
+    live = b"\nHloLiveRange (max 1):\n  InstructionSequence:\n    0:a\n  BufferLiveRange:\n    a{}:0-1\n"
+    live += b"  Live ranges at 0 (peak):\n    a: 8 bytes\n"
+    tables = b'FileNames\n1 "f"\n\nFunctionNames\n1 "g"\n\n'
+    tables += b"FileLocations\n1 {file_name_id=1 function_name_id=1 line=1}\n"
+    frames = b"\nStackFrames\n1 {file_location_id=1 parent_frame_id=3}\n2 {file_location_id=1 parent_frame_id=2}\n"
+    hlo = b"HloModule m\n\n" + tables + frames + b"\nENTRY main {\n}\n"
+    members = {"buffer-assignment": HEAD + VALUE + b"f32[2]{0}\n" + used + live, "hlo": hlo}
+    from fuzz.check import computed, source_of
+
+    dump = xlamem.read(source_of(members))
+    assert dump.frames["parent"].to_pylist() == [2, 1]
+    computed(dump)
+
+
+def test_memory_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, "-c", "import sys; from xlamem.cli import main; sys.exit(main())"]
+    for limit, code in (("120MiB", 3), ("64GiB", 0)):
+        made = subprocess.run([*command, "--memory-limit", limit, "info", SMALL], capture_output=True, text=True)
+        assert made.returncode == code, made.stderr
+        assert ("error: not enough memory" in made.stderr) == (code == 3)
+    assert main(["--memory-limit", "much", "info", str(SMALL)]) == 2
+    assert "'much' is not a size" in capsys.readouterr().err

@@ -1,0 +1,185 @@
+"""What is dropped by a condition, and what remains."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DUMPS, HERE
+from kills import killed
+from test_convert import broken, convert, on_disk, state, stored
+
+import xlamem
+from xlamem import schema, warehouse
+from xlamem.warehouse import checkpoints, ledger
+
+pytest.importorskip("duckdb")
+
+NIGHTS = {
+    "1": ("cpu-jaxlib-0.5.3-tuple3", "cpu-jaxlib-0.4.26-scan_while"),
+    "2": ("cpu-jaxlib-0.5.3-tuple3", "cpu-killed-at-buffer-assignment"),
+    "3": ("cpu-jaxlib-0.4.35-cond_switch",),
+}
+OLD = "label.night < '3'"
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("nights")
+    broken(folder / "in")
+    for night, names in NIGHTS.items():
+        sources = [DUMPS / name for name in names] + ([folder / "in"] if night == "2" else [])
+        convert(*sources, to=folder / "out", labels={"night": night, 'a"b': "x"}, partition_by=["night"])
+    return folder / "out"
+
+
+@pytest.fixture
+def dest(nights: Path, tmp_path: Path) -> Path:
+    shutil.copytree(nights, tmp_path / "out")
+    return tmp_path / "out"
+
+
+def whole(dest: Path) -> None:
+    """Nothing points nowhere: every content has an occurrence and the other way around, and every run is known."""
+    dataset = xlamem.Dataset(dest)
+    ids = {*dataset["occurrences"].to_table()["content_id"].to_pylist()}
+    assert ids == {*dataset.ids}
+    runs = {row["run_id"] for row in dataset["runs"].to_table().to_pylist()}
+    for table in schema.WAREHOUSE:
+        rows = dataset[table].to_table()
+        if "content_id" in rows.column_names and table != "quarantine":
+            assert {*rows["content_id"].to_pylist()} <= ids, table
+        if "run_id" in rows.column_names:
+            assert {*rows["run_id"].to_pylist()} <= runs, table
+    assert on_disk(dest) == {file.path for file in state(dest).files()}
+
+
+def by_night(dest: Path) -> dict[str, int]:
+    query = "SELECT label_night AS night, count(*) AS n FROM dumps GROUP BY 1 ORDER BY 1"
+    return {row["night"]: row["n"] for row in xlamem.Dataset(dest).sql(query).to_pylist()}
+
+
+def test_a_dry_run_changes_nothing(dest: Path) -> None:
+    before = {p: p.read_bytes() for p in dest.rglob("*") if p.is_file()}
+    found = warehouse.drop(dest, OLD, dry_run=True)
+    assert (found.occurrences, found.contents, found.dry_run) == (4, 3, True)
+    assert {p: p.read_bytes() for p in dest.rglob("*") if p.is_file()} == before
+
+
+def test_old_nights_are_dropped(dest: Path) -> None:
+    kept = xlamem.Dataset(dest).sql("FROM \"values\" JOIN dumps USING (content_id) WHERE label_night = '3'")
+    assert by_night(dest) == {"1": 2, "2": 2, "3": 1}
+    found = warehouse.drop(dest, OLD)
+    assert (found.occurrences, found.contents, found.quarantined, found.dry_run) == (4, 3, 0, False)
+    assert by_night(dest) == {"3": 1}
+    assert xlamem.Dataset(dest).sql('FROM "values" JOIN dumps USING (content_id)').num_rows == kept.num_rows
+    whole(dest)
+    assert warehouse.drop(dest, OLD).batches == 0
+    convert(*(DUMPS / name for name in NIGHTS["1"]), to=dest, labels={"night": "1"})
+    assert by_night(dest) == {"1": 2, "3": 1}
+    whole(dest)
+
+
+def test_contents_that_are_found_elsewhere_remain(dest: Path) -> None:
+    values = len(stored(dest, "values"))
+    found = warehouse.drop(dest, "label_night = '1' AND uri LIKE '%tuple3%'")
+    assert (found.occurrences, found.contents) == (1, 0)
+    assert len(stored(dest, "values")) == values
+    found = warehouse.drop(dest, "label.night = '2' AND module_name IS NOT NULL AND \"label_a\"\"b\" = 'x'")
+    assert by_night(dest) == {"1": 1, "3": 1}
+    assert found.contents == 2
+    whole(dest)
+
+
+def test_what_could_not_be_read(dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dump in quarantine goes with its last occurrence; text that could not be loaded has none, and stays."""
+    from xlamem.warehouse import worker
+
+    def trip(source: Any, **options: Any) -> Any:
+        raise xlamem.DumpError("f.txt", "a line")
+
+    monkeypatch.setattr(worker, "ReadDump", trip)
+    convert(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad", to=dest, labels={"night": "4"})
+    assert len(stored(dest, "quarantine")) == 2
+    found = warehouse.drop(dest, "label.night = '4'")
+    assert (found.occurrences, found.contents, found.quarantined) == (1, 0, 1)
+    (row,) = stored(dest, "quarantine").to_pylist()
+    assert "not gzip" not in row["name"]
+    whole(dest)
+
+
+def test_wrong_usage(dest: Path, tmp_path: Path) -> None:
+    for where, message in (("nonsense = 1", "nonsense"), ("true AND", "DuckDB cannot run")):
+        with pytest.raises(xlamem.UsageError, match=message):
+            warehouse.drop(dest, where)
+    with pytest.raises(xlamem.UsageError, match="no ledger"):
+        warehouse.drop(tmp_path / "none", "true")
+    with pytest.raises(xlamem.UsageError, match="dataset migrate"):
+        warehouse.drop(HERE / "data" / "v1-dataset", "true", dry_run=True)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_at_every_write(nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    """Readers see all or nothing of it, and repeating it gives the same files."""
+    monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 2)
+    monkeypatch.setattr(checkpoints, "FOLD_SECONDS", -1)
+    dest, write, seen = tmp_path / "out", 0, set()
+    while True:
+        shutil.rmtree(dest, ignore_errors=True)
+        shutil.copytree(nights, dest)
+        last = killed(lambda: warehouse.drop(dest, OLD), write, when)
+        seen.add(tuple(by_night(dest)))
+        assert {row["content_id"] for row in stored(dest, "occurrences").to_pylist()} == {*xlamem.Dataset(dest).ids}
+        assert all((dest / file.path).exists() for file in state(dest).files())
+        if not last:
+            break
+        warehouse.drop(dest, OLD)
+        convert(DUMPS / NIGHTS["3"][0], to=dest, labels={"night": "3", 'a"b': "x"})
+        assert by_night(dest) == {"3": 1}
+        whole(dest)
+        write += 1
+    assert write > 5
+    assert seen == {("1", "2", "3"), ("3",)}
+
+
+def test_dropped_while_a_converter_runs(dest: Path) -> None:
+    """Whatever the order: what is converted has occurrences, and what is dropped has none."""
+    errors: list[BaseException] = []
+
+    def attempt(work: Any) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    names = {name for night in NIGHTS.values() for name in night}
+    works = [
+        lambda: warehouse.drop(dest, "label.night = '1'"),
+        lambda: convert(*(DUMPS / name for name in names), to=dest, labels={"night": "1", 'a"b': "x"}),
+        lambda: warehouse.drop(dest, "label.night = '2'"),
+        lambda: convert(*(DUMPS / name for name in names), to=dest, labels={"night": "5"}),
+    ]
+    threads = [threading.Thread(target=attempt, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    whole(dest)
+    assert by_night(dest)["5"] == len(names)
+
+
+def test_on_the_command_line(dest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from xlamem.cli import main
+
+    assert main(["dataset", "drop", str(dest), "--where", OLD]) == 0
+    out = capsys.readouterr().out
+    assert out == f"{dest}: 4 occurrences, 3 contents found nowhere else would be dropped; --yes drops them\n"
+    assert main(["dataset", "drop", str(dest), "--where", OLD, "--yes"]) == 0
+    assert capsys.readouterr().out.endswith("3 contents found nowhere else dropped\n")
+    assert main(["dataset", "drop", str(dest), "--where", OLD, "--json"]) == 0
+    assert '"occurrences": 0' in capsys.readouterr().out
+    assert main(["dataset", "drop", str(dest)]) == 2

@@ -1,0 +1,311 @@
+"""The ledger: claims, files that get their names, checkpoints, entries that are folded."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import threading
+import zlib
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import v1_dataset
+from conftest import DUMPS, HERE
+from kills import killed
+from test_convert import convert, counts, on_disk, state, stored
+
+import xlamem
+from xlamem import schema, warehouse
+from xlamem.warehouse import checkpoints, ledger, segments
+from xlamem.warehouse.batch import Batch, File
+from xlamem.warehouse.ledger import Ledger
+from xlamem.warehouse.state import State
+from xlamem.warehouse.storage import Storage
+
+
+def batch(name: str, *ids: str) -> Batch:
+    """A batch with dumps, whose content_ids end in the given digits."""
+    return Batch(name * 32, tuple(map(dump, ids)), (), (), "1", schema.VERSION, "run")
+
+
+def dump(digits: str) -> str:
+    return f"{digits:0>32}"
+
+
+def test_a_claim_is_exclusive(tmp_path: Path) -> None:
+    first, second = Ledger(Storage(tmp_path)), Ledger(Storage(tmp_path))
+    assert first.commit(batch("a", "1", "2")) == set()
+    assert second.commit(batch("b", "2", "3")) == {dump("2")}
+    assert second.commit(batch("b", "3")) == set()
+    assert first.commit(batch("c", "1", "2"), remove=("a" * 32,)) == set()
+    gone = second.commit(batch("d", "1", "2"), remove=("a" * 32,))
+    assert gone == {dump("1"), dump("2")}  # what it would replace is gone
+    assert Ledger(Storage(tmp_path)).state.stored == {dump("1"): "c" * 32, dump("2"): "c" * 32, dump("3"): "b" * 32}
+
+
+def test_a_lost_race_publishes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of a batch that another run has claimed meanwhile are not found by a glob; theirs are not touched."""
+    storage = Storage(tmp_path)
+    mine, theirs = Ledger(storage), Ledger(storage)
+    files = []
+    for data in (b"mine", b"theirs"):
+        name = storage.staged("values/schema=v2/x-00000.parquet")
+        with storage.open_staged(name) as stream:
+            stream.write(data)
+        files.append((File("values", name, 1, len(data)),))
+    create = Storage.create
+
+    def slow(self: Storage, name: str, data: bytes) -> bool:
+        monkeypatch.setattr(Storage, "create", create)
+        assert theirs.commit(replace(batch("a", "1"), files=files[1])) == set()
+        return create(self, name, data)
+
+    monkeypatch.setattr(Storage, "create", slow)
+    assert mine.commit(replace(batch("a", "1"), files=files[0])) == {dump("1")}
+    (file,) = Ledger(storage).state.files()
+    assert (tmp_path / file.path).read_bytes() == b"theirs"
+    assert [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.parquet")] == [file.path]
+
+
+def test_claims_of_many_threads(tmp_path: Path) -> None:
+    won: list[str] = []
+
+    def claim(who: int) -> None:
+        own = Ledger(Storage(tmp_path))
+        won.extend(str(i) for i in range(30) if not own.commit(Batch(f"{who}-{i}", (str(i),), (), (), "1", 2, "r")))
+
+    threads = [threading.Thread(target=claim, args=(w,)) for w in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(won, key=int) == [str(i) for i in range(30)]
+    assert Ledger(Storage(tmp_path)).state.number == 30
+
+
+# -- checkpoints
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints after every third entry, and entries are deleted at once."""
+    monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 3)
+    monkeypatch.setattr(checkpoints, "FOLD_SECONDS", -1)
+    monkeypatch.setattr(segments, "ROW_GROUP_ROWS", 4)
+
+
+def names(dest: Path) -> list[str]:
+    """The checkpoints, oldest first."""
+    return sorted(p.name for p in (dest / checkpoints.FOLDER).glob("*.json.z"))
+
+
+def entries(dest: Path) -> list[str]:
+    return sorted(p.name for p in (dest / checkpoints.ENTRIES).iterdir())
+
+
+def same(a: State, b: State) -> bool:
+    return a == b and dict(a.stored) == dict(b.stored) and a.files() == b.files()
+
+
+def test_checkpoints(tmp_path: Path, often: None) -> None:
+    log = Ledger(Storage(tmp_path))
+    for i in range(8):
+        log.commit(batch("abcdefgh"[i], str(i)))
+        log.checkpoint()
+    log.commit(batch("z", "0", "9"), remove=("a" * 32,))
+    assert same(Ledger(Storage(tmp_path)).state, log.state)
+    assert names(tmp_path) == [f"{n:012}.json.z" for n in (3, 6)]
+    (tmp_path / checkpoints.FOLDER / names(tmp_path)[-1]).write_bytes(b"half")
+    assert same(Ledger(Storage(tmp_path)).state, log.state)
+
+
+def run(dest: Path, *batches: Batch, **options: Any) -> State:
+    """Commit some batches in a run of its own, as a converter does."""
+    log = Ledger(Storage(dest))
+    with log.run("run"):
+        for added in batches:
+            assert log.commit(added, **options) == set()
+        log.checkpoint()
+    return log.state
+
+
+def test_old_entries_are_folded(tmp_path: Path, often: None) -> None:
+    """Every claim and every batch remains, and the entries before the last checkpoint but one are deleted."""
+    before = State()
+    for i in range(20):
+        name, files = f"{i:032x}", (File("values", f"values/{i}.parquet", i, i),)
+        found = run(tmp_path, replace(batch("a", f"{i:x}", f"{i + 100:x}"), name=name, files=files))
+        assert same(state(tmp_path), found)
+        assert len(found.batches) == len(before.batches) + 1
+        before = found
+    assert len(entries(tmp_path)) < 10
+    assert len([*(tmp_path / checkpoints.FOLDER).iterdir()]) < 15
+    assert dict(before.stored) == {dump(f"{i + j:x}"): f"{i:032x}" for i in range(20) for j in (0, 100)}
+    assert before.stored.starting_with("0" * 30 + "7") == [dump(f"{i:x}") for i in range(112, 120)]
+    late = Ledger(Storage(tmp_path))
+    assert late.commit(batch("b", "3", "fff")) == {dump("3")}
+    assert late.commit(batch("b", "fff")) == set()
+
+
+def test_batches_of_a_checkpoint_that_are_replaced(tmp_path: Path, often: None) -> None:
+    """A name that is added again, with other dumps, does not bring back what it had."""
+    run(tmp_path, batch("a", "1", "2"), batch("b", "3"), batch("c", "4"))
+    assert len(names(tmp_path)) == 1
+    run(tmp_path, batch("a", "1"), remove=("a" * 32,))
+    found = state(tmp_path)
+    assert dict(found.stored) == {dump("1"): "a" * 32, dump("3"): "b" * 32, dump("4"): "c" * 32}
+    assert [*found.batches["a" * 32].dumps] == [dump("1")]
+    assert dump("2") not in found.stored
+    run(tmp_path, batch("d", "2"), batch("e", "5"), batch("f", "6"))
+    assert state(tmp_path).stored[dump("2")] == "d" * 32
+    log = Ledger(Storage(tmp_path))
+    assert log.commit(remove=("c" * 32,)) == set()
+    assert dump("4") not in log.state.stored
+    assert len(log.state.stored) == len(dict(log.state.stored)) == 5
+
+
+@pytest.mark.parametrize("n", [1, 5, 1000])
+def test_ids_are_found_in_segments(tmp_path: Path, often: None, n: int) -> None:
+    chance = random.Random(n)
+    ids = [f"{chance.getrandbits(128):032x}" for _ in range(n)]
+    ids += ["0" * 32, "f" * 32, "ab" + "0" * 30, "ab" + "00" * 14 + "01"]
+    parts = [ids[i::7] for i in range(7)]
+    for i, part in enumerate(parts):
+        run(tmp_path, replace(batch("a"), name=f"{i:032x}", dumps=tuple(part)))
+    found = state(tmp_path).stored
+    wanted = {content_id: f"{i:032x}" for i, part in enumerate(parts) for content_id in part}
+    others = [f"{chance.getrandbits(128):032x}" for _ in range(100)]
+    assert found.find([*ids, *others, "x", "A" * 32, "ab"]) == wanted
+    assert set(found) == set(ids)
+    for prefix in ("", "ab", "abc", "f", ids[0][:5], ids[0], "x"):
+        assert found.starting_with(prefix) == sorted(i for i in ids if i.startswith(prefix))
+
+
+def test_segments_stay_few(tmp_path: Path, often: None) -> None:
+    for i in range(60):
+        run(tmp_path, replace(batch("a", *(f"{i * 10 + j:x}" for j in range(10))), name=f"{i:032x}"))
+    log = Ledger(Storage(tmp_path))
+    assert len(log.state.members.segments) <= 6
+    assert sum(segment.rows for segment in log.state.members.segments) >= 500
+    log = Ledger(Storage(tmp_path))
+    with log.run("run"):
+        for i in range(50):
+            log.commit(remove=(f"{i:032x}",))
+        log.checkpoint()
+    found = Ledger(Storage(tmp_path)).state
+    assert sum(segment.rows for segment in found.members.segments) == len(found.stored) == 100
+    assert [*found.batches[f"{55:032x}"].dumps] == [dump(f"{550 + j:x}") for j in range(10)]
+
+
+# -- damage
+
+
+def test_a_damaged_checkpoint_does_not_look_like_an_empty_dataset(tmp_path: Path, often: None) -> None:
+    convert(DUMPS / "cpu-jaxlib-0.5.3-tuple3", to=tmp_path)
+    for _ in range(4):
+        convert(DUMPS / "cpu-jaxlib-0.5.3-tuple3", to=tmp_path)
+    assert "000000000002.json" not in entries(tmp_path)
+    files = on_disk(tmp_path)
+    kept = names(tmp_path)
+    (tmp_path / checkpoints.FOLDER / kept[-1]).write_bytes(b"half")
+    assert xlamem.Dataset(tmp_path).files("values").num_rows == 1  # the one before
+    (tmp_path / checkpoints.FOLDER / kept[0]).unlink()
+    for attempt in (lambda: xlamem.Dataset(tmp_path), lambda: convert(DUMPS, to=tmp_path)):
+        with pytest.raises(xlamem.DumpError, match="a readable checkpoint of the ledger"):
+            attempt()
+    assert on_disk(tmp_path) == files
+
+
+def test_a_damaged_segment_is_named(tmp_path: Path, often: None) -> None:
+    run(tmp_path, *(batch(name, digits) for name, digits in zip("abc", "123", strict=True)))
+    found = state(tmp_path)
+    (segment,) = (tmp_path / checkpoints.FOLDER).glob("*-ids-*")
+    data = bytearray(segment.read_bytes())
+    data[data.index(bytes.fromhex(dump("2")))] ^= 1
+    segment.write_bytes(data)
+    with pytest.raises(xlamem.DumpError, match="a readable checkpoint") as caught:
+        found.stored.find([dump("1")])
+    assert caught.value.path == str(segment)
+    segment.write_bytes(data[:-1])
+    assert len(Ledger(Storage(tmp_path)).state.stored) == 3  # its size is wrong: the entries are read
+
+
+# -- kills and the form of version 0.2
+
+
+def of_version_02(dest: Path, at: int = 0) -> None:
+    """Write a checkpoint as version 0.2 did, of all entries or of the first ones."""
+    found = State()
+    log = object.__new__(Ledger)
+    log.state = found
+    for path in sorted((dest / checkpoints.ENTRIES).iterdir())[: at or None]:
+        log._apply(json.loads(path.read_text()))
+    batches = [asdict(added) for added in found.batches.values()]
+    data = {"number": found.number, "hidden": sorted(found.hidden), "batches": batches}
+    (dest / checkpoints.FOLDER).mkdir(exist_ok=True)
+    (dest / checkpoints.FOLDER / f"{found.number:012}.json.z").write_bytes(zlib.compress(json.dumps(data).encode()))
+
+
+@pytest.mark.parametrize("name", ["v1-dataset", "old-dataset"])
+@pytest.mark.parametrize("with_checkpoint", [False, True])
+def test_stored_datasets_get_new_checkpoints(
+    tmp_path: Path, often: None, name: str, with_checkpoint: bool
+) -> None:
+    """Those of older versions, with and without a checkpoint in their form: nothing changes for readers."""
+    old = HERE / "data" / name
+    dest = tmp_path / "out"
+    shutil.copytree(old, dest)
+    if with_checkpoint:
+        of_version_02(dest)
+    wanted = {table: sorted(map(str, xlamem.Dataset(old)[table].to_table().to_pylist())) for table in schema.WAREHOUSE}
+    for i in range(8):
+        assert same(run(dest, batch("abcdefgh"[i], f"{i:x}")), state(dest))
+    assert "000000000002.json" not in entries(dest)
+    assert len(names(dest)) == 2
+    dataset = xlamem.Dataset(dest)
+    assert set(xlamem.Dataset(old).ids) == {*dataset.ids} - {dump(f"{i:x}") for i in range(8)}
+    for table, rows in wanted.items():
+        assert sorted(map(str, dataset[table].to_table().to_pylist())) == rows, table
+    warehouse.migrate(dest)
+    assert not state(dest).old_batches
+    assert {*xlamem.Dataset(dest).ids} == {*dataset.ids}
+
+
+def test_a_checkpoint_of_version_02_and_entries_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nights = v1_dataset.nights(tmp_path / "nights")
+    v1_dataset.convert(nights, tmp_path / "clean")
+    shutil.copytree(tmp_path / "clean", tmp_path / "out")
+    of_version_02(tmp_path / "out", 3)
+    assert same(state(tmp_path / "out"), state(tmp_path / "clean"))
+    monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 3)
+    v1_dataset.convert(nights, tmp_path / "out")
+    assert len(names(tmp_path / "out")) == 2
+    assert counts(tmp_path / "out") == counts(tmp_path / "clean")
+
+
+def test_checkpoints_killed_at_every_write(tmp_path: Path, often: None) -> None:
+    """Readers see all that was committed, and the next run continues."""
+    sources = [DUMPS / "cpu-jaxlib-0.5.3-tuple3", DUMPS / "cpu-killed-at-buffer-assignment"]
+    start, dest = tmp_path / "start", tmp_path / "out"
+    for i in range(5):
+        convert(sources[0], to=start, labels={"night": str(i)})
+    for when in ("before", "after"):
+        write = 0
+        while True:
+            shutil.rmtree(dest, ignore_errors=True)
+            shutil.copytree(start, dest)
+            last = killed(lambda: convert(*sources, to=dest, labels={"night": "5"}), write, when)
+            found = state(dest)
+            assert all((dest / file.path).exists() for file in found.files())
+            assert len(found.stored) == len(stored(dest, "modules")) in (1, 2)
+            if not last:
+                break
+            convert(*sources, to=dest, labels={"night": "5"})
+            assert counts(dest)["occurrences"] == 7
+            assert len(stored(dest, "modules")) == len(state(dest).stored) == 2
+            assert on_disk(dest) == {f.path for f in state(dest).files()}
+            write += 2
+        assert write > 15
