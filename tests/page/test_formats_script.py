@@ -27,7 +27,7 @@ TEXTS = [
 ]  # fmt: skip
 
 FORMATS = """
-import { number, oneLine, percent, shorten, shortenPath, size } from "./format.js";
+import { number, oneLine, percent, shorten, shortenPath, size } from "./parts/format.js";
 
 const { sizes, shares, texts, limit } = given;
 console.log(JSON.stringify({
@@ -40,14 +40,14 @@ console.log(JSON.stringify({
 }));
 """
 COLUMNS = """
-import { doubles, ints, texts } from "./decode.js";
+import { doubles, ints, texts } from "./data/decode.js";
 
 const decoded = { int: given.small ? ints : doubles, text: texts };
 const columns = given.columns.map((column) => decoded[column.type](column));
 console.log(JSON.stringify((await Promise.all(columns)).map((values) => [...values])));
 """
 DAMAGED = """
-import { decode } from "./decode.js";
+import { decode } from "./data/decode.js";
 
 const program = given.programs[0];
 const found = [];
@@ -62,8 +62,8 @@ for (const damage of given.damages) {
 console.log(JSON.stringify(found));
 """
 ADDRESSES = """
-import { addressOf, stateIn } from "./address.js";
-import { decode } from "./decode.js";
+import { addressOf, stateIn } from "./data/address.js";
+import { decode } from "./data/decode.js";
 
 const data = await decode(given.programs[0]);
 const states = given.addresses.map((address) => stateIn(address, 0, data));
@@ -72,7 +72,7 @@ const again = addresses.map((address) => stateIn(address, 0, data));
 console.log(JSON.stringify({ states, addresses, again }));
 """
 RANGES = """
-import { panned, stepAt, xOfStep, zoomed } from "./layout.js";
+import { panned, stepAt, xOfStep, zoomed } from "./parts/layout.js";
 
 const { n } = given;
 const ranges = [];

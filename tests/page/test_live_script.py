@@ -29,9 +29,9 @@ NAMES = (
 N_STEPS = 12
 """Steps of each dump that are compared."""
 PROGRAM = """
-import { decode } from "./decode.js";
-import { liveSet } from "./live.js";
-import { bufferName } from "./names.js";
+import { decode } from "./data/decode.js";
+import { liveSet } from "./data/live.js";
+import { bufferName } from "./data/names.js";
 
 const { programs, steps, forged } = given;
 const data = forged ?? (await decode(programs[0]));

@@ -58,7 +58,7 @@ def test_the_schema_is_one() -> None:
 
 def test_the_schema_and_the_script_have_the_same_properties() -> None:
     """`model.ts` is the same contract."""
-    text = (Path(__file__).parents[2] / "src/xlamem/page/script/model.ts").read_text("utf-8")
+    text = (Path(__file__).parents[2] / "src/xlamem/page/script/data/model.ts").read_text("utf-8")
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     interfaces = dict(re.findall(r"export interface (\w+) \{\n(.*?)\n\}", text, re.S))
     properties = {name: re.findall(r"^  (\w+):", body, re.M) for name, body in interfaces.items()}

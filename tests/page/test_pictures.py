@@ -327,7 +327,7 @@ def test_texts_fit() -> None:
 
 
 def test_colors_are_those_of_the_page() -> None:
-    css = "".join((SCRIPT / name).read_text() for name in ("base.css", "views.css"))
+    css = "".join((SCRIPT / "styles" / name).read_text() for name in ("base.css", "views.css"))
     for name, (light, dark) in colors.COLORS.items():
         values = re.findall(rf"--{name}: (#[0-9a-f]+);", css)
         assert set(values) == {light, dark}, name

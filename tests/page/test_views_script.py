@@ -17,11 +17,11 @@ from xlamem.page.writing import report
 DUMPS = Path(__file__).parent.parent / "dumps"
 
 SORTING = """
-import { orderOf, ranksOf } from "./sorting.js";
+import { orderOf, ranksOf } from "./data/sorting.js";
 console.log(JSON.stringify({ order: Array.from(orderOf(given.keys)), ranks: Array.from(ranksOf(given.texts)) }));
 """
 RASTER = """
-import { rasterise, rectangles } from "./raster.js";
+import { rasterise, rectangles } from "./map/raster.js";
 const { start, end, bottom, top } = given.columns;
 const steps = [start, end].map((column) => Int32Array.from(column));
 const addresses = [bottom, top].map((column) => Float64Array.from(column));
@@ -34,11 +34,11 @@ const pixels = given.views.map((view) => {
 console.log(JSON.stringify(pixels));
 """
 SCOPES = """
-import { decode } from "./decode.js";
-import { icicle } from "./icicle.js";
-import { matching } from "./matching.js";
-import { liveSet } from "./live.js";
-import { rollUp } from "./rollup.js";
+import { decode } from "./data/decode.js";
+import { icicle } from "./buffers/icicle.js";
+import { matching } from "./data/matching.js";
+import { liveSet } from "./data/live.js";
+import { rollUp } from "./data/rollup.js";
 const data = await decode(given.programs[0]);
 const rollups = given.steps.map(([space, step]) => {
   const { bytes, byPhase, nPhases } = rollUp(data, space, step);

@@ -14,7 +14,7 @@ from xlamem.compare.difference import diff
 from xlamem.page.alignment import aligned_steps
 
 WARP = """
-import { Warp } from "./warp.js";
+import { Warp } from "./data/warp.js";
 const warp = new Warp({ a: Int32Array.from(given.a), b: Int32Array.from(given.b) }, given.n);
 const sides = Object.fromEntries(["a", "b"].map((side) => {
   const steps = Array.from({ length: given.n[side] + 1 }, (_, step) => step);

@@ -1,4 +1,4 @@
-"""The model of what changed from one program to another: `Difference` in script/model.ts."""
+"""The model of what changed from one program to another: `Difference` in script/data/model.ts."""
 
 from __future__ import annotations
 

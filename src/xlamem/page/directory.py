@@ -1,4 +1,4 @@
-"""The page of many programs: a table, `Directory` in script/model.ts, and a page of each program.
+"""The page of many programs: a table, `Directory` in script/data/model.ts, and a page of each program.
 
 The pages are in the same file up to a size, otherwise in files of their own in a folder. At most as many models as fit
 the one file are in memory at a time.

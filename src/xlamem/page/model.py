@@ -1,4 +1,4 @@
-"""The data of a report: the same as `script/model.ts` describes, with columns as arrays.
+"""The data of a report: the same as `script/data/model.ts` describes, with columns as arrays.
 
 `as_json` encodes them. Sizes are in bytes and times are schedule steps. A row number refers to a row of the columns
 that the comment names; -1 means none. `report.schema.json` describes the JSON.

@@ -1,4 +1,4 @@
-"""Colors of the static pictures, light and dark: those of the page (script/base.css and script/views.css)."""
+"""Colors of the static pictures, light and dark: those of the page (script/styles/base.css and views.css)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ await build({
   absWorkingDir: here,
   entryPoints: [
     { in: "main.ts", out: "page" },
-    { in: "page.css", out: "page" },
+    { in: "styles/page.css", out: "page" },
   ],
   outdir: process.argv[2] ?? join(here, ".."),
   bundle: true,

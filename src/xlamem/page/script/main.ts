@@ -1,15 +1,15 @@
 /** Show the report that the page contains. */
 
-import { initial, programIn } from "./address.js";
-import { comparisonView } from "./comparison.js";
-import { directoryView } from "./directory.js";
-import { fill, h } from "./dom.js";
-import { footer, headline } from "./header.js";
-import { addHelp, listenToKeys } from "./keys.js";
-import type { Program, Report } from "./model.js";
-import { ProgramPage } from "./program.js";
-import { Store } from "./store.js";
-import { followTheme } from "./theme.js";
+import { initial, programIn } from "./data/address.js";
+import { comparisonView } from "./comparison/comparison.js";
+import { directoryView } from "./comparison/directory.js";
+import { fill, h } from "./parts/dom.js";
+import { footer, headline } from "./program/header.js";
+import { addHelp, listenToKeys } from "./parts/keys.js";
+import type { Program, Report } from "./data/model.js";
+import { ProgramPage } from "./program/program.js";
+import { Store } from "./data/store.js";
+import { followTheme } from "./parts/theme.js";
 
 function main(): void {
   const report = readReport();
