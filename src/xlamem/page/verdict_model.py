@@ -22,7 +22,7 @@ from ..compute.op_names import PHASES, layers
 from ..compute.origins import origins
 from ..compute.program import Program
 from ..compute.wording import NO_ADVICE, NO_ADVICE_WITHOUT_STEPS, PROGRAM_CODE, available_text, memory_note
-from ..formatting import file_line, one_line, percent, size
+from ..formatting import file_line, one_line, percent, shorten, size
 from .model import Account, Device, Phases
 
 Row = dict[str, Any]
@@ -35,6 +35,8 @@ IN_PHASE = dict(
         strict=True,
     )
 )  # fmt: skip
+MAX_NAME = 80
+"""Names in a sentence are shortened to this many characters."""
 NOUNS = {"donated": "donated parameters"}
 """Lines of a bill whose names are no nouns."""
 UNUSED = {
@@ -121,7 +123,7 @@ def _largest(p: Program, account: Account) -> list[str]:
         if name is None or group["bytes"] < MIN_SHARE * account.in_use:
             return []
         source = file_line(group["source_file"], group["source_line"], folder=False)
-        buffers = f"{one_line(name)}{f' ({one_line(source)})' if source else ''}, {size(group['bytes'])}"
+        buffers = f"{_short(name)}{f' ({_short(source)})' if source else ''}, {size(group['bytes'])}"
         several = group["n"] > 1
         return [f"The largest are {group['n']:,} of {buffers}." if several else f"The largest buffer is {buffers}."]
     return []
@@ -139,8 +141,13 @@ def _where(p: Program, step: int, phases: Phases) -> str:
     source = file_line(named["source_file"], named["source_line"], folder=False)
     layer, index = (column[0].as_py() for column in layers(pa.array([named["op_name"]], pa.string())))
     texts = [f", {IN_PHASE[phases.names[phases.phase[band[0]]]]}"] if len(band) else []
-    texts += [f", in {one_line(layer.replace('*', str(index), 1))}"] if layer else []
-    return "".join([*texts, *([f" ({one_line(source)})"] if source else [])])
+    texts += [f", in {_short(layer.replace('*', str(index), 1))}"] if layer else []
+    return "".join([*texts, *([f" ({_short(source)})"] if source else [])])
+
+
+def _short(name: str) -> str:
+    """Return a name of the program as part of a sentence."""
+    return one_line(shorten(name, MAX_NAME))
 
 
 def _named_at(p: Program, step: int) -> Row:
