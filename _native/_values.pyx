@@ -111,9 +111,10 @@ cdef void remove_rows(Columns* columns, const Record* record) noexcept nogil:
     for i in range(record.header_gaps // 8, columns.gaps.size // 8, 4):
         gaps[i] = NO_ROW
         gaps[i + 1] = 0
-    memmove(columns.gaps.data + record.gaps, columns.gaps.data + record.header_gaps,
-            columns.gaps.size - record.header_gaps)
-    columns.gaps.size -= record.header_gaps - record.gaps
+    if record.header_gaps > record.gaps:
+        memmove(columns.gaps.data + record.gaps, columns.gaps.data + record.header_gaps,
+                columns.gaps.size - record.header_gaps)
+        columns.gaps.size -= record.header_gaps - record.gaps
 
 
 cdef inline void push_header_gaps(Scan* s, Record* record, const Gaps* gaps) noexcept nogil:

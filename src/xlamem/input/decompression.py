@@ -22,8 +22,8 @@ READ_SIZE = 64 * 1024
 CHUNK_SIZE = 16 * READ_SIZE
 """Maximum number of decompressed bytes to yield at once, however much the data expand."""
 
-MAX_RATIO = 500
-"""Decompressed bytes per compressed byte; no dump is known to exceed 100. XLAMEM_MAX_RATIO sets another limit."""
+MAX_RATIO = 10_000
+"""Decompressed bytes per compressed byte; real dumps with wide tuples reach 900. XLAMEM_MAX_RATIO sets another limit."""
 
 MIN_LIMITED = 256 << 20
 """Size from which the ratio is limited."""
