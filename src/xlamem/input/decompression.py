@@ -23,7 +23,7 @@ CHUNK_SIZE = 16 * READ_SIZE
 """Maximum number of decompressed bytes to yield at once, however much the data expand."""
 
 MAX_RATIO = 10_000
-"""Decompressed bytes per compressed byte; real dumps with wide tuples reach 900. XLAMEM_MAX_RATIO sets another limit."""
+"""Decompressed bytes per compressed byte; real dumps reach 900. XLAMEM_MAX_RATIO sets another limit."""
 
 MIN_LIMITED = 256 << 20
 """Size from which the ratio is limited."""
