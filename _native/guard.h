@@ -20,7 +20,7 @@ static struct {
     volatile sig_atomic_t cut;
 } xla_guards[XLA_GUARDED];
 static struct sigaction xla_previous;
-static volatile sig_atomic_t xla_installed, xla_n_guards; /* xla_n_guards: numbers that were used so far */
+static volatile sig_atomic_t xla_n_guards, xla_passed_on; /* xla_n_guards: numbers that were used so far */
 
 static void xla_on_sigbus(int number, siginfo_t *info, void *context) {
     const uintptr_t at = (uintptr_t)info->si_addr, size = (uintptr_t)sysconf(_SC_PAGESIZE), page = at & ~(size - 1);
@@ -35,23 +35,35 @@ static void xla_on_sigbus(int number, siginfo_t *info, void *context) {
             return;
         }
     }
-    sigaction(number, &xla_previous, NULL);       /* not ours: the access is repeated under the previous handler */
-    xla_installed = 0;
+    /* Not ours: the access is repeated under the previous handler, and if that returns here, under the default. */
+    if (xla_passed_on)
+        signal(number, SIG_DFL);
+    else
+        sigaction(number, &xla_previous, NULL);
+    xla_passed_on = 1;
+}
+
+/* Install the handler, unless it is there: others, as faulthandler, may have replaced it. */
+static int xla_install(void) {
+    struct sigaction action, current;
+    if (sigaction(SIGBUS, NULL, &current))
+        return -1;
+    if ((current.sa_flags & SA_SIGINFO) && current.sa_sigaction == xla_on_sigbus)
+        return 0;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = xla_on_sigbus;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    xla_previous = current;
+    xla_passed_on = 0;
+    return sigaction(SIGBUS, &action, NULL);
 }
 
 /* Guard a mapping. Returns its number, or -1: it is not guarded. */
 static int xla_guard_add(const void *p, size_t n) {
-    struct sigaction action;
     int i = 0;
-    if (!xla_installed) {
-        memset(&action, 0, sizeof action);
-        action.sa_sigaction = xla_on_sigbus;
-        action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
-        sigemptyset(&action.sa_mask);
-        if (sigaction(SIGBUS, &action, &xla_previous))
-            return -1;
-        xla_installed = 1;
-    }
+    if (xla_install())
+        return -1;
     while (i < XLA_GUARDED && xla_guards[i].begin)
         i++;
     if (i == XLA_GUARDED)

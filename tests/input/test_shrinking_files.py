@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import subprocess
 import sys
@@ -53,6 +54,13 @@ def test_read(large: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     again = xlamem.read(large)
     assert not again.complete
     assert 0 < again.values.num_rows < 200
+
+
+def test_read_after_another_handler_was_installed(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    xlamem.read(large).values  # noqa: B018
+    faulthandler.disable()
+    faulthandler.enable(sys.__stderr__)
+    test_read(large, "one thread", monkeypatch)
 
 
 def test_a_guard_ends_with_its_mapping(large: Path) -> None:
