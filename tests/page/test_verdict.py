@@ -111,6 +111,7 @@ def test_the_peak() -> None:
     assert found == [
         "The peak of memory, 12.14 MiB in use, is at step 148 of 279, in the backward pass.",
         "Of these, 69.0 % are temporaries, mostly activations (6.14 MiB), and 30.9 % are donated parameters.",
+        "The largest buffers are 2× pad, 1.00 MiB.",
         "4.15 MiB more must fit than is in use then, mostly because another step needs more memory.",
     ]
     assert "in the forward pass (models.py:38)." in verdict(MLP).decided_by[0]

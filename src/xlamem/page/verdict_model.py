@@ -118,15 +118,15 @@ def _largest(p: Program, account: Account) -> list[str]:
     members = live_set(p.tables, account.step)
     spaces = np.array([_in_account(p, i) for i in range(len(p.spaces))])
     in_account = np.isin(ints(members, "color"), [s.color for s, known in zip(p.spaces, spaces, strict=True) if known])
-    for group in like_buffers(members.filter(pa.array(in_account)), 1):
-        name = group["name"] or group["instruction"]
-        if name is None or group["bytes"] < MIN_SHARE * account.in_use:
-            return []
-        source = file_line(group["source_file"], group["source_line"], folder=False)
-        buffers = f"{_short(name)}{f' ({_short(source)})' if source else ''}, {size(group['bytes'])}"
-        several = group["n"] > 1
-        return [f"The largest are {group['n']:,} of {buffers}." if several else f"The largest buffer is {buffers}."]
-    return []
+    groups = like_buffers(members.filter(pa.array(in_account)), 1)
+    name = groups[0]["name"] or groups[0]["instruction"] if groups else None
+    if name is None:
+        return []
+    (group,) = groups
+    source = file_line(group["source_file"], group["source_line"], folder=False)
+    buffers = f"{_short(name)}{f' ({_short(source)})' if source else ''}, {size(group['bytes'])}"
+    subject = f"buffers are {group['n']:,}×" if group["n"] > 1 else "buffer is"
+    return [f"The largest {subject} {buffers}."]
 
 
 def _in_account(p: Program, space: int) -> bool:

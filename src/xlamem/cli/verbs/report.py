@@ -55,6 +55,8 @@ def command(
     written = made.save(file)
     if suffix == ".html" and written.stat().st_size > limit:
         console.note(f"{written} is larger than --max-size, because a page without buffers is")
+    for problem in dict.fromkeys(problem for program in made.programs for problem in program.problems):
+        console.note(problem)
     for failure in made.failed:
         console.error_about(failure["path"], failure["error"], console.UNREADABLE)
     if output.json:
