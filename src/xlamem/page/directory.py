@@ -21,7 +21,7 @@ from ..dump import Dump
 from ..errors import DumpError, UsageError
 from ..formatting import count
 from .document import document
-from .listing import Failed, Listed, Listing
+from .listing import Failed, Listed, Listing, Summary
 from .model import FORMAT, VERSION, as_json
 from .output import write_file
 
@@ -40,19 +40,9 @@ INDEX, FOLDER = "index.html", "programs"
 
 
 @dataclass(frozen=True)
-class Row:
-    """A program in the table; the columns of `Listed`, and where its page is."""
+class Row(Summary):
+    """A program in the table, and where its page is."""
 
-    name: str
-    path: str
-    platform: str | None
-    steps: int | None
-    must_fit: int | None
-    peak: int | None
-    available: int | None
-    fits: bool | None
-    complete: bool
-    occurrences: int
     program: int = -1
     """Row of the programs of the report, -1 for none."""
     file: str = ""

@@ -31,8 +31,8 @@ _MODULE = ("content_id", "module_name", "platform", "schedule_length", "complete
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A program, described by its first dump. Sizes are in bytes."""
+class Summary:
+    """What the table says of a program, taken from its first dump. Sizes are in bytes."""
 
     name: str
     path: str
@@ -47,6 +47,12 @@ class Listed:
     complete: bool
     occurrences: int
     """Number of dumps with the same fingerprints."""
+
+
+@dataclass(frozen=True)
+class Listed(Summary):
+    """A program that can be read."""
+
     read: Callable[[], Dump]
 
     @property
