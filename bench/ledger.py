@@ -49,7 +49,7 @@ def content_id(night: int, dump: int) -> str:
 def batches(night: int, dumps: int, size: int, tables: list[str]) -> Iterator[Batch]:
     """The batches of a night: its occurrences and its run, and the dumps."""
     run_id = f"20260101T000000-{night:08x}"
-    folder = f"schema=v{schema.VERSION}/night={night:05}"
+    folder = f"v{schema.VERSION}/night={night:05}"
     for first in range(0, dumps, size):
         ids = sorted(content_id(night, dump) for dump in range(first, min(first + size, dumps)))
         name = xxhash.xxh3_128_hexdigest("".join(ids).encode())

@@ -1,12 +1,13 @@
 """The table of tables: every table, column, type, unit and meaning.
 
 No other module lists the columns of a table: readers, the converter and the documentation walk `TABLES`. Within one
-`VERSION`, columns are only ever appended to a table, never renamed or reordered.
+`VERSION`, columns are only ever appended to a table, never renamed or reordered; those appended are nullable.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -72,6 +73,26 @@ class Table:
         """The Arrow schema in Parquet: the same columns, names are plain text."""
         plain = {"name": pa.string()}
         return pa.schema([pa.field(c.name, plain.get(c.kind, ARROW[c.kind])) for c in self.columns])
+
+    @cached_property
+    def parquet(self) -> pa.Schema:
+        """The schema of Parquet files: `warehouse` with required columns, field ids and descriptions.
+
+        The field id of a column is its position, from 1, which never changes within a VERSION. The metadata of the file
+        describes the table and, as JSON, its columns.
+        """
+        columns = [{"name": c.name, "description": c.doc, "unit": c.unit} for c in self.columns]
+        metadata = {
+            "xlamem.schema_version": str(VERSION),
+            "xlamem.table": self.name,
+            "xlamem.row": self.row,
+            "xlamem.columns": json.dumps(columns, ensure_ascii=False),
+        }
+        fields = [
+            field.with_nullable(column.nullable).with_metadata({"PARQUET:field_id": str(i)})
+            for i, (field, column) in enumerate(zip(self.warehouse, self.columns, strict=True), 1)
+        ]
+        return pa.schema(fields, metadata)
 
     def __getitem__(self, column: str) -> Column:
         return next(c for c in self.columns if c.name == column)
@@ -1478,8 +1499,13 @@ _LINEAGE = (
 )
 
 
+_NOT_IN_FIRST_DATASETS = {"n_diagnostics", "understood", "consistent"}
+"""Columns of `modules` that the first versions did not store. They are null in datasets that were migrated."""
+
+
 def _stored(table: Table, *before: Column) -> Table:
-    return Table(table.name, table.row, table.source, (_CONTENT_ID, *before, *table.columns))
+    columns = (replace(c, nullable=True) if c.name in _NOT_IN_FIRST_DATASETS else c for c in table.columns)
+    return Table(table.name, table.row, table.source, (_CONTENT_ID, *before, *columns))
 
 
 DERIVED: dict[str, Table] = {
@@ -1557,10 +1583,10 @@ RUNS = Table(
     "convert",
     (
         _text("run_id", "the run"),
-        _text("host", "host that ran it"),
+        _text("host", "host that ran it; null if version 1 did not store it", null=True),
         _text("tool_version", "version of xlamem"),
         _int("schema_version", "schema.VERSION of that version"),
-        Column("started_at", "time", "start of the run"),
+        Column("started_at", "time", "start of the run; null like host", nullable=True),
         Column("finished_at", "time", "end of the run; null if it is running or was killed", nullable=True),
         _text("outcome", "finished, stopped (by --max-failures) or interrupted; null like finished_at", null=True),
         _text("options", "sources and options as JSON", null=True),

@@ -281,7 +281,7 @@ def test_convert_goes_on_without_a_dump_in_one_path(run: Any, tmp_path: Path) ->
 def test_convert_labels(run: Any, tmp_path: Path) -> None:
     labels = ["--label", "night=monday", "--label", "note=a=b"]
     assert run("convert", SMALL, "--to", tmp_path, *labels, "--partition-by", "night", *HERE).code == 0
-    assert [p.name for p in (tmp_path / "labels" / "schema=v2").iterdir()] == ["night=monday"]
+    assert [p.name for p in (tmp_path / "labels" / "v2").iterdir()] == ["night=monday"]
     for bad in (["--label", "night"], ["--label", "=x"], ["--label", "a=1", "--label", "a=2"]):
         assert run("convert", SMALL, "--to", tmp_path, *bad, *HERE).code == 2
     assert run("convert", SMALL, "--to", tmp_path, "--partition-by", "night", *HERE).code == 2

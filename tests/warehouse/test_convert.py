@@ -46,8 +46,9 @@ def state(dest: Path) -> State:
 def stored(dest: Path, table: str) -> pa.Table:
     """What a reader sees, by the ledger."""
     files = state(dest).files(table)
-    spec = schema.WAREHOUSE[table].warehouse
-    return pa.concat_tables([spec.empty_table(), *(pq.read_table(dest / f.path, partitioning=None) for f in files)])
+    spec = schema.WAREHOUSE[table]
+    tables = [spec.parquet.empty_table(), *(pq.read_table(dest / f.path, partitioning=None) for f in files)]
+    return pa.concat_tables(tables).cast(spec.warehouse)
 
 
 def on_disk(dest: Path) -> set[str]:
@@ -188,7 +189,7 @@ def test_labels_and_partitions(tmp_path: Path) -> None:
     labels = {"night": "2025-01-31", "commit": "a/b c", "model": "x"}
     first = convert(SMALL, to=tmp_path, labels=labels, partition_by=["night", "commit"])
     (modules,) = state(tmp_path).files("modules")
-    assert modules.path.startswith("modules/schema=v2/night=2025-01-31/commit=a%2Fb%20c/")
+    assert modules.path.startswith("modules/v2/night=2025-01-31/commit=a%2Fb%20c/")
     rows = stored(tmp_path, "labels").to_pylist()
     assert {r["key"]: r["value"] for r in rows} == labels
     assert {r["run_id"] for r in rows} == {first.run_id}
@@ -203,7 +204,7 @@ def test_labels_and_partitions(tmp_path: Path) -> None:
     seen = stored(tmp_path, "occurrences").to_pylist()
     assert len({r["content_id"] for r in seen}) == 1
     assert {r["run_id"] for r in seen} == {first.run_id, other.run_id}
-    paths = {f.path.partition("/schema=v2/")[2].rpartition("/")[0] for f in state(tmp_path).files("occurrences")}
+    paths = {f.path.partition("/v2/")[2].rpartition("/")[0] for f in state(tmp_path).files("occurrences")}
     assert paths == {"night=2025-01-31/commit=a%2Fb%20c", "night=2025-02-01"}
 
 
@@ -220,7 +221,8 @@ def test_types_of_the_warehouse(everything: Path) -> None:
     for name in schema.WAREHOUSE:
         for file in state(everything).files(name):
             with pq.ParquetFile(everything / file.path) as data:
-                assert data.schema_arrow == schema.WAREHOUSE[name].warehouse
+                assert data.schema_arrow.equals(schema.WAREHOUSE[name].parquet, check_metadata=True), name
+                assert data.schema_arrow.metadata == schema.WAREHOUSE[name].parquet.metadata
                 assert data.metadata.num_rows == file.rows
                 column = data.metadata.row_group(0).column(0)
                 assert column.compression == "ZSTD"

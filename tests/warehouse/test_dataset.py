@@ -109,7 +109,7 @@ def test_files(dataset: xlamem.Dataset, folder: str) -> None:
     for row in files.to_pylist():
         assert os.path.getsize(row["path"]) == row["bytes"]
         assert pq.read_metadata(row["path"]).num_rows == row["rows"]
-        assert row["path"].startswith(f"{folder}/{row['table']}/schema=v2/")
+        assert row["path"].startswith(f"{folder}/{row['table']}/v2/")
         assert row["tool_version"] == xlamem.__version__
         assert row["schema_version"] == schema.VERSION
     assert dataset.files("values").to_pylist() == [r for r in files.to_pylist() if r["table"] == "values"]
@@ -400,7 +400,7 @@ def test_thousands_of_files(tmp_path: Path) -> None:
     n = 2000
     data["add"] = []
     for i in range(n):
-        path = f"modules/schema=v2/{i:032x}-0.parquet"
+        path = f"modules/v2/{i:032x}-0.parquet"
         os.link(tmp_path / file["path"], tmp_path / path)
         data["add"].append({**batch, "name": f"{i:032x}", "dumps": [f"{i:032x}"], "files": [{**file, "path": path}]})
     entry.write_text(json.dumps(data))

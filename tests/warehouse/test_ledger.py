@@ -52,7 +52,7 @@ def test_a_lost_race_publishes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     mine, theirs = Ledger(storage), Ledger(storage)
     files = []
     for data in (b"mine", b"theirs"):
-        name = storage.staged("values/schema=v2/x-00000.parquet")
+        name = storage.staged("values/v2/x-00000.parquet")
         with storage.open_staged(name) as stream:
             stream.write(data)
         files.append((File("values", name, 1, len(data)),))

@@ -246,7 +246,7 @@ def test_migrated(old: Path, fresh: Path) -> None:
     assert (made.batches, made.dumps, made.contents) == (4, 10, ids)
     whole(old, fresh)
     assert on_disk(old) == {f.path for f in state(old).files()}
-    assert all("/schema=v2/" in f.path for f in state(old).files())
+    assert all("/v2/" in f.path for f in state(old).files())
     assert {"night=2025-01-30", "night=2025-01-31"} == {f.path.split("/")[2] for f in state(old).files()}
     for table in schema.WAREHOUSE.keys() - {"labels", "runs"}:
         for file in state(old).files(table):

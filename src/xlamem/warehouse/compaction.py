@@ -9,7 +9,7 @@ that are filtered are together.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,6 +38,12 @@ LARGE_DUMP_BYTES = 16 << 20
 """A batch with a single dump and larger files is not merged."""
 COMPRESSION_LEVEL = 9
 """Files are 10 to 15 % smaller than at the level of the converter, for as much more CPU time."""
+BLOOM_FILTER_BYTES = 16 << 20
+"""A merged table with larger files gets Bloom filters: statistics do not tell which of its row groups have a dump."""
+ORDER = ("platform", "module_name", "program_fp", "content_id")
+"""The columns of `modules` by which dumps are sorted."""
+SORTED_BY = {"modules": ORDER}
+"""The columns by which the rows of merged files are sorted, by table. Other tables follow `modules`."""
 SLICE_BYTES = 256 << 20
 """Size of the rows of a table that are sorted in memory together, as encoded in Parquet."""
 
@@ -165,7 +171,10 @@ def _merged(storage: Storage, batches: list[Batch], run_id: str) -> Batch:
     names = tuple(sorted(batch.name for batch in batches))
     folder = "/".join(batches[0].files[0].path.split("/")[1:-1])
     name = xxhash.xxh3_128_hexdigest("\0".join(("compact", *names)).encode())
-    writer = BatchWriter(storage, folder, name, run_id=run_id, compression_level=COMPRESSION_LEVEL)
+    writer = BatchWriter(
+        storage, folder, name, run_id=run_id, compression_level=COMPRESSION_LEVEL, sorted_by=SORTED_BY,
+        bloom_filters=dict.fromkeys(_large_tables(batches), sum(len(batch.dumps) for batch in batches)),
+    )  # fmt: skip
     order = _order(storage, batches)
     for table in schema.WAREHOUSE:
         files = [file for batch in batches for file in batch.table_files(table)]
@@ -191,6 +200,15 @@ def _merged(storage: Storage, batches: list[Batch], run_id: str) -> Batch:
     )
 
 
+def _large_tables(batches: list[Batch]) -> list[str]:
+    """Return the tables of dumps that will have several row groups."""
+    sizes: Counter[str] = Counter()
+    for batch in batches:
+        for file in batch.files:
+            sizes[file.table] += file.bytes
+    return [name for name, size in sizes.items() if size > BLOOM_FILTER_BYTES and name not in schema.RUN_TABLES]
+
+
 def _run_labels(batch: Batch) -> list[tuple[str, dict[str, str]]]:
     if not batch.table_files("occurrences"):
         return []
@@ -199,15 +217,13 @@ def _run_labels(batch: Batch) -> list[tuple[str, dict[str, str]]]:
 
 def _order(storage: Storage, batches: list[Batch]) -> pa.Array:
     """Return the content_ids of the dumps in the order in which they are stored."""
-    columns = ("content_id", "platform", "module_name", "program_fp")
     files = [file for batch in batches for file in batch.table_files("modules")]
     ids = pa.array([i for batch in batches for i in batch.dumps], pa.string())
-    rows = pa.concat_tables([_read(storage, "modules", file).select(columns) for file in files]) if files else None
+    rows = pa.concat_tables([_read(storage, "modules", file).select(ORDER) for file in files]) if files else None
     if rows is None or rows.num_rows != len(ids):
         return ids.sort()
-    keys = [(name, "ascending") for name in ("platform", "module_name", "program_fp", "content_id")]
-    plain = pa.table([column.cast(pa.string()) for column in rows.columns], names=columns)
-    return plain.sort_by(keys)["content_id"].combine_chunks()
+    plain = pa.table([column.cast(pa.string()) for column in rows.columns], names=ORDER)
+    return plain.sort_by([(name, "ascending") for name in ORDER])["content_id"].combine_chunks()
 
 
 def _sorted_rows(storage: Storage, table: str, files: Sequence[File], order: pa.Array) -> Iterator[pa.Table]:

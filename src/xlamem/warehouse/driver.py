@@ -62,7 +62,7 @@ def convert(
     labels
         Key-value pairs that describe what this run finds (commit, date, model), stored in the table `labels`.
     partition_by
-        Labels that become part of the path, as in ``values/schema=v2/date=2025-01-31/…``.
+        Labels that become part of the path, as in ``values/v2/date=2025-01-31/…``.
     top
         Number of rows of `peak_members` per memory space.
     workers

@@ -164,7 +164,7 @@ class _Migration:
     def _writer(self, old: Batch, name: str) -> BatchWriter:
         """Create a writer for files in the partition of a batch."""
         folders = old.files[0].path.split("/")[2:-1] if old.files else []
-        folder = "/".join([f"schema=v{schema.VERSION}", *folders])
+        folder = "/".join([f"v{schema.VERSION}", *folders])
         return BatchWriter(self.storage, folder, name, run_id=self.run_id)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +21,10 @@ MIN_ROW_GROUP_BYTES = 16 << 20
 """Minimum size of the last row group. A smaller remainder is added to the previous row group."""
 MAX_ROW_GROUPS = 16
 """Maximum number of row groups per file."""
+FALSE_POSITIVES = 0.01
+"""Share of row groups without a content_id whose Bloom filter does not exclude it."""
+SORTED_BY = {name: ("content_id",) for name in schema.WAREHOUSE if name not in schema.RUN_TABLES}
+"""The columns by which the rows of a batch are sorted, by table."""
 
 
 class BatchWriter:
@@ -33,14 +40,20 @@ class BatchWriter:
         low_memory: bool = False,
         run_id: str = "",
         compression_level: int = 3,
+        sorted_by: Mapping[str, tuple[str, ...]] = SORTED_BY,
+        bloom_filters: Mapping[str, int] | None = None,
     ) -> None:
         """Create a writer for files in `folder`, relative to the folder of their table. `low_memory` halves row groups.
+
+        `sorted_by` names the columns by which the rows of a table will be sorted; it becomes part of the files.
+        `bloom_filters` gives the number of content_ids of tables whose row groups get a Bloom filter.
 
         On remote storage, where files cannot be protected from being overwritten, `run_id` becomes part of their names:
         concurrent runs may write the same batch, and the files of the run that commits must not change.
         """
         self.storage, self.folder, self.batch = storage, folder, batch
-        self.first_file, self.compression_level = first_file, compression_level
+        self.first_file, self.compression_level, self.sorted_by = first_file, compression_level, sorted_by
+        self.bloom_filters = bloom_filters or {}
         self.suffix = "" if storage.local or not run_id else f"-{run_id[-8:]}"
         self.row_group_bytes = ROW_GROUP_BYTES // 2 if low_memory else ROW_GROUP_BYTES
         self.tables: dict[str, _TableWriter] = {}
@@ -84,7 +97,7 @@ class _TableWriter:
 
     def add(self, table: pa.Table) -> None:
         if self.schema is None:
-            self.schema = choose_encodings(table, schema.WAREHOUSE[self.name].arrow)
+            self.schema = choose_encodings(table, schema.WAREHOUSE[self.name])
         table = _cast(table, self.schema)
         self.pending.append(table)
         self.sizes.append(table_bytes(table))
@@ -169,7 +182,11 @@ class _OpenFile:
             use_dictionary=[*encoded, *texts],
             write_page_index=True,
             store_schema=False,
+            sorting_columns=[pq.SortingColumn(spec.get_field_index(c)) for c in batch.sorted_by.get(table, ())] or None,
+            **_bloom_filter(batch.bloom_filters.get(table, 0)),
         )
+
+        self.parquet.add_key_value_metadata(spec.metadata)
 
     def write(self, table: pa.Table) -> None:
         self.parquet.write_table(table, row_group_size=table.num_rows)
@@ -188,16 +205,24 @@ class _OpenFile:
         self.stack.__exit__(InterruptedError, InterruptedError(), None)
 
 
-def choose_encodings(table: pa.Table, spec: pa.Schema) -> pa.Schema:
-    """Return the types with which a table is written: dictionaries only for names that repeat."""
-    fields = []
-    for field, column in zip(spec, table.columns, strict=True):
-        if pa.types.is_dictionary(field.type):
-            n = max((len(c.dictionary) for c in column.chunks), default=0) if field.type == column.type else 0
-            if 2 * n > len(column):
-                field = field.with_type(pa.string())
-        fields.append(field)
-    return pa.schema(fields)
+def _bloom_filter(n_ids: int) -> dict[str, Any]:
+    """Return the option of ParquetWriter for a Bloom filter of this many content_ids, which pyarrow 24 introduced."""
+    import pyarrow.parquet as pq
+
+    name = "bloom_filter_options"
+    is_known = name in inspect.signature(pq.ParquetWriter).parameters
+    return {name: {"content_id": {"ndv": n_ids, "fpp": FALSE_POSITIVES}}} if n_ids and is_known else {}
+
+
+def choose_encodings(table: pa.Table, spec: schema.Table) -> pa.Schema:
+    """Return the schema with which a table is written: `spec.parquet`, with dictionaries for names that repeat."""
+    encoded = spec.parquet
+    for i, (name, column) in enumerate(zip(spec.arrow, table.columns, strict=True)):
+        if pa.types.is_dictionary(name.type):
+            n = max((len(c.dictionary) for c in column.chunks), default=0) if name.type == column.type else 0
+            if 2 * n <= len(column):
+                encoded = encoded.set(i, encoded.field(i).with_type(name.type))
+    return encoded
 
 
 def _cast(table: pa.Table, spec: pa.Schema) -> pa.Table:

@@ -14,7 +14,7 @@ from .identity import display_name
 from .state import State
 from .task import STREAMED_BYTES, DumpInput, Failure, Options, Task
 
-MIN_BATCH_BYTES, MAX_BATCH_BYTES, TARGET_BATCHES = 8 << 20, 128 << 20, 32
+MIN_BATCH_BYTES, MAX_BATCH_BYTES, TARGET_BATCHES = 16 << 20, 128 << 20, 16
 """A run is divided into TARGET_BATCHES batches, within these limits on the text of a batch."""
 MAX_BATCH_DUMPS = 8192
 DUMPS_PER_IDENTIFY = 256

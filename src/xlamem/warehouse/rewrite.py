@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import xxhash
@@ -13,6 +13,9 @@ from .. import schema
 from .batch import Batch, File
 from .parquet import BatchWriter
 from .storage import Storage
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 
 def rewrite(storage: Storage, old: Batch, removed: Set[str], failed: Set[str], run_id: str) -> Batch | None:
@@ -48,13 +51,20 @@ def _copy(storage: Storage, file: File, batch: str, number: int, ids: pa.Array, 
     import pyarrow.parquet as pq
 
     folder = "/".join(file.path.split("/")[1:-1])
-    writer = BatchWriter(storage, folder, batch, first_file=number, run_id=run_id)
     with pq.ParquetFile(storage.path(file.path), filesystem=storage.system) as parquet:
+        order = {file.table: sort_order(parquet.metadata)}
+        writer = BatchWriter(storage, folder, batch, first_file=number, run_id=run_id, sorted_by=order)
         for i in range(parquet.num_row_groups):
             table = parquet.read_row_group(i)
             table = table.filter(pc.is_in(table["content_id"], ids))
             writer.add(file.table, with_current_columns(table, schema.WAREHOUSE[file.table].warehouse))
     return writer.close()
+
+
+def sort_order(metadata: pq.FileMetaData) -> tuple[str, ...]:
+    """Return the names of the columns by which the rows of a file are sorted."""
+    columns = metadata.row_group(0).sorting_columns if metadata.num_row_groups else ()
+    return tuple(metadata.schema.column(column.column_index).name for column in columns)
 
 
 def with_current_columns(table: pa.Table, spec: pa.Schema) -> pa.Table:

@@ -34,7 +34,7 @@ class Options:
         """Path between the folder of a table and its files."""
         values = dict(self.labels)
         partitions = (f"{quote(key, safe='')}={quote(values[key], safe='')}" for key in self.partition)
-        return "/".join([f"schema=v{schema.VERSION}", *partitions])
+        return "/".join([f"v{schema.VERSION}", *partitions])
 
 
 @dataclass(frozen=True)
