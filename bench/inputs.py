@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -15,20 +14,13 @@ import forge_bulk
 import rivals
 from bulk_statistics import misfits, statistics, wide_statistics
 from forge_bulk import forge_files, leaf_bytes
+from forge_fleet import forge_fleet
 from forge_large import forge_large
 
 DATA = Path(__file__).parent / "data"
 SEED = 1
 SMALL = 0.0275
 """MB to request from `forge_files` for a dump of about 30 KB."""
-FLEET = 0.0135
-"""The same for 15 KB."""
-MODULES = 193
-"""Distinct modules of each run of a fleet."""
-REPEATED = 0.42
-"""Share of the dumps that repeat an earlier text, after the first run."""
-FORGED = "module_0000.jit_forged"
-"""Names of forged files begin with it."""
 SAMPLE = 50
 """Small dumps whose statistics are compared."""
 COPY = 16.8
@@ -102,19 +94,7 @@ def small(root: Path, size: float) -> dict[str, float]:
 
 def fleet(root: Path, count: float) -> dict[str, float]:
     """Forge runs of the same 193 modules, 15 KB each. Four dumps of ten repeat an earlier dump of their module."""
-    rng = random.Random(SEED)
-    made: list[list[list[Path]]] = [[] for _ in range(MODULES)]
-    for i in range(round(count)):
-        run, module = divmod(i, MODULES)
-        (folder := root / f"run-{run:04}").mkdir(exist_ok=True)
-        if made[module] and rng.random() < REPEATED:
-            for path in rng.choice(made[module]):
-                shutil.copyfile(path, folder / path.name)
-        else:
-            stem = f"module_{module:04}.jit_step_{module}"
-            forged = forge_files(root, seed=i, megabytes=FLEET, profile="small")
-            made[module].append([path.rename(folder / path.name.replace(FORGED, stem)) for path in forged])
-    return _mean([dumps[0] for dumps in made[:SAMPLE]])
+    return _mean(forge_fleet(root, round(count), SEED)[:SAMPLE])
 
 
 def _mean(dumps: list[list[Path]]) -> dict[str, float]:

@@ -3,7 +3,8 @@
     nice python bench/ledger.py [--nights 365] [--dumps 13900] [--batch 695] [--tables 26] [--to FOLDER]
 
 Every night, all dumps are new: the worst case, since a content that is found again adds no id. No table is written; the
-ledger names files that do not exist.
+ledger names files that do not exist. With `--runs 250000 500000 1000000`, it measures single runs of so many new dumps
+instead: planning their batches, committing them, and planning the same dumps again.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from xlamem.warehouse.batch import Batch, File
 from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.storage import Storage
 
+ROLES = ("buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report")
 OPENED = {
     "open": "import xlamem; d = xlamem.Dataset({dest!r})",
     "open, list the files of a table": "import xlamem; d = xlamem.Dataset({dest!r}); d.files_of('values')",
@@ -79,6 +81,31 @@ def simulate(dest: str, args: argparse.Namespace) -> None:
     print(f"wrote {args.nights} nights in {time.process_time() - begin:.1f} s of CPU, a checkpoint in {slowest:.2f} s")
 
 
+def plan_and_commit(dest: str, dumps: int) -> None:
+    """Plan a run of new dumps, commit its batches, and plan the same dumps again."""
+    from xlamem.input.find import Member, Source
+    from xlamem.warehouse.plan import plan
+    from xlamem.warehouse.task import DumpInput, Options
+
+    def found(i: int) -> DumpInput:
+        stem = f"/dumps/run-{i // 193:05}/module_{i % 193:04}.jit_step_{i % 193}.cl_1.after_optimizations"
+        members = tuple(Member(role, f"{stem}-{role}.txt", size=4000) for role in ROLES)
+        return DumpInput(content_id(0, i), Source(stem, members), 15_000)
+
+    options = Options(dest, tuple(schema.WAREHOUSE), tool_version="1.0", run_id="run")
+    identified = [found(i) for i in range(dumps)]
+    ledger = Ledger(Storage(dest))
+    tasks = plan(identified, ledger.state, options).tasks
+    with ledger.run("run"):
+        for task in tasks:
+            files = tuple(File(t, f"{t}/v2/{task.batch}-00000.parquet", 1000, 31_000) for t in schema.WAREHOUSE)
+            ids = tuple(dump.content_id for dump in task.inputs)
+            ledger.commit(Batch(task.batch, ids, (), files, "1.0", schema.VERSION, "run", options.tables))
+        ledger.checkpoint()
+    again = plan(identified, Ledger(Storage(dest)).state, options)
+    assert (again.stored, again.tasks) == (dumps, [])
+
+
 def measured(code: str) -> tuple[float, float]:
     """Run Python code in a new process; return its CPU time in seconds and its peak memory in MB."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -94,7 +121,15 @@ def main() -> None:
     for name, default in (("nights", 365), ("dumps", 13_900), ("batch", 695), ("tables", 26)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--to")
+    parser.add_argument("--runs", type=int, nargs="*")
     args = parser.parse_args()
+    for dumps in args.runs or ():
+        with tempfile.TemporaryDirectory() as dest:
+            sys_path = f"import sys; sys.path.append({os.path.dirname(__file__)!r})"
+            cpu, mb = measured(f"{sys_path}; import ledger; ledger.plan_and_commit({dest!r}, {dumps})")
+            print(f"a run of {dumps:9,} dumps {cpu:6.2f} s of CPU {mb:8.0f} MB")
+    if args.runs:
+        return
     with tempfile.TemporaryDirectory() as folder:
         dest = args.to or folder
         if not os.path.exists(f"{dest}/_ledger"):
