@@ -14,6 +14,7 @@ from .._column import Names
 from .arrays import Ints, TextParts, codes, distinct_of, flags, ints, texts
 from .arrow import text_arrays
 from .batch import File, Section
+from .interners import fixed_dictionary
 from .tables import Row
 
 MAX_ROWS = 1000
@@ -216,17 +217,24 @@ def _with_positions(diagnostics: list[Diagnostic]) -> list[Row]:
 
 def _unknown_of_file(file: File, unknown: list[_UnknownText]) -> pa.Table:
     rows = np.concatenate([u.rows for u in unknown])
-    section = np.concatenate([np.full(len(u.rows), u.section) for u in unknown])
-    table = np.concatenate([np.array([*u.tables, None], object)[u.rows[:, 0]] for u in unknown])
+    sections = fixed_dictionary(*(u.section for u in unknown))
+    section = sections.codes(np.repeat(np.arange(len(unknown)), [len(u.rows) for u in unknown]))
+    tables = fixed_dictionary(*(name for u in unknown for name in (*u.tables, None)))
+    ends = np.cumsum([len(u.tables) + 1 for u in unknown])  # the last of each is for lines outside of tables
+    begins = ends - [len(u.tables) + 1 for u in unknown]
+    table = tables.codes(np.concatenate([
+        np.where(u.rows[:, 0] < 0, end - 1, begin + u.rows[:, 0])
+        for u, begin, end in zip(unknown, begins.tolist(), ends.tolist(), strict=True)
+    ]))  # fmt: skip
     order = np.argsort(rows[:, 2], kind="stable")
     rows, section, table = rows[order], section[order], table[order]
-    begins, ends = (np.ascontiguousarray(rows[:, i]) for i in (2, 3))
-    text: TextParts = texts(_values.texts(file.text.data, begins, ends))
+    begin, end = (np.ascontiguousarray(rows[:, i]) for i in (2, 3))
+    text: TextParts = texts(_values.texts(file.text.data, begin, end))
     columns: dict[str, Any] = {
-        "file": pa.array([file.text.uri] * len(rows), pa.string()),
-        "offset": pa.array(file.text.file_offsets(begins)),
-        "section": pa.array(section.tolist(), pa.string()),
-        "table": pa.array(table.tolist(), pa.string()),
+        "file": fixed_dictionary(file.text.uri).arrays(np.zeros(len(rows), np.int32))[0],
+        "offset": pa.array(file.text.file_offsets(begin)),
+        "section": sections.arrays(section)[0],
+        "table": tables.arrays(table)[0],
         "row": pa.array(rows[:, 1], mask=rows[:, 0] < 0),
         "text": pa.chunked_array(text_arrays(text), pa.string()),
     }
