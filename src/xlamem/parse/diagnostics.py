@@ -51,7 +51,14 @@ class _UnknownText(NamedTuple):
     section: str
     tables: tuple[str, ...]
     rows: Ints
-    """(index in `tables` or -1, row, begin, end)."""
+    """(index in `tables` or -1, row, begin, end); for whole lines, only their begins, since a file may consist of them."""
+
+    def spans(self, file: File) -> Ints:
+        """Return the rows in full."""
+        if self.rows.ndim == 2:
+            return self.rows
+        ends = ints(_unknown.line_ends(file.text.data, self.rows))
+        return np.column_stack([np.full_like(ends, -1), np.zeros_like(ends), self.rows, ends])
 
 
 class Diagnostics:
@@ -107,26 +114,25 @@ class Diagnostics:
             faults, unknown = np.delete(faults, rows, 0), np.delete(unknown, rows)
         self.unknown_lines(file, section.kind, np.ascontiguousarray(faults[unknown, 1]))
         for code in distinct_of(np.ascontiguousarray(faults[:, 0])):
-            self._faults_of_code(section, code, faults[faults[:, 0] == code, 1:])
+            self._faults_of_code(section, code, faults, np.flatnonzero(faults[:, 0] == code))
 
-    def _faults_of_code(self, section: Section, code: int, faults: Ints) -> None:
+    def _faults_of_code(self, section: Section, code: int, faults: Ints, rows: Ints) -> None:
         file, name = section.file, _lines.CODES[code]
         if name == "not_utf8":
             file.features.add("not_utf8")
         # Sorted by offset, independent of the order of the scans. A line can have the same fault twice.
-        ascending = (np.diff(faults[:, 0]) > 0).all()
-        distinct = faults if ascending else np.unique(faults, axis=0)
-        for offset, wanted in distinct[:MAX_ROWS].tolist():
+        offsets = faults[rows, 1]
+        if not (offsets[1:] > offsets[:-1]).all():
+            rows = rows[np.unique(faults[rows, 1:], axis=0, return_index=True)[1]]
+        for offset, wanted in faults[rows[:MAX_ROWS], 1:].tolist():
             self.add(file, offset, section.kind, name, _lines.WANTED[wanted])
-        if len(distinct) > MAX_ROWS:
-            self.count(file, section.kind, name, len(distinct) - MAX_ROWS)
+        if len(rows) > MAX_ROWS:
+            self.count(file, section.kind, name, len(rows) - MAX_ROWS)
 
     def unknown_lines(self, file: File, section: str, offsets: Ints) -> None:
         """Keep whole lines that no rule explains."""
         if len(offsets):
-            ends = ints(_unknown.line_ends(file.text.data, offsets))
-            rows = np.column_stack([np.full_like(offsets, -1), np.zeros_like(offsets), offsets, ends])
-            self._unknown_text.append(_UnknownText(file.ordinal, section, (), rows))
+            self._unknown_text.append(_UnknownText(file.ordinal, section, (), offsets))
 
     def unknown_fields(
         self, file: File, section: str, gaps: Ints, tables: tuple[str, ...], first_rows: Iterable[int]
@@ -216,6 +222,7 @@ def _with_positions(diagnostics: list[Diagnostic]) -> list[Row]:
 
 
 def _unknown_of_file(file: File, unknown: list[_UnknownText]) -> pa.Table:
+    unknown = [u._replace(rows=u.spans(file)) for u in unknown]
     rows = np.concatenate([u.rows for u in unknown])
     sections = fixed_dictionary(*(u.section for u in unknown))
     section = sections.codes(np.repeat(np.arange(len(unknown)), [len(u.rows) for u in unknown]))

@@ -198,6 +198,8 @@ class _Outliner:
 
     def _add_unknown_lines(self, begin: int, end: int) -> None:
         """Add a diagnostic for each line that is not empty."""
+        if end - begin < MAX_HEAD_BYTES and not bytes(self._file.text.data[begin:end]).strip(b"\n"):
+            return  # nearly always
         unknown = np.concatenate([np.empty(0, np.int64), *_lines_with_text(self._file.text.data, begin, end)])
         for offset in unknown[:MAX_ROWS].tolist():
             self._diagnostics.add(self._file, offset, "file", "unknown_line", "the head of a section")
@@ -273,8 +275,10 @@ def _offset_after_empty_line(data: Any, offset: int, prefix: bytes) -> int | Non
 
 def _without_empty_lines(data: Any, begin: int, end: int) -> int:
     """Return `end` moved back over the empty lines before it."""
-    for last in range(end, begin, -BLOCK_SIZE):
-        first = max(begin, last - BLOCK_SIZE)
+    last, size = end, 64
+    while last > begin:
+        first = max(begin, last - size)
         if text := bytes(data[first:last]).rstrip(b"\n"):
             return min(first + len(text) + 1, end)
+        last, size = first, min(2 * size, BLOCK_SIZE)
     return begin
