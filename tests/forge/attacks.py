@@ -344,33 +344,34 @@ def deep_stack_frames(n: int) -> Members:
 # -- lists of live ranges and reports --------------------------------------------------------------
 
 _TREE = "\n  Stack trace breakdown for peak usage: 8 bytes\n"
-_TAIL = " (100.0%, total: 8 bytes, current: 8 bytes, remaining: 0 bytes)\n"
+_TAIL = " (100.0%, total: 8 bytes, current: 8 bytes, remaining: 8 bytes)\n"
+_LAST = f"      └── last{_TAIL.replace('g: 8', 'g: 0')}"
 
 
 @attack
 def tree_nodes(n: int) -> Members:
-    tail = _TREE + f"    root{_TAIL}" + "".join(f"  ├── s{i}{_TAIL}" for i in range(n))
-    return dump([value(0, "a.0")], ranges=["a.0{}:0-1"], tail=tail)
+    tail = _TREE + f"    root{_TAIL}" + "".join(f"      ├── s{i}{_TAIL}" for i in range(n))
+    return dump([value(0, "a.0")], ranges=["a.0{}:0-1"], tail=tail + _LAST)
 
 
 @attack
 def deep_tree(n: int) -> Members:
     k = int(n**0.5)
-    tail = _TREE + f"    root{_TAIL}" + "".join("  " + "    " * i + f"└── s{i}{_TAIL}" for i in range(k))
-    return dump([value(0, "a.0")], ranges=["a.0{}:0-1"], tail=tail)
+    tail = _TREE + f"    root{_TAIL}" + "".join("      " + "    " * i + f"└── s{i}{_TAIL}" for i in range(k))
+    return dump([value(0, "a.0")], ranges=["a.0{}:0-1"], tail=tail + _LAST)
 
 
 @attack
 def unfinished_labels(n: int) -> Members:
     """Labels that go on over all following lines."""
-    tail = _TREE + "    root\n" + "".join(f"  ├── s{i}\n" for i in range(n))
-    return dump([value(0, "a.0")], ranges=["a.0{}:0-1"], tail=tail)
+    tail = _TREE + "    root\n" + "".join(f"      ├── s{i}\n" for i in range(n))
+    return dump([value(0, "a.0")], ranges=["a.0{}:0-1"], tail=tail + _LAST)
 
 
 @attack
 def one_unfinished_label(n: int) -> Members:
-    tail = _TREE + f"    root{_TAIL}  ├── s\n" + "text, total: \n" * n + f"end{_TAIL}"
-    return dump([value(0, "a.0")], ranges=["a.0{}:0-1"], tail=tail)
+    tail = _TREE + f"    root{_TAIL}      ├── s\n" + "text, total: \n" * n + f"end{_TAIL}"
+    return dump([value(0, "a.0")], ranges=["a.0{}:0-1"], tail=tail + _LAST)
 
 
 @attack

@@ -20,7 +20,7 @@ FINE, CHECK_FAILED, USAGE, UNREADABLE, UNWRITABLE, BUG, INTERRUPTED = 0, 1, 2, 3
 """Exit codes."""
 
 NO_MEMORY = (
-    "not enough memory: allow more (--memory-limit, ulimit -d and containers limit it), or use fewer tables or --workers"
+    "not enough memory: allow more (--memory-limit, ulimit -d and containers limit it), or fewer --tables and --workers"
 )
 
 CSV_BUFFER = 1 << 20

@@ -51,7 +51,7 @@ class _UnknownText(NamedTuple):
     section: str
     tables: tuple[str, ...]
     rows: Ints
-    """(index in `tables` or -1, row, begin, end); for whole lines, only their begins, since a file may consist of them."""
+    """(index in `tables` or -1, row, begin, end); for whole lines, of which there may be many, only their begins."""
 
     def spans(self, file: File) -> Ints:
         """Return the rows in full."""
