@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import attacks_hlo  # noqa: F401  # adds its attacks
+import attacks_many
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -72,6 +73,15 @@ def test_values_of_one_name() -> None:
     members = dump((value(i, a) for i, a in enumerate(names)), ranges=["x.0{}:1-2", "a{}:2-3", "b{}:0-1", "c{}:0-1"])
     for found in (xlamem.read(source_of(members))["live_ranges"], streamed(source_of(members))["live_ranges"]):
         assert found["value_id"].to_pylist() == [5, 1, 0, 2]
+
+
+def test_lines_of_many_modules(tmp_path: Path) -> None:
+    """Newlines are counted from where they were counted last, whichever module is read first."""
+    attacks_many.modules(tmp_path, 6)
+    sources = xlamem.find(tmp_path)
+    for chosen in (sources, sources[::-1], [sources[3], sources[1], sources[5]]):
+        lines = [xlamem.read(s).diagnostics["line"].to_pylist() for s in chosen]
+        assert lines == [[4 * sources.index(s) + 4] for s in chosen]
 
 
 # -- hashes ----------------------------------------------------------------------------------------
