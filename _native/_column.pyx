@@ -354,6 +354,16 @@ cdef class Names:
         if self.interner.failed:
             raise MemoryError("no memory for names")
 
+    def longest_probe(self):
+        """Return how many slots the slowest search for one of our own texts looks at. It shows whether texts collide."""
+        cdef uint64_t i, longest = 0
+        cdef const Slot* slots = self.interner.slots
+        with nogil:
+            for i in range(self.interner.mask + 1 if slots != NULL else 0):
+                if slots[i].key:
+                    longest = max(longest, ((i - slots[i].key) & self.interner.mask) + 1)
+        return longest
+
     def snapshot(self):
         """Return the texts so far, as a base for other names. Texts may be added here meanwhile."""
         cdef Snapshot snapshot = Snapshot.__new__(Snapshot)

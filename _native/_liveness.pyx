@@ -13,7 +13,7 @@ from gaps cimport (
     NO_ROW, Gaps, Label, add_gap, clear_gaps, gapped_head, indexed_element, name_element, number_element, push_gaps,
     seek, seek_text, starts_with_words,
 )
-from interner cimport Interner
+from interner cimport Interner, hash_pair
 from lookahead cimport (
     IndexCodes, NameQueue, flush_names, index_code, init_index_codes, init_queue, push_name,
 )
@@ -409,6 +409,7 @@ cdef inline bint is_value(const ValueTable* t, int32_t row, int instruction, int
 cdef bint build_slots(ValueTable* t) noexcept nogil:
     # False: no memory.
     cdef Py_ssize_t k
+    cdef int32_t row
     cdef uint64_t i
     t.n_slots = 16
     while t.n_slots < <uint64_t> t.n * 2:
@@ -417,10 +418,12 @@ cdef bint build_slots(ValueTable* t) noexcept nogil:
         return False
     t.slots = <int32_t*> t.memory.data
     for k in range(t.n):
-        i = hash_pair(t.instructions[t.order[k]], index_at(t, t.order[k])) & (t.n_slots - 1)
-        while t.slots[i]:
+        row = t.order[k]
+        i = hash_pair(t.instructions[row], index_at(t, row)) & (t.n_slots - 1)
+        while t.slots[i] and not is_value(t, t.order[t.slots[i] - 1], t.instructions[row], index_at(t, row)):
             i = (i + 1) & (t.n_slots - 1)
-        t.slots[i] = <int32_t> k + 1
+        if not t.slots[i]:                        # of several values with one name and index, the first counts
+            t.slots[i] = <int32_t> k + 1
     return True
 
 
@@ -432,11 +435,6 @@ cdef Py_ssize_t find_value(const ValueTable* t, int instruction, int shape_index
             return t.slots[i] - 1
         i = (i + 1) & (t.n_slots - 1)
     return -1
-
-
-cdef inline uint64_t hash_pair(int a, int b) noexcept nogil:
-    cdef uint64_t h = (<uint64_t> <unsigned int> a << 32 | <unsigned int> b) * <uint64_t> 0x9e3779b97f4a7c15
-    return h ^ (h >> 32)
 
 
 def match(const int[::1] instructions not None, const int[::1] indices not None,

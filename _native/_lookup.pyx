@@ -13,13 +13,14 @@ import numpy as np
 from buffer cimport Buffer, push, push_byte, push_code, release
 from cursor cimport CLASS, IN_NAME, ShortValue, short_value
 from gaps cimport Gaps, clear_gaps, gapped_short
-from interner cimport hash_text, interned_text
+from interner cimport hash_pair, hash_text, interned_text
 from text cimport Slice
 from xlamem._column cimport Names, own
 
 cdef enum:
     MAX_FILES = 64
     FILE_BIT = 48
+    MAX_TEXTS = 8                                 # of one name, found by its hash
 
 # Results of Texts.add.
 cdef enum:
@@ -175,7 +176,8 @@ cdef class Texts:
 
     # A slot holds a tag, made of the hash of the name, above the offset + 1 of the text in the concatenated files; 0 is
     # an empty slot. Slots are ordered by tag, except for its upper 3 bits: names that only differ in their last digit
-    # are neighbours (hash_text).
+    # are neighbours (hash_text). Beyond MAX_TEXTS texts of one name, which a valid dump does not have, the tag is made
+    # of the hash of the text.
     cdef Files files
     cdef int64_t[MAX_FILES + 1] first             # offset at which each file begins
     cdef int offset_bits, tag_bits
@@ -240,35 +242,57 @@ cdef class Texts:
         return own(&out)
 
     cdef uint8_t add_one(self, int64_t begin, int64_t n) noexcept nogil:
-        cdef int file = <int> (begin >> FILE_BIT), file_of_other
+        cdef int file = <int> (begin >> FILE_BIT)
         cdef const char* p = text_at(self.files.texts, begin)
-        cdef const char* q
-        cdef int64_t m = 1, offset = self.first[file] + (begin & ((<int64_t> 1 << FILE_BIT) - 1)), other_offset, left
-        cdef uint64_t key, tag, slot
-        cdef uint8_t result = T_NEW
+        cdef int64_t m = 1, offset = self.first[file] + (begin & ((<int64_t> 1 << FILE_BIT) - 1))
+        cdef uint64_t slot
+        cdef uint32_t key
+        cdef int others = 0
         while m < n and CLASS[<uint8_t> p[m]] & IN_NAME:
             m += 1
         key = hash_text(p + 1, m - 1)
-        tag = ((key & 7) << 29 | key >> 3) >> (32 - self.tag_bits)
-        slot = self.slot_of(tag, self.n_slots)
-        while self.slots[slot]:
-            if self.slots[slot] >> self.offset_bits == tag:
-                other_offset = <int64_t> (self.slots[slot] & ((<uint64_t> 1 << self.offset_bits) - 1)) - 1
-                file_of_other = 0
-                while other_offset >= self.first[file_of_other + 1]:
-                    file_of_other += 1
-                q = self.files.texts[file_of_other].begin + (other_offset - self.first[file_of_other])
-                left = self.first[file_of_other + 1] - other_offset
-                if left > m and memcmp(p, q, m) == 0 and CLASS[<uint8_t> q[m]] & IN_NAME == 0:
-                    if left >= n and memcmp(p, q, n) == 0 and self.ends(other_offset, n, q, left):
-                        return T_REPEAT
-                    result = T_OTHER
-            slot = slot + 1 if slot + 1 < self.n_slots else 0
+        if self.find_text(p, m, n, key, &slot, &others):
+            return T_REPEAT
+        if others == MAX_TEXTS:
+            key = hash_text(p + 1, n - 1)
+            if self.find_text(p, m, n, key, &slot, NULL):
+                return T_REPEAT
         if p + n < self.files.texts[file].end and p[n] != c'\n':
             self.keep_early(offset, offset + n)
         self.n += 1
-        self.slots[slot] = tag << self.offset_bits | <uint64_t> (offset + 1)
-        return result
+        self.slots[slot] = self.tag_of(key) << self.offset_bits | <uint64_t> (offset + 1)
+        return T_OTHER if others else T_NEW
+
+    cdef inline uint64_t tag_of(self, uint64_t key) noexcept nogil:
+        return ((key & 7) << 29 | key >> 3) >> (32 - self.tag_bits)
+
+    cdef bint find_text(
+        self, const char* p, int64_t m, int64_t n, uint32_t key, uint64_t* slot, int* others
+    ) noexcept nogil:
+        # Whether the n bytes at p, the first m of which are its name, are one of the texts of a key. Otherwise sets
+        # the slot for it, and counts other texts of the name, of which at most MAX_TEXTS are compared; NULL: of all.
+        cdef uint64_t tag = self.tag_of(key), i = self.slot_of(tag, self.n_slots)
+        cdef int64_t offset, left
+        cdef const char* q
+        cdef int other
+        while self.slots[i]:
+            if self.slots[i] >> self.offset_bits == tag:
+                offset = <int64_t> (self.slots[i] & ((<uint64_t> 1 << self.offset_bits) - 1)) - 1
+                other = 0
+                while offset >= self.first[other + 1]:
+                    other += 1
+                q = self.files.texts[other].begin + (offset - self.first[other])
+                left = self.first[other + 1] - offset
+                if left > m and memcmp(p, q, m) == 0 and CLASS[<uint8_t> q[m]] & IN_NAME == 0:
+                    if left >= n and memcmp(p, q, n) == 0 and self.ends(offset, n, q, left):
+                        return True
+                    if others != NULL:
+                        others[0] += 1
+                        if others[0] == MAX_TEXTS:
+                            return False
+            i = i + 1 if i + 1 < self.n_slots else 0
+        slot[0] = i
+        return False
 
     cdef bint ends(self, int64_t offset, int64_t n, const char* q, int64_t left) noexcept nogil:
         # Whether the text at q, at this offset, has n bytes. `left` bytes are left of its file.
@@ -326,7 +350,7 @@ cdef class Values:
         ):
             return False
         label(self.files.texts, self.locations[k], &name, &index)
-        return same_index(&index, sub) if index.p != NULL else sub.n == 2
+        return same_index(&index, sub) if index.p != NULL and sub.n > 2 else index.n <= 2 and sub.n <= 2
 
     cdef int build(self) except -1:
         cdef Py_ssize_t k, n = self.locations.shape[0]
@@ -339,21 +363,23 @@ cdef class Values:
                 label(self.files.texts, self.locations[k], &word, &sub)
                 key = label_key(&word, &sub)
                 slot = key * self.n_slots >> 32
-                while self.slots[slot]:
+                while self.slots[slot] and not self.is_in(slot, key, &word, &sub):
                     slot = slot + 1 if slot + 1 < self.n_slots else 0
-                self.slots[slot] = key << 32 | <uint64_t> (k + 1)
+                if not self.slots[slot]:          # of several values with one name and index, the first counts
+                    self.slots[slot] = key << 32 | <uint64_t> (k + 1)
         return 0
+
+    cdef bint is_in(self, uint64_t slot, uint64_t key, const Slice* word, const Slice* sub) noexcept nogil:
+        # Whether the slot, which is in use, has the value of this key, name and index.
+        return self.slots[slot] >> 32 == key and self.is_value(<uint32_t> self.slots[slot] - 1, word, sub)
 
     cdef Py_ssize_t search(self, const Slice* word, const Slice* sub) noexcept nogil:
         # Number of the first value of this name and index, or -1.
         cdef uint64_t key = label_key(word, sub)
         cdef uint64_t slot = key * self.n_slots >> 32
-        cdef Py_ssize_t k
         while self.slots[slot]:
-            if self.slots[slot] >> 32 == key:
-                k = <Py_ssize_t> <uint32_t> self.slots[slot] - 1
-                if self.is_value(k, word, sub):
-                    return k
+            if self.is_in(slot, key, word, sub):
+                return <Py_ssize_t> <uint32_t> self.slots[slot] - 1
             slot = slot + 1 if slot + 1 < self.n_slots else 0
         return -1
 
@@ -398,10 +424,5 @@ cdef class Values:
 
 cdef uint64_t label_key(const Slice* word, const Slice* sub) noexcept nogil:
     # 32 bits of the name and of the index without its brackets.
-    cdef uint64_t h = hash_text(word.p, word.n)
-    cdef size_t i
-    if sub.p != NULL:
-        for i in range(1, sub.n - 1):
-            h = (h ^ <uint8_t> sub.p[i]) * <uint64_t> 0x9e3779b97f4a7c15
-            h ^= h >> 29
-    return (h * <uint64_t> 0x9e3779b97f4a7c15) >> 32
+    cdef size_t n = sub.n - 2 if sub.n > 2 else 0
+    return hash_pair(hash_text(word.p, word.n), hash_text(sub.p + 1, n) if n else 0) >> 32

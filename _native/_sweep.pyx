@@ -15,6 +15,10 @@ from cells cimport (
 )
 from xlamem._column cimport own, own_two
 
+cdef enum:
+    MAX_WORK = 1 << 25                            # changes of exclusive bytes that are followed, some seconds
+
+
 cdef inline void fill(Buffer* b, Py_ssize_t n, int64_t value) noexcept nogil:
     # n numbers, all the same.
     cdef Py_ssize_t left = n
@@ -273,6 +277,7 @@ cdef struct Sweep:
     int64_t* rank                                 # -1: no candidate
     Key* order
     Buffer changed                                # items whose exclusive bytes may change at the step
+    int64_t work                                  # items that were in `changed`
 
 
 cdef void free_sweep(Sweep* s) noexcept nogil:
@@ -347,7 +352,8 @@ cdef void take_event(Sweep* s, int64_t item, bint ends, int64_t step) noexcept n
         push_overlapping(&s.live, 1, 0, s.live.leaves, ranks_below(&s.live, end), s.offset[item], &s.changed)
 
 
-cdef void sweep_steps(Sweep* s, const int64_t* start, const int64_t* end) noexcept nogil:
+cdef bint sweep_steps(Sweep* s, const int64_t* start, const int64_t* end) noexcept nogil:
+    # False: more than MAX_WORK.
     cdef Scratch* w = &s.scratch
     cdef Key* events = w.keys
     cdef int64_t i, k = 0, n = 2 * s.n, step, item
@@ -363,6 +369,9 @@ cdef void sweep_steps(Sweep* s, const int64_t* start, const int64_t* end) noexce
         while k < n and events[k].key == step:
             take_event(s, events[k].item >> 1, events[k].item & 1, step)
             k += 1
+            if s.work + <int64_t> (s.changed.size // 8) > MAX_WORK:
+                return False
+        s.work += s.changed.size // 8
         for i in range(<int64_t> (s.changed.size // 8)):
             item = (<int64_t*> s.changed.data)[i]
             if s.since[item] == step or s.since[item] == -2:
@@ -370,6 +379,15 @@ cdef void sweep_steps(Sweep* s, const int64_t* start, const int64_t* end) noexce
             end_stretch(s, item, step)
             s.since[item] = step
             s.exclusive[item] = exclusive_bytes(&w.tree, 1, 0, w.tree.leaves, w.left[item], w.right[item], 0)
+    return True
+
+
+cdef void without_sweep(Sweep* s, const int64_t* start, const int64_t* end) noexcept nogil:
+    # As if no other value shared bytes with a candidate.
+    cdef int64_t i
+    for i in range(s.n):
+        if s.rank[i] >= 0:
+            s.out[i] = maximum_in(&s.maxima, start[i], end[i]) - s.size[i]
 
 
 def inside(const int64_t[::1] start not None, const int64_t[::1] end not None, const int64_t[::1] offset not None,
@@ -378,7 +396,8 @@ def inside(const int64_t[::1] start not None, const int64_t[::1] end not None, c
     """Return, for each candidate of one group, the maximum over its live range of occupied(t) - its exclusive bytes.
 
     `occupied` is that of the whole space, one number per step. Returns int64, -1 for values that are no candidates.
-    Steps between which the exclusive bytes of a candidate do not change are taken together.
+    Steps between which the exclusive bytes of a candidate do not change are taken together. If they change too often,
+    because many values overlap many others, all bytes of a candidate are taken for exclusive: a lower bound.
     """
     cdef Buffer result
     cdef Py_ssize_t n = start.shape[0], steps = occupied.shape[0], i
@@ -401,8 +420,8 @@ def inside(const int64_t[::1] start not None, const int64_t[::1] end not None, c
         fill(&result, n, -1)
         s.out = <int64_t*> result.data
         good = not result.failed and init_maxima(&s.maxima, &occupied[0], steps) and init_sweep(&s, &candidate[0])
-        if good:
-            sweep_steps(&s, &start[0], &end[0])
+        if good and not sweep_steps(&s, &start[0], &end[0]):
+            without_sweep(&s, &start[0], &end[0])
         good = good and not s.changed.failed
         free_sweep(&s)
     if not good:

@@ -397,6 +397,7 @@ cdef void presize_columns(Scan* s, const char* p, const char* end) noexcept nogi
     for k in range(n_columns(sample.columns)):
         release(<Buffer*> &sample.columns + k)
     release(&sample.lines.caches.unescaped)
+    release(&sample.lines.crowd)
     for i in range(N_INTERNERS):
         release_interner(&scratch[i])
 
@@ -427,6 +428,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
                 presize_columns(&s, base + begin, base + end)
             scan_span(&s, base + begin, base + end, demand and last)
             release(&columns.instructions.row_of_name)
+            release(&s.lines.crowd)
             release(&s.lines.caches.unescaped)
     return {
         "records": records_of(&columns.records),

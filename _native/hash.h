@@ -26,9 +26,22 @@ static inline uint64_t xla_mix(uint64_t a, uint64_t b) {
 #endif
 }
 
-/* Differs from process to process, so that a file cannot be made whose texts collide: the address of a variable of the
-   C library, which the loader randomizes. All modules see the same one. */
+/* The seed differs from process to process, so that a file cannot be made whose texts collide. All modules have the
+   same one, as they share tables: on Linux 8 of the random bytes that the kernel gives to a new program, elsewhere the
+   address of a variable of the C library, which the loader randomizes. */
+#if defined(XLAMEM_SEED)                    /* a test, which knows the seed */
+static inline uint64_t xla_seed(void) { return XLAMEM_SEED; }
+#elif defined(__linux__)
+#include <sys/auxv.h>
+static uint64_t xla_random_bytes;
+__attribute__((constructor)) static void xla_set_seed(void) {
+    const char *p = (const char *)getauxval(AT_RANDOM);
+    xla_random_bytes = (uintptr_t)&XLA_ANCHOR ^ (p ? xla_load64(p + 8) : 0);
+}
+static inline uint64_t xla_seed(void) { return xla_random_bytes; }
+#else
 static inline uint64_t xla_seed(void) { return (uintptr_t)&XLA_ANCHOR; }
+#endif
 
 /* For texts of up to 32 characters: no branch on the length. */
 static inline uint64_t xla_hash_short(const char *p, size_t n) {
@@ -61,6 +74,11 @@ static inline uint32_t xla_hash_text(const char *p, size_t n) {
     uint64_t h = n <= 32 ? xla_hash_short(p, n) : xla_hash_long(p, n);
     uint32_t key = (uint32_t)(h ^ h >> 29);
     return key ? key : 1;
+}
+
+/* Of two numbers. */
+static inline uint64_t xla_hash_pair(uint32_t a, uint32_t b) {
+    return xla_mix(((uint64_t)a << 32 | b) ^ xla_seed(), 0x9e3779b97f4a7c15u ^ xla_seed());
 }
 
 /* MurmurHash64A with seed 0: the hash of a text that is stored, the same on every little-endian processor. */

@@ -1,14 +1,16 @@
 # The lines " from instruction:" of the records: one row for each distinct text.
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memset
 
-from buffer cimport NO_CODE, Buffer, prefetch, push_code, put, put_code, reserve_rows
+from buffer cimport (
+    NO_CODE, NO_MEMORY, Buffer, allocate_zeroed, prefetch, push_code, put, put_code, release, reserve_rows,
+)
 from cursor cimport ShortValue, line_end, name, short_value, starts
 from fault cimport INSTRUCTION_DIFFERS, NOT_UTF8, UNKNOWN_LINE, W_INSTRUCTION, W_SAME_TEXT, W_UTF8, fault
 from gaps cimport MAX_TRIES, NO_ROW, Gaps, add_gap, clear_gaps, gapped_short, push_gaps
 from instruction cimport InstructionCaches, Instructions, InternerP, Parser, put_instruction
-from interner cimport intern_name
+from interner cimport Slot, hash_text, intern_name
 from lookahead cimport NameQueue, flush_names
 from text cimport Slice, equal
 
@@ -20,6 +22,7 @@ cdef enum:
 
 cdef enum:
     WAITING_LINES = 16
+    MAX_TEXTS = 8                                 # of one name, compared one by one
 
 cdef struct TextSpans:
     # For each instruction: begin and end of its text; int32: the previous row with its name, or -1.
@@ -50,6 +53,8 @@ cdef struct LineReader:
     InternerP* interners
     NameQueue* names
     InstructionCaches caches
+    Buffer crowd                                  # Slot by hash of the text: row + 1 of each text of names with many
+    size_t n_crowd                                # slots in use
     int features
     # Lines are queued until the codes of their records' names have been looked up.
     int n_waiting
@@ -89,17 +94,76 @@ cdef inline const char* glued_record(
     return line_stop
 
 
-cdef inline int32_t find_text(LineReader* s, const char* p, size_t n, int32_t row) noexcept nogil:
-    # Return the row with the text at p, among this row and previous rows with the same name, or -1. Repeated texts are
-    # compared in full and not parsed again.
+cdef inline bint is_text(LineReader* s, int32_t row, const char* p, size_t n) noexcept nogil:
+    # Whether the row has the text at p.
     cdef TextSpans* spans = &s.table.spans
-    cdef const int64_t* begins = <const int64_t*> spans.begin.data
-    cdef const int64_t* ends = <const int64_t*> spans.end.data
-    while row >= 0:
-        if <size_t> (ends[row] - begins[row]) == n and memcmp(p, s.base + begins[row], n) == 0:
-            return row
-        row = (<const int32_t*> spans.previous.data)[row]
-    return -1
+    cdef int64_t begin = (<const int64_t*> spans.begin.data)[row]
+    return <size_t> ((<const int64_t*> spans.end.data)[row] - begin) == n and memcmp(p, s.base + begin, n) == 0
+
+
+cdef inline bint find_text(LineReader* s, const char* p, size_t n, int32_t row, bint* crowded) noexcept nogil:
+    # Whether this row or a previous row with the same name has the text at p. Repeated texts are compared in full and
+    # not parsed again. Sets crowded[0] if there are MAX_TEXTS rows.
+    cdef int32_t first = row
+    cdef int i
+    for i in range(MAX_TEXTS):
+        if row < 0:
+            return False
+        if is_text(s, row, p, n):
+            return True
+        row = (<const int32_t*> s.table.spans.previous.data)[row]
+    crowded[0] = True
+    if row < 0:                                   # no more than these, which are not in the table yet
+        while first >= 0:
+            add_to_crowd(s, first)
+            first = (<const int32_t*> s.table.spans.previous.data)[first]
+        return False
+    return crowd_slot(s, p, n, hash_text(p, n)).code != 0
+
+
+# A table of texts, for names with many: a valid dump has one text of each.
+
+cdef inline Slot* crowd_slot(LineReader* s, const char* p, size_t n, uint32_t key) noexcept nogil:
+    # The slot of a text, or the empty one that it would take. The table must not be empty.
+    cdef Slot* slots = <Slot*> s.crowd.data
+    cdef uint64_t mask = s.crowd.size // sizeof(Slot) - 1, i = key & mask
+    while slots[i].code and not (slots[i].key == key and is_text(s, slots[i].code - 1, p, n)):
+        i = (i + 1) & mask
+    return &slots[i]
+
+
+cdef inline void grow_crowd(LineReader* s) noexcept nogil:
+    cdef Buffer before = s.crowd
+    cdef Slot* slots
+    cdef Slot* old = <Slot*> before.data
+    cdef size_t n = before.size // sizeof(Slot), i
+    cdef uint64_t k, mask = max(n * 2, <size_t> 1024) - 1
+    if not allocate_zeroed(&s.crowd, (mask + 1) * sizeof(Slot)):
+        s.crowd = before
+        s.table.spans.previous.failed = NO_MEMORY
+        return
+    slots = <Slot*> s.crowd.data
+    for i in range(n):
+        if old[i].code:
+            k = old[i].key & mask
+            while slots[k].code:
+                k = (k + 1) & mask
+            slots[k] = old[i]
+    release(&before)
+
+
+cdef inline void add_to_crowd(LineReader* s, int32_t row) noexcept nogil:
+    cdef const char* p = s.base + (<const int64_t*> s.table.spans.begin.data)[row]
+    cdef size_t n = <size_t> ((<const int64_t*> s.table.spans.end.data)[row] - (p - s.base))
+    cdef Slot* slot
+    if (s.n_crowd + 1) * sizeof(Slot) * 2 > s.crowd.size:
+        grow_crowd(s)
+    if (s.n_crowd + 1) * sizeof(Slot) > s.crowd.size:
+        return                                    # no memory
+    slot = crowd_slot(s, p, n, hash_text(p, n))
+    slot.key = hash_text(p, n)
+    slot.code = row + 1
+    s.n_crowd += 1
 
 
 cdef inline int32_t last_row(const Buffer* row_of_name, int32_t code) noexcept nogil:
@@ -194,6 +258,7 @@ cdef inline void take_lines(LineReader* s) noexcept nogil:
     cdef InstructionLine* line
     cdef int i
     cdef int32_t row
+    cdef bint crowded
     flush_names(s.names)
     for i in range(s.n_waiting):
         line = &s.waiting[i]
@@ -213,12 +278,15 @@ cdef inline void take_lines(LineReader* s) noexcept nogil:
             continue
         s.last_valid = True
         row = last_row(&table.row_of_name, line.code)
-        if row >= 0 and find_text(s, s.base + line.begin, line.end - line.begin, row) >= 0:
+        crowded = False
+        if row >= 0 and find_text(s, s.base + line.begin, line.end - line.begin, row, &crowded):
             continue
         if put_row(s, line, row):
             if row >= 0:
                 fault(s.faults, INSTRUCTION_DIFFERS, line.line, W_SAME_TEXT)
             set_last_row(&table.row_of_name, line.code, <int32_t> (table.rows.instruction.size // 4) - 1)
+            if crowded:
+                add_to_crowd(s, <int32_t> (table.rows.instruction.size // 4) - 1)
         else:
             s.last_valid = False
             fault(s.faults, UNKNOWN_LINE, line.line, W_INSTRUCTION)

@@ -9,6 +9,7 @@ from text cimport equal, push_utf8
 
 cdef extern from "hash.h":
     uint32_t hash_text "xla_hash_text"(const char*, size_t) noexcept nogil
+    uint64_t hash_pair "xla_hash_pair"(uint32_t, uint32_t) noexcept nogil
     ctypedef struct Slot "xla_slot":
         uint32_t key                              # hash of the text; 0: an empty slot
         int32_t code

@@ -402,3 +402,34 @@ def test_sketches() -> None:
     assert similarity(one, one, zero, zero).shared.tolist() == [(one != EMPTY).sum()]
     assert 0.2 < similarity(one, half, zero, zero).score[0] < 0.9
     assert np.isnan(similarity(one, no_sketches(1), zero, zero).score[0])
+
+
+def test_candidates_are_programs_that_share_a_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(0, 6, (n, 5)).astype(np.uint32) for n in (7, 9))
+    a[rng.random(a.shape) < 0.3] = b[rng.random(b.shape) < 0.3] = EMPTY
+    for most in (1, 4, 1 << 10):
+        monkeypatch.setattr(pairing, "MAX_SHARED", most)
+        expected = set()
+        for x, y in zip(a.T.tolist(), b.T.tolist(), strict=True):
+            for value in {*x} - {int(EMPTY)}:
+                pairs = [(i, j) for i in range(7) for j in range(9) if x[i] == y[j] == value]
+                expected |= {*pairs} if len(pairs) <= most else set()
+        rows = pairing._sharing(a, b)
+        assert [*zip(*(r.tolist() for r in rows), strict=True)] == sorted(expected)
+
+
+def test_candidates_in_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are chosen one by one, the pairs are the same."""
+    rng = np.random.default_rng(1)
+    i, j = (side.reshape(-1) for side in np.meshgrid(np.arange(40), np.arange(40)))
+    for score in (np.ones(1600), rng.random(1600), np.round(rng.random(1600), 1)):
+        found = []
+        for rounds in (0, 1, 3, 1000):
+            monkeypatch.setattr(pairing, "MAX_ROUNDS", rounds)
+            made = object.__new__(pairing.Pairing)
+            made._order = object.__new__(pairing._Order)
+            made._order.a, made._order.b = np.linspace(0, 0.5, 40), np.linspace(20, 60, 40)
+            found.append(sorted(made._best(i, j, score)))
+        assert all(pairs == found[0] for pairs in found)
+        assert len(found[0]) == 40

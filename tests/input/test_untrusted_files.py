@@ -7,9 +7,12 @@ import gzip
 import io
 import lzma
 import os
+import stat
 import subprocess
 import sys
+import tarfile
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +83,87 @@ def test_devices_and_pipes(tmp_path: Path) -> None:
         xlamem.read(tmp_path).allocations  # noqa: B018
 
 
+def test_dictionaries_of_gigabytes() -> None:
+    """An xz header decides how much memory the decompressor takes."""
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 512 << 20}]
+    bomb = lzma.compress(HEAD, filters=filters)
+    with pytest.raises(DumpError, match="Memory usage limit exceeded"):
+        xlamem.read(io.BytesIO(bomb))
+    assert xlamem.read(io.BytesIO(lzma.compress(HEAD, preset=9))).allocations.num_rows == 1
+
+
+def _tar_of(*infos: tarfile.TarInfo) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for info in infos:
+            tar.addfile(info, io.BytesIO(HEAD[: info.size]))
+    return file.getvalue()
+
+
+def _tar_entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = len(HEAD)) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size = kind, link, size if kind == tarfile.REGTYPE else 0
+    return info
+
+
+MEMBER = "m.cpu_after_optimizations-buffer-assignment.txt"
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
+def test_links_and_devices_in_archives(kind: bytes, tmp_path: Path) -> None:
+    """They are no files of the archive: nothing outside of it is read."""
+    (tmp_path / "outside").write_bytes(HEAD)
+    entries = [_tar_entry(f"a/{MEMBER}", kind, str(tmp_path / "outside")), _tar_entry(f"b/{MEMBER}")]
+    (tmp_path / "x.tar").write_bytes(_tar_of(*entries))
+    (source,) = xlamem.find(tmp_path / "x.tar")
+    assert source.location.endswith("::b")
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        info = zipfile.ZipInfo(MEMBER)
+        info.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(info, str(tmp_path / "outside"))
+    with pytest.raises(UsageError, match="no dump"):
+        xlamem.find(tmp_path / "x.zip")
+
+
+def test_names_that_leave_the_archive(tmp_path: Path) -> None:
+    """They are labels: entries are read in place and never written."""
+    names = [f"/etc/{MEMBER}", f"../../{MEMBER}", f"a/../b/{MEMBER}"]
+    (folder := tmp_path / "in").mkdir()
+    (folder / "x.tar").write_bytes(_tar_of(*map(_tar_entry, names)))
+    with zipfile.ZipFile(folder / "x.zip", "w") as archive:
+        for name in names:
+            archive.writestr(name, HEAD)
+    sources = xlamem.find(folder)
+    assert [xlamem.read(s).allocations.num_rows for s in sources] == [1] * 6
+    xlamem.convert(folder, to=tmp_path / "out", engine="here")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
+
+
+@pytest.mark.parametrize("size", [10**18, -512, -(1 << 62)])
+def test_absurd_sizes_in_archives(size: int, tmp_path: Path) -> None:
+    """A negative size leads back to the same header."""
+    header = bytearray(_tar_of(_tar_entry(f"a/{MEMBER}"))[:512])
+    header[124:136] = (size % (1 << 96)).to_bytes(12, "big")
+    header[124] |= 0x80
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    path = tmp_path / "x.tar"
+    path.write_bytes(bytes(header) + bytes(10240))
+    faults = [str(source.fault) for source in xlamem.find(path) if source.fault]
+    assert len(faults) == 1
+    assert "a complete tar archive" in faults[0]
+
+
+def test_archives_in_archives(tmp_path: Path) -> None:
+    """They are not opened: a bomb of nested archives stays small."""
+    inner = _tar_of(_tar_entry(MEMBER))
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("inner.tar", inner)
+        archive.writestr("inner.txt", inner)
+    with pytest.raises(UsageError, match="no dump"):
+        xlamem.find(tmp_path / "x.zip")
+
+
 def test_directories_of_the_kernel() -> None:
     """They lead to all other files."""
     if not os.path.exists("/proc/self/root"):
@@ -131,7 +215,7 @@ def test_stack_frames_in_a_circle() -> None:
 
 def test_memory_limit(capsys: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, "-c", "import sys; from xlamem.cli import main; sys.exit(main())"]
-    for limit, code in (("120MiB", 3), ("64GiB", 0)):
+    for limit, code in (("50MiB", 3), ("200MiB", 0), ("64GiB", 0)):
         made = subprocess.run([*command, "--memory-limit", limit, "info", SMALL], capture_output=True, text=True)
         assert made.returncode == code, made.stderr
         assert ("error: not enough memory" in made.stderr) == (code == 3)

@@ -16,7 +16,7 @@ from fuzz.run import seeds
 import xlamem
 from xlamem import DumpError, UsageError, compute
 from xlamem.cli import main
-from xlamem.compute import in_use
+from xlamem.compute import in_use, layout
 from xlamem.parse.join import ReadDump, tables_of
 from xlamem.warehouse import derived
 from xlamem.warehouse.merged import DumpSet
@@ -102,7 +102,7 @@ def test_a_total_of_more_than_64_bits() -> None:
     assert "unknown_line" in dump.diagnostics["code"].to_pylist()
 
 
-def test_each_allocation_in_a_space_of_its_own() -> None:
+def test_each_allocation_in_a_space_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither spaces nor steps alone are many, but both together would be."""
     n = 3000
     allocations = "".join(
@@ -112,6 +112,9 @@ def test_each_allocation_in_a_space_of_its_own() -> None:
     )
     spans = "".join(f"    a.{i}{{}}:{i}-{i + 1}\n" for i in range(n))
     dump = xlamem.read(source_of(dump_of(allocations, n, spans)))
+    with pytest.raises(DumpError, match="at most 256 memory spaces, not 3,000"):
+        compute.peak(dump)
+    monkeypatch.setattr(layout, "MAX_DUMP_SPACES", n)
     peaks = compute.peak(dump)
     assert peaks.spaces["first_step"].to_pylist() == list(range(n))
     assert peaks.spaces["last_step"].to_pylist() == list(range(1, n + 1))

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from .. import __version__
+from ..errors import UsageError
 from . import console
 
 VERBS = {
@@ -67,11 +68,23 @@ class Commands(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
+def _limit_memory(ctx: click.Context, parameter: click.Parameter, size: str | None) -> None:
+    """Limit the memory before the command is imported, and Arrow with it."""
+    if size is not None:
+        try:
+            console.limit_memory(size)
+        except UsageError as e:
+            raise click.UsageError(str(e), ctx) from e
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--memory-limit", metavar="SIZE", help="Memory that xlamem, and each of its workers, may take (4GiB).")
+@click.option(
+    "--memory-limit", metavar="SIZE", callback=_limit_memory, expose_value=False,
+    help="Memory that xlamem, and each of its workers, may take (4GiB).",
+)  # fmt: skip
 @click.version_option(__version__, "--version", message="xlamem %(version)s")
 @click.pass_context
-def cli(ctx: click.Context, memory_limit: str | None) -> None:
+def cli(ctx: click.Context) -> None:
     """Show where device memory goes in programs compiled by XLA, from the memory dumps that XLA writes.
 
     `xlamem PATH` is short for `xlamem peak PATH`.
@@ -88,8 +101,6 @@ def cli(ctx: click.Context, memory_limit: str | None) -> None:
     """
     if os.environ.get("NO_COLOR"):
         ctx.color = False
-    if memory_limit is not None:
-        console.limit_memory(memory_limit)
 
 
 def main(args: list[str] | None = None) -> int:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 FINE, CHECK_FAILED, USAGE, UNREADABLE, UNWRITABLE, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 """Exit codes."""
 
-NO_MEMORY = "not enough memory (--memory-limit, ulimit -d and containers limit it)"
+NO_MEMORY = (
+    "not enough memory: allow more (--memory-limit, ulimit -d and containers limit it), or fewer --tables and --workers"
+)
 
 CSV_BUFFER = 1 << 20
 """Number of characters of CSV that are buffered before they are written."""
@@ -61,6 +63,8 @@ def _lacks_memory(e: Exception) -> bool:
 
 def limit_memory(size: str) -> None:
     """Limit the memory of this process and of its children. Files that are mapped do not count."""
+    # The default allocator of Arrow reserves a GiB, which counts as used.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from ..compute.capacity import byte_count  # imports the tables
 
     try:

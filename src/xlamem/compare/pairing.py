@@ -32,6 +32,10 @@ MAX_CANDIDATES = 1 << 20
 """Maximum number of pairs that are compared in a group. Larger groups are cut into parts, in order of compilation."""
 MAX_SHARED = 1 << 10
 """A hash that more pairs of programs have in common does not make them candidates."""
+MAX_SHARING = 1 << 22
+"""Number of pairs that share hashes above which no further hashes are looked at."""
+MAX_ROUNDS = 64
+"""Rounds of choosing all pairs that are each other's best; then the remaining ones are chosen one by one."""
 
 Key = Callable[[ProgramEntry], Hashable]
 Floats = npt.NDArray[np.float64]
@@ -249,7 +253,9 @@ class Pairing:
         last = np.zeros(len(i), bool) if last is None else last
         order = np.lexsort((j, i, self._order.distance(i, j), -known, last))
         i, j, score = i[order], j[order], score[order]
-        while len(i):
+        for _ in range(MAX_ROUNDS):
+            if not len(i):
+                return
             best_a, best_b = (np.zeros(len(i), bool) for _ in range(2))
             best_a[np.unique(i, return_index=True)[1]] = True
             best_b[np.unique(j, return_index=True)[1]] = True
@@ -257,6 +263,7 @@ class Pairing:
             yield from zip(i[best].tolist(), j[best].tolist(), score[best].tolist(), strict=True)
             rest = ~(np.isin(i, i[best]) | np.isin(j, j[best]))
             i, j, score = i[rest], j[rest], score[rest]
+        yield from _greedy(i, j, score)
 
     # -- helpers
 
@@ -312,6 +319,16 @@ class _Order:
     def distance(self, i: Ints, j: Ints) -> Floats:
         distance: Floats = np.abs(self.a[i] - self.b[j])
         return distance
+
+
+def _greedy(i: Ints, j: Ints, score: Floats) -> Iterator[tuple[int, int, float]]:
+    """Yield disjoint candidates in their order."""
+    taken_i, taken_j = set[int](), set[int]()
+    for x, y, s in zip(i.tolist(), j.tolist(), score.tolist(), strict=True):
+        if x not in taken_i and y not in taken_j:
+            taken_i.add(x)
+            taken_j.add(y)
+            yield x, y, s
 
 
 def _between(anchors: Ints, n: int) -> tuple[Floats, Ints]:
@@ -382,14 +399,26 @@ def _joined(pairs: Iterable[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
 
 def _sharing(a: Sketches, b: Sketches) -> tuple[Ints, Ints]:
     """Return the pairs of rows that have a hash in the same bucket in common, unless too many do."""
-    found = [np.empty((2, 0), np.int64)]
+    keys = np.empty(0, np.int64)
     for x, y in zip(a.T, b.T, strict=True):
-        for value in np.intersect1d(x, y).tolist():
-            rows_a, rows_b = np.flatnonzero(x == value), np.flatnonzero(y == value)
-            if value != EMPTY and len(rows_a) * len(rows_b) <= MAX_SHARED:
-                found.append(np.stack([np.repeat(rows_a, len(rows_b)), np.tile(rows_b, len(rows_a))]))
-    pairs = np.unique(np.concatenate(found, axis=1), axis=1)
-    return pairs[0], pairs[1]
+        rows_a, rows_b = _equal(x, y)
+        keys = np.unique(np.concatenate([keys, rows_a * len(b) + rows_b]))
+        if len(keys) > MAX_SHARING:
+            break
+    return keys // max(len(b), 1), keys % max(len(b), 1)
+
+
+def _equal(x: npt.NDArray[np.uint32], y: npt.NDArray[np.uint32]) -> tuple[Ints, Ints]:
+    """Return the pairs of rows with equal hashes, without those of hashes that more than MAX_SHARED pairs share."""
+    order_x, order_y = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
+    values = np.setdiff1d(np.intersect1d(x, y), [EMPTY])
+    begin_x, end_x = (np.searchsorted(x[order_x], values, side) for side in ("left", "right"))
+    begin_y, end_y = (np.searchsorted(y[order_y], values, side) for side in ("left", "right"))
+    n_y, n = end_y - begin_y, (end_x - begin_x) * (end_y - begin_y)
+    n[n > MAX_SHARED] = 0
+    value = np.repeat(np.arange(len(values)), n)
+    place = np.arange(len(value)) - np.repeat(np.cumsum(n) - n, n)
+    return order_x[begin_x[value] + place // n_y[value]], order_y[begin_y[value] + place % n_y[value]]
 
 
 def _columns_of(side: str, programs: Programs, numbers: Sequence[int | None], dumps: Sequence[int]) -> dict[str, Any]:

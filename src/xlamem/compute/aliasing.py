@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from functools import partial
 from typing import NamedTuple
@@ -152,7 +151,8 @@ def _shape_indices(column: pa.ChunkedArray) -> pa.Array:
 def _ranks(indices: pa.Array) -> Ints:
     """Return the rank of each shape index in numeric order, with {2} before {10}."""
     encoded_indices = indices.dictionary_encode()
-    numbers = [[int(n) for n in re.findall(r"\d+", text or "")] for text in encoded_indices.dictionary.to_pylist()]
+    texts = encoded_indices.dictionary.to_pylist()
+    numbers = [[(len(n), n) for n in re.findall(r"[1-9]\d*|0", text or "")] for text in texts]  # of any length
     rank = np.empty(len(numbers), np.int64)
     rank[sorted(range(len(numbers)), key=numbers.__getitem__)] = np.arange(len(numbers))
     codes = np.asarray(encoded_indices.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
@@ -250,10 +250,17 @@ def _forms(shapes: pa.DictionaryArray) -> tuple[Ints, Ints]:
     matches = [re.match(r"(\w+)\[([\d,<= ]*)\]", text or "") for text in shapes.dictionary.to_pylist()]
     forms = pa.array([m and m[0] for m in matches], pa.string()).dictionary_encode()
     form = forms.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    counts = [math.prod(map(int, re.findall(r"\d+", m[2]))) if m else -1 for m in matches]
-    elements = [n if n < MAX_TOTAL_BYTES else -1 for n in counts]
+    elements = [_product(re.findall(r"\d+", m[2])) if m else -1 for m in matches]
     codes = shapes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return tuple(np.append(np.array(c, np.int64), -1)[codes] for c in (form, elements))
+
+
+def _product(dimensions: list[str]) -> int:
+    """Return the number of elements; -1 if there are too many for an allocation, however long the text is."""
+    product = 1
+    for digits in dimensions:
+        product = min(product * (int(digits) if len(digits) < 20 else MAX_TOTAL_BYTES), MAX_TOTAL_BYTES)
+    return product if product < MAX_TOTAL_BYTES else -1
 
 
 def _pair(left: Ints, right: Ints) -> Ints:

@@ -27,6 +27,9 @@ THREAD_LOCAL, CONSTANT, DONATED, PARAMETER, LIVE_OUT, TEMP, TEMP_IN_OUTPUT = ran
 MAX_TOTAL_BYTES = 1 << 62
 """Sizes that add up to less than this cannot overflow int64, even if two sums are added."""
 
+MAX_DUMP_SPACES = 256
+"""Maximum number of memory spaces of a dump that is computed; real ones have up to ten. Each is swept and shown."""
+
 
 @dataclass(frozen=True)
 class Space:
@@ -79,8 +82,11 @@ class Layout(ABC):
         self.space: Codes = self.space_of_allocation.astype(np.int32)[self.owner]
         self.value_category: Kinds = self.category.astype(np.int8)[self.owner]
 
-    def _check_sizes(self) -> None:
-        """Raise DumpError if sums of sizes could overflow."""
+    def _check_limits(self) -> None:
+        """Raise DumpError if sums of sizes could overflow, or if there are too many memory spaces."""
+        if len(self.spaces) > MAX_DUMP_SPACES:
+            expected = f"at most {MAX_DUMP_SPACES} memory spaces, not {len(self.spaces):,}"
+            raise DumpError(self.name, expected, "allocations")
         if not _can_be_added(self.allocation_size, self.offset, self.size):
             expected = "sizes and offsets from 0 on that add up to less than 2^62 bytes"
             raise DumpError(self.name, expected, "allocations")

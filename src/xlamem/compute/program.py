@@ -41,7 +41,7 @@ class Program(Layout):
             raise UsageError(f"{self.name} has no allocations: the sizes and offsets of its values are not known")
         offset, size = (np.where(a == NULL, 0, a) if len(a) and a.min() == NULL else a for a in (offset, size))
         self._set_values(row_of(self.allocation_ids, owner).astype(np.int32), offset, size)
-        self._check_sizes()
+        self._check_limits()
 
     @property
     def value_ids(self) -> Ints:

@@ -31,6 +31,9 @@ MIN_LIMITED = 256 << 20
 MAX_SIZE = 64 << 30
 """Decompressed bytes of one file. XLAMEM_MAX_DECOMPRESSED sets another limit."""
 
+MAX_DICTIONARY = 256 << 20
+"""Memory of an xz decompressor; `xz -9` needs 65 MiB. Those of zstd use at most 128 MiB, all others little."""
+
 
 class _Decompressor(Protocol):
     @property
@@ -67,7 +70,7 @@ class _Gzip:
 _DECOMPRESSORS: dict[Codec, Callable[[], _Decompressor]] = {
     "gzip": _Gzip,
     "bzip2": bz2.BZ2Decompressor,
-    "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),
+    "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_DICTIONARY),
 }
 
 

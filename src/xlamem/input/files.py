@@ -115,8 +115,19 @@ class FileView:
 
     def count_newlines(self, end: int) -> int:
         """Count the newlines before an offset."""
-        blocks = ((begin, min(begin + BLOCK_SIZE, end)) for begin in range(0, end, BLOCK_SIZE))
-        return sum(bytes(self.read(*block)).count(b"\n") for block in blocks)
+        first, count = _COUNTED.get(self.key, (0, 0))
+        if self.key is None or first > end:
+            first, count = 0, 0
+        for begin in range(first, end, BLOCK_SIZE):
+            count += bytes(self.read(begin, min(begin + BLOCK_SIZE, end))).count(b"\n")
+        if self.key is not None:
+            _COUNTED.clear()
+            _COUNTED[self.key] = end, count
+        return count
+
+
+_COUNTED: dict[Key | None, tuple[int, int]] = {}
+"""An offset in the file whose newlines were counted last, and their number: a file can have thousands of modules."""
 
 
 def open_file(uri: str) -> FileView:

@@ -26,13 +26,14 @@ _TIME = (
 _ORIGIN = r"(?P<file>\S+):(?P<line>[0-9]+)\] ?"
 _LOGGER = _TIME + r"(?:(?P<thread>[0-9]+) )?" + _ORIGIN
 
-# Launchers (torchrun, MPI, Ray, srun, docker compose, Kubernetes) prepend the rank, the process or the pod.
+# Launchers (torchrun, MPI, Ray, srun, docker compose, Kubernetes) prepend the rank, the process or the pod. What a word
+# must contain is looked for ahead: in the middle of the word it would be tried at every character of a long line.
 _LABEL = (
-    r"\[(?P<named>(?=[^\]\s]*\d)[\w.@:/-]*(?:rank|default|worker|proc|task|host|node|pod/)[\w.@:/-]*)\]:? ?"
+    r"\[(?P<named>(?=[^\]\s]*\d)(?=[\w.@:/-]*(?:rank|default|worker|proc|task|host|node|pod/))[\w.@:/-]*)\]:? ?"
     r"|\[(?P<mpi>(?:[^\]\s@]*@)?\d+,\d+)\]<std(?:out|err|diag)>: ?"
     r"|\((?P<ray>(?:[\w.:-]+ )?pid=\d*(?:, ip=[\d.:a-f]+)?)\)(?: |$)"
     r"| *(?P<srun>\d+):(?: |$)"
-    r"|(?P<compose>[\w.-]*\d[\w.-]*) +\|(?: |$)"
+    r"|(?P<compose>(?=[\w.-]*\d)[\w.-]+) +\|(?: |$)"
 )
 _CONTAINER_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) "
 _COLOR = r"(?:\x1b\[[\d;]*m|\[\d{1,2}m)+"  # the second form occurs where copying has lost the escape character

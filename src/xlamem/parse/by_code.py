@@ -42,7 +42,7 @@ class CodeMatcher(Matcher):
     def drop_repeats(self, batches: Sequence[Batch]) -> None:
         if len(batches) < 2:  # a scan drops its own repeats
             return
-        seen = SeenInstructions(len(self._interners["instruction"].names))
+        seen = SeenInstructions(len(self._interners["instruction"].names), [f.text.data for f in self._reader.files])
         for batch in batches:
             section = batch.span.section
             for line in seen.drop_repeats(batch).tolist():

@@ -21,13 +21,10 @@ from .batch import Batch, Columns, Section
 from .lanes import Job, Lanes
 from .matcher import SAME_TEXT, Matcher
 from .reader import Reader
-from .repeats import keep_instructions, line_of
+from .repeats import FILE_SHIFT, drop_repeats
 from .report_checks import differing_rows
 from .sections import ASSIGNMENT, LIVE, REPORT, USED
 from .stores import CompactStore
-
-FILE_SHIFT = 48
-"""Number of bits of a position that hold the offset."""
 
 LIVE_COLUMNS = {
     "schedule": ("time",),
@@ -152,11 +149,7 @@ class OffsetMatcher(Matcher):
         if self._instructions is None:
             self._instructions = _lookup.Texts(self.files)
         for batch in batches:
-            section, columns = batch.span.section, batch.tables["instructions"]
-            shift, begin = section.file.ordinal << FILE_SHIFT, columns["text_begin"]
-            kinds = flags(self._instructions.add(begin + shift, columns["text_end"] + shift))
-            differing = line_of(section.data, begin[kinds == _lookup.OTHER])
-            keep_instructions(batch, begin[kinds == _lookup.REPEAT], np.flatnonzero(kinds != _lookup.REPEAT))
+            section, differing = batch.span.section, drop_repeats(self._instructions, batch)
             for line in differing.tolist() if self._checks else ():
                 self._reader.diagnostics.add(section.file, line, section.kind, "instruction_differs", SAME_TEXT)
 

@@ -14,6 +14,7 @@ from .._column import Names
 from .arrays import Ints, TextParts, codes, distinct_of, flags, ints, texts
 from .arrow import text_arrays
 from .batch import File, Section
+from .interners import fixed_dictionary
 from .tables import Row
 
 MAX_ROWS = 1000
@@ -50,7 +51,14 @@ class _UnknownText(NamedTuple):
     section: str
     tables: tuple[str, ...]
     rows: Ints
-    """(index in `tables` or -1, row, begin, end)."""
+    """(index in `tables` or -1, row, begin, end); for whole lines, of which there may be many, only their begins."""
+
+    def spans(self, file: File) -> Ints:
+        """Return the rows in full."""
+        if self.rows.ndim == 2:
+            return self.rows
+        ends = ints(_unknown.line_ends(file.text.data, self.rows))
+        return np.column_stack([np.full_like(ends, -1), np.zeros_like(ends), self.rows, ends])
 
 
 class Diagnostics:
@@ -106,26 +114,25 @@ class Diagnostics:
             faults, unknown = np.delete(faults, rows, 0), np.delete(unknown, rows)
         self.unknown_lines(file, section.kind, np.ascontiguousarray(faults[unknown, 1]))
         for code in distinct_of(np.ascontiguousarray(faults[:, 0])):
-            self._faults_of_code(section, code, faults[faults[:, 0] == code, 1:])
+            self._faults_of_code(section, code, faults, np.flatnonzero(faults[:, 0] == code))
 
-    def _faults_of_code(self, section: Section, code: int, faults: Ints) -> None:
+    def _faults_of_code(self, section: Section, code: int, faults: Ints, rows: Ints) -> None:
         file, name = section.file, _lines.CODES[code]
         if name == "not_utf8":
             file.features.add("not_utf8")
         # Sorted by offset, independent of the order of the scans. A line can have the same fault twice.
-        ascending = (np.diff(faults[:, 0]) > 0).all()
-        distinct = faults if ascending else np.unique(faults, axis=0)
-        for offset, wanted in distinct[:MAX_ROWS].tolist():
+        offsets = faults[rows, 1]
+        if not (offsets[1:] > offsets[:-1]).all():
+            rows = rows[np.unique(faults[rows, 1:], axis=0, return_index=True)[1]]
+        for offset, wanted in faults[rows[:MAX_ROWS], 1:].tolist():
             self.add(file, offset, section.kind, name, _lines.WANTED[wanted])
-        if len(distinct) > MAX_ROWS:
-            self.count(file, section.kind, name, len(distinct) - MAX_ROWS)
+        if len(rows) > MAX_ROWS:
+            self.count(file, section.kind, name, len(rows) - MAX_ROWS)
 
     def unknown_lines(self, file: File, section: str, offsets: Ints) -> None:
         """Keep whole lines that no rule explains."""
         if len(offsets):
-            ends = ints(_unknown.line_ends(file.text.data, offsets))
-            rows = np.column_stack([np.full_like(offsets, -1), np.zeros_like(offsets), offsets, ends])
-            self._unknown_text.append(_UnknownText(file.ordinal, section, (), rows))
+            self._unknown_text.append(_UnknownText(file.ordinal, section, (), offsets))
 
     def unknown_fields(
         self, file: File, section: str, gaps: Ints, tables: tuple[str, ...], first_rows: Iterable[int]
@@ -215,18 +222,26 @@ def _with_positions(diagnostics: list[Diagnostic]) -> list[Row]:
 
 
 def _unknown_of_file(file: File, unknown: list[_UnknownText]) -> pa.Table:
+    unknown = [u._replace(rows=u.spans(file)) for u in unknown]
     rows = np.concatenate([u.rows for u in unknown])
-    section = np.concatenate([np.full(len(u.rows), u.section) for u in unknown])
-    table = np.concatenate([np.array([*u.tables, None], object)[u.rows[:, 0]] for u in unknown])
+    sections = fixed_dictionary(*(u.section for u in unknown))
+    section = sections.codes(np.repeat(np.arange(len(unknown)), [len(u.rows) for u in unknown]))
+    tables = fixed_dictionary(*(name for u in unknown for name in (*u.tables, None)))
+    ends = np.cumsum([len(u.tables) + 1 for u in unknown])  # the last of each is for lines outside of tables
+    begins = ends - [len(u.tables) + 1 for u in unknown]
+    table = tables.codes(np.concatenate([
+        np.where(u.rows[:, 0] < 0, end - 1, begin + u.rows[:, 0])
+        for u, begin, end in zip(unknown, begins.tolist(), ends.tolist(), strict=True)
+    ]))  # fmt: skip
     order = np.argsort(rows[:, 2], kind="stable")
     rows, section, table = rows[order], section[order], table[order]
-    begins, ends = (np.ascontiguousarray(rows[:, i]) for i in (2, 3))
-    text: TextParts = texts(_values.texts(file.text.data, begins, ends))
+    begin, end = (np.ascontiguousarray(rows[:, i]) for i in (2, 3))
+    text: TextParts = texts(_values.texts(file.text.data, begin, end))
     columns: dict[str, Any] = {
-        "file": pa.array([file.text.uri] * len(rows), pa.string()),
-        "offset": pa.array(file.text.file_offsets(begins)),
-        "section": pa.array(section.tolist(), pa.string()),
-        "table": pa.array(table.tolist(), pa.string()),
+        "file": fixed_dictionary(file.text.uri).arrays(np.zeros(len(rows), np.int32))[0],
+        "offset": pa.array(file.text.file_offsets(begin)),
+        "section": sections.arrays(section)[0],
+        "table": tables.arrays(table)[0],
         "row": pa.array(rows[:, 1], mask=rows[:, 0] < 0),
         "text": pa.chunked_array(text_arrays(text), pa.string()),
     }

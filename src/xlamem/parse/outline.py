@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import weakref
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import _lines
 from ..input import names
-from ..input.files import evict_pages
+from ..input.files import BLOCK_SIZE, evict_pages
 from ..input.find import Member
+from .arrays import Ints
 from .batch import ASSIGNMENT, FLAGS, HLO, LIVE, REPORT, USED, File, Section
-from .diagnostics import Diagnostics
+from .diagnostics import MAX_ROWS, Diagnostics
 
 EVICT_BYTES = 256 << 20
 """Number of bytes to search before their pages are evicted."""
@@ -196,16 +198,24 @@ class _Outliner:
 
     def _add_unknown_lines(self, begin: int, end: int) -> None:
         """Add a diagnostic for each line that is not empty."""
-        if begin >= end:
-            return
-        offset, unknown = begin, []
-        for line in bytes(self._file.text.data[begin:end]).split(b"\n"):
-            if line:
-                self._diagnostics.add(self._file, offset, "file", "unknown_line", "the head of a section")
-                unknown.append(offset)
-            offset += len(line) + 1
-        if unknown:
-            self._diagnostics.unknown_lines(self._file, "file", np.array(unknown, np.int64))
+        if end - begin < MAX_HEAD_BYTES and not bytes(self._file.text.data[begin:end]).strip(b"\n"):
+            return  # nearly always
+        unknown = np.concatenate([np.empty(0, np.int64), *_lines_with_text(self._file.text.data, begin, end)])
+        for offset in unknown[:MAX_ROWS].tolist():
+            self._diagnostics.add(self._file, offset, "file", "unknown_line", "the head of a section")
+        if len(unknown) > MAX_ROWS:
+            self._diagnostics.count(self._file, "file", "unknown_line", len(unknown) - MAX_ROWS)
+        self._diagnostics.unknown_lines(self._file, "file", unknown)
+
+
+def _lines_with_text(data: Any, begin: int, end: int) -> Iterator[Ints]:
+    """Yield the offsets of the lines of data[begin:end] that are not empty."""
+    before = 10  # the byte before the block
+    for first in range(begin, end, BLOCK_SIZE):
+        block = np.frombuffer(bytes(data[first : min(first + BLOCK_SIZE, end)]), np.uint8)
+        begins = np.append(before, block[:-1]) == 10
+        yield first + np.flatnonzero(begins & (block != 10))
+        before = block[-1]
 
 
 def _head_lines(data: Any, file_name: str) -> list[tuple[int, int]]:
@@ -265,6 +275,10 @@ def _offset_after_empty_line(data: Any, offset: int, prefix: bytes) -> int | Non
 
 def _without_empty_lines(data: Any, begin: int, end: int) -> int:
     """Return `end` moved back over the empty lines before it."""
-    while end - begin >= 2 and bytes(data[end - 2 : end]) == b"\n\n":
-        end -= 1
-    return begin if end - begin == 1 and bytes(data[begin:end]) == b"\n" else end
+    last, size = end, 64
+    while last > begin:
+        first = max(begin, last - size)
+        if text := bytes(data[first:last]).rstrip(b"\n"):
+            return min(first + len(text) + 1, end)
+        last, size = first, min(2 * size, BLOCK_SIZE)
+    return begin

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .. import _lines, _values
+from .. import _lines, _lookup, _values
 from . import arrow
-from .arrays import Codes, Ints, TextParts, flags, text_ends, texts
-from .batch import Batch, Columns
+from .arrays import Bools, Codes, Ints, TextParts, flags, text_ends, texts
+from .batch import Batch, Columns, Section
+
+MAX_LINKS = 8
+"""Texts of one name that are compared one by one. A valid dump has one text of each."""
+
+FILE_SHIFT = 48
+"""Number of bits of a position that hold the offset."""
 
 _INSTRUCTION_DIFFERS = _lines.CODES.index("instruction_differs")
 _NOT_UTF8 = _lines.CODES.index("not_utf8")
@@ -52,56 +59,89 @@ def _take_text(parts: TextParts, rows: slice | Ints) -> TextParts:
     return data, offsets, valid[rows]
 
 
+def drop_repeats(seen: _lookup.Texts, batch: Batch) -> Ints:
+    """Drop rows whose text was seen, and add the others; return the lines of new texts of names that were seen."""
+    section, columns = batch.span.section, batch.tables["instructions"]
+    shift, begin = section.file.ordinal << FILE_SHIFT, columns["text_begin"]
+    kinds = flags(seen.add(begin + shift, columns["text_end"] + shift))
+    differing = line_of(section.data, begin[kinds == _lookup.OTHER])
+    keep_instructions(batch, begin[kinds == _lookup.REPEAT], np.flatnonzero(kinds != _lookup.REPEAT))
+    return differing
+
+
 class SeenInstructions:
     """The instructions of earlier batches and their texts, by code."""
 
-    def __init__(self, names: int) -> None:
-        """`names` is the number of codes."""
+    def __init__(self, names: int, files: Sequence[Any]) -> None:
+        """`names` is the number of codes, `files` are the texts of all files by ordinal."""
+        self._files = files
         self._last = np.full(names, -1, np.int32)
         """The last row of each code so far, counted over all batches."""
         self._previous: list[Codes | Ints] = []
         """For each batch, the previous row with the same code as each row, or -1."""
-        self._texts: list[tuple[Any, Ints, Ints]] = []
-        """For each batch, its data and the begin and end of each row's text."""
+        self._texts: list[tuple[Section, Ints, Ints]] = []
+        """For each batch, its section and the begin and end of each row's text."""
         self._starts = [0]
+        self._distinct: _lookup.Texts | None = None
+        """All texts so far, as soon as a name has many; then there are no links."""
 
     def drop_repeats(self, batch: Batch) -> Ints:
         """Drop rows whose text occurs in an earlier batch; return the lines of those with a new text."""
-        columns, data = batch.tables["instructions"], batch.span.section.data
+        if self._distinct is not None:
+            return drop_repeats(self._distinct, batch)
+        columns, section = batch.tables["instructions"], batch.span.section
         name, begin, end, previous = (columns[c] for c in ("instruction", "text_begin", "text_end", "before"))
         earlier = self._last[name]
         if np.maximum.reduce(earlier, initial=-1) < 0 and np.maximum.reduce(previous, initial=-1) < 0:
             keep_instructions(batch, begin[:0], np.arange(len(name)))  # usually all names are new
-            self._append(name, data, begin, end, previous)
+            self._append(name, section, begin, end, previous)
             return np.empty(0, np.int64)
-        repeat = self._repeats(data, begin, end, earlier)
+        repeat = self._repeats(section, begin, end, earlier)
+        if repeat is None:
+            self._distinct = self._index()
+            return drop_repeats(self._distinct, batch)
         keep = np.flatnonzero(~repeat)
         link = self._links(name, keep, previous.astype(np.int64))
         repeats, begin, end, name = begin[repeat], begin[keep], end[keep], name[keep]
         keep_instructions(batch, repeats, keep)
-        self._append(name, data, begin, end, link)
-        return line_of(data, begin[link >= 0])
+        self._append(name, section, begin, end, link)
+        return line_of(section.data, begin[link >= 0])
 
-    def _append(self, name: Codes, data: Any, begin: Ints, end: Ints, previous: Codes | Ints) -> None:
+    def _append(self, name: Codes, section: Section, begin: Ints, end: Ints, previous: Codes | Ints) -> None:
         start = self._starts[-1]
         self._previous.append(previous)
-        self._texts.append((data, begin, end))
+        self._texts.append((section, begin, end))
         self._last[name] = np.arange(start, start + len(name), dtype=np.int32)
         self._starts.append(start + len(name))
 
-    def _repeats(self, data: Any, begin: Ints, end: Ints, earlier: Codes) -> Any:
-        """Return which rows have the text of an earlier row with the same code; follows the links from `earlier`."""
-        repeat = np.zeros(len(begin), bool)
+    def _repeats(self, section: Section, begin: Ints, end: Ints, earlier: Codes) -> Bools | None:
+        """Return which rows have the text of an earlier row with the same code; follows the links from `earlier`.
+
+        None if a name has more than MAX_LINKS texts.
+        """
+        repeat, links = np.zeros(len(begin), bool), 0
         while len(todo := np.flatnonzero((earlier >= 0) & ~repeat)):
+            if links == MAX_LINKS:
+                return None
+            links += 1
             batch = np.searchsorted(self._starts, earlier[todo], "right") - 1
             for k in np.unique(batch).tolist():
                 rows = todo[batch == k]
                 previous = earlier[rows] - self._starts[k]
                 other, begins, ends = self._texts[k]
-                equal = flags(_values.same(data, begin[rows], end[rows], other, begins[previous], ends[previous]))
+                both = section.data, begin[rows], end[rows], other.data, begins[previous], ends[previous]
+                equal = flags(_values.same(*both))
                 repeat[rows] = equal.astype(bool)
                 earlier[rows] = self._previous[k][previous]
         return repeat
+
+    def _index(self) -> _lookup.Texts:
+        """Return the texts of all batches so far."""
+        found = _lookup.Texts(_lookup.Files(self._files))
+        for section, begin, end in self._texts:
+            shift = section.file.ordinal << FILE_SHIFT
+            found.add(begin + shift, end + shift)
+        return found
 
     def _links(self, name: Codes, keep: Ints, previous: Ints) -> Ints:
         """Return the previous kept row with the same code, in this batch or an earlier one, for each kept row."""

@@ -95,25 +95,27 @@ def _totals(reader: Reader, report: Section, columns: Mapping[str, Any], summary
     color, size = store.ints("allocations", "color"), store.ints("allocations", "size")
     if not summary["layout_b"]:
         return [(report.total, total_of(size), "")]
-    shown = distinct_of(columns["color"])
-    absent = sorted({*distinct_of(color)} - {*shown})
+    shown, first = np.unique(columns["color"], return_index=True)
+    absent = sorted({*distinct_of(color)} - {*shown.tolist()})
     if absent and not reader.diagnostics.has_unknown_lines(report.file, report.kind):
         wanted = f"Memory Space: … (color={absent[0]})"
         reader.diagnostics.truncated(report.file, report.end, report.kind, wanted)
+    by_color = np.argsort(color, kind="stable")
+    begin, end = (np.searchsorted(color[by_color], shown, side) for side in ("left", "right"))
+    codes = columns["space_label"][first].astype(np.int32)
+    labels = [label for part in reader.labels["label"].arrays(codes) for label in part.to_pylist()]
     totals: list[Total] = []
-    for c in shown:
-        row = int(np.argmax(columns["color"] == c))
-        label = reader.labels["label"].text(int(columns["space_label"][row])) or ""
-        head = f"Memory Space: {label} (color={c})"
-        totals.append((int(columns["total_bytes"][row]), total_of(size[color == c]), head))
+    for i in np.argsort(first).tolist():  # in the order of the text
+        head = f"Memory Space: {labels[i] or ''} (color={shown[i]})"
+        totals.append((int(columns["total_bytes"][first[i]]), total_of(size[by_color[begin[i] : end[i]]]), head))
     return totals
 
 
-def _total_line(report: Section, head: str) -> int | None:
+def _total_line(report: Section, head: str, after: int | None) -> int | None:
     """Return the offset of the line with the total of a memory space, or of the whole report."""
     if not head:
         return report.head
-    line = find_line(report, head)
+    line = find_line(report, head, after)
     return None if line is None else _lines.next_line(report.data, line, report.end, b"Total")
 
 
@@ -140,9 +142,10 @@ def _check_totals(
     unknown_lines = any(reader.diagnostics.has_unknown_lines(s.file, s.kind) for s in (section, report))
     if agrees_with_used is None and fewer and not report.file.truncated and not unknown_lines:
         section.file.truncated, remark = True, ""
-    for _, size, head in differing:
+    line: int | None = None
+    for i, (_, size, head) in enumerate(differing):
         wanted = f"{size} bytes, the sum of the allocations' sizes{remark}"
-        line = _total_line(report, head)
+        line = _total_line(report, head, line) if i < MAX_ROWS else line
         reader.diagnostics.add(report.file, line, report.kind, "report_differs", wanted, "error")
     return agrees
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from .. import schema
 from ..compute.charges import Charges, charge, live_set_columns
 from ..compute.columns import Ints, Mask, ints, nullable, runs, table_of_columns
-from ..compute.layout import MAX_TOTAL_BYTES, module_lengths
+from ..compute.layout import MAX_DUMP_SPACES, MAX_TOTAL_BYTES, module_lengths
 from ..compute.op_names import scopes
 from ..compute.peaks import selected_steps
 from ..compute.requirement import must_fit
@@ -71,10 +71,10 @@ def _groups(dumps: DumpSet) -> Iterator[Ints]:
     """Split the dumps that have peaks into groups to be merged, of similar schedule length and within MAX_CELLS."""
     n, lengths = len(dumps.ids), module_lengths(dumps.tables["modules"])
     has_allocations = np.bincount(dumps.dump_of_row["allocations"], minlength=n) > 0
-    has_peaks, has_large_ids = has_allocations & _has_valid_sizes(dumps), _has_large_ids(dumps)
+    spaces, has_large_ids = _count_spaces(dumps), _has_large_ids(dumps)
+    has_peaks = has_allocations & _has_valid_sizes(dumps) & (spaces <= MAX_DUMP_SPACES)
     for i in np.flatnonzero(has_peaks & has_large_ids).tolist():
         yield np.array([i])
-    spaces = _count_spaces(dumps)
     mergeable = np.flatnonzero(has_peaks & ~has_large_ids)
     for timed in (False, True):
         remaining = mergeable[(lengths[mergeable] >= 0) == timed]

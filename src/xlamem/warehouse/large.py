@@ -79,7 +79,7 @@ class LargeLayout(Layout):
         unpadded, offset, size = (lanes.result(job) for job in jobs)
         self._unpadded: Ints = unpadded
         self._set_values(owner, offset, size)
-        self._check_sizes()
+        self._check_limits()
 
     def once(self, key: Hashable, compute: Callable[[], Result]) -> Result:
         with self._locks[key]:

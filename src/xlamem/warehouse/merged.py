@@ -147,7 +147,7 @@ class MergedProgram(Program):
         if self.dumps.large and self.dumps.large.peak_steps is not None:
             self.results["peak steps"] = self.dumps.large.peak_steps
 
-    def _check_sizes(self) -> None:
+    def _check_limits(self) -> None:
         """Skip the check: only dumps with valid sizes are merged."""
 
     @cached_property

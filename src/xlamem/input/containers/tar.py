@@ -39,6 +39,9 @@ def _entries(file: FileView) -> Iterator[TarEntry]:
     try:
         with file.open() as opened, tarfile.open(fileobj=opened, mode="r:") as tar:
             for info in tar:
+                if info.size < 0:  # the next header would be an earlier one
+                    raise tarfile.TarError(f"{info.name!r} has {info.size} bytes")
+                tar.members.clear()  # type: ignore[attr-defined]  # tarfile keeps them all
                 if info.isreg() and not info.issparse():
                     yield TarEntry(info.name, info.offset_data, info.offset_data + info.size)
     # The last three are caused by headers with absurd numbers.

@@ -15,7 +15,7 @@ METADATA = re.compile(r"metadata=\{((?:[^\"{}]|\"(?:[^\"\\]|\\.)*\"?)*)\}?")
 
 _SIZE_RE = re.compile(SIZE)
 _UNITS = "BKMGTPE"
-_ATTRIBUTE = re.compile(r'(\w+)=(?:"((?:[^"\\]|\\.)*)"|(-?\d+))')
+_ATTRIBUTE = re.compile(r'(?<!\w)(\w+)=(?:"((?:[^"\\]|\\.)*)"|(-?\d+))')
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))", re.DOTALL)
 _ESCAPED = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 
