@@ -12,6 +12,8 @@ Role = Literal[
     "tpu-environment",
 ]  # fmt: skip
 Platform = Literal["tpu", "gpu", "cpu"]
+Other = Literal["proto", "hlo", "profile"]
+"""What has no dump, though people may expect one."""
 
 COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
 """Compression extensions in order of preference; uncompressed files are preferred to all of them."""
@@ -109,6 +111,18 @@ def describe(stem: str, role: Role) -> DumpName:
 def is_dumped(file_name: str) -> bool:
     """Return whether XLA wrote a file of this name. Such a file without a role (an HLO pass, a proto) has no dump."""
     return _DUMPED.match(file_name) is not None
+
+
+def kind_without_dump(file_name: str) -> Other | None:
+    """Return what a file contains that people take for a dump, judging by its name."""
+    bare = without_compression(file_name)
+    if bare.endswith(".xplane.pb"):
+        return "profile"
+    if bare.endswith(".pb"):
+        return "proto"
+    member = split(file_name)
+    is_hlo = member[1] == "hlo" if member else bare.endswith(".hlo") or (is_dumped(bare) and bare.endswith(".txt"))
+    return "hlo" if is_hlo else None
 
 
 def is_text(file_name: str) -> bool:
