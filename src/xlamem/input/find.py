@@ -66,8 +66,7 @@ def find_all(*paths: str | os.PathLike[str]) -> tuple[list[Source], list[NoDumpE
             empty.append(error)
     sources = walker.groups.sources()
     if not sources:
-        hint = next((error.hint for error in empty if error.hint), walker.hint)
-        raise empty[0] if len(empty) == 1 else NoDumpError(", ".join(utf8(_path(p)) for p in paths), hint)
+        raise NoDumpError(", ".join(utf8(_path(p)) for p in paths), walker.hint)
     return sources, empty
 
 

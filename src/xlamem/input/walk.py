@@ -36,6 +36,10 @@ HINTS: dict[names.Other, str] = {
 """What to do about files that have no dump. The first one that applies is shown."""
 
 
+def _hint(others: set[names.Other]) -> str:
+    return next((text for kind, text in HINTS.items() if kind in others), "")
+
+
 class NoDumpError(UsageError):
     """A path exists, but nothing under it is a dump."""
 
@@ -56,6 +60,8 @@ class Walker:
         self._walked: set[str] = set()
         self._has_read_stdin = False
         self._others: set[names.Other] = set()
+        """Of the last path."""
+        self._all_others: set[names.Other] = set()
 
     def add(self, path: str) -> None:
         """Add all dumps under a path. Raises NoDumpError if there are none."""
@@ -67,18 +73,21 @@ class Walker:
             path = unquote(urlsplit(path).path)
         hits = self.groups.hits
         self._others.clear()
+        self._contents.has_hlo_text = False
         if URI.match(path):
             self._add_uri(path)
         else:
             self._add_local(path)
+        if self._contents.has_hlo_text:
+            self._others.add("hlo")
+        self._all_others |= self._others
         if self.groups.hits == hits and not _is_other_dump_file(path):
-            raise NoDumpError(utf8(path), self.hint)
+            raise NoDumpError(utf8(path), _hint(self._others))
 
     @property
     def hint(self) -> str:
-        """What to do if nothing of the last path is a dump; empty if that is not known."""
-        others = self._others | ({"hlo"} if self._contents.has_hlo_text else set())
-        return next((text for kind, text in HINTS.items() if kind in others), "")
+        """What to do if there is no dump under any of the paths; empty if that is not known."""
+        return _hint(self._all_others)
 
     def add_bytes(self, data: bytes, name: str) -> None:
         """Add the dumps in bytes. Raises NoDumpError if there are none."""
