@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import tomllib
@@ -174,7 +175,8 @@ def test_open_files_in_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_hints_come_first(run: Run, tmp_path: Path, names: list[str], hint: str) -> None:
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(b"\x0a\x05jit_f" if ".pb" in name else b"HloModule jit_f\n")
+        data = b"\x0a\x05jit_f" if ".pb" in name else b"HloModule jit_f\n"
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     for paths in ([tmp_path], files, [tmp_path / "**"]):
         code, _, err = run("info", *paths)
