@@ -73,6 +73,13 @@ def test_every_document_has_a_schema() -> None:
         assert {"format", "version", "tool"} <= set(made["required"])
 
 
+def test_the_documentation_lists_the_documents() -> None:
+    text = (DUMPS.parent.parent / "docs" / "commands.md").read_text()
+    for name, document in schema.DOCUMENTS.items():
+        command, _, about = document.command.partition(",")
+        assert f"| `{name}` | `{command}`{',' if about else ''}{about}" in text
+
+
 def test_every_command_has_a_document() -> None:
     commands = {d.command.split()[1] for d in schema.DOCUMENTS.values()}
     assert commands == set(cli.VERBS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,4 +140,4 @@ def texts() -> Iterator[tuple[Path, str]]:
 
 if __name__ == "__main__":
     for path, text in texts():
-        path.write_text(text)
+        (Path(sys.argv[1]) / path.name).write_text(text)
