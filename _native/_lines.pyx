@@ -36,7 +36,7 @@ cdef extern from *:
     #endif
     """
     bint XLA_SSE2, XLA_CHECKED, XLA_SANITIZED, XLA_TRACED
-    bint has_avx2 "xla_has_avx2"() nogil
+    bint has_avx2 "xla_has_avx2"() noexcept nogil
 
 BUILD = tuple(o for o, used in zip(("CHECKED", "SANITIZE", "COVERAGE"), (XLA_CHECKED, XLA_SANITIZED, XLA_TRACED)) if used)
 SIMD = tuple(name for name, used in zip(("sse2", "avx2"), (XLA_SSE2, has_avx2())) if used)

@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import os
+import platform
 import tomllib
 from collections.abc import Callable
 from importlib import metadata
@@ -217,6 +218,12 @@ def test_the_installation(run: Run) -> None:
     assert found["dependencies"]["pyarrow"] == metadata.version("pyarrow")
     assert set(found["build"]) <= {"CHECKED", "SANITIZE", "COVERAGE"}
     assert run("info", "--self", SMALL)[0] == run("info")[0] == 2
+
+
+@pytest.mark.skipif(platform.system() + platform.machine() != "Linuxx86_64", reason="reads /proc/cpuinfo")
+def test_the_instructions(run: Run) -> None:
+    has_avx2 = " avx2 " in Path("/proc/cpuinfo").read_text()
+    assert json.loads(run("info", "--self", "--json")[1])["simd"] == ["sse2", "avx2"][: 1 + has_avx2]
 
 
 def test_the_packages_of_the_installation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -268,9 +268,10 @@ class Walker:
 
     def _add_listed(self, uri: str, file_name: str, folder: str, path: str, *, requested: bool = False) -> None:
         """Add a listed file if it has the name of a member, a container or a text."""
-        self._note_other(file_name)
         if name := names.split(file_name):
             stem, role = name
+            if role == "hlo":
+                self._others.add("hlo")
             rank = names.compression_rank(file_name)
             self.groups.add(Member(role, uri), folder, stem, rank, requested=requested)
         elif name := names.split_flags(file_name):
@@ -280,6 +281,8 @@ class Walker:
             self._contents.add_file(uri, path)
         elif names.is_text(file_name):
             self._contents.add_file(uri, path, search=True)
+        else:
+            self._note_other(file_name)
 
     def _note_other(self, file_name: str) -> None:
         if kind := names.kind_without_dump(file_name):
