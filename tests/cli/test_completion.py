@@ -90,7 +90,7 @@ SCRIPTS = {
     "zsh": ZSH,
     "fish": '_XLAMEM_COMPLETE=fish_source xlamem | source; complete -C "%s"',
 }
-"""What completes a line of three words, by shell; as docs/commands.md installs it."""
+"""What completes a line of three words, by shell; as docs/cli.md installs it."""
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)

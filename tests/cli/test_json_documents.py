@@ -74,7 +74,7 @@ def test_every_document_has_a_schema() -> None:
 
 
 def test_the_documentation_lists_the_documents() -> None:
-    text = (DUMPS.parent.parent / "docs" / "commands.md").read_text()
+    text = (DUMPS.parent.parent / "docs" / "cli.md").read_text()
     for name, document in schema.DOCUMENTS.items():
         command, _, about = document.command.partition(",")
         assert f"| `{name}` | `{command}`{',' if about else ''}{about}" in text

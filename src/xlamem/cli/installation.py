@@ -7,7 +7,8 @@ import platform
 import re
 from importlib import metadata
 
-from .. import _lines, schema
+from .. import schema
+from ..parse.build import BUILD, SIMD
 from ..parse.threads import default_threads
 from . import documents
 
@@ -24,8 +25,8 @@ def describe() -> documents.Self:
         "path": os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
-        "build": list(_lines.BUILD),
-        "simd": list(_lines.SIMD),
+        "build": list(BUILD),
+        "simd": list(SIMD),
         "cores": _cores(),
         "threads": default_threads(),
         "schema_version": schema.VERSION,
