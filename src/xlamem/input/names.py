@@ -29,6 +29,12 @@ EXTENSIONS: dict[Role, str] = {
 FLAG_EXTENSIONS: dict[Role, str] = {"debug-options": ".debug_options", "tpu-environment": ".tpu_comp_env.txt"}
 """Files with the flags of a compile, whose stem is that of the dump without the platform."""
 
+_ENDINGS: dict[Other, tuple[str, ...]] = {
+    kind: tuple(ending + extension for extension in ("", *COMPRESSED))
+    for kind, ending in (("profile", ".xplane.pb"), ("proto", ".pb"), ("hlo", ".hlo"))
+}
+_TEXTS = tuple(f".txt{extension}" for extension in ("", *COMPRESSED))
+
 _RANKS = {extension: 1 + i for i, extension in enumerate(COMPRESSED)}
 
 # Module names may contain dots, so every name is matched from its right end.
@@ -114,15 +120,11 @@ def is_dumped(file_name: str) -> bool:
 
 
 def kind_without_dump(file_name: str) -> Other | None:
-    """Return what a file contains that people take for a dump, judging by its name."""
-    bare = without_compression(file_name)
-    if bare.endswith(".xplane.pb"):
-        return "profile"
-    if bare.endswith(".pb"):
-        return "proto"
-    member = split(file_name)
-    is_hlo = member[1] == "hlo" if member else bare.endswith(".hlo") or (is_dumped(bare) and bare.endswith(".txt"))
-    return "hlo" if is_hlo else None
+    """Return what a file that is not a member contains, if people take it for a dump, judging by its name."""
+    for kind, endings in _ENDINGS.items():
+        if file_name.endswith(endings):
+            return kind
+    return "hlo" if is_dumped(file_name) and file_name.endswith(_TEXTS) else None
 
 
 def is_text(file_name: str) -> bool:

@@ -126,7 +126,7 @@ class Walker:
             with system_errors(path), open(path, "rb") as file:
                 self.add_bytes(file.read(), path)
         elif name := names.split(file_name):
-            self._note_other(file_name)
+            self._note_hlo(name[1])
             self._add_siblings(directory, name[0], file_name)
         else:
             self._note_other(file_name)
@@ -270,8 +270,7 @@ class Walker:
         """Add a listed file if it has the name of a member, a container or a text."""
         if name := names.split(file_name):
             stem, role = name
-            if role == "hlo":
-                self._others.add("hlo")
+            self._note_hlo(role)
             rank = names.compression_rank(file_name)
             self.groups.add(Member(role, uri), folder, stem, rank, requested=requested)
         elif name := names.split_flags(file_name):
@@ -283,6 +282,10 @@ class Walker:
             self._contents.add_file(uri, path, search=True)
         else:
             self._note_other(file_name)
+
+    def _note_hlo(self, role: names.Role) -> None:
+        if role == "hlo":
+            self._others.add("hlo")
 
     def _note_other(self, file_name: str) -> None:
         if kind := names.kind_without_dump(file_name):
