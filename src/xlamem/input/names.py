@@ -29,10 +29,8 @@ EXTENSIONS: dict[Role, str] = {
 FLAG_EXTENSIONS: dict[Role, str] = {"debug-options": ".debug_options", "tpu-environment": ".tpu_comp_env.txt"}
 """Files with the flags of a compile, whose stem is that of the dump without the platform."""
 
-_ENDINGS: dict[Other, tuple[str, ...]] = {
-    kind: tuple(ending + extension for extension in ("", *COMPRESSED))
-    for kind, ending in (("profile", ".xplane.pb"), ("proto", ".pb"), ("hlo", ".hlo"))
-}
+_OTHERS: dict[Other, str] = {"profile": ".xplane.pb", "proto": ".pb", "hlo": ".hlo"}
+_ENDINGS = {kind: tuple(end + extension for extension in ("", *COMPRESSED)) for kind, end in _OTHERS.items()}
 _TEXTS = tuple(f".txt{extension}" for extension in ("", *COMPRESSED))
 
 _RANKS = {extension: 1 + i for i, extension in enumerate(COMPRESSED)}
