@@ -25,7 +25,7 @@ QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unk
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
-.PHONY: demo page test test-all test-wheel test-sanitized test-checked fuzz lint lint-style lint-types \
+.PHONY: demo page schemas test test-all test-wheel test-sanitized test-checked fuzz lint lint-style lint-types \
 	bench bench-all bench-check clean
 
 demo: $(VENV)/.duckdb
@@ -111,6 +111,10 @@ page: $(NODE_MODULES)
 # Without network, the tests that need these packages are skipped.
 $(NODE_MODULES): $(SCRIPT)/package-lock.json
 	-cd $(SCRIPT) && npm ci --ignore-scripts --no-audit --no-fund
+
+# The JSON schemas of what the commands print, from their types.
+schemas: $(VENV)/.test
+	$(BIN)/python tests/json_schemas.py src/xlamem/cli/schemas
 
 clean:
 	rm -rf $(addprefix $(VENV),/ -sanitized -checked -others) demo-out build dist

@@ -10,6 +10,37 @@ cdef extern from "scan.h":
     size_t next_title "xla_next_title"(const char*, size_t, size_t) noexcept nogil
     bint any_unknown "xla_any_unknown"(const uint8_t*, size_t) noexcept nogil
 
+cdef extern from *:
+    """
+    #include "scan.h"
+    #include "steps.h"
+    #if XLA_CLONED
+    #define xla_has_avx2() (__builtin_cpu_supports("avx2") != 0)
+    #else
+    #define xla_has_avx2() 0
+    #endif
+    #ifdef XLAMEM_CHECKED
+    #define XLA_CHECKED 1
+    #else
+    #define XLA_CHECKED 0
+    #endif
+    #ifdef __SANITIZE_ADDRESS__
+    #define XLA_SANITIZED 1
+    #else
+    #define XLA_SANITIZED 0
+    #endif
+    #ifdef CYTHON_TRACE_NOGIL
+    #define XLA_TRACED CYTHON_TRACE_NOGIL
+    #else
+    #define XLA_TRACED 0
+    #endif
+    """
+    bint XLA_SSE2, XLA_CHECKED, XLA_SANITIZED, XLA_TRACED
+    bint has_avx2 "xla_has_avx2"() noexcept nogil
+
+BUILD = tuple(o for o, used in zip(("CHECKED", "SANITIZE", "COVERAGE"), (XLA_CHECKED, XLA_SANITIZED, XLA_TRACED)) if used)
+SIMD = tuple(name for name, used in zip(("sse2", "avx2"), (XLA_SSE2, has_avx2())) if used)
+
 CODES = tuple(fault_codes[i].decode() for i in range(N_CODES))
 WANTED = tuple(fault_wanted[i].decode() for i in range(N_WANTED))
 

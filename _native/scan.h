@@ -7,8 +7,10 @@
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__)
 #define XLA_CLONES __attribute__((target_clones("avx2", "default")))
+#define XLA_CLONED 1
 #else
 #define XLA_CLONES
+#define XLA_CLONED 0
 #endif
 
 /* Whether a newline in p[0:n] is followed by an upper-case letter (or one of @[\]^_). Reads up to p[n]. */

@@ -5,6 +5,11 @@ from typing_extensions import Buffer
 CODES: tuple[str, ...]
 WANTED: tuple[str, ...]
 
+BUILD: tuple[str, ...]
+"""Options of CMake (XLAMEM_…) that the native modules were built with."""
+SIMD: tuple[str, ...]
+"""Instructions that they use on this machine besides those of plain C."""
+
 ASSIGNMENT: int
 TOTAL: int
 USED: int

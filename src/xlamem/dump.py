@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from . import errors, schema
 from .errors import DumpError, UsageError
-from .formatting import count, exact_size
+from .formatting import count, exact_size, similar
 from .input.find import Source, resolve
 from .parse.arrays import Ints
 from .parse.fingerprints import Fingerprints
@@ -105,7 +105,7 @@ class DumpTables(Tables, Protocol):
 def check_table(name: str, available: Collection[str]) -> None:
     """Raise UsageError unless `name` is a table of the schema and one of those available."""
     if name not in schema.TABLES:
-        raise UsageError(f"no table {name!r}; there are {', '.join(schema.TABLES)}")
+        raise UsageError(f"no table {name!r}; {similar(name, schema.TABLES)}")
     if name not in available:
         raise UsageError(f"the table {name!r} was left out: tables={', '.join(available)}")
 
@@ -441,5 +441,5 @@ def _requested(tables: Iterable[str] | None) -> frozenset[str]:
         return frozenset(schema.TABLES)
     names = frozenset([tables] if isinstance(tables, str) else tables)
     if unknown := sorted(names - schema.TABLES.keys()):
-        raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.TABLES)}")
+        raise UsageError(f"no table {', '.join(unknown)}; {similar(unknown, schema.TABLES)}")
     return names

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 EXCERPT = 80
 """Maximum number of bytes of the input that an error or a diagnostic quotes."""
 
@@ -20,6 +23,30 @@ class NativeError(XlaMemError):
 
 class OutputError(XlaMemError):
     """The output cannot be written."""
+
+
+def output_error(path: object, error: OSError) -> OutputError:
+    """Return the error about a file that the system does not write."""
+    if is_file_limit(error):
+        return OutputError(f"{path}: {reason(error)}")  # the path may well be writable
+    return OutputError(f"cannot write to {path}: {error.strerror or error}")
+
+
+def is_file_limit(error: BaseException) -> bool:
+    """Return whether a system call failed because this process, or the system, has too many open files."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def reason(error: OSError) -> str:
+    """Return why a system call failed; for too many open files, with the limit."""
+    if not is_file_limit(error):
+        return error.strerror or str(error)
+    try:
+        import resource
+    except ImportError:  # not a POSIX system
+        return os.strerror(errno.EMFILE)
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f"{os.strerror(errno.EMFILE)} (this process may open {limit:,}; ulimit -n raises the limit)"
 
 
 class DumpError(XlaMemError):

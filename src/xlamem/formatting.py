@@ -67,6 +67,27 @@ def percent(part: int, whole: int) -> str:
     return f"{share:.1f} %" if share >= 0.05 or not part else "<0.1 %"
 
 
+# -- names that do not exist ---------------------------------------------------------------------
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most similar, whatever its case; None if none is similar."""
+    import difflib  # for messages only
+
+    lower = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(name.lower(), lower, n=1)
+    return lower[found[0]] if found else None
+
+
+def similar(names: str | Iterable[str], known: Iterable[str], listed: str = "there are") -> str:
+    """Return a question with the known names that are most similar, or else a clause with all known names."""
+    known = list(known)
+    found = [closest(name, known) for name in ([names] if isinstance(names, str) else names)]
+    if questions := [repr(name) for name in found if name is not None]:
+        return f"did you mean {', '.join(questions)}?"
+    return f"{listed} {', '.join(known) or 'none'}"
+
+
 # -- shortening ----------------------------------------------------------------------------------
 
 

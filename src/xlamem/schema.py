@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from . import __version__
+
 VERSION = 2
 
 Kind = Literal["int", "float", "bool", "name", "text", "time"]
@@ -1733,6 +1735,47 @@ def memory_space(platform: str | None, color: int) -> str:
     return SPACES.get(platform or "", {}).get(color, f"color_{color}")
 
 
+@dataclass(frozen=True)
+class Document:
+    """A JSON document: its version, and the command that prints it."""
+
+    version: int
+    command: str
+
+
+DOCUMENTS = {
+    "advise": Document(1, "xlamem advise PATH --json"),
+    "bill": Document(1, "xlamem bill PATH --json"),
+    "buffer": Document(1, "xlamem buffer PATH NAME --json"),
+    "check": Document(1, "xlamem check PATH --json"),
+    "convert": Document(1, "xlamem convert SRC --to DEST --json"),
+    "dataset-compact": Document(1, "xlamem dataset compact DEST --json"),
+    "dataset-drop": Document(1, "xlamem dataset drop DEST --where SQL --json"),
+    "dataset-files": Document(1, "xlamem dataset files DEST --json"),
+    "dataset-migrate": Document(1, "xlamem dataset migrate DEST --json"),
+    "diff": Document(1, "xlamem diff A B --json, for two programs"),
+    "explain": Document(1, "xlamem explain PATH --json"),
+    "info": Document(1, "xlamem info PATH --json"),
+    "oom": Document(1, "xlamem oom LOG --json"),
+    "pairs": Document(1, "xlamem diff A B --json, for directories and datasets"),
+    "peak": Document(1, "xlamem peak PATH --json"),
+    "report": Document(1, "xlamem report PATH -o FILE.json"),
+    "report-file": Document(1, "xlamem report PATH --json"),
+    "schema": Document(1, "xlamem schema --json"),
+    "self": Document(1, "xlamem info --self --json"),
+    "series": Document(1, "xlamem diff DATASET --over KEY --json"),
+    "show": Document(1, "xlamem show TABLE PATH --json"),
+    "sql": Document(1, "xlamem sql PATH QUERY --json"),
+    "top": Document(1, "xlamem top PATH --json"),
+}
+"""The JSON documents, by their `format` without ``xlamem.``. Within a version, properties are only added."""
+
+
+def envelope(name: str) -> dict[str, Any]:
+    """Return the properties with which a document begins."""
+    return {"format": f"xlamem.{name}", "version": DOCUMENTS[name].version, "tool": __version__}
+
+
 def _as_json(table: Table) -> dict[str, Any]:
     return {
         "name": table.name,
@@ -1755,7 +1798,7 @@ def _as_json(table: Table) -> dict[str, Any]:
 def as_json() -> dict[str, Any]:
     """Return this module as plain data, which `xlamem schema --json` prints."""
     return {
-        "version": VERSION,
+        "schema_version": VERSION,
         "tables": [_as_json(t) for t in TABLES.values()],
         "computed": [_as_json(t) for t in COMPUTED.values()],
         "compared": [_as_json(t) for t in COMPARED.values()],
@@ -1770,4 +1813,5 @@ def as_json() -> dict[str, Any]:
         "features": FEATURES,
         "codes": CODES,
         "memory_spaces": {p: {str(c): n for c, n in s.items()} for p, s in SPACES.items()},
+        "documents": [{"name": name, "version": d.version, "command": d.command} for name, d in DOCUMENTS.items()],
     }

@@ -244,7 +244,7 @@ def test_schema_for_people(run: Any) -> None:
 
 
 def test_schema_json(run: Any) -> None:
-    assert run("schema", "--json").json == schema.as_json()
+    assert run("schema", "--json").json == schema.envelope("schema") | schema.as_json()
     assert [t["name"] for t in run("schema", "--json", "values").json["tables"]] == ["values"]
 
 

@@ -207,7 +207,7 @@ def test_a_dump_against_nothing(run: Any, tmp_path: Path) -> None:
 def test_json(run: Any) -> None:
     data = json.loads(run(SCAN, REMAT, "--json")[1])
     d = xlamem.diff(SCAN, REMAT)
-    assert data["schema_version"] == schema.VERSION
+    assert data["format"] == "xlamem.diff"
     assert data["verdict"] == d.verdict
     assert data["account_differences"] == d.accounts.to_pylist()
     assert data["bill_differences"] == d.bills.to_pylist()

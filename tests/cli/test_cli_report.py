@@ -13,7 +13,7 @@ import pytest
 from conftest import DUMPS
 
 import xlamem
-from xlamem import cli
+from xlamem import cli, schema
 
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
 OTHER = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
@@ -75,6 +75,7 @@ def test_an_existing_file_is_replaced_and_folders_are_made(run: Any, tmp_path: P
 def test_json_describes_the_file(run: Any, tmp_path: Path) -> None:
     r = run(TPU, "--device", "v5e", "--json")
     assert r.json == {
+        **schema.envelope("report-file"),
         "output": "report.html",
         "bytes": (tmp_path / "report.html").stat().st_size,
         "kind": "program",

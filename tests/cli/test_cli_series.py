@@ -95,7 +95,7 @@ def test_many_programs_fit_a_screen(run: Any, tmp_path: Path) -> None:
 def test_json(run: Any, five: Path) -> None:
     data = json.loads(run(five, "--over", "commit", "--json")[1])
     s = xlamem.series(five, "commit")
-    assert (data["schema_version"], data["over"], data["points"]) == (schema.VERSION, "commit", COMMITS)
+    assert (data["format"], data["over"], data["points"]) == ("xlamem.series", "commit", COMMITS)
     assert (data["n_programs"], data["n_changed"], data["n_new"], data["n_gone"], data["n_same"]) == (5, 2, 1, 1, 1)
     assert (data["summary"], data["grown"], data["is_known"]) == (s.summary, True, True)
     f = data["programs"][1]

@@ -76,8 +76,8 @@ def test_it_fits_the_terminal(run: Any, dest: str, monkeypatch: pytest.MonkeyPat
 def test_limit(run: Any, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
     query = "SELECT range AS i FROM range(250)"
     assert len(run("sql", dest, query).out.splitlines()) == 251
-    assert len(json.loads(run("sql", dest, query, "--json").out)) == 250
-    assert len(json.loads(run("sql", dest, query, "--json", "--limit", "7").out)) == 7
+    assert json.loads(run("sql", dest, query, "--json").out)["n_rows"] == 250
+    assert len(json.loads(run("sql", dest, query, "--json", "--limit", "7").out)["rows"]) == 7
     assert run("sql", dest, query, "--limit", "3").out.splitlines() == [
         "i", "0", "1", "2", "and 247 more rows: --limit shows more",
     ]  # fmt: skip
@@ -89,7 +89,7 @@ def test_limit(run: Any, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_json_and_csv(run: Any, dest: str) -> None:
     query = """SELECT sum(n_values) AS total, 1.5 AS x, 0.25::DOUBLE AS y, true AS b, NULL AS nothing, 'a,"b' AS t,
         [1, 2] AS l, {'k': DATE '2025-01-31'} AS s, 'NaN'::DOUBLE AS nan, max(converted_at) AS at FROM modules"""
-    (row,) = json.loads(run("sql", dest, query, "--json").out)
+    (row,) = json.loads(run("sql", dest, query, "--json").out)["rows"]
     assert row.pop("at").endswith("+00:00")
     assert row == {
         "total": 84, "x": 1.5, "y": 0.25, "b": True, "nothing": None, "t": 'a,"b', "l": [1, 2],
@@ -99,16 +99,16 @@ def test_json_and_csv(run: Any, dest: str) -> None:
     assert head[:6] == ["total", "x", "y", "b", "nothing", "t"]
     assert cells[:6] == ["84", "1.5", "0.25", "true", "", 'a,"b']
     assert run("sql", dest, query, "--csv", "--json").code == 2
-    assert json.loads(run("sql", dest, "FROM labels WHERE false", "--json").out) == []
+    assert json.loads(run("sql", dest, "FROM labels WHERE false", "--json").out)["rows"] == []
 
 
 def test_one_dump(run: Any) -> None:
     spaces = xlamem.peak(xlamem.read(TPU)).spaces.to_pylist()
-    found = json.loads(run("sql", TPU, "SELECT memory_space, peak FROM peaks", "--json").out)
+    found = json.loads(run("sql", TPU, "SELECT memory_space, peak FROM peaks", "--json").out)["rows"]
     assert found == [{"memory_space": s["memory_space"], "peak": s["peak"]} for s in spaces]
     several = DUMPS / "cpu-jaxlib-0.12.0-several_modules"
     r = run("sql", several, "SELECT module_name FROM modules", "--module", "jit_beta", "--json")
-    assert json.loads(r.out) == [{"module_name": "jit_beta"}]
+    assert json.loads(r.out)["rows"] == [{"module_name": "jit_beta"}]
     assert run("sql", several, "SELECT module_name FROM modules").err.startswith("note: 4 modules in")
 
 
@@ -160,14 +160,14 @@ def test_a_closed_pipe_is_quiet(dest: str) -> None:
 def test_show_a_table_of_a_dump(run: Any, table: str) -> None:
     dump = xlamem.read(TPU)
     rows = (dump[table] if table in schema.TABLES else compute.REGISTRY[table](dump)).to_pylist()
-    assert json.loads(run("show", table, TPU, "--json").out) == rows
+    assert json.loads(run("show", table, TPU, "--json").out)["rows"] == rows
     shown = list(csv.DictReader(io.StringIO(run("show", table, TPU, "--csv").out)))
     assert len(shown) == len(rows)
     text = run("show", table, TPU).out.splitlines()
     assert text[0].split() == [c.name for c in (schema.TABLES | schema.COMPUTED)[table].columns]
     assert len(text) == 1 + (len(rows) or 1)
     assert text[1:] != ["no rows"] or not rows
-    assert len(json.loads(run("show", table, TPU, "--json", "--limit", "1").out)) == min(len(rows), 1)
+    assert len(json.loads(run("show", table, TPU, "--json", "--limit", "1").out)["rows"]) == min(len(rows), 1)
 
 
 def test_every_computed_table_can_be_shown(run: Any) -> None:
@@ -179,8 +179,9 @@ def test_every_computed_table_can_be_shown(run: Any) -> None:
 def test_show_a_table_of_a_dataset(run: Any, dest: str, table: str) -> None:
     rows = xlamem.Dataset(dest).dumps() if table == "dumps" else xlamem.Dataset(dest)[table].to_table()
     r = run("show", table, dest, "--json")
-    assert len(json.loads(r.out)) == rows.num_rows
-    assert len(json.loads(run("show", table, dest, "--json", "--limit", "2").out)) == min(2, rows.num_rows)
+    assert len(json.loads(r.out)["rows"]) == rows.num_rows
+    short = json.loads(run("show", table, dest, "--json", "--limit", "2").out)
+    assert (len(short["rows"]), short["n_rows"]) == (min(2, rows.num_rows), rows.num_rows)
     if rows.num_rows > 2:
         last = run("show", table, dest, "--limit", "2").out.splitlines()[-1]
         more = rows.num_rows - 2
@@ -227,7 +228,7 @@ def test_files(run: Any, dest: str) -> None:
     some = run("dataset", "files", dest, "values", "uses").out.splitlines()
     assert some == [f["path"] for f in files.to_pylist() if f["table"] in ("values", "uses")]
     assert all(os.path.isfile(p) for p in some)
-    assert json.loads(run("dataset", "files", dest, "--json").out) == files.to_pylist()
+    assert json.loads(run("dataset", "files", dest, "--json").out)["files"] == files.to_pylist()
     long = run("dataset", "files", dest, "values", "--long").out.splitlines()
     assert long[0].split() == ["table", "rows", "bytes", "version", "path"]
     assert long[1].split()[:2] == ["values", "84"]

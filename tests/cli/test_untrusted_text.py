@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -42,16 +43,21 @@ def harmless(text: str) -> bool:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_screens_and_csv(verb: list[str], hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("color", ["", "1"])
+def test_screens_and_csv(
+    verb: list[str], color: str, hostile: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", color)
+    monkeypatch.delenv("NO_COLOR", raising=False)
     n = 2 if verb[0] == "show" else 1
     arguments = [*verb[:n], str(hostile), *verb[n:]]
     if verb[0] == "buffer":
         arguments.append(str(compute.live_set(xlamem.read(hostile))["value_id"][0]))
     main(arguments)
-    printed = capsys.readouterr()
-    assert harmless(printed.out), printed.out
-    assert harmless(printed.err), printed.err
-    assert printed.out
+    out, err = (re.sub(r"\x1b\[[0-9;]*m", "", text) if color else text for text in capsys.readouterr())
+    assert harmless(out), out
+    assert harmless(err), err
+    assert out
 
 
 def test_reprs(hostile: Path) -> None:

@@ -73,6 +73,8 @@ def test_ambiguous_and_unknown_names() -> None:
     for name in ("abacus", "", "tpu"):
         with pytest.raises(UsageError, match=r"no device .* there are v2, v3"):
             device(name)
+    with pytest.raises(UsageError, match=r"no device 'h1000'; did you mean 'h100'\? There are v2, v3"):
+        device("h1000")
 
 
 def test_the_device_table_is_consistent() -> None:

@@ -7,37 +7,21 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import json_schemas
+import jsonschema
 import pytest
 from conftest import DUMPS
 from variants import CUT, TEXTS, inner, written
 
 import xlamem
 from xlamem import schema
-from xlamem.gate.formats import FORMATS, as_json
+from xlamem.gate.formats import FORMATS
 
-SCHEMA = json.loads(resources.files("xlamem.gate.formats").joinpath("check.schema.json").read_text())
-TYPES = {"object": dict, "array": list, "string": str, "integer": int, "null": type(None)}
+SCHEMA = json.loads(resources.files("xlamem.cli").joinpath("schemas/check.schema.json").read_text("utf-8"))
 
 
-def faults(value: Any, spec: dict[str, Any], place: str = "$") -> list[str]:
-    """Return where a value breaks a JSON schema, as far as check.schema.json uses the language."""
-    known = {"$schema", "title", "description", "type", "required", "properties", "enum", "const", "items"}
-    assert spec.keys() <= known, "the schema uses a keyword that this validator ignores"
-    found = []
-    types = spec.get("type", list(TYPES))
-    types = [types] if isinstance(types, str) else types
-    if not any(isinstance(value, TYPES[t]) and not isinstance(value, bool) for t in types):
-        found.append(f"{place}: {value!r} is not {types}")
-    if value not in spec.get("enum", [value]) or value != spec.get("const", value):
-        found.append(f"{place}: {value!r} is not among the values")
-    if isinstance(value, dict):
-        found += [f"{place}: {key} is missing" for key in spec.get("required", []) if key not in value]
-        properties = spec.get("properties", {})
-        for key, item in value.items():
-            found += faults(item, properties[key], f"{place}.{key}") if key in properties else [f"{place}: {key}"]
-    if isinstance(value, list):
-        found += [fault for i, item in enumerate(value) for fault in faults(item, spec["items"], f"{place}[{i}]")]
-    return found
+def is_valid(data: Any) -> bool:
+    return jsonschema.Draft202012Validator(json_schemas.closed(SCHEMA)).is_valid(data)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +44,7 @@ def test_json_follows_its_schema(results: list[xlamem.CheckResult]) -> None:
     statuses = set()
     for result in results:
         data = json.loads(FORMATS["json"](result))
-        assert faults(data, SCHEMA) == []
+        assert is_valid(data)
         assert data["findings"] == result.rows()
         statuses |= {row["status"] for row in data["findings"]}
     assert statuses >= {"passed", "note", "not known", "failed"}
@@ -69,11 +53,11 @@ def test_json_follows_its_schema(results: list[xlamem.CheckResult]) -> None:
 def test_the_validator_sees_faults(results: list[xlamem.CheckResult]) -> None:
     data = json.loads(FORMATS["json"](results[1]))
     for key, wrong in (("status", "fine"), ("exit_code", 2), ("version", 2), ("summary", None), ("more", 1)):
-        assert faults({**data, key: wrong}, SCHEMA)
+        assert not is_valid({**data, key: wrong})
     for key, wrong in (("rule", "x"), ("message", None), ("value", "1"), ("source_line", True)):
-        assert faults({**data, "findings": [{**data["findings"][0], key: wrong}]}, SCHEMA)
+        assert not is_valid({**data, "findings": [{**data["findings"][0], key: wrong}]})
     del data["programs"][0]["peak"]
-    assert faults(data, SCHEMA)
+    assert not is_valid(data)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +74,6 @@ def test_the_schema_has_the_columns(key: str, table: str) -> None:
         values = {"status": schema.STATUSES, "rule": schema.RULES}.get(column.name)
         assert spec.get("enum") == (list(values) if values else None)
         assert values or ("null" in spec["type"]) == column.nullable
-
-
-def test_versions() -> None:
-    assert SCHEMA["properties"]["version"]["const"] == as_json.__globals__["VERSION"]
-    assert SCHEMA["properties"]["format"]["const"] == as_json.__globals__["FORMAT"]
 
 
 def test_text_has_at_most_80_columns(results: list[xlamem.CheckResult], tmp_path: Path) -> None:

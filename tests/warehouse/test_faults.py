@@ -133,8 +133,9 @@ def test_few_open_files(limit: int, tmp_path: Path) -> None:
     """An answer, or an error that names the reason."""
     for arguments in (["info", SMALL], ["convert", SMALL, "--to", tmp_path / str(limit), "--workers", "1"]):
         ended = xla(*arguments, before=limited(resource.RLIMIT_NOFILE, limit))
-        assert ended.returncode in (0, 3, 4, 70), ended.stderr
-        assert ended.returncode == 0 or "Too many open files" in ended.stderr, ended.stderr
+        assert ended.returncode in (0, 3, 4), ended.stderr
+        named = "Too many open files" in ended.stderr and "cannot write" not in ended.stderr
+        assert ended.returncode == 0 or named, ended.stderr
         assert "Traceback" not in ended.stderr
 
 

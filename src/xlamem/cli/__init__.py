@@ -6,13 +6,16 @@ import atexit
 import os
 import sys
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from .. import __version__
 from ..errors import UsageError
 from . import console
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 VERBS = {
     "peak": "Show what must fit in memory, and what is in use at the peak.",
@@ -44,8 +47,6 @@ class Commands(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in REPLACED:
-            ctx.fail(f"No such command {cmd_name!r}. Did you mean {REPLACED[cmd_name]!r}?")
         if cmd_name not in VERBS:
             return None
         command: click.Command = import_module(f".verbs.{cmd_name}", __name__).command
@@ -57,11 +58,21 @@ class Commands(click.Group):
         """Take `xlamem PATH` for `xlamem peak PATH`."""
         if args[0] not in (*VERBS, *REPLACED) and (os.path.exists(args[0]) or "://" in args[0]):
             args = ["peak", *args]
+        if args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(_no_such_command(args[0]))
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         # Not around `main`: click handles a closed pipe itself.
         return console.report_errors(lambda: super(Commands, self).invoke(ctx))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands, without importing them, options, and paths: `xlamem PATH` is a command too."""
+        from .completion import item  # only for completion
+
+        commands = [item(name, help=text) for name, text in VERBS.items() if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*commands, *options] or [item(incomplete, type="file")]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -75,6 +86,13 @@ def _limit_memory(ctx: click.Context, parameter: click.Parameter, size: str | No
             console.limit_memory(size)
         except UsageError as e:
             raise click.UsageError(str(e), ctx) from e
+
+
+def _no_such_command(name: str) -> str:
+    from ..formatting import closest
+
+    match = REPLACED.get(name) or closest(name, VERBS)
+    return f"No such command {name!r}. Did you mean {match!r}?" if match else f"No such command or path: {name!r}."
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -101,6 +119,8 @@ def cli(ctx: click.Context) -> None:
     """
     if os.environ.get("NO_COLOR"):
         ctx.color = False
+    elif os.environ.get("FORCE_COLOR"):
+        ctx.color = True
 
 
 def main(args: list[str] | None = None) -> int:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import NativeError, OutputError, UsageError, XlaMemError
+from ..errors import NativeError, OutputError, UsageError, XlaMemError, is_file_limit, reason
 from ..formatting import visible
 
 if TYPE_CHECKING:
@@ -49,8 +50,10 @@ def report_errors(run: Callable[[], Any]) -> Any:
     except XlaMemError as e:
         return error(str(e), _exit_code(e))
     except OSError as e:
-        return error(f"{e.filename or 'input'}: {e.strerror or e}", UNREADABLE)
+        return error(f"{e.filename or 'input'}: {reason(e)}", UNREADABLE)
     except (MemoryError, ImportError, RuntimeError) as e:
+        if files := _file_limit(e):
+            return error(reason(files), UNREADABLE)
         return error(NO_MEMORY, UNREADABLE) if _lacks_memory(e) else _report_bug(e)
     except Exception as e:
         return _report_bug(e)
@@ -59,6 +62,17 @@ def report_errors(run: Callable[[], Any]) -> Any:
 def _lacks_memory(e: Exception) -> bool:
     """Return whether memory was missing, for an object, a module or the stack of a thread."""
     return isinstance(e, MemoryError) or "failed to map segment" in str(e) or "can't start new thread" in str(e)
+
+
+def _file_limit(e: BaseException | None) -> OSError | None:
+    """Return the cause of an error, if that is the limit of open files."""
+    while e is not None:
+        if isinstance(e, ImportError) and os.strerror(errno.EMFILE) in str(e):  # of the dynamic linker
+            return OSError(errno.EMFILE, "")
+        if isinstance(e, OSError) and is_file_limit(e):
+            return e
+        e = e.__cause__ or e.__context__
+    return None
 
 
 def limit_memory(size: str) -> None:
@@ -132,11 +146,12 @@ def write(text: str = "", *, verbatim: bool = False) -> None:
         raise OutputError(f"cannot write to standard output: {e.strerror}") from e
 
 
-def write_json(data: Any) -> None:
-    """Write JSON to stdout; a table is a list of its rows."""
-    from .json_text import json_text  # imports json and pyarrow
+def write_document(name: str, data: Mapping[str, Any]) -> None:
+    """Write a JSON document to stdout; a table is a list of its rows. `documents` has the types."""
+    from ..schema import envelope  # imports pyarrow
+    from .json_text import json_text  # the same
 
-    write(json_text(data))
+    write(json_text({**envelope(name), **data}))
 
 
 def write_csv(names: Iterable[str], rows: Iterable[Iterable[Any]], *, raw: bool = False) -> None:
@@ -178,15 +193,24 @@ def write_lines(lines: Iterable[Text], width: int | None = None) -> None:
 
     from rich.console import Console
 
-    terminal, file = sys.stdout.isatty(), StringIO()
-    colors: Any = "auto" if terminal and not os.environ.get("NO_COLOR") else None
-    rich = Console(file=file, force_terminal=terminal, color_system=colors, width=10**6, highlight=False)
+    file, colors = StringIO(), _color_system()
+    rich = Console(file=file, force_terminal=colors is not None, color_system=colors, width=10**6, highlight=False)
     for line in lines:
         line.rstrip()
         if width is not None:
             line.truncate(width, overflow="ellipsis")
         rich.print(line, soft_wrap=True)
     write(file.getvalue().removesuffix("\n"))
+
+
+def _color_system() -> Any:
+    """Return the name of rich for the colors of stdout, or None for plain text. The command sets `color` of click's
+    context if NO_COLOR or FORCE_COLOR is set.
+    """
+    context = click.get_current_context(silent=True)
+    if context is None or context.color is None:
+        return "auto" if sys.stdout.isatty() else None
+    return "standard" if context.color else None
 
 
 def write_field(label: str, lines: Iterable[str], indent: int) -> None:

@@ -15,6 +15,7 @@ from . import console
 
 if TYPE_CHECKING:
     from ..warehouse import Dataset
+    from . import documents
 
 T = TypeVar("T")
 
@@ -27,6 +28,9 @@ class Failure(NamedTuple):
 
     name: str
     error: str
+
+    def as_json(self) -> documents.Failure:
+        return {"name": self.name, "error": self.error}
 
 
 class Opened(NamedTuple):

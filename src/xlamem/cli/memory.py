@@ -12,9 +12,11 @@ import click
 from .. import compute
 from ..dump import Dump
 from ..errors import UsageError
+from .completion import devices, one_of
 
 if TYPE_CHECKING:
     from ..compute import Available, Fits
+    from . import documents
 
 
 @dataclass(frozen=True)
@@ -28,17 +30,17 @@ class Memory:
     def fits(self, dump: Dump) -> Fits:
         return compute.fits(dump, **self.arguments)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> documents.Capacity:
         limits, device = self.limits, self.limits.device
-        data: dict[str, Any] = {
+        data: documents.Capacity = {
             "name": device.name if device else "capacity",
             "bytes": limits.capacity,
             "resident": limits.resident,
             "available": limits.bytes,
         }
         if device is not None:
-            data |= {"stated": device.stated, "source": device.source, "stated_bytes": device.bytes}
-            data["reported_by"] = device.reporter or None
+            data["stated"], data["stated_bytes"] = device.stated, device.bytes
+            data["source"], data["reported_by"] = device.source, device.reporter or None
         return data
 
 
@@ -51,7 +53,8 @@ def memory(effect: str = "") -> Callable[[Callable[..., int]], Callable[..., int
     options = [
         click.option("--fraction", type=float, default=1.0, metavar="X", help="Part that the runtime may use (0.92)."),
         click.option("--resident", metavar="SIZE", help="Memory that other data occupy, such as other arrays."),
-        click.option("--device", metavar="NAME", help="Compare with the memory of a device (v5e, h100, …)."),
+        click.option("--device", metavar="NAME", shell_complete=one_of(devices),
+                     help="Compare with the memory of a device (v5e, h100, …)."),
         click.option("--capacity", metavar="SIZE", help=capacity_help),
     ]
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .. import schema
 from ..dump import Dump
 from ..errors import UsageError
 from . import console, inputs
+from .completion import files, memory_spaces, one_of
+
+if TYPE_CHECKING:
+    from . import documents
 
 RAW = "Print the text of CSV verbatim, without escapes for terminals and spreadsheets."
 
@@ -116,12 +119,16 @@ def _opened(name: str, opener: Callable[[str, str | None], inputs.Opened]) -> Ca
 
         help_text = "Module to read if PATH has several; by default the largest."
         with_module = click.option("--module", metavar="N|NAME", help=help_text)(run)
-        return click.argument("path", metavar="PATH")(with_module)
+        return click.argument("path", metavar="PATH", shell_complete=files)(with_module)
 
     return decorate
 
 
-paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+def paths(*, required: bool = True) -> Callable[[Command], Command]:
+    """Declare the PATHs of dumps."""
+    metavar = "PATH..." if required else "[PATH]..."
+    return click.argument("paths", nargs=-1, required=required, metavar=metavar, shell_complete=files)
+
 
 at = click.option(
     "--at", "step", type=int, metavar="STEP", help="Step of the schedule; by default each memory space's peak."
@@ -133,8 +140,9 @@ def _space(_: click.Context, __: click.Parameter, text: str | None) -> str | int
 
 
 space = click.option(
-    "--space", metavar="NAME", callback=_space, help="Only this memory space, by name (hbm) or color (0)."
-)
+    "--space", metavar="NAME", callback=_space, shell_complete=one_of(memory_spaces),
+    help="Only this memory space, by name (hbm) or color (0).",
+)  # fmt: skip
 
 
 def strict(effect: str) -> Callable[[Command], Command]:
@@ -142,7 +150,7 @@ def strict(effect: str) -> Callable[[Command], Command]:
     return click.option("--strict", is_flag=True, help=effect)
 
 
-def program_json(dump: Dump, **data: Any) -> dict[str, Any]:
-    """Return data about a program as JSON, with the schema version, the name and the row of `modules`."""
+def program_json(dump: Dump) -> documents.Program:
+    """Return the name and the row of `modules` of a program, with which documents about it begin."""
     (module,) = dump.modules.to_pylist()
-    return {"schema_version": schema.VERSION, "name": dump.name, "module": module, **data}
+    return {"name": dump.name, "module": module}

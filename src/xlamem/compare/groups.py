@@ -15,6 +15,7 @@ from ..compute.columns import Ints, decoded, encoded, groups_of, ints, is_in, nu
 from ..compute.grouping import key_column
 from ..compute.op_names import plain_names, shortened_paths
 from ..errors import UsageError
+from ..formatting import similar
 from .tables import DiffTables
 
 BUFFER = "buffer"
@@ -56,11 +57,11 @@ def numbered_groups(
     """Return the groups as `difference_groups` does, and the row of the group of each of the account's buffers."""
     by = (by,) if isinstance(by, str) else tuple(by)
     if not by or any(key not in KEYS for key in by):
-        unknown = ", ".join(key for key in by if key not in KEYS) or "nothing"
-        raise UsageError(f"cannot group by {unknown}: the keys are {', '.join(KEYS)}")
+        unknown = [key for key in by if key not in KEYS]
+        raise UsageError(f"cannot group by {', '.join(unknown) or 'nothing'}: {similar(unknown, KEYS, 'the keys are')}")
     names = d.accounts["account"].to_pylist()
     if account not in names:
-        raise UsageError(f"no account {account!r}; there are {', '.join(names)}")
+        raise UsageError(f"no account {account!r}; {similar(account, names)}")
     rows = _with_common_columns(of_account(d.buffers, account))
     keys = [_key(rows, d, key, fold=fold) for key in by]
     first, group = groups_of(*(codes for codes, _ in keys))

@@ -16,6 +16,7 @@ import pyarrow.dataset as arrow_dataset
 from ..compute.columns import encoded
 from ..dump import Dump, read
 from ..errors import DumpError, UsageError
+from ..formatting import closest, similar
 from ..input import names
 from ..input.find import Source, find, split_modules
 from ..parse.fingerprints import Fingerprints
@@ -382,10 +383,11 @@ def _labeled(dumps: pa.Table, labels: Mapping[str, str]) -> pa.Table:
 
 
 def no_such_key(key: str, keys: Iterable[str]) -> UsageError:
-    return UsageError(f"no dump has the label {key!r}; there are {', '.join(sorted(keys)) or 'none'}")
+    return UsageError(f"no dump has the label {key!r}; {similar(key, sorted(keys))}")
 
 
 def no_such_value(key: str, value: str, values: Iterable[str | None]) -> UsageError:
     known = sorted(v for v in values if v is not None)
-    more = ", …" if len(known) > _SHOWN else ""
-    return UsageError(f"no dump has {key}={value}; there are {', '.join(known[:_SHOWN])}{more}")
+    shown = [*known[:_SHOWN], "…"] if len(known) > _SHOWN else known
+    match = closest(value, known)
+    return UsageError(f"no dump has {key}={value}; {similar(value, [match] if match else shown)}")

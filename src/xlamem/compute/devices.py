@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ..errors import UsageError
+from ..formatting import closest
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 GB = 1000**3
@@ -103,8 +104,10 @@ def device(name: str) -> Device:
         return matches[0]
     if matches:
         raise UsageError(f"{name!r} exists in several sizes: choose one of {', '.join(d.name for d in matches)}")
-    names = ", ".join(d.name for d in DEVICES)
-    raise UsageError(f"no device {name!r}; there are {names}; for another size, give a capacity such as 16GiB")
+    names = [d.name for d in DEVICES]
+    question = f"did you mean {match!r}? There" if (match := closest(key, names)) else "there"
+    known = f"{question} are {', '.join(names)}; for another size, give a capacity such as 16GiB"
+    raise UsageError(f"no device {name!r}; {known}")
 
 
 def parse_bytes(text: str) -> int:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ..dump import DumpLike
 from ..errors import UsageError
+from ..formatting import similar
 from .charges import live_set
 from .columns import computed_table, decoded, encoded, groups_of, ints, sums_of
 from .op_names import scopes, shortened_paths
@@ -67,7 +68,7 @@ def attribution(
     """
     by = (by,) if isinstance(by, str) else tuple(by)
     if unknown := [k for k in by if k not in KEYS]:
-        raise UsageError(f"cannot attribute by {', '.join(unknown)}: there are {', '.join(KEYS)}")
+        raise UsageError(f"cannot attribute by {', '.join(unknown)}: {similar(unknown, KEYS)}")
     if depth is not None and depth < 1:
         raise UsageError(f"depth must be 1 or more, not {depth}")
     rows = live_set(dump, time, space=space)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from .. import schema
 from ..errors import DumpError, UsageError
+from ..formatting import closest
 from ..parse.arrays import Codes
 from .columns import Ints, Mask, bools, ints
 from .lazy import cached_property
@@ -38,6 +39,15 @@ class Space:
     name: str
     color: int
     page: int
+
+
+def no_such_space(space: str | int, spaces: Iterable[tuple[str, int]]) -> UsageError:
+    """Return the error about a memory space that a dump does not have, from the names and colors of those it has."""
+    colors = dict(spaces)
+    if match := closest(str(space), colors):
+        return UsageError(f"no memory space {space!r}; did you mean {match!r}?")
+    names = [f"{name} (color {color})" for name, color in colors.items()]
+    return UsageError(f"no memory space {space!r}; this dump has {', '.join(names) or 'none'}")
 
 
 class Layout(ABC):
@@ -186,8 +196,7 @@ class Layout(ABC):
         """Return the indices of the spaces with this name or color, or of all spaces for None."""
         selected = [i for i, s in enumerate(self.spaces) if space is None or space in (s.name, s.color)]
         if not selected and space is not None:
-            available = ", ".join(f"{s.name} (color {s.color})" for s in self.spaces) or "none"
-            raise UsageError(f"no memory space {space!r}; this dump has {available}")
+            raise no_such_space(space, ((s.name, s.color) for s in self.spaces))
         return selected
 
     def sum_by_space(self, values: Ints, allocations: Mask) -> Ints:

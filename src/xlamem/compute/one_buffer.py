@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from .. import schema
 from ..dump import DumpLike
 from ..errors import UsageError
+from ..formatting import closest
 from .buffer_names import buffer_names
 from .charges import Charges, live_set_columns
 from .columns import Ints, encoded, ints, table_of_columns
@@ -22,6 +23,9 @@ from .program import Program, program
 from .removal import saving_of
 
 Row = dict[str, Any]
+
+MAX_COMPARED = 20_000
+"""Number of names up to which the most similar one is searched for; takes at most a second."""
 
 _NAME = re.compile(r"(?P<instruction>.+?)(?P<index>\{[\d,]*\})?\Z")
 
@@ -124,11 +128,14 @@ def _of_position(p: Program, instruction: str, index: str | None) -> Ints:
 
 
 def _suggestion(names: pa.Array, text: str) -> str:
-    """Return the names that contain a text, for a message."""
+    """Return the names that contain a text, or else the most similar one, for a message."""
     if not text:
         return ""
-    similar = names.filter(pc.match_substring(names.cast(pa.string()), text, ignore_case=True)).slice(0, 3).to_pylist()
-    return f": did you mean {', '.join(similar)}?" if similar else ""
+    texts = names.cast(pa.string())
+    similar = texts.filter(pc.match_substring(texts, text, ignore_case=True)).slice(0, 3).to_pylist()
+    if not similar and len(texts) <= MAX_COMPARED and (match := closest(text, texts.to_pylist())):
+        similar = [match]
+    return f"; did you mean {', '.join(similar)}?" if similar else ""
 
 
 def _rows(p: Program, values: Ints) -> list[Row]:

@@ -15,12 +15,12 @@ from ..dump import Dump
 from ..input.find import Source
 from .bills import bill
 from .buffer_names import buffer_names
-from .charges import live_set
-from .columns import Ints
+from .charges import Charges, live_set, live_set_columns
+from .columns import Ints, table_of_columns
 from .in_use import occupancy
 from .layout import CATEGORIES, THREAD_LOCAL
 from .peaks import peak
-from .program import program
+from .program import Program, program
 from .selection import main_first, select_space
 
 Row = dict[str, Any]
@@ -153,17 +153,16 @@ def _add_sizes(dump: Dump, spaces: list[Row], limit: int | None) -> None:
         values = np.flatnonzero(in_space[p.owner] & (p.value_category != THREAD_LOCAL))
         values = values[np.argsort(-p.size[values], kind="stable")]
         s["n_buffers"] = len(values)
-        s["buffers"] = _buffers(dump, values[:limit])
+        s["buffers"] = _buffers(p, values[:limit])
 
 
-def _buffers(dump: Dump, values: Ints) -> pa.Table:
-    """Return rows of `values` with the columns that `live_set` adds, except those that depend on time."""
-    p = program(dump)
-    table = dump.values.take(pa.array(values))
-    columns = dict(zip(table.column_names, table.columns, strict=True))
-    categories = [CATEGORIES[c] for c in p.value_category[values]]
-    added = {"role": pa.array(["value"] * len(values)), "bytes": columns["size"], "category": pa.array(categories)}
-    return pa.table(columns | added | buffer_names(p, values))
+def _buffers(p: Program, values: Ints) -> pa.Table:
+    """Return these values as rows of `live_set`; which bytes they share is not known."""
+    sizes = p.size[values]
+    charges = Charges(values, p.owner[values].astype(np.int64), sizes, sizes, len(values))
+    columns = live_set_columns(p, charges, np.arange(len(values))) | buffer_names(p, values)
+    columns["exclusive"] = columns["shared"] = pa.nulls(len(values), pa.int64())
+    return table_of_columns(schema.COMPUTED["live_set"].columns, columns)
 
 
 def spaces_in_use(dump: Dump, rows: pa.Table, time: int | None) -> list[Row]:

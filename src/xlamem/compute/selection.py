@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..dump import read
-from ..errors import DumpError, UsageError
+from ..errors import DumpError
 from ..input.find import Source
+from .layout import no_such_space
 from .requirement import device_total
 
 Row = dict[str, Any]
@@ -30,8 +31,7 @@ def select_space(rows: list[Row], space: str | int | None, *, required: bool = T
         return rows
     matches = [row for row in rows if space in (row["memory_space"], row["color"])]
     if not matches and required:
-        names = dict.fromkeys(f"{r['memory_space']} (color {r['color']})" for r in rows if r["color"] is not None)
-        raise UsageError(f"no memory space {space!r}; this dump has {', '.join(names) or 'none'}")
+        raise no_such_space(space, ((r["memory_space"], r["color"]) for r in rows if r["color"] is not None))
     return matches
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from ..errors import OutputError, UsageError
+from ..errors import OutputError, UsageError, reason
 from ..formatting import shorten
 from ..parse.fingerprints import without_number
 from .entry import Argument, Entry, Group
@@ -99,7 +99,7 @@ def write(path: Path, baseline: Baseline) -> None:
                 os.unlink(temporary)
             raise
     except OSError as e:
-        raise OutputError(f"{path}: the baseline cannot be written: {e.strerror or e}") from e
+        raise OutputError(f"{path}: the baseline cannot be written: {reason(e)}") from e
 
 
 def _entry_json(e: Entry) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def load(path: Path) -> Baseline:
     try:
         text = path.read_bytes()
     except OSError as e:
-        raise UsageError(f"{path}: {e.strerror or e}") from None
+        raise UsageError(f"{path}: {reason(e)}") from None
     return loads(text, path)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..compute import device_total
 from ..dump import Dump
-from ..errors import OutputError, UsageError
+from ..errors import UsageError, output_error
 from ..formatting import count
 from ..input.find import Source
 from . import hook
@@ -263,7 +263,7 @@ def _make_directory(path: str) -> None:
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot create {path}: {error.strerror or error}") from error
+        raise output_error(path, error) from error
 
 
 def _copy(source: Source, directory: str) -> Source:
@@ -276,7 +276,7 @@ def _copy(source: Source, directory: str) -> Source:
             "each its own dir"
         ) from None
     except OSError as error:
-        raise OutputError(f"cannot write to {directory}: {error.strerror or error}") from error
+        raise output_error(directory, error) from error
     return replace(source, members=members)
 
 

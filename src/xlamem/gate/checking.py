@@ -18,11 +18,12 @@ from ..compute.columns import table_of_columns
 from ..compute.program import program
 from ..dump import Dump
 from ..errors import DumpError, UsageError
+from ..formatting import similar
 from ..parse.fingerprints import without_number
 from ..warehouse import Dataset
 from . import baseline as baselines
 from .causes import MAX_CHANGES, changes_since, compared, largest, source_of, why_since
-from .config import BASELINE, Budget, Config, config_of, load_config, similar
+from .config import BASELINE, Budget, Config, config_of, load_config
 from .curves import Curves, usage_curve
 from .entry import Entry, entry_of
 from .finding import Checked, Finding

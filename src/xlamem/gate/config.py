@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -15,8 +14,8 @@ from typing import Any, Literal
 
 from ..compute.capacity import available
 from ..compute.devices import device as device_named
-from ..errors import UsageError
-from ..formatting import size
+from ..errors import UsageError, reason
+from ..formatting import similar, size
 from ..parse.fingerprints import without_number
 from .amounts import Amount, amount, share, size_limit
 
@@ -139,7 +138,7 @@ def _toml(file: Path) -> tuple[str, dict[str, Any]]:
         text = file.read_text(encoding="utf-8")
         return text, tomllib.loads(text)
     except OSError as e:
-        raise UsageError(f"{file}: {e.strerror or e}") from None
+        raise UsageError(f"{file}: {reason(e)}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise UsageError(f"{file} is not TOML: {e}") from None
 
@@ -219,14 +218,7 @@ def _budget_name(number: int | None, program: str | None) -> str:
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """Return a message about an unknown key, with the most similar one."""
-    return f"unknown key {key!r}; {similar(key, known)}"
-
-
-def similar(name: str, known: Iterable[str]) -> str:
-    """Return a question with the known name that is most similar, or a clause with all known names."""
-    known = sorted(known)
-    found = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {found[0]!r}?" if found else f"there are {', '.join(known)}"
+    return f"unknown key {key!r}; {similar(key, sorted(known))}"
 
 
 def _budgets(value: Any, source: _Source) -> tuple[Budget, ...]:

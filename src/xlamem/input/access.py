@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from ..errors import DumpError, XlaMemError
+from ..errors import DumpError, XlaMemError, reason
 
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
 WILDCARD = re.compile(r"[*?[]")
@@ -24,5 +24,9 @@ def system_errors(name: str, expected: str = "a readable file") -> Iterator[None
     except Exception as error:  # libraries that handle URIs have their own exceptions
         if not isinstance(error, (OSError, pa.ArrowException)) and not URI.match(name):
             raise
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
-        raise DumpError(name, f"{expected} ({reason})", system=True) from error
+        text = reason(error) if isinstance(error, OSError) else str(error)
+        raise DumpError(name, f"{expected} ({_first_line(text) or type(error).__name__})", system=True) from error
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]

@@ -9,7 +9,7 @@ from ..errors import DumpError
 from . import names
 from .access import system_errors
 from .containers import Container, Entry, recognize
-from .files import FileView, open_file
+from .files import Buffer, FileView, open_file
 from .groups import Groups
 from .member import Member
 from .spans import MemberSpan, contains_dump, detect_role, member_spans
@@ -17,6 +17,8 @@ from .spans import MemberSpan, contains_dump, detect_role, member_spans
 MAX_SEARCHED = 16 << 20
 """Bytes to search for a dump in files with unknown names in directories: in a log, the first dump may be far in.
 Files that the user names are searched to the end."""
+
+_HLO = b"HloModule "
 
 MAX_HEAD = 64 * 1024
 """Number of bytes to search for the first section of a text without a module."""
@@ -31,6 +33,8 @@ class Contents:
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
         self._hits: dict[str, int] = {}
+        self.has_hlo_text = False
+        """Whether a text without a dump is HLO."""
 
     def add_file(self, uri: str, path: str, *, search: bool = False) -> None:
         """Add the dumps in a file. If ``search`` is True, only files with a dump near the beginning are read."""
@@ -49,6 +53,7 @@ class Contents:
         self._add_frames(origin, [span for span in spans if span.frame], file, path)
         if not spans and (role := detect_role(bytes(data[:MAX_HEAD]))):
             self._groups.add_single(replace(origin, role=role, size=file.size), path, 0)
+        self._note_hlo(data[:MAX_HEAD])
 
     def _add(self, origin: Member, opener: Callable[[], FileView], path: str, search: bool) -> None:
         if path in self._hits:
@@ -57,11 +62,16 @@ class Contents:
         hits = self._groups.hits
         try:
             with system_errors(origin.location):
-                if not search or contains_dump(opener().head(MAX_SEARCHED)):
+                if search and not contains_dump(head := opener().head(MAX_SEARCHED)):
+                    self._note_hlo(head)
+                else:
                     self.add_content(origin, opener().decompressed(), path)
         except DumpError as fault:
             self._groups.add_fault(origin, path, fault)
         self._hits[path] = self._groups.hits - hits
+
+    def _note_hlo(self, head: Buffer) -> None:
+        self.has_hlo_text = self.has_hlo_text or bytes(head[: len(_HLO)]) == _HLO
 
     def _add_frames(self, origin: Member, frames: list[MemberSpan], file: FileView, path: str) -> None:
         """Add the frames that are members. If a role of a stem repeats, it is from another process."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,6 +18,8 @@ from .walk import NoDumpError, Walker
 
 __all__ = ["Member", "Readable", "Source", "SourceLike", "Text", "find", "resolve", "split_modules"]
 
+MAX_PATHS = 3
+"""Maximum number of paths without a dump that an error message names."""
 MAX_LISTED = 40
 """Maximum number of modules that an error message lists."""
 
@@ -66,8 +68,14 @@ def find_all(*paths: str | os.PathLike[str]) -> tuple[list[Source], list[NoDumpE
             empty.append(error)
     sources = walker.groups.sources()
     if not sources:
-        raise empty[0] if len(empty) == 1 else NoDumpError(", ".join(utf8(_path(p)) for p in paths))
+        raise NoDumpError(empty[0].path if len(empty) == 1 else _some(paths), walker.hint)
     return sources, empty
+
+
+def _some(paths: Sequence[str | os.PathLike[str]]) -> str:
+    """Return the first paths, for a message: shells expand `dir/*` to thousands."""
+    more = f" and {len(paths) - MAX_PATHS:,} more" if len(paths) > MAX_PATHS else ""
+    return ", ".join(utf8(_path(p)) for p in paths[:MAX_PATHS]) + more
 
 
 def resolve(source: SourceLike, *, module: int | str | None = None) -> Source:

@@ -12,6 +12,8 @@ Role = Literal[
     "tpu-environment",
 ]  # fmt: skip
 Platform = Literal["tpu", "gpu", "cpu"]
+Other = Literal["proto", "hlo", "profile"]
+"""What has no dump, though people may expect one."""
 
 COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
 """Compression extensions in order of preference; uncompressed files are preferred to all of them."""
@@ -26,6 +28,10 @@ EXTENSIONS: dict[Role, str] = {
 
 FLAG_EXTENSIONS: dict[Role, str] = {"debug-options": ".debug_options", "tpu-environment": ".tpu_comp_env.txt"}
 """Files with the flags of a compile, whose stem is that of the dump without the platform."""
+
+_OTHERS: dict[Other, str] = {"profile": ".xplane.pb", "proto": ".pb", "hlo": ".hlo"}
+_ENDINGS = {kind: tuple(end + extension for extension in ("", *COMPRESSED)) for kind, end in _OTHERS.items()}
+_TEXTS = tuple(f".txt{extension}" for extension in ("", *COMPRESSED))
 
 _RANKS = {extension: 1 + i for i, extension in enumerate(COMPRESSED)}
 
@@ -109,6 +115,14 @@ def describe(stem: str, role: Role) -> DumpName:
 def is_dumped(file_name: str) -> bool:
     """Return whether XLA wrote a file of this name. Such a file without a role (an HLO pass, a proto) has no dump."""
     return _DUMPED.match(file_name) is not None
+
+
+def kind_without_dump(file_name: str) -> Other | None:
+    """Return what a file that is not a member contains, if people take it for a dump, judging by its name."""
+    for kind, endings in _ENDINGS.items():
+        if file_name.endswith(endings):
+            return kind
+    return "hlo" if is_dumped(file_name) and file_name.endswith(_TEXTS) else None
 
 
 def is_text(file_name: str) -> bool:

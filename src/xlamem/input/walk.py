@@ -8,7 +8,7 @@ import stat
 import sys
 from typing import TYPE_CHECKING
 
-from ..errors import DumpError, UsageError, utf8
+from ..errors import DumpError, UsageError, reason, utf8
 from . import containers, names
 from .access import URI, WILDCARD, system_errors
 from .contents import Contents
@@ -27,11 +27,24 @@ SEARCHED_FOR = (
 )
 
 
+FLAGS = 'XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text"'
+HINTS: dict[names.Other, str] = {
+    "proto": f"there are only protos, and xlamem reads text; compile with {FLAGS}",
+    "hlo": f"there is HLO text, but no *-buffer-assignment.txt, which XLA writes at the end of a compile with {FLAGS}",
+    "profile": f"there are only profiles, which show a run and not the compiler's plan; compile with {FLAGS}",
+}
+"""What to do about files that have no dump. The first one that applies is shown."""
+
+
+def _hint(others: set[names.Other]) -> str:
+    return next((text for kind, text in HINTS.items() if kind in others), "")
+
+
 class NoDumpError(UsageError):
     """A path exists, but nothing under it is a dump."""
 
     def __init__(self, path: str, hint: str = "") -> None:
-        super().__init__(f"no dump in {path}: searched for {SEARCHED_FOR}{hint}")
+        super().__init__(f"no dump in {path}: {f'{hint}; ' if hint else ''}searched for {SEARCHED_FOR}")
         self.path, self.hint = path, hint
 
     def __reduce__(self) -> tuple[type[NoDumpError], tuple[str, str]]:
@@ -46,7 +59,9 @@ class Walker:
         self._contents = Contents(self.groups)
         self._walked: set[str] = set()
         self._has_read_stdin = False
-        self._has_protos = False
+        self._others: set[names.Other] = set()
+        """Of the last path."""
+        self._all_others: set[names.Other] = set()
 
     def add(self, path: str) -> None:
         """Add all dumps under a path. Raises NoDumpError if there are none."""
@@ -56,14 +71,23 @@ class Walker:
             from urllib.parse import unquote, urlsplit
 
             path = unquote(urlsplit(path).path)
-        hits, self._has_protos = self.groups.hits, False
+        hits = self.groups.hits
+        self._others.clear()
+        self._contents.has_hlo_text = False
         if URI.match(path):
             self._add_uri(path)
         else:
             self._add_local(path)
+        if self._contents.has_hlo_text:
+            self._others.add("hlo")
+        self._all_others |= self._others
         if self.groups.hits == hits and not _is_other_dump_file(path):
-            hint = "; there are only protos: add xla_dump_hlo_as_text to the flags" if self._has_protos else ""
-            raise NoDumpError(utf8(path), hint)
+            raise NoDumpError(utf8(path), _hint(self._others))
+
+    @property
+    def hint(self) -> str:
+        """What to do if there is no dump under any of the paths; empty if that is not known."""
+        return _hint(self._all_others)
 
     def add_bytes(self, data: bytes, name: str) -> None:
         """Add the dumps in bytes. Raises NoDumpError if there are none."""
@@ -102,8 +126,10 @@ class Walker:
             with system_errors(path), open(path, "rb") as file:
                 self.add_bytes(file.read(), path)
         elif name := names.split(file_name):
+            self._note_hlo(name[1])
             self._add_siblings(directory, name[0], file_name)
         else:
+            self._note_other(file_name)
             self._contents.add_file(path, os.path.realpath(path))
 
     def _add_missing(self, path: str, error: OSError | ValueError) -> None:
@@ -189,10 +215,10 @@ class Walker:
             self._add_fault(path, "a pipe, a socket or a device")
         return stat.S_ISDIR(mode)
 
-    def _add_fault(self, path: str, reason: OSError | str, expected: str = "a readable file") -> None:
+    def _add_fault(self, path: str, cause: OSError | str, expected: str = "a readable file") -> None:
         """Add a dump or member for a path that cannot be examined; reading it raises the fault."""
         path = path.rstrip(os.sep) or path
-        text = reason if isinstance(reason, str) else reason.strerror or reason
+        text = cause if isinstance(cause, str) else reason(cause)
         fault = DumpError(path, f"{expected} ({text})", system=True)
         if name := names.split(os.path.basename(path)):
             self.groups.add(Member(name[1], path, fault=fault), _real_paths(path)[0], name[0], sys.maxsize)
@@ -244,6 +270,7 @@ class Walker:
         """Add a listed file if it has the name of a member, a container or a text."""
         if name := names.split(file_name):
             stem, role = name
+            self._note_hlo(role)
             rank = names.compression_rank(file_name)
             self.groups.add(Member(role, uri), folder, stem, rank, requested=requested)
         elif name := names.split_flags(file_name):
@@ -253,8 +280,16 @@ class Walker:
             self._contents.add_file(uri, path)
         elif names.is_text(file_name):
             self._contents.add_file(uri, path, search=True)
-        elif file_name.endswith((".hlo.pb", ".hlo.pb.gz")):
-            self._has_protos = True
+        else:
+            self._note_other(file_name)
+
+    def _note_hlo(self, role: names.Role) -> None:
+        if role == "hlo":
+            self._others.add("hlo")
+
+    def _note_other(self, file_name: str) -> None:
+        if kind := names.kind_without_dump(file_name):
+            self._others.add(kind)
 
 
 _KERNEL = tuple(os.path.join(os.sep, name, "") for name in ("proc", "sys", "dev"))

@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from uuid import uuid4
 
-from ..errors import OutputError
+from ..errors import output_error
 
 
 def write_file(path: Path, data: bytes | str) -> None:
@@ -23,4 +23,4 @@ def write_file(path: Path, data: bytes | str) -> None:
                 temporary.unlink()
             raise
     except OSError as error:
-        raise OutputError(f"cannot write to {path}: {error.strerror or error}") from error
+        raise output_error(path, error) from error

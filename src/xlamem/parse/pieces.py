@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from .. import _lines, _lookup, schema
 from ..errors import UsageError
+from ..formatting import similar
 from ..input.files import evict_pages
 from ..input.find import Source
 from .arrays import Ints
@@ -72,7 +73,7 @@ def pieces(
     """
     names = frozenset(schema.TABLES if tables is None else tables)
     if unknown := sorted(names - schema.TABLES.keys()):
-        raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.TABLES)}")
+        raise UsageError(f"no table {', '.join(unknown)}; {similar(unknown, schema.TABLES)}")
     return PieceReader(source, names, hashes=hashes, text=text).pieces()
 
 

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def default_threads() -> int:
+    """Return how many threads read a dump, unless the caller says otherwise."""
+    return min(os.cpu_count() or 1, 4)
+
+
 class Task(Generic[T]):
     """A job that is run by a worker, or by the caller if it needs the result first."""
 

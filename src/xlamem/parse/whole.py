@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -36,7 +35,7 @@ from .sections import (
 )
 from .stores import FullStore, Store
 from .tables import Chunk
-from .threads import Task, ThreadPool
+from .threads import Task, ThreadPool, default_threads
 
 SPAN_BYTES = 8 << 20
 """Minimum number of bytes that one thread scans."""
@@ -67,7 +66,7 @@ class WholeReader(Reader):
         """`tables` are those that may be requested. Dumps that are read one after the other may share interners."""
         super().__init__(source, text=text)
         self._kinds = {SECTION_OF[t] for t in tables if t in SECTION_OF}
-        self.threads = max(1, min(os.cpu_count() or 1, 4) if threads is None else threads)
+        self.threads = max(1, default_threads() if threads is None else threads)
         self.interners = Interners() if interners is None else interners
         self.tables: dict[str, pa.Table] = {}
         self.batches: dict[str, list[Batch]] = {}

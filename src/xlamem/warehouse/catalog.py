@@ -14,6 +14,7 @@ import pyarrow.dataset as arrow_dataset
 
 from .. import schema
 from ..errors import DumpError, UsageError
+from ..formatting import similar
 from .batch import Batch, File
 from .ledger import Ledger
 from .old import OldDumps
@@ -177,5 +178,5 @@ def _has_ledger(storage: Storage) -> bool:
 def check_name(table: str) -> str:
     """Return the name of a table, or raise UsageError."""
     if table not in schema.WAREHOUSE:
-        raise UsageError(f"no table {table!r}; there are {', '.join(schema.WAREHOUSE)}")
+        raise UsageError(f"no table {table!r}; {similar(table, schema.WAREHOUSE)}")
     return table

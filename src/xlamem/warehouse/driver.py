@@ -11,6 +11,7 @@ from typing import Literal
 
 from .. import schema
 from ..errors import UsageError, utf8
+from ..formatting import similar
 from ..input.find import Source, find_all
 from ..input.walk import NoDumpError
 from .activity import host_name
@@ -192,7 +193,7 @@ def _table_names(tables: Iterable[str] | None) -> tuple[str, ...]:
     """Return the tables to write, always including those about runs, in the order of the schema."""
     names = {*schema.WAREHOUSE} if tables is None else {tables} if isinstance(tables, str) else {*tables}
     if unknown := sorted(names - schema.WAREHOUSE.keys()):
-        raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(schema.WAREHOUSE)}")
+        raise UsageError(f"no table {', '.join(unknown)}; {similar(unknown, schema.WAREHOUSE)}")
     if not names:
         raise UsageError("no table to write")
     return tuple(name for name in schema.WAREHOUSE if name in names or name in schema.RUN_TABLES)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import OutputError
+from ..errors import output_error
 
 REGION_BYTES = 64 << 20
 """Minimum size of the files from which arrays are allocated."""
@@ -93,4 +93,4 @@ def _output_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"cannot write to {tempfile.gettempdir()}: {error.strerror or error}") from error
+        raise output_error(tempfile.gettempdir(), error) from error

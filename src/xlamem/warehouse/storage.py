@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from pyarrow import fs as arrow_fs
 
-from ..errors import OutputError, UsageError, XlaMemError, utf8
+from ..errors import UsageError, XlaMemError, output_error, utf8
 from ..input import filesystems
 from ..input.access import URI
 
@@ -118,7 +118,7 @@ class Storage:
             yield
         except OSError as error:
             path = getattr(error, "filename", None) or self.uri
-            raise OutputError(f"cannot write to {path}: {error.strerror or error}") from error
+            raise output_error(path, error) from error
 
     def staged(self, name: str) -> str:
         """Return a new name for a file that is written now and published later; `name` if it cannot be renamed."""

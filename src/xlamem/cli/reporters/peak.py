@@ -94,7 +94,7 @@ def _advice(rows: Sequence[Row], width: int | None) -> list[Text]:
 def _missing(overview: Overview, layout: Layout) -> list[Text]:
     if overview.has_live_ranges:
         return []
-    text = "this dump has no allocations: its memory use is unknown"
+    text = "this dump has no allocations: its memory use is unknown; XLA writes them to *-buffer-assignment.txt"
     if overview.spaces:
         text = "this dump has no live ranges: only reserved sizes are known, not what is in use at which step"
     return layout.wrapped(text, "yellow")

@@ -27,6 +27,8 @@ def write_all() -> None:
     _write_definitions()
     _write_bills()
     _write_comparison({**schema.COMPARED, **schema.CHECKED})
+    documents = {name: f"version {d.version}: {d.command}" for name, d in schema.DOCUMENTS.items()}
+    _write_values("documents", "what --json prints: `xlamem schema --document NAME` has the JSON Schema", documents)
     write(f"schema version {schema.VERSION}")
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.text import Text
 
-from ... import schema
 from ...compare.series import Series
 from ...compare.verdict import signed
 from ...compare.wording import ARROW, MARKS
@@ -19,6 +18,9 @@ from ...formatting import align, one_line, shorten_distinct, size, visible, wrap
 from .. import console
 from ..options import Output
 from .chart import LEVELS, Ints, blocks, is_unicode
+
+if TYPE_CHECKING:
+    from .. import documents
 
 Row = dict[str, Any]
 
@@ -114,7 +116,7 @@ def write(series: Series, output: Output, *, gate: bool) -> int:
     """Write a series, and return the exit code."""
     over = Over(series)
     if output.json:
-        console.write_json(as_json(over, output))
+        console.write_document("series", as_json(over, output))
     elif output.csv:
         rows = series.series if output.limit is None else series.first(output.limit)
         output.write_csv(rows.column_names, zip(*(column.to_pylist() for column in rows.columns), strict=True))
@@ -169,7 +171,7 @@ def _style(row: Row) -> str:
 # -- JSON and Markdown ---------------------------------------------------------------------------
 
 
-def as_json(over: Over, output: Output) -> dict[str, Any]:
+def as_json(over: Over, output: Output) -> documents.Series:
     """Return each program with its points and jumps, and the verdict on the largest jumps."""
     series, programs = over.series, output.head(over.series.programs).to_pylist()
     verdicts = {row["program"]: verdict for row, verdict in over.verdicts(programs, output.limit)}
@@ -180,13 +182,18 @@ def as_json(over: Over, output: Output) -> dict[str, Any]:
         row["points"] = [_point_json(point) for point in series.rows(row["program"]).to_pylist()]
         row["jumps"] = jumps.get(row["program"], [])
         row["verdict"] = verdicts.get(row["program"])
-    counts = {f"n_{name}": n for name, n in series.counts.items() if name != "listed"}
+    n = series.counts
     return {
-        "schema_version": schema.VERSION,
         "over": series.over,
         "points": list(series.points),
         "summary": series.summary,
-        **counts,
+        "n_programs": n["programs"],
+        "n_changed": n["changed"],
+        "n_grown": n["grown"],
+        "n_new": n["new"],
+        "n_gone": n["gone"],
+        "n_unknown": n["unknown"],
+        "n_same": n["same"],
         "is_known": series.is_known,
         "grown": series.has_grown,
         "programs": programs,

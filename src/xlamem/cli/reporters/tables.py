@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from math import isfinite
@@ -26,18 +27,22 @@ MIN_COLUMN_WIDTH = 8
 """Columns of text shrink to this width; if that is not enough, each row becomes a list."""
 
 
-def write_table(table: pa.Table, output: Output, n_rows: int | None = None) -> None:
-    """Write the first rows of a table.
+def write_table(
+    table: pa.Table, output: Output, document: str, about: Mapping[str, Any], n_rows: int | None = None
+) -> None:
+    """Write the first rows of a table; as JSON in a document that begins with `about`.
 
     `n_rows` is the number of rows there are, if `table` holds only the first of them.
     """
     names = table.column_names
+    n_rows = table.num_rows if n_rows is None else n_rows
     if output.json:
-        console.write_json([dict(zip(names, row, strict=True)) for row in _rows(output.head(table))])
+        rows = [dict(zip(names, row, strict=True)) for row in _rows(output.head(table))]
+        console.write_document(document, {**about, "rows": rows, "n_rows": n_rows})
     elif output.csv:
         output.write_csv(names, _rows(output.head(table)))
     elif names:
-        _write_text(table, output, table.num_rows if n_rows is None else n_rows)
+        _write_text(table, output, n_rows)
 
 
 def default_limit(output: Output) -> int | None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ... import compute
 from ...dump import Dump
 from .. import console, options
+
+if TYPE_CHECKING:
+    from ...compute.advice import Plan
+    from .. import documents
 
 
 @click.command("advise")
@@ -22,13 +28,24 @@ def command(dump: Dump, budget: str | None, output: options.Output) -> None:
     """
     table, plan = compute.plan_advice(dump, budget)
     if output.json:
-        summary = None if plan is None else {**plan._asdict(), "is_reached": plan.is_reached}
-        data = {"device_total": compute.device_total(dump), "plan": summary}
-        rows = output.head(table).to_pylist()
-        console.write_json(options.program_json(dump, **data, advice=rows, n_rows=table.num_rows))
+        document: documents.Advise = {
+            **options.program_json(dump),
+            "device_total": compute.device_total(dump),
+            "plan": None if plan is None else _as_json(plan),
+            "advice": output.head(table).to_pylist(),
+            "n_rows": table.num_rows,
+        }
+        console.write_document("advise", document)
     elif output.csv:
         output.write_csv(table.column_names, (row.values() for row in output.head(table).to_pylist()))
     else:
         from ..reporters.advice import screen  # imports rich
 
         console.write_lines(screen(dump, table.to_pylist(), plan, output), output.width)
+
+
+def _as_json(plan: Plan) -> documents.Plan:
+    return {
+        "device_total": plan.device_total, "budget": plan.budget, "saved": plan.saved, "n": plan.n,
+        "is_reached": plan.is_reached,
+    }  # fmt: skip

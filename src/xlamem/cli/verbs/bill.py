@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +10,9 @@ from ... import compute, schema
 from ...compute import Packing, select_space
 from ...dump import Dump
 from .. import console, options
+
+if TYPE_CHECKING:
+    from .. import documents
 
 
 @click.command("bill")
@@ -30,8 +33,9 @@ def command(dump: Dump, space: str | int | None, seconds: float | None, output: 
     rows = select_space(compute.bill(dump).to_pylist(), space)
     packings = [] if seconds is None else compute.repack(dump, seconds, space=space)
     if output.json:
-        data = {"bill": rows} if seconds is None else {"bill": rows, "packings": [_as_json(p) for p in packings]}
-        console.write_json(options.program_json(dump, **data))
+        searched = None if seconds is None else [_as_json(p) for p in packings]
+        document: documents.Bill = {**options.program_json(dump), "bill": rows, "packings": searched}
+        console.write_document("bill", document)
     elif output.csv:
         names = schema.COMPUTED["bills"].names
         output.write_csv(names, ([row[name] for name in names] for row in rows))
@@ -41,6 +45,9 @@ def command(dump: Dump, space: str | int | None, seconds: float | None, output: 
         console.write_lines(screen(dump, rows, packings, output.width), output.width)
 
 
-def _as_json(packing: Packing) -> dict[str, Any]:
-    names = ("memory_space", "color", "page", "allocation", "size", "found", "lower_bound", "n_buffers", "attempts")
-    return {name: getattr(packing, name) for name in names} | {"optimal": packing.is_optimal}
+def _as_json(p: Packing) -> documents.Packing:
+    return {
+        "memory_space": p.memory_space, "color": p.color, "page": p.page, "allocation": p.allocation, "size": p.size,
+        "found": p.found, "lower_bound": p.lower_bound, "n_buffers": p.n_buffers, "attempts": p.attempts,
+        "optimal": p.is_optimal,
+    }  # fmt: skip

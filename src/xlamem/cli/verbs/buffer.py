@@ -22,7 +22,7 @@ def command(dump: Dump, name: str, output: options.Output) -> None:
     """
     buffer = compute.buffer(dump, name)
     if output.json:
-        console.write_json(options.program_json(dump, **asdict(buffer)))
+        console.write_document("buffer", {**options.program_json(dump), **asdict(buffer)})
     else:
         from ..reporters.buffer import screen  # imports rich
 

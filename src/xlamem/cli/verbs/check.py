@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import click
 
 from ...display.markdown import escaped
-from ...errors import OutputError, UsageError, XlaMemError
+from ...errors import OutputError, UsageError, XlaMemError, output_error
+from ...formatting import similar
 from ...gate.baseline import is_baseline
 from ...gate.checking import check
 from ...gate.config import BASELINE, Config, budget_of, load_config
@@ -20,6 +21,7 @@ from ...gate.formats.as_github import command as github_command
 from ...gate.formats.as_markdown import MARKER
 from ...gate.result import CheckResult
 from .. import console, options
+from ..completion import devices, files, one_of
 
 _COLORS = {"FAILED": "red", "NOT KNOWN": "red", "warning": "yellow", "ok": "green"}
 
@@ -36,7 +38,7 @@ def _targets(_: click.Context, __: click.Parameter, texts: Sequence[str]) -> lis
     for text in texts:
         name, _sign, file = text.partition("=")
         if name not in FORMATS:
-            raise UsageError(f"--output: no format {name!r}; there are {', '.join(FORMATS)}")
+            raise UsageError(f"--output: no format {name!r}; {similar(name, FORMATS)}")
         targets.append(Target(name, file or None))
     return targets
 
@@ -49,9 +51,11 @@ def _label(_: click.Context, __: click.Parameter, texts: Sequence[str]) -> dict[
 
 
 @click.command("check")
-@options.paths
-@click.option("--config", metavar="FILE", help="Configuration; by default the nearest xlamem.toml or pyproject.toml.")
-@click.option("--baseline", metavar="PATH", help="Baseline: a JSON file, a directory of dumps, or a dataset.")
+@options.paths()
+@click.option("--config", metavar="FILE", shell_complete=files,
+              help="Configuration; by default the nearest xlamem.toml or pyproject.toml.")
+@click.option("--baseline", metavar="PATH", shell_complete=files,
+              help="Baseline: a JSON file, a directory of dumps, or a dataset.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", callback=_label,
               help="Only these dumps of a dataset that is the baseline; repeatable.")
 @click.option("--bless", is_flag=True, help="Write the programs to the baseline file.")
@@ -59,10 +63,13 @@ def _label(_: click.Context, __: click.Parameter, texts: Sequence[str]) -> dict[
 @click.option("--ratchet/--no-ratchet", default=None,
               help="Tighten the baseline file when a program improves; overrides the configuration.")
 @click.option("--max-device-total", metavar="SIZE", help="A budget for every program: what must fit (14.5GiB).")
-@click.option("--device", metavar="NAME", help="A budget for every program: it must fit this device (v5e, h100).")
-@click.option("--source-root", metavar="DIR", help="Folder with the sources of the models, for annotations at their"
+@click.option("--device", metavar="NAME", shell_complete=one_of(devices),
+              help="A budget for every program: it must fit this device (v5e, h100).")
+@click.option("--source-root", metavar="DIR", shell_complete=files,
+              help="Folder with the sources of the models, for annotations at their"
               " lines; by default that of the configuration, or the current directory.")
 @click.option("--output", "targets", multiple=True, metavar="FORMAT[=FILE]", callback=_targets,
+              shell_complete=one_of(lambda: FORMATS),
               help=f"Write a format to a file, or to stdout; repeatable: {', '.join(FORMATS)}.")
 @options.output()
 def command(
@@ -203,7 +210,7 @@ def _write_file(path: str, text: str, mode: str = "w") -> None:
         with open(path, mode, encoding="utf-8", newline="\n") as file:
             file.write(f"{text}\n")
     except OSError as e:
-        raise OutputError(f"{path}: {e.strerror or e}") from e
+        raise output_error(path, e) from e
 
 
 def _colored(text: str) -> str:

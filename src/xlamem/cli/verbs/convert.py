@@ -14,13 +14,20 @@ from ... import warehouse
 from ...errors import UsageError
 from ...formatting import count
 from .. import console, options
+from ..completion import files, some_of, stored_tables
 from ..reporters import convert as reporter
 
 
 @click.command("convert")
-@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-@click.option("--to", "to", required=True, metavar="DEST", help="Directory or URI of the dataset; created if missing.")
-@click.option("--tables", metavar="TABLE,TABLE", help="Write only these tables (see `xlamem schema`).")
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...", shell_complete=files)
+@click.option(
+    "--to", "to", required=True, metavar="DEST", shell_complete=files,
+    help="Directory or URI of the dataset; created if missing.",
+)  # fmt: skip
+@click.option(
+    "--tables", metavar="TABLE,TABLE", shell_complete=some_of(stored_tables),
+    help="Write only these tables (see `xlamem schema`).",
+)  # fmt: skip
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label the dumps; can be repeated.")
 @click.option("--partition-by", metavar="KEY,KEY", help="Labels that become part of the paths.")
 @click.option("--top", default=20, show_default=True, metavar="N", help="Rows of peak_members per memory space.")
@@ -42,7 +49,7 @@ from ..reporters import convert as reporter
 )
 @click.option("--compact", is_flag=True, help="Merge small files afterwards, as `xlamem dataset compact` does.")
 @options.output()
-@options.strict("Count truncated dumps as unreadable (exit code 3).")
+@options.strict("Exit with 3 if a dump is truncated, or a SRC has no dump.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
 def command(
     sources: tuple[str, ...],
@@ -73,10 +80,10 @@ def command(
     if not quiet:
         reporter.report_notes(result)
     if output.json:
-        console.write_json({"to": to, **dataclasses.asdict(result)})
+        console.write_document("convert", {"to": to, **dataclasses.asdict(result)})
     elif not quiet:
         console.write(reporter.summary(result, to))
-    return console.UNREADABLE if result.unreadable or (strict and result.cut) else console.FINE
+    return console.UNREADABLE if result.unreadable or (strict and (result.cut or result.empty)) else console.FINE
 
 
 @contextmanager

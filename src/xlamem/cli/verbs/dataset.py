@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from ...errors import UsageError
-from ...formatting import align, count, exact_size
+from ...formatting import align, count, exact_size, similar
 from .. import console, options
+from ..completion import files, one_of, stored_tables
 from ..reporters import convert as reporter
 
 
@@ -19,8 +20,8 @@ def command() -> None:
 
 
 @command.command("files")
-@click.argument("dest", metavar="DEST")
-@click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.argument("dest", metavar="DEST", shell_complete=files)
+@click.argument("tables", nargs=-1, metavar="[TABLE]...", shell_complete=one_of(stored_tables))
 @click.option(
     "--format",
     "form",
@@ -29,7 +30,7 @@ def command() -> None:
 )
 @click.option("--long", "-l", is_flag=True, help="Show rows, bytes and version of each file, and a sum.")
 @options.output()
-def files(dest: str, tables: tuple[str, ...], form: str | None, long: bool, output: options.Output) -> None:
+def list_files(dest: str, tables: tuple[str, ...], form: str | None, long: bool, output: options.Output) -> None:
     """List the files of a dataset.
 
     These are the committed files of the dataset DEST, of all tables or of each TABLE: the files that other tools
@@ -48,10 +49,10 @@ def files(dest: str, tables: tuple[str, ...], form: str | None, long: bool, outp
     if form == "duckdb":
         return console.write(dataset.duckdb_views(*tables).rstrip("\n"))
     if unknown := [t for t in tables if t not in dataset.tables]:
-        raise UsageError(f"no table {', '.join(unknown)}; there are {', '.join(dataset.tables)}")
+        raise UsageError(f"no table {', '.join(unknown)}; {similar(unknown, dataset.tables)}")
     rows = [f for f in dataset.files().to_pylist() if not tables or f["table"] in tables]
     if output.json or form == "json":
-        console.write_json(rows)
+        console.write_document("dataset-files", {"files": rows})
     elif long:
         _write_long(rows)
     elif rows:
@@ -67,7 +68,7 @@ def _write_long(files: list[dict[str, Any]]) -> None:
 
 
 @command.command("migrate")
-@click.argument("dest", metavar="DEST")
+@click.argument("dest", metavar="DEST", shell_complete=files)
 @click.option("--single-writer", is_flag=True, help="Promise that no run writes to DEST, and skip conditional writes.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
 @options.output()
@@ -82,14 +83,14 @@ def migrate(dest: str, single_writer: bool, quiet: bool, output: options.Output)
     with reporter.progress(hidden=quiet) as progress:
         result = warehouse.migrate(dest, single_writer=single_writer, progress=progress)
     if output.json:
-        console.write_json(dataclasses.asdict(result))
+        console.write_document("dataset-migrate", dataclasses.asdict(result))
     elif not quiet:
         stored = f"{count(result.dumps, 'dump')} to {count(result.contents, 'content')}"
         console.write(f"{dest}: {count(result.batches, 'batch', 'batches')}, {stored}, {result.seconds:.1f} s")
 
 
 @command.command("drop")
-@click.argument("dest", metavar="DEST")
+@click.argument("dest", metavar="DEST", shell_complete=files)
 @click.option("--where", required=True, metavar="SQL", help="Condition on the columns of the view `dumps`.")
 @click.option("--yes", is_flag=True, help="Drop them; without it, only count what would be dropped.")
 @click.option("--single-writer", is_flag=True, help="Promise that no run writes to DEST, and skip conditional writes.")
@@ -107,7 +108,7 @@ def drop(dest: str, where: str, yes: bool, single_writer: bool, output: options.
 
     result = warehouse.drop(dest, where, dry_run=not yes, single_writer=single_writer)
     if output.json:
-        console.write_json(dataclasses.asdict(result))
+        console.write_document("dataset-drop", dataclasses.asdict(result))
         return
     parts = [count(result.occurrences, "occurrence"), f"{count(result.contents, 'content')} found nowhere else"]
     if result.quarantined:
@@ -117,7 +118,7 @@ def drop(dest: str, where: str, yes: bool, single_writer: bool, output: options.
 
 
 @command.command("compact")
-@click.argument("dest", metavar="DEST")
+@click.argument("dest", metavar="DEST", shell_complete=files)
 @click.option("--single-writer", is_flag=True, help="Promise that no run writes to DEST, and skip conditional writes.")
 @options.output()
 def compact(dest: str, single_writer: bool, output: options.Output) -> None:
@@ -130,7 +131,7 @@ def compact(dest: str, single_writer: bool, output: options.Output) -> None:
 
     result = warehouse.compact(dest, single_writer=single_writer)
     if output.json:
-        console.write_json(dataclasses.asdict(result))
+        console.write_document("dataset-compact", dataclasses.asdict(result))
         return
     old = f"{count(result.files, 'file')}, {exact_size(result.bytes)}"
     console.write(f"{dest}: {old} to {count(result.new_files, 'file')}, {exact_size(result.new_bytes)}")

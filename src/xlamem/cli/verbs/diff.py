@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 
-from ... import schema
 from ...compare.difference import Diff, diff
 from ...compare.groups import KEYS, difference_groups
 from ...compare.verdict import ranked_edits
@@ -16,13 +15,16 @@ from ...compute.bills import DEVICE_TOTAL
 from ...compute.wording import describe_problems
 from ...dump import Dump, read
 from ...errors import UsageError, XlaMemError
+from ...formatting import similar
 from ...input.find import find, split_modules
 from ...warehouse.dataset import is_dataset
 from .. import console, inputs, options
+from ..completion import files, memory_spaces, one_of, some_of
 
 if TYPE_CHECKING:
     from ...compare.points import Order
     from ...compare.programs import Dumps, Programs
+    from .. import documents
     from ..reporters.diff import Comparison
     from ..reporters.pairs import Changes
 
@@ -31,7 +33,7 @@ LIMIT = "Groups of buffers shown, or programs.  [default: one screen; all in JSO
 
 
 @click.command("diff")
-@click.argument("paths", nargs=-1, required=True, metavar="A B")
+@click.argument("paths", nargs=-1, required=True, metavar="A B", shell_complete=files)
 @click.option(
     "--label", "labels", multiple=True, metavar="KEY=VALUE",
     help="Compare dumps with two labels in one dataset: give this option twice, and the dataset as the only path.",
@@ -44,8 +46,14 @@ LIMIT = "Groups of buffers shown, or programs.  [default: one screen; all in JSO
     help="Order of these values.  [default: dates by name, others as seen]",
 )  # fmt: skip
 @click.option("--module", metavar="N|NAME", help="Module to compare if A and B have several.")
-@click.option("--by", default=BY, show_default=True, metavar="KEY,KEY", help="Keys to group buffers by.")
-@click.option("--space", "account", default=DEVICE_TOTAL, metavar="NAME", help="Divide the peak of this memory space.")
+@click.option(
+    "--by", default=BY, show_default=True, metavar="KEY,KEY", help="Keys to group buffers by.",
+    shell_complete=some_of(lambda: KEYS),
+)  # fmt: skip
+@click.option(
+    "--space", "account", default=DEVICE_TOTAL, metavar="NAME", help="Divide the peak of this memory space.",
+    shell_complete=one_of(memory_spaces),
+)  # fmt: skip
 @click.option(
     "--exit-code", "gate", is_flag=True,
     help="Exit with 1 if a program grew: its device_total or its peak; with 3 if a side is not known.",
@@ -82,7 +90,7 @@ def command(
 def _keys(by: str) -> tuple[str, ...]:
     keys = tuple(filter(None, (key.strip() for key in by.split(","))))
     if unknown := [key for key in keys if key not in KEYS]:
-        raise UsageError(f"cannot group by {', '.join(unknown)}: the keys are {', '.join(KEYS)}")
+        raise UsageError(f"cannot group by {', '.join(unknown)}: {similar(unknown, KEYS, 'the keys are')}")
     if not keys:
         raise UsageError(f"--by needs a key: {', '.join(KEYS)}")
     return keys
@@ -145,7 +153,7 @@ def _compare_dumps(
     c = Comparison(diff(*dumps), dumps, account, by)
     groups = difference_groups(c.diff, by, account=account)
     if output.json:
-        console.write_json(_as_json(c, groups, output))
+        console.write_document("diff", _as_json(c, groups, output))
     elif output.csv:
         output.write_csv(groups.column_names, (row.values() for row in output.head(groups).to_pylist()))
     elif output.markdown:
@@ -163,10 +171,9 @@ def _exit_code(d: Diff) -> int:
     return console.CHECK_FAILED if d.has_grown else console.FINE
 
 
-def _as_json(c: Comparison, groups: pa.Table, output: options.Output) -> dict[str, Any]:
+def _as_json(c: Comparison, groups: pa.Table, output: options.Output) -> documents.Diff:
     d = c.diff
     return {
-        "schema_version": schema.VERSION,
         "a": _side_json(c.dumps[0]),
         "b": _side_json(c.dumps[1]),
         "verdict": d.verdict,
@@ -191,7 +198,7 @@ def _as_json(c: Comparison, groups: pa.Table, output: options.Output) -> dict[st
     }
 
 
-def _side_json(dump: Dump) -> dict[str, Any]:
+def _side_json(dump: Dump) -> documents.Side:
     (module,) = dump.modules.to_pylist()
     return {
         "name": dump.name,
@@ -220,7 +227,7 @@ def _compare_sides(
     if changes.changed:
         changes = Changes(changes.table, _verdict(a, b, changes.changed[0]))
     if output.json:
-        console.write_json(_changes_json(changes, output))
+        console.write_document("pairs", _changes_json(changes, output))
     elif output.csv:
         output.write_csv(changes.table.column_names, (row.values() for row in output.head(changes.rows)))
     elif output.markdown:
@@ -248,12 +255,11 @@ def _exit_code_of(changes: Changes, *, gate: bool) -> int:
     return console.CHECK_FAILED if gate and changes.has_grown else console.FINE
 
 
-def _changes_json(changes: Changes, output: options.Output) -> dict[str, Any]:
+def _changes_json(changes: Changes, output: options.Output) -> documents.Pairs:
     ordered = changes.listed
     listed = {id(row) for row in ordered}
     rows = ordered + [row for row in changes.rows if id(row) not in listed]
     return {
-        "schema_version": schema.VERSION,
         "summary": changes.summary,
         "n_programs": len(rows),
         "n_changed": len(changes.changed),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,9 @@ from ... import compute, schema
 from ...compute import select_space
 from ...dump import Dump
 from .. import console, options
+
+if TYPE_CHECKING:
+    from .. import documents
 
 
 @click.command("explain")
@@ -26,7 +29,8 @@ def command(dump: Dump, space: str | int | None, output: options.Output) -> None
     shown = {_key(n) for n in numbers}
     causes = [c for c in compute.explain_causes(dump).to_pylist() if _key(c) in shown]
     if output.json:
-        console.write_json(options.program_json(dump, numbers=numbers, causes=causes))
+        document: documents.Explain = {**options.program_json(dump), "numbers": numbers, "causes": causes}
+        console.write_document("explain", document)
     elif output.csv:
         names = schema.COMPUTED["explain"].names
         output.write_csv(names, ([n[name] for name in names] for n in numbers))

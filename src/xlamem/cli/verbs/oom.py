@@ -6,11 +6,12 @@ import click
 
 from ...parse import oom
 from .. import console, options
+from ..completion import files
 from ..reporters import oom as reporter
 
 
 @click.command("oom")
-@click.argument("log", metavar="LOG")
+@click.argument("log", metavar="LOG", shell_complete=files)
 @options.output(limit="Buffers shown per report.  [default: 10]", wide=True)
 def command(log: str, output: options.Output) -> int:
     """Extract XLA's out-of-memory reports from LOG (a file or URI, - for standard input; a log or a single message):
@@ -20,7 +21,7 @@ def command(log: str, output: options.Output) -> int:
     reports = oom.read_oom(log if log == "-" else _Path(log))
     if output.json:
         tables = {name: getattr(reports, name).to_pylist() for name in oom.TABLES}
-        console.write_json({"source": reports.source, **tables})
+        console.write_document("oom", {"source": reports.source, **tables})
     elif len(reports):
         reporter.write_reports(reports, output.limit, output.width)
     if not len(reports):

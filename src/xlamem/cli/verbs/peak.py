@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from .. import console, inputs, options
 from ..inputs import Failure, Program
 from ..memory import Memory, memory
 
+if TYPE_CHECKING:
+    from .. import documents
+
 N_SHOWN = 10
 """Number of programs listed, and of buffers read per memory space, without --limit."""
 N_ADVICE = 2
@@ -23,7 +26,7 @@ LIMIT = "Rows of buffers per memory space, and programs listed.  [default: one s
 
 
 @click.command("peak")
-@options.paths
+@options.paths()
 @options.space
 @options.output(csv=True, limit=LIMIT, wide=True, verbose="Show notes in full.")
 @memory(effect="exit with 1 if a program does not fit, 3 if that is unknown")
@@ -57,7 +60,7 @@ def command(
             raise UsageError(f"none of {len(sources)} dumps has a memory space {space!r}")
     programs.sort(key=_size, reverse=True)
     if output.json:
-        console.write_json(_as_json(programs, failures, memory))
+        console.write_document("peak", _as_json(programs, failures, memory))
     elif output.csv:
         _write_csv(programs, output)
     elif programs:
@@ -119,10 +122,9 @@ def _write_csv(programs: list[Program], output: options.Output) -> None:
     output.write_csv(["place", "dump", *names, "device_total", "fits"], rows)
 
 
-def _as_json(programs: list[Program], failures: list[Failure], memory: Memory | None) -> dict[str, Any]:
+def _as_json(programs: list[Program], failures: list[Failure], memory: Memory | None) -> documents.Peak:
     return {
-        "schema_version": schema.VERSION,
-        "capacity": memory and memory.as_json(),
+        "capacity": None if memory is None else memory.as_json(),
         "dumps": [
             {
                 "name": overview.source.name,
@@ -135,5 +137,5 @@ def _as_json(programs: list[Program], failures: list[Failure], memory: Memory | 
             }
             for overview, fits, *_ in programs
         ],
-        "failed": [failure._asdict() for failure in failures],
+        "failed": [failure.as_json() for failure in failures],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,13 +14,17 @@ from ...errors import UsageError
 from ...formatting import exact_size
 from ...page.writing import Report, report, require_suffix
 from .. import console, inputs, options
+from ..completion import files
 from ..memory import Memory, memory
+
+if TYPE_CHECKING:
+    from .. import documents
 
 
 @click.command("report")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH [PATH2]")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH [PATH2]", shell_complete=files)
 @click.option(
-    "--output", "-o", "file", default="report.html", show_default=True, metavar="FILE",
+    "--output", "-o", "file", default="report.html", show_default=True, metavar="FILE", shell_complete=files,
     help="File to write; its suffix selects the format: .html, .json (the data of the page), .svg, .pb.gz (pprof).",
 )  # fmt: skip
 @click.option("--module", metavar="N|NAME", help="Module to show if a PATH has several; by default all are listed.")
@@ -60,7 +64,7 @@ def command(
     for failure in made.failed:
         console.error_about(failure["path"], failure["error"], console.UNREADABLE)
     if output.json:
-        console.write_json(_as_json(made, written))
+        console.write_document("report-file", _as_json(made, written))
     else:
         console.write(f"wrote {written}  {exact_size(written.stat().st_size)}")
     return _exit_code(made, memory)
@@ -76,12 +80,12 @@ def _exit_code(made: Report, memory: Memory | None) -> int:
     return console.CHECK_FAILED if made.fits is False else console.FINE
 
 
-def _as_json(made: Report, written: Path) -> dict[str, Any]:
+def _as_json(made: Report, written: Path) -> documents.ReportFile:
     return {
         "output": os.fspath(written),
         "bytes": written.stat().st_size,
         "kind": made.kind,
         "title": made.title,
         "fits": made.fits,
-        "failed": made.failed,
+        "failed": [{"path": f["path"], "error": f["error"]} for f in made.failed],
     }

@@ -8,13 +8,15 @@ import pyarrow as pa
 from ... import compute
 from ...dump import Dump
 from ...errors import UsageError
+from ...formatting import similar
 from ...warehouse import Dataset
 from .. import options
+from ..completion import one_of, tables
 from ..reporters.tables import default_limit, write_table
 
 
 @click.command("show")
-@click.argument("table")
+@click.argument("table", shell_complete=one_of(tables))
 @options.source()
 @options.output(csv=True, limit="Rows shown.  [default: 100 on a terminal, else all]", wide=True)
 def command(table: str, source: Dump | Dataset, output: options.Output) -> None:
@@ -24,7 +26,7 @@ def command(table: str, source: Dump | Dataset, output: options.Output) -> None:
     fragmentation, idle, padding, savings and others. `dumps` shows where the dumps of a dataset were found.
     """
     rows, n_rows = _rows_of_dump(source, table) if isinstance(source, Dump) else _rows_of(source, table, output)
-    write_table(rows, output, n_rows)
+    write_table(rows, output, "show", {"table": table}, n_rows)
 
 
 def _rows_of_dump(dump: Dump, table: str) -> tuple[pa.Table, int]:
@@ -33,7 +35,7 @@ def _rows_of_dump(dump: Dump, table: str) -> tuple[pa.Table, int]:
     elif table in compute.REGISTRY:
         rows = compute.REGISTRY[table](dump)
     else:
-        raise UsageError(f"no table {table!r}; a dump has {', '.join((*dump.tables, *compute.REGISTRY))}")
+        raise UsageError(f"no table {table!r}; {similar(table, (*dump.tables, *compute.REGISTRY), 'a dump has')}")
     return rows, rows.num_rows
 
 
@@ -43,7 +45,7 @@ def _rows_of(dataset: Dataset, table: str, output: options.Output) -> tuple[pa.T
     if table == "dumps":
         return (dumps := dataset.dumps()).slice(0, limit), dumps.num_rows
     if table not in dataset.tables:
-        raise UsageError(f"no table {table!r}; a dataset has {', '.join((*dataset.tables, 'dumps'))}")
+        raise UsageError(f"no table {table!r}; {similar(table, (*dataset.tables, 'dumps'), 'a dataset has')}")
     with dataset.damage_errors(table):
         stored = dataset[table]
         return (stored.to_table() if limit is None else stored.head(limit)), stored.count_rows()

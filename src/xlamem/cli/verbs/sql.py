@@ -37,4 +37,4 @@ def command(
       xlamem sql DEST "COPY (FROM scopes) TO 'scopes.csv'"
     """
     table = sql(source, query, sandbox=sandbox, memory_limit=memory_limit, timeout=timeout)
-    write_table(table, output)
+    write_table(table, output, "sql", {"columns": table.column_names})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
@@ -12,7 +12,12 @@ from ... import compute
 from ...compute import KEYS
 from ...dump import Dump
 from ...errors import UsageError
+from ...formatting import similar
 from .. import console, options
+from ..completion import some_of
+
+if TYPE_CHECKING:
+    from .. import documents
 
 BUFFER = "buffer"
 """Key that lists buffers instead of grouping them."""
@@ -22,7 +27,10 @@ Row = dict[str, Any]
 
 @click.command("top")
 @options.dump()
-@click.option("--by", default="scope", show_default=True, metavar="KEY,KEY", help="Keys to group by.")
+@click.option(
+    "--by", default="scope", show_default=True, metavar="KEY,KEY", help="Keys to group by.",
+    shell_complete=some_of(lambda: (BUFFER, *KEYS)),
+)  # fmt: skip
 @options.at
 @click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Group by the first N names of a scope.")
 @click.option("--fold", is_flag=True, help="Group layers together: layers_17 becomes layers_*.")
@@ -51,9 +59,15 @@ def command(
     table = _table(dump, keys, step, space, depth=depth, fold=fold)
     spaces = compute.spaces_in_use(dump, table, step)
     if output.json:
-        data = {"by": ["memory_space", *keys], "time": step, "spaces": spaces}
-        rows = _first_rows(table, output)
-        console.write_json(options.program_json(dump, **data, rows=rows, n_rows=table.num_rows))
+        document: documents.Top = {
+            **options.program_json(dump),
+            "by": ["memory_space", *keys],
+            "time": step,
+            "spaces": spaces,  # type: ignore[typeddict-item]
+            "rows": _first_rows(table, output),
+            "n_rows": table.num_rows,
+        }
+        console.write_document("top", document)
     elif output.csv:
         output.write_csv(table.column_names, (row.values() for row in _first_rows(table, output)))
     else:
@@ -68,7 +82,7 @@ def _keys(by: str) -> list[str]:
     keys = [key.strip() for key in by.split(",")]
     keys = [key for key in keys if key and key != "memory_space"]
     if unknown := [key for key in keys if key not in (*KEYS, BUFFER)]:
-        raise UsageError(f"cannot group by {', '.join(unknown)}: the keys are {', '.join((BUFFER, *KEYS))}")
+        raise UsageError(f"cannot group by {', '.join(unknown)}: {similar(unknown, (BUFFER, *KEYS), 'the keys are')}")
     if BUFFER in keys and len(keys) > 1:
         raise UsageError("--by buffer cannot be combined with other keys")
     return keys

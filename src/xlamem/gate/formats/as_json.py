@@ -1,15 +1,12 @@
-"""The result as JSON, described by check.schema.json."""
+"""The result as JSON: the document `check` of `schema.DOCUMENTS`."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from ... import __version__
+from ... import schema
 from ..result import CheckResult
-
-FORMAT, VERSION = "xlamem-check", 1
-"""Fields are only added within a version."""
 
 
 def as_json(result: CheckResult) -> str:
@@ -20,9 +17,7 @@ def as_json(result: CheckResult) -> str:
 def as_data(result: CheckResult) -> dict[str, Any]:
     """Return the result as plain data."""
     return {
-        "format": FORMAT,
-        "version": VERSION,
-        "xlamem": __version__,
+        **schema.envelope("check"),
         "status": result.status,
         "exit_code": result.exit_code,
         "summary": result.summary,
