@@ -94,15 +94,19 @@ def plan_and_commit(dest: str, dumps: int) -> None:
 
     options = Options(dest, tuple(schema.WAREHOUSE), tool_version="1.0", run_id="run")
     identified = [found(i) for i in range(dumps)]
+    ids = [dump.content_id for dump in identified]
     ledger = Ledger(Storage(dest))
+    ledger.state.stored.find(ids)  # all at once, as a run does
     tasks = plan(identified, ledger.state, options).tasks
     with ledger.run("run"):
         for task in tasks:
             files = tuple(File(t, f"{t}/v2/{task.batch}-00000.parquet", 1000, 31_000) for t in schema.WAREHOUSE)
-            ids = tuple(dump.content_id for dump in task.inputs)
-            ledger.commit(Batch(task.batch, ids, (), files, "1.0", schema.VERSION, "run", options.tables))
+            new = tuple(dump.content_id for dump in task.inputs)
+            ledger.commit(Batch(task.batch, new, (), files, "1.0", schema.VERSION, "run", options.tables))
         ledger.checkpoint()
-    again = plan(identified, Ledger(Storage(dest)).state, options)
+    state = Ledger(Storage(dest)).state
+    state.stored.find(ids)
+    again = plan(identified, state, options)
     assert (again.stored, again.tasks) == (dumps, [])
 
 
