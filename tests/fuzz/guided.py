@@ -16,15 +16,9 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.extend(str(Path(__file__).parents[1] / name) for name in ("", "forge", "oracle"))
-
-from fuzz.edits import TOKENS
-from fuzz.mutate import EXTREMES, FIELDS, LINES, mutate_text
-from fuzz.run import seeds
-from oracle import HEADS, ROLES
 
 SIZE = 6000
 """Bytes of the largest input."""
@@ -34,19 +28,21 @@ STREAMED = 8
 _PROGRESS = re.compile(rb"#(\d+)\s+\S+\s+cov: (\d+)")
 
 
-# -- the process that runs libFuzzer -----------------------------------------------------------------
+# -- the process that runs libFuzzer, with the sanitizers loaded first -------------------------------
 
 
 def run_libfuzzer(options: list[str]) -> None:
     """Run libFuzzer in this process; it does not return."""
     import atheris
     from fuzz.check import all_tables, same, source_of, streamed, tables_or_error
+    from fuzz.mutate import mutate_text
+    from oracle import ROLES
 
     import xlamem
     from xlamem.parse import pieces
     from xlamem.parse.hlo_body import scan_body
 
-    texts = [{"text": text} for text in pieces_of_dumps()]
+    texts = [{"text": piece[1:]} for piece in first_inputs()]
 
     def one_input(data: bytes) -> None:
         if not data:
@@ -74,33 +70,35 @@ def run_libfuzzer(options: list[str]) -> None:
     atheris.Fuzz()
 
 
-def pieces_of_dumps() -> Iterator[bytes]:
-    """The inputs to begin with: the beginning of each section of the dumps in the tree."""
+def first_inputs() -> list[bytes]:
+    """Return the beginning of each file and section of the dumps in the tree."""
+    from fuzz.run import seeds
+    from oracle import HEADS, ROLES
+
     heads = tuple(head.encode() for kind in HEADS.values() for head in kind)
     found = set()
     for members in seeds([]):
         for role, text in members.items():
-            begins = [m.start() for m in re.finditer(rb"^.", text, re.M) if text.startswith(heads, m.start())]
-            for begin in {0, *begins}:
-                piece = bytes([ROLES.index(role)]) + text[begin : begin + SIZE]
-                found.add(piece[: piece.rfind(b"\n") + 1] or piece)
-    return iter(sorted(found))
+            lines = [m.start() for m in re.finditer(rb"^.", text, re.M)]
+            for begin in {0, *(at for at in lines if text.startswith(heads, at))}:
+                piece = text[begin : begin + SIZE - 1]
+                found.add(bytes([ROLES.index(role)]) + (piece[: piece.rfind(b"\n") + 1] or piece))
+    return sorted(found)
 
 
-# -- the process that watches it ---------------------------------------------------------------------
+def write_inputs(folder: Path) -> None:
+    """Write the first inputs and the dictionary."""
+    from fuzz.edits import TOKENS
+    from fuzz.mutate import EXTREMES, FIELDS, LINES
 
-
-def prepared(folder: Path) -> list[str]:
-    """Write the first inputs and the dictionary; return the arguments that name them."""
-    for name in ("first", "corpus", "failures"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    for piece in pieces_of_dumps():
+    for piece in first_inputs():
         (folder / "first" / hashlib.blake2b(piece, digest_size=16).hexdigest()).write_bytes(piece)
     words = sorted({word for word in (*EXTREMES, *FIELDS, *LINES, *TOKENS) if 0 < len(word) <= 64})
     entries = ('"' + "".join(f"\\x{byte:02x}" for byte in word) + '"\n' for word in words)
     (folder / "dictionary").write_text("".join(entries))
-    return [str(folder / "corpus"), str(folder / "first"), f"-dict={folder / 'dictionary'}",
-            f"-artifact_prefix={folder / 'failures'}/"]  # fmt: skip
+
+
+# -- the process that watches it ---------------------------------------------------------------------
 
 
 def environment() -> dict[str, str]:
@@ -117,13 +115,18 @@ def environment() -> dict[str, str]:
 
 def watch(folder: Path, minutes: float, options: list[str]) -> int:
     """Run libFuzzer for some minutes, and report how the number of edges grew."""
-    arguments = [*prepared(folder), f"-max_len={SIZE}", "-timeout=30", "-rss_limit_mb=6000", "-print_final_stats=1"]
-    arguments += [f"-max_total_time={round(60 * minutes)}", *options]
+    for name in ("first", "corpus", "failures"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    this = [sys.executable, __file__]
+    subprocess.run([*this, "--write", str(folder)], env=environment(), check=True)
+    arguments = [str(folder / "corpus"), str(folder / "first"), f"-dict={folder / 'dictionary'}",
+                 f"-artifact_prefix={folder / 'failures'}/", f"-max_len={SIZE}", f"-max_total_time={60 * minutes:.0f}",
+                 "-timeout=60", "-rss_limit_mb=6000", "-print_final_stats=1"]  # fmt: skip
     began, grown = time.monotonic(), []
-    command = [sys.executable, __file__, "--fuzz", *arguments]
-    with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE) as process, open(
-        folder / "log.txt", "ab"
-    ) as log:
+    with (
+        open(folder / "log.txt", "ab") as log,
+        subprocess.Popen([*this, "--fuzz", *arguments, *options], env=environment(), stderr=subprocess.PIPE) as process,
+    ):
         assert process.stderr is not None
         for line in process.stderr:
             log.write(line)
@@ -154,6 +157,9 @@ def report(grown: list[tuple[float, int, int]]) -> None:
 def main() -> int:
     if sys.argv[1:2] == ["--fuzz"]:
         run_libfuzzer(sys.argv[2:])
+    if sys.argv[1:2] == ["--write"]:
+        write_inputs(Path(sys.argv[2]))
+        return 0
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="*", help="inputs to repeat; without any, fuzz")
     parser.add_argument("--minutes", type=float, default=10)

@@ -388,7 +388,7 @@ class File:
             offset += len(text) + 1
         if raw[-1]:
             self.tail = Line(len(raw), offset, raw[-1].decode("utf-8", "surrogateescape"))
-        if crlf and odd is None:
+        if crlf:
             self.features.add("crlf")
         return odd
 
