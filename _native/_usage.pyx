@@ -288,6 +288,7 @@ cdef bint second_list_line(Scan* s, const char* p, const char* e) noexcept nogil
     cdef Row row
     init_row(&row, &s.space, TABLE)
     if not allocation_field(p, e, &row, &s.gaps):
+        s.state = SECOND_LIST                     # what follows is not about the allocation before it
         return False
     row.n_values = 1
     s.n_allocations += 1

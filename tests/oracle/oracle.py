@@ -955,6 +955,8 @@ class Reader:
                 state = "space rows"
             elif line not in blank:
                 self.unknown(line, "a line of the report")
+                if state in second_list and text.startswith("allocation "):
+                    state = "tables"
         if not tables:
             self.report(head, "space", **common)
         if (listed != tabled or state not in ("tables", "alone", "closed")) and not self.odd(self.file, self.section):

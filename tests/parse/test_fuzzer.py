@@ -57,7 +57,7 @@ def test_a_slow_reader_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["live_set", "bills"])
 def test_sums_that_lack_a_row(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(computations.REGISTRY, name, lost(computations.REGISTRY[name]))
-    with pytest.raises(CheckError, match="adds? up"):
+    with pytest.raises(CheckError, match=r"adds? up"):
         run()
 
 
