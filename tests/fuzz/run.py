@@ -25,12 +25,15 @@ sys.path.extend(str(Path(__file__).parents[1] / name) for name in ("", "forge", 
 
 import forge
 from conftest import DUMPS, texts
+from fuzz.edits import KINDS, edits
 from fuzz.mutate import Members, mutate
 
 from xlamem.input.names import variants
 
 SIZE = 60_000
 """Bytes of the largest dump that is changed."""
+EDITED = 1 / 4
+"""Part of the executions that change one line."""
 WRITTEN = 1 / 20
 """Part of the executions that write files."""
 
@@ -66,6 +69,8 @@ class Execution(NamedTuple):
     clean: Members
     """Another dump, to read and to compare it with."""
     choices: random.Random
+    is_edit: bool
+    """Whether one line is changed: then the slow reader must agree."""
     is_written: bool
     """Whether it is also written to files, for conversion and commands."""
 
@@ -73,8 +78,11 @@ class Execution(NamedTuple):
 def execution(seed: str, i: int, inputs: list[Members]) -> Execution:
     """Return an execution of a seed."""
     rng = random.Random(f"{seed}/{i}")
-    members, clean = mutate(rng, rng.choice(inputs), inputs), rng.choice(inputs)
-    return Execution(members, clean, random.Random(f"{seed}/{i}/check"), rng.random() < WRITTEN)
+    members, clean = rng.choice(inputs), rng.choice(inputs)
+    edited = [m for _, m in edits(rng, members, len(KINDS))] if rng.random() < EDITED else []
+    changed = rng.choice(edited) if edited else mutate(rng, members, inputs)
+    choices = random.Random(f"{seed}/{i}/check")
+    return Execution(changed, clean, choices, is_edit=bool(edited), is_written=rng.random() < WRITTEN)
 
 
 def run(e: Execution) -> None:
@@ -82,7 +90,7 @@ def run(e: Execution) -> None:
     from fuzz.check import check
 
     with tempfile.TemporaryDirectory() as place:
-        check(e.choices, e.members, e.clean, Path(place) if e.is_written else None)
+        check(e.choices, e.members, e.clean, Path(place) if e.is_written else None, slowly=e.is_edit)
 
 
 def keep(folder: Path, kind: str, members: Members, why: str) -> None:

@@ -20,7 +20,7 @@ CLEAN = texts(xlamem.find(DUMPS / "cpu-jaxlib-0.5.3-tuple3")[0])
 
 
 def run(place: Path | None = None) -> None:
-    check.check(random.Random(0), CLEAN, CLEAN, place)
+    check.check(random.Random(0), CLEAN, CLEAN, place, slowly=True)
 
 
 def test_executions_are_functions_of_seed_and_number() -> None:
