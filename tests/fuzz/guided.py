@@ -49,7 +49,7 @@ def run_libfuzzer(options: list[str]) -> None:
             return
         role, text = ROLES[data[0] % len(ROLES)], data[1:]
         source = source_of({role: text})
-        found = tables_or_error(lambda: all_tables(xlamem.read(source, text=True, threads=1)))
+        found = tables_or_error(lambda: all_tables(xlamem.read(source, text=True, threads=1, hashes=True)))
         if role == "hlo":
             scan_body(text, 0, text.rfind(b"\n") + 1)
         choice = hashlib.blake2b(data, digest_size=2).digest()

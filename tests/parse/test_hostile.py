@@ -227,3 +227,12 @@ def test_numbers_of_the_tree_have_the_form_of_xla(number: str) -> None:
     dump = xlamem.read(source_of({"buffer-assignment": live}))
     assert dump.printed_stack.num_rows == 0
     assert not dump.complete
+
+
+def test_text_behind_live_ranges_that_are_not_available() -> None:
+    text = "BufferAssignment:\nallocation 0: size 8, preallocated-temp:\n" + values(1) + "HloLiveRange not available\n"
+    assert not xlamem.read(text.encode()).verify().num_rows
+    dump = xlamem.read(f"{text}what is this\n".encode())
+    assert [(d["code"], d["line"]) for d in dump.verify().to_pylist()] == [("unknown_line", 5)]
+    assert dump["unknown_text"]["text"].to_pylist() == ["what is this\n"]
+    assert not dump.modules["understood"][0].as_py()
