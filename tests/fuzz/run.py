@@ -31,7 +31,7 @@ from fuzz.mutate import Members, mutate
 from xlamem.input.names import variants
 
 SIZE = 60_000
-"""Bytes of the largest dump that is changed."""
+"""Bytes of the largest dump that is changed: larger ones are cut off."""
 EDITED = 1 / 4
 """Part of the executions that change one line."""
 WRITTEN = 1 / 20
@@ -52,14 +52,21 @@ b: 65536
 
 
 def seeds(more: list[Path]) -> list[Members]:
-    """Small real dumps, and forged ones of every era."""
+    """Real dumps, of large ones the beginning of each file, and forged ones of every era."""
     import xlamem
 
-    found = [texts(s) for s in xlamem.find(DUMPS, *more)]
     made = [forge.forge(i, era=era, values=12 + 3 * (i % 5)).files for i, era in enumerate(forge.ERAS)]
     for i, members in enumerate(made):
         members |= {"debug-options": FLAGS} if i % 2 else {}
-    return [m for m in found + made if sum(map(len, m.values())) <= SIZE]
+    return [beginning(texts(s)) for s in xlamem.find(DUMPS, *more) if s.fault is None] + made
+
+
+def beginning(members: Members) -> Members:
+    """The dump without what exceeds a share of the size for each file."""
+    if sum(map(len, members.values())) <= SIZE:
+        return members
+    share = SIZE // len(members)
+    return {role: text[: text.rfind(b"\n", 0, share) + 1] for role, text in members.items()}
 
 
 class Execution(NamedTuple):
