@@ -236,3 +236,11 @@ def test_text_behind_live_ranges_that_are_not_available() -> None:
     assert [(d["code"], d["line"]) for d in dump.verify().to_pylist()] == [("unknown_line", 5)]
     assert dump["unknown_text"]["text"].to_pylist() == ["what is this\n"]
     assert not dump.modules["understood"][0].as_py()
+
+
+def test_a_memory_space_behind_an_allocation_of_the_other_layout() -> None:
+    report = b"Allocations sorted by size with their values:\nallocation 2: size 8B, preallocated-temp:\n"
+    report += b"Memory Space: hbm (color=0)\nTotal bytes: 8 (8B)\n"
+    dump = xlamem.read(source_of({"memory-usage-report": report}))
+    rows = dump["printed_report"].select(["part", "allocation", "n_values"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("table", 2, 1), ("space", None, None)]
