@@ -25,7 +25,7 @@ sys.path.extend(str(Path(__file__).parents[1] / name) for name in ("", "forge", 
 
 import forge
 from conftest import DUMPS, texts
-from fuzz.edits import KINDS, edits
+from fuzz.edits import KINDS, edits, has_section
 from fuzz.mutate import Members, mutate
 
 from xlamem.input.names import variants
@@ -58,7 +58,9 @@ def seeds(more: list[Path]) -> list[Members]:
     made = [forge.forge(i, era=era, values=12 + 3 * (i % 5)).files for i, era in enumerate(forge.ERAS)]
     for i, members in enumerate(made):
         members |= {"debug-options": FLAGS} if i % 2 else {}
-    return [beginning(texts(s)) for s in xlamem.find(DUMPS, *more) if s.fault is None] + made
+    sources = xlamem.find(DUMPS) + (xlamem.find(*more) if more else [])
+    found = [beginning(texts(s)) for s in sources if s.fault is None]
+    return [members for members in found if has_section(members)] + made
 
 
 def beginning(members: Members) -> Members:

@@ -239,8 +239,8 @@ def test_text_behind_live_ranges_that_are_not_available() -> None:
 
 
 def test_a_memory_space_behind_an_allocation_of_the_other_layout() -> None:
-    report = b"Allocations sorted by size with their values:\nallocation 2: size 8B, preallocated-temp:\n"
-    report += b"Memory Space: hbm (color=0)\nTotal bytes: 8 (8B)\n"
+    report = b"Allocations sorted by size:\nAllocations sorted by size with their values:\n"
+    report += b"allocation 2: size 8B, preallocated-temp:\nMemory Space: hbm (color=0)\nTotal bytes: 8 (8B)\n"
     dump = xlamem.read(source_of({"memory-usage-report": report}))
     rows = dump["printed_report"].select(["part", "allocation", "n_values"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == [("table", 2, 1), ("space", None, None)]
