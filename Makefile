@@ -25,8 +25,8 @@ QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unk
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
-.PHONY: demo page schemas test test-all test-wheel test-sanitized test-checked fuzz lint lint-style lint-types \
-	bench bench-all bench-check clean
+.PHONY: demo page schemas test test-all test-wheel test-sanitized test-checked fuzz fuzz-coverage lint lint-style \
+	lint-types bench bench-all bench-check clean
 
 demo: $(VENV)/.duckdb
 	rm -rf demo-out
@@ -73,9 +73,15 @@ test-checked:
 	$(MAKE) VENV=$(VENV)-checked BUILD=CHECKED $(VENV)-checked/.test
 	$(VENV)-checked/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
 
-# Read, check, compute and convert mutated dumps for MINUTES. build/fuzz keeps the inputs that fail.
+# Everything that is done with a dump, on changed ones, for MINUTES. build/fuzz keeps the inputs that fail.
 fuzz: $(VENV)/.test
 	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) --keep build/fuzz $(ARGS)
+
+# The tokenizer on changed text, guided by coverage and with sanitizers, for MINUTES. build/fuzz-coverage keeps the corpus.
+fuzz-coverage:
+	@command -v clang >/dev/null || { echo "make fuzz-coverage needs clang (apt-get install clang)"; exit 1; }
+	CC=clang $(MAKE) VENV=$(VENV)-fuzz BUILD="FUZZ CHECKED" $(VENV)-fuzz/.fuzz
+	$(VENV)-fuzz/bin/python tests/fuzz/guided.py --minutes $(MINUTES) $(ARGS)
 
 lint: lint-style lint-types
 
@@ -117,7 +123,7 @@ schemas: $(VENV)/.test
 	$(BIN)/python tests/json_schemas.py src/xlamem/cli/schemas
 
 clean:
-	rm -rf $(addprefix $(VENV),/ -sanitized -checked -others) demo-out build dist
+	rm -rf $(addprefix $(VENV),/ -sanitized -checked -fuzz -others) demo-out build dist
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .benchmarks
 
 $(VENV)/bin/python:
@@ -139,7 +145,7 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
 	$(call install,xlamem,$(foreach b,$(BUILD),-C cmake.define.XLAMEM_$(b)=ON) .)
 
 # The extra of the same name. The package is installed already, so pip adds only the extra's dependencies.
-$(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-pprof $(VENV)/.lint $(VENV)/.bench $(VENV)/.duckdb: $(VENV)/.installed
+$(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-pprof $(VENV)/.fuzz $(VENV)/.lint $(VENV)/.bench $(VENV)/.duckdb: $(VENV)/.installed
 	$(call install,xlamem[$(patsubst .%,%,$(notdir $@))],'xlamem[$(patsubst .%,%,$(notdir $@))]')
 
 $(VENV)/.lint: | $(VENV)/.test  # with make -j, one pip at a time

@@ -260,7 +260,7 @@ cdef bint space_line(Scan* s, const char* p, const char* e) noexcept nogil:
     push_line_gaps(s)
     end_space(s, p)
     s.layout_b = True
-    s.space.total = NO_INT
+    s.space.total = s.space.allocation = NO_INT
     s.space.color = color
     s.space.label = intern(s.labels, p + 14, q - 1 - p - 14, &s.invalid_label)
     s.state = SPACE_HEAD
@@ -288,6 +288,7 @@ cdef bint second_list_line(Scan* s, const char* p, const char* e) noexcept nogil
     cdef Row row
     init_row(&row, &s.space, TABLE)
     if not allocation_field(p, e, &row, &s.gaps):
+        s.state = SECOND_LIST                     # what follows is not about the allocation before it
         return False
     row.n_values = 1
     s.n_allocations += 1

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from fuzz.mutate import Members
+from oracle import HEADS
 
 KINDS = ("delete", "double", "swap", "character", "token")
 CHARACTERS = (b"", b"x", b"7", b" ", b",", b"{", b")", b"-", b'"', b"\x1e", b"<", b"\xff", b":", b"=", b"\t")
@@ -15,7 +16,13 @@ TOKENS = (
     b"2.0KiB", b"f32[2]{0}",
 )  # fmt: skip
 _TOKEN = re.compile(rb"[A-Za-z0-9_.]+|[^A-Za-z0-9_.]")
+_HEADS = (*(head.encode() for kind in HEADS.values() for head in kind), b"HloModule ")
 _COMPUTATION = re.compile(rb"^[%A-Za-z_].*\{$", re.M)
+
+
+def has_section(members: Members) -> bool:
+    """Whether there is something to read."""
+    return any(line.startswith(_HEADS) for text in members.values() for line in text.split(b"\n"))
 
 
 def edited(rng: random.Random, kind: str, lines: list[bytes], i: int) -> list[bytes]:

@@ -16,6 +16,11 @@ EXTREMES = (
     b"99999999999999999999999999", b"007", b"1e9", b"0x10", b"", b"46 137 348",
 )  # fmt: skip
 
+MAX_BYTES = 1 << 20
+"""Of a changed text."""
+FILE_GONE = 1 / 60
+"""Probability that a change removes a file."""
+
 _NUMBER = re.compile(rb"-?\d+")
 _WORD = re.compile(rb"[A-Za-z_][A-Za-z0-9_.-]*")
 _HEAD = re.compile(rb"^(?:[A-Z][A-Za-z ]+|allocation \d+|<\d+)", re.MULTILINE)
@@ -44,13 +49,17 @@ def mutate(rng: random.Random, members: Members, others: Sequence[Members]) -> M
         role = rng.choice(sorted(found))
         if role == "hlo" and rng.random() < 0.7:  # most of it is not read
             role = rng.choice(sorted(found))
-        change = rng.choices([c for c, _ in CHANGES], [w for _, w in CHANGES])[0]
-        text = change(rng, found[role], rng.choice(others))
-        if text is None:
+        if rng.random() < FILE_GONE:
             del found[role]
         else:
-            found[role] = text[: 1 << 20]
+            found[role] = mutate_text(rng, found[role], rng.choice(others))
     return found or {"buffer-assignment": b""}
+
+
+def mutate_text(rng: random.Random, text: bytes, other: Members) -> bytes:
+    """The text changed in one way; `other` lends it sections."""
+    change = rng.choices([c for c, _ in CHANGES], [w for _, w in CHANGES])[0]
+    return change(rng, text, other)[:MAX_BYTES]
 
 
 def _span(rng: random.Random, n: int) -> tuple[int, int]:
@@ -174,12 +183,9 @@ def _crlf(rng: random.Random, text: bytes, _: Members) -> bytes:
     return text.replace(b"\n", b"\r\n") if rng.random() < 0.7 else text.replace(b"\n", b"\r\n", 3)
 
 
-def _gone(_rng: random.Random, _text: bytes, _: Members) -> None:
-    return None
-
-
-CHANGES: tuple[tuple[Callable[[random.Random, bytes, Members], bytes | None], int], ...] = (
+CHANGES: tuple[tuple[Callable[[random.Random, bytes, Members], bytes], int], ...] = (
     (_lines(_delete), 4), (_lines(_double), 4), (_lines(_swap), 3), (_lines(_move), 3), (_lines(_new_line), 3),
     (_lines(_new_field), 4), (_lines(_number), 12), (_lines(_column), 6), (_lines(_word), 4), (_splice, 5), (_cut, 3),
-    (_behead, 1), (_bytes, 5), (_crlf, 1), (_gone, 1),
+    (_behead, 1), (_bytes, 5), (_crlf, 1),
 )  # fmt: skip
+"""Changes of one text, and how often each is made in proportion to the others."""

@@ -132,8 +132,8 @@ def number(text: str | None) -> int | None:
 
 
 def fits(*texts: str | None) -> bool:
-    """Whether these numbers are int64."""
-    return all(t is None or -(2**63) <= int(t.replace(" ", "")) < 2**63 for t in texts)
+    """Whether these numbers are int64. The smallest one stands for null."""
+    return all(t is None or abs(int(t.replace(" ", ""))) < 2**63 for t in texts)
 
 
 def color(text: str | None) -> int | None:
@@ -388,7 +388,7 @@ class File:
             offset += len(text) + 1
         if raw[-1]:
             self.tail = Line(len(raw), offset, raw[-1].decode("utf-8", "surrogateescape"))
-        if crlf and odd is None:
+        if crlf:
             self.features.add("crlf")
         return odd
 
@@ -655,8 +655,9 @@ class Reader:
     def read_values(self, lines: list[Line], last: bool, *, cut: bool) -> None:
         heads = [] if cut else [i for i, line in enumerate(lines) if line.text.startswith(HEADS["values"])]
         head = heads[0] if heads else len(lines)
-        if lines[0].text.startswith("Total") and (total := self.total(lines[0])) is not None:
-            self.totals.append((self.file, total))
+        if lines[0].text.startswith("Total"):
+            if (total := self.total(lines[0])) is not None:
+                self.totals.append((self.file, total))
             if (g := match(TOTAL, lines[0].text)) and g[1]:
                 self.file.features.add("human_total")
         for line in lines[1:head]:
@@ -955,6 +956,8 @@ class Reader:
                 state = "space rows"
             elif line not in blank:
                 self.unknown(line, "a line of the report")
+                if state in second_list and text.startswith("allocation "):
+                    state = "tables"
         if not tables:
             self.report(head, "space", **common)
         if (listed != tabled or state not in ("tables", "alone", "closed")) and not self.odd(self.file, self.section):

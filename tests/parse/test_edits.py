@@ -8,8 +8,7 @@ import pytest
 from compare import differences
 from conftest import DUMPS, label, texts
 from fuzz.check import source_of
-from fuzz.edits import KINDS, edits
-from oracle import HEADS
+from fuzz.edits import KINDS, edits, has_section
 
 import xlamem
 from xlamem.input.find import Source
@@ -21,16 +20,11 @@ def shipped() -> list[Source]:
     return [s for s in xlamem.find(DUMPS) if s.bytes_on_disk()]
 
 
-def has_section(text: bytes) -> bool:
-    heads = tuple(head.encode() for kind in HEADS.values() for head in kind)
-    return any(line.startswith((*heads, b"HloModule ")) for line in text.split(b"\n"))
-
-
 def check(source: Source, seed: int, count: int) -> None:
     found = []
     for what, members in edits(random.Random(f"{label(source)}/{seed}"), texts(source), count):
         dump = xlamem.read(source_of(members, source.platform), text=True)
-        if not any(has_section(data) for data in members.values()):
+        if not has_section(members):
             with pytest.raises(xlamem.DumpError):
                 dump.verify()
         elif differing := differences(dump, members):

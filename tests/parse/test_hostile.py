@@ -230,3 +230,20 @@ def test_numbers_of_the_tree_have_the_form_of_xla(number: str) -> None:
     dump = xlamem.read(source_of({"buffer-assignment": live}))
     assert dump.printed_stack.num_rows == 0
     assert not dump.complete
+
+
+def test_text_behind_live_ranges_that_are_not_available() -> None:
+    text = "BufferAssignment:\nallocation 0: size 8, preallocated-temp:\n" + values(1) + "HloLiveRange not available\n"
+    assert not xlamem.read(text.encode()).verify().num_rows
+    dump = xlamem.read(f"{text}what is this\n".encode())
+    assert [(d["code"], d["line"]) for d in dump.verify().to_pylist()] == [("unknown_line", 5)]
+    assert dump["unknown_text"]["text"].to_pylist() == ["what is this\n"]
+    assert not dump.modules["understood"][0].as_py()
+
+
+def test_a_memory_space_behind_an_allocation_of_the_other_layout() -> None:
+    report = b"Allocations sorted by size:\nAllocations sorted by size with their values:\n"
+    report += b"allocation 2: size 8B, preallocated-temp:\nMemory Space: hbm (color=0)\nTotal bytes: 8 (8B)\n"
+    dump = xlamem.read(source_of({"memory-usage-report": report}))
+    rows = dump["printed_report"].select(["part", "allocation", "n_values"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("table", 2, 1), ("space", None, None)]

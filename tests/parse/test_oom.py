@@ -604,3 +604,23 @@ def test_nothing_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     log.write_text("all is well\n")
     assert verb.command.main([str(log)], standalone_mode=False) == 3
     assert "expected an out-of-memory report" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["9223372036854775808", "9" * 30, "9" * 5000], ids=["2^63", "30", "5000"])
+@pytest.mark.parametrize("path", REAL, ids=lambda p: p.stem)
+def test_numbers_of_more_than_63_bits_are_null(path: Path, number: str) -> None:
+    text = re.sub(r"(?<=size=)\d+|\d+(?=\. Size: |[.\d]*[KMG]\b| bytes)", number, path.read_text())
+    other = GPU.replace("2110783616", number).replace("Buffer 1:", f"Buffer {number}:")
+    assert number in text
+    found = read_oom(f"noise\n{text}\nnoise\n{other}")
+    assert len(found) >= 1
+    tables = [getattr(found, name) for name in oom.TABLES]
+    sizes = [t[c].to_pylist() for t in tables for c in t.column_names if c.endswith("bytes")]
+    assert any(size is None for column in sizes for size in column)
+
+
+def test_half_an_escape_of_two_is_no_character() -> None:
+    whole = json.dumps(GPU.replace("custom-call", "\N{GRINNING FACE}"))
+    assert r"\ud83d\ude00" in whole
+    for text, label in ((whole, "\N{GRINNING FACE}"), (whole.replace(r"\ude00", ""), "\N{REPLACEMENT CHARACTER}")):
+        assert read_oom(f'{{"message": {text}}}\n').buffers["xla_label"].to_pylist()[0] == label

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,8 +18,10 @@ from ..compute.layout import LIVE_OUT, THREAD_LOCAL
 from ..compute.origins import has_opcode, operands_of
 from ..compute.program import Program
 from ..parse.arrays import order_by, stable_order
+from ..parse.fingerprints import row_hash
 from .graph import both_sides
 from .matching import Matching
+from .ordering import in_order
 
 NEW, GONE, MOVED, LONGER, SHORTER, SHARING, LARGER, SMALLER, PADDING = range(len(schema.CAUSES))
 
@@ -356,7 +359,20 @@ def _partners(m: Matching, in_a: Buffers, in_b: Buffers) -> Ints:
         partner[left[mutual]], taken[right[mutual]] = right[mutual], True
         free = (partner[left] < 0) & ~taken[right]
         left, right = left[free], right[free]
+    rows = np.flatnonzero(in_a.main < 0), np.flatnonzero(in_b.main < 0)
+    at_a, at_b = in_order(*_without_values(m, in_a, in_b, rows))
+    partner[rows[0][at_a]] = rows[1][at_b]
     return partner
+
+
+def _without_values(m: Matching, in_a: Buffers, in_b: Buffers, rows: tuple[Ints, Ints]) -> Iterator[Ints]:
+    """Return a hash of each allocation of which no value is known: those of equal space, category and size match."""
+    names = _space_names(m.a, m.b)
+    space = np.unique(np.concatenate(names), return_inverse=True)[1].reshape(-1)
+    spaces = np.split(space, [len(names[0])])
+    for p, buffers, number, chosen in zip((m.a, m.b), (in_a, in_b), spaces, rows, strict=True):
+        owner = buffers.owner[chosen]
+        yield row_hash(take(number, p.space_of_allocation[owner]), p.category[owner], buffers.bytes[chosen])
 
 
 def _candidates(m: Matching, in_a: Buffers, in_b: Buffers) -> tuple[Ints, Ints, Ints]:

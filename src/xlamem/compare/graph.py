@@ -56,8 +56,9 @@ class Graph:
         self.p = p
         codes, self._names = p.names
         first = row_of(codes, np.arange(len(self._names)))
-        self.code = np.flatnonzero(first >= 0)
-        self.first_value = first[self.code]
+        # In the order of their values: that of the codes depends on what of the dump was read first.
+        self.first_value = np.sort(first[first >= 0])
+        self.code = codes[self.first_value]
         self.n = len(self.code)
         number = np.full(len(first), -1)
         number[self.code] = np.arange(self.n)

@@ -155,6 +155,7 @@ class _Outliner:
         if kind == _lines.LIVE:
             return Section(LIVE, owner, head.body, stop, offset, steps=self._number(head, _STEPS))
         file.features.add("live_unavailable")
+        self._add_unknown_lines(head.body, head.stop)
         return Section(LIVE, owner, head.body, stop, offset, unavailable=True)
 
     def _total_line(self, head: _Head) -> Section | None:

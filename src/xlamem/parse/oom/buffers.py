@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .cells import SIZE, metadata_cells, size_of
+from .cells import SIZE, integer, metadata_cells, size_of
 from .message import Message, Rule
 
 
@@ -23,11 +23,11 @@ def _peak(message: Message, m: re.Match[str]) -> bool:
 
 
 def _program_buffer(message: Message, m: re.Match[str]) -> bool:
-    return message.in_program_list() and message.open_buffer(int(m["ordinal"]), m["size"])
+    return message.in_program_list() and message.open_buffer(integer(m["ordinal"]), m["size"])
 
 
 def _peak_buffer(message: Message, m: re.Match[str]) -> bool:
-    return message.buffer_list == "peak buffers" and message.open_buffer(int(m["ordinal"]), None)
+    return message.buffer_list == "peak buffers" and message.open_buffer(integer(m["ordinal"]), None)
 
 
 def _attribute(message: Message, m: re.Match[str]) -> bool:

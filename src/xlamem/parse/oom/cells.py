@@ -15,19 +15,27 @@ METADATA = re.compile(r"metadata=\{((?:[^\"{}]|\"(?:[^\"\\]|\\.)*\"?)*)\}?")
 
 _SIZE_RE = re.compile(SIZE)
 _UNITS = "BKMGTPE"
+_NO_INTEGER = 1 << 63
 _ATTRIBUTE = re.compile(r'(?<!\w)(\w+)=(?:"((?:[^"\\]|\\.)*)"|(-?\d+))')
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))", re.DOTALL)
 _ESCAPED = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 
 
+def integer(digits: str) -> int | None:
+    """Parse an integer; None if it is not below 2^63."""
+    number = int(digits) if len(digits) < 21 else _NO_INTEGER
+    return number if -_NO_INTEGER < number < _NO_INTEGER else None
+
+
 @lru_cache(4096)
 def size_of(text: str | None) -> int | None:
-    """Parse a printed size (7.32G, 528.00M, 384.0KiB, 0B) into bytes; None if it is not a size."""
+    """Parse a printed size (7.32G, 528.00M, 384.0KiB, 0B) into bytes; None if it is not a size below 2^63."""
     if text is None or not _SIZE_RE.fullmatch(text):
         return None
     number = text.rstrip("iBKMGTPE")
     unit = text[len(number)]
-    return round(float(number) * (1 << 10 * _UNITS.index(unit)))
+    size = float(number) * (1 << 10 * _UNITS.index(unit))
+    return round(size) if abs(size) < _NO_INTEGER else None
 
 
 def metadata_cells(text: str) -> Row:
@@ -39,7 +47,7 @@ def metadata_cells(text: str) -> Row:
             row[name] = _unescape(attributes[name][2])
     for name in ("source_line", "stack_frame_id"):
         if name in attributes and attributes[name][3] is not None:
-            row[name] = int(attributes[name][3])
+            row[name] = integer(attributes[name][3])
     return row
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from ... import schema
-from .cells import METADATA, Row, metadata_cells, size_of
+from .cells import METADATA, Row, integer, metadata_cells, size_of
 
 TABLES: dict[str, pa.Schema] = {name: table.arrow for name, table in schema.OOM.items()}
 """The tables of `OomReport`; `schema.OOM` describes their columns."""
@@ -80,7 +80,8 @@ class Message:
         """Add the one allocation that the message is about, as a buffer."""
         row = dict.fromkeys(TABLES["buffers"].names)
         row.update(list="failed allocation", ordinal=1, memory_space=self.row["memory_space"], complete=True)
-        row.update(size_text=size, size_bytes=int(size) if size.isdigit() else size_of(size), xla_label=label, **cells)
+        size_bytes = integer(size) if size.isdigit() else size_of(size)
+        row.update(size_text=size, size_bytes=size_bytes, xla_label=label, **cells)
         if label and (m := METADATA.search(label)):
             row.update(metadata_cells(m[1]))
         if row["shape"] is None and label and (m := _SHAPE.match(label)):

@@ -194,7 +194,9 @@ class _Scanner:
 
 def _unfold(text: str) -> list[str]:
     """Split a message that was logged as a single escaped line (JSON, repr) into its lines."""
-    return _FOLDED_ESCAPE.sub(_unfold_one, text).split("\n")
+    unfolded = _FOLDED_ESCAPE.sub(_unfold_one, text)
+    # JSON writes some characters as two escapes; half of one stands for no character.
+    return unfolded.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").split("\n")
 
 
 def _unfold_one(m: re.Match[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .cells import SIZE, Row, size_of
+from .cells import SIZE, Row, integer, size_of
 from .message import FORMS, Message, Rule
 
 _CODE = re.compile(r"\b(E\d{4}): ")
@@ -95,8 +95,8 @@ def _allocation(message: Message, m: re.Match[str]) -> None:
     row, rest = message.row, m.string[m.end() :]
     space, shape, tag = _ALLOCATION_SPACE.search(rest), _ALLOCATION_SHAPE.search(rest), _TAG.search(rest)
     row.update(form="tpu_allocation", memory_space=space[1].lower() if space else None)
-    row.update(requested_bytes=int(m["size"]), requested_text=m["size"])
-    row.update(capacity_bytes=int(m["capacity"]), capacity_text=m["capacity"])
+    row.update(requested_bytes=integer(m["size"]), requested_text=m["size"])
+    row.update(capacity_bytes=integer(m["capacity"]), capacity_text=m["capacity"])
     instruction = tag or _INSTRUCTION.search(rest)
     row["instruction"] = instruction["instruction"] if instruction else None
     message.add_failed(
@@ -112,7 +112,7 @@ def _runtime(message: Message, m: re.Match[str]) -> None:
     row = message.row
     exact, rounded = m["exact"] or m["exactly"], m["size"] or m["asked"]
     row.update(form="runtime", requested_text=exact or rounded, free_text=m["free"], free_bytes=size_of(m["free"]))
-    row["requested_bytes"] = int(exact) if exact else size_of(rounded)
+    row["requested_bytes"] = integer(exact) if exact else size_of(rounded)
     if device := _DEVICE.search(m.string, m.end()):
         row["memory_space"] = device[1].lower()
     if program := _PROGRAM.search(m.string):
