@@ -1,12 +1,13 @@
 """Convert many dumps to a Parquet dataset, and read it.
 
-Writing: `driver` finds the dumps, `plan` groups them into tasks, `run` submits them to an `engines` pool and commits
-the results to the `ledger`. Its `state` is that of the last of the `checkpoints` and the entries after it (`batch`,
-with `segments` of ids); `activity` tells which runs are active. `record` commits what a run found (`occurrences`) and
-did. A `worker` runs a `task` in a process configured by `worker_setup`: it computes the derived tables (`derived`,
-`merged`, `offsets`, `peak_numbers`) and writes the batch (`parquet`). `streamed` and `large` convert dumps that do not
-fit into memory, using `spill` and the `cores` that the workers share.
-`identity` computes content_ids, `rewrite` copies batches, and `storage` wraps local and remote filesystems.
+Writing: `driver` finds the dumps, `plan` groups them into tasks, `run` submits them to the `pool` of an engine
+(`engines`: `processes`, `clusters`) and commits the results to the `ledger`. Its `state` is that of the last of the
+`checkpoints` and the entries after it (`batch`, with `segments` of ids); `activity` tells which runs are active.
+`record` commits what a run found (`occurrences`) and did. A `worker` runs a `task` in a process configured by
+`worker_setup`: it computes the derived tables (`derived`, `merged`, `offsets`, `peak_numbers`) and writes the batch
+(`parquet`). `streamed` and `large` convert dumps that do not fit into memory, using `spill` and the `cores` that the
+workers share. `identity` computes content_ids, `rewrite` copies batches, and `storage` wraps local and remote
+filesystems.
 
 Reading: `dataset`, on top of `catalog`; `stored` for one dump, `query` and `dumps_view` for SQL. `old` reads datasets
 of version 1, and `migration` converts them. `retention` drops occurrences and contents, and

@@ -7,22 +7,20 @@ import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import Literal
 
 from .. import schema
 from ..errors import UsageError, utf8
 from ..input.find import Source, find_all
 from ..input.walk import NoDumpError
 from .activity import host_name
-from .engines import ENGINES, in_process
+from .engines import find_engine
 from .ledger import Ledger
+from .pool import in_process
 from .record import RunRecord
 from .result import Converted, Interrupted, Progress, Status
 from .run import Run
 from .storage import Storage, absolute
 from .task import Options
-
-EngineName = Literal["local", "dask", "here"]
 
 MAX_SOURCES = 20
 """Maximum number of sources that are listed in `runs.options`."""
@@ -36,7 +34,7 @@ def convert(
     partition_by: Iterable[str] = (),
     top: int = 20,
     workers: int | None = None,
-    engine: EngineName = "local",
+    engine: str = "local",
     scheduler: str | None = None,
     reprocess: bool = False,
     retry_quarantine: bool = False,
@@ -71,7 +69,8 @@ def convert(
         than 256 MiB of text use several threads.
     engine, scheduler
         ``"local"``: processes on this machine; a script must call `convert` under ``if __name__ == "__main__":``.
-        ``"dask"``: a Dask cluster, at the address `scheduler` or on this machine. ``"here"``: this process.
+        ``"dask"``, ``"ray"``: a cluster, at the address `scheduler` or on this machine. ``"here"``: this process. Other
+        packages can add engines (docs/warehouse.md).
     reprocess
         Convert dumps again even if they are already stored, and replace them. Implies `retry_quarantine`.
     retry_quarantine
@@ -107,8 +106,7 @@ def convert(
         "max_failures": max_failures, "single_writer": single_writer,
         "compact": compact,
     }  # fmt: skip
-    if engine not in ENGINES:
-        raise UsageError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
+    run_engine = find_engine(engine)
     if workers is not None and workers < 1:
         raise UsageError(f"workers must be 1 or more, not {workers}")
     storage = Storage(options.dest, single_writer=single_writer)
@@ -117,7 +115,7 @@ def convert(
     report = progress or (lambda status: None)
     report(Status("find", 0, 0, 0, 0, 0, 0.0))
     with ExitStack() as active:
-        with (ENGINES[engine] if storage.shared else in_process)(workers, scheduler) as pool:
+        with (run_engine if storage.shared else in_process)(workers, scheduler) as pool:
             try:
                 found, empty = _find(sources)
                 with storage.output_errors():

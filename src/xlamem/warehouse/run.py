@@ -13,11 +13,11 @@ from .. import schema
 from ..errors import OutputError
 from ..input.find import Source
 from .batch import Batch, File
-from .engines import Pool
 from .identity import failure, id_of_version_1, identify
 from .known import KnownDumps
 from .ledger import Ledger
 from .plan import Plan, identify_chunks, make_task, plan
+from .pool import Pool
 from .record import RunRecord
 from .result import Converted, Progress, Status
 from .rewrite import rewrite

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import click
@@ -27,12 +28,17 @@ from ..reporters import convert as reporter
 @click.option("--workers", type=int, metavar="N", help="Worker processes and threads; by default as memory allows.")
 @click.option(
     "--engine",
-    type=click.Choice(["local", "dask", "here"]),
     default="local",
     show_default=True,
-    help="Where dumps are read: processes of this machine, a Dask cluster, or this process.",
+    metavar="NAME",
+    help="Where dumps are read: local (processes of this machine), here (this process), dask or ray (a cluster), or an "
+    "engine that another package adds.",
 )
-@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler (tcp://…); by default a cluster on this machine.")
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Dask scheduler (tcp://…) or address of a Ray cluster; by default a cluster on this machine.",
+)
 @click.option("--reprocess", is_flag=True, help="Convert dumps again that are already stored, and replace them.")
 @click.option("--retry-quarantine", is_flag=True, help="Retry dumps that are in quarantine because of their content.")
 @click.option("--check-content", is_flag=True, help="Read all files, also those unchanged since an earlier run.")
@@ -63,7 +69,8 @@ def command(
     """
     settings |= {"tables": _names(tables), "labels": _labels(labels), "partition_by": _names(partition_by) or ()}
     try:
-        with reporter.progress(hidden=quiet) as progress, _without_garbage_collection():
+        # Engines may print: Ray reports each worker that dies on stdout, which is for the result.
+        with reporter.progress(hidden=quiet) as progress, _without_garbage_collection(), redirect_stdout(sys.stderr):
             result = warehouse.convert(*sources, to=to, progress=progress, **settings)
     except warehouse.Interrupted as stop:
         written = count(stop.result.dumps, "dump")
