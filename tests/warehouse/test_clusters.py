@@ -83,8 +83,8 @@ def test_an_engine_that_prints(
 ) -> None:
     """The result is all that is on standard output."""
     install(tmp_path, {"loud": "loud:engine"})
-    lines = ("from xlamem.warehouse.pool import in_process", "def engine(*args):", " print('hello')", " return in_process()")
-    (tmp_path / "loud.py").write_text("\n".join(lines))
+    code = "from xlamem.warehouse.pool import in_process\n\ndef engine(*_):\n  print('hello')\n  return in_process()"
+    (tmp_path / "loud.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["convert", str(DUMPS / POISON), "--to", str(tmp_path / "out"), "--engine", "loud", "--json"]) == 0
     out, err = capsys.readouterr()

@@ -11,7 +11,8 @@ filesystems.
 
 Reading: `dataset`, on top of `catalog`; `stored` for one dump, `query` and `dumps_view` for SQL. `old` reads datasets
 of version 1, and `migration` converts them. `retention` drops occurrences and contents, and
-`compaction` merges batches (both with `maintenance`).
+`compaction` merges batches (both with `maintenance`). `registration` makes tables of other formats (`iceberg`, `delta`)
+`followers` of the ledger.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __all__ = [
-    "Compacted", "Converted", "Dataset", "Dropped", "Interrupted", "OutputError", "Status", "compact", "convert",
-    "drop", "migrate", "sql",
+    "Compacted", "Converted", "Dataset", "Dropped", "Interrupted", "OutputError", "Registered", "Status", "compact",
+    "convert", "drop", "migrate", "register", "sql",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from .compaction import Compacted, compact
     from .dataset import Dataset, sql
     from .driver import convert
+    from .followers import Registered
     from .migration import migrate
+    from .registration import register
     from .result import Converted, Interrupted, Status
     from .retention import Dropped, drop
 else:
@@ -36,6 +39,8 @@ else:
     _MODULES = {
         "convert": ".driver",
         "migrate": ".migration",
+        "register": ".registration",
+        "Registered": ".followers",
         **dict.fromkeys(("Converted", "Interrupted", "Status"), ".result"),
         **dict.fromkeys(("Dataset", "sql"), ".dataset"),
         **dict.fromkeys(("Compacted", "compact"), ".compaction"),

@@ -14,6 +14,7 @@ from ..input.find import Source, find_all
 from ..input.walk import NoDumpError
 from .activity import host_name
 from .engines import find_engine
+from .followers import Target, record_targets
 from .ledger import Ledger
 from .pool import in_process
 from .record import RunRecord
@@ -42,6 +43,7 @@ def convert(
     max_failures: int | None = None,
     single_writer: bool = False,
     compact: bool = False,
+    register: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> Converted:
     """Convert dumps to a Parquet dataset that stores each distinct dump once, and records where it was found.
@@ -87,6 +89,9 @@ def convert(
         and ``azure``.
     compact
         Merge small files of the dataset afterwards, as ``xlamem dataset compact`` does.
+    register
+        Formats in which the dataset is registered, from this run on: ``"iceberg"`` (in a catalog in its folder, or
+        ``"iceberg:CATALOG.NAMESPACE"``) and ``"delta"``, with the extras of the same names.
     progress
         Called with a `Status` as the run proceeds.
 
@@ -98,13 +103,14 @@ def convert(
         A file cannot be written. What was committed before is kept.
     """
     options = _options(to, tables, labels, partition_by, top)
+    targets = [Target.parse(text) for text in ((register,) if isinstance(register, str) else register)]
     call = {
         "sources": [_source_text(source) for source in sources[:MAX_SOURCES]], "n_sources": len(sources),
         "tables": tables and list(options.tables), "partition_by": list(options.partition), "top": top,
         "workers": workers, "engine": engine,
         "reprocess": reprocess, "retry_quarantine": retry_quarantine, "check_content": check_content,
         "max_failures": max_failures, "single_writer": single_writer,
-        "compact": compact,
+        "compact": compact, "register": list(map(str, targets)),
     }  # fmt: skip
     run_engine = find_engine(engine)
     if workers is not None and workers < 1:
@@ -120,6 +126,7 @@ def convert(
                 found, empty = _find(sources)
                 with storage.output_errors():
                     ledger = Ledger(storage)
+                    record_targets(storage, targets, ledger.state)
                     active.enter_context(ledger.run(options.run_id))
                 record = RunRecord(storage, ledger, options, call)
                 run = Run(pool, options, storage, ledger, record, report, max_failures)

@@ -47,6 +47,13 @@ from ..reporters import convert as reporter
     "--single-writer", is_flag=True, help="Promise that no other run writes to DEST, and skip conditional writes."
 )
 @click.option("--compact", is_flag=True, help="Merge small files afterwards, as `xlamem dataset compact` does.")
+@click.option(
+    "--register",
+    multiple=True,
+    metavar="FORMAT",
+    help="Register the files as tables that follow the dataset from now on: delta, iceberg or "
+    "iceberg:CATALOG.NAMESPACE; can be repeated.",
+)
 @options.output()
 @options.strict("Count truncated dumps as unreadable (exit code 3).")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
