@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 
 from .. import schema
@@ -40,6 +41,7 @@ def convert(
     reprocess: bool = False,
     retry_quarantine: bool = False,
     check_content: bool = False,
+    min_age: float = 0.0,
     max_failures: int | None = None,
     single_writer: bool = False,
     compact: bool = False,
@@ -81,6 +83,9 @@ def convert(
     check_content
         Read all dumps to find out which are stored. By default, those are not read again whose files have the size,
         times and inode (on object stores, the ETag) that an earlier run recorded.
+    min_age
+        Leave dumps to the next run of which a local file was modified less than this number of seconds ago: they may be
+        incomplete.
     max_failures
         Stop when more than this number of dumps could not be read; by default never.
     single_writer
@@ -109,10 +114,12 @@ def convert(
         "tables": tables and list(options.tables), "partition_by": list(options.partition), "top": top,
         "workers": workers, "engine": engine,
         "reprocess": reprocess, "retry_quarantine": retry_quarantine, "check_content": check_content,
-        "max_failures": max_failures, "single_writer": single_writer,
+        "min_age": min_age, "max_failures": max_failures, "single_writer": single_writer,
         "compact": compact, "register": list(map(str, targets)),
     }  # fmt: skip
     run_engine = find_engine(engine)
+    if min_age < 0:
+        raise UsageError(f"min_age must be 0 or more, not {min_age}")
     if workers is not None and workers < 1:
         raise UsageError(f"workers must be 1 or more, not {workers}")
     storage = Storage(options.dest, single_writer=single_writer)
@@ -124,6 +131,7 @@ def convert(
         with (run_engine if storage.shared else in_process)(workers, scheduler) as pool:
             try:
                 found, empty = _find(sources)
+                found, recent = _settled(found, min_age)
                 with storage.output_errors():
                     ledger = Ledger(storage)
                     record_targets(storage, targets, ledger.state)
@@ -137,9 +145,9 @@ def convert(
                         check_content=check_content,
                     )  # fmt: skip
                 except KeyboardInterrupt as stop:
-                    record.finish(result := run.result(len(found), empty), "interrupted")
+                    record.finish(result := run.result(len(found), empty, recent), "interrupted")
                     raise Interrupted(result) from stop
-                record.finish(run.result(len(found), empty), "stopped" if run.stopped else "finished")
+                record.finish(run.result(len(found), empty, recent), "stopped" if run.stopped else "finished")
             except BaseException:
                 pool.kill()
                 raise
@@ -149,7 +157,7 @@ def convert(
         from .compaction import compact as merge
 
         merge(to, single_writer=single_writer)
-    return run.result(len(found), empty)
+    return run.result(len(found), empty, recent)
 
 
 def _source_text(source: str | os.PathLike[str] | Source) -> str:
@@ -170,6 +178,23 @@ def _find(sources: tuple[str | os.PathLike[str] | Source, ...]) -> tuple[list[So
             raise
         found, empty = [], [error]
     return list(dict.fromkeys([*given, *found])) if given else found, [error.path for error in empty]
+
+
+def _settled(sources: list[Source], min_age: float) -> tuple[list[Source], int]:
+    """Return the dumps of which no local file was modified in the last `min_age` seconds; and how many others."""
+    if not min_age:
+        return sources, 0
+    begin = time.time() - min_age
+    files = {member.uri for source in sources for member in source.members if member.content is None}
+    recent = {file for file in files if (modified := _modified(file)) is not None and modified > begin}
+    found = [source for source in sources if not any(member.uri in recent for member in source.members)]
+    return found, len(sources) - len(found)
+
+
+def _modified(path: str) -> float | None:
+    with suppress(OSError, ValueError):  # a URI, or what reading it reports
+        return os.stat(path).st_mtime
+    return None
 
 
 def _options(

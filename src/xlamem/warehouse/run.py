@@ -367,7 +367,7 @@ class Run:
         size = self.reported_bytes
         self.report(Status(phase, self.dumps, self.of_dumps, size, self.of_bytes, self.failures, seconds))
 
-    def result(self, found: int, empty: list[str]) -> Converted:
+    def result(self, found: int, empty: list[str], recent: int) -> Converted:
         return Converted(
             run_id=self.options.run_id,
             found=found,
@@ -384,6 +384,7 @@ class Run:
             changed=[name for r in self.results for name in r.changed],
             cut=[name for r in self.results for name in r.truncated],
             empty=empty,
+            recent=recent,
             stopped=self.stopped,
             seconds=time.monotonic() - self.start,
         )
