@@ -55,8 +55,8 @@ demo: $(VENV)/.duckdb
 test: $(VENV)/.test $(if $(shell command -v npm),$(NODE_MODULES))
 	$(PYTEST) -v -n auto -m "not slow" $(ARGS)
 
-# All tests, including those that need the S3 test server or Go.
-test-all: $(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-pprof $(if $(shell command -v npm),$(NODE_MODULES))
+# All tests, including those that need the S3 test server, Iceberg and Delta, or Go.
+test-all: $(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-formats $(VENV)/.test-pprof $(if $(shell command -v npm),$(NODE_MODULES))
 	$(PYTEST) -v -n auto $(ARGS)
 
 # The tests of the engines on clusters, with Ray, which is large.
@@ -139,7 +139,7 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
 	$(call install,xlamem,$(foreach b,$(BUILD),-C cmake.define.XLAMEM_$(b)=ON) .)
 
 # The extra of the same name. The package is installed already, so pip adds only the extra's dependencies.
-$(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-ray $(VENV)/.test-pprof $(VENV)/.lint $(VENV)/.bench $(VENV)/.duckdb: $(VENV)/.installed
+$(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-formats $(VENV)/.test-ray $(VENV)/.test-pprof $(VENV)/.lint $(VENV)/.bench $(VENV)/.duckdb: $(VENV)/.installed
 	$(call install,xlamem[$(patsubst .%,%,$(notdir $@))],'xlamem[$(patsubst .%,%,$(notdir $@))]')
 
 $(VENV)/.lint: | $(VENV)/.test  # with make -j, one pip at a time

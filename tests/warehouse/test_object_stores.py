@@ -21,6 +21,7 @@ import xlamem
 from xlamem import warehouse
 from xlamem.errors import OutputError, UsageError
 from xlamem.input.find import Member
+from xlamem.warehouse.catalog import is_dataset
 from xlamem.warehouse.storage import Storage
 
 SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
@@ -256,8 +257,9 @@ def repeat_killed(extra: str, *command: str) -> int:
         if ended.returncode == 0:
             return kills
         assert ended.returncode == -signal.SIGKILL, ended.stderr
-        dataset = xlamem.Dataset(command[command.index("--to") + 1] if "--to" in command else command[2])
-        assert dataset["modules"].count_rows() == len(dataset.ids)
+        if is_dataset(dest := command[command.index("--to") + 1] if "--to" in command else command[2]):
+            dataset = xlamem.Dataset(dest)
+            assert dataset["modules"].count_rows() == len(dataset.ids)
     raise AssertionError("it never ended")
 
 
