@@ -244,11 +244,13 @@ def test_a_dump_that_kills_its_worker_is_quarantined(
     assert made.dumps == len(state(clean).stored) - 1
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
     assert not Storage(tmp_path).files("_ledger/careful")
+    Storage(tmp_path).write(run.progress_marker("0" * 32), b"")  # of a driver that was killed
     # What kills workers may be the system: the next run tries it again, and counts.
     again = xlamem.convert(DUMPS, to=tmp_path, engine="deadly")
     assert (again.dumps, again.known, [f.attempts for f in again.failed]) == (0, 0, [2])
     (row,) = stored(tmp_path, "quarantine").to_pylist()
     assert (row["kind"], row["attempts"], row["run_id"]) == ("system", 2, again.run_id)
+    assert not Storage(tmp_path).files("_ledger/careful")
     healed = convert(DUMPS, to=tmp_path)
     assert (healed.dumps, healed.unreadable) == (1, 0)
     whole(tmp_path, clean)

@@ -382,6 +382,8 @@ def test_another_catalog(nights: Path, tmp_path: Path, monkeypatch: pytest.Monke
     with closing(load_catalog("lake")) as catalog:
         assert rows(catalog.load_table("xla.values").scan().to_arrow()) == rows(stored(nights, "values"))
     assert not (nights / "_iceberg").exists()
+    with pytest.raises(warehouse.OutputError, match=r"cannot register .* as iceberg:nowhere\.x"):
+        convert(DUMPS / NAMES[0], to=tmp_path / "other", register="iceberg:nowhere.x")
     with pytest.raises(xlamem.UsageError, match=r"is registered as iceberg:lake\.xla: delete .*iceberg\.json"):
         warehouse.register(nights, "iceberg")
 

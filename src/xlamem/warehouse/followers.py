@@ -98,7 +98,7 @@ def record_targets(storage: Storage, targets: Iterable[Target], state: State) ->
             raise UsageError(f"{storage.uri} has files of xlamem 0.1: convert them with `xlamem dataset migrate`")
         if not storage.shared:
             raise UsageError(f"{storage.uri} is seen by this process only: other formats need a file system or a store")
-        with target.opened(storage):  # raises UsageError if a library or the catalog is missing
+        with _output_errors(storage, target), target.opened(storage):
             storage.write(target.name, json.dumps(vars(target)).encode())
 
 

@@ -23,11 +23,12 @@ from .checkpoints import Checkpoints, entry_name
 from .followers import follow
 from .state import ORDINALS_PER_ENTRY, State
 from .storage import TEMPORARY, Storage
+from .task import PROGRESS
 
 CHECKPOINT_INTERVAL = 64
 """Number of entries between checkpoints."""
 
-_GENERATED_NAME = re.compile(r"[0-9a-f]{32}-\d+(-[0-9a-f]{8})?\.parquet|\..*" + re.escape(TEMPORARY))
+_GENERATED_NAME = re.compile(r"[0-9a-f]{32}(-\d+(-[0-9a-f]{8})?\.parquet)?|\..*" + re.escape(TEMPORARY))
 
 
 class Ledger:
@@ -187,6 +188,7 @@ class Ledger:
         """
         names = [name for table in schema.WAREHOUSE for name, _ in self.storage.files(table)]
         names += [name for name, _ in self.storage.files("_ledger") if name.endswith(TEMPORARY)]
+        names += [name for name, _ in self.storage.files(PROGRESS)]
         if not is_only():
             return []
         committed = set(self.refresh().files_table()["path"].to_pylist())
