@@ -32,7 +32,7 @@ def opened(storage: Storage) -> Iterator[Callable[[str], DeltaFiles]]:
 
 def _open(library: Any, storage: Storage, name: str) -> DeltaFiles:
     spec = library.Schema.from_arrow(schema.WAREHOUSE[name].described("comment"))
-    folder = storage.uri_of(name).partition("?")[0] if not storage.local else storage.path(name)
+    folder = storage.path(name) if storage.local else storage.uri_of(name).partition("?")[0]
     table = library.DeltaTable.create(
         folder, spec, "ignore", name=name, description=f"one row per {schema.WAREHOUSE[name].row}",
         storage_options=_options(storage),

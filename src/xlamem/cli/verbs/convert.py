@@ -42,7 +42,13 @@ from ..reporters import convert as reporter
 @click.option("--reprocess", is_flag=True, help="Convert dumps again that are already stored, and replace them.")
 @click.option("--retry-quarantine", is_flag=True, help="Retry dumps that are in quarantine because of their content.")
 @click.option("--check-content", is_flag=True, help="Read all files, also those unchanged since an earlier run.")
-@click.option("--min-age", type=float, default=0, metavar="SECONDS", help="Leave more recent dumps to the next run.")
+@click.option(
+    "--min-age",
+    type=float,
+    default=0,
+    metavar="SECONDS",
+    help="Leave dumps that were modified in the last SECONDS to the next run.",
+)
 @click.option("--max-failures", type=int, metavar="N", help="Stop after more than N unreadable dumps.")
 @click.option(
     "--single-writer", is_flag=True, help="Promise that no other run writes to DEST, and skip conditional writes."
