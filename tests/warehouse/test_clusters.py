@@ -247,20 +247,33 @@ def slow_worker(flags: Path) -> Callable[[], None]:
     return set_up
 
 
-def deadly_worker() -> None:
-    """Make a worker one that a dump kills."""
-    import os
+def deadly_worker() -> Callable[[], None]:
+    """Return what makes a worker one that a dump kills. (Ray sends functions of modules by name only.)"""
 
-    from xlamem.warehouse import worker
+    def set_up() -> None:
+        import os
 
-    read = worker.ReadDump
+        from xlamem.warehouse import worker
 
-    def deadly(source: Any, **options: Any) -> Any:
-        if "cpu-jaxlib-0.5.3-tuple3" in source.members[0].uri:
-            os.kill(os.getpid(), 9)
-        return read(source, **options)
+        read = worker.ReadDump
 
-    worker.ReadDump = deadly  # type: ignore[assignment,misc]
+        def deadly(source: Any, **options: Any) -> Any:
+            if "cpu-jaxlib-0.5.3-tuple3" in source.members[0].uri:
+                os.kill(os.getpid(), 9)
+            return read(source, **options)
+
+        worker.ReadDump = deadly  # type: ignore[assignment,misc]
+
+    return set_up
+
+
+def broken_worker() -> Callable[[], None]:
+    """Return what prevents workers from starting."""
+
+    def set_up() -> None:
+        raise LookupError("no such environment")
+
+    return set_up
 
 
 def start_ray(ray: Any, set_up: Callable[[], None]) -> None:
@@ -306,7 +319,7 @@ def test_ray_with_a_worker_killed_midway(
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_ray_with_a_dump_that_kills_workers(tmp_path: Path, ray: Any, clean: Path) -> None:
-    start_ray(ray, deadly_worker)
+    start_ray(ray, deadly_worker())
     made = xlamem.convert(DUMPS, to=tmp_path / "out", engine="ray")
     assert [POISON in f.uri for f in made.failed] == [True]
     assert "each of 2 workers that read only this dump died" in made.failed[0].error
@@ -341,6 +354,14 @@ def test_ray_with_an_output_error(tmp_path: Path, ray: Any, monkeypatch: pytest.
     (tmp_path / "out" / "values" / "schema=v2").touch()
     with pytest.raises(warehouse.OutputError, match=r"^cannot write to .*schema=v2: (Not a directory|File exists)$"):
         xlamem.convert(DUMPS, to=tmp_path / "out", engine="ray", workers=1)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_ray_with_workers_that_cannot_start(tmp_path: Path, ray: Any) -> None:
+    start_ray(ray, broken_worker())
+    with pytest.raises(xlamem.UsageError, match=r"the Ray cluster cannot start workers: .*no such environment"):
+        xlamem.convert(DUMPS, to=tmp_path / "out", engine="ray")
 
 
 @pytest.mark.slow

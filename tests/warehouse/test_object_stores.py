@@ -284,13 +284,13 @@ def test_killed_between_commits_to_s3(bucket: tuple[str, dict[str, str]], tmp_pa
     pytest.importorskip("duckdb")
     dest, options = f"{bucket[0]}/{extra}?region=us-east-1", ["--single-writer"] * (extra == "without")
     names = sorted(path.name for path in DUMPS.glob("cpu-jaxlib-*"))
-    for night, some in (("1", names[:3]), ("2", names[1:5])):
+    for night, some in (("1", names[:2]), ("2", names[1:4])):
         sources = [str(DUMPS / name) for name in some]
         command = ["convert", *sources, "--to", dest, "--engine", "here", "--label", f"night={night}", *options]
         assert repeat_killed(extra, *command) > 3
         xlamem.convert(*sources, to=tmp_path, engine="here", labels={"night": night})
     same_rows(dest, tmp_path)
-    assert repeat_killed(extra, "dataset", "compact", dest, *options) > 3
+    assert repeat_killed(extra, "dataset", "compact", dest, *options) > 1
     same_rows(dest, tmp_path)
     assert repeat_killed(extra, "dataset", "drop", dest, "--where", "label.night = '1'", "--yes", *options) > 1
     warehouse.drop(tmp_path, "label.night = '1'")

@@ -58,8 +58,9 @@ def ray(workers: int | None = None, scheduler: str | None = None) -> Iterator[Po
             stack.callback(library.shutdown)
         executor = stack.enter_context(_RayExecutor(library))
         size = workers or max(1, int(library.cluster_resources().get("CPU", 0)))
-        errors = (BrokenExecutor, MemoryError, library.exceptions.RayError)
-        yield Pool(executor, size, errors, kill=executor.kill)
+        kinds = library.exceptions
+        deaths = kinds.WorkerCrashedError, kinds.OutOfMemoryError, kinds.NodeDiedError, kinds.ObjectLostError
+        yield Pool(executor, size, (BrokenExecutor, MemoryError, *deaths), kill=executor.kill)
 
 
 def _connect(library: Any, address: str, workers: int | None) -> None:
@@ -92,10 +93,13 @@ class _RayExecutor(Executor):
 
     def _end(self, future: Future[Any], ended: Future[Any]) -> None:
         del self.running[future]
-        if (error := ended.exception()) is None:
-            future.set_result(ended.result())
-        else:
+        error = ended.exception()
+        if isinstance(error, self.library.exceptions.RuntimeEnvSetupError):
+            future.set_exception(UsageError(f"the Ray cluster cannot start workers: {error}"))
+        elif error is not None:
             future.set_exception(getattr(error, "cause", None) or error)  # the task's own exception, if it raised one
+        else:
+            future.set_result(ended.result())
 
     def kill(self) -> None:
         """Kill the workers of all tasks that are running."""
