@@ -360,7 +360,7 @@ def test_ray_with_an_output_error(tmp_path: Path, ray: Any, monkeypatch: pytest.
 @pytest.mark.filterwarnings("ignore")
 def test_ray_with_workers_that_cannot_start(tmp_path: Path, ray: Any) -> None:
     start_ray(ray, broken_worker())
-    with pytest.raises(xlamem.UsageError, match=r"the Ray cluster cannot start workers: .*no such environment"):
+    with pytest.raises(xlamem.UsageError, match="the Ray cluster cannot start workers: "):
         xlamem.convert(DUMPS, to=tmp_path / "out", engine="ray")
 
 

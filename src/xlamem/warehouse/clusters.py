@@ -57,6 +57,10 @@ def ray(workers: int | None = None, scheduler: str | None = None) -> Iterator[Po
             _connect(library, scheduler or os.environ.get("RAY_ADDRESS") or "local", workers)
             stack.callback(library.shutdown)
         executor = stack.enter_context(_RayExecutor(library))
+        try:
+            executor.submit(default_workers).result()
+        except Exception as error:  # without workers, or xlamem there, each dump would seem to kill its worker
+            raise UsageError(f"the Ray cluster cannot start workers: {type(error).__name__}: {error}") from error
         size = workers or max(1, int(library.cluster_resources().get("CPU", 0)))
         kinds = library.exceptions
         deaths = kinds.WorkerCrashedError, kinds.OutOfMemoryError, kinds.NodeDiedError, kinds.ObjectLostError
@@ -93,13 +97,10 @@ class _RayExecutor(Executor):
 
     def _end(self, future: Future[Any], ended: Future[Any]) -> None:
         del self.running[future]
-        error = ended.exception()
-        if isinstance(error, self.library.exceptions.RuntimeEnvSetupError):
-            future.set_exception(UsageError(f"the Ray cluster cannot start workers: {error}"))
-        elif error is not None:
-            future.set_exception(getattr(error, "cause", None) or error)  # the task's own exception, if it raised one
-        else:
+        if (error := ended.exception()) is None:
             future.set_result(ended.result())
+        else:
+            future.set_exception(getattr(error, "cause", None) or error)  # the task's own exception, if it raised one
 
     def kill(self) -> None:
         """Kill the workers of all tasks that are running."""
