@@ -25,8 +25,8 @@ QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unk
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
-.PHONY: demo page schemas test test-all test-wheel test-sanitized test-checked fuzz fuzz-coverage lint lint-style \
-	lint-types bench bench-all bench-check clean
+.PHONY: demo page schemas test test-all test-ray test-wheel test-sanitized test-checked fuzz fuzz-coverage lint \
+	lint-style lint-types bench bench-all bench-check clean
 
 demo: $(VENV)/.duckdb
 	rm -rf demo-out
@@ -55,9 +55,13 @@ demo: $(VENV)/.duckdb
 test: $(VENV)/.test $(if $(shell command -v npm),$(NODE_MODULES))
 	$(PYTEST) -v -n auto -m "not slow" $(ARGS)
 
-# All tests, including those that need the S3 test server or Go.
-test-all: $(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-pprof $(if $(shell command -v npm),$(NODE_MODULES))
+# All tests, including those that need the S3 test server, Iceberg and Delta, or Go.
+test-all: $(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-formats $(VENV)/.test-pprof $(if $(shell command -v npm),$(NODE_MODULES))
 	$(PYTEST) -v -n auto $(ARGS)
+
+# The tests of the engines on clusters, with Ray, which is large.
+test-ray: $(VENV)/.test $(VENV)/.test-ray
+	$(PYTEST) -v tests/warehouse/test_clusters.py $(ARGS)
 
 # The wheel, built from the source distribution and tested in a new environment.
 test-wheel: $(VENV)/.build
@@ -145,7 +149,8 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
 	$(call install,xlamem,$(foreach b,$(BUILD),-C cmake.define.XLAMEM_$(b)=ON) .)
 
 # The extra of the same name. The package is installed already, so pip adds only the extra's dependencies.
-$(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-pprof $(VENV)/.fuzz $(VENV)/.lint $(VENV)/.bench $(VENV)/.duckdb: $(VENV)/.installed
+EXTRAS = test test-s3 test-formats test-ray test-pprof fuzz lint bench duckdb
+$(EXTRAS:%=$(VENV)/.%): $(VENV)/.installed
 	$(call install,xlamem[$(patsubst .%,%,$(notdir $@))],'xlamem[$(patsubst .%,%,$(notdir $@))]')
 
 $(VENV)/.lint: | $(VENV)/.test  # with make -j, one pip at a time

@@ -96,6 +96,11 @@ class Table:
         ]
         return pa.schema(fields, metadata)
 
+    def described(self, key: str) -> pa.Schema:
+        """Return the schema in Parquet, with the description of each column under a key of its metadata."""
+        texts = (f"{c.doc} ({c.unit})" if c.unit else c.doc for c in self.columns)
+        return pa.schema([field.with_metadata({key: text}) for field, text in zip(self.warehouse, texts, strict=True)])
+
     def __getitem__(self, column: str) -> Column:
         return next(c for c in self.columns if c.name == column)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -18,8 +18,16 @@ class Stop(BaseException):
     """As a kill, but in this process."""
 
 
-def killed(call: Callable[[], object], write: int, when: str) -> str:
-    """Call until the given write; stop "before" or "after" it. Return its method; "" if there was no such write."""
+ALL_WRITES = tuple((Storage, name) for name in WRITES)
+
+
+def killed(
+    call: Callable[[], object], write: int, when: str, methods: Iterable[tuple[Any, str]] = ALL_WRITES
+) -> str:
+    """Call until the given write; stop "before" or "after" it. Return its method; "" if there was no such write.
+
+    `methods` are those that write, with their classes.
+    """
     writes = itertools.count()
     last = ""
 
@@ -39,8 +47,8 @@ def killed(call: Callable[[], object], write: int, when: str) -> str:
         return run
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in WRITES:
-            patch.setattr(Storage, name, dying(name, getattr(Storage, name)))
+        for owner, name in methods:
+            patch.setattr(owner, name, dying(name, getattr(owner, name)))
         try:
             call()
         except Stop:

@@ -18,6 +18,7 @@ from printed_names import scopes_of, with_printed_names
 
 import xlamem
 from xlamem import schema, warehouse
+from xlamem.cli import main
 from xlamem.input import files as input_files
 from xlamem.parse import pieces as streaming
 from xlamem.warehouse import activity, identity, parquet, plan, run, spill, worker
@@ -518,6 +519,7 @@ def test_a_dump_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.Monke
         ([SMALL], {"engine": "abacus"}),
         ([SMALL], {"workers": 0}),
         ([SMALL], {"top": -1}),
+        ([SMALL], {"min_age": -1}),
         ([SMALL], {"partition_by": "night"}),
         ([SMALL], {"partition_by": "size", "labels": {"size": "1"}}),
         ([SMALL], {"labels": {"": "1"}}),
@@ -527,6 +529,30 @@ def test_wrong_usage_makes_nothing(tmp_path: Path, sources: list[Any], options: 
     with pytest.raises(xlamem.UsageError):
         convert(*sources, to=tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
+
+
+def test_recent_dumps_are_left_to_the_next_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Until the newest file of a dump is old enough: XLA may still be writing it."""
+    sources = tmp_path / "in"
+    for name in TWO:
+        shutil.copytree(DUMPS / name, sources / name)
+    hour = 3600
+    for path in sources.rglob("*.txt"):
+        os.utime(path, (0, path.stat().st_mtime - 2 * hour))
+    (file, *_) = (sources / TWO[0]).glob("*-buffer-assignment.txt")
+    os.utime(file)
+    dest = tmp_path / "out"
+    arguments = ["convert", str(sources), "--to", str(dest), "--engine", "here", "--min-age"]
+    assert main([*arguments, str(hour)]) == 0
+    assert "1 dump modified less than --min-age ago, left for the next run" in capsys.readouterr().err
+    assert len(state(dest).stored) == len(stored(dest, "occurrences")) == 1
+    made = convert(sources, to=dest, min_age=hour)
+    assert (made.found, made.recent, made.already_stored) == (1, 1, 1)
+    os.utime(file, (0, file.stat().st_mtime - 2 * hour))
+    made = convert(sources, to=dest, min_age=hour)
+    assert (made.found, made.recent, made.dumps) == (2, 0, 1)
+    os.utime(file)
+    assert convert(sources, to=dest, min_age=0).already_stored == 2
 
 
 def test_a_path_without_a_dump_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -26,11 +26,12 @@ import pyarrow as pa
 import pytest
 from conftest import DUMPS
 from kills import killed
-from test_convert import SEEN, contents, convert, counts, on_disk, state, stored
+from test_convert import SEEN, convert, counts, on_disk, state, stored
 
 import xlamem
 from xlamem import warehouse
-from xlamem.warehouse import engines, plan, run, worker
+from xlamem.warehouse import engines, plan, processes, run, worker
+from xlamem.warehouse import pool as pools
 from xlamem.warehouse.storage import Storage
 
 POISON = "cpu-jaxlib-0.5.3-tuple3"
@@ -119,7 +120,7 @@ def worker_state() -> tuple[bool, int, str | None]:
 def test_workers_are_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     """They collect garbage between dumps only, and start no threads for linear algebra."""
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    with engines.local(1) as pool:
+    with processes.local(1) as pool:
         pool.start(1)
         callbacks = 1 if sys.platform == "linux" else 0
         assert pool.submit(worker_state).result() == (False, callbacks, "1")
@@ -143,7 +144,7 @@ def stop_while_sending(flag: Path | None) -> bytes:
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes are other connections there")
 def test_a_worker_that_dies_while_it_sends_a_result() -> None:
     """The executor, which waits for the rest of the result, is stopped; and it can be started again."""
-    with engines.local(2) as pool:
+    with processes.local(2) as pool:
         pool.start(1)
         waiting, sending = pool.submit(time.sleep, 1000), pool.submit(stop_while_sending, None)
         assert isinstance(sending.exception(TIMEOUT), pool.death_errors)
@@ -154,7 +155,7 @@ def test_a_worker_that_dies_while_it_sends_a_result() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes are other connections there")
 def test_workers_that_are_stopped_while_they_send_a_result(tmp_path: Path) -> None:
-    with engines.local(1) as pool:
+    with processes.local(1) as pool:
         pool.start(1)
         sending = pool.submit(stop_while_sending, tmp_path / "sending")
         while not (tmp_path / "sending").exists():
@@ -163,7 +164,7 @@ def test_workers_that_are_stopped_while_they_send_a_result(tmp_path: Path) -> No
         assert isinstance(sending.exception(TIMEOUT), pool.death_errors)
 
 
-class KilledAtStart(engines.Cores):
+class KilledAtStart(processes.Cores):
     """Kills the first workers that start, as a system short of memory does."""
 
     flags: Path
@@ -190,11 +191,11 @@ def test_workers_that_are_killed_while_they_start(
         found.flags, found.kills = tmp_path / "flags", kills
         return found
 
-    monkeypatch.setattr(engines, "Cores", cores)
+    monkeypatch.setattr(processes, "Cores", cores)
     made = xlamem.convert(DUMPS, to=tmp_path / "out", workers=1)
     assert not made.failed
     # They are started once more for the second phase, in which dumps are converted.
-    assert len(list((tmp_path / "flags").iterdir())) == min(kills + 1, 2 * engines.MAX_STARTS)
+    assert len(list((tmp_path / "flags").iterdir())) == min(kills + 1, 2 * processes.MAX_STARTS)
     whole(tmp_path / "out", clean)
 
 
@@ -237,17 +238,19 @@ def test_a_dump_that_kills_its_worker_is_quarantined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Path, small_batches: None
 ) -> None:
     monkeypatch.setitem(engines.ENGINES, "deadly", deadly_engine())
-    made = xlamem.convert(DUMPS, to=tmp_path, engine="deadly")  # type: ignore[arg-type]
+    made = xlamem.convert(DUMPS, to=tmp_path, engine="deadly")
     assert [POISON in f.uri for f in made.failed] == [True]
     assert "each of 2 workers that read only this dump died" in made.failed[0].error
     assert made.dumps == len(state(clean).stored) - 1
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
     assert not Storage(tmp_path).files("_ledger/careful")
+    Storage(tmp_path).write(run.progress_marker("0" * 32), b"")  # of a driver that was killed
     # What kills workers may be the system: the next run tries it again, and counts.
-    again = xlamem.convert(DUMPS, to=tmp_path, engine="deadly")  # type: ignore[arg-type]
+    again = xlamem.convert(DUMPS, to=tmp_path, engine="deadly")
     assert (again.dumps, again.known, [f.attempts for f in again.failed]) == (0, 0, [2])
     (row,) = stored(tmp_path, "quarantine").to_pylist()
     assert (row["kind"], row["attempts"], row["run_id"]) == ("system", 2, again.run_id)
+    assert not Storage(tmp_path).files("_ledger/careful")
     healed = convert(DUMPS, to=tmp_path)
     assert (healed.dumps, healed.unreadable) == (1, 0)
     whole(tmp_path, clean)
@@ -259,7 +262,7 @@ def test_one_death_alone_is_no_proof(
     """Workers are killed by something else whenever that dump is read, but the last time."""
     deaths = []
 
-    class Dying(engines.InProcessExecutor):
+    class Dying(pools.InProcessExecutor):
         def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
             future = super().submit(fn, *args, **kwargs)
             job = args[0]
@@ -267,12 +270,12 @@ def test_one_death_alone_is_no_proof(
                 deaths.append(len(job.inputs))
                 if job.write_progress:
                     Storage(tmp_path).write(run.progress_marker(job.batch), poison.encode())
-                future = engines.Future()
-                future.set_exception(engines.BrokenExecutor("killed"))
+                future = pools.Future()
+                future.set_exception(pools.BrokenExecutor("killed"))
             return future
 
     (poison,) = {r["content_id"] for r in stored(clean, "files").to_pylist() if POISON in r["uri"]}
-    monkeypatch.setattr(engines, "InProcessExecutor", Dying)
+    monkeypatch.setattr(pools, "InProcessExecutor", Dying)
     made = convert(DUMPS, to=tmp_path)
     assert deaths[0] == deaths[1] > 1 == deaths[2]  # with others, with others carefully, and once alone
     assert not made.failed
@@ -326,7 +329,7 @@ def test_a_worker_that_dies_once_loses_nothing(
 ) -> None:
     flag = tmp_path / "dead"
     monkeypatch.setitem(engines.ENGINES, "deadly", deadly_engine(str(flag)))
-    made = xlamem.convert(DUMPS, to=tmp_path / "out", engine="deadly")  # type: ignore[arg-type]
+    made = xlamem.convert(DUMPS, to=tmp_path / "out", engine="deadly")
     assert flag.exists()
     assert not made.failed
     whole(tmp_path / "out", clean)
@@ -467,62 +470,3 @@ def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
     assert run.returncode == 1
     assert "UsageError: worker processes cannot be started; in a script" in run.stderr
     assert not (tmp_path / "out").exists() or not state(tmp_path / "out").batches
-
-
-# -- Dask ----------------------------------------------------------------------------------------
-
-
-@contextmanager
-def cluster(tmp_path: Path, preload: str = "") -> Iterator[Any]:
-    distributed = pytest.importorskip("distributed")
-    script = tmp_path / "preload.py"
-    script.write_text(f"from xlamem.warehouse import plan, worker\nplan.MIN_BATCH_BYTES = 100_000\n{preload}\n")
-    with distributed.LocalCluster(
-        n_workers=3, threads_per_worker=1, dashboard_address=None, preload=[str(script)],
-        local_directory=str(tmp_path),
-    ) as found:  # fmt: skip
-        yield found
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_dask_with_a_worker_killed_midway(tmp_path: Path, clean: Path, small_batches: None) -> None:
-    slow = "import time\nworker.ReadDump = lambda *a, read=worker.ReadDump, **k: (time.sleep(0.05), read(*a, **k))[1]"
-    with cluster(tmp_path, slow) as found:
-        pids = [w.process.process.pid for w in found.workers.values()]
-        killed = threading.Event()
-
-        def kill(status: warehouse.Status) -> None:
-            if status.phase == "convert" and status.dumps and not killed.is_set():
-                killed.set()
-                os.kill(pids[0], signal.SIGKILL)
-
-        made = xlamem.convert(
-            DUMPS, to=tmp_path / "out", engine="dask", scheduler=found.scheduler_address, progress=kill
-        )
-    assert killed.is_set()
-    assert not made.failed
-    whole(tmp_path / "out", clean)
-    convert(DUMPS, to=tmp_path / "here")
-    assert contents(tmp_path / "here") == contents(tmp_path / "out")
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_dask_with_a_dump_that_kills_workers(tmp_path: Path, clean: Path) -> None:
-    deadly = (
-        "import os\nworker.ReadDump = lambda s, read=worker.ReadDump, **k: "
-        f"os.kill(os.getpid(), 9) if {POISON!r} in s.members[0].uri else read(s, **k)"
-    )
-    dask = pytest.importorskip("dask")
-    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), cluster(tmp_path, deadly) as found:
-        made = xlamem.convert(DUMPS, to=tmp_path / "out", engine="dask", scheduler=found.scheduler_address)
-    assert [POISON in f.uri for f in made.failed] == [True]
-    assert made.dumps == len(state(clean).stored) - 1
-
-
-def test_no_scheduler_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("distributed")
-    monkeypatch.setattr(engines, "DASK_TIMEOUT_SECONDS", 1)
-    with pytest.raises(xlamem.UsageError, match="no Dask scheduler"):
-        xlamem.convert(DUMPS, to=tmp_path, engine="dask", scheduler="tcp://127.0.0.1:1")

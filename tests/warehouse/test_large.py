@@ -15,7 +15,7 @@ from forge_bulk import forge_files
 import xlamem
 from xlamem import OutputError, schema, warehouse
 from xlamem.parse import pieces
-from xlamem.warehouse import engines, parquet, plan, spill, streamed, worker
+from xlamem.warehouse import parquet, plan, processes, spill, streamed, worker
 from xlamem.warehouse.cores import Cores, current
 from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.storage import Storage
@@ -85,7 +85,7 @@ def test_progress_within_a_dump(dump: Path, tmp_path: Path, workers: int) -> Non
 
 
 def test_progress_of_worker_processes() -> None:
-    with engines.local(2) as pool:
+    with processes.local(2) as pool:
         pool.start(1)
         assert pool.cores.read == 0
         assert pool.submit(read_some).result() == 2

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ import pytest
 from conftest import DUMPS
 
 import xlamem
+from xlamem import warehouse
 from xlamem.errors import OutputError, UsageError
 from xlamem.input.find import Member
+from xlamem.warehouse.catalog import is_dataset
 from xlamem.warehouse.storage import Storage
 
 SMALL = DUMPS / "cpu-jaxlib-0.5.3-tuple3"
@@ -217,6 +221,116 @@ def test_two_converters_to_s3(bucket: tuple[str, dict[str, str]], tmp_path: Path
     there = {name: size for table in found.tables for name, size in found.storage.files(table)}
     assert there == {f.path: f.bytes for f in found.state.files()}
     assert found.files("modules")["path"][0].as_py().startswith(f"{bucket[0]}/night/modules/")
+
+
+KILLED = """
+import os, signal, sys
+from xlamem.cli import main
+from xlamem.warehouse import ledger, plan
+plan.MIN_BATCH_BYTES = 100_000
+append, commits = ledger.Ledger._append, 0
+
+def dying(*arguments):
+    global commits
+    commits += 1
+    if sys.argv[1:3] == [str(commits), "before"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    done = append(*arguments)
+    if sys.argv[1:3] == [str(commits), "after"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return done
+
+ledger.Ledger._append = dying
+if sys.argv[3] == "without":
+    sys.modules["s3fs"] = None
+sys.exit(main(sys.argv[4:]))
+"""
+"""A command that is killed before or after a commit, with or without the library for conditional writes."""
+
+
+def repeat_killed(extra: str, *command: str) -> int:
+    """Run a command again and again, killed before and after its first, second, … commit, until it ends."""
+    for kills in range(100):
+        commit, when = str(kills // 2 + 1), ("before", "after")[kills % 2]
+        arguments = [sys.executable, "-c", KILLED, commit, when, extra, *command]
+        ended = subprocess.run(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if ended.returncode == 0:
+            return kills
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        if is_dataset(dest := command[command.index("--to") + 1] if "--to" in command else command[2]):
+            dataset = xlamem.Dataset(dest)
+            assert dataset["modules"].count_rows() == len(dataset.ids)
+    raise AssertionError("it never ended")
+
+
+def same_rows(dest: str, wanted: Path) -> None:
+    """The same contents and occurrences; and the store has the files of the ledger."""
+    found, local = xlamem.Dataset(dest), xlamem.Dataset(wanted)
+    assert found.ids == local.ids
+    for table in ("values", "occurrences"):
+        keys = ["content_id"]
+        assert sorted(found[table].to_table(keys).to_pylist(), key=str) == sorted(
+            local[table].to_table(keys).to_pylist(), key=str
+        )
+    there = {name: size for table in found.tables for name, size in found.storage.files(table)}
+    assert there == {f.path: f.bytes for f in found.state.files()}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("extra", ["with", "without"])
+def test_killed_between_commits_to_s3(bucket: tuple[str, dict[str, str]], tmp_path: Path, extra: str) -> None:
+    """While dumps are converted, merged and dropped."""
+    pytest.importorskip("duckdb")
+    dest, options = f"{bucket[0]}/{extra}?region=us-east-1", ["--single-writer"] * (extra == "without")
+    names = sorted(path.name for path in DUMPS.glob("cpu-jaxlib-*"))
+    for night, some in (("1", names[:2]), ("2", names[1:4])):
+        sources = [str(DUMPS / name) for name in some]
+        command = ["convert", *sources, "--to", dest, "--engine", "here", "--label", f"night={night}", *options]
+        assert repeat_killed(extra, *command) > 3
+        xlamem.convert(*sources, to=tmp_path, engine="here", labels={"night": night})
+    same_rows(dest, tmp_path)
+    assert repeat_killed(extra, "dataset", "compact", dest, *options) > 1
+    same_rows(dest, tmp_path)
+    assert repeat_killed(extra, "dataset", "drop", dest, "--where", "label.night = '1'", "--yes", *options) > 1
+    warehouse.drop(tmp_path, "label.night = '1'")
+    same_rows(dest, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", ["iceberg", "delta"])
+def test_other_formats_on_s3(
+    bucket: tuple[str, dict[str, str]], tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip({"iceberg": "pyiceberg", "delta": "deltalake"}[form])
+    endpoint = bucket[1]["AWS_ENDPOINT_URL"]
+    dest = f"{bucket[0]}/{form}?region=us-east-1&scheme=http&endpoint_override={endpoint.removeprefix('http://')}"
+    if form == "iceberg":
+        import pyiceberg.catalog as catalogs
+        from pyiceberg.utils.config import Config
+
+        with pytest.raises(UsageError, match="no place for a catalog"):
+            xlamem.convert(SMALL, to=dest, engine="here", register=form)
+        for key, value in {
+            "URI": f"sqlite:///{tmp_path}/lake.db", "WAREHOUSE": f"{bucket[0]}/lake", "S3__ENDPOINT": endpoint,
+        }.items():  # fmt: skip
+            monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{key}", value)
+        monkeypatch.setattr(catalogs, "_ENV_CONFIG", Config())
+    target = "iceberg:lake.xla" if form == "iceberg" else form
+    for name in sorted(path.name for path in DUMPS.glob("cpu-jaxlib-*"))[:2]:
+        xlamem.convert(DUMPS / name, to=dest, engine="here", register=target)
+    assert warehouse.compact(dest).merged
+    wanted = xlamem.Dataset(dest)["values"].to_table()
+    if form == "iceberg":
+        with closing(catalogs.load_catalog("lake")) as catalog:
+            found = catalog.load_table("xla.values").scan().to_arrow()
+    else:
+        import deltalake
+
+        options = {"aws_endpoint_url": endpoint, "aws_allow_http": "true"}
+        found = deltalake.DeltaTable(f"{bucket[0]}/delta/values", storage_options=options).to_pyarrow_table()
+    assert sorted(map(str, found.to_pylist())) == sorted(map(str, wanted.to_pylist()))
 
 
 # -- sources on object stores --------------------------------------------------------------------

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
+import shlex
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,7 @@ from printed_names import scopes_of, with_printed_names
 
 import xlamem
 from xlamem import compute, schema
+from xlamem.cli import main
 from xlamem.warehouse import identity
 
 DOC = (HERE.parent / "docs" / "warehouse.md").read_text()
@@ -300,16 +306,37 @@ def test_platforms(answers: dict[int, Any]) -> None:
         assert r["largest"] == max(compute.device_total(dump(n)) or 0 for n in names)
 
 
+@pytest.mark.filterwarnings("ignore:Iceberg scan planning")  # polars_iceberg would be quicker
 def test_the_python_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     known: dict[str, Any] = {}
     ran = 0
     for block in re.findall(r"```python\n(.*?)```", DOC, re.S):
-        code = compile(block, "docs/warehouse.md", "exec")
-        if "import ray" not in block:
-            exec(code, known)
-            ran += 1
-    assert ran == 3
+        missing = False
+        for library, form in (("pyiceberg", "iceberg"), ("deltalake", "delta")):
+            if library in block and importlib.util.find_spec(library):
+                xlamem.warehouse.register("warehouse", form)
+            missing |= library in block and not importlib.util.find_spec(library)
+        if not missing:
+            exec(compile(block, "docs/warehouse.md", "exec"), known)
+        ran += 1
+    assert ran == 6
+
+
+def test_the_commands_of_the_timers_run(tmp_path: Path) -> None:
+    """Those of the services and of cron, on folders of this test."""
+    (units,) = re.findall(r"```ini\n(.*?)```", DOC, re.S)
+    lines = re.findall(r"^ExecStart=(.*)$", units, re.M) + re.findall(r"^    [*0][*0-9/ ]+flock (.*)$", DOC, re.M)
+    assert len(lines) == 5
+    (tmp_path / "dumps").mkdir()
+    shutil.copytree(DUMPS / BEFORE[2], tmp_path / "dumps" / "one")
+    for path in (tmp_path / "dumps" / "one").iterdir():
+        os.utime(path, (0, time.time() - 600))
+    for line in lines:
+        text = line.replace("/dumps", f"{tmp_path}/dumps").replace("/data/", f"{tmp_path}/")
+        _, command = text.split("/opt/xlamem/bin/xlamem ")
+        assert main([*shlex.split(command), *(["--engine", "here"] if command.startswith("convert") else [])]) == 0
+    assert len(xlamem.Dataset(tmp_path / "warehouse").ids) == 1
 
 
 def test_every_derived_table_is_listed() -> None:

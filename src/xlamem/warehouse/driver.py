@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from typing import Literal
 
 from .. import schema
 from ..errors import UsageError, utf8
@@ -15,15 +15,15 @@ from ..formatting import similar
 from ..input.find import Source, find_all
 from ..input.walk import NoDumpError
 from .activity import host_name
-from .engines import ENGINES, in_process
+from .engines import find_engine
+from .followers import Target, record_targets
 from .ledger import Ledger
+from .pool import in_process
 from .record import RunRecord
 from .result import Converted, Interrupted, Progress, Status
 from .run import Run
 from .storage import Storage, absolute
 from .task import Options
-
-EngineName = Literal["local", "dask", "here"]
 
 MAX_SOURCES = 20
 """Maximum number of sources that are listed in `runs.options`."""
@@ -37,14 +37,16 @@ def convert(
     partition_by: Iterable[str] = (),
     top: int = 20,
     workers: int | None = None,
-    engine: EngineName = "local",
+    engine: str = "local",
     scheduler: str | None = None,
     reprocess: bool = False,
     retry_quarantine: bool = False,
     check_content: bool = False,
+    min_age: float = 0.0,
     max_failures: int | None = None,
     single_writer: bool = False,
     compact: bool = False,
+    register: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> Converted:
     """Convert dumps to a Parquet dataset that stores each distinct dump once, and records where it was found.
@@ -72,7 +74,8 @@ def convert(
         than 256 MiB of text use several threads.
     engine, scheduler
         ``"local"``: processes on this machine; a script must call `convert` under ``if __name__ == "__main__":``.
-        ``"dask"``: a Dask cluster, at the address `scheduler` or on this machine. ``"here"``: this process.
+        ``"dask"``, ``"ray"``: a cluster, at the address `scheduler` or on this machine. ``"here"``: this process. Other
+        packages can add engines (docs/warehouse.md).
     reprocess
         Convert dumps again even if they are already stored, and replace them. Implies `retry_quarantine`.
     retry_quarantine
@@ -81,6 +84,9 @@ def convert(
     check_content
         Read all dumps to find out which are stored. By default, those are not read again whose files have the size,
         times and inode (on object stores, the ETag) that an earlier run recorded.
+    min_age
+        Leave dumps to the next run of which a local file was modified less than this number of seconds ago: they may be
+        incomplete.
     max_failures
         Stop when more than this number of dumps could not be read; by default never.
     single_writer
@@ -89,6 +95,9 @@ def convert(
         and ``azure``.
     compact
         Merge small files of the dataset afterwards, as ``xlamem dataset compact`` does.
+    register
+        Formats in which the dataset is registered, from this run on: ``"iceberg"`` (in a catalog in its folder, or
+        ``"iceberg:CATALOG.NAMESPACE"``) and ``"delta"``, with the extras of the same names.
     progress
         Called with a `Status` as the run proceeds.
 
@@ -100,16 +109,18 @@ def convert(
         A file cannot be written. What was committed before is kept.
     """
     options = _options(to, tables, labels, partition_by, top)
+    targets = [Target.parse(text) for text in ((register,) if isinstance(register, str) else register)]
     call = {
         "sources": [_source_text(source) for source in sources[:MAX_SOURCES]], "n_sources": len(sources),
         "tables": tables and list(options.tables), "partition_by": list(options.partition), "top": top,
         "workers": workers, "engine": engine,
         "reprocess": reprocess, "retry_quarantine": retry_quarantine, "check_content": check_content,
-        "max_failures": max_failures, "single_writer": single_writer,
-        "compact": compact,
+        "min_age": min_age, "max_failures": max_failures, "single_writer": single_writer,
+        "compact": compact, "register": list(map(str, targets)),
     }  # fmt: skip
-    if engine not in ENGINES:
-        raise UsageError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
+    run_engine = find_engine(engine)
+    if min_age < 0:
+        raise UsageError(f"min_age must be 0 or more, not {min_age}")
     if workers is not None and workers < 1:
         raise UsageError(f"workers must be 1 or more, not {workers}")
     storage = Storage(options.dest, single_writer=single_writer)
@@ -118,11 +129,13 @@ def convert(
     report = progress or (lambda status: None)
     report(Status("find", 0, 0, 0, 0, 0, 0.0))
     with ExitStack() as active:
-        with (ENGINES[engine] if storage.shared else in_process)(workers, scheduler) as pool:
+        with (run_engine if storage.shared else in_process)(workers, scheduler) as pool:
             try:
                 found, empty = _find(sources)
+                found, recent = _settled(found, min_age)
                 with storage.output_errors():
                     ledger = Ledger(storage)
+                    record_targets(storage, targets, ledger.state)
                     active.enter_context(ledger.run(options.run_id))
                 record = RunRecord(storage, ledger, options, call)
                 run = Run(pool, options, storage, ledger, record, report, max_failures)
@@ -133,9 +146,9 @@ def convert(
                         check_content=check_content,
                     )  # fmt: skip
                 except KeyboardInterrupt as stop:
-                    record.finish(result := run.result(len(found), empty), "interrupted")
+                    record.finish(result := run.result(len(found), empty, recent), "interrupted")
                     raise Interrupted(result) from stop
-                record.finish(run.result(len(found), empty), "stopped" if run.stopped else "finished")
+                record.finish(run.result(len(found), empty, recent), "stopped" if run.stopped else "finished")
             except BaseException:
                 pool.kill()
                 raise
@@ -145,7 +158,7 @@ def convert(
         from .compaction import compact as merge
 
         merge(to, single_writer=single_writer)
-    return run.result(len(found), empty)
+    return run.result(len(found), empty, recent)
 
 
 def _source_text(source: str | os.PathLike[str] | Source) -> str:
@@ -166,6 +179,23 @@ def _find(sources: tuple[str | os.PathLike[str] | Source, ...]) -> tuple[list[So
             raise
         found, empty = [], [error]
     return list(dict.fromkeys([*given, *found])) if given else found, [error.path for error in empty]
+
+
+def _settled(sources: list[Source], min_age: float) -> tuple[list[Source], int]:
+    """Return the dumps of which no local file was modified in the last `min_age` seconds; and how many others."""
+    if not min_age:
+        return sources, 0
+    begin = time.time() - min_age
+    files = {member.uri for source in sources for member in source.members if member.content is None}
+    recent = {file for file in files if (modified := _modified(file)) is not None and modified > begin}
+    found = [source for source in sources if not any(member.uri in recent for member in source.members)]
+    return found, len(sources) - len(found)
+
+
+def _modified(path: str) -> float | None:
+    with suppress(OSError, ValueError):  # a URI, or what reading it reports
+        return os.stat(path).st_mtime
+    return None
 
 
 def _options(

@@ -12,20 +12,23 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from .. import schema
+from ..errors import OutputError, XlaMemError
 from .activity import marker
 from .batch import Batch
 from .checkpoints import Checkpoints, entry_name
+from .followers import follow
 from .state import ORDINALS_PER_ENTRY, State
 from .storage import TEMPORARY, Storage
+from .task import PROGRESS
 
 CHECKPOINT_INTERVAL = 64
 """Number of entries between checkpoints."""
 
-_GENERATED_NAME = re.compile(r"[0-9a-f]{32}-\d+(-[0-9a-f]{8})?\.parquet|\..*" + re.escape(TEMPORARY))
+_GENERATED_NAME = re.compile(r"[0-9a-f]{32}(-\d+(-[0-9a-f]{8})?\.parquet)?|\..*" + re.escape(TEMPORARY))
 
 
 class Ledger:
@@ -158,16 +161,24 @@ class Ledger:
 
     @contextmanager
     def run(self, run_id: str) -> Iterator[None]:
-        """Mark a run as active. Delete uncommitted files of dead runs before and after it."""
+        """Mark a run as active. Before and after it, update registered tables and delete files that no entry names."""
         with ExitStack() as stack:
             active = marker(self.storage, run_id)
             stack.callback(active.leave)
-            self.delete_uncommitted(active.is_only)
+            with suppress(OutputError):  # a catalog that does not answer must not stop a run that commits to the ledger
+                self._clean_up(active.is_only)
             active.enter()
             try:
                 yield
-            finally:
-                self.delete_uncommitted(active.is_only)
+            except BaseException:
+                with suppress(XlaMemError, OSError):  # the reason why the run fails matters more
+                    self._clean_up(active.is_only)
+                raise
+            self._clean_up(active.is_only)
+
+    def _clean_up(self, is_only: Callable[[], bool]) -> None:
+        follow(self.storage, self.refresh)  # before files that the tables still name are deleted
+        self.delete_uncommitted(is_only)
 
     def delete_uncommitted(self, is_only: Callable[[], bool]) -> list[str]:
         """Delete files that no entry names, unless another run is active; return their names.
@@ -177,6 +188,7 @@ class Ledger:
         """
         names = [name for table in schema.WAREHOUSE for name, _ in self.storage.files(table)]
         names += [name for name, _ in self.storage.files("_ledger") if name.endswith(TEMPORARY)]
+        names += [name for name, _ in self.storage.files(PROGRESS)]
         if not is_only():
             return []
         committed = set(self.refresh().files_table()["path"].to_pylist())

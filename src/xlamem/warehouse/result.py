@@ -36,7 +36,7 @@ class Converted:
 
     run_id: str
     found: int
-    """Dumps found, including duplicates."""
+    """Dumps found, including duplicates, without those in `recent`."""
     dumps: int
     """Dumps written by this run, including truncated ones."""
     already_stored: int
@@ -63,6 +63,8 @@ class Converted:
     """Names of truncated dumps, which were converted up to their end."""
     empty: list[str] = field(default_factory=list)
     """Paths without a dump."""
+    recent: int = 0
+    """Dumps that are left to the next run, because a file was modified less than `min_age` seconds before."""
     stopped: bool = False
     """Whether the run ended early because more than `max_failures` dumps could not be read."""
     seconds: float = 0.0

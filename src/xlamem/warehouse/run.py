@@ -13,11 +13,11 @@ from .. import schema
 from ..errors import OutputError
 from ..input.find import Source
 from .batch import Batch, File
-from .engines import Pool
 from .identity import failure, id_of_version_1, identify
 from .known import KnownDumps
 from .ledger import Ledger
 from .plan import Plan, identify_chunks, make_task, plan
+from .pool import Pool
 from .record import RunRecord
 from .result import Converted, Progress, Status
 from .rewrite import rewrite
@@ -367,7 +367,7 @@ class Run:
         size = self.reported_bytes
         self.report(Status(phase, self.dumps, self.of_dumps, size, self.of_bytes, self.failures, seconds))
 
-    def result(self, found: int, empty: list[str]) -> Converted:
+    def result(self, found: int, empty: list[str], recent: int) -> Converted:
         return Converted(
             run_id=self.options.run_id,
             found=found,
@@ -384,6 +384,7 @@ class Run:
             changed=[name for r in self.results for name in r.changed],
             cut=[name for r in self.results for name in r.truncated],
             empty=empty,
+            recent=recent,
             stopped=self.stopped,
             seconds=time.monotonic() - self.start,
         )

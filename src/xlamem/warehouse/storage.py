@@ -293,16 +293,23 @@ def open_fsspec(uri: str) -> Any:
 _SINGLE_WRITER = "; if there is only one converter at a time, use --single-writer (single_writer=True)"
 
 
+def s3_endpoint(uri: str) -> tuple[str | None, str | None]:
+    """Return the endpoint and the region in the query of an S3 URI, as pyarrow defines it."""
+    query = {key: values[-1] for key, values in parse_qs(urlsplit(uri).query).items()}
+    endpoint = query.get("endpoint_override")
+    if endpoint and "://" not in endpoint:
+        endpoint = f"{query.get('scheme', 'https')}://{endpoint}"
+    return endpoint, query.get("region")
+
+
 def _s3fs_options(uri: str) -> dict[str, Any]:
-    """Convert the query parameters of an S3 URI, as pyarrow defines them, to options of s3fs."""
-    url = urlsplit(uri)
-    query = {key: values[-1] for key, values in parse_qs(url.query).items()}
+    """Convert an S3 URI, as pyarrow defines it, to options of s3fs."""
+    url, (endpoint, region) = urlsplit(uri), s3_endpoint(uri)
     options: dict[str, Any] = {}
-    if "endpoint_override" in query:
-        endpoint = query["endpoint_override"]
-        options["endpoint_url"] = endpoint if "://" in endpoint else f"{query.get('scheme', 'https')}://{endpoint}"
-    if "region" in query:
-        options["client_kwargs"] = {"region_name": query["region"]}
+    if endpoint:
+        options["endpoint_url"] = endpoint
+    if region:
+        options["client_kwargs"] = {"region_name": region}
     if url.username:
         options |= {"key": unquote(url.username), "secret": unquote(url.password or "")}
     return options

@@ -13,6 +13,9 @@ from .batch import Batch, File
 STREAMED_BYTES = 256 << 20
 """A dump with more text than this is converted on its own, span by span."""
 
+PROGRESS = "_ledger/careful"
+"""Folder of the files in which workers record which dump they are reading."""
+
 
 @dataclass(frozen=True)
 class Options:

@@ -21,7 +21,7 @@ from .parquet import BatchWriter
 from .rewrite import rewrite
 from .storage import Storage
 from .streamed import StreamedDump
-from .task import STREAMED_BYTES, DumpInput, Failure, Options, Task, TaskResult
+from .task import PROGRESS, STREAMED_BYTES, DumpInput, Failure, Options, Task, TaskResult
 
 CHUNK_BYTES = 8 << 20
 """Approximate amount of text in the dumps that are read and written together."""
@@ -48,7 +48,7 @@ def process(task: Task) -> TaskResult:
 
 def progress_marker(batch: str) -> str:
     """Return the name of the file in which a worker records which dump it is reading."""
-    return f"_ledger/careful/{batch}"
+    return f"{PROGRESS}/{batch}"
 
 
 class _Worker:

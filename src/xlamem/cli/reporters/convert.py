@@ -48,6 +48,8 @@ def report_notes(result: Converted) -> None:
     """Write notes that are not in the summary to stderr."""
     if result.empty:
         console.note(f"no dump in {_first(result.empty)}")
+    if result.recent:
+        console.note(f"{count(result.recent, 'dump')} modified less than --min-age ago, left for the next run")
     if result.cut:
         console.note(f"truncated, converted up to the point of truncation: {_first(result.cut)}")
     if result.changed:

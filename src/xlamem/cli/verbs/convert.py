@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import click
@@ -34,20 +35,39 @@ from ..reporters import convert as reporter
 @click.option("--workers", type=int, metavar="N", help="Worker processes and threads; by default as memory allows.")
 @click.option(
     "--engine",
-    type=click.Choice(["local", "dask", "here"]),
     default="local",
     show_default=True,
-    help="Where dumps are read: processes of this machine, a Dask cluster, or this process.",
+    metavar="NAME",
+    help="Where dumps are read: local (processes of this machine), here (this process), dask or ray (a cluster), or an "
+    "engine that another package adds.",
 )
-@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler (tcp://…); by default a cluster on this machine.")
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Dask scheduler (tcp://…) or address of a Ray cluster; by default a cluster on this machine.",
+)
 @click.option("--reprocess", is_flag=True, help="Convert dumps again that are already stored, and replace them.")
 @click.option("--retry-quarantine", is_flag=True, help="Retry dumps that are in quarantine because of their content.")
 @click.option("--check-content", is_flag=True, help="Read all files, also those unchanged since an earlier run.")
+@click.option(
+    "--min-age",
+    type=float,
+    default=0,
+    metavar="SECONDS",
+    help="Leave dumps that were modified in the last SECONDS to the next run.",
+)
 @click.option("--max-failures", type=int, metavar="N", help="Stop after more than N unreadable dumps.")
 @click.option(
     "--single-writer", is_flag=True, help="Promise that no other run writes to DEST, and skip conditional writes."
 )
 @click.option("--compact", is_flag=True, help="Merge small files afterwards, as `xlamem dataset compact` does.")
+@click.option(
+    "--register",
+    multiple=True,
+    metavar="FORMAT",
+    help="Register the files as tables that follow the dataset from now on: delta, iceberg or "
+    "iceberg:CATALOG.NAMESPACE; can be repeated.",
+)
 @options.output()
 @options.strict("Exit with 3 if a dump is truncated, or a SRC has no dump.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
@@ -70,7 +90,8 @@ def command(
     """
     settings |= {"tables": _names(tables), "labels": _labels(labels), "partition_by": _names(partition_by) or ()}
     try:
-        with reporter.progress(hidden=quiet) as progress, _without_garbage_collection():
+        # Engines may print: Ray reports each worker that dies on stdout, which is for the result.
+        with reporter.progress(hidden=quiet) as progress, _without_garbage_collection(), redirect_stdout(sys.stderr):
             result = warehouse.convert(*sources, to=to, progress=progress, **settings)
     except warehouse.Interrupted as stop:
         written = count(stop.result.dumps, "dump")

@@ -135,3 +135,24 @@ def compact(dest: str, single_writer: bool, output: options.Output) -> None:
         return
     old = f"{count(result.files, 'file')}, {exact_size(result.bytes)}"
     console.write(f"{dest}: {old} to {count(result.new_files, 'file')}, {exact_size(result.new_bytes)}")
+
+
+@command.command("register")
+@click.argument("dest", metavar="DEST")
+@click.option("--to", "to", required=True, metavar="FORMAT", help="delta, iceberg or iceberg:CATALOG.NAMESPACE.")
+@click.option("--single-writer", is_flag=True, help="Promise that no run writes to DEST, and skip conditional writes.")
+@options.output()
+def register(dest: str, to: str, single_writer: bool, output: options.Output) -> None:
+    """Register the files of the dataset DEST as tables of another format.
+
+    From then on, the tables follow the dataset: every run, `compact` and `drop` update them. This command also repeats
+    an update that failed. No file is copied.
+    """
+    from ... import warehouse
+
+    result = warehouse.register(dest, to, single_writer=single_writer)
+    if output.json:
+        console.write_json(dataclasses.asdict(result))
+        return
+    tables = f"{count(result.tables, f'{result.format} table')} of {count(result.files, 'file')}"
+    console.write(f"{dest}: {tables}; {result.added:,} added, {result.removed:,} removed")

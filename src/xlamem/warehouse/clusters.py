@@ -1,0 +1,111 @@
+"""The engines `dask` and `ray`: workers of a cluster, which need access to the dumps and to the dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+from ..errors import UsageError
+from .pool import Pool, default_workers
+
+DASK_TIMEOUT_SECONDS = 30
+"""How long to wait for a Dask scheduler."""
+
+
+@contextmanager
+def dask(workers: int | None = None, scheduler: str | None = None) -> Iterator[Pool]:
+    """Run tasks on the Dask cluster of a scheduler, or by default on a local cluster."""
+    try:
+        from distributed import Client, LocalCluster
+        from distributed.scheduler import KilledWorker
+    except ImportError as error:
+        raise UsageError("the engine dask needs Dask: pip install 'xlamem[dask]'") from error
+
+    with ExitStack() as stack:
+        if scheduler is None:
+            cluster = LocalCluster(n_workers=workers or default_workers(), threads_per_worker=1, dashboard_address=None)
+            stack.enter_context(cluster)
+        try:
+            client = stack.enter_context(
+                Client(scheduler or cluster, set_as_default=False, timeout=DASK_TIMEOUT_SECONDS)
+            )
+        except OSError as error:
+            raise UsageError(f"no Dask scheduler answers at {scheduler}: {error}") from error
+        threads = sum(w["nthreads"] for w in client.scheduler_info(n_workers=-1)["workers"].values())
+        errors = (BrokenExecutor, MemoryError, KilledWorker, CancelledError)
+        executor = client.get_executor(pure=False)
+        yield Pool(executor, workers or max(1, threads), errors, kill=lambda: executor.shutdown(wait=False))
+
+
+@contextmanager
+def ray(workers: int | None = None, scheduler: str | None = None) -> Iterator[Pool]:
+    """Run tasks on the Ray cluster at an address, or that of RAY_ADDRESS, or by default on a local cluster.
+
+    A process that is connected to a cluster already uses it, and stays connected.
+    """
+    try:
+        import ray as library
+    except ImportError as error:
+        raise UsageError("the engine ray needs Ray: pip install 'xlamem[ray]'") from error
+
+    with ExitStack() as stack:
+        if not library.is_initialized():
+            _connect(library, scheduler or os.environ.get("RAY_ADDRESS") or "local", workers)
+            stack.callback(library.shutdown)
+        executor = stack.enter_context(_RayExecutor(library))
+        try:
+            executor.submit(default_workers).result()
+        except Exception as error:  # without workers, or xlamem there, each dump would seem to kill its worker
+            raise UsageError(f"the Ray cluster cannot start workers: {type(error).__name__}: {error}") from error
+        size = workers or max(1, int(library.cluster_resources().get("CPU", 0)))
+        kinds = library.exceptions
+        deaths = kinds.WorkerCrashedError, kinds.OutOfMemoryError, kinds.NodeDiedError, kinds.ObjectLostError
+        yield Pool(executor, size, (BrokenExecutor, MemoryError, *deaths), kill=executor.kill)
+
+
+def _connect(library: Any, address: str, workers: int | None) -> None:
+    options = {"num_cpus": workers or default_workers(), "include_dashboard": False} if address == "local" else {}
+    try:
+        library.init(address, log_to_driver=False, logging_level="error", **options)
+    except (OSError, ValueError, RuntimeError) as error:  # ConnectionError is an OSError
+        raise UsageError(f"no Ray cluster answers at {address}: {error}") from error
+
+
+class _RayExecutor(Executor):
+    """Submits calls as Ray tasks, which are not repeated when a worker dies."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+        self.functions: dict[Callable[..., Any], Any] = {}
+        """Remote functions, each of which Ray sends to its workers once."""
+        self.running: dict[Future[Any], Any] = {}
+        """The references of tasks that have not ended."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if function not in self.functions:
+            self.functions[function] = self.library.remote(max_retries=0)(function)
+        reference = self.functions[function].remote(*args, **kwargs)
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+        self.running[future] = reference
+        reference.future().add_done_callback(partial(self._end, future))
+        return future
+
+    def _end(self, future: Future[Any], ended: Future[Any]) -> None:
+        del self.running[future]
+        if (error := ended.exception()) is None:
+            future.set_result(ended.result())
+        else:
+            future.set_exception(getattr(error, "cause", None) or error)  # the task's own exception, if it raised one
+
+    def kill(self) -> None:
+        """Kill the workers of all tasks that are running."""
+        for reference in [*self.running.values()]:
+            self.library.cancel(reference, force=True)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self.kill()
