@@ -13,6 +13,7 @@ from uuid import uuid4
 from ..compute import device_total
 from ..dump import Dump
 from ..errors import UsageError
+from ..formatting import size
 from . import hook
 from .compiled import read_compiled
 from .programs import read_program
@@ -81,10 +82,22 @@ def of(
         return read_compiled(compiled)
     dump, error = compile_ahead(lower(function, args, kwargs, topology), compiler_options)
     if error is not None:
+        if dump is not None:
+            error.add_note(_how_to_keep(dump))
         raise error
     if dump is None:
         raise UsageError("XLA wrote no dump of the program: this backend does not follow xla_dump_to")
     return dump
+
+
+def _how_to_keep(dump: Dump) -> str:
+    """Return what to do about the error of a compile that wrote a dump nevertheless."""
+    needed = device_total(dump)
+    amount = "" if needed is None else f": {size(needed)} must fit"
+    return (
+        f"xlamem: XLA dumped the program nevertheless{amount}. To keep the dump, call `of` in a block "
+        "`with xlamem.capture() as captured:`; then `captured.dump` has it"
+    )
 
 
 def lower(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], topology: Any) -> Any:
