@@ -25,7 +25,7 @@ QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unk
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
-.PHONY: demo page test test-all test-wheel test-sanitized test-checked fuzz lint lint-style lint-types \
+.PHONY: demo page docs pictures test test-all test-wheel test-sanitized test-checked fuzz lint lint-style lint-types \
 	bench bench-all bench-check clean
 
 demo: $(VENV)/.duckdb
@@ -80,7 +80,7 @@ fuzz: $(VENV)/.test
 lint: lint-style lint-types
 
 lint-style: $(VENV)/.test $(VENV)/.lint
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff check src tests bench docs
 	PATH="$(abspath $(BIN)):$$PATH" cython-lint _native  # runs pycodestyle from PATH
 	mkdir -p build/lint
 	! for m in $(NATIVE); do \
@@ -112,6 +112,16 @@ page: $(NODE_MODULES)
 $(NODE_MODULES): $(SCRIPT)/package-lock.json
 	-cd $(SCRIPT) && npm ci --ignore-scripts --no-audit --no-fund
 
+# The documentation site. A warning is an error, and so is anything that a page would load from the network.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	! grep -rnoE '<(script|link|img|iframe)[^>]* (src|href)="?(https?:)?//[^" >]*' build/site --include='*.html'
+	@echo "The site is in build/site/index.html"
+
+# The pictures in the documentation, from the real output. Needs Chromium.
+pictures: $(VENV)/.test
+	$(BIN)/python docs/pictures.py
+
 clean:
 	rm -rf $(addprefix $(VENV),/ -sanitized -checked -others) demo-out build dist
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .benchmarks
@@ -135,7 +145,7 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
 	$(call install,xlamem,$(foreach b,$(BUILD),-C cmake.define.XLAMEM_$(b)=ON) .)
 
 # The extra of the same name. The package is installed already, so pip adds only the extra's dependencies.
-$(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-pprof $(VENV)/.lint $(VENV)/.bench $(VENV)/.duckdb: $(VENV)/.installed
+$(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-pprof $(VENV)/.lint $(VENV)/.bench $(VENV)/.docs $(VENV)/.duckdb: $(VENV)/.installed
 	$(call install,xlamem[$(patsubst .%,%,$(notdir $@))],'xlamem[$(patsubst .%,%,$(notdir $@))]')
 
 $(VENV)/.lint: | $(VENV)/.test  # with make -j, one pip at a time
