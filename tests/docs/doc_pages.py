@@ -114,7 +114,7 @@ shutil.copytree("stored/dumps", folder, dirs_exist_ok=True)
 class Shell:
     """Runs the commands and snippets of one page, in order, in one directory and with one set of Python names.
 
-    The directory has the dumps of docs/start.md, and train.py, which dumps again.
+    The directory has the dumps of docs/start.md, and programs, which dump again.
     """
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +132,8 @@ class Shell:
         (folder / "dumps").symlink_to("stored/dumps")
         (folder / "dumps-after").symlink_to("after/dumps")
         (folder / "tests").symlink_to(ROOT / "tests")
-        (folder / "train.py").write_text(TRAIN)
+        for name in ("train.py", "memory.py"):
+            (folder / name).write_text(TRAIN)
         shutil.copy(ROOT / "tests" / "data" / "start" / "log.txt", folder)
         monkeypatch.chdir(folder)
         monkeypatch.setenv("COLUMNS", "80")

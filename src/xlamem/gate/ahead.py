@@ -83,21 +83,20 @@ def of(
     dump, error = compile_ahead(lower(function, args, kwargs, topology), compiler_options)
     if error is not None:
         if dump is not None:
-            error.add_note(_how_to_keep(dump))
+            error.add_note(_about(dump))
         raise error
     if dump is None:
         raise UsageError("XLA wrote no dump of the program: this backend does not follow xla_dump_to")
     return dump
 
 
-def _how_to_keep(dump: Dump) -> str:
-    """Return what to do about the error of a compile that wrote a dump nevertheless."""
+def _about(dump: Dump) -> str:
+    """Return what a failed compile would need, and how to keep its dump if no `capture` does."""
     needed = device_total(dump)
-    amount = "" if needed is None else f": {size(needed)} must fit"
-    return (
-        f"xlamem: XLA dumped the program nevertheless{amount}. To keep the dump, call `of` in a block "
-        "`with xlamem.capture() as captured:`; then `captured.dump` has it"
-    )
+    text = "xlamem: XLA dumped the program nevertheless" + ("" if needed is None else f": {size(needed)} must fit")
+    if hook.is_used():
+        return text
+    return f"{text}. `with xlamem.capture() as captured:` around the call keeps the dump, as `captured.dump`"
 
 
 def lower(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], topology: Any) -> Any:
