@@ -25,8 +25,8 @@ QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unk
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
-.PHONY: demo page schemas test test-all test-ray test-wheel test-sanitized test-checked fuzz fuzz-coverage lint \
-	lint-style lint-types bench bench-all bench-check clean
+.PHONY: demo page schemas docs pictures test test-all test-ray test-wheel test-sanitized test-checked fuzz \
+	fuzz-coverage lint lint-style lint-types bench bench-all bench-check clean
 
 demo: $(VENV)/.duckdb
 	rm -rf demo-out
@@ -90,7 +90,7 @@ fuzz-coverage:
 lint: lint-style lint-types
 
 lint-style: $(VENV)/.test $(VENV)/.lint
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff check src tests bench docs
 	PATH="$(abspath $(BIN)):$$PATH" cython-lint _native  # runs pycodestyle from PATH
 	mkdir -p build/lint
 	! for m in $(NATIVE); do \
@@ -126,6 +126,16 @@ $(NODE_MODULES): $(SCRIPT)/package-lock.json
 schemas: $(VENV)/.test
 	$(BIN)/python tests/json_schemas.py src/xlamem/cli/schemas
 
+# The documentation site. A warning is an error, and so is anything that a page would load from the network.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	! grep -rnoE '<(script|link|img|iframe)[^>]* (src|href)="?(https?:)?//[^" >]*' build/site --include='*.html'
+	@echo "The site is in build/site/index.html"
+
+# The pictures in the documentation, from the real output. Needs Chromium.
+pictures: $(VENV)/.test
+	$(BIN)/python docs/pictures.py
+
 clean:
 	rm -rf $(addprefix $(VENV),/ -sanitized -checked -fuzz -others) demo-out build dist
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .benchmarks
@@ -149,7 +159,7 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
 	$(call install,xlamem,$(foreach b,$(BUILD),-C cmake.define.XLAMEM_$(b)=ON) .)
 
 # The extra of the same name. The package is installed already, so pip adds only the extra's dependencies.
-EXTRAS = test test-s3 test-formats test-ray test-pprof fuzz lint bench duckdb
+EXTRAS = test test-s3 test-formats test-ray test-pprof fuzz lint bench docs duckdb
 $(EXTRAS:%=$(VENV)/.%): $(VENV)/.installed
 	$(call install,xlamem[$(patsubst .%,%,$(notdir $@))],'xlamem[$(patsubst .%,%,$(notdir $@))]')
 

@@ -198,6 +198,13 @@ def test_public_names() -> None:
         assert path.stem not in ("read", "convert", "check", "report"), "a module must not hide a function"
 
 
+def test_type_checkers_know_the_public_names() -> None:
+    """Names that are imported on first use are also imported for type checkers."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert set(xlamem.__all__) - imported == set()
+
+
 def test_nothing_of_this_machine_is_in_the_files() -> None:
     shown = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     for name in shown.stdout.splitlines():

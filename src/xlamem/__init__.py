@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         advise,
         attribution,
         bill,
+        buffer,
         donation,
         explain,
         explain_causes,

@@ -165,15 +165,6 @@ def test_the_sources_must_be_there(run: Callable[..., Result]) -> None:
     assert (result.code, "--source-root missing: no such directory" in result.err) == (2, True)
 
 
-def test_the_example_of_the_readme(run: Callable[..., Result], tmp_path: Path) -> None:
-    a, b = unpacked("cpu-donation-removed-decode", tmp_path)
-    run(a, "--bless")
-    text = (Path(__file__).parents[2] / "README.md").read_text()
-    example = re.search(r"    \$ xlamem check dumps +# after an edit\n((?:    .*\n)+)", text)
-    assert example
-    assert re.sub("^    ", "", example[1], flags=re.M) == run(b).out
-
-
 def annotated(out: str) -> str | None:
     """Return the file of the first annotation."""
     found = re.match(r"::error (?:file=([^,]*),line=192,)?title=", out)

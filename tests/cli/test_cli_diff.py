@@ -137,13 +137,6 @@ def test_what_a_row_says(run: Any) -> None:
     assert "A  jit_train_step  cpu, 226 steps  in " in out
 
 
-def test_the_screen_in_the_readme_is_real(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (ROOT / "README.md").read_text()
-    shown = text[text.index("    $ xlamem diff ") :].split("\n\nThe first sentence")[0].splitlines()
-    monkeypatch.chdir(ROOT)
-    assert [line[4:] for line in shown[1:]] == run(*shown[0].split()[3:])[1].splitlines()
-
-
 def test_nothing_changed_is_one_line(run: Any) -> None:
     for path in (SCAN, MLP):
         status, out, err = run(path, path, "--exit-code")

@@ -18,8 +18,9 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import cli, compute, formatting, schema
+from xlamem.cli.reporters.peak import budget_text
+from xlamem.compute.devices import parse_bytes
 
-ROOT = Path(__file__).parents[2]
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
 LAYERS = DUMPS / "cpu-jaxlib-0.12.0-multiheap"
 GPU = DUMPS / "gpu-jax-0.10.2-offload_params"
@@ -80,16 +81,10 @@ def test_the_first_screen_names_buffer_layer_line_and_bytes(run: Any) -> None:
     ]
 
 
-def test_the_screen_in_the_readme_is_real(run: Any) -> None:
-    text = (ROOT / "README.md").read_text()
-    shown = text[text.index("    $ xlamem peak ") :].split("\n\n*Reserved*")[0].splitlines()
-    previous = Path.cwd()
-    os.chdir(ROOT)
-    try:
-        r = run(*shown[0].split()[2:])
-    finally:
-        os.chdir(previous)
-    assert [line[4:] for line in shown[1:]] == r.out.splitlines()
+@pytest.mark.parametrize("available", [-5, 0, 999, 15 * 2**30 + 2**29, 85_520_809_984, 2**49 + 1])
+def test_the_budget_of_the_advice_is_not_above_what_is_available(available: int) -> None:
+    budget = parse_bytes(budget_text(available))
+    assert max(available, 0) * 0.99 <= budget <= max(available, 0)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])

@@ -119,10 +119,14 @@ def test_shardings_over_a_topology() -> None:
 @tpu
 def test_a_program_that_does_not_fit_raises_the_error_of_xla_and_can_be_captured() -> None:
     x = jax.ShapeDtypeStruct((100_000, 100_000), "float32")
-    with pytest.raises(Exception, match="RESOURCE_EXHAUSTED"), xlamem.capture() as captured:
+    with pytest.raises(Exception, match="RESOURCE_EXHAUSTED") as raised, xlamem.capture() as captured:
         xlamem.of(lambda x: jnp.sin(x) @ x, x, topology="v5e:2x2")
+    assert raised.value.__notes__[-1].endswith("GiB must fit")
     assert total(captured.dump) > 2 * 40_000_000_000
     assert xlamem.fits(captured.dump, device="v5e").fits is False
+    with pytest.raises(Exception, match="RESOURCE_EXHAUSTED") as raised:
+        xlamem.of(lambda x: jnp.sin(x) @ x, x, topology="v5e:2x2")
+    assert "GiB must fit. `with xlamem.capture() as captured:`" in raised.value.__notes__[-1]
 
 
 @tpu

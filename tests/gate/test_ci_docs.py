@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_action import DOCS, example
@@ -49,9 +50,9 @@ def check(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
 
 def shown(command: str) -> str:
     """Return the output of a command in docs/ci.md."""
-    found = re.search(rf"    \$ {re.escape(command)}\n(.*?)\n(?!    [^$])", DOCS, re.S)
+    found = re.search(rf"^\$ {re.escape(command)}\n((?:(?!\$ |```).*\n)+)", DOCS, re.M)
     assert found
-    return re.sub("^    ", "", found[1], flags=re.M)
+    return found[1].rstrip()
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -108,6 +109,10 @@ def test_from_an_empty_repository(repository: Path, check: Callable[..., tuple[i
     code, first = check("--bless")
     assert code == 0
     assert check()[0] == 0
+    (snippet,) = re.findall(r"```python\n(import xlamem\n.*?)```", DOCS, re.S)
+    names: dict[str, Any] = {}
+    exec(snippet, names)
+    assert names["result"].passed
 
     edit(repository / "model.py", "# model.py\n", "# model.py\n# moved\n")
     compiled()

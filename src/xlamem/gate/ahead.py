@@ -13,6 +13,7 @@ from uuid import uuid4
 from ..compute import device_total
 from ..dump import Dump
 from ..errors import UsageError
+from ..formatting import size
 from . import hook
 from .compiled import read_compiled
 from .programs import read_program
@@ -81,10 +82,21 @@ def of(
         return read_compiled(compiled)
     dump, error = compile_ahead(lower(function, args, kwargs, topology), compiler_options)
     if error is not None:
+        if dump is not None:
+            error.add_note(_about(dump))
         raise error
     if dump is None:
         raise UsageError("XLA wrote no dump of the program: this backend does not follow xla_dump_to")
     return dump
+
+
+def _about(dump: Dump) -> str:
+    """Return what a failed compile would need, and how to keep its dump if no `capture` does."""
+    needed = device_total(dump)
+    text = "xlamem: XLA dumped the program nevertheless" + ("" if needed is None else f": {size(needed)} must fit")
+    if hook.is_used():
+        return text
+    return f"{text}. `with xlamem.capture() as captured:` around the call keeps the dump, as `captured.dump`"
 
 
 def lower(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], topology: Any) -> Any:

@@ -63,6 +63,11 @@ def remove(listener: Listener) -> None:
             _uninstall()
 
 
+def is_used() -> bool:
+    """Return whether anything listens."""
+    return bool(_listeners)
+
+
 def require_jax(what: str) -> Any:
     """Import JAX. Raises UsageError, which says what needs it."""
     try:

@@ -286,7 +286,10 @@ def sql(
     timeout
         Seconds that the query may take. In a sandbox 60 unless given.
 
-    Raises UsageError if DuckDB is not installed or rejects the query, and if the query exceeds a limit.
+    Raises
+    ------
+    UsageError
+        DuckDB is not installed or rejects the query, or the query exceeds a limit.
     """
     limits: dict[str, Any] = {"sandbox": sandbox, "memory_limit": memory_limit, "timeout": timeout}
     if isinstance(source, Dataset):

@@ -104,7 +104,7 @@ def _write_report(report: Report, limit: int, width: int | None) -> None:
     if hints := _hints(report):
         write()
         for hint in hints:
-            first, *more = wrap(visible(hint), INDENT, width)
+            first, *more = [line for part in hint.split("\n") for line in wrap(visible(part), INDENT, width)]
             write("\n".join([f"  {dim('→')} {first}", *(" " * INDENT + line for line in more)]))
     if report.unknown:
         _write_unknown(report.unknown, width)
@@ -331,8 +331,18 @@ def _hints(report: Report) -> list[str]:
     if causes.oversized:
         hints.append(f"one buffer alone exceeds {_space(row['memory_space'])}: {causes.oversized['shape']}")
     if row["form"] == "tpu_e1000":
-        hints.append("this message lists no buffers; a dump of the same compilation (--xla_dump_to) lists all")
+        hints.append(_dump_hint(row))
     return hints
+
+
+def _dump_hint(row: Row) -> str:
+    """Say how to find the buffers that the message does not list. Commands have lines of their own."""
+    capacity = f" --capacity {_printed(row['capacity_text']).replace(' ', '')}" if row["capacity_text"] else ""
+    return (
+        "this message lists no buffers, but a dump does, also of a compile that fails. Set\n"
+        '  XLA_FLAGS="--xla_dump_to=dumps --xla_dump_hlo_as_text"\n'
+        f"compile again, and run\n  xlamem dumps{capacity}"
+    )
 
 
 def _padding_hint(causes: OomCauses) -> str:

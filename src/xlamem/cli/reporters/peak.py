@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ...compute import Fits, Overview, fold_scopes, folded_scopes, like_buffers, scope_tree
 from ...compute.bill_wording import bill_line
+from ...compute.devices import parse_bytes
 from ...formatting import align, number, one_line, shorten, size, wrap
 from ..inputs import Program
 from .buffers import SIZE_WIDTH, buffer_lines, group_lines
@@ -70,7 +71,7 @@ def screen(program: Program, layout: Layout, *, all_spaces: bool = True) -> list
     top = header(overview.source, overview.module, problems, layout.width) + _missing(overview, layout)
     if fits is not None or len(overview.reserved) > 1:
         top += [Text(), *verdict_lines(overview.device_total, overview.reserved, fits, layout.width)]
-        top += _advice(advice, layout.width)
+        top += _advice(advice, fits, layout.width)
     used = [s for s in overview.spaces if s["peak"] or (s["peak"] is None and s["reserved"])]
     if used:
         top += [Text(), *_space(overview, used[0], fits, layout)]
@@ -81,14 +82,23 @@ def screen(program: Program, layout: Layout, *, all_spaces: bool = True) -> list
     return top + (_contents(overview, used[0], room, layout) if used else []) + others + end
 
 
-def _advice(rows: Sequence[Row], width: int | None) -> list[Text]:
-    """Return a line for each intervention, and where to find more."""
+def _advice(rows: Sequence[Row], fits: Fits | None, width: int | None) -> list[Text]:
+    """Return a line for each intervention, and the command that says more."""
+    if not rows or fits is None:
+        return []
     bounds = [f"{size(row['lower'])} to {size(row['upper'])} less" for row in rows]
     places = [f"{row['kind']} {row['argument'] or row['scope'] or ''}".strip() for row in rows]
     texts = [one_line(f"{place}: {bound}") for place, bound in zip(places, bounds, strict=True)]
     texts = [shorten(text, width and width - INDENT) for text in texts]
-    more = [("xlamem advise --budget says how, what else would help, and whether it is enough", "dim")] if rows else []
-    return [field("" if i else "advice", text) for i, text in enumerate([*texts, *more])]
+    more = (f"how, and what else helps: xlamem advise PATH --budget {budget_text(fits.available)}", "dim")
+    return [field("" if i else "advice", text) for i, text in enumerate([*texts, more])]
+
+
+def budget_text(available: int) -> str:
+    """Return a size for a command line, rounded down."""
+    room = max(available, 0)
+    text = size(room).replace(" ", "")
+    return text if parse_bytes(text) <= room else f"{room}B"
 
 
 def _missing(overview: Overview, layout: Layout) -> list[Text]:
