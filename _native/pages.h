@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__linux__)
-#define XLA_PAGES 1
+#include "platform.h"
+
+#if XLA_PAGES
 #include <sys/mman.h>
-#else
-#define XLA_PAGES 0
 #endif
 
 /* For the address sanitizer: poisoned bytes between the columns of an arena, and a guard page after each mapping. */
@@ -157,7 +156,7 @@ static inline int xla_set_capacity(xla_buffer *b, size_t capacity) {
 }
 
 /* Make capacity for `more` bytes. Rare, and kept out of line to keep the loops that push small. */
-#if defined(__GNUC__)
+#if XLA_GNU
 __attribute__((noinline, cold, unused))
 #endif
 static int xla_grow(xla_buffer *b, size_t more) {

@@ -5,13 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__)
-#define XLA_CLONES __attribute__((target_clones("avx2", "default")))
-#define XLA_CLONED 1
-#else
-#define XLA_CLONES
-#define XLA_CLONED 0
-#endif
+#include "platform.h"
 
 /* Whether a newline in p[0:n] is followed by an upper-case letter (or one of @[\]^_). Reads up to p[n]. */
 XLA_CLONES static int xla_any_title(const uint8_t *p, size_t n) {

@@ -10,9 +10,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__SSE2__) && defined(__x86_64__) && defined(__GNUC__)
+#include "platform.h"
+
+#if XLA_SSE2
 #include <emmintrin.h>
-#define XLA_SSE2 1
 #define xla_in_page(p) (((uintptr_t)(p) & 4095) <= 4080)
 #define xla_in_page32(p) (((uintptr_t)(p) & 4095) <= 4064)
 #define xla_splat(c) _mm_set1_epi8((char)(c))
@@ -34,7 +35,6 @@ __attribute__((noinline, unused)) static void xla_touch(const char *p, size_t n)
 XLA_PEEK __m128i xla_peek16(const char *p) { return xla_load16(p); }
 XLA_PEEK uint64_t xla_peek8(const char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 #else
-#define XLA_SSE2 0
 #define xla_in_page(p) 0
 #endif
 
@@ -128,7 +128,7 @@ static inline unsigned xla_marks(const char *p, int comma, int blank) {
 
 /* The number of the lowest bit set; at least one must be. */
 static inline unsigned xla_lowest(unsigned bits) {
-#if defined(__GNUC__)
+#if XLA_GNU
     return (unsigned)__builtin_ctz(bits);
 #else
     unsigned i = 0;
