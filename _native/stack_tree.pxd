@@ -50,7 +50,7 @@ cdef inline const char* spaced_number_before(
         q -= 1
     if q > begin and q[-1] == c'-':
         q -= 1
-    if q == p or p - q > 26:
+    if q == p:
         return NULL
     r = q + (q[0] == c'-')
     spaced = memchr(r, c' ', p - r) != NULL

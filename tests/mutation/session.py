@@ -1,0 +1,118 @@
+"""Run tests in a forked process that has pytest imported already, with limits."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+PASSED = 0
+
+
+class TestRun(NamedTuple):
+    failed: str
+    """The test that failed, or how the process ended; empty if all tests passed."""
+    seconds: dict[str, float]
+    """Time of each test that was run."""
+
+    __test__ = False
+
+
+class Plugin:
+    """Reports each test to the parent, and runs tests first that failed before."""
+
+    def __init__(self, pipe: int, killers: Counter[str]) -> None:
+        self.pipe, self.killers = pipe, killers
+
+    def say(self, *words: object) -> None:
+        os.write(self.pipe, ("\t".join(map(str, words)) + "\n").encode())
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: -self.killers[item.nodeid])
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.say("start", nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.say("failed" if report.failed else "ran", report.nodeid, report.duration)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.say("failed", report.nodeid, 0)
+
+
+def run_tests(tree: Path, files: list[str], killers: Counter[str], limit: float, memory: int) -> TestRun:
+    """Run test files of a tree until one test fails. A test without an end after `limit` seconds is killed."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os._exit(_run(tree, files, Plugin(writing, killers), memory))
+    os.close(writing)
+    lines, in_time = _listen(reading, limit)
+    os.close(reading)
+    if not in_time:
+        os.killpg(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _kill_others(child)
+    return TestRun(_failed(lines, code, in_time), {w[1]: float(w[2]) for w in lines if w[0] == "ran"})
+
+
+def _run(tree: Path, files: list[str], plugin: Plugin, memory: int) -> int:
+    """Run pytest; never return to the caller of `fork`."""
+    os.setsid()
+    log = os.open(tree / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    resource.setrlimit(resource.RLIMIT_AS, (memory << 30, memory << 30))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.chdir(tree)
+    os.environ["PYTHONPATH"] = str(tree / "src")
+    sys.path.insert(0, str(tree / "src"))
+    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow", "--basetemp", "tmp", *files]
+    try:
+        return int(pytest.main(arguments, plugins=[plugin]))
+    except BaseException:
+        return 99
+    finally:
+        plugin.say("end", "")
+
+
+def _listen(pipe: int, limit: float) -> tuple[list[list[str]], bool]:
+    """Read what the tests report until they end. False if they report nothing for too long."""
+    data = b""
+    while select.select([pipe], [], [], limit)[0]:
+        part = os.read(pipe, 1 << 16)
+        data += part
+        if not part or data.endswith(b"end\t\n"):  # processes that the tests left behind keep the pipe open
+            return _lines(data), True
+    return _lines(data), False
+
+
+def _lines(data: bytes) -> list[list[str]]:
+    return [line.split("\t") for line in data.decode(errors="replace").split("\n") if line.count("\t")]
+
+
+def _failed(lines: list[list[str]], code: int, in_time: bool) -> str:
+    if failed := [words[1] for words in lines if words[0] == "failed"]:
+        return failed[0]
+    if code == PASSED and in_time:
+        return ""
+    test = next((words[1] for words in reversed(lines) if words[0] == "start"), "collection")
+    return f"{test} ended with {code}" if in_time else f"{test} hangs"
+
+
+def _kill_others(group: int) -> Any:
+    """Kill processes that the tests left behind."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return
