@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -36,15 +37,20 @@ FUNCTIONS = {
 SWAPPED = {"where", "if_else", "subtract", "divide"}
 """Functions whose last two arguments are swapped."""
 
-NO_STATEMENT = set(
-    "and as assert async await case cdef cimport class cpdef ctypedef def elif else enum except extern finally for "
-    "from global if import in include inline is lambda match nonlocal not or pass public struct try union while "
-    "with const static".split()
-)
+LEAVES = {"return", "continue", "break", "raise", "del"}
+NO_STATEMENT = set(keyword.kwlist) - LEAVES | {
+    "cdef", "cimport", "const", "cpdef", "ctypedef", "enum", "extern", "include", "inline", "public", "static",
+    "struct", "union",
+}  # fmt: skip
 """First words of lines that cannot be dropped."""
-SKIPPED = set("@ __all__ assert class cimport cpdef ctypedef def from global import include nonlocal struct async".split())
+SKIPPED = {
+    "@", "__all__", "assert", "async", "cimport", "class", "cpdef", "ctypedef", "def", "from", "global", "import",
+    "include", "nonlocal", "struct",
+}  # fmt: skip
 """First words of lines without changes: they are declarations, or tell the type checker something."""
-DELIMITERS = set(": , = ; and or && || if elif while else for return yield in ?".split())
+DELIMITERS = {
+    ":", ",", "=", ";", "?", "and", "or", "&&", "||", "if", "elif", "else", "while", "for", "in", "return", "yield",
+}  # fmt: skip
 """What operands of `and` and `or` end at."""
 
 
@@ -243,7 +249,6 @@ def dropped(line: list[Token], seen: set[str]) -> Iterator[Change]:
     if targets and all(t.kind == "name" or t.text == "," for t in targets):
         drop = head.text in seen
     else:
-        leaves = head.text in ("return", "continue", "break", "raise", "del")
-        drop = leaves or bool(targets) or any(t.text == "(" or t.text in BINARY for t in line)
+        drop = head.text in LEAVES or bool(targets) or any(t.text == "(" or t.text in BINARY for t in line)
     if drop:
         yield Change(head.start, line[-1].end, "pass")

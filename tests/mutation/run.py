@@ -1,12 +1,12 @@
 """Plant bugs and see whether the tests of the same room catch them: `python tests/mutation/run.py compute --count 50`.
 
 A room is a package of `src/xlamem`, or `native`, and its tests. Each planted bug is one change of one expression or
-statement (changes.py) in a copy of the tree. Which ones are planted depends on the seed and the files only. Changes that
-no test can see are listed in equivalents.toml with the reason, and left out.
+statement (changes.py) in a copy of the tree. Which ones are planted depends on the seed and the files only. Changes
+that no test can see are listed in equivalents.toml with the reason, and left out.
 
 mutmut and cosmic-ray change Python only, whereas half of the code that matters here is Cython and C. One engine on
 tokens covers all three. It imports pytest and pyarrow once and forks for each bug, runs the test files first that are
-named like the changed file or caught a bug in it before, and stops at the first test that fails.
+mention most of the changed file or caught a bug in it before, and stops at the first test that fails.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1]))
 
-import native
-from changes import Change, changes
-from session import TestRun, run_tests
+from mutation import native
+from mutation.changes import Change, changes
+from mutation.session import Selection, run_tests
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
@@ -126,7 +126,7 @@ class Tree:
 
     def __init__(self, room: str, options: argparse.Namespace) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="xlamem-mutation-"))
-        self.room, self.limit, self.memory = room, options.limit, options.memory
+        self.room, self.options = room, options
         self.killers: dict[str, Counter[str]] = {}
         ignored = shutil.ignore_patterns("__pycache__", "node_modules", "data-*")
         for name in COPIED:
@@ -165,7 +165,9 @@ class Tree:
     def verdict(self, bug: Bug) -> tuple[str, str]:
         """Run the likeliest test files, then the others."""
         killers = self.killers.setdefault(bug.file, Counter())
-        files = sorted(tests_of(self.room), key=lambda test: self.rank(test, bug.file, killers))
+        names = defined((ROOT / bug.file).read_text()) | {Path(bug.file).stem}
+        selection = Selection(names, killers, self.options.cases)
+        files = sorted(tests_of(self.room), key=lambda test: self.rank(test, selection))
         modules: list[str] = []
         if bug.file.startswith("_native"):
             modules = native.modules_of(self.root / "_native", Path(bug.file).name)
@@ -173,10 +175,10 @@ class Tree:
             ast.parse((self.root / bug.file).read_text())
         # A test that fails with one module built again also fails with all of them.
         steps = [(modules[:1], files[:2]), (modules[1:], files if modules[1:] else files[2:])]
-        for rebuilt, part in steps:
+        for rebuilt, part in steps[:1] if self.options.likely else steps:
             for module in rebuilt:
                 self.rebuild(module)
-            run = run_tests(self.root, part, killers, self.limit, self.memory) if part else TestRun("", {})
+            run = run_tests(self.root, part, selection, self.options.limit, self.options.memory)
             if run.failed:
                 killers[run.failed] += 1
                 return "caught", run.failed
@@ -187,16 +189,16 @@ class Tree:
         shutil.copy2(place, f"{place}.saved")
         native.build(self.root, module, place)
 
-    def rank(self, test: str, file: str, killers: Counter[str]) -> tuple[int, int, int]:
-        """Sort test files by bugs that they caught in this file, then by common words, then by size."""
-        caught = sum(n for node, n in killers.items() if node.startswith(test))
-        common = words(test) & words(file)
-        return -caught, -len(common), (self.root / test).stat().st_size
+    def rank(self, test: str, selection: Selection) -> tuple[int, int, int]:
+        """Sort test files by bugs that they caught, then by what they mention of the changed file, then by size."""
+        caught = sum(n for node, n in selection.killers.items() if node.startswith(test))
+        text = (self.root / test).read_text()
+        return -caught, -len(selection.names & set(re.findall(r"\w+", text))), -len(text)
 
 
-def words(path: str) -> set[str]:
-    """Return the words of a file name, without endings."""
-    return {word.rstrip("s") for word in re.findall(r"[a-z]+", Path(path).stem.removeprefix("test_"))}
+def defined(text: str) -> set[str]:
+    """Return the names of functions and classes of a Python or Cython file."""
+    return set(re.findall(r"^(?:def|class|cdef [^=\n]*?|cpdef [^=\n]*?) ?(\w+)(?=[(:])", text, re.MULTILINE))
 
 
 # -- running
@@ -218,7 +220,7 @@ def check_unchanged(room: str, options: argparse.Namespace) -> None:
     """Stop unless all tests of the room pass without a bug."""
     tree = Tree(room, options)
     begin = time.monotonic()
-    run = run_tests(tree.root, tests_of(room), Counter(), options.limit, options.memory)
+    run = run_tests(tree.root, tests_of(room), Selection(cases=options.cases), options.limit, options.memory)
     shutil.rmtree(tree.root)
     if run.failed:
         sys.exit(f"without a bug, {run.failed} fails")
@@ -264,6 +266,8 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=120, help="seconds after which a test counts as hanging")
     parser.add_argument("--memory", type=int, default=16, help="GiB of address space for the tests of a bug")
     parser.add_argument("--log", type=Path, default=ROOT / "build/mutation.jsonl")
+    parser.add_argument("--likely", action="store_true", help="run the two likeliest test files only")
+    parser.add_argument("--cases", type=int, default=0, help="run at most so many cases of each parametrized test")
     parser.add_argument("--trust", action="store_true", help="do not run the tests without a bug first")
     options = parser.parse_args()
     options.log.parent.mkdir(parents=True, exist_ok=True)

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-from changes import changes
+from mutation.changes import changes
 
 
 def lines(text: str, path: str = "a.py") -> list[str]:
