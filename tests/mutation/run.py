@@ -40,7 +40,6 @@ from mutation.session import Selection, run_tests
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
-NATIVE = ("_native", ["tests/native", "tests/parse"])
 ROOMS = ("parse", "compute", "warehouse", "compare", "gate", "page", "input", "display", "cli")
 COPIED = ("_native", "src", "tests", "docs", "bench", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 WANTED = 0.95
@@ -94,9 +93,9 @@ def files_of(room: str) -> list[Path]:
     return package + [ROOT / "src/xlamem" / name for name in alone]
 
 
-def tests_of(room: str) -> list[str]:
-    folders = NATIVE[1] if room == "native" else [f"tests/{room}"]
-    return sorted(p.relative_to(ROOT).as_posix() for f in folders for p in (ROOT / f).glob("test_*.py"))
+def tests_of(room: str, root: Path) -> list[str]:
+    folders = ["tests/native", "tests/parse"] if room == "native" else [f"tests/{room}"]
+    return sorted(p.relative_to(root).as_posix() for f in folders for p in (root / f).glob("test_*.py"))
 
 
 def listed(path: Path) -> list[dict[str, str]]:
@@ -167,7 +166,7 @@ class Tree:
         killers = self.killers.setdefault(bug.file, Counter())
         names = defined((ROOT / bug.file).read_text()) | {Path(bug.file).stem}
         selection = Selection(names, killers, self.options.cases)
-        files = sorted(tests_of(self.room), key=lambda test: self.rank(test, selection))
+        files = sorted(tests_of(self.room, self.root), key=lambda test: self.rank(test, selection))
         modules: list[str] = []
         if bug.file.startswith("_native"):
             modules = native.modules_of(self.root / "_native", Path(bug.file).name)
@@ -220,7 +219,7 @@ def check_unchanged(room: str, options: argparse.Namespace) -> None:
     """Stop unless all tests of the room pass without a bug."""
     tree = Tree(room, options)
     begin = time.monotonic()
-    run = run_tests(tree.root, tests_of(room), Selection(cases=options.cases), options.limit, options.memory)
+    run = run_tests(tree.root, tests_of(room, tree.root), Selection(cases=options.cases), options.limit, options.memory)
     shutil.rmtree(tree.root)
     if run.failed:
         sys.exit(f"without a bug, {run.failed} fails")
@@ -263,7 +262,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="plant only in files whose path contains this text")
     parser.add_argument("--bugs", type=Path, help="plant the bugs of this file instead, written like equivalents.toml")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=120, help="seconds after which a test counts as hanging")
+    parser.add_argument("--limit", type=float, default=60, help="seconds of processor time of one test")
     parser.add_argument("--memory", type=int, default=16, help="GiB of address space for the tests of a bug")
     parser.add_argument("--log", type=Path, default=ROOT / "build/mutation.jsonl")
     parser.add_argument("--likely", action="store_true", help="run the two likeliest test files only")

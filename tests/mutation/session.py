@@ -53,8 +53,8 @@ class Selection(NamedTuple):
 class Plugin:
     """Reports each test to the parent, and selects tests."""
 
-    def __init__(self, pipe: int, selection: Selection) -> None:
-        self.pipe, self.selection = pipe, selection
+    def __init__(self, pipe: int, selection: Selection, limit: float) -> None:
+        self.pipe, self.selection, self.limit = pipe, selection, limit
 
     def say(self, *words: object) -> None:
         os.write(self.pipe, ("\t".join(map(str, words)) + "\n").encode())
@@ -63,6 +63,8 @@ class Plugin:
         items[:] = self.selection.of(items)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
+        used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+        resource.setrlimit(resource.RLIMIT_CPU, (int(used + self.limit) + 1, resource.RLIM_INFINITY))
         self.say("start", nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -74,14 +76,17 @@ class Plugin:
 
 
 def run_tests(tree: Path, files: list[str], selection: Selection, limit: float, memory: int) -> TestRun:
-    """Run test files of a tree until one test fails. A test without an end after `limit` seconds is killed."""
+    """Run test files of a tree until one test fails.
+
+    A test that takes more than `limit` seconds of processor time is killed, and one that waits ten times as long.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        os._exit(_run(tree, files, Plugin(writing, selection), memory))
+        os._exit(_run(tree, files, Plugin(writing, selection, limit), memory))
     os.close(writing)
-    lines, in_time = _listen(reading, limit)
+    lines, in_time = _listen(reading, 10 * limit)
     os.close(reading)
     if not in_time:
         os.killpg(child, signal.SIGKILL)
