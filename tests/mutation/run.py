@@ -43,6 +43,10 @@ EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
 ROOMS = ("parse", "compute", "warehouse", "compare", "gate", "page", "input", "display", "cli")
 COPIED = ("_native", "src", "tests", "docs", "bench", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 WANTED = 0.95
+FIRST = ("test_stored_results.py", "test_corpus.py", "test_edits.py")
+"""Test files that run early because they compare whatever a dump yields."""
+LIKELY = 3
+"""Test files that run before the others."""
 
 
 @dataclass(frozen=True)
@@ -164,16 +168,16 @@ class Tree:
     def verdict(self, bug: Bug) -> tuple[str, str]:
         """Run the likeliest test files, then the others."""
         killers = self.killers.setdefault(bug.file, Counter())
-        names = defined((ROOT / bug.file).read_text()) | {Path(bug.file).stem}
-        selection = Selection(names, killers, self.options.cases)
-        files = sorted(tests_of(self.room, self.root), key=lambda test: self.rank(test, selection))
         modules: list[str] = []
         if bug.file.startswith("_native"):
             modules = native.modules_of(self.root / "_native", Path(bug.file).name)
         else:
             ast.parse((self.root / bug.file).read_text())
+        names = defined((ROOT / bug.file).read_text()) | {Path(bug.file).stem, *modules}
+        selection = Selection(names, killers, self.options.cases)
+        files = sorted(tests_of(self.room, self.root), key=lambda test: self.rank(test, selection))
         # A test that fails with one module built again also fails with all of them.
-        steps = [(modules[:1], files[:2]), (modules[1:], files if modules[1:] else files[2:])]
+        steps = [(modules[:1], files[:LIKELY]), (modules[1:], files if modules[1:] else files[LIKELY:])]
         for rebuilt, part in steps[:1] if self.options.likely else steps:
             for module in rebuilt:
                 self.rebuild(module)
@@ -188,11 +192,12 @@ class Tree:
         shutil.copy2(place, f"{place}.saved")
         native.build(self.root, module, place)
 
-    def rank(self, test: str, selection: Selection) -> tuple[int, int, int]:
+    def rank(self, test: str, selection: Selection) -> tuple[int, bool, int, int]:
         """Sort test files by bugs that they caught, then by what they mention of the changed file, then by size."""
         caught = sum(n for node, n in selection.killers.items() if node.startswith(test))
         text = (self.root / test).read_text()
-        return -caught, -len(selection.names & set(re.findall(r"\w+", text))), -len(text)
+        mentioned = selection.names & set(re.findall(r"\w+", text))
+        return -caught, Path(test).name not in FIRST, -len(mentioned), -len(text)
 
 
 def defined(text: str) -> set[str]:
@@ -265,7 +270,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=60, help="seconds of processor time of one test")
     parser.add_argument("--memory", type=int, default=16, help="GiB of address space for the tests of a bug")
     parser.add_argument("--log", type=Path, default=ROOT / "build/mutation.jsonl")
-    parser.add_argument("--likely", action="store_true", help="run the two likeliest test files only")
+    parser.add_argument("--likely", action="store_true", help="run the likeliest test files only")
     parser.add_argument("--cases", type=int, default=0, help="run at most so many cases of each parametrized test")
     parser.add_argument("--trust", action="store_true", help="do not run the tests without a bug first")
     options = parser.parse_args()
