@@ -37,12 +37,15 @@ class Selection(NamedTuple):
     """Most cases of a parametrized test that run; 0: all."""
 
     def of(self, items: list[pytest.Item]) -> list[pytest.Item]:
-        counts: Counter[Any] = Counter()
+        total = Counter(item.nodeid.split("[")[0] for item in items)
+        seen: Counter[str] = Counter()
         chosen = []
         for item in items:
-            counts[item.nodeid.split("[")[0]] += 1
-            if not self.cases or counts[item.nodeid.split("[")[0]] <= self.cases or self.killers[item.nodeid]:
+            test = item.nodeid.split("[")[0]
+            step = -(-total[test] // self.cases) if self.cases else 1
+            if seen[test] % step == 0 or self.killers[item.nodeid]:
                 chosen.append(item)
+            seen[test] += 1
         return sorted(chosen, key=lambda item: (-self.killers[item.nodeid], -self.mentions(item)))
 
     def mentions(self, item: pytest.Item) -> int:
