@@ -29,21 +29,12 @@ LONGEST = 120
 def check(name: str, results: Iterable[tuple[str, Any]], *folders: Path) -> None:
     """Compare results with the stored ones. The place of the tests and of `folders` does not count."""
     path = RESULTS / f"{name}.txt"
-    lines = [f"{key}: {described(_without(value, *folders, TESTS))}" for key, value in results]
+    lines = [f"{key}: {described(value, *folders, TESTS)}" for key, value in results]
     if os.environ.get("XLAMEM_STORE_RESULTS"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{line}\n" for line in lines))
     differing = [pair for pair in zip_longest(path.read_text().splitlines(), lines) if pair[0] != pair[1]]
     assert not differing, "\n".join(f"stored {was}\n   now {now}" for was, now in differing)
-
-
-def _without(value: Any, *folders: Path) -> Any:
-    if isinstance(value, pa.Table):
-        return value
-    text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
-    for folder in folders:
-        text = text.replace(str(folder), "")
-    return text
 
 
 def outcome(call: Any, *arguments: Any, **options: Any) -> Any:
@@ -54,12 +45,20 @@ def outcome(call: Any, *arguments: Any, **options: Any) -> Any:
         return f"{type(error).__name__} {str(error).splitlines()[0].rsplit('/', 1)[-1]}"
 
 
-def described(value: Any) -> str:
+def described(value: Any, *folders: Path) -> str:
     if isinstance(value, pa.Table):
-        columns = (f"{name}={digest(value[name].to_pylist())}" for name in value.column_names)
+        columns = (f"{name}={digest(text_of(value[name], *folders))}" for name in value.column_names)
         return " ".join([f"{value.num_rows} rows", *columns])
-    text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
+    text = text_of(value, *folders)
     return text if len(text) <= LONGEST and text.isprintable() else f"{len(text)} characters {digest(text)}"
+
+
+def text_of(value: Any, *folders: Path) -> str:
+    """Return a value as text without these folders."""
+    text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
+    for folder in folders:
+        text = text.replace(str(folder), "")
+    return text
 
 
 def plain(value: Any) -> Any:
@@ -77,7 +76,6 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, float)) else type(value).__name__
 
 
-def digest(value: Any) -> str:
+def digest(text: str) -> str:
     """Return 16 bits, which hardly any change of a result keeps."""
-    text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
     return xxhash.xxh3_64_hexdigest(text.encode("utf-8", "surrogateescape"))[:4]
