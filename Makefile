@@ -25,7 +25,7 @@ QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unk
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
-.PHONY: demo page test test-all test-wheel test-sanitized test-checked fuzz lint lint-style lint-types \
+.PHONY: demo page test test-all test-wheel test-sanitized test-checked fuzz mutation lint lint-style lint-types \
 	bench bench-all bench-check clean
 
 demo: $(VENV)/.duckdb
@@ -76,6 +76,10 @@ test-checked:
 # Read, check, compute and convert mutated dumps for MINUTES. build/fuzz keeps the inputs that fail.
 fuzz: $(VENV)/.test
 	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) --keep build/fuzz $(ARGS)
+
+# Plant bugs, and run the tests of the same room: make mutation ARGS="compute native --count 50 --seed 2"
+mutation: $(VENV)/.test
+	$(BIN)/python tests/mutation/run.py $(ARGS)
 
 lint: lint-style lint-types
 
