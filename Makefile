@@ -27,7 +27,7 @@ SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
 .PHONY: demo page schemas docs pictures test test-all test-ray test-wheel test-reproducible test-sanitized \
-	test-checked test-portable fuzz fuzz-coverage lint lint-style lint-types bench bench-all bench-check clean
+	test-checked test-portable fuzz fuzz-coverage mutation lint lint-style lint-types bench bench-all bench-check clean
 
 demo: $(VENV)/.duckdb
 	rm -rf demo-out
@@ -96,6 +96,10 @@ fuzz-coverage:
 	@command -v clang >/dev/null || { echo "make fuzz-coverage needs clang (apt-get install clang)"; exit 1; }
 	CC=clang $(MAKE) VENV=$(VENV)-fuzz BUILD="FUZZ CHECKED" $(VENV)-fuzz/.fuzz
 	$(VENV)-fuzz/bin/python tests/fuzz/guided.py --minutes $(MINUTES) $(ARGS)
+
+# Plant bugs, and run the tests of the same room: make mutation ARGS="compute native --count 50 --seed 2"
+mutation: $(VENV)/.test
+	$(BIN)/python tests/mutation/run.py $(ARGS)
 
 lint: lint-style lint-types
 

@@ -80,7 +80,7 @@ cdef int64_t size(const char* p, const char* end, const char** type_end) noexcep
     while q < end and q[0] != c']':
         if q + 1 < end and q[0] == c'<' and q[1] == c'=':
             q += 2
-        if q[0] == c'?':
+        if q < end and q[0] == c'?':
             return NO_INT
         q = integer_in(q, end, &n)
         if q == NULL or n < 0:
@@ -135,13 +135,15 @@ def sizes(const unsigned char[::1] data not None, const long long[::1] ends not 
     """
     cdef Buffer codes, bytes_
     cdef Py_ssize_t i
-    cdef const char* base = <const char*> &data[0] if data.shape[0] else NULL
+    cdef const char* base = b""                   # NULL stands for a tuple
     cdef const char* p
     cdef const char* end
     cdef const char* type_end = NULL
     cdef int64_t n
     memset(&codes, 0, sizeof(Buffer))
     memset(&bytes_, 0, sizeof(Buffer))
+    if data.shape[0]:
+        base = <const char*> &data[0]
     with nogil:
         for i in range(ends.shape[0]):
             p = base + (ends[i - 1] if i else 0)

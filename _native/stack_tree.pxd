@@ -50,9 +50,9 @@ cdef inline const char* spaced_number_before(
         q -= 1
     if q > begin and q[-1] == c'-':
         q -= 1
-    if q == p or p - q > 26:
-        return NULL
     r = q + (q[0] == c'-')
+    if r >= p:
+        return NULL
     spaced = memchr(r, c' ', p - r) != NULL
     if spaced and (p - r) % 4 == 0:
         return NULL                               # a group of more than three digits

@@ -129,3 +129,31 @@ def test_one_output() -> None:
     table += " value: <1 y{} @0> (size=64,offset=0): (f32[1]{0})\n\nTotal bytes used: 128\n"
     (row,) = xlamem.donation(xlamem.read(table.encode())).to_pylist()
     assert not row["candidate"]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "output", "shape", "candidate"),
+    [
+        (0, 0, "f32[16]", True),
+        (5, 5, "f32[16]", True),
+        (5, 0, "f32[16]", False),
+        (0, 5, "f32[16]", False),
+        (0, 5, "s32[16]", False),
+        (0, 5, "f32[4,4]", False),
+    ],
+)
+def test_parameters_and_outputs_of_different_memory_spaces(
+    parameter: int, output: int, shape: str, candidate: bool
+) -> None:
+    lines = [
+        "BufferAssignment:",
+        f"allocation 0: size 64, color {parameter}, parameter 0, shape |f32[16]| at ShapeIndex {{}}:",
+        f" value: <0 x @{parameter}> (size=64,offset=0): f32[16]{{0}}",
+        f"allocation 1: size 64, color {output}, output shape is |{shape}|, maybe-live-out:",
+        f" value: <1 y @{output}> (size=64,offset=0): {shape}{{0}}",
+        "",
+        "Total bytes used: 128",
+        "",
+    ]
+    (row,) = xlamem.donation(xlamem.read("\n".join(lines).encode())).to_pylist()
+    assert row["candidate"] == candidate

@@ -11,6 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from compare import differences, findings
+from fuzz.check import source_of
+from fuzz.edits import KINDS, edited
 
 import xlamem
 from xlamem.input import names
@@ -202,3 +204,43 @@ def test_compiles_that_differ_in_a_path_are_one_content(tmp_path: Path) -> None:
     flags = dataset["flags"].to_table()
     assert list(zip(flags["name"].to_pylist(), flags["value"].to_pylist(), strict=True)) == ROWS
     assert dataset["modules"].to_table()["n_flags"].to_pylist() == [len(ROWS)]
+
+
+SMALLEST = b"""\
+BufferAssignment:
+allocation 0: size 8, preallocated-temp:
+ value: <0 a @0> (size=8,offset=0): f32[2]{0}
+
+Total bytes used: 8 (8B)
+"""
+LINES = b"""\
+# Default flag value: -1
+a: 65536
+b {
+  c: "x { y"
+  d {
+  }
+  e/f.g[2]-h: 1
+}
+"""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_edits_of_flags(seed: int) -> None:
+    """Both readers understand the same of lines with one change."""
+    rng = random.Random(seed)
+    lines = LINES.split(b"\n")
+    for i in range(len(lines)):
+        for kind in KINDS:
+            changed = b"\n".join(edited(rng, kind, lines, i))
+            files = {"buffer-assignment": SMALLEST, "debug-options": changed}
+            assert differences(xlamem.read(source_of(files), text=True), files) == [], changed
+
+
+@pytest.mark.parametrize("line", ["b { x", "b {}", "b{", "b  {", " {", "} ", "}}", "c:1", "c :1", ": 1", "#"])
+def test_lines_that_are_nearly_flags(line: str) -> None:
+    files = {"buffer-assignment": SMALLEST, "debug-options": f"{line}\na: 2\n".encode()}
+    dump = xlamem.read(source_of(files), text=True)
+    assert differences(dump, files) == []
+    assert dump["flags"]["name"].to_pylist() == ["a"]
+    assert dump.modules["understood"][0].as_py() == (line == "#")

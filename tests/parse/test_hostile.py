@@ -221,13 +221,24 @@ def test_a_shape_of_more_than_64_bits(shape: str) -> None:
     assert not dump.modules["understood"][0].as_py()
 
 
-@pytest.mark.parametrize("number", ["18446744073709551617", "1.1 234 567", "12 34", "1 2345", "1 234 567KiB"])
-def test_numbers_of_the_tree_have_the_form_of_xla(number: str) -> None:
+def with_tree(total: str, current: str, remaining: str) -> xlamem.Dump:
+    """A dump with a stack tree of one node."""
     tree = "  Stack trace breakdown for peak usage: 8 bytes\n"
-    tree += f"    a (100.0%, total: 8 bytes, current: 8 bytes, remaining: {number} bytes)\n"
+    tree += f"    a (100.0%, total: {total} bytes, current: {current} bytes, remaining: {remaining} bytes)\n"
     allocations = "allocation 0: size 8, preallocated-temp:\n" + values(1)
     live = dump_of(allocations, 2, ranges(1, "0-1"))["buffer-assignment"] + b"    a.0: 8 bytes\n" + tree.encode()
-    dump = xlamem.read(source_of({"buffer-assignment": live}))
+    return xlamem.read(source_of({"buffer-assignment": live}))
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "18446744073709551617", "9223372036854775808", "-9 223 372 036 854 775 809", "1.1 234 567", "12 34", "1 2345",
+        "1 234 567KiB", "1234 567", "1  234", " 234", "--1", "-", "1- 234", "",
+    ],
+)  # fmt: skip
+def test_numbers_of_the_tree_have_the_form_of_xla(number: str) -> None:
+    dump = with_tree("8", "8", number)
     assert dump.printed_stack.num_rows == 0
     assert not dump.complete
 
@@ -247,3 +258,18 @@ def test_a_memory_space_behind_an_allocation_of_the_other_layout() -> None:
     dump = xlamem.read(source_of({"memory-usage-report": report}))
     rows = dump["printed_report"].select(["part", "allocation", "n_values"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == [("table", 2, 1), ("space", None, None)]
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "0", "-8", "46137348", "46 137 348", "-46 137 348", "-137 348", "12 345", "-12 345",
+        "9223372036854775807", "9 223 372 036 854 775 807", "-9 223 372 036 854 775 807",
+        "000 000 000 000 000 000 000 000 000 000 001",
+    ],
+)  # fmt: skip
+def test_numbers_of_the_tree_can_be_negative_and_long(number: str) -> None:
+    (row,) = with_tree(number, number, "0").printed_stack.to_pylist()
+    assert row["total"] == row["current"] == int(number.replace(" ", ""))
+    (row,) = with_tree("8", "8", number).printed_stack.to_pylist()
+    assert row["remaining"] == int(number.replace(" ", ""))

@@ -1,0 +1,64 @@
+"""The bugs that can be planted, and what leaves them out."""
+
+from __future__ import annotations
+
+import pytest
+from mutation.changes import changes
+
+
+def lines(text: str, path: str = "a.py") -> list[str]:
+    """The changed lines."""
+    return [change.lines(text)[1] for change in changes(path, text)]
+
+
+@pytest.mark.parametrize(
+    ("line", "becomes"),
+    [
+        ("y = a < b", ["y = a <= b"]),
+        ("y = a + -b", ["y = a - -b", "y = a + b"]),
+        ("x[i] = a", ["pass"]),
+        ("f(2)", ["pass", "f(3)", "f(1)"]),
+        ("y = 0.5", ["y = 1.5"]),
+        ("if a and b:", ["if b:", "if False:", "if True:", "if a:", "if a or b:"]),
+        ("z = a if b else c", ["z = a if not (b) else c"]),
+        ("w = [a for a in b if a]", ["w = [a for a in b if False]", "w = [a for a in b if True]"]),
+        ("continue", ["break", "pass"]),
+        ("a is None", ["a is not None"]),
+        ("a not in b", ["a in b"]),
+        ("v = np.where(a, b, c)", ["v = np.where(a, c, b)"]),
+        ("u = max(a, b)", ["u = min(a, b)"]),
+        ("t: int | None = 1", ["t: int | None = 2", "t: int | None = 0"]),
+        ("def f(a: int | None = 1) -> None:", []),
+        ("from a import b", []),
+        ('"""A docstring: 1 < 2."""', []),
+        ("assert a is not None", []),
+    ],
+)
+def test_python(line: str, becomes: list[str]) -> None:
+    assert sorted(lines(f"{line}\n")) == sorted(becomes)
+
+
+def test_an_assignment_is_dropped_if_the_name_exists() -> None:
+    assert lines("def f():\n    a = b\n    a = c\n") == ["pass"]
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "becomes"),
+    [
+        ("a.pyx", "cdef int64_t* p = <int64_t*> q", []),
+        ("a.pyx", "cdef inline int f(int a) noexcept nogil:", []),
+        (
+            "a.pxd",
+            "while p < end and p[0] != 3:",
+            [
+                "while p <= end and p[0] != 3:", "while p < end or p[0] != 3:", "while p < end and p[1] != 3:",
+                "while p < end and p[0] == 3:", "while p < end and p[0] != 4:", "while p < end and p[0] != 2:",
+                "while p < end:", "while p[0] != 3:", "while False:",
+            ],
+        ),
+        ("a.h", "while (p < end && *p) /* a < b */ {", ["while (p <= end && *p) /* a < b */ {"]),
+    ],
+)  # fmt: skip
+def test_native(path: str, line: str, becomes: list[str]) -> None:
+    found = lines(f"{line}\n", path)
+    assert sorted(found) == sorted(becomes) if path != "a.h" else set(becomes) <= set(found)

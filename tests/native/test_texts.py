@@ -1,0 +1,92 @@
+"""Texts that differ in little: their codes, their kinds, and what is beside them in the data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from xlamem import _shapes, _unknown
+from xlamem._column import Names
+from xlamem.parse.arrays import NULL, codes, flags, ints
+from xlamem.parse.interners import Interner
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 15, 16, 17, 24, 29, 30, 31, 32, 33, 40, 63, 64, 65, 200])
+def test_names_that_differ_in_one_character(length: int) -> None:
+    """Each character counts, at every place, and so does the length."""
+    text = bytes(97 + i % 26 for i in range(length))
+    texts = [text, *(text[:i] + b"_" + text[i + 1 :] for i in range(length)), text + b"_", text[:-1]]
+    for page in (0, 1):  # at the end of a page, texts are compared in another way
+        names = Names()
+        joined = b" " * page + b"".join(texts)
+        assert [names.code(t) for t in texts] == list(range(len(texts)))
+        assert [names.code(t) for t in reversed(texts)] == list(reversed(range(len(texts))))
+        data, ends = names.export()
+        assert bytes(data) == joined[page:]
+        assert ints(ends).tolist() == np.cumsum([len(t) for t in texts]).tolist()
+
+
+def sizes(shapes: list[bytes]) -> list[tuple[int, int | None]]:
+    ends = np.cumsum([len(s) for s in shapes]).astype(np.int64)
+    kinds, found = _shapes.sizes(b"".join(shapes), ends, (names := Interner()).names)
+    texts = [*names.arrays(codes(kinds))[0].to_pylist()]
+    return list(zip(texts, [None if n == NULL else n for n in ints(found).tolist()], strict=True))
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        b"b(f32[4]{0})", b"(f32[2]{0}, (s32[], pred[]), u8[0])", b"s4[3,5]{1,0:E(4)}", b"f32[<=3,2]{1,0:T(8,128)}",
+        b"(f32[2]{0}, /*index=5*/f32[1,2]{1,0})", b"token[]",
+    ],
+)  # fmt: skip
+def test_a_shape_ends_where_it_ends(shape: bytes) -> None:
+    """Cut at any place, it is the same whatever follows."""
+    cuts = [shape[:n] for n in range(len(shape) + 1)]
+    alone = [sizes([cut])[0] for cut in cuts]
+    for n, cut in enumerate(cuts):
+        for after in (shape[n:], b"(f32[2]{0})", b"7]{0}", b"E(4)}"):
+            assert sizes([cut, after])[0] == alone[n]
+    assert alone[-1][1] is not None
+
+
+def gaps(*bounds: tuple[int, int, int]) -> np.ndarray:
+    return np.array([(0, row, begin, end) for row, begin, end in bounds], np.int64).reshape(-1, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (b", word=3", "word"), (b" a.b-12, x", "a.b"), (b"9abc9", "abc"), (b"-.x", "x"), (b"12:34", "NN:NN"),
+        (b" (7) ", "(N)"), (b"1" * 30, "N" * 24), (b"()" * 12, "()" * 12), (b"()" * 13, "()" * 12), (b"x1", "x"),
+        (b"", ""), (b" ,;:\t", ""), (b"f32[2]", "f"),
+    ],
+)  # fmt: skip
+def test_kinds_of_unknown_text(text: bytes, kind: str) -> None:
+    names = Names()
+    data = b"<" + text + b"word>"
+    (code,) = codes(_unknown.kinds(data, gaps((0, 1, 1 + len(text))), names)).tolist()
+    assert code == 0
+    assert bytes(names.export()[0]).decode() == kind
+
+
+def test_unknown_text_is_joined_by_row() -> None:
+    data = b"a, b; c:\td"
+    out, ends, valid = _unknown.attributes(data, gaps((0, 0, 2), (0, 3, 5), (2, 5, 6), (3, 6, 10), (3, 2, 3)), 5)
+    texts = pa.Array.from_buffers(pa.string(), 5, [None, pa.py_buffer(ends), pa.py_buffer(out)])
+    assert texts.to_pylist() == ["a, b", "", "", "c:\td", ""]
+    assert flags(valid).tolist() == [1, 0, 0, 1, 0]
+    with pytest.raises(ValueError, match="lie in the data"):
+        _unknown.attributes(data, gaps((0, 3, 2)), 1)
+    with pytest.raises(ValueError, match="lie in the data"):
+        _unknown.kinds(data, gaps((0, 0, len(data) + 1)), Names())
+    _unknown.kinds(data, gaps((0, len(data), len(data))), Names())
+
+
+def test_lines_end_at_their_newline() -> None:
+    found = _unknown.line_ends(b"ab\n\ncd", np.array([0, 2, 3, 4, 5]))
+    assert ints(found).tolist() == [3, 3, 4, 6, 6]
+    for begin in (-1, 6):
+        with pytest.raises(ValueError, match="lie in the data"):
+            _unknown.line_ends(b"ab\n\ncd", np.array([begin]))

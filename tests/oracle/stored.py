@@ -1,0 +1,81 @@
+"""Results that are compared with those of an earlier commit, so that no number changes unnoticed.
+
+`tests/data/results` holds a line per result: the value itself, or a digest of each column of a table. After a change
+that is meant to alter results, write them again with `XLAMEM_STORE_RESULTS=1 pytest TEST` and commit what changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from xlamem.errors import XlaMemError
+from xlamem.input.find import Source
+
+TESTS = Path(__file__).parents[1]
+RESULTS = TESTS / "data" / "results"
+LONGEST = 120
+"""Characters of a value that is stored as it is."""
+
+
+def check(name: str, results: Iterable[tuple[str, Any]], *folders: Path) -> None:
+    """Compare results with the stored ones. The place of the tests and of `folders` does not count."""
+    path = RESULTS / f"{name}.txt"
+    lines = [f"{key}: {described(value, *folders, TESTS)}" for key, value in results]
+    if os.environ.get("XLAMEM_STORE_RESULTS"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines))
+    differing = [pair for pair in zip_longest(path.read_text().splitlines(), lines) if pair[0] != pair[1]]
+    assert not differing, "\n".join(f"stored {was}\n   now {now}" for was, now in differing)
+
+
+def outcome(call: Any, *arguments: Any, **options: Any) -> Any:
+    """Return what a call returns, or the text of its error."""
+    try:
+        return call(*arguments, **options)
+    except XlaMemError as error:
+        return f"{type(error).__name__} {str(error).splitlines()[0].rsplit('/', 1)[-1]}"
+
+
+def described(value: Any, *folders: Path) -> str:
+    if isinstance(value, pa.Table):
+        columns = (f"{name}={digest(text_of(value[name], *folders))}" for name in value.column_names)
+        return " ".join([f"{value.num_rows} rows", *columns])
+    text = text_of(value, *folders)
+    return text if len(text) <= LONGEST and text.isprintable() else f"{len(text)} characters {digest(text)}"
+
+
+def text_of(value: Any, *folders: Path) -> str:
+    """Return a value as text without these folders."""
+    text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
+    for folder in folders:
+        text = text.replace(str(folder), "")
+    return text
+
+
+def plain(value: Any) -> Any:
+    """Return lists, dictionaries, texts and numbers only. Of objects without fields, only the type is told."""
+    if isinstance(value, (pa.Table, pa.Array, pa.ChunkedArray)):
+        return value.to_pylist()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if fields := getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", None):
+        return {name: plain(getattr(value, name)) for name in fields} if not isinstance(value, Source) else value.name
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value if value is None or isinstance(value, (str, int, float)) else type(value).__name__
+
+
+def digest(text: str) -> str:
+    """Return 16 bits, which hardly any change of a result keeps."""
+    return xxhash.xxh3_64_hexdigest(text.encode("utf-8", "surrogateescape"))[:4]

@@ -1,0 +1,97 @@
+"""Batches that are copied without some of their dumps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem.input.find import Source
+from xlamem.warehouse import worker
+from xlamem.warehouse.batch import Batch
+from xlamem.warehouse.ledger import Ledger
+from xlamem.warehouse.rewrite import rewrite
+from xlamem.warehouse.storage import Storage
+
+READ = ("cpu-jaxlib-0.5.3-tuple3", "cpu-tf-2.3.4-loop")
+FAILING = ("cpu-tf-1.15.0-loop", "cpu-tf-2.18.1-loop")
+
+
+@pytest.fixture
+def batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Storage, Batch]:
+    """A batch as older versions wrote it: two dumps, and two that failed."""
+    read = worker.ReadDump
+
+    def fail(source: Source, **options: Any) -> worker.ReadDump:
+        if Path(source.members[0].uri).parent.name in FAILING:
+            raise ZeroDivisionError("oh")
+        return read(source, **options)
+
+    monkeypatch.setattr(worker, "ReadDump", fail)
+    made = xlamem.convert(*(DUMPS / name for name in (*READ, *FAILING)), to=tmp_path / "out", engine="here")
+    assert len(made.failed) == 2
+    storage = Storage(tmp_path / "out")
+    batches = Ledger(storage).state.batches.values()
+    (good,) = (b for b in batches if b.dumps)
+    bad = [b for b in batches if b.quarantined]
+    found = replace(
+        good,
+        quarantined=tuple(i for b in bad for i in b.quarantined),
+        files=(*good.files, *(f for b in bad for f in b.table_files("quarantine"))),
+        attempts={i: n for b in bad for i, n in b.attempts.items()},
+        system=tuple(i for b in bad for i in b.quarantined),
+        places={i: "/in" for b in bad for i in b.quarantined},
+    )
+    assert len(found.dumps) == len(found.quarantined) == 2
+    return storage, found
+
+
+def ids(storage: Storage, batch: Batch, table: str) -> list[str]:
+    """The contents with rows in a table."""
+    tables = [pq.read_table(storage.path(f.path), filesystem=storage.system) for f in batch.table_files(table)]
+    return sorted({i for t in tables for i in t["content_id"].cast(pa.string()).to_pylist()})
+
+
+@pytest.mark.parametrize("table", ["modules", "allocations", "peaks"])
+def test_dumps_that_were_removed_are_not_copied(batch: tuple[Storage, Batch], table: str) -> None:
+    storage, old = batch
+    new = rewrite(storage, old, {old.dumps[0]}, frozenset(), "run")
+    assert new is not None
+    assert new.dumps == old.dumps[1:]
+    assert ids(storage, new, table) == [old.dumps[1]]
+    assert new.name != old.name
+
+
+def test_failures_leave_quarantine_with_their_rows(batch: tuple[Storage, Batch]) -> None:
+    """Whether the dump was read now, or failed again and has a row in the new batch."""
+    storage, old = batch
+    a, b = old.quarantined
+    for removed, failed in (({a}, frozenset()), (frozenset(), {a})):
+        new = rewrite(storage, old, removed, failed, "run")
+        assert new is not None
+        assert new.quarantined == (b,)
+        assert ids(storage, new, "quarantine") == [b]
+        assert set(new.attempts) == set(new.system) == set(new.places) == {b}
+        assert ids(storage, new, "modules") == sorted(new.dumps) == sorted(old.dumps)
+
+
+def test_a_dump_that_is_stored_and_failed_now_stays(batch: tuple[Storage, Batch]) -> None:
+    storage, old = batch
+    new = rewrite(storage, old, frozenset(), {old.dumps[0]}, "run")
+    assert new is not None
+    assert new.dumps == old.dumps
+
+
+def test_quarantine_alone_is_worth_a_batch(batch: tuple[Storage, Batch]) -> None:
+    storage, old = batch
+    new = rewrite(storage, old, set(old.dumps), frozenset(), "run")
+    assert new is not None
+    assert (new.dumps, new.quarantined) == ((), old.quarantined)
+    assert {f.table for f in new.files} == {"quarantine"}
+    assert rewrite(storage, old, {*old.dumps, *old.quarantined}, frozenset(), "run") is None
