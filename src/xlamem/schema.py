@@ -1758,6 +1758,7 @@ DOCUMENTS = {
     "dataset-drop": Document(1, "xlamem dataset drop DEST --where SQL --json"),
     "dataset-files": Document(1, "xlamem dataset files DEST --json"),
     "dataset-migrate": Document(1, "xlamem dataset migrate DEST --json"),
+    "dataset-register": Document(1, "xlamem dataset register DEST --to FORMAT --json"),
     "diff": Document(1, "xlamem diff A B --json, for two programs"),
     "explain": Document(1, "xlamem explain PATH --json"),
     "info": Document(1, "xlamem info PATH --json"),

@@ -37,6 +37,7 @@ class Convert(TypedDict):
     changed: Annotated[list[str], "dumps that were modified during the run"]
     cut: Annotated[list[str], "truncated dumps, which were converted up to their end"]
     empty: Annotated[list[str], "paths without a dump"]
+    recent: Annotated[int, "dumps that are left to the next run because of --min-age"]
     stopped: Annotated[bool, "whether there were more failures than --max-failures"]
     seconds: float
 
@@ -88,3 +89,13 @@ class DatasetCompact(TypedDict):
     bytes: Annotated[int, "size of these files"]
     new_files: Annotated[int, "files that replace them"]
     new_bytes: Annotated[int, "size of these files"]
+
+
+class DatasetRegister(TypedDict):
+    """The tables of one format, after they have followed the dataset."""
+
+    to: Annotated[str, "iceberg or delta"]
+    tables: int
+    files: Annotated[int, "files that the tables name"]
+    added: Annotated[int, "files that were added"]
+    removed: Annotated[int, "files that were removed"]

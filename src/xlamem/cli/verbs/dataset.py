@@ -138,7 +138,7 @@ def compact(dest: str, single_writer: bool, output: options.Output) -> None:
 
 
 @command.command("register")
-@click.argument("dest", metavar="DEST")
+@click.argument("dest", metavar="DEST", shell_complete=files)
 @click.option("--to", "to", required=True, metavar="FORMAT", help="delta, iceberg or iceberg:CATALOG.NAMESPACE.")
 @click.option("--single-writer", is_flag=True, help="Promise that no run writes to DEST, and skip conditional writes.")
 @options.output()
@@ -152,7 +152,8 @@ def register(dest: str, to: str, single_writer: bool, output: options.Output) ->
 
     result = warehouse.register(dest, to, single_writer=single_writer)
     if output.json:
-        console.write_json(dataclasses.asdict(result))
+        sums = {name: getattr(result, name) for name in ("tables", "files", "added", "removed")}
+        console.write_document("dataset-register", {"to": result.format, **sums})
         return
     tables = f"{count(result.tables, f'{result.format} table')} of {count(result.files, 'file')}"
     console.write(f"{dest}: {tables}; {result.added:,} added, {result.removed:,} removed")
