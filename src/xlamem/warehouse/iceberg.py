@@ -59,6 +59,7 @@ def _open(catalog: Any, namespace: str, storage: Storage, name: str) -> IcebergF
         table = catalog.load_table((namespace, name))
     except NoSuchTableError:
         properties = PROPERTIES | {"comment": f"one row per {schema.WAREHOUSE[name].row}"}
+        # Iceberg numbers the columns as `Table.parquet` does, so that the files have the field ids of the table.
         table = catalog.create_table_if_not_exists((namespace, name), spec, properties=properties)
     if {*spec.names} - {*table.schema().column_names}:
         with table.update_schema() as update:
@@ -97,9 +98,6 @@ class IcebergFiles:
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
         with self.table.transaction() as transaction:
-            if transaction.table_metadata.name_mapping() is None:  # the files have no field ids
-                mapping = self.table.schema().name_mapping.model_dump_json()
-                transaction.set_properties(**{"schema.name-mapping.default": mapping})
             update = transaction.update_snapshot()
             with update.overwrite() if removed else update.merge_append() as snapshot:
                 for location in added:

@@ -21,16 +21,16 @@ from .one_program import Advise, Bill, Buffer, Capacity, Explain, Packing, Peak,
 
 __all__ = [
     "TYPES", "Advise", "Bill", "Buffer", "Capacity", "Check", "Convert", "DatasetCompact", "DatasetDrop",
-    "DatasetFiles", "DatasetMigrate", "DatasetRegister", "Diff", "Explain", "Extra", "FailedDump", "Failure", "Info", "Nullable",
-    "Oom", "Packing", "Pairs", "Peak", "Plan", "Program", "ReportFile", "Row", "Schema", "Self", "Series", "Show",
-    "Side", "Sql", "Top", "Without",
+    "DatasetFiles", "DatasetMigrate", "DatasetRegister", "Diff", "Explain", "Extra", "FailedDump", "Failure",
+    "Info", "Nullable", "Oom", "Packing", "Pairs", "Peak", "Plan", "Program", "ReportFile", "Row", "Schema", "Self",
+    "Series", "Show", "Side", "Sql", "Top", "Without",
 ]  # fmt: skip
 
 TYPES: dict[str, type] = {
     "advise": Advise, "bill": Bill, "buffer": Buffer, "check": Check, "convert": Convert,
     "dataset-compact": DatasetCompact, "dataset-drop": DatasetDrop, "dataset-files": DatasetFiles,
     "dataset-migrate": DatasetMigrate, "dataset-register": DatasetRegister, "diff": Diff, "explain": Explain,
-    "info": Info, "oom": Oom, "pairs": Pairs, "peak": Peak, "report-file": ReportFile, "schema": Schema, "self": Self, "series": Series, "show": Show,
-    "sql": Sql, "top": Top,
+    "info": Info, "oom": Oom, "pairs": Pairs, "peak": Peak, "report-file": ReportFile, "schema": Schema,
+    "self": Self, "series": Series, "show": Show, "sql": Sql, "top": Top,
 }  # fmt: skip
 """The type of each document but `report`, whose schema is `page/report.schema.json`."""
