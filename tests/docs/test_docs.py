@@ -28,6 +28,8 @@ ELSEWHERE = {
     ("report.md", "python"): "page/test_report_docs.py",
     ("start.md", "python"): "gate/test_start_docs.py",
     ("warehouse.md", "python"): "warehouse/test_warehouse_docs.py",
+    ("warehouse.md", "toml"): "warehouse/test_clusters.py",
+    ("warehouse.md", "ini"): "warehouse/test_warehouse_docs.py",
     ("warehouse.md", "sql"): "warehouse/test_warehouse_docs.py",
 }
 """Blocks, by page and language, that another test runs."""
@@ -35,6 +37,7 @@ ELSEWHERE = {
 NOT_RUN = {
     "pip install ": "changes the environment; .ci/test-wheel installs xlamem",
     "make ": "builds the project, or measures it for minutes",
+    "python tests/fuzz/run.py ": "needs a checkout, and a failure; tests/parse/test_fuzzer.py runs it",
     "go tool pprof ": "needs Go; tests/page/test_pprof.py runs it",
     "duckdb ": "needs the command; tests/warehouse runs the views in Python",
     "xlamem dataset files gs://bucket": "needs accounts of clouds",

@@ -326,7 +326,7 @@ def test_the_python_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_commands_of_the_timers_run(tmp_path: Path) -> None:
     """Those of the services and of cron, on folders of this test."""
     (units,) = re.findall(r"```ini\n(.*?)```", DOC, re.S)
-    lines = re.findall(r"^ExecStart=(.*)$", units, re.M) + re.findall(r"^    [*0][*0-9/ ]+flock (.*)$", DOC, re.M)
+    lines = re.findall(r"^ExecStart=(.*)$", units, re.M) + re.findall(r"^[*0][*0-9/ ]+flock (.*)$", DOC, re.M)
     assert len(lines) == 5
     (tmp_path / "dumps").mkdir()
     shutil.copytree(DUMPS / BEFORE[2], tmp_path / "dumps" / "one")
