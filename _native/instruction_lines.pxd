@@ -105,8 +105,8 @@ cdef inline bint find_text(LineReader* s, const char* p, size_t n, int32_t row, 
     # Whether this row or a previous row with the same name has the text at p. Repeated texts are compared in full and
     # not parsed again. Sets crowded[0] if there are MAX_TEXTS rows.
     cdef int32_t first = row
-    cdef int i
-    for i in range(MAX_TEXTS):
+    cdef int _
+    for _ in range(MAX_TEXTS):
         if row < 0:
             return False
         if is_text(s, row, p, n):
