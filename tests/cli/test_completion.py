@@ -27,7 +27,7 @@ def completed(line: str) -> list[str]:
 def test_commands() -> None:
     assert completed("xlamem ") == list(cli.VERBS)
     assert completed("xlamem s") == ["show", "schema", "sql"]
-    assert completed("xlamem dataset ") == ["compact", "drop", "files", "migrate"]
+    assert completed("xlamem dataset ") == ["compact", "drop", "files", "migrate", "register"]
     assert completed("xlamem dumps/x") == ["[file]"]
     assert completed("xlamem --v") == ["--version"]
 
