@@ -44,8 +44,10 @@ def size(n: int | None) -> str:
     return f"{amount:.2f} {UNITS[unit]}"
 
 
-def exact_size(n: int) -> str:
+def exact_size(n: int | None) -> str:
     """Return bytes in binary units, followed by the exact number."""
+    if n is None:
+        return "?"
     return f"{size(n)} ({n:,} bytes)" if abs(n) >= 1024 else f"{n:,} bytes"
 
 

@@ -608,7 +608,7 @@ def test_nothing_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.parametrize("number", ["9223372036854775808", "9" * 30, "9" * 5000], ids=["2^63", "30", "5000"])
 @pytest.mark.parametrize("path", REAL, ids=lambda p: p.stem)
-def test_numbers_of_more_than_63_bits_are_null(path: Path, number: str) -> None:
+def test_numbers_of_more_than_63_bits_are_null(path: Path, number: str, tmp_path: Path) -> None:
     text = re.sub(r"(?<=size=)\d+|\d+(?=\. Size: |[.\d]*[KMG]\b| bytes)", number, path.read_text())
     other = GPU.replace("2110783616", number).replace("Buffer 1:", f"Buffer {number}:")
     assert number in text
@@ -617,6 +617,8 @@ def test_numbers_of_more_than_63_bits_are_null(path: Path, number: str) -> None:
     tables = [getattr(found, name) for name in oom.TABLES]
     sizes = [t[c].to_pylist() for t in tables for c in t.column_names if c.endswith("bytes")]
     assert any(size is None for column in sizes for size in column)
+    (tmp_path / "log").write_text(text)
+    assert verb.command.main([str(tmp_path / "log")], standalone_mode=False) == 0
 
 
 def test_half_an_escape_of_two_is_no_character() -> None:

@@ -151,7 +151,8 @@ def _request(row: Row) -> list[tuple[str, str]]:
         fields.append(("requested", exact_size(row["requested_bytes"])))
         fields.append(("available", exact_size(row["capacity_bytes"])))
     elif requested:
-        amount = exact_size(row["requested_bytes"]) if requested.isdigit() else _printed(requested)
+        n = row["requested_bytes"] if requested.isdigit() else None
+        amount = _printed(requested) if n is None else exact_size(n)
         fields.append(("requested", amount))
     if row["free_text"]:
         fields.append(("free", _printed(row["free_text"])))
