@@ -26,6 +26,8 @@ from .report_checks import differing_rows
 from .sections import ASSIGNMENT, LIVE, REPORT, USED
 from .stores import CompactStore
 
+Mask = npt.NDArray[np.bool_]
+
 LIVE_COLUMNS = {
     "schedule": ("time",),
     "printed_peak": ("ordinal", "bytes"),
@@ -65,7 +67,9 @@ class OffsetMatcher(Matcher):
         self._values: _lookup.Values | None = None
         self._ids: npt.NDArray[np.signedinteger[Any]] = np.empty(0, np.int64)
         """Ids of `_values`, ascending."""
-        self._arrays: tuple[Rows, Bools] | None = None
+        self._is_array = np.zeros(1, bool)
+        """Whether each of `_values` is an array, and False."""
+        self._arrays: tuple[Rows, Mask] | None = None
         """An index of the values by id, and whether each value is an array."""
 
     @property
@@ -86,6 +90,7 @@ class OffsetMatcher(Matcher):
             self._instructions = None
         elif kind == LIVE:
             self._values, self._indexed, self._arrays, self._ids = None, None, None, np.empty(0, np.int64)
+            self._is_array = np.zeros(1, bool)
         elif kind == ASSIGNMENT and self._reader.assignment is not None and self._matches_ranges:
             self._indexed = self._lanes.submit("index of values", self._make_values)
 
@@ -187,21 +192,34 @@ class OffsetMatcher(Matcher):
         """Set the index of arrays to null: live ranges and peak lists print {} for them."""
         index = columns["shape_index"]
         rows = np.flatnonzero(index == batch.interners["shape_index"].code("{}"))
-        value_ids = self._find(batch, columns["instruction"][rows], index[rows]) if ids is None else ids[rows]
-        if self._arrays is None:
-            store, table = self._value_store()
-            self._arrays = Rows(self._value_ids()), np.append(store.flags(table, "is_array"), np.uint8(0))
-        value = self._arrays[0](value_ids)
+        if ids is None:
+            row = self._find_rows(batch, columns["instruction"][rows], index[rows])
+            is_array: Mask = (row >= 0) & self._is_array[row]
+        else:
+            is_array = self._is_array_id(ids[rows])
         index = index.copy()
-        index[rows[(value >= 0) & self._arrays[1][value].astype(bool)]] = -1
+        index[rows[is_array]] = -1
         columns["shape_index"] = index
 
-    def _find(self, batch: Batch, name: Codes, index: Codes) -> Ints:
-        """Return the ids of the values with these names and indices, NULL for none."""
+    def _is_array_id(self, ids: Ints) -> Mask:
+        """Return whether the values with these ids are arrays."""
+        if self._arrays is None:
+            store, table = self._value_store()
+            self._arrays = Rows(self._value_ids()), np.append(store.flags(table, "is_array"), np.uint8(0)).view(bool)
+        value = self._arrays[0](ids)
+        found: Mask = (value >= 0) & self._arrays[1][value]
+        return found
+
+    def _find_rows(self, batch: Batch, name: Codes, index: Codes) -> Codes:
+        """Return the rows, in ascending order of ids, of the values with these names and indices, -1 for none."""
         if self._values is None:
             self._values = self._lanes.result(self._indexed) if self._indexed else self._make_values()
         interners = batch.interners["instruction"].names, batch.interners["shape_index"].names
-        row = codes(self._values.match(*interners, name, index))
+        return codes(self._values.match(*interners, name, index))
+
+    def _find(self, batch: Batch, name: Codes, index: Codes) -> Ints:
+        """Return the ids of the values with these names and indices, NULL for none."""
+        row = self._find_rows(batch, name, index)
         ids = np.full(len(row), NULL)
         matched = np.flatnonzero(row >= 0)
         ids[matched] = self._ids[row[matched]]
@@ -215,6 +233,8 @@ class OffsetMatcher(Matcher):
         ids = ids[order]
         self._ids = ids.astype(np.int32) if len(ids) and ids[0] >= 0 and ids[-1] < 1 << 31 else ids
         del ids
+        store, table = self._value_store()
+        self._is_array = np.append(store.flags(table, "is_array")[order].view(bool), False)
         return _lookup.Values(self.files, self._value_positions()[order])
 
     def _value_store(self) -> tuple[CompactStore, str]:
