@@ -148,6 +148,7 @@ def test_names_that_collide(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, it is the address of a variable")
+@pytest.mark.filterwarnings("ignore:.*fork")  # JAX, which other tests import, has threads
 def test_the_seed_differs_without_random_addresses(tmp_path: Path) -> None:
     code = f"import ctypes as c; s = c.CDLL({str(library(tmp_path))!r}).seed; s.restype = c.c_uint64; print(s())"
     no_random_addresses = 0x0040000
