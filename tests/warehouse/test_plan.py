@@ -152,9 +152,9 @@ def sizes(*dumps: int) -> list[list[int]]:
 def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """By bytes between a minimum and a maximum, about the same for all, and by dumps."""
     assert sizes() == []
-    assert sizes(4 * MIB, 4 * MIB, 1) == [[4 * MIB, 4 * MIB], [1]]
-    assert sizes(4 * MIB, 4 * MIB + 1) == [[4 * MIB + 1], [4 * MIB]]
-    assert {sum(b) for b in sizes(*[MIB] * 640)} == {20 * MIB}
+    assert sizes(8 * MIB, 8 * MIB, 1) == [[8 * MIB, 8 * MIB], [1]]
+    assert sizes(8 * MIB, 8 * MIB + 1) == [[8 * MIB + 1], [8 * MIB]]
+    assert {sum(b) for b in sizes(*[MIB] * 640)} == {40 * MIB}
     monkeypatch.setattr(planning, "MAX_BATCH_BYTES", 10 * MIB)
     assert {sum(b) for b in sizes(*[MIB] * 640)} == {10 * MIB}
     monkeypatch.setattr(planning, "MAX_BATCH_DUMPS", 3)
