@@ -7,6 +7,8 @@ import gzip
 import json
 import os
 import platform
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from importlib import metadata
@@ -240,3 +242,17 @@ def test_the_packages_of_the_installation(monkeypatch: pytest.MonkeyPatch) -> No
     assert {e["package"]: e["version"] for e in extras}["duckdb"] == metadata.version("duckdb")
     monkeypatch.setattr(installation, "_requirements", lambda: ["no-such-package; extra == 'x'"])
     assert installation._packages() == ([], [{"extra": "x", "package": "no-such-package", "version": None}])
+
+
+# -- other packages
+
+
+def test_commands_do_not_import_pandas(tmp_path: Path) -> None:
+    """pyarrow would, and it takes longer than the command; what runs later in the process still can."""
+    (tmp_path / "pandas.py").write_text("print('pandas is imported')")
+    code = "from xlamem.cli import main; main(); print('done', flush=True); import pandas"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-c", code, "peak", str(SMALL)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert result.stdout.endswith("done\npandas is imported\n")
+    assert result.stdout.count("pandas is imported") == 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -49,7 +51,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f".verbs.{cmd_name}", __name__).command
+        with _pandas_hidden():
+            command: click.Command = import_module(f".verbs.{cmd_name}", __name__).command
         return command
 
     def resolve_command(
@@ -77,6 +80,30 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+
+
+class _NoPandas:
+    """A finder of modules for which pandas is not installed."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+
+
+@contextmanager
+def _pandas_hidden() -> Iterator[None]:
+    """Keep pyarrow from importing pandas for its first array, which takes longer than most commands."""
+    if "pyarrow" in sys.modules:
+        yield
+        return
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        yield
+        if "pyarrow" in sys.modules:
+            sys.modules["pyarrow"].array([])
+    finally:
+        sys.meta_path.remove(_NoPandas)
 
 
 def _limit_memory(ctx: click.Context, parameter: click.Parameter, size: str | None) -> None:
