@@ -37,7 +37,8 @@ from .sections import (
     source_section,
 )
 from .stores import CompactStore, Empty
-from .summary import summaries
+from .summary import summaries, summary_rows
+from .tables import table_of_rows
 
 SPAN_BYTES = 8 << 20
 """Bytes of text that are scanned at a time (more if a single record is larger)."""
@@ -175,7 +176,8 @@ class PieceReader(Reader):
 
     def module_so_far(self) -> pa.Table:
         """Return the row of `modules` with what the sections that were read say, before the cross-checks."""
-        return summaries(self, self.wanted, [None] * len(self.files))["modules"]
+        rows = summary_rows(self, self.wanted, [None] * len(self.files))
+        return table_of_rows("modules", rows["modules"])
 
     def _batches_ahead(self, reader: SectionReader, section: Section) -> Iterator[Batch]:
         """Scan each span while the caller works with the previous one, unless they share interners."""
