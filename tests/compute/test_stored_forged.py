@@ -43,15 +43,15 @@ def everything(dump: xlamem.Dump) -> Results:
         yield f"value {number}", outcome(compute.buffer, dump, value)
 
 
-def digests(name: str, results: Results) -> Results:
+def digests(name: str, results: Results, *folders: Path) -> Results:
     for key, value in results:
-        yield f"{name} {key}".strip(), digest(described(value, TESTS))
+        yield f"{name} {key}".strip(), digest(described(value, *folders, TESTS))
 
 
 @pytest.mark.parametrize(("era", "platform"), RELEASES)
 def test_of_releases(era: str, platform: Any, tmp_path: Path) -> None:
     forge(7, era=era, platform=platform, values=60, hostile=platform == "gpu").write(tmp_path)
-    check(f"compute/forged-{era}-{platform}", digests("", everything(xlamem.read(tmp_path))))
+    check(f"compute/forged-{era}-{platform}", digests("", everything(xlamem.read(tmp_path)), tmp_path))
 
 
 @pytest.mark.parametrize("kind", range(len(HOSTILE)))

@@ -74,7 +74,7 @@ def test_files_are_named_when_they_are_complete(tmp_path: Path, calls: list[str]
     staged = [found.staged(f"{folder}/x.parquet") for folder in "bbc"]
     assert len({*staged}) == 3
     for i, name in enumerate(staged):
-        folder, _, hidden = name.rpartition("/")
+        hidden = name.rpartition("/")[2]
         assert hidden.startswith(".x.parquet.")
         assert hidden.endswith(TEMPORARY)
         with found.open_staged(name) as stream:
