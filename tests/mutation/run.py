@@ -43,7 +43,10 @@ EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
 ROOMS = ("parse", "compute", "warehouse", "compare", "gate", "page", "input", "display", "cli")
 COPIED = ("_native", "src", "tests", "docs", "bench", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 WANTED = 0.95
-FIRST = ("test_stored_results.py", "test_stored_forged.py", "test_corpus.py", "test_edits.py", "test_models.py")
+FIRST = (
+    "test_stored_results.py", "test_stored_forged.py", "test_corpus.py", "test_edits.py", "test_models.py",
+    "test_stored_dataset.py",
+)
 """Test files that run early because they compare whatever a dump yields, or whatever a dataset contains."""
 LIKELY = 4
 """Test files that run before the others."""
