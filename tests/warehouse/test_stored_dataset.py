@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from conftest import DUMPS, HERE
 from forge import ERAS, forge
-from stored import check, outcome
+from stored import TESTS, check, outcome, text_of
 from test_convert import broken, convert, state, unreadable
 
 import xlamem
@@ -63,8 +63,8 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 class Life:
     """What is compared of a dataset, step by step."""
 
-    def __init__(self, dest: Path) -> None:
-        self.dest = dest
+    def __init__(self, dest: Path, *folders: Path) -> None:
+        self.dest, self.folders = dest, (dest.parent, *folders, TESTS)
         self.found: list[tuple[str, Any]] = []
         self.runs: dict[str, str] = {}
 
@@ -96,7 +96,11 @@ class Life:
             name: pa.array([self.runs.get(i, i) for i in column.to_pylist()]) if name == "run_id" else column
             for name, column in zip(table.column_names, table.columns, strict=True)
         }
-        return pa.table(columns) if ordered else "\n".join(sorted(map(str, pa.table(columns).to_pylist())))
+        return pa.table(columns) if ordered else "\n".join(sorted(map(self.row, pa.table(columns).to_pylist())))
+
+    def row(self, row: dict[str, Any]) -> str:
+        """Return a row as text without the places of the tests, which would determine the order."""
+        return text_of(str(row), *self.folders)
 
     def batch(self, batch: Any) -> str:
         files = sorted((f.table, f.path.rpartition("/")[0], f.rows) for f in batch.files)
@@ -109,7 +113,7 @@ class Life:
 
 
 def test_nights(dumps: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    life = Life(dest := tmp_path / "out")
+    life = Life(dest := tmp_path / "out", dumps[0].parent)
     bad = [broken(tmp_path / "bad").parent, unreadable(tmp_path / "two").parent]
 
     def night(number: int, *sources: Path, **options: Any) -> None:
@@ -146,7 +150,7 @@ def test_nights(dumps: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_chosen_tables(dumps: list[Path], tmp_path: Path) -> None:
-    life = Life(tmp_path / "out")
+    life = Life(tmp_path / "out", dumps[0].parent)
     for tables in (["values", "peaks"], ["modules", "scopes", "bills"]):
         life.did(" ".join(tables), convert(*dumps[:5], to=life.dest, tables=tables, reprocess=True))
     check("warehouse/chosen-tables", life.found, tmp_path, dumps[0].parent)
@@ -154,7 +158,7 @@ def test_chosen_tables(dumps: list[Path], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["v1-dataset", "old-dataset"])
 def test_version_1(name: str, tmp_path: Path, dumps: list[Path]) -> None:
-    life = Life(tmp_path / "out")
+    life = Life(tmp_path / "out", dumps[0].parent)
     shutil.copytree(HERE / "data" / name, life.dest)
     life.found += life.contents()
     life.did("grown", convert(*dumps[:2], *sorted(DUMPS.glob("cpu-jaxlib-0.[45]*")), to=life.dest))
