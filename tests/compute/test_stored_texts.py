@@ -96,7 +96,7 @@ def test_spaces_by_name_and_color() -> None:
     assert compute.select_space(rows, "x", required=False) == []
     with pytest.raises(xlamem.UsageError, match=r"no memory space 'vmen'; did you mean 'vmem'\?"):
         compute.select_space(rows, "vmen")
-    with pytest.raises(xlamem.UsageError, match=r"no memory space 7; this dump has hbm \(color 0\), vmem \(color 1\), device"):
+    with pytest.raises(xlamem.UsageError, match=r"no memory space 7; .* has hbm \(color 0\), vmem \(color 1\), device"):
         compute.select_space(rows, 7)
     with pytest.raises(xlamem.UsageError, match=r"no memory space 'x'; this dump has none$"):
         compute.select_space([], "x")
@@ -157,7 +157,7 @@ def test_sentences_about_capacities() -> None:
 
 
 def test_names_that_differ_in_numbers_are_shortened_as_each_alone() -> None:
-    parts = "jit(f) jvp() layer_3 layers_17 while body x12 7 add.4 transpose(jvp(g)) mlp".split()
+    parts = ["jit(f)", "jvp()", "layer_3", "layers_17", "while", "body", "x12", "7", "add.4", "mlp", "transpose(jvp(g))"]
     draw = random.Random(0)
     texts = ["/".join(draw.choices(parts, k=draw.randrange(1, 6))) for _ in range(300)]
     names = pa.array(texts)
