@@ -188,7 +188,7 @@ def test_batches_are_filled_in_order(seed: int, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(plan, "TARGET_BATCHES", 4)
     monkeypatch.setattr(plan, "MAX_BATCH_DUMPS", 3 + seed % 5)
     draw = random.Random(seed)
-    sizes = [draw.choice([1, 2, 5, 10, 11, STREAMED_BYTES, STREAMED_BYTES + 1]) for _ in range(draw.randrange(40))]
+    sizes = [draw.choice([1, 2, 5, 10, 11, 40, STREAMED_BYTES, STREAMED_BYTES + 1]) for _ in range(draw.randrange(40))]
     dumps = dumps_of(s for s in sizes if seed % 2 or s < 100)
     found = plan._batches(dumps)
     limit = min(max(sum(d.bytes for d in dumps if d.bytes <= STREAMED_BYTES) // 4, 10), 30)

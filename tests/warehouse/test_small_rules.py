@@ -15,10 +15,11 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import schema
-from xlamem.warehouse import driver, etags, followers, identity, memory, pool, processes, worker_setup
+from xlamem.warehouse import driver, etags, followers, identity, known, memory, pool, processes, worker_setup
 from xlamem.warehouse.batch import Batch, File, Lazy
 from xlamem.warehouse.cores import MAX_THREADS, CallerError, Cores
 from xlamem.warehouse.followers import Target
+from xlamem.warehouse.known import KnownDumps
 from xlamem.warehouse.pool import WORKER_MEMORY, InProcessExecutor
 from xlamem.warehouse.processes import WORKER_BYTES, _Processes
 from xlamem.warehouse.result import Converted
@@ -169,6 +170,46 @@ def test_kinds_of_failures() -> None:
     assert ids[0] == ids[1] != ids[2]
     other = xlamem.DumpError("f.txt", "a line", "hlo", line=3, offset=8, excerpt="x")
     assert identity.failure(other, SOURCE).content_id != ids[2]
+
+
+# ---- files that are known
+
+
+def test_what_a_known_dump_is_known_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version, name, and of each member its role, its file, the state of it, and its place in it."""
+    first = {"st_size": 1, "st_mtime_ns": 2, "st_ctime_ns": 3, "st_ino": 4}
+    monkeypatch.setattr(known.os, "stat", lambda path: SimpleNamespace(**states.get(path, first)))
+    states: dict[str, dict[str, int]] = {}
+
+    def key(source: Any, version: str = "1") -> bytes | None:
+        return KnownDumps(Storage(tmp_path), version, "run")._key(source)
+
+    def with_member(**fields: Any) -> Any:
+        return replace(plain, members=(replace(plain.members[0], **fields), *plain.members[1:]))
+
+    plain = replace(SOURCE, members=SOURCE.members[:2])
+    keys = [key(plain), key(plain, "2"), key(replace(plain, name="y")), key(replace(plain, members=plain.members[:1]))]
+    other = {"role": "x", "uri": "/x", "form": "gzip", "inner_name": "i", "begin": 5, "end": 6}
+    keys += [key(with_member(**{name: value})) for name, value in other.items()]
+    for name in first:
+        states[plain.members[0].uri] = {**first, name: 9}
+        keys.append(key(plain))
+    states.clear()
+    assert None not in keys
+    assert len({*keys}) == len(keys)
+    assert key(plain) == keys[0]
+    assert key(with_member(content=b"x")) is None
+    flags = replace(plain.members[0], role="debug-options", uri="/flags")
+    assert key(replace(plain, members=(*plain.members, flags))) == keys[0]  # flags are no content
+
+
+def test_a_time_that_could_hide_a_change_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = KnownDumps(Storage(tmp_path), "1", "run")
+    for after, is_known in ((0, True), (1, False), (known.RESOLUTION_NS, False), (-known.RESOLUTION_NS, True)):
+        time = found._began - known.RESOLUTION_NS + after
+        status = SimpleNamespace(st_size=1, st_mtime_ns=time, st_ctime_ns=3, st_ino=4)
+        monkeypatch.setattr(known.os, "stat", lambda path, status=status: status)
+        assert (found._state("/x") is not None) is is_known
 
 
 # ---- registered tables

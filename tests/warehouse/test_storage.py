@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import DUMPS
 
-from xlamem import UsageError
+import xlamem
+from xlamem import UsageError, schema
 from xlamem.warehouse import storage as storage_module
+from xlamem.warehouse.batch import Batch, File
+from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.storage import TEMPORARY, Storage, absolute, s3_endpoint
 
 posix = pytest.mark.skipif(os.name != "posix", reason="folders cannot be flushed")
@@ -95,6 +99,36 @@ def test_files_are_named_when_they_are_complete(tmp_path: Path, calls: list[str]
     (tmp_path / "c" / f"x-{again.split('.')[-2]}.parquet").write_text("")
     with pytest.raises(FileExistsError):
         found.publish([again])
+
+
+@posix
+def test_files_of_a_dataset_are_on_the_disk_before_the_ledger_names_them(tmp_path: Path, calls: list[str]) -> None:
+    xlamem.convert(DUMPS / "cpu-jaxlib-0.5.3-tuple3", to=tmp_path, engine="here")
+    entries = [i for i, call in enumerate(calls) if call.startswith("link") and call.endswith(".json")]
+    assert len(entries) == 3  # the occurrences, the dump, the end of the run
+    flushed = {call.split()[2]: i for i, call in enumerate(calls) if call.startswith("fsync new")}
+    named = {call.split()[-1]: i for i, call in enumerate(calls) if call.startswith("link")}
+    files = [name for name in named if name.endswith(".parquet")]
+    assert {path.name for path in tmp_path.rglob("*.parquet")} <= {*files}
+    folders = [i for i, call in enumerate(calls) if call.startswith("fsync") and call.endswith("/")]
+    for name in files:
+        entry = next(i for i in entries if i > named[name])
+        assert flushed[name] < named[name] < next(i for i in folders if i > named[name]) < entry, name
+    assert not [*tmp_path.rglob(f"*{TEMPORARY}")]
+
+
+def test_a_commit_leaves_no_staged_file(tmp_path: Path) -> None:
+    found = Storage(tmp_path)
+    log = Ledger(found)
+    for number in range(2):
+        name = found.staged("values/v2/x.parquet")
+        with found.open_staged(name) as stream:
+            stream.write(b"x")
+        batch_id, files = f"{number:032x}", (File("values", name, 1, 1),)
+        batch = Batch(batch_id, (batch_id,), (), files, "1", schema.VERSION, "r")
+        assert log.commit(batch) == set()
+    assert not [*tmp_path.rglob(f"*{TEMPORARY}")]
+    assert sorted(f.path for f in log.state.files()) == sorted(n for n in tree(tmp_path) if n.endswith(".parquet"))
 
 
 def test_what_fails_leaves_no_file(tmp_path: Path) -> None:

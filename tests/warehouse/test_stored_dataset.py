@@ -141,6 +141,8 @@ def test_nights(dumps: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPat
     night(7, dumps[2], reprocess=True)
     life.did("compacted", warehouse.compact(dest))
     night(8, *dumps[5:])
+    night(5, dumps[0], dumps[8])  # with labels of a batch that was merged with others
+    night(3, dumps[0], dumps[8])
     pytest.importorskip("duckdb")
     life.did("to be dropped", warehouse.drop(dest, "label.night < '3'", dry_run=True))
     life.did("dropped", warehouse.drop(dest, "label.night < '3' OR uri LIKE '%/4/%'"))
