@@ -14,6 +14,7 @@ from xlamem.compute import rematerialization
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
 from xlamem.compute.columns import groups_of, runs, sums_of
+from xlamem.compute.hlo_trace import HloTrace
 from xlamem.compute.interventions import _small_cells
 from xlamem.compute.layout import schedule_lengths
 from xlamem.compute.program import distinct_rows
@@ -107,3 +108,9 @@ def test_how_long_a_schedule_is() -> None:
         is_possible = 0 <= printed <= scheduled + ranges or scheduled < 0
         wanted = printed if is_possible else scheduled
         assert found == wanted, (printed, scheduled, ranges, found)
+
+
+def test_a_trace_that_is_lost_ends_at_the_whole_fusion() -> None:
+    rows, elements, fallback = np.array([-1, 5, -1]), np.array([1, 2, 3]), np.array([7, 8, -1])
+    found = HloTrace._with_fallback(None, rows, elements, fallback)  # type: ignore[arg-type]
+    assert [column.tolist() for column in found] == [[7, 5, -1], [-1, 2, 3]]
