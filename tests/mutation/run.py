@@ -192,12 +192,12 @@ class Tree:
         shutil.copy2(place, f"{place}.saved")
         native.build(self.root, module, place)
 
-    def rank(self, test: str, selection: Selection) -> tuple[int, bool, int, int]:
-        """Sort test files by bugs that they caught, then by what they mention of the changed file, then by size."""
+    def rank(self, test: str, selection: Selection) -> tuple[int, bool, int, float]:
+        """Sort test files by bugs that they caught, then by how much and how often they mention of the changed file."""
         caught = sum(n for node, n in selection.killers.items() if node.startswith(test))
-        text = (self.root / test).read_text()
-        mentioned = selection.names & set(re.findall(r"\w+", text))
-        return -caught, not FIRST.fullmatch(Path(test).name), -len(mentioned), -len(text)
+        words = re.findall(r"\w+", (self.root / test).read_text())
+        mentions = [word for word in words if word in selection.names]
+        return -caught, not FIRST.fullmatch(Path(test).name), -len({*mentions}), -len(mentions) / max(1, len(words))
 
 
 def defined(text: str) -> set[str]:
