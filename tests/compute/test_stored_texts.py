@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -245,6 +246,19 @@ def test_a_longer_search_is_never_worse(monkeypatch: pytest.MonkeyPatch) -> None
             assert found.is_optimal or found.attempts >= min(first[allocation].attempts, 1)
             attempts += found.attempts
     assert attempts > 50
+
+
+def test_time_is_shared_by_what_can_be_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an allocation leaves goes to the next ones."""
+    now = 100.0
+    monkeypatch.setattr(packing.time, "monotonic", lambda: now)
+    slacks: Any = [SimpleNamespace(slack=n) for n in (0, 1, 4, 3)]
+    found = []
+    for arena, seconds in packing._with_time_limits(slacks, 8):
+        found.append((arena.slack, seconds))
+        now += 3
+    assert found == [(4, 4.0), (3, 5 * 3 / 4), (1, 2.0), (0, 0.0)]
+    assert [seconds for _, seconds in packing._with_time_limits(slacks[:1] * 2, 8)] == [0, 0]
 
 
 def test_a_varied_order_moves_one_block_forward() -> None:
