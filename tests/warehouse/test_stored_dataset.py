@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,10 @@ def test_nights(dumps: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def night(number: int, *sources: Path, **options: Any) -> None:
         labels = {"night": str(number), "odd": "y" if number % 2 else "n"}
         step = f"night {number} {' '.join(options)}".strip()
+        seen: dict[str, Any] = {}  # the last status of each phase: tasks end in any order
+        options["progress"] = lambda status: seen.update({status.phase: replace(status, seconds=0)})
         life.did(step, convert(*sources, to=dest, labels=labels, partition_by="night", top=4, **options))
+        life.found.append((f"{step}: progress", seen))
 
     night(1, *dumps[:6])
     night(2, *dumps[3:8], *bad)
@@ -164,6 +167,8 @@ def test_version_1(name: str, tmp_path: Path, dumps: list[Path]) -> None:
     shutil.copytree(HERE / "data" / name, life.dest)
     life.found += life.contents()
     life.did("grown", convert(*dumps[:2], *sorted(DUMPS.glob("cpu-jaxlib-0.[45]*")), to=life.dest))
-    life.did("migrated", warehouse.migrate(life.dest))
+    seen: list[Any] = []
+    life.did("migrated", warehouse.migrate(life.dest, progress=lambda status: seen.append(replace(status, seconds=0))))
+    life.found.append(("progress", seen))
     life.did("compacted", warehouse.compact(life.dest))
     check(f"warehouse/{name}", life.found, tmp_path, dumps[0].parent)
