@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xlamem import compute
 from xlamem.compute import rematerialization
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
@@ -114,3 +115,31 @@ def test_a_trace_that_is_lost_ends_at_the_whole_fusion() -> None:
     rows, elements, fallback = np.array([-1, 5, -1]), np.array([1, 2, 3]), np.array([7, 8, -1])
     found = HloTrace._with_fallback(None, rows, elements, fallback)  # type: ignore[arg-type]
     assert [column.tolist() for column in found] == [[7, 5, -1], [-1, 2, 3]]
+
+
+def causes(buffers: list[dict[str, Any]], usage: list[dict[str, Any]] = [], **report: Any) -> Any:  # noqa: B006
+    plain = {"size_bytes": 0, "padding_bytes": None, "expansion": None, "shape": None, "list": "largest"}
+    numbers = {"exceeded_bytes": None, "used_bytes": None, "capacity_bytes": None, "form": "x"}
+    return compute.oom_causes(numbers | report, usage, [plain | b for b in buffers])
+
+
+def test_the_least_that_is_a_cause() -> None:
+    """Of an out-of-memory error, exactly at each limit and just below it."""
+    for others, wanted in (([2, 2, 2], ("a", 2, 2)), ([2, 2, 2, 1], None)):  # a quarter of the bytes
+        buffers = [{"shape": "a", "size_bytes": 1}] * 2
+        buffers += [{"shape": f"b{i}", "size_bytes": n} for i, n in enumerate(others)]
+        assert causes(buffers).repeated == wanted
+    for listed, padding in ((100, 1), (101, 0)):
+        found = causes([{"size_bytes": listed, "padding_bytes": 1, "expansion": 2}])
+        assert (found.padding, found.most_padded is not None) == (padding, padding == 1)
+    assert causes([{"size_bytes": 9, "padding_bytes": 1, "expansion": 1.9}]).most_padded is None
+    for lost, n in ((5, 1), (4, 0)):
+        usage = [{"part": "program", "label": "x", "bytes": 100, "fragmentation_bytes": lost}]
+        assert len(causes([], usage).fragmented) == n
+        assert causes([], usage, form="usage").fragmented == []
+    for size, is_large in ((50, True), (49, False)):
+        usage = [{"part": "total", "label": "arguments", "bytes": size, "fragmentation_bytes": 0}]
+        assert (causes([], usage, capacity_bytes=100).arguments is not None) is is_large
+    for size, is_larger in ((101, True), (100, False)):
+        found = causes([{"size_bytes": size}], capacity_bytes=100, used_bytes=130)
+        assert (found.excess, found.oversized is not None) == (30, is_larger)
