@@ -18,7 +18,7 @@ from xlamem import schema
 from xlamem.compute import arena_cells, in_use
 from xlamem.input.find import Source
 
-HOSTILE = range(300)
+HOSTILE = range(200)
 VALUES, STEPS = 400, 400
 """Real dumps with more are checked against their own sums only."""
 

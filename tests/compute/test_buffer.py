@@ -28,8 +28,12 @@ def test_relations_are_those_of_the_tables(name: str) -> None:
     steps = {r["instruction"]: r["time"] for r in dump.schedule.to_pylist()}
     saved = {r["value_id"]: r["saving"] for r in xlamem.savings(dump).to_pylist() if r["role"] == "value"}
     live = {r["value_id"]: r for r in xlamem.live_set(dump).to_pylist()} if ranges else {}
+    named: dict[str, Any] = {}
+    for row in dump.instructions.to_pylist():
+        named.setdefault(row["instruction"], row["op_name"])
     for value in values(dump, 12):
         found = xlamem.buffer(dump, value["value_id"])
+        assert [u["op_name"] for u in found.users] == [named.get(u["instruction"]) for u in found.users]
         assert found.value["value_id"] == value["value_id"]
         assert (found.start, found.end) == ranges.get(value["value_id"], (None, None))
         uses = [u for u in dump.uses.to_pylist() if u["value_id"] == value["value_id"]]

@@ -29,7 +29,7 @@ SPACE = ("memory_space", "color", "page")
 TABLES_OF_A_DUMP = ("fragmentation", "savings", "padding", "donation", "idle")
 """Functions that give one table, and need nothing but the dump."""
 
-HOSTILE = range(300)
+HOSTILE = range(200)
 VALUES, STEPS = 500, 700
 """Real dumps with more are checked against their own sums only."""
 

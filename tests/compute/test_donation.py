@@ -157,3 +157,15 @@ def test_parameters_and_outputs_of_different_memory_spaces(
     ]
     (row,) = xlamem.donation(xlamem.read("\n".join(lines).encode())).to_pylist()
     assert row["candidate"] == candidate
+
+
+def test_parameters_are_in_the_order_of_their_numbers() -> None:
+    """Then of their indices, as numbers: {2} before {10}."""
+    places = [(1, "{0}"), (0, "{10}"), (0, "{1}"), (0, "{2}"), (1, "{0,1}")]
+    lines = ["BufferAssignment:"]
+    for i, (number, index) in enumerate(places):
+        lines.append(f"allocation {i}: size {8 + i}, parameter {number}, shape |u8[{8 + i}]| at ShapeIndex {index}:")
+        lines.append(f" value: <{i} p{number}{index} @0> (size={8 + i},offset=0): u8[{8 + i}]{{0}}")
+    rows = xlamem.donation(xlamem.read("\n".join([*lines, "", "Total bytes used: 50", ""]).encode())).to_pylist()
+    found = [(row["parameter"], row["parameter_index"]) for row in rows]
+    assert found == [(0, "{1}"), (0, "{2}"), (0, "{10}"), (1, "{0}"), (1, "{0,1}")]

@@ -142,6 +142,12 @@ def test_the_rest_is_folded_until_it_is_small(seed: int) -> None:
         assert n <= folding.N_FOLDED[0]
 
 
+def test_nothing_is_folded_to_nothing() -> None:
+    rows = pa.table({"name": pa.array([], pa.string()), "bytes": pa.array([], pa.int64())})
+    folded, n = compute.folded_rest(rows, ["name"], 0)
+    assert (folded.to_pylist(), n) == ([], 0)
+
+
 def test_numbers_of_shapes_and_instructions_are_folded() -> None:
     rows = pa.table({"shape": [f"f32[{i},{i % 50}]{{1,0}}" for i in range(100)], "bytes": [100] * 100})
     folded, n = compute.folded_rest(rows, ["shape"], 1)

@@ -43,9 +43,9 @@ EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
 ROOMS = ("parse", "compute", "warehouse", "compare", "gate", "page", "input", "display", "cli")
 COPIED = ("_native", "src", "tests", "docs", "bench", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 WANTED = 0.95
-FIRST = ("test_stored_results.py", "test_corpus.py", "test_edits.py")
-"""Test files that run early because they compare whatever a dump yields."""
-LIKELY = 3
+FIRST = re.compile("test_(stored_.*|.*_settings|corpus|edits|models).py")
+"""Test files that run early because they compare whatever a dump yields, or whatever a dataset contains."""
+LIKELY = 5
 """Test files that run before the others."""
 
 
@@ -192,12 +192,12 @@ class Tree:
         shutil.copy2(place, f"{place}.saved")
         native.build(self.root, module, place)
 
-    def rank(self, test: str, selection: Selection) -> tuple[int, bool, int, int]:
-        """Sort test files by bugs that they caught, then by what they mention of the changed file, then by size."""
+    def rank(self, test: str, selection: Selection) -> tuple[int, bool, int, float]:
+        """Sort test files by bugs that they caught, then by how much and how often they mention of the changed file."""
         caught = sum(n for node, n in selection.killers.items() if node.startswith(test))
-        text = (self.root / test).read_text()
-        mentioned = selection.names & set(re.findall(r"\w+", text))
-        return -caught, Path(test).name not in FIRST, -len(mentioned), -len(text)
+        words = re.findall(r"\w+", (self.root / test).read_text())
+        mentions = [word for word in words if word in selection.names]
+        return -caught, not FIRST.fullmatch(Path(test).name), -len({*mentions}), -len(mentions) / max(1, len(words))
 
 
 def defined(text: str) -> set[str]:

@@ -6,11 +6,17 @@ that is meant to alter results, write them again with `XLAMEM_STORE_RESULTS=1 py
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
-from collections.abc import Iterable
+import pkgutil
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -79,3 +85,30 @@ def plain(value: Any) -> Any:
 def digest(text: str) -> str:
     """Return 16 bits, which hardly any change of a result keeps."""
     return xxhash.xxh3_64_hexdigest(text.encode("utf-8", "surrogateescape"))[:4]
+
+
+def settings(package: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Yield the constants and the default arguments of all modules of a package."""
+    prefix = f"{package.__name__}."
+    for info in sorted(pkgutil.walk_packages(package.__path__, prefix), key=lambda info: info.name):
+        module = importlib.import_module(info.name)
+        for name, value in sorted(vars(module).items()):
+            key = f"{info.name.removeprefix(prefix)}.{name}"
+            if name.lstrip("_").isupper():
+                value = value.pattern if isinstance(value, re.Pattern) else value
+                value = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+                if isinstance(value, (bool, int, float, str, tuple, list, dict)):
+                    yield key, value
+            elif getattr(value, "__module__", None) == info.name:
+                yield from _defaults(key, value)
+
+
+def _defaults(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the default arguments of a function, or of a class and its methods."""
+    members = {"": value, **vars(value)} if isinstance(value, type) else {"": value}
+    for member, function in members.items():
+        if member != "__init__" and callable(function):
+            with suppress(TypeError, ValueError):
+                for p in inspect.signature(function).parameters.values():
+                    if p.default is None or isinstance(p.default, (bool, int, float, str, tuple)):
+                        yield f"{name}.{member}({p.name})", p.default

@@ -150,6 +150,27 @@ def test_old_entries_are_folded(tmp_path: Path, often: None) -> None:
     assert late.commit(batch("b", "fff")) == set()
 
 
+def test_entries_are_kept_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the checkpoint before the last one on: a converter may be suspended, and others read meanwhile."""
+    monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 3)
+    now = 5_000_000.0
+    monkeypatch.setattr(checkpoints.time, "time", lambda: now)
+    for i in range(6):
+        run(tmp_path, batch("abcdef"[i], str(i)))
+    assert len(entries(tmp_path)) == 6
+    for seconds, left in ((checkpoints.FOLD_SECONDS, 6), (checkpoints.FOLD_SECONDS + 1, 5)):
+        log = Ledger(Storage(tmp_path))
+        now = 5_000_000.0 + seconds
+        log.checkpoints.delete_unused()
+        assert len(entries(tmp_path)) == left - (seconds > checkpoints.FOLD_SECONDS)
+    assert entries(tmp_path) == [checkpoints.entry_name(n).split("/")[-1] for n in (1, 4, 5, 6)]
+    assert json.loads((tmp_path / checkpoints.entry_name(1)).read_text())["folded"] is True
+    assert len(state(tmp_path).stored) == 6
+    now -= 10_000_000  # a clock that went back
+    log.checkpoints.delete_unused()
+    assert len(entries(tmp_path)) == 4
+
+
 def test_batches_of_a_checkpoint_that_are_replaced(tmp_path: Path, often: None) -> None:
     """A name that is added again, with other dumps, does not bring back what it had."""
     run(tmp_path, batch("a", "1", "2"), batch("b", "3"), batch("c", "4"))

@@ -42,7 +42,7 @@ class Offsets:
         for key in {"value_id", "allocation"} & set(table.column_names) & self.stride.keys():
             merged = ints(table, key)
             columns[key] = nullable(np.where(merged >= 0, merged % self.stride[key], -1))
-        order = np.lexsort((np.arange(len(page)), page, ints(table, "color"), dump))
+        order = np.lexsort((page, ints(table, "color"), dump))
         return with_columns(table, **columns).add_column(0, "dump", pa.array(dump)).take(pa.array(order))
 
 

@@ -51,7 +51,7 @@ class Storage:
         """Open a directory or URI. With `single_writer`, the caller guarantees that nothing else writes to it."""
         self.uri, self.single_writer = absolute(uri), single_writer
         if self.uri[:7].lower() == "file://":
-            self.uri = arrow_fs.FileSystem.from_uri(self.uri)[1]
+            self.uri = arrow_fs.FileSystem.from_uri(f"file://{self.uri[7:]}")[1]  # which knows lower case only
         if self.uri != utf8(self.uri):  # the ledger and every reader name files in UTF-8
             raise UsageError(f"the path of a dataset must be UTF-8: {utf8(self.uri)}")
         self.local = not URI.match(self.uri)

@@ -1,0 +1,145 @@
+"""Parts of computations against plain models of them, on small inputs of every kind."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xlamem import compute
+from xlamem.compute import rematerialization
+from xlamem.compute.arenas import _reach
+from xlamem.compute.bills import Sums
+from xlamem.compute.columns import groups_of, runs, sums_of
+from xlamem.compute.hlo_trace import HloTrace
+from xlamem.compute.interventions import _small_cells
+from xlamem.compute.layout import schedule_lengths
+from xlamem.compute.program import distinct_rows
+
+
+@pytest.mark.parametrize("trips", [set(), {2}, {5, 6}])
+def test_the_size_of_a_batch(trips: set[int]) -> None:
+    """The leading dimension of all arrays, or the second one if the first is that of a loop; it must be even."""
+    for first, second in itertools.product(itertools.product((-1, 0, 1, 2, 5, 6), repeat=2), repeat=2):
+        arrays = (first, second)
+        position = 1 if first[0] in trips else 0
+        sizes = {array[position] for array in arrays}
+        size = sizes.pop()
+        wanted = size if not sizes and size > 0 and size % 2 == 0 else 0
+        assert rematerialization._shared_size(np.array(arrays), trips) == wanted
+
+
+def test_an_ambiguous_batch() -> None:
+    """A size that is that of several dimensions of the argument, or the first one of weights."""
+    for dimensions, state_of_b, wanted in (
+        ([[8, 3], [8, 4]], False, True),
+        ([[8, 8], [9, 4]], False, True),
+        ([[8, 3], [9, 8]], False, False),
+        ([[8, 3], [8, 4]], True, False),
+        ([[8, 3], [4, 4]], True, False),
+    ):
+        shared = [8, int(dimensions[1][0])]
+        codes = np.array([0, 1])
+        found = rematerialization._is_ambiguous(np.array(dimensions), codes, 0, shared, [False, state_of_b])
+        assert found is wanted, dimensions
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_cells_of_small_buffers(seed: int) -> None:
+    """Those in which no large buffer ever is."""
+    draw, granule = random.Random(seed), 16
+    values = [(draw.randrange(40) * granule, draw.choice([1, 3, 4, 5, 16, 40])) for _ in range(draw.randrange(1, 20))]
+    p = SimpleNamespace(offset=np.array([v[0] for v in values]), extent=np.array([v[1] for v in values]))
+    spans = [(at // granule, (at + size - 1) // granule) for at, size in values if size > granule // 4]
+    large = {cell for first, last in spans for cell in range(first, last + 1)}
+    wanted = sorted({at // granule for at, size in values if size <= granule // 4} - large)
+    assert _small_cells(SimpleNamespace(p=p), np.arange(len(values)), granule).tolist() == wanted  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_and_sums(seed: int) -> None:
+    draw = random.Random(seed)
+    n = draw.randrange(1, 20)
+    rows = [(draw.randrange(-1, 3), draw.randrange(-1, 2), draw.randrange(9)) for _ in range(n)]
+    a, b, size = (np.array(column) for column in zip(*rows, strict=True))
+    first, group = groups_of(a, b)
+    assert [(int(a[i]), int(b[i])) for i in first[group]] == [row[:2] for row in rows]
+    assert all(rows.index(next(r for r in rows if r[:2] == rows[i][:2])) == i for i in first.tolist())
+    assert sums_of(size, group, len(first)).tolist() == [
+        sum(r[2] for r in rows if r[:2] == rows[i][:2]) for i in first.tolist()
+    ]
+    number = distinct_rows(a, b)
+    for i, j in itertools.product(range(n), repeat=2):
+        assert (number[i] == number[j]) == (rows[i][:2] == rows[j][:2])
+    wanted = [[i for i, _ in group] for _, group in itertools.groupby(enumerate(a), lambda item: item[1])]
+    assert [[*pair] for pair in zip(*runs(a), strict=True)] == [[group[0], group[-1]] for group in wanted]
+    assert [part.tolist() for part in runs(a[:0])] == [[], []]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_sums_by_several_numbers(seed: int) -> None:
+    draw = random.Random(seed)
+    items = [(draw.randrange(2), draw.randrange(-1, 3), draw.choice([-1, 5, 7])) for _ in range(draw.randrange(1, 15))]
+    a, b, size = (np.array(column) for column in zip(*items, strict=True))
+    sums = Sums((2, 4), (a, b))
+    keys = list(zip(*(k.tolist() for k in sums.keys), strict=True))
+    groups: dict[Any, list[int]] = {}
+    for x, y, value in items:
+        groups.setdefault((x, y % 4), []).append(value)
+    assert keys == sorted(groups)
+    assert sums.n.tolist() == [len(groups[k]) for k in keys]
+    assert sums.add(size).tolist() == [sum(groups[k]) for k in keys]
+    assert sums.common(size).tolist() == [groups[k][0] if len({*groups[k]}) == 1 else -1 for k in keys]
+
+
+def test_the_running_maximum_of_ends() -> None:
+    owner, end = np.array([0, 0, 0, 2, 2, 3]), np.array([5, 3, 9, 1, 1, 0])
+    for factor in (1, 1 << 59):
+        assert (_reach(owner, end * factor, 4) // factor).tolist() == [5, 5, 9, 1, 1, 0]
+
+
+def test_how_long_a_schedule_is() -> None:
+    """A printed length that exceeds what the text has steps and ranges for is replaced by the number of steps."""
+    for printed, scheduled, ranges in itertools.product((-1, 0, 3, 4, 5, 100), (-1, 0, 3, 5), (0, 1, 2)):
+        (found,) = schedule_lengths(*(np.array([n]) for n in (printed, scheduled, ranges))).tolist()
+        is_possible = 0 <= printed <= scheduled + ranges or scheduled < 0
+        wanted = printed if is_possible else scheduled
+        assert found == wanted, (printed, scheduled, ranges, found)
+
+
+def test_a_trace_that_is_lost_ends_at_the_whole_fusion() -> None:
+    rows, elements, fallback = np.array([-1, 5, -1]), np.array([1, 2, 3]), np.array([7, 8, -1])
+    found = HloTrace._with_fallback(None, rows, elements, fallback)  # type: ignore[arg-type]
+    assert [column.tolist() for column in found] == [[7, 5, -1], [-1, 2, 3]]
+
+
+def causes(buffers: list[dict[str, Any]], usage: list[dict[str, Any]] = [], **report: Any) -> Any:  # noqa: B006
+    plain = {"size_bytes": 0, "padding_bytes": None, "expansion": None, "shape": None, "list": "largest"}
+    numbers = {"exceeded_bytes": None, "used_bytes": None, "capacity_bytes": None, "form": "x"}
+    return compute.oom_causes(numbers | report, usage, [plain | b for b in buffers])
+
+
+def test_the_least_that_is_a_cause() -> None:
+    """Of an out-of-memory error, exactly at each limit and just below it."""
+    for others, wanted in (([2, 2, 2], ("a", 2, 2)), ([2, 2, 2, 1], None)):  # a quarter of the bytes
+        buffers = [{"shape": "a", "size_bytes": 1}] * 2
+        buffers += [{"shape": f"b{i}", "size_bytes": n} for i, n in enumerate(others)]
+        assert causes(buffers).repeated == wanted
+    for listed, padding in ((100, 1), (101, 0)):
+        found = causes([{"size_bytes": listed, "padding_bytes": 1, "expansion": 2}])
+        assert (found.padding, found.most_padded is not None) == (padding, padding == 1)
+    assert causes([{"size_bytes": 9, "padding_bytes": 1, "expansion": 1.9}]).most_padded is None
+    for lost, n in ((5, 1), (4, 0)):
+        usage = [{"part": "program", "label": "x", "bytes": 100, "fragmentation_bytes": lost}]
+        assert len(causes([], usage).fragmented) == n
+        assert causes([], usage, form="usage").fragmented == []
+    for size, is_large in ((50, True), (49, False)):
+        usage = [{"part": "total", "label": "arguments", "bytes": size, "fragmentation_bytes": 0}]
+        assert (causes([], usage, capacity_bytes=100).arguments is not None) is is_large
+    for size, is_larger in ((101, True), (100, False)):
+        found = causes([{"size_bytes": size}], capacity_bytes=100, used_bytes=130)
+        assert (found.excess, found.oversized is not None) == (30, is_larger)

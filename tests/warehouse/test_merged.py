@@ -1,0 +1,125 @@
+"""Derived tables of many small dumps at once, of each alone, and of each in pieces: always the same, as computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from brute import hostile
+from forge import ERAS, forge
+from render import render
+
+import xlamem
+from xlamem.input.find import Member, Source
+from xlamem.parse.interners import Interners
+from xlamem.parse.join import ReadDump, tables_of
+from xlamem.warehouse import derived
+from xlamem.warehouse.cores import Cores
+from xlamem.warehouse.derived import derive, device_numbers
+from xlamem.warehouse.merged import DumpSet
+from xlamem.warehouse.streamed import StreamedDump
+
+PLATFORMS: Any = ("cpu", "gpu", "tpu", None)
+
+QUIET = b"""BufferAssignment:
+allocation 0: size 8, parameter 0, shape |u8[8]| at ShapeIndex {}:
+allocation 1: size 8, preallocated-temp:
+ value: <0 a @0> (size=0,offset=0): u8[0]{0}
+
+Total bytes used: 16 (16B)
+
+Used values:
+<0 a @0>
+ positions:
+  a
+ uses:
+ from instruction: %a = u8[0]{0} iota()
+
+
+HloLiveRange (max 2):
+  InstructionSequence:
+    0:x
+    1:a
+  BufferLiveRange:
+    a{}:1-2
+"""
+"""No value is live at the peak, or in a fixed allocation; something is in use all the same."""
+
+
+def held(members: dict[str, bytes], platform: str | None) -> Source:
+    made = tuple(Member(role, role, size=len(data), content=data) for role, data in members.items())
+    return Source("x", made, platform=platform)
+
+
+def sources() -> list[Source]:
+    texts = [render(hostile(seed, beyond=seed % 4)) for seed in range(40)]
+    found = [held(text, PLATFORMS[seed % 4]) for seed, text in enumerate(texts)]
+    for number, era in enumerate(sorted(ERAS)[::3]):
+        platform = PLATFORMS[number % 3]
+        found.append(held(forge(number, era=era, platform=platform, values=30).files, platform))
+    return found
+
+
+def together(found: list[Source], ids: list[str]) -> DumpSet:
+    interners = Interners()
+    tables, counts = tables_of([ReadDump(source, interners=interners) for source in found])
+    return DumpSet(ids, tables, counts)
+
+
+def rows_of(tables: dict[str, pa.Table], content_id: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a dump in each table, in their order."""
+    return {name: [r for r in table.to_pylist() if r["content_id"] == content_id] for name, table in tables.items()}
+
+
+@pytest.mark.parametrize("cells", [1, 150, 1 << 22])
+def test_many_dumps_are_as_each_alone(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = sources()
+    ids = [f"{i:032x}" for i in range(len(found))]
+    monkeypatch.setattr(derived, "MAX_CELLS", cells)
+    dumps = together(found, ids)
+    tables = derive(dumps, 3)
+    total, peak = (column.to_pylist() for column in device_numbers(dumps))
+    for i, source in enumerate(found if cells > 1 else found[::7]):
+        i *= 1 if cells > 1 else 7
+        alone = derive(together([source], [ids[i]]), 3)
+        mine = rows_of(tables, ids[i])
+        wanted = rows_of(alone, ids[i])
+        assert {name: rows for name, rows in mine.items() if rows} == {n: rows for n, rows in wanted.items() if rows}, i
+        if cells == 150:
+            as_computed(xlamem.read(source), mine["peaks"], total[i], peak[i])
+
+
+def as_computed(dump: xlamem.Dump, peaks: list[dict[str, Any]], total: int | None, peak: int | None) -> None:
+    numbers = {(r["definition"], r["color"], r["page"]): (r["bytes"], r["time"]) for r in peaks}
+    assert len(numbers) == len(peaks)
+    assert total == xlamem.compute.device_total(dump) == numbers.get(("device_total", None, None), (None, None))[0]
+    assert peak == numbers.get(("device_peak", None, None), (None, None))[0]
+    if not dump.allocations.num_rows:
+        return
+    for space in xlamem.peak(dump).spaces.to_pylist():
+        place = space["color"], space["page"]
+        for name, column, step in (("reserved", "reserved", None), ("peak", "peak", "first_step"),
+                                   ("half_open", "half_open_peak", None), ("live", "live_peak", "live_step"),
+                                   ("slack", "slack", None), ("allocated", "allocated", None)):  # fmt: skip
+            found = numbers.get((name, *place), (None, None))
+            assert found == (space[column], space[step] if step else None), (name, place)
+
+
+def test_in_pieces() -> None:
+    for i, source in enumerate([held({"buffer-assignment": QUIET}, "cpu"), *sources()[::6]]):
+        content_id = f"{i:032x}"
+        wanted = derive(together([source], [content_id]), 3)
+        written: dict[str, int] = {}
+
+        def write(name: str, rows: pa.Table, ids: pa.Array, written: dict[str, int] = written) -> None:
+            assert len(ids) == rows.num_rows
+            written[name] = written.get(name, 0) + rows.num_rows
+
+        streamed = StreamedDump(source, content_id, Cores())
+        module, tables = streamed.convert(write, lambda name: None, lambda dumps: derive(dumps, 3))
+        assert rows_of(tables, content_id) == rows_of(wanted, content_id), i
+        dump = xlamem.read(source)
+        for name in dump.tables:
+            assert written.get(name, 0) == dump[name].num_rows, name
+        assert module["n_values"] == dump.values.num_rows

@@ -1,0 +1,156 @@
+"""Queries of others: what they may read and use, and what a dataset says of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import DUMPS
+from test_convert import broken, convert
+
+import xlamem
+from xlamem import schema
+from xlamem.warehouse.dataset import SANDBOX_MEMORY, SANDBOX_SECONDS, Dataset, limits_of
+from xlamem.warehouse.query import Limits, _Session, _with_int64_sums
+
+pytest.importorskip("duckdb")
+
+ENDLESS = "SELECT count(*) AS n FROM range(10000000000) AS a(x), range(1000000) AS b(y) WHERE x * y = 7"
+
+
+@pytest.fixture(scope="module")
+def dest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sandbox")
+    sources = [DUMPS / "cpu-jaxlib-0.5.3-tuple3", DUMPS / "cpu-tf-2.3.4-loop", broken(folder / "in")]
+    convert(*sources, to=folder / "out", labels={"night": "1"})
+    return folder / "out"
+
+
+@pytest.fixture(params=["dataset", "dump"])
+def source(request: pytest.FixtureRequest, dest: Path) -> Any:
+    return dest if request.param == "dataset" else DUMPS / "cpu-jaxlib-0.5.3-tuple3"
+
+
+def test_a_sandbox_gives_the_same_answers(dest: Path) -> None:
+    dataset = Dataset(dest)
+    for query in ('FROM "values" ORDER BY ALL', "FROM dumps ORDER BY ALL", "SELECT sum(size) AS s FROM allocations",
+                  "SELECT definition, count(*) AS n FROM peaks GROUP BY 1 ORDER BY 1"):  # fmt: skip
+        assert dataset.sql(query, sandbox=True).to_pylist() == dataset.sql(query).to_pylist() != []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "COPY (SELECT 1) TO '{0}/x.csv'", "ATTACH '{0}/x.db'", "CREATE TABLE t AS SELECT 1", "SET threads = 1",
+        "INSTALL httpfs", "LOAD httpfs", "SELECT 1; DROP VIEW modules", "PRAGMA database_list", "CALL pragma_version()",
+        "SELECT * FROM read_text('{0}/secret')", "FROM '{0}/secret.csv'", "SELECT * FROM glob('{0}/*')",
+        "SELECT * FROM read_csv('/etc/passwd')",
+    ],
+)  # fmt: skip
+def test_what_a_sandbox_refuses(source: Any, query: str, tmp_path: Path) -> None:
+    for name in ("secret", "secret.csv"):
+        (tmp_path / name).write_text("a\n1\n")
+    with pytest.raises(xlamem.UsageError):
+        xlamem.sql(source, query.format(tmp_path), sandbox=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["secret", "secret.csv"]
+
+
+def test_without_a_sandbox_files_can_be_read(source: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    assert xlamem.sql(source, f"FROM '{tmp_path}/a.csv'").to_pylist() == [{"a": 1}]
+    xlamem.sql(source, f"COPY (SELECT 1 AS b) TO '{tmp_path}/b.csv'")
+    assert (tmp_path / "b.csv").read_text() == "b\n1\n"
+
+
+def test_limits() -> None:
+    assert limits_of(sandbox=False, memory_limit=None, timeout=None) == Limits(False, None, None)
+    assert limits_of(sandbox=True, memory_limit=None, timeout=None) == Limits(True, SANDBOX_MEMORY, SANDBOX_SECONDS)
+    assert limits_of(sandbox=True, memory_limit="2GiB", timeout=0.5) == Limits(True, 2 << 30, 0.5)
+    assert limits_of(sandbox=False, memory_limit=5, timeout=3) == Limits(False, 5, 3)
+    for timeout in (0, -1, float("nan")):
+        with pytest.raises(xlamem.UsageError, match="timeout must be more than 0 seconds"):
+            limits_of(sandbox=False, memory_limit=None, timeout=timeout)
+    with pytest.raises(xlamem.UsageError, match="memory_limit must be 0 or more"):
+        limits_of(sandbox=False, memory_limit=-3, timeout=None)
+
+
+def test_a_query_that_does_not_end(source: Any) -> None:
+    with pytest.raises(xlamem.UsageError, match=r"the query did not end within 0\.2 seconds"):
+        xlamem.sql(source, ENDLESS, timeout=0.2)
+    with pytest.raises(xlamem.UsageError, match="cannot run the query"):
+        xlamem.sql(source, "SELECT nothing", timeout=100)
+
+
+def test_a_query_that_needs_much_memory(source: Any) -> None:
+    query = "SELECT count(*) FROM (SELECT x, count(*) FROM range(20000000) AS a(x) GROUP BY x)"
+    with pytest.raises(xlamem.UsageError, match=r"(?i)memory"):
+        xlamem.sql(source, query, memory_limit="20MiB")
+
+
+@pytest.mark.parametrize(("limit", "fits"), [(160, True), (159, False), (80, False), (None, True)])
+def test_the_result_counts(limit: int | None, fits: bool) -> None:
+    batches = [pa.record_batch({"a": pa.array(range(10), pa.int64())})] * 2
+    relation = SimpleNamespace(
+        to_arrow_table=lambda: pa.Table.from_batches(batches),
+        to_arrow_reader=lambda n: pa.RecordBatchReader.from_batches(batches[0].schema, batches),
+    )
+    session: Any = SimpleNamespace(limits=Limits(memory=limit))
+    if fits:
+        assert _Session._result(session, relation).num_rows == 20
+    else:
+        with pytest.raises(xlamem.UsageError, match=f"has more than {limit} bytes"):
+            _Session._result(session, relation)
+
+
+def test_sums_that_fit_are_integers() -> None:
+    large = 2**63
+    table = pa.table({name: pa.array([n], pa.decimal128(38, 0)) for name, n in (("a", large - 1), ("b", large))})
+    table = table.append_column("c", pa.array([1], pa.decimal128(38, 2)))
+    found = _with_int64_sums(table)
+    assert found.schema.types == [pa.int64(), pa.decimal128(38, 0), pa.decimal128(38, 2)]
+    assert found.to_pylist() == table.to_pylist()
+
+
+# ---- what a dataset says of itself
+
+
+def test_views_for_duckdb(dest: Path) -> None:
+    import duckdb
+
+    dataset = Dataset(dest)
+    with duckdb.connect() as connection:
+        connection.execute(dataset.duckdb_views())
+        for name in ("values", "dumps", "labels", "peak_members"):
+            rows = connection.sql(f'SELECT count(*) FROM "{name}"').fetchall()
+            wanted = dataset.dumps() if name == "dumps" else dataset[name].to_table()
+            assert rows == [(wanted.num_rows,)]
+    assert dataset.duckdb_views("values").count("CREATE OR REPLACE VIEW") == 1
+    with pytest.raises(xlamem.UsageError, match="no table"):
+        dataset.duckdb_views("valeus")
+
+
+def test_a_dataset_describes_itself(dest: Path) -> None:
+    dataset = Dataset(dest)
+    files = dataset.files()
+    rows, size = (sum(files[name].to_pylist()) for name in ("rows", "bytes"))
+    assert repr(dataset) == (
+        f"<xlamem.Dataset {dest}>\n"
+        "  dumps   2 in 2 occurrences, 1 in quarantine\n"
+        f"  files   {files.num_rows:,} in {len({*files['batch'].to_pylist()}):,} batches, {rows:,} rows, {size:,} bytes"
+    )
+    assert [*dict.fromkeys(files["table"].to_pylist())] == [
+        name for name in schema.WAREHOUSE if name in {*files["table"].to_pylist()}
+    ]
+    assert dataset.files("values").num_rows == files["table"].to_pylist().count("values")
+    (failed,) = dataset["quarantine"].to_table()["content_id"].to_pylist()
+    for text, message in ((failed[:6], "could not be read: see the table quarantine"), ("", "no dump ''"),
+                          ("x", "no dump 'x'")):  # fmt: skip
+        with pytest.raises(xlamem.UsageError, match=message):
+            dataset.read(text)
+    for content_id in dataset.ids:
+        assert content_id in dataset
+        assert dataset.read(content_id[:12]).modules.num_rows == 1
+    assert failed not in dataset

@@ -1,0 +1,400 @@
+"""Rules of single modules of the warehouse: numbers of workers, cores, failures, registered tables, arguments."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem import schema
+from xlamem.warehouse import driver, etags, followers, identity, known, memory, pool, processes, worker_setup
+from xlamem.warehouse.batch import Batch, File, Lazy
+from xlamem.warehouse.cores import MAX_THREADS, CallerError, Cores
+from xlamem.warehouse.followers import Target
+from xlamem.warehouse.known import KnownDumps
+from xlamem.warehouse.pool import WORKER_MEMORY, InProcessExecutor
+from xlamem.warehouse.processes import WORKER_BYTES, _Processes
+from xlamem.warehouse.result import Converted
+from xlamem.warehouse.storage import Storage
+
+(SOURCE,) = xlamem.find(DUMPS / "cpu-jaxlib-0.5.3-tuple3")
+GIB = 1 << 30
+
+
+# ---- workers
+
+
+@pytest.mark.parametrize(
+    ("pages", "limits", "size"),
+    [
+        (4 * GIB, {}, 4 * GIB),
+        (4 * GIB, {"/sys/fs/cgroup/memory.max": "1000\n"}, 1000),
+        (4 * GIB, {"/sys/fs/cgroup/memory.max": "max\n", "/sys/fs/cgroup/memory/memory.limit_in_bytes": "77"}, 77),
+        (4 * GIB, {"/sys/fs/cgroup/memory/memory.limit_in_bytes": str(1 << 63)}, 4 * GIB),
+    ],
+)
+def test_the_memory_of_a_container(
+    monkeypatch: pytest.MonkeyPatch, pages: int, limits: dict[str, str], size: int
+) -> None:
+    def opened(path: str, *args: Any, **options: Any) -> Any:
+        if path not in limits:
+            raise FileNotFoundError
+        return io.StringIO(limits[path])
+
+    values = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": pages // 4096}
+    monkeypatch.setattr(os, "sysconf", values.__getitem__)
+    monkeypatch.setattr(os, "sysconf_names", values)
+    with monkeypatch.context() as patch:
+        patch.setattr(builtins, "open", opened)
+        found = memory.total_memory()
+    assert found == size
+
+
+@pytest.mark.parametrize(
+    ("cores", "size", "workers"), [(4, 100, 4), (4, 3, 3), (4, 0.5, 1), (1, 100, 1), (3, 3, 3)]
+)
+def test_one_worker_per_core_and_gib(monkeypatch: pytest.MonkeyPatch, cores: int, size: float, workers: int) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(cores), raising=False)
+    monkeypatch.setattr(pool, "total_memory", lambda: int(size * WORKER_MEMORY))
+    assert pool.default_workers() == workers
+    with pool.in_process(None) as found:
+        assert (found.size, found.cores.size) == (1, workers)
+    with pool.in_process(7) as found:
+        assert (found.size, found.cores.size) == (1, 7)
+
+
+@pytest.mark.parametrize(
+    ("workers", "text", "started"),
+    [
+        (None, 0, None), (None, WORKER_BYTES, None), (None, 2 * WORKER_BYTES - 1, None),
+        (None, 2 * WORKER_BYTES, 2), (None, 100 * WORKER_BYTES, 3),
+        (1, 1, 1), (5, 1, 5), (5, 0, None),
+    ],
+)  # fmt: skip
+def test_how_many_workers_are_started(
+    monkeypatch: pytest.MonkeyPatch, workers: int | None, text: int, started: int | None
+) -> None:
+    sizes: list[int] = []
+
+    def start(self: _Processes) -> None:
+        sizes.append(self.pool.size)
+        self.executor = self.here  # type: ignore[assignment]
+
+    monkeypatch.setattr(processes, "default_workers", lambda: 3)
+    monkeypatch.setattr(_Processes, "_start", start)
+    monkeypatch.setattr(_Processes, "_wait_until_ready", lambda self: None)
+    found = _Processes(workers)
+    found.start(text)
+    found.start(100 * WORKER_BYTES if started else 0)  # once they are started, there are no more
+    assert sizes == ([] if started is None else [started])
+    assert found.pool.size == (started or 1)
+
+
+def test_cores_are_shared() -> None:
+    cores = Cores(2)
+    assert (cores.threads, Cores(100).threads) == (2, MAX_THREADS)
+    with cores.working():
+        assert cores.take()
+        assert not cores.take()
+        cores.give_back()
+        cores.set_read(5)
+        assert cores.read == 5
+        assert cores.take()
+        cores.give_back()
+    assert (cores.read, cores.numbers) == (0, [0, 0, 0, 0])
+    numbers = [0] * 5
+    shared = [Cores(3, numbers) for _ in range(4)]
+    for i, one in enumerate(shared):
+        one.start_worker()
+        one.set_read(10 ** i)
+    assert [one.worker for one in shared] == [0, 1, 2, 0]
+    assert shared[0].read == 1000 + 10 + 100
+    assert numbers == [4, 0, 1000, 10, 100]
+
+
+def test_an_error_of_the_caller_is_not_one_of_the_dump() -> None:
+    cores = Cores()
+
+    def report() -> None:
+        raise ZeroDivisionError
+
+    cores.report = report
+    with pytest.raises(CallerError):
+        cores.set_read(1)
+    with pytest.raises(ZeroDivisionError):
+        InProcessExecutor(cores).submit(cores.set_read, 1)
+    future = InProcessExecutor().submit(lambda: 1 // 0)
+    assert isinstance(future.exception(), ZeroDivisionError)
+    assert InProcessExecutor().submit(max, 3, 4).result() == 4
+
+
+def test_the_heap_is_trimmed_after_a_full_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    trims: list[int] = []
+    monkeypatch.setattr(worker_setup.ctypes, "CDLL", lambda name: SimpleNamespace(malloc_trim=trims.append))
+    for phase, generation in (("start", 2), ("stop", 1), ("stop", 0), ("start", 0)):
+        worker_setup._trim_heap(phase, {"generation": generation})
+    assert trims == []
+    worker_setup._trim_heap("stop", {"generation": 2})
+    assert trims == [0]
+    monkeypatch.setattr(worker_setup.ctypes, "CDLL", lambda name: SimpleNamespace())
+    worker_setup._trim_heap("stop", {"generation": 2})
+
+
+# ---- failures
+
+
+def test_kinds_of_failures() -> None:
+    content = xlamem.DumpError("f.txt", "a line", "hlo", line=3, offset=7, excerpt="x")
+    for error, kind in ((content, "content"), (OSError("x"), "system"), (MemoryError(), "system"),
+                        (ValueError("x"), "content"), (RuntimeError("y"), "content")):  # fmt: skip
+        row = identity.failure(error, SOURCE, "id", 4)
+        assert (row.kind, row.attempts, row.identified, row.content_id) == (kind, 4, True, "id")
+        unknown = identity.failure(error, SOURCE)
+        assert (unknown.attempts, unknown.identified) == (1, False)
+        assert len(unknown.content_id) == 32
+    row = identity.failure(content, SOURCE)
+    assert (row.uri, row.error, row.line, row.offset, row.excerpt) == ("f.txt", "expected a line [hlo]", 3, 7, "x")
+    assert identity.failure(ValueError("x"), SOURCE).error.startswith("ValueError: x (a bug of xlamem")
+    assert identity.failure(OSError("x"), SOURCE).error == "x"
+    assert identity.failure(OSError("x"), SOURCE).uri == SOURCE.members[0].location
+    # A place where the system fails is one row, whatever the error; bad content is one row per error.
+    ids = [identity.failure(e, SOURCE).content_id for e in (OSError("x"), OSError("y"), content)]
+    assert ids[0] == ids[1] != ids[2]
+    other = xlamem.DumpError("f.txt", "a line", "hlo", line=3, offset=8, excerpt="x")
+    assert identity.failure(other, SOURCE).content_id != ids[2]
+
+
+# ---- files that are known
+
+
+def test_what_a_known_dump_is_known_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version, name, and of each member its role, its file, the state of it, and its place in it."""
+    first = {"st_size": 1, "st_mtime_ns": 2, "st_ctime_ns": 3, "st_ino": 4}
+    monkeypatch.setattr(known.os, "stat", lambda path: SimpleNamespace(**states.get(path, first)))
+    states: dict[str, dict[str, int]] = {}
+
+    def key(source: Any, version: str = "1") -> bytes | None:
+        return KnownDumps(Storage(tmp_path), version, "run")._key(source)
+
+    def with_member(**fields: Any) -> Any:
+        return replace(plain, members=(replace(plain.members[0], **fields), *plain.members[1:]))
+
+    plain = replace(SOURCE, members=SOURCE.members[:2])
+    keys = [key(plain), key(plain, "2"), key(replace(plain, name="y")), key(replace(plain, members=plain.members[:1]))]
+    other = {"role": "x", "uri": "/x", "form": "gzip", "inner_name": "i", "begin": 5, "end": 6}
+    keys += [key(with_member(**{name: value})) for name, value in other.items()]
+    for name in first:
+        states[plain.members[0].uri] = {**first, name: 9}
+        keys.append(key(plain))
+    states.clear()
+    assert None not in keys
+    assert len({*keys}) == len(keys)
+    assert key(plain) == keys[0]
+    assert key(with_member(content=b"x")) is None
+    flags = replace(plain.members[0], role="debug-options", uri="/flags")
+    assert key(replace(plain, members=(*plain.members, flags))) == keys[0]  # flags are no content
+
+
+def test_a_time_that_could_hide_a_change_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = KnownDumps(Storage(tmp_path), "1", "run")
+    for after, is_known in ((0, True), (1, False), (known.RESOLUTION_NS, False), (-known.RESOLUTION_NS, True)):
+        time = found._began - known.RESOLUTION_NS + after
+        status = SimpleNamespace(st_size=1, st_mtime_ns=time, st_ctime_ns=3, st_ino=4)
+        monkeypatch.setattr(known.os, "stat", lambda path, status=status: status)
+        assert (found._state("/x") is not None) is is_known
+
+
+# ---- registered tables
+
+
+class Table:
+    """A table of another format, which others change a few times before a commit succeeds."""
+
+    def __init__(self, there: dict[str, int], conflicts: int) -> None:
+        self.there, self.conflicts = there, conflicts
+
+    def files(self) -> dict[str, int]:
+        return dict(self.there)
+
+    def replace(self, added: list[File], removed: list[str]) -> bool:
+        self.conflicts -= 1
+        if self.conflicts >= 0:
+            return False
+        assert not {f.path for f in added} & (self.there.keys() - {*removed})
+        for path in removed:
+            del self.there[path]
+        self.there |= {f.path: f.bytes for f in added}
+        return True
+
+
+@pytest.mark.parametrize("conflicts", [0, 1, followers.MAX_ATTEMPTS - 2, followers.MAX_ATTEMPTS])
+def test_a_table_gets_the_files_of_the_ledger(conflicts: int) -> None:
+    files = [File("values", f"values/{n}", 1, size) for n, size in (("same", 1), ("new", 2), ("changed", 3))]
+    state = SimpleNamespace(files=lambda name: files if name == "values" else [])
+    table = Table({"values/same": 1, "values/changed": 4, "values/old": 5}, conflicts)
+
+    def follow() -> tuple[int, int, int]:
+        return followers._follow_table("values", lambda name: table, lambda: state)  # type: ignore[arg-type, return-value]
+
+    if conflicts >= followers.MAX_ATTEMPTS:
+        with pytest.raises(xlamem.errors.OutputError, match="again and again"):
+            follow()
+        return
+    if conflicts == followers.MAX_ATTEMPTS - 2:
+        with pytest.raises(xlamem.errors.OutputError):  # one commit for what was removed, and none is left to look
+            follow()
+        return
+    assert follow() == (3, 2, 2)
+    assert table.there == {f.path: f.bytes for f in files}
+    assert follow() == (3, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("iceberg", ("iceberg", "")), ("delta", ("delta", "")), ("iceberg:a.b", ("iceberg", "a.b")),
+        ("iceberg:a.b.c", ("iceberg", "a.b.c")), ("iceberg:", None), ("iceberg:a", None), ("iceberg:.b", None),
+        ("iceberg:a.", None), ("delta:", None), ("delta:a.b", None), ("hudi", None), ("", None),
+    ],
+)  # fmt: skip
+def test_formats(text: str, parsed: tuple[str, str] | None) -> None:
+    if parsed is None:
+        with pytest.raises(xlamem.UsageError, match="is registered as"):
+            Target.parse(text)
+    else:
+        target = Target.parse(text)
+        assert (target.format, target.place, str(target)) == (*parsed, text)
+        assert target.name == f"_ledger/registered/{target.format}.json"
+
+
+# ---- arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_age": -1}, "min_age must be 0 or more"), ({"workers": 0}, "workers must be 1 or more"),
+        ({"top": -1}, "top must be 0 or more"), ({"tables": []}, "no table to write"),
+        ({"tables": "modulse"}, "no table modulse"), ({"labels": {"": "x"}}, "must not be empty"),
+        ({"labels": {"a": "\udc80"}}, "must be UTF-8"), ({"labels": {"\udc80": "x"}}, "must be UTF-8"),
+        ({"partition_by": "a"}, "no such label"), ({"labels": {"size": "1"}, "partition_by": "size"}, "a column has"),
+        ({"labels": {"schema": "1"}, "partition_by": ["schema"]}, "a column has"), ({"engine": "x"}, "no engine"),
+        ({"register": "x"}, "is registered as"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(xlamem.UsageError, match=message):
+        xlamem.convert(DUMPS, to=tmp_path / "out", **{"engine": "here", **options})
+    assert not (tmp_path / "out").exists()
+
+
+def test_tables_are_written_in_the_order_of_the_schema() -> None:
+    every = tuple(schema.WAREHOUSE)
+    assert driver._table_names(None) == every
+    assert driver._table_names(["values", "modules"]) == tuple(
+        t for t in every if t in {"modules", "values", *schema.RUN_TABLES}
+    )
+    assert driver._table_names("values") == driver._table_names(["values"])
+
+
+def test_recent_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dump is left if any of its files was modified after the given time; one in memory never is."""
+    now = 1_000_000.0
+    monkeypatch.setattr(driver.time, "time", lambda: now)
+
+    def source(*ages: float, content: bytes | None = None) -> Any:
+        members = []
+        for i, age in enumerate(ages):
+            path = tmp_path / f"{len(ages)}-{i}-{age}"
+            path.write_text("")
+            os.utime(path, (now - age, now - age))
+            members.append(replace(SOURCE.members[0], uri=str(path), content=content))
+        return replace(SOURCE, members=tuple(members))
+
+    old, limit, new, mixed = source(100), source(10), source(9), source(100, 9)
+    gone, held = replace(SOURCE, members=(replace(SOURCE.members[0], uri="/missing"),)), source(1, content=b"x")
+    every = [old, limit, new, mixed, gone, held]
+    assert driver._settled(every, 10) == ([old, limit, gone, held], 2)
+    assert driver._settled(every, 0) == (every, 0)
+    assert driver._settled(every, 0.5) == (every, 0)
+
+
+def test_what_could_not_be_read_is_counted() -> None:
+    failed: list[Any] = [None, None]
+    found = Converted("r", 1, 2, 3, 4, 5, 6, 7, 8, 9, failed=failed, known=10, changed=["a"], cut=["b"] * 50)
+    assert found.unreadable == 13
+
+
+def test_etags(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One listing per folder, and none for what cannot be listed."""
+    listed: list[str] = []
+
+    class System:
+        def invalidate_cache(self) -> None:
+            listed.append("fresh")
+
+        def ls(self, folder: str, detail: bool) -> list[dict[str, Any]]:
+            listed.append(folder)
+            if folder == "b/bad":
+                raise OSError
+            return [{"name": f"{folder}/x", "ETag": '"1"'}, {"name": f"{folder}/y", "etag": 2}, {"name": f"{folder}/z"}]
+
+    monkeypatch.setattr(etags, "filesystem", lambda uri: (None, uri.partition("?")[0].removeprefix("s3://")))
+    monkeypatch.setattr(etags, "open_fsspec", lambda uri: System())
+    found = etags.ETags()
+    assert [found.find(f"s3://b/a/{name}") for name in "xyzw"] == ['"1"', "2", None, None]
+    assert found.find("s3://b/a/x?region=eu") == '"1"'
+    assert [found.find(f"s3://b/bad/{name}") for name in "xy"] == [None, None]
+    assert listed == ["fresh", "b/a", "fresh", "b/a", "fresh", "b/bad"]
+
+
+# ---- batches
+
+
+def test_batches_as_json() -> None:
+    files = (File("values", "a", 1, 2, 3), File("modules", "b", 4, 5))
+    batch = Batch("n", ("1",), ("2",), files, "v", 2, "r", ("values",), {"2": 3}, ("2",), {"2": "/x"}, {"k": "v"},
+                  ("r",), {"q": {"k": "w"}}, ("m",), 7)  # fmt: skip
+    data = batch.to_json()
+    assert Batch.from_json({**data, "later": 1, "files": [{**f, "later": 2} for f in data["files"]]}) == batch
+    assert batch.table_files("values") == [files[0]]
+    assert [f.path for f in batch.renamed({"a": "c"}).files] == ["c", "b"]
+    assert [batch.is_old, replace(batch, schema_version=1).is_old] == [False, True]
+    assert not batch.has_labels({"k": "w"})  # it has no occurrences
+    seen = replace(batch, files=(File("occurrences", "o", 1, 1),))
+    assert [seen.has_labels(labels) for labels in ({"k": "w"}, {"k": "v"}, {})] == [True, False, False]
+    alone = replace(seen, run_labels={})
+    assert [alone.has_labels(labels) for labels in ({"k": "w"}, {"k": "v"}, {})] == [False, True, False]
+
+
+def test_lists_that_are_loaded_late() -> None:
+    loads: list[int] = []
+
+    def load() -> list[str]:
+        loads.append(1)
+        return ["a", "b"]
+
+    lazy: Lazy[str] = Lazy(2, load)
+    assert len(lazy) == 2
+    assert not loads
+    assert (lazy[1], lazy[:1], [*lazy]) == ("b", ["a"], ["a", "b"])
+    assert lazy == ("a", "b")
+    assert lazy != ("a", "c")
+    assert lazy != ("a",)
+    assert lazy != 2
+    assert lazy.__reduce__() == (tuple, (["a", "b"],))
+
+
+def test_output_errors_name_the_file(tmp_path: Path) -> None:
+    storage = Storage(tmp_path)
+    for error, name in ((OSError(28, "full", "/x/y"), "/x/y"), (OSError("odd"), str(tmp_path))):
+        with pytest.raises(xlamem.errors.OutputError, match=name), storage.output_errors():
+            raise error

@@ -1,0 +1,226 @@
+"""How files are written, named and deleted: in which order, what survives a power failure, and what is left behind."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DUMPS
+
+import xlamem
+from xlamem import UsageError, schema
+from xlamem.warehouse import storage as storage_module
+from xlamem.warehouse.batch import Batch, File
+from xlamem.warehouse.ledger import Ledger
+from xlamem.warehouse.storage import TEMPORARY, Storage, absolute, s3_endpoint
+
+posix = pytest.mark.skipif(os.name != "posix", reason="folders cannot be flushed")
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is flushed, named and deleted, in order. Folders end with a slash, and tokens of names are left out."""
+    done: list[str] = []
+
+    def plain(path: Any) -> str:
+        name = Path(path).name
+        return ("new " + name[1:].rsplit(".", 2)[0]) if name.endswith(TEMPORARY) else name
+
+    def recorded(name: str, describe: Callable[..., str]) -> None:
+        function = getattr(os, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            result = function(*args, **options)
+            done.append(f"{name} {describe(*args)}")
+            return result
+
+        monkeypatch.setattr(os, name, call)
+
+    def flushed(descriptor: int) -> str:
+        path = os.readlink(f"/proc/self/fd/{descriptor}") if os.path.exists("/proc/self/fd") else ""
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        size = "" if is_folder else f" {os.fstat(descriptor).st_size}"
+        return plain(path) + "/" * is_folder + size
+
+    recorded("fsync", flushed)
+    recorded("link", lambda old, new: f"{plain(old)} {plain(new)}")
+    recorded("replace", lambda old, new: f"{plain(old)} {plain(new)}")
+    recorded("unlink", lambda path: plain(path))
+    return done
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {p.relative_to(folder).as_posix(): p.read_text() for p in folder.rglob("*") if p.is_file()}
+
+
+@posix
+def test_an_entry_is_on_the_disk_before_it_has_its_name(tmp_path: Path, calls: list[str]) -> None:
+    found = Storage(tmp_path)
+    assert found.create("a/b/entry", b"12345") is True
+    assert calls == ["fsync new entry 5", "link new entry entry", "unlink new entry", "fsync b/"]
+    calls.clear()
+    assert found.create("a/b/entry", b"other") is False
+    assert calls == ["fsync new entry 5", "unlink new entry"]
+    assert tree(tmp_path) == {"a/b/entry": "12345"}
+
+
+@posix
+def test_files_are_named_when_they_are_complete(tmp_path: Path, calls: list[str]) -> None:
+    found = Storage(tmp_path)
+    found.write("a/x", b"1")
+    found.write("a/x", b"22")
+    assert calls == ["replace new x x"] * 2
+    calls.clear()
+    staged = [found.staged(f"{folder}/x.parquet") for folder in "bbc"]
+    assert len({*staged}) == 3
+    for i, name in enumerate(staged):
+        hidden = name.rpartition("/")[2]
+        assert hidden.startswith(".x.parquet.")
+        assert hidden.endswith(TEMPORARY)
+        with found.open_staged(name) as stream:
+            stream.write(bytes(str(i), "ascii"))
+    found.sync(staged)
+    assert sorted(calls) == ["fsync new x.parquet 1"] * 3
+    calls.clear()
+    published = found.publish([*staged, "d/not-staged"])
+    assert sorted(calls[-2:]) == ["fsync b/", "fsync c/"]
+    assert published[staged[0]] == "b/x.parquet"
+    assert published[staged[1]] == f"b/x-{staged[1].split('.')[-2]}.parquet"
+    assert published[staged[2]] == "c/x.parquet"
+    assert calls[0] == "link new x.parquet x.parquet"
+    found.delete(staged)
+    assert tree(tmp_path) == {"a/x": "22", "b/x.parquet": "0", published[staged[1]]: "1", "c/x.parquet": "2"}
+    again = found.staged("c/x.parquet")
+    (tmp_path / again).write_text("")
+    (tmp_path / "c" / f"x-{again.split('.')[-2]}.parquet").write_text("")
+    with pytest.raises(FileExistsError):
+        found.publish([again])
+
+
+@posix
+def test_files_of_a_dataset_are_on_the_disk_before_the_ledger_names_them(tmp_path: Path, calls: list[str]) -> None:
+    xlamem.convert(DUMPS / "cpu-jaxlib-0.5.3-tuple3", to=tmp_path, engine="here")
+    entries = [i for i, call in enumerate(calls) if call.startswith("link") and call.endswith(".json")]
+    assert len(entries) == 3  # the occurrences, the dump, the end of the run
+    flushed = {call.split()[2]: i for i, call in enumerate(calls) if call.startswith("fsync new")}
+    named = {call.split()[-1]: i for i, call in enumerate(calls) if call.startswith("link")}
+    files = [name for name in named if name.endswith(".parquet")]
+    assert {path.name for path in tmp_path.rglob("*.parquet")} <= {*files}
+    folders = [i for i, call in enumerate(calls) if call.startswith("fsync") and call.endswith("/")]
+    for name in files:
+        entry = next(i for i in entries if i > named[name])
+        assert flushed[name] < named[name] < next(i for i in folders if i > named[name]) < entry, name
+    assert not [*tmp_path.rglob(f"*{TEMPORARY}")]
+
+
+def test_a_commit_leaves_no_staged_file(tmp_path: Path) -> None:
+    found = Storage(tmp_path)
+    log = Ledger(found)
+    for number in range(2):
+        name = found.staged("values/v2/x.parquet")
+        with found.open_staged(name) as stream:
+            stream.write(b"x")
+        batch_id, files = f"{number:032x}", (File("values", name, 1, 1),)
+        batch = Batch(batch_id, (batch_id,), (), files, "1", schema.VERSION, "r")
+        assert log.commit(batch) == set()
+    assert not [*tmp_path.rglob(f"*{TEMPORARY}")]
+    assert sorted(f.path for f in log.state.files()) == sorted(n for n in tree(tmp_path) if n.endswith(".parquet"))
+
+
+def test_what_fails_leaves_no_file(tmp_path: Path) -> None:
+    found = Storage(tmp_path)
+    with pytest.raises(ZeroDivisionError), found.open_staged(found.staged("a/x.parquet")):
+        raise ZeroDivisionError
+    assert tree(tmp_path) == {}
+    with pytest.raises(OSError, match="directory"):
+        found.write("a", b"")  # a folder
+    assert tree(tmp_path) == {}
+
+
+def test_folders_are_deleted_when_they_are_empty(tmp_path: Path) -> None:
+    found = Storage(tmp_path)
+    for name in ("a/b/c/1", "a/b/c/2", "a/3", "d/e/4", "5"):
+        found.write(name, name.encode())
+    found.delete(["a/b/c/1", "a/b/c/missing", "missing/6"])
+    assert sorted(tree(tmp_path)) == ["5", "a/3", "a/b/c/2", "d/e/4"]
+    found.delete(["a/b/c/2", "d/e/4"])
+    assert sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")) == ["5", "a", "a/3"]
+    found.delete(["a/3", "5"])
+    assert tmp_path.is_dir() is False or not [*tmp_path.iterdir()]
+
+
+def test_files_are_listed_with_their_sizes(tmp_path: Path) -> None:
+    found = Storage(tmp_path)
+    for name, size in {"a/2": 2, "a/10": 0, "a/b/1": 3, "c": 1}.items():
+        found.write(name, b"x" * size)
+    assert found.files("a") == [("a/10", 0), ("a/2", 2), ("a/b/1", 3)]
+    assert found.files("a", recursive=False) == [("a/10", 0), ("a/2", 2)]
+    assert found.files("") == [("a/10", 0), ("a/2", 2), ("a/b/1", 3), ("c", 1)]
+    assert found.files("missing") == []
+    assert found.exist(["c", "a/2"]) is True
+    assert found.exist(["c", "missing"]) is False
+    assert found.exist(["a"]) is False
+    assert (found.read("c"), found.read("missing")) == (b"x", None)
+    assert (found.path("c"), found.path("")) == (f"{tmp_path}/c", str(tmp_path))
+    assert found.uri_of("c") == f"{tmp_path}/c"
+
+
+def test_in_memory() -> None:
+    pytest.importorskip("fsspec")
+    found = Storage("memory://test_storage/x")
+    assert (found.local, found.shared) == (False, False)
+    assert found.staged("a") == "a"
+    assert found.create("a", b"1") is True
+    assert found.create("a", b"2") is False
+    assert found.create("a", b"1") is True  # a request that is repeated because the answer was lost
+    assert found.read("a") == b"1"
+    found.check_conditional_create()
+    assert found.publish(["a"]) == {}
+    assert found.files("") == [("a", 1)]
+    alone = Storage("memory://test_storage/y", single_writer=True)
+    assert [alone.create("b", b"1"), alone.create("b", b"1")] == [True, False]
+    with pytest.raises(UsageError, match="has no conditional writes"):
+        Storage(f"local://{os.getcwd()}").create("a", b"")
+
+
+def test_a_server_that_ignores_the_condition(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    for answers, is_refused in (([True, False], False), ([True, True], True), ([False, False], True)):
+        replies = iter(answers)
+        monkeypatch.setattr(Storage, "create", lambda self, name, data, replies=replies: next(replies))
+        found = Storage("memory://test_storage/z")
+        if is_refused:
+            with pytest.raises(UsageError, match="ignores conditional writes"):
+                found.check_conditional_create()
+        else:
+            found.check_conditional_create()
+
+
+@pytest.mark.parametrize(
+    ("uri", "endpoint", "region", "options"),
+    [
+        ("s3://b/x", None, None, {}),
+        ("s3://b/x?region=eu", None, "eu", {"client_kwargs": {"region_name": "eu"}}),
+        ("s3://b?endpoint_override=h:9", "https://h:9", None, {"endpoint_url": "https://h:9"}),
+        ("s3://b?endpoint_override=h&scheme=http", "http://h", None, {"endpoint_url": "http://h"}),
+        ("s3://b?endpoint_override=http://h&scheme=https", "http://h", None, {"endpoint_url": "http://h"}),
+        ("s3://k:s%2F1@b/x", None, None, {"key": "k", "secret": "s/1"}),
+        ("s3://k%40@b/x?region=a&region=b", None, "b",
+         {"client_kwargs": {"region_name": "b"}, "key": "k@", "secret": ""}),
+    ],
+)  # fmt: skip
+def test_uris_of_s3(uri: str, endpoint: str | None, region: str | None, options: dict[str, Any]) -> None:
+    assert s3_endpoint(uri) == (endpoint, region)
+    assert storage_module._s3fs_options(uri) == options
+
+
+def test_paths_and_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute("a/../b") == f"{tmp_path}/b"
+    assert absolute("-") == "-"
+    assert absolute("s3://b/../c") == "s3://b/../c"
+    assert Storage("FILE://" + str(tmp_path)).root == str(tmp_path)
