@@ -88,18 +88,18 @@ def digest(text: str) -> str:
 
 
 def settings(package: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Yield the constants and the default arguments of all modules of a package."""
+    """Yield the constants, and the default arguments of public functions, of all modules of a package."""
     prefix = f"{package.__name__}."
     for info in sorted(pkgutil.walk_packages(package.__path__, prefix), key=lambda info: info.name):
         module = importlib.import_module(info.name)
         for name, value in sorted(vars(module).items()):
             key = f"{info.name.removeprefix(prefix)}.{name}"
-            if name.lstrip("_").isupper():
+            if name.lstrip("_").isupper() and name != "TYPE_CHECKING":
                 value = value.pattern if isinstance(value, re.Pattern) else value
                 value = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
                 if isinstance(value, (bool, int, float, str, tuple, list, dict)):
                     yield key, value
-            elif getattr(value, "__module__", None) == info.name:
+            elif getattr(value, "__module__", None) == info.name and not name.startswith("_"):
                 yield from _defaults(key, value)
 
 
@@ -107,8 +107,8 @@ def _defaults(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the default arguments of a function, or of a class and its methods."""
     members = {"": value, **vars(value)} if isinstance(value, type) else {"": value}
     for member, function in members.items():
-        if member != "__init__" and callable(function):
+        if not member.startswith("_") and callable(function):
             with suppress(TypeError, ValueError):
                 for p in inspect.signature(function).parameters.values():
-                    if p.default is None or isinstance(p.default, (bool, int, float, str, tuple)):
+                    if isinstance(p.default, (bool, int, float, str, tuple)):
                         yield f"{name}.{member}({p.name})", p.default
