@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 from buffer cimport (
-    UNRESERVED, Buffer, allocate_zeroed, presize, push_bytes, put_code, release, retain_arena,
+    UNRESERVED, Buffer, allocate_zeroed, poison, presize, push_bytes, put_code, release, retain_arena,
 )
 from interner cimport (
     Interner, Slot, append_text, find_code, find_codes, hash_text, intern_name, interned_text, release_interner,
@@ -58,6 +58,7 @@ cdef Column own(Buffer* b):
         release(b)
         raise_failed(failed)
     column.buffer = b[0]
+    poison(b.data + b.size, b.capacity - b.size)
     memset(b, 0, sizeof(Buffer))
     return column
 
