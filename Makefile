@@ -9,8 +9,8 @@ BUILD ?=
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
 NATIVE = $(patsubst _native/%.pyx,%,$(wildcard _native/*.pyx))
-SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -path '*/.*' ! -path '*/page/script/*') \
-	CMakeLists.txt pyproject.toml sbom.cdx.json.in
+SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -name '*.c' ! -name '*.dep' ! -path '*/.*' \
+	! -path '*/page/script/*') CMakeLists.txt pyproject.toml sbom.cdx.json.in
 
 # The script of the page and its development tools, which only work on the script and its tests need.
 SCRIPT = src/xlamem/page/script
@@ -20,14 +20,17 @@ NODE_MODULES = $(SCRIPT)/node_modules/.package-lock.json
 CYTHON = $(BIN)/python -m cython -3 -Wextra -X freethreading_compatible=True -X boundscheck=False \
 	-X initializedcheck=False -X wraparound=False -X cdivision=True -I _native
 
-# Quick tests of the native modules, for the sanitized and checked builds. For all tests: make test-sanitized QUICK=tests
+# Quick tests of the native modules, for builds with other options. For all tests: make test-sanitized QUICK=tests
 QUICK = tests/native $(patsubst %,tests/parse/test_%.py,dump checks hlo_body unknown seeds hostile)
+# The tests whose coverage is measured.
+COVERING = tests/native $(wildcard tests/parse/test_*.py)
 # The sanitizer libraries must be loaded first. Python's own allocator would hide its blocks from them.
 SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
 .PHONY: demo page schemas docs pictures test test-all test-ray test-wheel test-reproducible test-sanitized \
-	test-checked test-portable fuzz fuzz-coverage mutation lint lint-style lint-types bench bench-all bench-check clean
+	test-checked test-portable coverage fuzz fuzz-coverage mutation lint lint-style lint-types bench bench-all \
+	bench-check clean
 
 demo: $(VENV)/.duckdb
 	rm -rf demo-out
@@ -72,9 +75,9 @@ test-wheel: $(VENV)/.build $(VENV)/.installed
 test-reproducible: $(VENV)/.build
 	.ci/reproduce $(BIN)/python
 
-# The quick tests on native modules with address and undefined-behaviour sanitizers, and bounds checks.
+# The quick tests on the native modules as they are shipped, with address and undefined-behaviour sanitizers.
 test-sanitized:
-	$(MAKE) VENV=$(VENV)-sanitized BUILD="SANITIZE CHECKED" $(VENV)-sanitized/.test
+	$(MAKE) VENV=$(VENV)-sanitized BUILD=SANITIZE $(VENV)-sanitized/.test
 	$(SANITIZERS) $(VENV)-sanitized/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
 
 # The quick tests on native modules with bounds checks only.
@@ -86,6 +89,13 @@ test-checked:
 test-portable:
 	$(MAKE) VENV=$(VENV)-portable BUILD=PORTABLE $(VENV)-portable/.test
 	$(VENV)-portable/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
+
+# The lines of the native modules that the tests run. Fails below 95 %.
+coverage: export COVERAGE_CORE = ctrace
+coverage:
+	$(MAKE) VENV=$(VENV)-coverage BUILD=COVERAGE $(VENV)-coverage/.test $(VENV)-coverage/.coverage
+	$(VENV)-coverage/bin/python -m coverage run -m pytest -m "not slow" $(COVERING) $(ARGS)
+	$(VENV)-coverage/bin/python -m coverage report --fail-under=95
 
 # Everything that is done with a dump, on changed ones, for MINUTES. build/fuzz keeps the inputs that fail.
 fuzz: $(VENV)/.test
@@ -151,8 +161,8 @@ pictures: $(VENV)/.test
 	$(BIN)/python docs/pictures.py
 
 clean:
-	rm -rf $(addprefix $(VENV),/ -sanitized -checked -portable -fuzz -others) demo-out build dist
-	rm -rf .pytest_cache .ruff_cache .mypy_cache .benchmarks
+	rm -rf $(addprefix $(VENV),/ -sanitized -checked -portable -coverage -fuzz -others) demo-out build dist
+	rm -rf .pytest_cache .ruff_cache .mypy_cache .benchmarks .coverage _native/*.c _native/*.dep
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xlamem requires Python 3.11 or later: make PYTHON=…")'
@@ -173,7 +183,7 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
 	$(call install,xlamem,$(foreach b,$(BUILD),-C cmake.define.XLAMEM_$(b)=ON) .)
 
 # The extra of the same name. The package is installed already, so pip adds only the extra's dependencies.
-EXTRAS = test test-s3 test-formats test-ray test-pprof fuzz lint bench docs duckdb
+EXTRAS = test test-s3 test-formats test-ray test-pprof coverage fuzz lint bench docs duckdb
 $(EXTRAS:%=$(VENV)/.%): $(VENV)/.installed
 	$(call install,xlamem[$(patsubst .%,%,$(notdir $@))],'xlamem[$(patsubst .%,%,$(notdir $@))]')
 

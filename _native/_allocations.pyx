@@ -9,7 +9,8 @@ from assignment cimport (
     Allocations, Columns, CrossColor, Scan, Values, push_allocation, push_cross_color, push_gapped_value, push_value,
 )
 from buffer cimport (
-    NO_INT, PRESIZE_MIN_SPAN, SAMPLE_FRACTION, SAMPLES, Buffer, find_line, n_columns, presize, release, sample_start,
+    NO_INT, PRESIZE_MIN_SPAN, SAMPLE_FRACTION, SAMPLES, Buffer, find_line, n_columns, presize, release,
+    release_columns, sample_start,
 )
 from cursor cimport CLASS, IN_NAME, ShortValue, integer, line_end, short_value, starts
 from early_values cimport braced_code, e1_head, gapped_e0, gapped_e1_head, gapped_extent
@@ -430,21 +431,27 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
             if end - begin >= PRESIZE_MIN_SPAN:
                 presize_columns(&s, base + begin, base + end)
             scan_span(&s, base + begin, base + end)
-    return {
-        "allocations": allocations_of(&columns.allocations),
-        "values": values_of(&columns.values),
-        "cross_color": cross_color_of(&columns.cross_color),
-        "positions": {
-            "value_id": own(&columns.positions.value_id), "ordinal": own(&columns.positions.ordinal),
-            "instruction": own(&columns.positions.instruction), "shape_index": own(&columns.positions.index),
-        },
-        "uses": {
-            "value_id": own(&columns.uses.value_id), "ordinal": own(&columns.uses.ordinal),
-            "instruction": own(&columns.uses.instruction), "operand": own(&columns.uses.operand),
-            "operand_shape_index": own(&columns.uses.index),
-        },
-        "gaps": {"gap": own(&columns.gaps)},
-    }, own(&columns.faults), s.features, s.open, (s.allocation, s.ordinal, bool(s.in_cross_color))
+    try:
+        names.require_memory()
+        indices.require_memory()
+        shapes.require_memory()
+        return {
+            "allocations": allocations_of(&columns.allocations),
+            "values": values_of(&columns.values),
+            "cross_color": cross_color_of(&columns.cross_color),
+            "positions": {
+                "value_id": own(&columns.positions.value_id), "ordinal": own(&columns.positions.ordinal),
+                "instruction": own(&columns.positions.instruction), "shape_index": own(&columns.positions.index),
+            },
+            "uses": {
+                "value_id": own(&columns.uses.value_id), "ordinal": own(&columns.uses.ordinal),
+                "instruction": own(&columns.uses.instruction), "operand": own(&columns.uses.operand),
+                "operand_shape_index": own(&columns.uses.index),
+            },
+            "gaps": {"gap": own(&columns.gaps)},
+        }, own(&columns.faults), s.features, s.open, (s.allocation, s.ordinal, bool(s.in_cross_color))
+    finally:
+        release_columns(<Buffer*> columns, n_columns(columns[0]))
 
 
 cdef object allocations_of(Allocations* rows):

@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 from buffer cimport (
-    UNRESERVED, Buffer, allocate_zeroed, presize, push_bytes, put_code, release, retain_arena,
+    UNRESERVED, Buffer, allocate_zeroed, poison, presize, push_bytes, put_code, release, retain_arena,
 )
 from interner cimport (
     Interner, Slot, append_text, find_code, find_codes, hash_text, intern_name, interned_text, release_interner,
@@ -58,6 +58,7 @@ cdef Column own(Buffer* b):
         release(b)
         raise_failed(failed)
     column.buffer = b[0]
+    poison(b.data + b.size, b.capacity - b.size)
     memset(b, 0, sizeof(Buffer))
     return column
 
@@ -271,6 +272,12 @@ cdef class Names:
         with nogil:
             release_interner(&self.interner)
 
+    cdef int require_memory(self) except -1:
+        # A text that found no memory has a code all the same.
+        if self.interner.failed:
+            raise MemoryError("no memory for names")
+        return 0
+
     cdef int require_no_base(self) except -1:
         if self.interner.n_base:
             raise ValueError("these names have a base: only names without one support this")
@@ -328,14 +335,15 @@ cdef class Names:
                     p = interned_text(&other.interner, other.interner.n_base + <int32_t> i, &n)
                     codes[i] = append_text(&self.interner, hash_text(p, n), p, n)
                 same = same and codes[i] == other.interner.n_base + i
-        if self.interner.failed:
-            raise MemoryError("no memory for names")
+        self.require_memory()
         return bool(same)
 
     def code(self, const unsigned char[::1] text not None):
         """Return the code of a text, adding it if it is new."""
         cdef const char* p = <const char*> &text[0] if text.shape[0] else empty
-        return intern_name(&self.interner, p, <size_t> text.shape[0])
+        cdef int code = intern_name(&self.interner, p, <size_t> text.shape[0])
+        self.require_memory()
+        return code
 
     def codes(self, const unsigned char[::1] data, const int[::1] offsets not None, int[::1] out not None, bint add):
         """out[i] = code of the text data[offsets[i]:offsets[i + 1]]. New texts are added, or get -1 without `add`."""
@@ -351,8 +359,7 @@ cdef class Names:
                 p = first + offsets[i]
                 n = <size_t> max(0, offsets[i + 1] - offsets[i])
                 out[i] = intern_name(&self.interner, p, n) if add else find_code(&self.interner, hash_text(p, n), p, n)
-        if self.interner.failed:
-            raise MemoryError("no memory for names")
+        self.require_memory()
 
     def longest_probe(self):
         """Return how many slots the slowest search for one of our own texts looks at. It shows whether texts collide."""
@@ -385,6 +392,5 @@ cdef class Names:
     def export(self):
         """Return (bytes, int64 end of each text) of all texts so far. Texts may still be added."""
         self.require_no_base()
-        if self.interner.failed:
-            raise MemoryError("no memory for names")
+        self.require_memory()
         return share(&self.interner.texts.bytes), share(&self.interner.texts.ends)

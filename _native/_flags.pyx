@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
-from buffer cimport Buffer, push, push_byte, push_bytes, release
+from buffer cimport Buffer, n_columns, push, push_byte, push_bytes, release, release_columns
 from cursor cimport CLASS, IN_NAME, line_end, starts
 from fault cimport NOT_UTF8, UNKNOWN_LINE, W_FLAG, W_UTF8, fault
 from text cimport Slice, TextColumn, end_text, push_null_text, push_text, push_utf8
@@ -24,12 +24,15 @@ cdef struct Line:
     Slice name
     Slice text                                    # the value of a field, or a comment
 
-cdef struct Scan:
+cdef struct Columns:
     TextColumn names
     TextColumn values
     TextColumn comments
     Buffer ordinals                               # int64
     Buffer faults
+
+cdef struct Scan:
+    Columns columns
     Buffer scratch
     int64_t depth                                 # messages that are open
     Slice[MAX_DEPTH] messages                     # their names
@@ -65,20 +68,20 @@ cdef Line line_at(const char* p, const char* e) noexcept nogil:
 cdef void put_row(Scan* s, const Line* line, int64_t around) noexcept nogil:
     # A field, or an empty message, in `around` messages.
     cdef int64_t i
-    push(&s.ordinals, s.values.valid.size)
+    push(&s.columns.ordinals, s.columns.values.valid.size)
     for i in range(around):
-        push_bytes(&s.names.bytes, s.messages[i].p, s.messages[i].n)
-        push_byte(&s.names.bytes, c'.')
-    push_bytes(&s.names.bytes, line.name.p, line.name.n)
-    end_text(&s.names, True)
+        push_bytes(&s.columns.names.bytes, s.messages[i].p, s.messages[i].n)
+        push_byte(&s.columns.names.bytes, c'.')
+    push_bytes(&s.columns.names.bytes, line.name.p, line.name.n)
+    end_text(&s.columns.names, True)
     if line.form == FIELD:
-        push_text(&s.values, line.text.p, line.text.n)
+        push_text(&s.columns.values, line.text.p, line.text.n)
     else:
-        push_text(&s.values, b"{}", 2)
+        push_text(&s.columns.values, b"{}", 2)
     if s.comment.p != NULL:
-        push_text(&s.comments, s.comment.p, s.comment.n)
+        push_text(&s.columns.comments, s.comment.p, s.comment.n)
     else:
-        push_null_text(&s.comments)
+        push_null_text(&s.columns.comments)
 
 
 cdef bint is_utf8(Scan* s, const Slice* text) noexcept nogil:
@@ -120,9 +123,9 @@ cdef void scan_lines(Scan* s, const char* p, const char* end, int64_t offset) no
         e = line_end(p, end)
         line = line_at(p, e)
         if not put_line(s, &line, e + 1, end):
-            fault(&s.faults, UNKNOWN_LINE, p - base, W_FLAG)
+            fault(&s.columns.faults, UNKNOWN_LINE, p - base, W_FLAG)
         elif line.form in (FIELD, COMMENT) and not is_utf8(s, &line.text):
-            fault(&s.faults, NOT_UTF8, p - base, W_UTF8)
+            fault(&s.columns.faults, NOT_UTF8, p - base, W_UTF8)
         s.comment = line.text
         if line.form != COMMENT:
             s.comment.p = NULL
@@ -132,14 +135,19 @@ cdef void scan_lines(Scan* s, const char* p, const char* end, int64_t offset) no
 def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end):
     """Return the columns, the faults, and whether a message has no end. The text ends in a newline."""
     cdef Scan s
+    cdef Columns* columns = &s.columns
     if not 0 <= begin <= end <= data.shape[0] or (begin < end and data[end - 1] != c'\n'):
         raise ValueError("a span must lie in the data and end in a newline")
     memset(&s, 0, sizeof(Scan))
     if begin < end:
         with nogil:
             scan_lines(&s, <const char*> &data[begin], <const char*> &data[0] + end, begin)
+            columns.faults.failed |= s.scratch.failed
             release(&s.scratch)
-    return {
-        "ordinal": own(&s.ordinals), "name": own_text(&s.names), "value": own_text(&s.values),
-        "comment": own_text(&s.comments),
-    }, own(&s.faults), s.depth > 0
+    try:
+        return {
+            "ordinal": own(&columns.ordinals), "name": own_text(&columns.names), "value": own_text(&columns.values),
+            "comment": own_text(&columns.comments),
+        }, own(&columns.faults), s.depth > 0
+    finally:
+        release_columns(<Buffer*> columns, n_columns(columns[0]))

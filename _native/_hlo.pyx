@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memset
 
-from buffer cimport NO_CODE, NO_INT, Buffer, push, push_code, release
+from buffer cimport NO_CODE, NO_INT, Buffer, n_columns, push, push_code, release, release_columns
 from cursor cimport BLANK, CLASS, COMMA, DIGIT, IN_NAME, balanced, integer, line_end, quoted_end, starts
 from escape cimport unescape
 from fault cimport NOT_UTF8, UNKNOWN_LINE, W_ALIAS, W_FRAME, W_LINE, W_UTF8, fault
@@ -328,19 +328,25 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t end, Names indices n
         s.base = <const char*> &data[0]
         with nogil:
             scan_header(&s, s.base, s.base + end)
+            columns.faults.failed |= s.unescaped.failed
             release(&s.unescaped)
-    return {
-        "name": s.name.p[:s.name.n] if s.name.n else None,
-        "aliases": {
-            "output_index": own(&columns.output_index), "parameter": own(&columns.parameter),
-            "parameter_index": own(&columns.parameter_index), "kind": own(&columns.kind),
-        },
-        "files": (own(&columns.file_id), own_text(&columns.file)),
-        "functions": (own(&columns.function_id), own_text(&columns.function)),
-        "locations": own(&columns.locations),
-        "frames": own(&columns.frames),
-        "gap": own(&columns.gaps),
-        "faults": own(&columns.faults),
-        "tables": bool(s.has_tables),
-        "complete": bool(s.complete),
-    }
+    try:
+        indices.require_memory()
+        kinds.require_memory()
+        return {
+            "name": s.name.p[:s.name.n] if s.name.n else None,
+            "aliases": {
+                "output_index": own(&columns.output_index), "parameter": own(&columns.parameter),
+                "parameter_index": own(&columns.parameter_index), "kind": own(&columns.kind),
+            },
+            "files": (own(&columns.file_id), own_text(&columns.file)),
+            "functions": (own(&columns.function_id), own_text(&columns.function)),
+            "locations": own(&columns.locations),
+            "frames": own(&columns.frames),
+            "gap": own(&columns.gaps),
+            "faults": own(&columns.faults),
+            "tables": bool(s.has_tables),
+            "complete": bool(s.complete),
+        }
+    finally:
+        release_columns(<Buffer*> columns, n_columns(columns[0]))

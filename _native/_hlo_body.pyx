@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
-from buffer cimport NO_CODE, NO_INT, Buffer, push, push_byte, push_code, release
+from buffer cimport NO_CODE, NO_INT, Buffer, n_columns, push, push_byte, push_code, release, release_columns
 from cursor cimport BLANK, balanced, line_end, name, name_end, skip, starts
 from hlo_line cimport (
     CALL_KEYS, I_COMPUTATION, I_ELEMENT_TYPE, I_INSTRUCTION, I_OPCODE, N_CALLS, N_INTERNERS, Columns, Row, Scan,
@@ -217,7 +217,6 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
     """
     cdef Scan s
     cdef Columns* columns = &s.columns
-    cdef bint failed = False
     cdef int i
     memset(&s, 0, sizeof(Scan))
     s.entry = -1
@@ -231,33 +230,36 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
             raise ValueError("a span must lie within the data and end in a newline")
         with nogil:
             scan_body(&s, <const char*> &data[begin], <const char*> &data[begin] + (end - begin))
-            failed = s.scratch.failed or s.rows.failed
+            columns.instruction.failed |= s.scratch.failed | s.rows.failed
             release(&s.scratch)
             release(&s.rows)
-    if failed:
-        raise MemoryError("no memory for the rows of the HLO text")
-    return {
-        "instruction": own(&columns.instruction),
-        "computation": own(&columns.computation),
-        "opcode": own(&columns.opcode),
-        "element_type": own(&columns.element_type),
-        "op_name": own(&columns.op_name),
-        "source_file": own(&columns.source_file),
-        "source_line": own(&columns.source_line),
-        "stack_frame_id": own(&columns.stack_frame_id),
-        "is_root": own(&columns.is_root),
-        "parameter_number": own(&columns.parameter_number),
-        "tuple_index": own(&columns.tuple_index),
-        "operand_end": own(&columns.operand_end),
-        "operand": own(&columns.operand),
-        "operand_index": own(&columns.operand_index),
-        "operand_row": own(&columns.operand_row),
-        "call_end": own(&columns.call_end),
-        "call": own(&columns.call),
-        "call_kind": own(&columns.call_kind),
-        "computation_name": own(&columns.computation_name),
-        "computation_begin": own(&columns.computation_begin),
-        "entry": s.entry,
-        "unknown": s.n_unknown,
-        "complete": bool(s.entry >= 0 and not s.inside),
-    }
+    try:
+        for i in range(N_INTERNERS):
+            (<Names> names[i]).require_memory()
+        return {
+            "instruction": own(&columns.instruction),
+            "computation": own(&columns.computation),
+            "opcode": own(&columns.opcode),
+            "element_type": own(&columns.element_type),
+            "op_name": own(&columns.op_name),
+            "source_file": own(&columns.source_file),
+            "source_line": own(&columns.source_line),
+            "stack_frame_id": own(&columns.stack_frame_id),
+            "is_root": own(&columns.is_root),
+            "parameter_number": own(&columns.parameter_number),
+            "tuple_index": own(&columns.tuple_index),
+            "operand_end": own(&columns.operand_end),
+            "operand": own(&columns.operand),
+            "operand_index": own(&columns.operand_index),
+            "operand_row": own(&columns.operand_row),
+            "call_end": own(&columns.call_end),
+            "call": own(&columns.call),
+            "call_kind": own(&columns.call_kind),
+            "computation_name": own(&columns.computation_name),
+            "computation_begin": own(&columns.computation_begin),
+            "entry": s.entry,
+            "unknown": s.n_unknown,
+            "complete": bool(s.entry >= 0 and not s.inside),
+        }
+    finally:
+        release_columns(<Buffer*> columns, n_columns(columns[0]))

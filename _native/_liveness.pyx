@@ -5,7 +5,7 @@ from libc.string cimport memset
 
 from buffer cimport (
     NO_CODE, NO_INT, NO_MEMORY, Buffer, allocate_zeroed, n_columns, presize, presize_point, push, push_code, put,
-    put_code, release, reserve_rows,
+    put_code, release, release_columns, reserve_rows,
 )
 from cursor cimport index, integer, line_end, name, starts
 from fault cimport UNKNOWN_LINE, W_LINE, W_NODE, W_PEAK, W_RANGE, W_STEP, Wanted, fault
@@ -364,26 +364,31 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
             flush_names(&s.names)
     if s.tree.spaced:
         s.features |= HAS_SPACED
-    return {
-        "schedule": {"time": own(&columns.schedule.time), "instruction": own(&columns.schedule.instruction)},
-        "live_ranges": {
-            "instruction": own(&columns.ranges.instruction), "shape_index": own(&columns.ranges.index),
-            "start": own(&columns.ranges.start), "end": own(&columns.ranges.end),
-        },
-        "printed_peak": {
-            "ordinal": own(&columns.peak.ordinal), "instruction": own(&columns.peak.instruction),
-            "shape_index": own(&columns.peak.index), "bytes": own(&columns.peak.bytes),
-            "cumulative": own(&columns.peak.cumulative),
-        },
-        "printed_stack": {
-            "ordinal": own(&columns.stack.ordinal), "depth": own(&columns.stack.depth),
-            "label": own_text(&columns.stack.label), "percent": own_text(&columns.stack.percent),
-            "total": own(&columns.stack.total), "current": own(&columns.stack.current),
-            "remaining": own(&columns.stack.remaining),
-        },
-        "gaps": {"gap": own(&columns.gaps)},
-    }, own(&columns.faults), s.features | s.peak.features, s.lists, s.peak_time, s.tree_total, (
-        s.tree.label_begin - base if s.tree.label_begin != NULL else -1), (s.list, s.peak.ordinal, s.tree.ordinal)
+    try:
+        names.require_memory()
+        indices.require_memory()
+        return {
+            "schedule": {"time": own(&columns.schedule.time), "instruction": own(&columns.schedule.instruction)},
+            "live_ranges": {
+                "instruction": own(&columns.ranges.instruction), "shape_index": own(&columns.ranges.index),
+                "start": own(&columns.ranges.start), "end": own(&columns.ranges.end),
+            },
+            "printed_peak": {
+                "ordinal": own(&columns.peak.ordinal), "instruction": own(&columns.peak.instruction),
+                "shape_index": own(&columns.peak.index), "bytes": own(&columns.peak.bytes),
+                "cumulative": own(&columns.peak.cumulative),
+            },
+            "printed_stack": {
+                "ordinal": own(&columns.stack.ordinal), "depth": own(&columns.stack.depth),
+                "label": own_text(&columns.stack.label), "percent": own_text(&columns.stack.percent),
+                "total": own(&columns.stack.total), "current": own(&columns.stack.current),
+                "remaining": own(&columns.stack.remaining),
+            },
+            "gaps": {"gap": own(&columns.gaps)},
+        }, own(&columns.faults), s.features | s.peak.features, s.lists, s.peak_time, s.tree_total, (
+            s.tree.label_begin - base if s.tree.label_begin != NULL else -1), (s.list, s.peak.ordinal, s.tree.ordinal)
+    finally:
+        release_columns(<Buffer*> columns, n_columns(columns[0]))
 
 
 cdef struct ValueTable:

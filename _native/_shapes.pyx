@@ -158,4 +158,5 @@ def sizes(const unsigned char[::1] data not None, const long long[::1] ends not 
                 push_code(&codes, NO_CODE)
             else:
                 push_code(&codes, intern_name(&types.interner, p, type_end - p))
+    codes.failed |= types.interner.failed
     return own_two(&codes, &bytes_)

@@ -61,6 +61,7 @@ def kinds(const unsigned char[::1] data not None, const long long[:, ::1] gaps n
             end = <const char*> &data[0] + gaps[i, 3]
             trim(&p, &end)
             push_code(&out, kind(&words.interner, p, end))
+    out.failed |= words.interner.failed
     return own(&out)
 
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memset
 
-from buffer cimport NO_CODE, NO_INT, Buffer, n_columns, presize, presize_point, push, push_code
+from buffer cimport NO_CODE, NO_INT, Buffer, n_columns, presize, presize_point, push, push_code, release_columns
 from cursor cimport CLASS, DIGIT, integer, line_end, starts
 from fault cimport NOT_UTF8, UNKNOWN_LINE, W_REPORT, W_REPORT_LIST, W_REPORT_ROW, W_UTF8, Wanted, fault
 from gaps cimport NO_ROW, Gaps, add_gap, clear_gaps, gapped_head, number_element, push_gaps, seek_text
@@ -449,18 +449,22 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
         s.base = <const char*> &data[0]
         with nogil:
             scan_span(&s, s.base + begin, s.base + end, last)
-    return {
-        "part": own(&columns.part), "color": own(&columns.color), "space_label": own(&columns.label),
-        "total_bytes": own(&columns.total), "allocation": own(&columns.allocation),
-        "cumulative": own_text(&columns.cumulative), "percent": own_text(&columns.percent),
-        "size": own_text(&columns.size), "remaining": own_text(&columns.remaining),
-        "offset": own(&columns.offset), "n_values": own(&columns.n_values), "n_rest": own(&columns.n_rest),
-        "shapes": own_text(&columns.shapes), "fields": own(&columns.fields), "gap": own(&columns.gaps),
-    }, own(&columns.faults), {
-        "layout_a": bool(s.layout_a), "layout_b": bool(s.layout_b), "second": bool(in_second_list(&s)),
-        "announced": s.list_rows + s.list_rest, "listed": (s.list_rows, s.list_rest), "heads": s.n_allocations,
-        "open": s.state not in (SECOND_LIST, ALLOCATION, SPACE_END),
-        "space": (s.space.color, s.space.label, s.space.total, s.space.allocation),
-        "columns": [s.heading.fields[i] for i in range(s.heading.n)],
-        "inside": (<int> s.state, bool(s.has_table)),
-    }
+    try:
+        labels.require_memory()
+        return {
+            "part": own(&columns.part), "color": own(&columns.color), "space_label": own(&columns.label),
+            "total_bytes": own(&columns.total), "allocation": own(&columns.allocation),
+            "cumulative": own_text(&columns.cumulative), "percent": own_text(&columns.percent),
+            "size": own_text(&columns.size), "remaining": own_text(&columns.remaining),
+            "offset": own(&columns.offset), "n_values": own(&columns.n_values), "n_rest": own(&columns.n_rest),
+            "shapes": own_text(&columns.shapes), "fields": own(&columns.fields), "gap": own(&columns.gaps),
+        }, own(&columns.faults), {
+            "layout_a": bool(s.layout_a), "layout_b": bool(s.layout_b), "second": bool(in_second_list(&s)),
+            "announced": s.list_rows + s.list_rest, "listed": (s.list_rows, s.list_rest), "heads": s.n_allocations,
+            "open": s.state not in (SECOND_LIST, ALLOCATION, SPACE_END),
+            "space": (s.space.color, s.space.label, s.space.total, s.space.allocation),
+            "columns": [s.heading.fields[i] for i in range(s.heading.n)],
+            "inside": (<int> s.state, bool(s.has_table)),
+        }
+    finally:
+        release_columns(<Buffer*> columns, n_columns(columns[0]))

@@ -5,7 +5,7 @@ from libc.string cimport memcmp, memmove, memset
 
 from buffer cimport (
     PRESIZE_MIN_SPAN, SAMPLE_FRACTION, SAMPLES, Buffer, find_line, n_columns, prefetch, presize, push_byte, release,
-    sample_start,
+    release_columns, sample_start,
 )
 from cursor cimport CLASS, IN_NAME, ShortValue, after_name, line_end, position, starts, use
 from fault cimport (
@@ -427,23 +427,29 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
             if end - begin >= PRESIZE_MIN_SPAN:
                 presize_columns(&s, base + begin, base + end)
             scan_span(&s, base + begin, base + end, demand and last)
+            columns.faults.failed |= columns.instructions.row_of_name.failed | s.lines.caches.unescaped.failed
             release(&columns.instructions.row_of_name)
             release(&s.lines.crowd)
             release(&s.lines.caches.unescaped)
-    return {
-        "records": records_of(&columns.records),
-        "positions": {
-            "value_id": own(&columns.positions.value_id), "ordinal": own(&columns.positions.ordinal),
-            "instruction": own(&columns.positions.instruction), "shape_index": own(&columns.positions.index),
-        },
-        "uses": {
-            "value_id": own(&columns.uses.value_id), "ordinal": own(&columns.uses.ordinal),
-            "instruction": own(&columns.uses.instruction), "operand": own(&columns.uses.operand),
-            "operand_shape_index": own(&columns.uses.index),
-        },
-        "instructions": instructions_of(&columns.instructions.rows, &columns.instructions.spans),
-        "gaps": {"gap": own(&columns.gaps)},
-    }, own(&columns.faults), s.features | s.lines.features, s.open
+    try:
+        for names in pools:
+            (<Names> names).require_memory()
+        return {
+            "records": records_of(&columns.records),
+            "positions": {
+                "value_id": own(&columns.positions.value_id), "ordinal": own(&columns.positions.ordinal),
+                "instruction": own(&columns.positions.instruction), "shape_index": own(&columns.positions.index),
+            },
+            "uses": {
+                "value_id": own(&columns.uses.value_id), "ordinal": own(&columns.uses.ordinal),
+                "instruction": own(&columns.uses.instruction), "operand": own(&columns.uses.operand),
+                "operand_shape_index": own(&columns.uses.index),
+            },
+            "instructions": instructions_of(&columns.instructions.rows, &columns.instructions.spans),
+            "gaps": {"gap": own(&columns.gaps)},
+        }, own(&columns.faults), s.features | s.lines.features, s.open
+    finally:
+        release_columns(<Buffer*> columns, n_columns(columns[0]))
 
 
 cdef object records_of(Records* records):

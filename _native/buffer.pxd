@@ -57,6 +57,13 @@ cdef inline void release(Buffer* b) noexcept nogil:
     memset(b, 0, sizeof(Buffer))
 
 
+cdef inline void release_columns(Buffer* columns, size_t n) noexcept nogil:
+    # Free those that were not handed over: another one, or an object of Python, may have found no memory.
+    cdef size_t i
+    for i in range(n):
+        release(&columns[i])
+
+
 cdef inline bint allocate_zeroed(Buffer* b, size_t n) noexcept nogil:
     # Write immediately: reading a page first and writing it later costs two faults.
     memset(b, 0, sizeof(Buffer))

@@ -7,15 +7,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import exact
 import pytest
 
 import xlamem
+from xlamem import _lines
 from xlamem.input.find import Source
 
 HERE = Path(__file__).parent
 DUMPS = HERE / "dumps"
 CORPUS = Path(os.environ.get("XLAMEM_CORPUS") or HERE.parent.parent / "shared" / "corpus")
 """A larger collection of real dumps, optional."""
+
+if "SANITIZE" in _lines.BUILD:
+    exact.install()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

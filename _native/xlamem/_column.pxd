@@ -15,6 +15,7 @@ cdef class Snapshot:
 cdef class Names:
     cdef Interner interner
     cdef Snapshot base
+    cdef int require_memory(self) except -1
     cdef int require_no_base(self) except -1
 
 cdef Column own(Buffer* b)
