@@ -43,7 +43,7 @@ EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
 ROOMS = ("parse", "compute", "warehouse", "compare", "gate", "page", "input", "display", "cli")
 COPIED = ("_native", "src", "tests", "docs", "bench", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 WANTED = 0.95
-FIRST = ("test_stored_results.py", "test_corpus.py", "test_edits.py")
+FIRST = ("test_stored_scans.py", "test_stored_results.py", "test_corpus.py", "test_edits.py")
 """Test files that run early because they compare whatever a dump yields."""
 LIKELY = 3
 """Test files that run before the others."""
@@ -170,14 +170,16 @@ class Tree:
         killers = self.killers.setdefault(bug.file, Counter())
         modules: list[str] = []
         if bug.file.startswith("_native"):
-            modules = native.modules_of(self.root / "_native", Path(bug.file).name)
+            modules = native.modules_of(self.root / "_native", Path(bug.file).name, bug.row)
         else:
             ast.parse((self.root / bug.file).read_text())
         names = defined((ROOT / bug.file).read_text()) | {Path(bug.file).stem, *modules}
         selection = Selection(names, killers, self.options.cases)
-        files = sorted(tests_of(self.room, self.root), key=lambda test: self.rank(test, selection))
-        # A test that fails with one module built again also fails with all of them.
-        steps = [(modules[:1], files[:LIKELY]), (modules[1:], files if modules[1:] else files[LIKELY:])]
+        kernel = bool(modules) and native.KERNELS.issuperset(modules)
+        files = sorted(tests_of(self.room, self.root), key=lambda test: self.rank(test, selection, kernel))
+        # A test that fails with some modules built again also fails with all of them.
+        some, others = modules[: native.SOME], modules[native.SOME :]
+        steps = [(some, files[:LIKELY]), (others, files if others else files[LIKELY:])]
         for rebuilt, part in steps[:1] if self.options.likely else steps:
             for module in rebuilt:
                 self.rebuild(module)
@@ -192,12 +194,12 @@ class Tree:
         shutil.copy2(place, f"{place}.saved")
         native.build(self.root, module, place)
 
-    def rank(self, test: str, selection: Selection) -> tuple[int, bool, int, int]:
+    def rank(self, test: str, selection: Selection, kernel: bool) -> tuple[int, bool, int, int]:
         """Sort test files by bugs that they caught, then by what they mention of the changed file, then by size."""
         caught = sum(n for node, n in selection.killers.items() if node.startswith(test))
         text = (self.root / test).read_text()
         mentioned = selection.names & set(re.findall(r"\w+", text))
-        return -caught, Path(test).name not in FIRST, -len(mentioned), -len(text)
+        return -caught, kernel or Path(test).name not in FIRST, -len(mentioned), -len(text)
 
 
 def defined(text: str) -> set[str]:
