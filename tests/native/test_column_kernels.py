@@ -88,7 +88,7 @@ def test_agree() -> None:
                     assert not check(wrong), (column, row, other)
         check([c[: n // 2] + c[n // 2 + 1 :] for c in records])
         check([c[:1] * 2 for c in records])
-        for key in (6, 7 + 2 * n - 1, 7 + 2 * n, -TOP, TOP, NULL):
+        for key in (6, 7 + 2 * n - 1, 7 + 2 * n, 7 + (1 << 32), -TOP, TOP, NULL):
             check([c[:1] for c in values] + [[key]], before=NULL)
     for k in range(4):
         values, records = [short(1), short(1), bits(1), long(1)], [short(1), short(1), bits(1), long(1), long(1)]
@@ -336,3 +336,11 @@ def test_what_a_base_holds(n: int) -> None:
                 refused()
         for pair in ((names, base), (base, names)):
             assert not pair[0].adopt(pair[1])
+
+
+def test_long_texts() -> None:
+    """Of more bytes than are copied when a block grows."""
+    names = Names()
+    texts = [b"n%d." % i * (1 + i % 7) for i in range(60_000)]
+    assert [names.code(t) for t in texts] == list(range(len(texts)))
+    assert text_of(names) == texts

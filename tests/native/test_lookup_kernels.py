@@ -125,6 +125,7 @@ def test_live_ranges_find_their_values(seed: int) -> None:
     expected = matches(values, wanted)
 
     names, indices = Names(), Names()
+    indices.code(b"{0}")
     array = indices.code(b"{}")
 
     def coded(items: list[Name]) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 import stored
-from scans import BLOCKS, Block, blocks, digest, edits, result, variants
+from scans import BLOCKS, Block, blocks, digest, edits, limits, result, variants
 
 PAGE = mmap.PAGESIZE
 
@@ -40,6 +40,10 @@ def test_edits_of_every_form(kind: str) -> None:
             yield f"{n} {block.lines[block.new[0]][:40]!r}", f"{found} {digest(variants(kind, texts[0]))}"
 
     stored.check(f"native/{kind}", digests())
+
+
+def test_limits() -> None:
+    stored.check("native/limits", ((name, digest([result(kind, text, len(text))])) for name, kind, text in limits()))
 
 
 @pytest.mark.parametrize("kind", BLOCKS)

@@ -29,7 +29,7 @@ OTHERS = (
     b"\t", b"%", b"#0", b"[", b"]", b"3,4", b"\x1e", b"a" * 33, b"9223372036854775807", b"9223372036854775808",
 )  # fmt: skip
 """What takes the place of a token, one after another."""
-FIELDS = (b" zz=7", b", zz 7", b"zz", b", zz={1, 2}", b" zz ", b",zz=\xff", b" (zz)", b"; zz")
+FIELDS = (b" zz=7", b", zz 7", b", 0x7f", b"zz", b", zz={1, 2}", b" zz ", b",zz=\xff", b" (zz)", b"; zz")
 """What does not exist yet, before a token."""
 
 
@@ -190,3 +190,68 @@ def digest(values: Any) -> str:
     for value in values:
         whole.update(b"\n".join(said(value)))
     return whole.hexdigest()[:8]
+
+
+def limits() -> Iterator[tuple[str, str, bytes]]:
+    """Texts with as many fields, attempts and levels as a scan follows, and with one more or less: name, kind, text."""
+    for n in (*range(1, 11), *(m + i for m in (16, 32, 64, 100, 127, 256) for i in (-2, -1, 0, 1, 2))):
+        many = [b"%d" % (i % 10) for i in range(n)]
+        keys = b" ".join(b"k%d=%s" % (i, c) for i, c in enumerate(many))
+        words = b" ".join(b"(%s)" % c for c in many)
+        indices = b",".join(many)
+        value = b" value: <1 a%s @0>%s (size=8,offset=0): %sf32[2]{0}\n"
+        texts = {
+            "header": [
+                b"HloModule m\n\nFileLocations\n1 {%s line=3}\n2 {line=3 %s}\n\n%%f {\n" % (keys, keys),
+                b"HloModule m, input_output_alias={ {%s}: (0, {%s}, may-alias, %s) }\n" % (indices, indices, keys),
+            ],
+            "assignment": [
+                b"allocation 0: size 8, constant:\n" + value % (b"", b" " + words, b""),
+                b"allocation 0: size 8, constant:\n" + value % (b"", b"", words + b" "),
+                b"allocation 0: size 8, constant:\n" + value % (b"{%s}" % indices, b"", b""),
+                b"allocation 0: size 8, %s:\n" % b", ".join(c + b" zz, constant" for c in many),
+                b"allocation 0: size 8, %s:\n  f[%s](#5 @0) [0,4]: f32[]\n" % (keys, indices),
+                b"allocation 0: size 8:\n  f[%s0](#5 @0) [0,4]: f32[]\n" % indices,
+                b"allocation 0: size 8:\n" + value % (b"", b"", b"") * n,
+            ],
+            "used": [
+                b"<1 a @0>\n positions:\n  a\n uses:\n  b, operand 0 {%s}\n from instruction: %%a = f32[] b(), "
+                b"metadata={%s op_name=\"x\"}, zz={%s}%s2 c @0>\n positions:\n  c\n uses:\n"
+                % (indices, keys, keys, b"<" * n),
+                b"<1 a @0>\n positions:\n  a\n uses:\n from instruction: %a = f32[] b()<2 c zz @0 "
+                + b"<x> " * n + b">\n positions:\n  c\n uses:\n",
+                b"".join(
+                    b"<%d a @0>\n positions:\n  a\n uses:\n from instruction: %%a = f32[] b(), backend_config=%s\n"
+                    % (i, b"1" * (1 + i * 7 % n)) for i in range(n)
+                ),
+                b"<1 a @0>\n positions:\n%s uses:\n%s" % (b"  a\n" * n, b"  b, operand 0\n  b, operand 1\n" * n),
+                b"<1 %s @0>\n positions:\n  %s\n  %s\n uses:\n  %sa, operand 0\n" % (4 * (b"a" * n,)),
+            ],
+            "live": [
+                b"  InstructionSequence:\n" + b"    0:a\n" * n + b"  BufferLiveRange:\n" + b"    a{}:0-1\n" * n,
+                b"  Live ranges at 1 (peak):\n    zz=1 %s a{}: 8 bytes\n    %s: 8 bytes %s\n" % (keys, b"a" * n, keys),
+                (
+                    "  Stack trace breakdown for peak usage: 7 bytes\n    r (1.0%, total: 7 bytes, current: 0 bytes, "
+                    "remaining: 7 bytes)\n      " + "│   " * n + "├── a (1.0%, total: 7 bytes, current: 7 bytes, "
+                    "remaining: 0 bytes)\n"
+                ).encode(),
+            ],
+            "report": [
+                b"Memory Space: a (color=1)\nTotal bytes: 8 (8B)\n  cumulative_size; %ssize; offset; used_by_n_values; "
+                b"shapes_list\n  %s\n  1.0KiB(1%%); %s1.0KiB; 0; 1; f32[2]\n"
+                % (b"zz; " * n, b"-" * 60, b"7; " * n),
+                b"Total bytes used: 8 (8B)\n\nAllocations sorted by size:\n\ncumulative_size; total_size - "
+                b"cumulative_size; allocation\n%s\n   1.0KiB(1%%);  1.0KiB; allocation 0: size 8B:\n"
+                % (b"-" * (n + 61)),
+            ],
+            "body": [
+                b"ENTRY %%e {\n  a = f32[] b(%s)\n  ROOT c = f32[] d(a, %s), x={%s}\n}\n"
+                % (b", ".join(b"n%s" % c for c in many), b"#1" + b"#0" * n, indices),
+                b"ENTRY %e {\n"
+                + b"".join(b'  a%d = f32[] b(a), backend_config={"k":%d}\n' % (i, i * 5 % n) for i in range(n)),
+            ],
+            "flags": [b"m {\n" * n + b"a: 1\n" + b"}\n" * n, b"a" * n + b": %s\n" % (b"7" * n)],
+        }  # fmt: skip
+        for kind, found in texts.items():
+            for i, text in enumerate(found):
+                yield f"{kind} {i} with {n}", kind, text
