@@ -185,6 +185,22 @@ def test_escapes_of_both_readers(text: str) -> None:
         assert bytes(parts[0]).decode() == oracle.unescape(text)
 
 
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 40])
+def test_a_row_of_many_unknown_fields(n: int) -> None:
+    """All of them are kept, or the line is unknown."""
+    fields = " ".join(f"k{i}={i} line={i}" for i in range(n))
+    text = f"HloModule m\n\nFileLocations\n1 {{line=7 {fields}}}\n\n%f {{\n".encode()
+    found = _hlo.scan(text, len(text), Names(), Names())
+    gaps = ints(found["gap"]).reshape(-1, 4)[:, 2:].tolist()
+    kept = b"".join(text[a:b] for a, b in gaps).decode().split()
+    if 2 * n <= 16:
+        assert ints(found["locations"]).tolist()[3] == 7
+        assert kept == fields.split()
+    else:
+        assert [_lines.CODES[f[0]] for f in ints(found["faults"]).reshape(-1, 3).tolist()] == ["unknown_line"]
+        assert not kept
+
+
 def test_text_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """No chunk of a column holds more text than the limit."""
     words = ["aa", "bbbb", "", "cc", "dddddddd", "e", "ff"]

@@ -76,7 +76,7 @@ def blocks() -> Iterator[Block]:
     """Blocks with lines of every form."""
     for path in sorted(EXTRA.glob("*.txt")):
         lines = path.read_bytes().split(b"\n")[:-1]
-        yield Block(path.stem, lines, list(range(len(lines))))
+        yield Block(path.stem.rstrip("2"), lines, list(range(len(lines))))
     seen: set[tuple[str, bytes]] = set()
     for source in xlamem.find(DUMPS):
         members = texts(source) if source.bytes_on_disk() else {}
