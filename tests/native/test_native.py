@@ -259,6 +259,32 @@ def test_a_record_of_columns(n: int) -> None:
     assert sys.getrefcount(number) < held
 
 
+@pytest.mark.parametrize("n", [1, 8, 13])
+def test_nulls_of_a_record(n: int) -> None:
+    """Each place of a bitmap, each bit of a byte, and columns that are not nullable."""
+    bits = [(_record.BOOL, False, (np.arange(n, dtype=np.uint8) * 37, bit), None) for bit in range(8)]
+    names = b"xy", np.array([0, 1, 2], np.int32), 2
+    for null in range(n):
+        number, code, valid = np.arange(n), np.zeros(n, np.int32), np.ones(n, np.uint8)
+        number[null], code[null], valid[null] = NULL, -1, 0
+        text = b"ab" * n, np.arange(0, 2 * n + 2, 2, np.int32), valid
+        name = pa.dictionary(pa.int32(), pa.string())
+        kinds = [("i", pa.int64()), ("j", pa.int64()), ("n", name), ("t", pa.string())]
+        columns = [
+            (_record.INT, True, number, None), (_record.INT, False, number, None), (_record.NAME, True, code, names),
+            (_record.TEXT, True, text, None),
+        ]  # fmt: skip
+        batch = record(n, [*kinds, *((f"b{k}", pa.bool_()) for k in range(8))], [*columns, *bits])
+        batch.validate(full=True)
+        present = [i != null for i in range(n)]
+        for nullable in ("i", "n", "t"):
+            assert batch[nullable].is_valid().to_pylist() == present
+            assert batch[nullable].null_count == 1
+        assert (batch["j"].null_count, batch["j"].to_pylist()) == (0, number.tolist())
+        for k in range(8):
+            assert batch[f"b{k}"].to_pylist() == [bool(i * 37 % 256 >> k & 1) for i in range(n)]
+
+
 def test_a_record_refuses_short_columns() -> None:
     short = np.arange(3)
     for column in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from itertools import pairwise, product
 
 import numpy as np
@@ -114,6 +115,16 @@ def test_every_start_of_a_character() -> None:
     out, cuts = bytes(data), codes(offsets).tolist()
     assert [out[a:b] for a, b in pairwise(cuts)] == [escaped(t) for t in texts]
     assert flags(valid).all()
+
+
+def test_characters_at_the_end_of_a_page() -> None:
+    """There, they are copied one by one."""
+    page = mmap.PAGESIZE
+    with mmap.mmap(-1, 2 * page) as data:
+        for text in (*(bytes([c]) for c in range(256)), *(bytes(t) for t in product((0, 65, 128, 195, 255), repeat=3))):
+            data[page - len(text) : page] = text
+            found, _, _ = _values.texts(data, np.array([page - len(text)]), np.array([page]))
+            assert bytes(found) == escaped(text)
 
 
 def test_texts_at_two_places() -> None:
