@@ -17,8 +17,6 @@ USES = re.compile(r"^\s*(?:from\s+(\w+)\s+cimport|#include \"(\w+)\.h\"|cdef ext
 WORD = re.compile(r"\w+")
 SOME = 2
 """Modules that are built before the first tests."""
-KERNELS = {"_column", "_guard", "_lookup", "_packing", "_record", "_rules", "_shapes", "_sweep", "_unknown"}
-"""Modules that read no lines of a dump."""
 
 
 class BuildError(Exception):

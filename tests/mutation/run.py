@@ -44,7 +44,7 @@ EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
 ROOMS = ("parse", "compute", "warehouse", "compare", "gate", "page", "input", "display", "cli")
 COPIED = ("_native", "src", "tests", "docs", "bench", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 WANTED = 0.95
-FIRST = ("test_stored_scans.py", "test_stored_results.py", "test_corpus.py", "test_edits.py")
+FIRST = ("test_stored_results.py", "test_corpus.py", "test_edits.py")
 """Test files that run early because they compare whatever a dump yields."""
 LIKELY = 3
 """Test files that run before the others."""
@@ -183,8 +183,7 @@ class Tree:
             ast.parse((self.root / bug.file).read_text())
         names = defined((ROOT / bug.file).read_text()) | {Path(bug.file).stem, *modules}
         selection = Selection(names, killers, self.options.cases)
-        kernel = bool(modules) and native.KERNELS.issuperset(modules)
-        files = sorted(tests_of(self.room, self.root), key=lambda test: self.rank(test, selection, kernel))
+        files = sorted(tests_of(self.room, self.root), key=lambda test: self.rank(test, selection))
         # A test that fails with some modules built again also fails with all of them.
         some, others = modules[: native.SOME], modules[native.SOME :]
         likely = [f for f in files if f.startswith("tests/native/")] or files[:LIKELY]
@@ -203,12 +202,12 @@ class Tree:
         shutil.copy2(place, f"{place}.saved")
         native.build(self.root, module, place)
 
-    def rank(self, test: str, selection: Selection, kernel: bool) -> tuple[int, bool, int, int]:
+    def rank(self, test: str, selection: Selection) -> tuple[int, bool, int, int]:
         """Sort test files by bugs that they caught, then by what they mention of the changed file, then by size."""
         caught = sum(n for node, n in selection.killers.items() if node.startswith(test))
         text = (self.root / test).read_text()
         mentioned = selection.names & set(re.findall(r"\w+", text))
-        return -caught, kernel or Path(test).name not in FIRST, -len(mentioned), -len(text)
+        return -caught, Path(test).name not in FIRST, -len(mentioned), -len(text)
 
 
 def defined(text: str) -> set[str]:
