@@ -491,6 +491,7 @@ def test_columns_are_unmapped() -> None:
     pages = []
     for _ in range(20):
         _values.scan(text, 0, len(text), tuple(Names() for _ in _values.POOLS), False, False)
+        Names().expect(1 << 20)
         pages.append(mapped_pages())
     assert max(pages[10:]) <= max(pages[:10])
 

@@ -54,6 +54,17 @@ def test_long_schedules() -> None:
     assert (at + size).max() < 1.2 * max(levels)
 
 
+def test_numbers_add_up_to_less_than_2_60() -> None:
+    one, zero, order = np.ones(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int32)
+    most = np.array([(1 << 60) - 2])
+    for offset, size in ((most, one), (one, most), (zero, most + 1)):
+        assert ints(_packing.blocks(zero, one, offset, size)).tolist() == [0]
+        assert ints(_packing.place(order, np.array([0, 1]), zero, one, offset, size, True)).tolist() == [0]
+        for more in ((offset + 1, size), (offset, size + 1)):
+            with pytest.raises(ValueError, match=r"add up to less|must have"):
+                _packing.blocks(zero, one, *more)
+
+
 def test_the_kernels_refuse_wrong_items() -> None:
     one, zero, far = np.ones(1, np.int64), np.zeros(1, np.int64), np.array([1 << 60])
     order, first = np.zeros(1, np.int32), np.array([0, 1])
