@@ -285,6 +285,28 @@ def test_nulls_of_a_record(n: int) -> None:
             assert batch[f"b{k}"].to_pylist() == [bool(i * 37 % 256 >> k & 1) for i in range(n)]
 
 
+@pytest.mark.parametrize("n", [1, 7, 100])
+def test_a_record_refuses_columns_without_their_last_item(n: int) -> None:
+    name = b"", np.zeros(n + 1, np.int32), n
+    long, short, flags, ends = np.zeros(n, np.int64), np.zeros(n, np.int32), bytes(n), np.zeros(n + 1, np.int32)
+    good: list[Any] = [
+        (_record.INT, True, long, None), (_record.INT, False, long, None), (_record.BOOL, True, flags, None),
+        (_record.BOOL, True, (flags, 3), None), (_record.TEXT, True, (b"", ends, flags), None),
+        (_record.NAME, True, short, name),
+    ]  # fmt: skip
+    kinds = [pa.int64(), pa.int64(), pa.bool_(), pa.bool_(), pa.string(), pa.dictionary(pa.int32(), pa.string())]
+    record(n, [(f"c{i}", kind) for i, kind in enumerate(kinds)], good)
+    for kind, nullable, value, dictionary in (
+        (_record.INT, True, long[1:], None), (_record.INT, True, bytes(8 * n - 1), None),
+        (_record.BOOL, True, flags[1:], None), (_record.BOOL, True, (flags[1:], 3), None),
+        (_record.TEXT, True, (b"", ends[1:], flags), None), (_record.TEXT, True, (b"", ends, flags[1:]), None),
+        (_record.NAME, True, short[1:], name), (_record.NAME, True, bytes(4 * n - 1), name),
+        (_record.NAME, True, short, (b"", name[1][1:], n)), (_record.NAME, True, None, (b"", name[1][1:], n)),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="shorter"):
+            _record.record(n, [*good, (kind, nullable, value, dictionary)])
+
+
 def test_a_record_refuses_short_columns() -> None:
     short = np.arange(3)
     for column in (
