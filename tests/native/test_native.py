@@ -315,6 +315,8 @@ def test_a_record_refuses_short_columns() -> None:
         (_record.TEXT, True, (b"", np.zeros(5, np.int32), b"abc"), None),
         (_record.TEXT, True, (b"", np.zeros(4, np.int32), b"abcd"), None),
         (_record.TEXT, True, (b"", np.array([0, 0, 0, 0, 9], np.int32), b"abcd"), None),
+        (_record.TEXT, True, (b"ab", np.array([0, 0, 0, 0, 3], np.int32), b"abcd"), None),
+        (_record.TEXT, True, (b"ab", np.array([0, 0, 0, 0, -1], np.int32), b"abcd"), None),
         (_record.NAME, True, short.astype(np.int32), (b"", np.zeros(1, np.int32), 0)),
         (_record.NAME, True, np.zeros(4, np.int32), (b"", np.zeros(1, np.int32), 1)),
     ):

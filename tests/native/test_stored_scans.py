@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 import stored
-from scans import BLOCKS, Block, blocks, digest, edits, limits, result, variants
+from scans import BLOCKS, Block, blocks, digest, edits, limits, pools, result, scan, variants
 
 PAGE = mmap.PAGESIZE
 
@@ -44,6 +44,22 @@ def test_edits_of_every_form(kind: str) -> None:
 
 def test_limits() -> None:
     stored.check("native/limits", ((name, digest([result(kind, text, len(text))])) for name, kind, text in limits()))
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_a_span_is_of_whole_lines(kind: str) -> None:
+    text = text_of(of_kind(kind)[0])
+    first = text.index(b"\n") + 1
+    for begin, end in ((0, len(text)), (first, len(text)), (0, first), (0, 0), (len(text), len(text))):
+        scan(kind, text, end, pools(kind), begin if kind != "header" else 0)
+    wrong = [(0, len(text) + 1), (0, first - 1), (0, len(text) - 1)]
+    for begin, end in [*wrong, (-1, len(text)), (-1, first)] if kind != "header" else wrong:
+        with pytest.raises(ValueError, match=r"a span must"):
+            scan(kind, text + b"\n" if end <= len(text) else text, end, pools(kind), begin)
+    if kind == "body":
+        for names in (pools(kind)[1:], [*pools(kind), *pools(kind)[:1]]):
+            with pytest.raises(ValueError, match="one interner"):
+                scan(kind, text, len(text), names)
 
 
 @pytest.mark.parametrize("kind", BLOCKS)

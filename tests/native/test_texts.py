@@ -85,6 +85,11 @@ def test_unknown_text_is_joined_by_row() -> None:
     with pytest.raises(ValueError, match="lie in the data"):
         _unknown.kinds(data, gaps((0, 0, len(data) + 1)), Names())
     _unknown.kinds(data, gaps((0, len(data), len(data))), Names())
+    for bad in (gaps((0, -1, 2)), gaps((0, 3, 2)), gaps((0, 0, 99)), np.zeros((1, 3), int), np.zeros((1, 5), int)):
+        with pytest.raises(ValueError, match="a gap"):
+            _unknown.kinds(data, bad, Names())
+        with pytest.raises(ValueError, match="a gap"):
+            _unknown.attributes(data, bad, 1)
 
 
 def test_lines_end_at_their_newline() -> None:
