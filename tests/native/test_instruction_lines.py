@@ -186,3 +186,19 @@ def test_every_escape() -> None:
     wanted = [unescaped(t).decode("utf-8", "backslashreplace") for t in texts]
     assert found == wanted
     assert np.diff(cuts).min() >= 1
+
+
+@pytest.mark.parametrize(
+    ("operands", "older"),
+    [
+        ("f32[2] %a", True), ("%a, %b", False), ("a, b", False), ("a, %b", False), ("s32[] a", False), ("0", False),
+        ("f32[2]{0} %a, %b", True), ("%a, f32[2] %b", False), ("(f32[2], s32[]) %t", True), ("{1, 2}", False),
+        ("/*index=5*/%a, s32[] %b", True), ("a b", False), ("a b, %c", False), ("f32[2] %a#1", True), ("", False),
+    ],
+)  # fmt: skip
+def test_operands_with_shapes(operands: str, older: bool) -> None:
+    """Older texts print "SHAPE %NAME"."""
+    data = RECORD.format(1, "a", "a", f"%a = f32[] b({operands})").encode()
+    names = tuple(Names() for _ in _values.POOLS)
+    (bit,) = (bit for bit, name in _values.FEATURES.items() if name == "operand_shapes")
+    assert bool(_values.scan(data, 0, len(data), names, True, True)[2] & bit) == older
