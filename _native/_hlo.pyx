@@ -259,6 +259,8 @@ cdef bint braced_row(Scan* s, const char* p, const char* e, Buffer* ids, bint fr
     if p >= e:
         return False
     add_gap(&gaps, p + 1, e)
+    if gaps.overflow:
+        return False
     push_gaps(&s.columns.gaps, &gaps, s.base, NO_ROW, 0)
     for i in range(3 if frame else 7):
         push(ids, fields[i])

@@ -257,7 +257,7 @@ cdef class Texts:
             key = hash_text(p + 1, n - 1)
             if self.find_text(p, m, n, key, &slot, NULL):
                 return T_REPEAT
-        if p + n < self.files.texts[file].end and p[n] != c'\n':
+        if p[n] != c'\n':                        # ends lie in their file, too
             self.keep_early(offset, offset + n)
         self.n += 1
         self.slots[slot] = self.tag_of(key) << self.offset_bits | <uint64_t> (offset + 1)

@@ -30,6 +30,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -77,7 +78,14 @@ class Outcome:
 def bugs(room: str) -> list[Bug]:
     """Return all bugs that can be planted in a room and can be seen."""
     equivalent = {(e["file"], e["line"], e["becomes"]) for e in listed(EQUIVALENTS)}
-    return [b for b in possible(room) if (b.file, b.line, b.becomes) not in equivalent]
+    kinds = [(k["file"], re.compile(k["line"])) for k in listed(EQUIVALENTS, "kind")]
+
+    def is_equivalent(bug: Bug) -> bool:
+        return (bug.file, bug.line, bug.becomes) in equivalent or any(
+            fnmatch(bug.file, file) and line.search(bug.line) for file, line in kinds
+        )
+
+    return [bug for bug in possible(room) if not is_equivalent(bug)]
 
 
 def possible(room: str) -> Iterator[Bug]:
@@ -102,9 +110,9 @@ def tests_of(room: str, root: Path) -> list[str]:
     return sorted(p.relative_to(root).as_posix() for f in folders for p in (root / f).glob("test_*.py"))
 
 
-def listed(path: Path) -> list[dict[str, str]]:
-    """Return the bugs of a file like equivalents.toml."""
-    found: list[dict[str, str]] = tomllib.loads(path.read_text()).get("bug", [])
+def listed(path: Path, what: str = "bug") -> list[dict[str, str]]:
+    """Return the bugs, or the kinds of bugs, of a file like equivalents.toml."""
+    found: list[dict[str, str]] = tomllib.loads(path.read_text()).get(what, [])
     return found
 
 
@@ -170,14 +178,16 @@ class Tree:
         killers = self.killers.setdefault(bug.file, Counter())
         modules: list[str] = []
         if bug.file.startswith("_native"):
-            modules = native.modules_of(self.root / "_native", Path(bug.file).name)
+            modules = native.modules_of(self.root / "_native", Path(bug.file).name, bug.row)
         else:
             ast.parse((self.root / bug.file).read_text())
         names = defined((ROOT / bug.file).read_text()) | {Path(bug.file).stem, *modules}
         selection = Selection(names, killers, self.options.cases)
         files = sorted(tests_of(self.room, self.root), key=lambda test: self.rank(test, selection))
-        # A test that fails with one module built again also fails with all of them.
-        steps = [(modules[:1], files[:LIKELY]), (modules[1:], files if modules[1:] else files[LIKELY:])]
+        # A test that fails with some modules built again also fails with all of them.
+        some, others = modules[: native.SOME], modules[native.SOME :]
+        likely = [f for f in files if f.startswith("tests/native/")] or files[:LIKELY]
+        steps = [(some, likely), (others, files if others else [f for f in files if f not in likely])]
         for rebuilt, part in steps[:1] if self.options.likely else steps:
             for module in rebuilt:
                 self.rebuild(module)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from fnmatch import fnmatch
+
 import pytest
+from mutation import run
 from mutation.changes import changes
 
 
@@ -62,3 +66,14 @@ def test_an_assignment_is_dropped_if_the_name_exists() -> None:
 def test_native(path: str, line: str, becomes: list[str]) -> None:
     found = lines(f"{line}\n", path)
     assert sorted(found) == sorted(becomes) if path != "a.h" else set(becomes) <= set(found)
+
+
+def test_equivalents_are_of_this_source() -> None:
+    """A line that has changed is no longer listed."""
+    paths = [path for room in ("native", *run.ROOMS) for path in run.files_of(room)]
+    texts = {path.relative_to(run.ROOT).as_posix(): path.read_text() for path in paths}
+    for bug in run.listed(run.EQUIVALENTS):
+        assert bug["line"] in texts[bug["file"]], bug
+    for kind in run.listed(run.EQUIVALENTS, "kind"):
+        lines = "\n".join(text for file, text in texts.items() if fnmatch(file, kind["file"])).split("\n")
+        assert any(re.search(kind["line"], line.strip()) for line in lines), kind

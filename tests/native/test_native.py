@@ -80,6 +80,14 @@ def shape_sizes(shapes: list[str]) -> list[tuple[str | None, int | None]]:
         ("u8[9223372036854775807]", "u8", None),  # more than 18 digits are no number
         ("f32[1073741824,1073741824]{1,0:E(1023)}", "f32", None),
         ("u8[1,100000000000000000]{1,0:E(8)}", "u8", 100_000_000_000_000_000),
+        ("u8[49,188232082384791343]", "u8", (1 << 63) - 1),
+        ("u8[49,188232082384791344]", "u8", None),
+        ("s16[49,94116041192395671]", "s16", (1 << 63) - 50),
+        ("s16[50,92233720368547759]", "s16", None),
+        ("s4[100,92233720368547758]{1,0:E(1)}", "s4", (1 << 60) - 1),
+        ("s4[100,92233720368547759]{1,0:E(1)}", "s4", None),
+        ("s4[2]{0:E(4)}", "s4", 1),
+        ("s4[3]{0:E(4)}", "s4", 2),
         ("u8[1,100000000000000000]{1,0:E(99999999999)}", "u8", None),
     ],
 )
@@ -177,6 +185,22 @@ def test_escapes_of_both_readers(text: str) -> None:
         assert bytes(parts[0]).decode() == oracle.unescape(text)
 
 
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 40])
+def test_a_row_of_many_unknown_fields(n: int) -> None:
+    """All of them are kept, or the line is unknown."""
+    fields = " ".join(f"k{i}={i} line={i}" for i in range(n))
+    text = f"HloModule m\n\nFileLocations\n1 {{line=7 {fields}}}\n\n%f {{\n".encode()
+    found = _hlo.scan(text, len(text), Names(), Names())
+    gaps = ints(found["gap"]).reshape(-1, 4)[:, 2:].tolist()
+    kept = b"".join(text[a:b] for a, b in gaps).decode().split()
+    if 2 * n <= 16:
+        assert ints(found["locations"]).tolist()[3] == 7
+        assert kept == fields.split()
+    else:
+        assert [_lines.CODES[f[0]] for f in ints(found["faults"]).reshape(-1, 3).tolist()] == ["unknown_line"]
+        assert not kept
+
+
 def test_text_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """No chunk of a column holds more text than the limit."""
     words = ["aa", "bbbb", "", "cc", "dddddddd", "e", "ff"]
@@ -235,6 +259,54 @@ def test_a_record_of_columns(n: int) -> None:
     assert sys.getrefcount(number) < held
 
 
+@pytest.mark.parametrize("n", [1, 8, 13])
+def test_nulls_of_a_record(n: int) -> None:
+    """Each place of a bitmap, each bit of a byte, and columns that are not nullable."""
+    bits = [(_record.BOOL, False, (np.arange(n, dtype=np.uint8) * 37, bit), None) for bit in range(8)]
+    names = b"xy", np.array([0, 1, 2], np.int32), 2
+    for null in range(n):
+        number, code, valid = np.arange(n), np.zeros(n, np.int32), np.ones(n, np.uint8)
+        number[null], code[null], valid[null] = NULL, -1, 0
+        text = b"ab" * n, np.arange(0, 2 * n + 2, 2, np.int32), valid
+        name = pa.dictionary(pa.int32(), pa.string())
+        kinds = [("i", pa.int64()), ("j", pa.int64()), ("n", name), ("t", pa.string())]
+        columns = [
+            (_record.INT, True, number, None), (_record.INT, False, number, None), (_record.NAME, True, code, names),
+            (_record.TEXT, True, text, None),
+        ]  # fmt: skip
+        batch = record(n, [*kinds, *((f"b{k}", pa.bool_()) for k in range(8))], [*columns, *bits])
+        batch.validate(full=True)
+        present = [i != null for i in range(n)]
+        for nullable in ("i", "n", "t"):
+            assert batch[nullable].is_valid().to_pylist() == present
+            assert batch[nullable].null_count == 1
+        assert (batch["j"].null_count, batch["j"].to_pylist()) == (0, number.tolist())
+        for k in range(8):
+            assert batch[f"b{k}"].to_pylist() == [bool(i * 37 % 256 >> k & 1) for i in range(n)]
+
+
+@pytest.mark.parametrize("n", [1, 7, 100])
+def test_a_record_refuses_columns_without_their_last_item(n: int) -> None:
+    name = b"", np.zeros(n + 1, np.int32), n
+    long, short, flags, ends = np.zeros(n, np.int64), np.zeros(n, np.int32), bytes(n), np.zeros(n + 1, np.int32)
+    good: list[Any] = [
+        (_record.INT, True, long, None), (_record.INT, False, long, None), (_record.BOOL, True, flags, None),
+        (_record.BOOL, True, (flags, 3), None), (_record.TEXT, True, (b"", ends, flags), None),
+        (_record.NAME, True, short, name),
+    ]  # fmt: skip
+    kinds = [pa.int64(), pa.int64(), pa.bool_(), pa.bool_(), pa.string(), pa.dictionary(pa.int32(), pa.string())]
+    record(n, [(f"c{i}", kind) for i, kind in enumerate(kinds)], good)
+    for kind, nullable, value, dictionary in (
+        (_record.INT, True, long[1:], None), (_record.INT, True, bytes(8 * n - 1), None),
+        (_record.BOOL, True, flags[1:], None), (_record.BOOL, True, (flags[1:], 3), None),
+        (_record.TEXT, True, (b"", ends[1:], flags), None), (_record.TEXT, True, (b"", ends, flags[1:]), None),
+        (_record.NAME, True, short[1:], name), (_record.NAME, True, bytes(4 * n - 1), name),
+        (_record.NAME, True, short, (b"", name[1][1:], n)), (_record.NAME, True, None, (b"", name[1][1:], n)),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="shorter"):
+            _record.record(n, [*good, (kind, nullable, value, dictionary)])
+
+
 def test_a_record_refuses_short_columns() -> None:
     short = np.arange(3)
     for column in (
@@ -243,6 +315,8 @@ def test_a_record_refuses_short_columns() -> None:
         (_record.TEXT, True, (b"", np.zeros(5, np.int32), b"abc"), None),
         (_record.TEXT, True, (b"", np.zeros(4, np.int32), b"abcd"), None),
         (_record.TEXT, True, (b"", np.array([0, 0, 0, 0, 9], np.int32), b"abcd"), None),
+        (_record.TEXT, True, (b"ab", np.array([0, 0, 0, 0, 3], np.int32), b"abcd"), None),
+        (_record.TEXT, True, (b"ab", np.array([0, 0, 0, 0, -1], np.int32), b"abcd"), None),
         (_record.NAME, True, short.astype(np.int32), (b"", np.zeros(1, np.int32), 0)),
         (_record.NAME, True, np.zeros(4, np.int32), (b"", np.zeros(1, np.int32), 1)),
     ):
@@ -441,6 +515,7 @@ def test_columns_are_unmapped() -> None:
     pages = []
     for _ in range(20):
         _values.scan(text, 0, len(text), tuple(Names() for _ in _values.POOLS), False, False)
+        Names().expect(1 << 20)
         pages.append(mapped_pages())
     assert max(pages[10:]) <= max(pages[:10])
 

@@ -54,6 +54,37 @@ def test_long_schedules() -> None:
     assert (at + size).max() < 1.2 * max(levels)
 
 
+def test_columns_of_other_lengths() -> None:
+    two, zeros, order = np.ones(2, np.int64), np.zeros(2, np.int64), np.arange(2, dtype=np.int32)
+    good = [zeros, two, zeros, two]
+    assert ints(_packing.blocks(*good)).tolist() == [0, 0]
+    assert ints(_packing.place(order, np.arange(3), *good, False)).tolist() == [0, 1]
+    for k in range(4):
+        for other in (good[k][:1], np.ones(3, np.int64)):
+            bad = [*good[:k], other, *good[k + 1 :]]
+            with pytest.raises(ValueError, match="one length"):
+                _packing.blocks(*bad)
+            with pytest.raises(ValueError, match="one length"):
+                _packing.place(order, np.arange(3), *bad, False)
+    for first in ([0, 1], [0, 1, 1, 2], [1, 1, 2], [0, 1, 1], [0, 1, 3]):
+        with pytest.raises(ValueError, match="one block"):
+            _packing.place(order, np.array(first), *good, False)
+    for blocks_, first in (([0, -1], [0, 1, 2]), ([0, 2], [0, 1, 2]), ([0, 1], [0, 3, 2])):
+        with pytest.raises(ValueError, match="consist of blocks"):
+            _packing.place(np.array(blocks_, np.int32), np.array(first), *good, False)
+
+
+def test_numbers_add_up_to_less_than_2_60() -> None:
+    one, zero, order = np.ones(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int32)
+    most = np.array([(1 << 60) - 2])
+    for offset, size in ((most, one), (one, most), (zero, most + 1)):
+        assert ints(_packing.blocks(zero, one, offset, size)).tolist() == [0]
+        assert ints(_packing.place(order, np.array([0, 1]), zero, one, offset, size, True)).tolist() == [0]
+        for more in ((offset + 1, size), (offset, size + 1)):
+            with pytest.raises(ValueError, match=r"add up to less|must have"):
+                _packing.blocks(zero, one, *more)
+
+
 def test_the_kernels_refuse_wrong_items() -> None:
     one, zero, far = np.ones(1, np.int64), np.zeros(1, np.int64), np.array([1 << 60])
     order, first = np.zeros(1, np.int32), np.array([0, 1])

@@ -98,6 +98,16 @@ def test_inside(seed: int) -> None:
         assert found[k] == (rest if candidate[k] else -1)
 
 
+@pytest.mark.parametrize("n", [100, 7400])
+def test_too_many_changes(n: int) -> None:
+    """Beyond 2^25 changes of exclusive bytes, all bytes of a candidate are taken for exclusive."""
+    start, offset, size = np.arange(n) % 4, np.zeros(n, np.int64), np.full(n, 8)
+    candidate = (np.arange(n) % 3 > 0).astype(np.uint8)
+    occupied = np.array([9] * 5 + [20] + [10] * 4 + [90])
+    found = ints(_sweep.inside(start, start + 6, offset, size, candidate, occupied))
+    assert found.tolist() == [(20 if n == 100 else 12) if c else -1 for c in candidate]
+
+
 def test_wrong_columns() -> None:
     one, zero, row = np.ones(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int32)
     flag, changes = np.ones(1, np.uint8), np.zeros((1, 2), np.int64)

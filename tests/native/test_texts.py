@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
+from itertools import pairwise, product
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from xlamem import _shapes, _unknown
+from xlamem import _shapes, _unknown, _values
 from xlamem._column import Names
 from xlamem.parse.arrays import NULL, codes, flags, ints
 from xlamem.parse.interners import Interner
@@ -82,6 +85,11 @@ def test_unknown_text_is_joined_by_row() -> None:
     with pytest.raises(ValueError, match="lie in the data"):
         _unknown.kinds(data, gaps((0, 0, len(data) + 1)), Names())
     _unknown.kinds(data, gaps((0, len(data), len(data))), Names())
+    for bad in (gaps((0, -1, 2)), gaps((0, 3, 2)), gaps((0, 0, 99)), np.zeros((1, 3), int), np.zeros((1, 5), int)):
+        with pytest.raises(ValueError, match="a gap"):
+            _unknown.kinds(data, bad, Names())
+        with pytest.raises(ValueError, match="a gap"):
+            _unknown.attributes(data, bad, 1)
 
 
 def test_lines_end_at_their_newline() -> None:
@@ -90,3 +98,52 @@ def test_lines_end_at_their_newline() -> None:
     for begin in (-1, 6):
         with pytest.raises(ValueError, match="lie in the data"):
             _unknown.line_ends(b"ab\n\ncd", np.array([begin]))
+
+
+def escaped(raw: bytes) -> bytes:
+    """Bytes that are not UTF-8 as \\xNN."""
+    text = raw.decode("utf-8", "surrogateescape")
+    return b"".join(
+        c.encode() if not 0xDC80 <= ord(c) <= 0xDCFF else rb"\x%02x" % (ord(c) - 0xDC00) for c in text
+    )
+
+
+def test_every_start_of_a_character() -> None:
+    """All two bytes, and all ends of the ranges of longer sequences, alone and cut."""
+    edges = (0x00, 0x2F, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF)
+    texts = [bytes(pair) for pair in product(range(256), repeat=2)]
+    texts += [bytes(t) for t in product((0xC2, *range(0xDF, 0xF1)), edges, edges)]
+    texts += [bytes(t) for t in product(range(0xEF, 0xF8), edges, (0x7F, 0x80, 0xBF, 0xC0), (0x41, 0x80, 0xBF, 0xC0))]
+    texts += [b"\xe2\x82\xac" * n + b"\xff" + b"a" * n for n in range(20)] + [b"a" * n + b"\xc3" for n in range(40)]
+    ends = np.cumsum([len(t) for t in texts]).astype(np.int64)
+    data, offsets, valid = _values.texts(b"".join(texts), np.concatenate([[0], ends[:-1]]), ends)
+    out, cuts = bytes(data), codes(offsets).tolist()
+    assert [out[a:b] for a, b in pairwise(cuts)] == [escaped(t) for t in texts]
+    assert flags(valid).all()
+
+
+def test_characters_at_the_end_of_a_page() -> None:
+    """There, they are copied one by one."""
+    page = mmap.PAGESIZE
+    with mmap.mmap(-1, 2 * page) as data:
+        for text in (*(bytes([c]) for c in range(256)), *(bytes(t) for t in product((0, 65, 128, 195, 255), repeat=3))):
+            data[page - len(text) : page] = text
+            found, _, _ = _values.texts(data, np.array([page - len(text)]), np.array([page]))
+            assert bytes(found) == escaped(text)
+
+
+def test_texts_at_two_places() -> None:
+    data, other = b"abcabc" + b"x" * 40, b"bcab" + b"x" * 40
+    spans = [(a, b) for a in range(5) for b in range(a, 7)] + [(6, 46), (7, 46), (6, 45)]
+    others = [(a, b) for a in range(4) for b in range(a, 5)] + [(4, 44), (5, 44), (4, 43)]
+    pairs = [(*s, *t) for s in spans for t in others]
+    a, b, c, d = (np.array(column, np.int64) for column in zip(*pairs, strict=True))
+    assert flags(_values.same(data, a, b, other, c, d)).tolist() == [data[i:j] == other[k:m] for i, j, k, m in pairs]
+    zero, far = np.zeros(1, np.int64), np.array([47])
+    for bad in ((-far, zero, zero, zero), (far, zero, zero, zero), (zero, far, zero, zero), (zero, zero, -far, zero),
+                (zero, zero, far, far), (zero, zero, zero, far), (zero, zero, far - 3, zero)):  # fmt: skip
+        with pytest.raises(ValueError, match="lie within"):
+            _values.same(data, bad[0], bad[1], other, bad[2], bad[3])
+    for begin, end in ((-far, zero), (far, zero), (zero, far)):
+        with pytest.raises(ValueError, match="lie within"):
+            _values.texts(data, begin, end)

@@ -14,7 +14,7 @@ import pkgutil
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,16 +30,20 @@ TESTS = Path(__file__).parents[1]
 RESULTS = TESTS / "data" / "results"
 LONGEST = 120
 """Characters of a value that is stored as it is."""
+MOST = 20
+"""Differing results that are shown. The others are not computed."""
 
 
 def check(name: str, results: Iterable[tuple[str, Any]], *folders: Path) -> None:
     """Compare results with the stored ones. The place of the tests and of `folders` does not count."""
     path = RESULTS / f"{name}.txt"
-    lines = [f"{key}: {described(value, *folders, TESTS)}" for key, value in results]
+    lines: Iterable[str] = (f"{key}: {described(value, *folders, TESTS)}" for key, value in results)
     if os.environ.get("XLAMEM_STORE_RESULTS"):
         path.parent.mkdir(parents=True, exist_ok=True)
+        lines = list(lines)
         path.write_text("".join(f"{line}\n" for line in lines))
-    differing = [pair for pair in zip_longest(path.read_text().splitlines(), lines) if pair[0] != pair[1]]
+    compared = zip_longest(path.read_text().splitlines(), lines)
+    differing = list(islice((pair for pair in compared if pair[0] != pair[1]), MOST))
     assert not differing, "\n".join(f"stored {was}\n   now {now}" for was, now in differing)
 
 
