@@ -35,10 +35,24 @@ def dask(workers: int | None = None, scheduler: str | None = None) -> Iterator[P
             )
         except OSError as error:
             raise UsageError(f"no Dask scheduler answers at {scheduler}: {error}") from error
-        threads = sum(w["nthreads"] for w in client.scheduler_info(n_workers=-1)["workers"].values())
+        address = client.scheduler.address
+
+        def threads() -> int:
+            if client.status in ("closing", "closed"):
+                raise UsageError(
+                    f"the Dask scheduler at {address} does not answer any more; what was committed is kept: repeat the "
+                    "command"
+                )
+            # All workers can be gone: Dask does not restart one that dies before its nanny knows that it has started.
+            return sum(w["nthreads"] for w in client.scheduler_info(n_workers=-1).get("workers", {}).values())
+
+        def kill() -> None:
+            if client.status == "running":  # otherwise nothing can be cancelled
+                executor.shutdown(wait=False)
+
         errors = (BrokenExecutor, MemoryError, KilledWorker, CancelledError)
         executor = client.get_executor(pure=False)
-        yield Pool(executor, workers or max(1, threads), errors, kill=lambda: executor.shutdown(wait=False))
+        yield Pool(executor, workers or max(1, threads()), errors, kill=kill, count_workers=threads)
 
 
 @contextmanager
@@ -57,14 +71,19 @@ def ray(workers: int | None = None, scheduler: str | None = None) -> Iterator[Po
             _connect(library, scheduler or os.environ.get("RAY_ADDRESS") or "local", workers)
             stack.callback(library.shutdown)
         executor = stack.enter_context(_RayExecutor(library))
-        try:
-            executor.submit(default_workers).result()
-        except Exception as error:  # without workers, or xlamem there, each dump would seem to kill its worker
-            raise UsageError(f"the Ray cluster cannot start workers: {type(error).__name__}: {error}") from error
-        size = workers or max(1, int(library.cluster_resources().get("CPU", 0)))
+
+        def cores() -> int:
+            return int(library.cluster_resources().get("CPU", 0))
+
         kinds = library.exceptions
         deaths = kinds.WorkerCrashedError, kinds.OutOfMemoryError, kinds.NodeDiedError, kinds.ObjectLostError
-        yield Pool(executor, size, (BrokenExecutor, MemoryError, *deaths), kill=executor.kill)
+        errors = BrokenExecutor, MemoryError, *deaths
+        pool = Pool(executor, workers or max(1, cores()), errors, kill=executor.kill, count_workers=cores)
+        first = pool.ended(pool.submit(default_workers))
+        if error := first.exception():  # without workers, or xlamem there, each dump would seem to kill its worker
+            raise UsageError(f"the Ray cluster cannot start workers: {type(error).__name__}: {error}") from error
+        pool.size = workers or max(1, cores())
+        yield pool
 
 
 def _connect(library: Any, address: str, workers: int | None) -> None:
