@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import ExitStack, contextmanager
@@ -14,6 +16,8 @@ from .pool import Pool, default_workers
 
 DASK_TIMEOUT_SECONDS = 30
 """How long to wait for a Dask scheduler."""
+RAY_TIMEOUT_SECONDS = 30
+"""How long to wait for the head of a Ray cluster; Ray itself would wait for minutes."""
 
 
 @contextmanager
@@ -89,6 +93,8 @@ def ray(workers: int | None = None, scheduler: str | None = None) -> Iterator[Po
 def _connect(library: Any, address: str, workers: int | None) -> None:
     options = {"num_cpus": workers or default_workers(), "include_dashboard": False} if address == "local" else {}
     try:
+        if head := re.fullmatch(r"\[?([^/]+?)\]?:(\d+)", address):
+            socket.create_connection((head[1], int(head[2])), RAY_TIMEOUT_SECONDS).close()
         library.init(address, log_to_driver=False, logging_level="error", **options)
     except (OSError, ValueError, RuntimeError) as error:  # ConnectionError is an OSError
         raise UsageError(f"no Ray cluster answers at {address}: {error}") from error
