@@ -248,9 +248,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--to", type=Path, required=True, help="an empty folder")
     args = parser.parse_args()
-    nights = Nights(
-        args.to / "in", args.to / "out", random.Random(args.seed), args.kills, tuple(args.register)
-    )
+    to = args.to.resolve()
+    nights = Nights(to / "in", to / "out", random.Random(args.seed), args.kills, tuple(args.register))
     nights.forge(args.dumps)
     several_nights(nights, args.nights)
     for what, n in sorted(nights.killed.items()):
