@@ -84,8 +84,8 @@ def ray(workers: int | None = None, scheduler: str | None = None) -> Iterator[Po
         errors = BrokenExecutor, MemoryError, *deaths
         pool = Pool(executor, workers or max(1, cores()), errors, kill=executor.kill, count_workers=cores)
         first = pool.ended(pool.submit(default_workers))
-        if error := first.exception():  # without workers, or xlamem there, each dump would seem to kill its worker
-            raise UsageError(f"the Ray cluster cannot start workers: {type(error).__name__}: {error}") from error
+        if failure := first.exception():  # without workers, or xlamem there, each dump would seem to kill its worker
+            raise UsageError(f"the Ray cluster cannot start workers: {type(failure).__name__}: {failure}") from failure
         pool.size = workers or max(1, cores())
         yield pool
 
