@@ -166,10 +166,10 @@ class Nights:
 
     def check(self, after: str) -> None:
         expected = self.expected()
-        assert len(xlamem.Dataset(self.dest).ids) == expected["contents"]
         for name, read in self.readers.items():
             if (found := rows_found(self.dest, read)) != expected:
                 raise AssertionError(f"after {after}, {name} has {found} instead of {expected}")
+        assert len(xlamem.Dataset(self.dest).ids) == expected["contents"]
 
 
 # -- readers, which return the content_id of each row of a table
