@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, XlaMemError
 from .pool import Pool, default_workers
 
 DASK_TIMEOUT_SECONDS = 30
@@ -41,12 +41,13 @@ def dask(workers: int | None = None, scheduler: str | None = None) -> Iterator[P
             raise UsageError(f"no Dask scheduler answers at {scheduler}: {error}") from error
         address = client.scheduler.address
 
+        lost = UsageError(
+            f"the Dask scheduler at {address} does not answer any more; what was committed is kept: repeat the command"
+        )
+
         def threads() -> int:
             if client.status in ("closing", "closed"):
-                raise UsageError(
-                    f"the Dask scheduler at {address} does not answer any more; what was committed is kept: repeat the "
-                    "command"
-                )
+                raise lost
             # All workers can be gone: Dask does not restart one that dies before its nanny knows that it has started.
             return sum(w["nthreads"] for w in client.scheduler_info(n_workers=-1).get("workers", {}).values())
 
@@ -56,7 +57,12 @@ def dask(workers: int | None = None, scheduler: str | None = None) -> Iterator[P
 
         errors = (BrokenExecutor, MemoryError, KilledWorker, CancelledError)
         executor = client.get_executor(pure=False)
-        yield Pool(executor, workers or max(1, threads()), errors, kill=kill, count_workers=threads)
+        try:
+            yield Pool(executor, workers or max(1, threads()), errors, kill=kill, count_workers=threads)
+        except Exception as error:
+            if client.status == "closed" and not isinstance(error, XlaMemError):  # a task cannot be submitted any more
+                raise lost from error
+            raise
 
 
 @contextmanager
