@@ -29,7 +29,7 @@ SANITIZERS = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
 .PHONY: demo page schemas docs pictures test test-all test-ray test-wheel test-reproducible test-sanitized \
-	test-checked test-portable coverage fuzz fuzz-coverage mutation lint lint-style lint-types bench bench-all \
+	test-checked test-portable coverage fuzz fuzz-coverage nights mutation lint lint-style lint-types bench bench-all \
 	bench-check clean
 
 demo: $(VENV)/.duckdb
@@ -106,6 +106,11 @@ fuzz-coverage:
 	@command -v clang >/dev/null || { echo "make fuzz-coverage needs clang (apt-get install clang)"; exit 1; }
 	CC=clang $(MAKE) VENV=$(VENV)-fuzz BUILD="FUZZ CHECKED" $(VENV)-fuzz/.fuzz
 	$(VENV)-fuzz/bin/python tests/fuzz/guided.py --minutes $(MINUTES) $(ARGS)
+
+# A year of nights in small: 25,000 dumps on seven nights, with kills, the ledger, Iceberg and Delta. An hour or more.
+nights: $(VENV)/.test $(VENV)/.test-formats
+	rm -rf build/nights
+	$(BIN)/python tests/warehouse/seven_nights.py --to build/nights $(ARGS)
 
 # Plant bugs, and run the tests of the same room: make mutation ARGS="compute native --count 50 --seed 2"
 mutation: $(VENV)/.test

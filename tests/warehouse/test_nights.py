@@ -10,11 +10,15 @@ from seven_nights import Nights, counted, several_nights
 
 
 @pytest.mark.slow
-def test_killed_commands_and_an_independent_count(tmp_path: Path) -> None:
-    nights = Nights(tmp_path / "in", tmp_path / "out", random.Random(3), kills=2)
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("registered", [(), ("iceberg", "delta")])
+def test_killed_commands_and_an_independent_count(tmp_path: Path, registered: tuple[str, ...]) -> None:
+    for library in ("pyiceberg", "deltalake") if registered else ():
+        pytest.importorskip(library)
+    nights = Nights(tmp_path / "in", tmp_path / "out", random.Random(3), kills=2, registered=registered)
     nights.forge(250)
     several_nights(nights, 4)
-    assert nights.n_killed
+    assert nights.killed
 
 
 def test_the_independent_count_notices_what_is_missing(tmp_path: Path) -> None:

@@ -137,13 +137,17 @@ def test_an_existing_dataset(nights: Path, form: str) -> None:
 
 
 def test_iceberg_snapshots_whose_files_are_deleted_expire(nights: Path) -> None:
+    """With their metadata."""
     pytest.importorskip("pyiceberg")
     pytest.importorskip("duckdb")
     warehouse.register(nights, "iceberg")
     convert(DUMPS / NAMES[5], to=nights)
     assert len(iceberg_table(nights, "occurrences").metadata.snapshots) == 2
     warehouse.drop(nights, "label.night = '1'")
-    (snapshot,) = iceberg_table(nights, "occurrences").metadata.snapshots
+    table = iceberg_table(nights, "occurrences")
+    (snapshot,) = table.metadata.snapshots
+    named = {snapshot.manifest_list, *(manifest.manifest_path for manifest in snapshot.manifests(table.io))}
+    assert {str(path) for path in (nights / "_iceberg/xlamem/occurrences").rglob("*.avro")} == named
     assert snapshot.summary is not None
     assert int(snapshot.summary["total-records"] or 0) == stored(nights, "occurrences").num_rows
 

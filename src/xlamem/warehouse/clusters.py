@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, XlaMemError
 from .pool import Pool, default_workers
 
 DASK_TIMEOUT_SECONDS = 30
 """How long to wait for a Dask scheduler."""
+RAY_TIMEOUT_SECONDS = 30
+"""How long to wait for the head of a Ray cluster; Ray itself would wait for minutes."""
 
 
 @contextmanager
@@ -35,10 +39,30 @@ def dask(workers: int | None = None, scheduler: str | None = None) -> Iterator[P
             )
         except OSError as error:
             raise UsageError(f"no Dask scheduler answers at {scheduler}: {error}") from error
-        threads = sum(w["nthreads"] for w in client.scheduler_info(n_workers=-1)["workers"].values())
+        address = client.scheduler.address
+
+        lost = UsageError(
+            f"the Dask scheduler at {address} does not answer any more; what was committed is kept: repeat the command"
+        )
+
+        def threads() -> int:
+            if client.status in ("closing", "closed"):
+                raise lost
+            # All workers can be gone: Dask does not restart one that dies before its nanny knows that it has started.
+            return sum(w["nthreads"] for w in client.scheduler_info(n_workers=-1).get("workers", {}).values())
+
+        def kill() -> None:
+            if client.status == "running":  # otherwise nothing can be cancelled
+                executor.shutdown(wait=False)
+
         errors = (BrokenExecutor, MemoryError, KilledWorker, CancelledError)
         executor = client.get_executor(pure=False)
-        yield Pool(executor, workers or max(1, threads), errors, kill=lambda: executor.shutdown(wait=False))
+        try:
+            yield Pool(executor, workers or max(1, threads()), errors, kill=kill, count_workers=threads)
+        except Exception as error:
+            if client.status == "closed" and not isinstance(error, XlaMemError):  # a task cannot be submitted any more
+                raise lost from error
+            raise
 
 
 @contextmanager
@@ -57,19 +81,26 @@ def ray(workers: int | None = None, scheduler: str | None = None) -> Iterator[Po
             _connect(library, scheduler or os.environ.get("RAY_ADDRESS") or "local", workers)
             stack.callback(library.shutdown)
         executor = stack.enter_context(_RayExecutor(library))
-        try:
-            executor.submit(default_workers).result()
-        except Exception as error:  # without workers, or xlamem there, each dump would seem to kill its worker
-            raise UsageError(f"the Ray cluster cannot start workers: {type(error).__name__}: {error}") from error
-        size = workers or max(1, int(library.cluster_resources().get("CPU", 0)))
+
+        def cores() -> int:
+            return int(library.cluster_resources().get("CPU", 0))
+
         kinds = library.exceptions
         deaths = kinds.WorkerCrashedError, kinds.OutOfMemoryError, kinds.NodeDiedError, kinds.ObjectLostError
-        yield Pool(executor, size, (BrokenExecutor, MemoryError, *deaths), kill=executor.kill)
+        errors = BrokenExecutor, MemoryError, *deaths
+        pool = Pool(executor, workers or max(1, cores()), errors, kill=executor.kill, count_workers=cores)
+        first = pool.ended(pool.submit(default_workers))
+        if failure := first.exception():  # without workers, or xlamem there, each dump would seem to kill its worker
+            raise UsageError(f"the Ray cluster cannot start workers: {type(failure).__name__}: {failure}") from failure
+        pool.size = workers or max(1, cores())
+        yield pool
 
 
 def _connect(library: Any, address: str, workers: int | None) -> None:
     options = {"num_cpus": workers or default_workers(), "include_dashboard": False} if address == "local" else {}
     try:
+        if head := re.fullmatch(r"\[?([^/]+?)\]?:(\d+)", address):
+            socket.create_connection((head[1], int(head[2])), RAY_TIMEOUT_SECONDS).close()
         library.init(address, log_to_driver=False, logging_level="error", **options)
     except (OSError, ValueError, RuntimeError) as error:  # ConnectionError is an OSError
         raise UsageError(f"no Ray cluster answers at {address}: {error}") from error

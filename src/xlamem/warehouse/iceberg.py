@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -91,7 +91,8 @@ class IcebergFiles:
         except CommitFailedException:
             return False
         if removed:
-            self._expire_snapshots()
+            with suppress(CommitFailedException):  # another run has changed the table: a later one expires them
+                self._expire_snapshots()
         return True
 
     def _replace(self, added: list[str], removed: list[str]) -> None:
@@ -109,5 +110,14 @@ class IcebergFiles:
     def _expire_snapshots(self) -> None:
         """Expire all snapshots but the current one: they name files that are deleted soon."""
         metadata = self.table.metadata
-        old = [s.snapshot_id for s in metadata.snapshots if s.snapshot_id != metadata.current_snapshot_id]
-        self.table.maintenance.expire_snapshots().by_ids(old).commit()
+        old = [s for s in metadata.snapshots if s.snapshot_id != metadata.current_snapshot_id]
+        unused = self._manifests(old)
+        self.table.maintenance.expire_snapshots().by_ids([s.snapshot_id for s in old]).commit()
+        for location in unused - self._manifests(self.table.metadata.snapshots):  # pyiceberg keeps them
+            with suppress(FileNotFoundError):
+                self.table.io.delete(location)
+
+    def _manifests(self, snapshots: Iterable[Any]) -> set[str]:
+        """Return the locations of the lists of manifests, and of the manifests, of snapshots."""
+        lists = {s.manifest_list for s in snapshots}
+        return lists | {m.manifest_path for s in snapshots for m in s.manifests(self.table.io)}

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from ..errors import UsageError
 from .cores import CallerError, Cores
 from .memory import total_memory
 
 WORKER_MEMORY = 1 << 30
 """Memory assumed per worker when the number of workers is chosen."""
+WAIT_SECONDS = 1.0
+"""Longest time to wait for a task before anything else is done."""
+NO_WORKER_SECONDS = 600.0
+"""How long to wait for a worker when a cluster has none: more may be starting."""
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -33,6 +41,10 @@ class Pool:
     """Start the workers, unless there is so little text that this process reads it sooner. May be called again."""
     cores: Cores = field(default_factory=Cores)
     """The cores that the workers share, if they are on this machine."""
+    count_workers: Callable[[], int] = lambda: 1
+    """Return the number of workers, of an executor that waits for others if it has none."""
+    last_sign: float = field(default_factory=time.monotonic)
+    """When a task ended, or there was a worker."""
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Submit a call. If the executor is already broken, return a future with the exception."""
@@ -42,6 +54,24 @@ class Pool:
             future: Future[Any] = Future()
             future.set_exception(error)
             return future
+
+    def completed(self, futures: Iterable[Future[T]]) -> set[Future[T]]:
+        """Wait a moment for one of these calls to end; return those that have. Raises UsageError if none ever will."""
+        done, _ = wait(futures, timeout=WAIT_SECONDS, return_when=FIRST_COMPLETED)
+        if done or self.count_workers():
+            self.last_sign = time.monotonic()
+        elif time.monotonic() - self.last_sign > NO_WORKER_SECONDS:
+            raise UsageError(
+                f"the cluster has had no worker for {NO_WORKER_SECONDS:.0f} seconds; what was committed is kept: start "
+                "workers, and repeat the command"
+            )
+        return done
+
+    def ended(self, future: Future[T]) -> Future[T]:
+        """Wait for a call to end."""
+        while not self.completed([future]):
+            pass
+        return future
 
 
 Engine = Callable[[int | None, str | None], AbstractContextManager[Pool]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -35,8 +35,6 @@ SAMPLE = 256
 """Number of dumps from whose sizes those of all are estimated."""
 UNKNOWN_BYTES = 1 << 20
 """Assumed size of a dump whose size is not known, on an object store."""
-REPORT_SECONDS = 1.0
-"""Longest time between two progress reports."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -149,7 +147,7 @@ class Run:
         error: Exception | None = None
         for _ in range(MAX_DEATHS):
             future: Future[list[list[DumpInput | Failure]]] = self.pool.submit(identify, [source])
-            error = _error_of(future)
+            error = _error_of(self.pool.ended(future))
             if error is None:
                 return future.result()[0]
             if not isinstance(error, self.pool.death_errors):
@@ -202,7 +200,7 @@ class Run:
             while waiting and len(running) < 2 * self.pool.size:
                 item = waiting.popleft()
                 running[submit(item)] = item
-            done, _ = wait(running, timeout=REPORT_SECONDS, return_when=FIRST_COMPLETED)
+            done = self.pool.completed(running)
             if not done:
                 self.report_status(phase)
             death = None
@@ -237,7 +235,7 @@ class Run:
         """Run and commit a task. Return its error if it failed, or if every attempt killed a worker."""
         error: Exception | None = None
         for _ in range(attempts):
-            future = self._submit_alone(task)
+            future = self.pool.ended(self._submit_alone(task))
             error = _error_of(future)
             if isinstance(error, OutputError):
                 raise error
