@@ -460,7 +460,7 @@ def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t en
             "shapes": own_text(&columns.shapes), "fields": own(&columns.fields), "gap": own(&columns.gaps),
         }, own(&columns.faults), {
             "layout_a": bool(s.layout_a), "layout_b": bool(s.layout_b), "second": bool(in_second_list(&s)),
-            "announced": s.list_rows + s.list_rest, "listed": (s.list_rows, s.list_rest), "heads": s.n_allocations,
+            "listed": (s.list_rows, s.list_rest), "heads": s.n_allocations,
             "open": s.state not in (SECOND_LIST, ALLOCATION, SPACE_END),
             "space": (s.space.color, s.space.label, s.space.total, s.space.allocation),
             "columns": [s.heading.fields[i] for i in range(s.heading.n)],

@@ -78,8 +78,8 @@ def _check_complete(reader: Reader, report: Section, summary: Mapping[str, Any])
         pass  # what seems to be missing may be in a line that was not understood
     elif summary["layout_a"] and not summary["second"]:
         wanted = "Allocations sorted by size with their values:"
-    elif summary["layout_a"] and summary["heads"] != summary["announced"]:
-        wanted = f"{summary['announced']} allocations with their values"
+    elif summary["layout_a"] and summary["heads"] != (expected := sum(summary["listed"])):
+        wanted = f"{expected} allocations with their values"
     elif summary["open"]:
         wanted = "an empty line"
     if wanted is not None:
