@@ -69,9 +69,10 @@ def test_items_ahead(n: int) -> None:
 def test_jobs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever submits too many takes part in the work."""
     monkeypatch.setattr(lanes, "MAX_JOBS", 3)
-    go, done = threading.Event(), []  # type: tuple[threading.Event, list[int]]
+    started, go, done = threading.Event(), threading.Event(), []  # type: tuple[threading.Event, threading.Event, list[int]]
     with Lanes(2) as jobs:
-        jobs.submit("slow", lambda: go.wait(WAIT))
+        jobs.submit("slow", lambda: started.set() or go.wait(WAIT))
+        assert started.wait(WAIT)  # on the other thread
         for i in range(10):
             jobs.submit(str(i), lambda i=i: done.append(i))
         assert len(done) >= 10 - 3
