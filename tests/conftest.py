@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         callspec = getattr(item, "callspec", None)
         if callspec and any(in_corpus(value) for value in callspec.params.values()):
             item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the thousands of tests from garbage collection, which `convert` runs often."""
+    gc.collect()
+    gc.freeze()
 
 
 def in_corpus(value: Any) -> bool:
