@@ -16,7 +16,7 @@ from fuzz.run import seeds
 import xlamem
 from xlamem import DumpError, UsageError, compute
 from xlamem.cli import main
-from xlamem.compute import in_use, layout
+from xlamem.compute import layout
 from xlamem.parse.join import ReadDump, tables_of
 from xlamem.warehouse import derived
 from xlamem.warehouse.merged import DumpSet
@@ -123,27 +123,6 @@ def test_each_allocation_in_a_space_of_its_own(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UsageError, match="choose one with space"):
         compute.occupancy(dump)
     assert sum(compute.occupancy(dump, space=5 << 40)["occupied"].to_pylist()) == 128
-
-
-@pytest.mark.parametrize("source", xlamem.find(DUMPS), ids=lambda s: s.name)
-def test_spaces_part_by_part(source: xlamem.Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many spaces and steps are looked at together: the numbers are the same."""
-    names = [n for n in compute.REGISTRY if n != "occupancy"]
-
-    def found() -> list[pa.Table]:
-        dump, tables = xlamem.read(source), []
-        for name in names:
-            try:
-                tables.append(plain(compute.REGISTRY[name](dump)))
-            except UsageError:
-                tables.append(None)
-        return tables
-
-    expected = found()
-    for part in (1, 100):
-        monkeypatch.setattr(in_use, "MAX_CELLS", part)
-        for name, ours, theirs in zip(names, expected, found(), strict=True):
-            assert ours is None or ours.equals(theirs), name
 
 
 @pytest.mark.parametrize(
