@@ -8,6 +8,7 @@ MINUTES ?= 10
 BUILD ?=
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
+PARALLEL = -n auto --dist worksteal
 NATIVE = $(patsubst _native/%.pyx,%,$(wildcard _native/*.pyx))
 SOURCES = $(shell find src _native -type f ! -name '*.pyc' ! -name '*.so' ! -name '*.c' ! -name '*.dep' ! -path '*/.*' \
 	! -path '*/page/script/*') CMakeLists.txt pyproject.toml sbom.cdx.json.in
@@ -57,11 +58,11 @@ demo: $(VENV)/.duckdb
 
 # All tests but those marked as slow.
 test: $(VENV)/.test $(if $(shell command -v npm),$(NODE_MODULES))
-	$(PYTEST) -v -n auto -m "not slow" $(ARGS)
+	$(PYTEST) -v $(PARALLEL) -m "not slow" $(ARGS)
 
 # All tests, including those that need the S3 test server, Iceberg and Delta, or Go.
 test-all: $(VENV)/.test $(VENV)/.test-s3 $(VENV)/.test-formats $(VENV)/.test-pprof $(if $(shell command -v npm),$(NODE_MODULES))
-	$(PYTEST) -v -n auto $(ARGS)
+	$(PYTEST) -v $(PARALLEL) $(ARGS)
 
 # The tests of the engines on clusters, with Ray, which is large.
 test-ray: $(VENV)/.test $(VENV)/.test-ray
@@ -76,19 +77,16 @@ test-reproducible: $(VENV)/.build
 	.ci/reproduce $(BIN)/python
 
 # The quick tests on the native modules as they are shipped, with address and undefined-behaviour sanitizers.
-test-sanitized:
-	$(MAKE) VENV=$(VENV)-sanitized BUILD=SANITIZE $(VENV)-sanitized/.test
-	$(SANITIZERS) $(VENV)-sanitized/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
+test-sanitized: $(VENV)/.test $(VENV)/sanitize/.installed
+	PYTHONPATH=$(VENV)/sanitize $(SANITIZERS) $(BIN)/python -m pytest $(PARALLEL) -m "not slow" $(QUICK) $(ARGS)
 
 # The quick tests on native modules with bounds checks only.
-test-checked:
-	$(MAKE) VENV=$(VENV)-checked BUILD=CHECKED $(VENV)-checked/.test
-	$(VENV)-checked/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
+test-checked: $(VENV)/.test $(VENV)/checked/.installed
+	PYTHONPATH=$(VENV)/checked $(PYTEST) $(PARALLEL) -m "not slow" $(QUICK) $(ARGS)
 
 # The quick tests on the code for other compilers, processors and systems: no SIMD, no mapped columns.
-test-portable:
-	$(MAKE) VENV=$(VENV)-portable BUILD=PORTABLE $(VENV)-portable/.test
-	$(VENV)-portable/bin/python -m pytest -n auto -m "not slow" $(QUICK) $(ARGS)
+test-portable: $(VENV)/.test $(VENV)/portable/.installed
+	PYTHONPATH=$(VENV)/portable $(PYTEST) $(PARALLEL) -m "not slow" $(QUICK) $(ARGS)
 
 # The lines of the native modules that the tests run. Fails below 95 %.
 coverage: export COVERAGE_CORE = ctrace
@@ -166,7 +164,7 @@ pictures: $(VENV)/.test
 	$(BIN)/python docs/pictures.py
 
 clean:
-	rm -rf $(addprefix $(VENV),/ -sanitized -checked -portable -coverage -fuzz -others) demo-out build dist
+	rm -rf $(addprefix $(VENV),/ -coverage -fuzz -others) demo-out build dist
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .benchmarks .coverage _native/*.c _native/*.dep
 
 $(VENV)/bin/python:
@@ -186,6 +184,12 @@ endef
 # The package, rebuilt whenever a source file changes.
 $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
 	$(call install,xlamem,$(foreach b,$(BUILD),-C cmake.define.XLAMEM_$(b)=ON) .)
+
+# The package built with another option, in a folder that is put before the installed one.
+VARIANTS = sanitize checked portable
+$(VARIANTS:%=$(VENV)/%/.installed): $(VENV)/bin/python $(SOURCES)
+	$(call install,xlamem ($(notdir $(@D))),--no-deps --upgrade --target $(@D) \
+	  -C cmake.define.XLAMEM_$(shell echo $(notdir $(@D)) | tr a-z A-Z)=ON .)
 
 # The extra of the same name. The package is installed already, so pip adds only the extra's dependencies.
 EXTRAS = test test-s3 test-formats test-ray test-pprof coverage fuzz lint bench docs duckdb

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,11 @@ def pytest_collection_finish() -> None:
     """Exclude the thousands of tests from garbage collection, which `convert` runs often."""
     gc.collect()
     gc.freeze()
+
+
+def every(n: int, values: Iterable[Any]) -> list[Any]:
+    """Parameters of which all but each n-th are marked as slow."""
+    return [pytest.param(value, marks=[pytest.mark.slow] if i % n else []) for i, value in enumerate(values)]
 
 
 def in_corpus(value: Any) -> bool:

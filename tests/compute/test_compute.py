@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from brute import TABLES, WHOLE, Arena, Brute, Space, hostile
-from conftest import label, sources
+from conftest import every, label, sources
 from forge import ERAS, forge
 from render import UNAVAILABLE, render
 
@@ -224,7 +224,7 @@ def check_savings(dump: xlamem.Dump, brute: Brute) -> None:
     assert ours == sorted(ours, key=lambda r: (r["color"], r["page"], -r["saving"]))
 
 
-@pytest.mark.parametrize("seed", HOSTILE)
+@pytest.mark.parametrize("seed", every(3, HOSTILE))
 def test_hostile(seed: int) -> None:
     dump = hostile_dump(seed)
     brute = of(dump)
@@ -258,7 +258,7 @@ def test_ranges_beyond_the_schedule(seed: int) -> None:
 @pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
 def test_forged(era: str, platform: Any) -> None:
     for seed in range(3):
-        forged = forge(seed, era=era, platform=platform, values=80, hostile=seed == 2)
+        forged = forge(seed, era=era, platform=platform, values=40, hostile=seed == 2)
         dump = xlamem.read(forged.files["buffer-assignment"]) if not ERAS[era].split else _joined(forged.files)
         brute = of(dump)
         check_over_time(dump, brute)
@@ -358,7 +358,7 @@ def test_real_xla_rule(real: xlamem.Dump) -> None:
     assert compute.xla_rule(real) == (module["printed_peak_time"], module["printed_peak_bytes"])
 
 
-@pytest.mark.parametrize("seed", HOSTILE)
+@pytest.mark.parametrize("seed", every(3, HOSTILE))
 def test_hostile_xla_rule(seed: int) -> None:
     dump = hostile_dump(seed)
     module = dump.modules.to_pylist()[0]
@@ -392,7 +392,7 @@ def check_attribution(dump: xlamem.Dump, time: int | None) -> None:
         assert [r["bytes"] for r in ours] == sorted((r["bytes"] for r in ours), reverse=True)
 
 
-@pytest.mark.parametrize("seed", HOSTILE[:60])
+@pytest.mark.parametrize("seed", every(2, HOSTILE[:60]))
 def test_attribution_hostile(seed: int) -> None:
     dump = hostile_dump(seed)
     for time in moments(dump, 2):
@@ -422,7 +422,7 @@ def test_scopes(seed: int) -> None:
 # ---------------------------------------------------------------- one space
 
 
-@pytest.mark.parametrize("seed", HOSTILE[:60])
+@pytest.mark.parametrize("seed", every(2, HOSTILE[:60]))
 def test_space(seed: int) -> None:
     """`space` selects rows by name or color without changing them."""
     dump = timed(hostile_dump(seed))
@@ -529,7 +529,7 @@ def check_padding_sums(dump: xlamem.Dump) -> None:
         assert sum(parts) <= most[slot]
 
 
-@pytest.mark.parametrize("seed", HOSTILE[:60])
+@pytest.mark.parametrize("seed", every(2, HOSTILE[:60]))
 def test_padding_hostile(seed: int) -> None:
     dump = hostile_dump(seed)
     check_padding(dump, of(dump))

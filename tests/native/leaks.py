@@ -57,8 +57,8 @@ from xlamem.dump import as_tables, hlo_body
 from xlamem.parse import pieces, whole
 from xlamem.parse.batch import Batch
 
-OTHER_TESTS = {"test_leaks", "test_stubs"}
-"""Tests of this folder that start processes."""
+OTHER_TESTS = {"test_leaks", "test_stubs", "test_stored_scans"}
+"""Tests of this folder that start processes, or take long and do what other scenarios do."""
 
 DUMPS = TESTS / "dumps"
 FLAGS = b"# off by default\nxla_dump_to: \"/tmp\"\noptions {\n}\n"

@@ -26,7 +26,7 @@ PER_RUN = {"modules", "occurrences", "runs", "labels", "quarantine"}
 
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    forge_files(folder := tmp_path_factory.mktemp("dump"), seed=3, megabytes=0.8)
+    forge_files(folder := tmp_path_factory.mktemp("dump"), seed=3, megabytes=0.4)
     return folder
 
 
@@ -35,10 +35,10 @@ def large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every dump is large; threads change places often, and none is left."""
     for module in (worker, plan):
         monkeypatch.setattr(module, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(pieces, "SPAN_BYTES", 20_000)
-    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 200_000)
-    monkeypatch.setattr(parquet, "MIN_ROW_GROUP_BYTES", 20_000)
-    monkeypatch.setattr(spill, "REGION_BYTES", 1 << 16)
+    monkeypatch.setattr(pieces, "SPAN_BYTES", 10_000)
+    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 100_000)
+    monkeypatch.setattr(parquet, "MIN_ROW_GROUP_BYTES", 10_000)
+    monkeypatch.setattr(spill, "REGION_BYTES", 1 << 15)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield

@@ -107,7 +107,7 @@ def as_computed(dump: xlamem.Dump, peaks: list[dict[str, Any]], total: int | Non
 
 
 def test_in_pieces() -> None:
-    for i, source in enumerate([held({"buffer-assignment": QUIET}, "cpu"), *sources()[::6]]):
+    for i, source in enumerate([held({"buffer-assignment": QUIET}, "cpu"), *sources()[::12]]):
         content_id = f"{i:032x}"
         wanted = derive(together([source], [content_id]), 3)
         written: dict[str, int] = {}
