@@ -92,6 +92,15 @@ def test_dictionaries_of_gigabytes() -> None:
     assert xlamem.read(io.BytesIO(lzma.compress(HEAD, preset=9))).allocations.num_rows == 1
 
 
+def test_windows_of_gigabytes() -> None:
+    """A zstd frame does so too."""
+    zstandard = pytest.importorskip("zstandard")
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=30)
+    bomb = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    with pytest.raises(DumpError, match="requires too much memory"):
+        xlamem.read(bomb.compress(HEAD) + bomb.flush()).allocations  # noqa: B018
+
+
 def _tar_of(*infos: tarfile.TarInfo) -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as tar:
