@@ -38,6 +38,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
+
+
 def every(n: int, values: Iterable[Any]) -> list[Any]:
     """Parameters of which all but each n-th are marked as slow."""
     return [pytest.param(value, marks=[pytest.mark.slow] if i % n else []) for i, value in enumerate(values)]

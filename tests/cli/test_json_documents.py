@@ -12,7 +12,7 @@ from typing import Any
 import json_schemas
 import jsonschema
 import pytest
-from conftest import DUMPS, label, sources
+from conftest import DUMPS, every, label, sources
 
 import xlamem
 from xlamem import cli, schema
@@ -116,7 +116,7 @@ def test_the_validator_sees_faults(printed: Printed) -> None:
 # -- what commands print
 
 
-@pytest.mark.parametrize("source", STORED, ids=label)
+@pytest.mark.parametrize("source", every(2, STORED), ids=label)
 def test_documents_of_one_program(source: xlamem.Source, printed: Printed, tmp_path: Path) -> None:
     for member in source.members:
         shutil.copy(member.uri, tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import DUMPS, label, sources
+from conftest import DUMPS, every, label, sources
 from test_cli_peak import Result, process
 
 import xlamem
@@ -80,7 +80,9 @@ def has_live_ranges(source: Source) -> bool:
     return xlamem.read(source).live_ranges.num_rows > 0
 
 
-@pytest.mark.parametrize("source", [s for s in EVERY if "dumps" in s.location and has_live_ranges(s)], ids=label)
+@pytest.mark.parametrize(
+    "source", every(3, (s for s in EVERY if "dumps" in s.location and has_live_ranges(s))), ids=label
+)
 def test_no_screen_ends_in_a_large_remainder(run: Any, source: Source) -> None:
     dump = xlamem.read(source)
     peaks = {s["memory_space"]: s["peak"] for s in compute.peak(dump).spaces.to_pylist()}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browsing import Show, Write, go, settle
-from conftest import DUMPS
+from conftest import DUMPS, every
 from node import SCRIPT
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_axe_finds_nothing(name: str, dark: bool, page_of: Write, show: Show) ->
     assert found == []
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", every(2, PAGES))
 def test_nothing_sticks_out_at_any_width(name: str, page_of: Write, show: Show) -> None:
     page = opened(name, page_of, show)
     for width in WIDTHS:

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import DUMPS, label, sources
+from conftest import DUMPS, every, label, sources
 from hostile import hostile_dump
 
 import xlamem
@@ -339,7 +339,7 @@ BOXES = """() => [...document.querySelectorAll('text:not([aria-hidden])')].map(t
   const b = t.getBBox(); return [t.textContent, b.x, b.y, b.x + b.width, b.y + b.height]; })"""
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", every(2, [False, True]))
 def test_texts_neither_overlap_nor_leave_the_picture(
     dark: bool, window: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -39,13 +39,14 @@ def shipped() -> list[Source]:
     return [s for s in xlamem.find(DUMPS) if "killed" not in s.location]
 
 
-def targets() -> list[Any]:
-    """(source, role) of every memory file that the repository ships."""
+def targets(n: int) -> list[Any]:
+    """(source, role) of every memory file that the repository ships. All but each n-th are slow."""
     found = []
     for source in shipped():
-        marks = [pytest.mark.slow] if any(name in label(source) for name in MANY_CUTS) else []
-        roles = [m.role for m in source.members if m.role != "hlo"]
-        found += [pytest.param(source, role, id=f"{label(source)}-{role}", marks=marks) for role in roles]
+        for role in (m.role for m in source.members if m.role != "hlo"):
+            slow = len(found) % n or any(name in label(source) for name in MANY_CUTS)
+            marks = [pytest.mark.slow] if slow else []
+            found.append(pytest.param(source, role, id=f"{label(source)}-{role}", marks=marks))
     return found
 
 
@@ -73,7 +74,7 @@ def check(data: bytes, role: str, at: int, platform: Any, full: dict[str, list[A
         assert rows == full[name][: len(rows)], name
 
 
-@pytest.mark.parametrize(("source", "role"), targets())
+@pytest.mark.parametrize(("source", "role"), targets(2))
 def test_cut(source: Source, role: str) -> None:
     members = texts(source)
     data = members[role]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset as pd
 import pyarrow.parquet as pq
 import pytest
-from conftest import DUMPS, label, sources, texts
+from conftest import DUMPS, every, label, sources, texts
 from test_checks import PLANTED
 from test_cuts import SMALL, held, shipped, targets
 from test_whole import repeats
@@ -84,7 +84,7 @@ def test_every_dump(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     same(source, text=True)
 
 
-@pytest.mark.parametrize("span", [1, 2, 3, 7, 64])
+@pytest.mark.parametrize("span", every(2, [1, 2, 3, 64, 7]))
 def test_tiny_spans(span: int, monkeypatch: pytest.MonkeyPatch) -> None:
     small = [s for s in SHIPPED if sum(m.size or 0 for m in s.members) < 60_000][:: 1 if span > 5 else 3]
     assert len(small) > 4
@@ -93,7 +93,7 @@ def test_tiny_spans(span: int, monkeypatch: pytest.MonkeyPatch) -> None:
         same(source, text=True)
 
 
-@pytest.mark.parametrize(("source", "role"), targets())
+@pytest.mark.parametrize(("source", "role"), targets(3))
 def test_cut(source: Source, role: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that end anywhere, alone and among their siblings."""
     members = texts(source)
@@ -138,7 +138,7 @@ def test_planted(
 
 
 @pytest.mark.parametrize("era", sorted(forge.ERAS))
-@pytest.mark.parametrize("hostile", [False, True])
+@pytest.mark.parametrize("hostile", every(2, [True, False]))
 def test_forged(era: str, hostile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made = forge.forge(5, era=era, values=150, hostile=hostile)
     monkeypatch.setattr(streaming, "SPAN_BYTES", 400)

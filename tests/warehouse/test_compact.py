@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import DUMPS
+from conftest import DUMPS, every
 from kills import killed
 from test_convert import broken, convert, on_disk, state, stored
 
@@ -183,7 +183,7 @@ def test_large_batches_are_left_alone(dest: Path, monkeypatch: pytest.MonkeyPatc
     assert warehouse.compact(dest).batches == 0
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", every(2, ["before", "after"]))
 def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 2)
     monkeypatch.setattr(checkpoints, "FOLD_SECONDS", -1)

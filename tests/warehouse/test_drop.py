@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import DUMPS, HERE
+from conftest import DUMPS, HERE, every
 from kills import killed
 from test_convert import broken, convert, on_disk, state, stored
 
@@ -121,7 +121,7 @@ def test_wrong_usage(dest: Path, tmp_path: Path) -> None:
         warehouse.drop(HERE / "data" / "v1-dataset", "true", dry_run=True)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", every(2, ["before", "after"]))
 def test_killed_at_every_write(nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     """Readers see all or nothing of it, and repeating it gives the same files."""
     monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 2)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import v1_dataset
-from conftest import DUMPS
+from conftest import DUMPS, every
 from kills import killed
 from test_convert import LINEAGE, SMALL, on_disk, state
 from test_warehouse_docs import QUERIES
@@ -261,7 +261,7 @@ def files_of(dest: Path) -> dict[str, bytes]:
     return {name: (dest / name).read_bytes() for name in on_disk(dest)}
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", every(2, ["before", "after"]))
 def test_killed_at_every_write(old: Path, fresh: Path, tmp_path: Path, when: str) -> None:
     """Readers see the same dumps at any time, and the next migration gives the same files."""
     shutil.copytree(old, tmp_path / "clean")
