@@ -13,7 +13,7 @@ from typing import Any
 import oracle
 import pytest
 from brute import Brute
-from conftest import CORPUS, DUMPS, label, sources, texts
+from conftest import CORPUS, DUMPS, every, label, sources, texts
 
 from xlamem import cli
 from xlamem.input.find import Source, resolve
@@ -173,7 +173,7 @@ def asked() -> list[Source]:
     return [s for s in small if Path(s.members[0].uri).is_relative_to(DUMPS)] + corpus[::EVERY]
 
 
-@pytest.mark.parametrize("source", asked(), ids=label)
+@pytest.mark.parametrize("source", every(2, asked()), ids=label)
 def test_the_json_answers(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
     text, documents = Text(source), dict[str, Any]()
     for q in QUESTIONS:

@@ -55,7 +55,7 @@ def sizes(dump: xlamem.Dump) -> tuple[int, int]:
     return dump.values.num_rows, dump.modules["schedule_length"][0].as_py() or 0
 
 
-@pytest.fixture(params=sources(), ids=label)
+@pytest.fixture(params=every(2, sources()), ids=label)
 def real(request: pytest.FixtureRequest) -> xlamem.Dump:
     source: Source = request.param
     if "tuple_args_2500.tar" in source.location:
@@ -257,7 +257,7 @@ def test_ranges_beyond_the_schedule(seed: int) -> None:
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
 def test_forged(era: str, platform: Any) -> None:
-    for seed in range(3):
+    for seed in (0, 2):
         forged = forge(seed, era=era, platform=platform, values=40, hostile=seed == 2)
         dump = xlamem.read(forged.files["buffer-assignment"]) if not ERAS[era].split else _joined(forged.files)
         brute = of(dump)

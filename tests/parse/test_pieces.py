@@ -105,7 +105,7 @@ def test_cut(source: Source, role: str, monkeypatch: pytest.MonkeyPatch) -> None
         same(held("x", members | {role: cut}, source.platform))
 
 
-@pytest.mark.parametrize("source", shipped()[::3], ids=label)
+@pytest.mark.parametrize("source", shipped()[::6], ids=label)
 def test_missing_siblings_and_broken_lines(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     members = texts(source)
     rng = random.Random(source.name)
