@@ -87,7 +87,7 @@ def test_the_budget_of_the_advice_is_not_above_what_is_available(available: int)
     assert max(available, 0) * 0.99 <= budget <= max(available, 0)
 
 
-@pytest.mark.parametrize("columns", every(2, [80, 60, 120, 200]))
+@pytest.mark.parametrize("columns", every(4, [80, 60, 120, 200]))
 @pytest.mark.parametrize("verb", ["peak", "top", "top --by buffer", "explain", "show idle"])
 def test_lines_fit(run: Any, verb: str, columns: int) -> None:
     for path in ALL:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import DUMPS
+from conftest import DUMPS, every
 from kills import killed
 from test_convert import SEEN, convert, counts, on_disk, state, stored
 
@@ -80,7 +80,7 @@ def process_state() -> dict[str, Any]:
 
 @pytest.mark.parametrize("engine", ["here", "local"])
 @pytest.mark.parametrize("fails", [False, True])
-@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("streamed", every(2, [False, True]))
 def test_the_calling_process_is_not_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_batches: None, engine: str, fails: bool, streamed: bool
 ) -> None:
