@@ -7,7 +7,7 @@ from buffer cimport NO_CODE, NO_INT, Buffer, n_columns, push, push_byte, push_co
 from cursor cimport BLANK, balanced, line_end, name, name_end, skip, starts
 from hlo_line cimport (
     CALL_KEYS, I_COMPUTATION, I_ELEMENT_TYPE, I_INSTRUCTION, I_OPCODE, N_CALLS, N_INTERNERS, Columns, Row, Scan,
-    attributes, operands, take_integer,
+    attributes, operands, take_index,
 )
 from instruction cimport key_is
 from interner cimport intern, intern_name
@@ -124,7 +124,7 @@ cdef const char* instruction(
     row.source_line = row.stack_frame_id = NO_INT
     row.tuple_index = -1
     if key_is(&opcode, b"parameter", 9):
-        good = take_integer(begin, close, &parameter)
+        good = take_index(begin, close, &parameter)
     elif not key_is(&opcode, b"constant", 8):
         good = operands(s, begin, close)
     good = attributes(s, &row, close + 1, e) and good

@@ -109,6 +109,10 @@ cdef inline bint take_integer(const char* p, const char* end, int64_t* out) noex
     return True
 
 
+cdef inline bint take_index(const char* p, const char* end, int64_t* out) noexcept nogil:
+    return p[0] != c'-' and take_integer(p, end, out)
+
+
 cdef inline bint take_field(Scan* s, Row* row, const Slice* key, const char* p, const char* end) noexcept nogil:
     # Store a field of the metadata, if it has a column. Returns False if its value has another form.
     if key_is(key, b"op_name", 7):
@@ -214,7 +218,7 @@ cdef inline bint attributes(Scan* s, Row* row, const char* p, const char* end) n
         if kind >= 0:
             good = calls(s, kind, value, p) and good
         elif key_is(&key, b"index", 5):
-            good = take_integer(value, p, &row.tuple_index) and good
+            good = take_index(value, p, &row.tuple_index) and good
     return good
 
 

@@ -55,6 +55,10 @@ def integer(text: str) -> int | None:
     return int(text) if found and abs(int(text)) < 1 << 63 else None
 
 
+def ordinal(text: str) -> int | None:
+    return None if text.startswith("-") else integer(text)
+
+
 def quoted(text: str) -> str | None:
     return unescape(text[1:-1]) if re.fullmatch(r'".*"', text, re.DOTALL) else None
 
@@ -131,7 +135,7 @@ class Reader:
         }  # fmt: skip
         inner = line[known.end() : close]
         if known[1] == "parameter":
-            row["parameter_number"] = integer(inner)
+            row["parameter_number"] = ordinal(inner)
             self.good &= row["parameter_number"] is not None
         elif known[1] != "constant":
             self.operands(row, inner)
@@ -169,8 +173,8 @@ class Reader:
             if name in CALLS:
                 self.calls(row, name, value)
             elif name == "index":
-                row["tuple_index"] = integer(value) if integer(value) is not None else row["tuple_index"]
-                self.good &= integer(value) is not None
+                row["tuple_index"] = ordinal(value) if ordinal(value) is not None else row["tuple_index"]
+                self.good &= ordinal(value) is not None
 
     def metadata(self, row: Row, text: str, i: int) -> int | None:
         """Read the fields from i on, and return the end of the metadata; None if it is malformed."""

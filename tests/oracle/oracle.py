@@ -432,7 +432,8 @@ class Reader:
         self.where[table, len(self.tables[table])] = (self.file, line)
         self.tables[table].append(row)
         texts = [v for v in values.values() if isinstance(v, str)] if table != "frames" else []
-        if (table != "printed_report" and is_bad(line.text)) or any(map(is_bad, texts)):
+        in_part = table in ("printed_report", "aliases")  # of a line whose other text is stored in no column
+        if (not in_part and is_bad(line.text)) or any(map(is_bad, texts)):
             self.not_utf8(line)
         return row
 

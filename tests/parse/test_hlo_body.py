@@ -238,6 +238,13 @@ def test_operands(line: str, operands: list[str | None]) -> None:
         assert body.unknown_lines == (None in operands)
 
 
+@pytest.mark.parametrize("line", ["%x = f32[] parameter(-1)", "%x = f32[] get-tuple-element(%a), index=-1"])
+def test_negative_index_is_unknown(line: str) -> None:
+    body = compare(entry("  " + line))
+    assert (len(body), body.unknown_lines) == (1, 1)
+    assert (body.parameter_number.tolist(), body.tuple_index.tolist()) == ([-1], [-1])
+
+
 @pytest.mark.parametrize(
     ("metadata", "op_name", "source_line", "good"),
     [
