@@ -72,6 +72,7 @@ def test_what_is_beside_a_text_does_not_count(kind: str) -> None:
             assert digest([result(kind, text + after, len(text))]) == expected, block
 
 
+@pytest.mark.skipif(sys.gettrace() is not None, reason="Cython copies the C strings that traced functions return")
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_a_page_may_end_anywhere(kind: str) -> None:
     """Characters before the end of a page are read in another way than others; nothing behind the text is read."""
