@@ -13,6 +13,9 @@ from interner cimport (
 )
 from text cimport TextColumn, push_first_offset, release_text
 
+cdef enum:
+    SMALL_TABLE = 1 << 22   # entries of a table of rows; ids of CPU dumps are 10 to 30 apart
+
 cdef extern from "hash.h":
     uint64_t stable_hash "xla_stable_hash"(const char*, size_t) noexcept nogil
 
@@ -141,7 +144,7 @@ cdef Column share(Buffer* b):
 
 cdef bint dense(const long long[::1] keys, int64_t* low, int64_t* span) noexcept nogil:
     # Whether the keys, at least one, are dense enough for a table by difference from the lowest.
-    cdef Py_ssize_t i, n = keys.shape[0]
+    cdef Py_ssize_t i, n = keys.shape[0], most_entries = max(8 * n, min(64 * n, SMALL_TABLE)) + 1024
     cdef int64_t least = keys[0], most = keys[0]
     for i in range(n):
         least = min(least, keys[i])
@@ -149,7 +152,7 @@ cdef bint dense(const long long[::1] keys, int64_t* low, int64_t* span) noexcept
     low[0] = least
     span[0] = 0
     # Unsigned: the difference of two int64 may not fit into one.
-    if <uint64_t> most - <uint64_t> least > <uint64_t> (8 * n + 1024) or n > 0x7FFFFFFF:
+    if <uint64_t> most - <uint64_t> least > <uint64_t> most_entries or n > 0x7FFFFFFF:
         return False
     span[0] = most - least + 1
     return True

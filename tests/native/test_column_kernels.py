@@ -149,20 +149,29 @@ def test_distinct() -> None:
             assert distinct(long(*values)) == (sorted(few) if n <= 16 else None)
 
 
-@pytest.mark.parametrize("low", [-5, 0, NULL, TOP - 1100])
+@pytest.mark.parametrize("low", [-5, 0, NULL, TOP - 1300])
 def test_first_rows(low: int) -> None:
-    """Keys are dense if the highest is at most 8 n + 1024 above the lowest."""
-    for n, span, dense in ((1, 0, True), (2, 1040, True), (2, 1041, False), (3, 1048, True), (3, 1049, False)):
+    """Few keys are dense if the highest is at most 64 n + 1024 above the lowest."""
+    for n, span, dense in ((1, 0, True), (2, 1152, True), (2, 1153, False), (3, 1216, True), (3, 1217, False)):
         keys = [low + min(span, TOP - low), *[low + i for i in range(n - 1)]][:n]
         found, rows = first_rows(long(*keys))
         assert found == min(keys)
-        assert (rows is not None) == (dense or max(keys) - min(keys) <= 8 * n + 1024)
+        assert (rows is not None) == (dense or max(keys) - min(keys) <= 64 * n + 1024)
         if rows is not None:
             wanted = [keys[0] - 1, *keys, keys[0] + 1, low - 1, low + 500, NULL, TOP]
             wanted = [w for w in wanted if NULL <= w <= TOP]
             expected = [keys.index(w) if w in keys else -1 for w in wanted]
             assert ints(rows_of(codes(rows), found, long(*wanted))).tolist() == expected
     assert first_rows(long()) == (0, None)
+
+
+@pytest.mark.parametrize(("n", "span"), [(70_000, 1 << 22), (600_000, 8 * 600_000)])
+def test_tables_of_many_rows_are_small(n: int, span: int) -> None:
+    """With many keys, the highest may be 2^22 or 8 n, whichever is more, and 1024 above the lowest."""
+    keys = np.arange(n)
+    for more, dense in ((1024, True), (1025, False)):
+        keys[-1] = span + more
+        assert (first_rows(keys)[1] is not None) == (in_order(keys) is not None) == dense
 
 
 def test_first_rows_of_repeated_keys() -> None:

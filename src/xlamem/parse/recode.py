@@ -35,8 +35,11 @@ def merge(pool: ThreadPool, interners: Interners, meanings: Sequence[str], scann
             n = len(source) - source.n_base
             code_map = np.empty(n, np.int32)
             step = max(LOOK_UP_NAMES, n // pool.threads + 1)
-            ranges = [(begin, min(begin + step, n)) for begin in range(0, n, step)]
-            pool.run([pool.submit(partial(target.look_up, source, code_map, *r)) for r in ranges])
+            if n > step:
+                ranges = [(begin, min(begin + step, n)) for begin in range(0, n, step)]
+                pool.run([pool.submit(partial(target.look_up, source, code_map, *r)) for r in ranges])
+            else:  # a job costs more than it takes
+                target.look_up(source, code_map, 0, n)
             if not target.add(source, code_map):
                 maps[meaning] = code_map, source.n_base
         if maps:
