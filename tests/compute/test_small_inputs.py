@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import xlamem
 from xlamem import compute
 from xlamem.compute import rematerialization
 from xlamem.compute.arenas import _reach
@@ -18,7 +19,30 @@ from xlamem.compute.columns import groups_of, runs, sums_of
 from xlamem.compute.hlo_trace import HloTrace
 from xlamem.compute.interventions import _small_cells
 from xlamem.compute.layout import schedule_lengths
-from xlamem.compute.program import distinct_rows
+from xlamem.compute.peaks import Peak
+from xlamem.compute.program import distinct_rows, program
+
+IN_PLACE = b"""BufferAssignment:
+allocation 0: size 512, page 0, parameter 0, shape |f32[]| at ShapeIndex {}:
+ value: <0 copy.1 @0> (size=SIZE,offset=0): f32[]{:T(128)}
+ value: <1 p.2 @0> (size=512,offset=0): f32[]{:T(128)}
+
+Total bytes used: 512 (512B)
+
+Used values:
+<0 copy.1 @0>
+ positions:
+  copy.1
+ uses:
+  (none)
+ from instruction: %copy.1 = f32[]{:T(128)} copy(%p.2)
+<1 p.2 @0>
+ positions:
+  p.2
+ uses:
+  copy.1, operand 0
+ from instruction: %p.2 = f32[]{:T(128)} parameter(0), metadata={op_name="weights"}
+"""
 
 
 @pytest.mark.parametrize("trips", [set(), {2}, {5, 6}])
@@ -143,3 +167,20 @@ def test_the_least_that_is_a_cause() -> None:
     for size, is_larger in ((101, True), (100, False)):
         found = causes([{"size_bytes": size}], capacity_bytes=100, used_bytes=130)
         assert (found.excess, found.oversized is not None) == (30, is_larger)
+
+
+def test_a_copy_in_a_parameter_has_its_name() -> None:
+    """Whatever its row; a value that is not there has no name."""
+    p = program(xlamem.read(IN_PLACE.replace(b"SIZE", b"512")))
+    assert p.source_columns(np.array([1, 0, -1]))["op_name"].to_pylist() == ["weights", "weights", None]
+
+
+@pytest.mark.parametrize("size", [16, 512, 513, 9000])
+def test_a_value_ends_with_its_allocation(size: int) -> None:
+    p = program(xlamem.read(IN_PLACE.replace(b"SIZE", b"%d" % size)))
+    assert (p.size.tolist(), p.extent.tolist()) == ([size, 512], [min(size, 512), 512])
+
+
+def test_a_peak_without_tables_has_no_curve() -> None:
+    peak = xlamem.peak(IN_PLACE.replace(b"SIZE", b"512"))
+    assert "svg" not in Peak(peak.spaces, peak.plateaus)._repr_html_()

@@ -263,10 +263,10 @@ class Sums:
 
     def common(self, column: Ints) -> Ints:
         """Return the value that a column has in all items of a group, or -1."""
-        low, high = np.full(len(self.n), np.iinfo(np.int64).max), np.full(len(self.n), -1, np.int64)
-        np.minimum.at(low, self.group, column)
-        np.maximum.at(high, self.group, column)
-        return np.where(low == high, low, -1)
+        value = np.empty(len(self.n), np.int64)
+        value[self.group] = column
+        value[self.group[value[self.group] != column]] = -1
+        return value
 
 
 def _account_columns(p: Program, account: Ints) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def folded_rest(rows: pa.Table, keys: list[str], n_shown: int) -> tuple[pa.Table
         Columns `keys`, ``bytes`` and ``n``, largest first; and the number of rows to show. The rows after these are
         small (see `n_until_small`), unless no folding achieves that.
     """
-    rest, total = rows.slice(n_shown), pc.sum(rows["bytes"]).as_py() or 0
+    rest, total = rows.slice(n_shown), pc.sum(rows["bytes"], min_count=0).as_py()
     tables: dict[tuple[int, int | None], tuple[pa.Table, int]] = {}
     for most in N_FOLDED:
         for folding in FOLDINGS:
