@@ -63,6 +63,19 @@ def test_spans_of_every_dump(source: Source, monkeypatch: pytest.MonkeyPatch) ->
     same(expected, xlamem.read(source, text=True, threads=2))
 
 
+def test_spans_of_long_sections_are_not_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few threads there are: some spans take longer than others."""
+    source = max(SHIPPED, key=lambda s: sum(m.size or 0 for m in s.members))
+    monkeypatch.setattr(whole, "SPAN_BYTES", 1000)
+    few = len(whole.WholeReader(source, text=False, threads=2)._spans(sections.SECTIONS[sections.USED]))
+    monkeypatch.setattr(whole, "MAX_SPAN_BYTES", 2000)
+    reader = whole.WholeReader(source, text=False, threads=2)
+    spans = reader._spans(sections.SECTIONS[sections.USED])
+    assert len(spans) > 2 * few == 8
+    assert len(spans) > sum(s.end - s.begin for s in reader.sections(sections.USED)) / 6000
+    same(xlamem.read(source, text=True, threads=1), xlamem.read(source, text=True, threads=2))
+
+
 def repeats(change: int | None) -> dict[str, bytes]:
     """A tuple parameter with many leaves, whose instruction is printed again for each; one byte changed."""
     made = forge.forge(3, era="E7", values=60, wide=40)

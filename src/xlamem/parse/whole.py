@@ -37,8 +37,11 @@ from .stores import FullStore, Store
 from .tables import Chunk
 from .threads import Task, ThreadPool, default_threads
 
-SPAN_BYTES = 8 << 20
+SPAN_BYTES = 4 << 20
 """Minimum number of bytes that one thread scans."""
+
+MAX_SPAN_BYTES = 16 << 20
+"""Maximum number of these bytes. Spans of one length can take 1 to 4 times as long, so there must be several."""
 
 AHEAD_BYTES = 512 << 20
 """Maximum number of bytes that are scanned before a table of their section is requested."""
@@ -192,6 +195,7 @@ class WholeReader(Reader):
         for section in reader.sections(self):
             begin, end = section.begin, section.end
             size = max(SPAN_BYTES, self._span_bytes or (end - begin) // (2 * self.threads) + 1)
+            size = min(size, MAX_SPAN_BYTES)
             several = list(reader.spans(section, size)) if self.threads > 1 and begin < end else []
             spans += several or [Span(section, begin, end)]
         return spans
@@ -219,7 +223,7 @@ class WholeReader(Reader):
             tables = [t for kind in kinds for t in SECTIONS[kind].tables]
             wanted = {*needed_sections(self, tables)} & {*kinds, ASSIGNMENT}
             todo = [k for k in READING_ORDER if k in wanted - {HLO, *self.batches, *self._queued, *self._scanned}]
-            is_large = self.threads > 1 and self._bytes(todo) > SPAN_BYTES
+            is_large = self.threads > 1 and self._bytes(todo) > 2 * SPAN_BYTES
             if is_large:
                 self._queue_sections([k for k in todo if k != USED])
             self._intern([k for k in NAMING if k in todo])
