@@ -42,7 +42,7 @@ from mutation.session import Selection, run_tests
 ROOT = Path(__file__).parents[2]
 EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
 ROOMS = ("parse", "compute", "warehouse", "compare", "gate", "page", "input", "display", "cli")
-COPIED = ("_native", "src", "tests", "docs", "bench", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+COPIED = ("_native", "src", "tests", "docs", "bench", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile")
 WANTED = 0.95
 FIRST = re.compile("test_(stored_.*|.*_settings|corpus|edits|models).py")
 """Test files that run early because they compare whatever a dump yields, or whatever a dataset contains."""
