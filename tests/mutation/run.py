@@ -42,7 +42,10 @@ from mutation.session import Selection, run_tests
 ROOT = Path(__file__).parents[2]
 EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
 ROOMS = ("parse", "compute", "warehouse", "compare", "gate", "page", "input", "display", "cli")
-COPIED = ("_native", "src", "tests", "docs", "bench", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile")
+COPIED = (
+    "_native", "src", "tests", "docs", "bench",
+    "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md",
+)  # fmt: skip
 WANTED = 0.95
 FIRST = re.compile("test_(stored_.*|.*_settings|corpus|edits|models).py")
 """Test files that run early because they compare whatever a dump yields, or whatever a dataset contains."""
