@@ -50,7 +50,6 @@ def program_model(dump: Dump, memory: dict[str, Any] | None = None) -> Program:
     parts, phases = buffer_model(p, place), phase_bands(p)
     numbers, causes = explain(dump).to_pylist(), explain_causes(dump).to_pylist()
     found = findings.result()
-    pool.release()
     bills, advice = accounts(found.bill), advice_rows(found.advice, parts.buffers.value_id)
     total = next((a for a in bills if a.account == DEVICE_TOTAL), None)
     verdict = Verdict(

@@ -1,13 +1,16 @@
-"""A thread pool in which the waiting thread runs queued jobs too."""
+"""A thread pool in which the waiting thread runs queued jobs too.
+
+Importing `concurrent.futures` takes as long as reading 10 MB of text.
+"""
 
 from __future__ import annotations
 
 import os
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
+from threading import Lock, Thread
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -20,23 +23,49 @@ def default_threads() -> int:
 class Task(Generic[T]):
     """A job that is run by a worker, or by the caller if it needs the result first."""
 
-    def __init__(self, workers: Executor, job: Callable[[], T]) -> None:
+    def __init__(self, job: Callable[[], T]) -> None:
         self._job = job
         self._process = os.getpid()
-        self._future: Future[T] = workers.submit(job)
+        self._running = Lock()
+        """Held by the thread that runs the job."""
         self._results: list[T] = []
-
-    def __del__(self) -> None:
-        self._future.cancel()  # the result is no longer needed
+        self._error: BaseException | None = None
+        """The exception of a worker. One in the thread of the caller is raised there, and the job can be run again."""
 
     def run(self) -> None:
         """Run the job in the current thread unless a worker has started it."""
-        if not self._results and (self._is_forked or self._future.cancel()):
-            self._results.append(self._job())
+        if self._is_forked:
+            self._run()
+        elif self._running.acquire(blocking=False):
+            try:
+                self._run()
+            finally:
+                self._running.release()
+
+    def run_by_worker(self) -> None:
+        """Run the job unless another thread has started it; keep its exception for the caller."""
+        if self._running.acquire(blocking=False):
+            try:
+                self._run()
+            except BaseException as error:
+                self._error = error
+            finally:
+                self._running.release()
 
     def result(self) -> T:
-        self.run()
-        return self._results[0] if self._results else self._future.result()
+        """Return the result, after running the job or waiting for the worker that runs it."""
+        if self._is_forked:
+            self._run()
+        else:
+            with self._running:
+                self._run()
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
+
+    def _run(self) -> None:
+        if not self._results and self._error is None:
+            self._results.append(self._job())
 
     @property
     def _is_forked(self) -> bool:
@@ -45,19 +74,51 @@ class Task(Generic[T]):
 
 
 class ThreadPool:
-    """A pool of `threads` threads, the caller included. The workers exit when they are released and have no jobs."""
+    """A pool of `threads` threads, the caller included. Workers start when there are jobs, and end when there are none.
+
+    A job is dropped from the queue if its task is.
+    """
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._workers: Executor | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._queue: deque[weakref.ref[Task[Any]]] = deque()
+        self._workers = 0
 
     def submit(self, job: Callable[[], T]) -> Task[T]:
         """Queue a job; jobs start in the order of submission."""
-        if self._workers is None:
-            from concurrent.futures import ThreadPoolExecutor  # slow to import, and only needed for large texts
+        if self._process != os.getpid():  # a forked child has no workers
+            self._reset()
+        task = Task(job)
+        with self._lock:
+            self._queue.append(weakref.ref(task))
+            starts = self._workers < max(1, self.threads - 1)
+            self._workers += starts
+        if starts:
+            self._start_worker()
+        return task
 
-            self._workers = ThreadPoolExecutor(max(1, self.threads - 1))
-        return Task(self._workers, job)
+    def _start_worker(self) -> None:
+        try:
+            Thread(target=self._work, name="xlamem").start()
+        except RuntimeError:  # the system starts no more threads: the caller runs the jobs
+            with self._lock:
+                self._workers -= 1
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._queue:
+                    self._workers -= 1
+                    return
+                task = self._queue.popleft()()
+            if task is not None:
+                task.run_by_worker()
+            del task  # and its result
 
     def run(self, tasks: Sequence[Task[T]]) -> None:
         """Run the tasks to completion."""
@@ -70,9 +131,3 @@ class ThreadPool:
             task.run()
         for task in tasks:
             yield task.result()
-
-    def release(self) -> None:
-        """Let the workers exit once the queue is empty. The next job starts new ones."""
-        if self._workers is not None:
-            self._workers.shutdown(wait=False)
-            self._workers = None

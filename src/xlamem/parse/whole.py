@@ -148,7 +148,6 @@ class WholeReader(Reader):
                 self._complete(kind, self._scan(kind))
             finally:
                 self._reading.discard(kind)
-                self._pool.release()
 
     def _complete(self, kind: str, batches: list[Batch]) -> None:
         reader = SECTIONS[kind]
@@ -229,7 +228,6 @@ class WholeReader(Reader):
             self._intern([k for k in NAMING if k in todo])
             if is_large and USED in todo:
                 self._queue(USED, self._spans(SECTIONS[USED]))
-            self._pool.release()
 
     def _queue_sections(self, kinds: Sequence[str]) -> None:
         """Queue sections in spans of similar length."""
