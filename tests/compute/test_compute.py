@@ -756,3 +756,47 @@ def test_names() -> None:
     for name in ("occupancy", "peak", "live_set", "attribution", "memory_analysis", "explain", *TABLES_OF_A_DUMP):
         assert getattr(xlamem, name) is getattr(compute, name)
         assert name in xlamem.__all__
+
+
+def with_clones(seed: int) -> xlamem.Dump:
+    """A dump in which half of the names are those of clones of other values."""
+    rng = random.Random(seed)
+    text = render(hostile(seed, arenas=3, values=40, steps=8))["buffer-assignment"]
+    names = [v["instruction"] for v in xlamem.read(text).values.to_pylist()]
+    rng.shuffle(names)
+    for i, clone in enumerate(names[::2]):
+        name = rng.choice(names[1::2] or [clone]) + f"{rng.choice(['.remat', '.remat2', '.rematx'])}.{i}"
+        text = re.sub(rb"(?<![\w.])%b(?![\w.])" % re.escape(clone.encode()), name.encode(), text)
+    return xlamem.read(text)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rematerialized(seed: int) -> None:
+    dump = with_clones(seed)
+    values, brute = dump.values.to_pylist(), of(dump)
+    found = {r["value_id"]: r for r in compute.rematerialized(dump).to_pylist()}
+    if brute.times is None:
+        assert not found
+        return
+    first = {(s["color"], s["page"]): s["first_step"] for s in xlamem.peak(dump).spaces.to_pylist()}
+    ranges = {i: (min(s for s, _ in r), max(e for _, e in r)) for i, r in brute.ranges.items()}
+    clones: dict[int | None, list[Row]] = defaultdict(list)
+    for v in values:
+        if name := re.fullmatch(r"(.*)\.remat\d*(\.\d+)*", v["instruction"]):
+            wanted = name[1], v["shape_index"]
+            original = next((o["value_id"] for o in values if (o["instruction"], o["shape_index"]) == wanted), None)
+            clones[original].append(found.pop(v["value_id"]))
+    assert not found
+    for original, rows in clones.items():
+        end = ranges.get(original, (None, None))[1]  # type: ignore[arg-type]
+        after = []
+        for r in rows:
+            peak = first[r["color"], r["page"]]
+            start, last = ranges.get(r["value_id"], (None, -1))
+            assert (r["original_id"], r["original_end"], r["start"]) == (original, end, start)
+            assert r["at_peak"] == (None not in (start, peak) and start <= peak <= last)
+            if None not in (end, start, peak) and end < peak < start:
+                after.append(r)
+        counted = [] if any(r["at_peak"] for r in rows) else sorted(after, key=lambda r: r["start"])[:1]
+        assert [r for r in rows if r["saved"]] == [r for r in counted if r["size"]]
+        assert all(r["saved"] == r["size"] for r in counted)

@@ -100,7 +100,7 @@ def rematerialized(dump: DumpLike) -> pa.Table:
     peak = selected_steps(p)[p.space[values]]
     original_end = take(end, original)
     is_live = (start[values] >= 0) & (start[values] <= peak) & (peak <= end[values])
-    between = (original >= 0) & (original_end < peak) & (peak < start[values])
+    between = (original_end >= 0) & (original_end < peak) & (peak < start[values])
     between &= ~np.isin(original, original[is_live])
     # Of several clones, the first one after the peak counts.
     order = np.lexsort((start[values], ~between))
