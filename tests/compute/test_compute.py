@@ -535,6 +535,16 @@ def test_padding_hostile(seed: int) -> None:
     check_padding(dump, of(dump))
 
 
+@pytest.mark.parametrize("seed", HOSTILE[:60])
+def test_padding_of_unknown_sizes(seed: int) -> None:
+    """Of the values of a slot, one with a known unpadded size has its padding, if there is one."""
+    rng, text = random.Random(seed), render(hostile(seed, arenas=3, values=30, size=3))["buffer-assignment"]
+    text = re.sub(rb"u8\[(\d+)\]", lambda m: rng.choice((m[0], b"unknown[%b]" % m[1])), text)
+    dump = xlamem.read(text)
+    assert dump.values["unpadded_size"].null_count or dump.values.num_rows < 20
+    check_padding(dump, of(dump))
+
+
 def test_padding_real(small: xlamem.Dump) -> None:
     check_padding(small, of(small))
 
