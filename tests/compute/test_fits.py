@@ -185,6 +185,16 @@ def test_the_report_alone_is_proof() -> None:
         assert fits(xlamem.read(held({"buffer-assignment": lost, "memory-usage-report": report}, source))) is None
 
 
+def test_a_report_about_some_of_the_memory_spaces_is_no_proof() -> None:
+    source, members = of(TPU)
+    allocations = members["buffer-assignment"].split(b"\nTotal bytes used:")[0] + b"\n"
+    spaces = re.split(rb"(?m)^(?=Memory Space: )", members["memory-usage-report"])[1:]
+    assert len(spaces) > 1
+    for some, verdict in ((spaces, True), *((spaces[:i] + spaces[i + 1 :], None) for i in range(len(spaces)))):
+        members = {"buffer-assignment": allocations, "memory-usage-report": b"".join(some)}
+        assert fits(xlamem.read(held(members, source))) is verdict
+
+
 @pytest.mark.parametrize("path", [SMALL, TPU, GPU, OLD, LAYOUT_A], ids=lambda p: p.name)
 def test_unknown_field_of_an_allocation(path: Path) -> None:
     new = rb"\g<0>, alignment 64"
