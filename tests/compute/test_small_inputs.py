@@ -8,7 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from conftest import DUMPS
 
 import xlamem
 from xlamem import compute
@@ -16,6 +18,7 @@ from xlamem.compute import rematerialization
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
 from xlamem.compute.columns import groups_of, runs, sums_of
+from xlamem.compute.grouping import key_column
 from xlamem.compute.hlo_trace import HloTrace
 from xlamem.compute.interventions import _small_cells
 from xlamem.compute.layout import schedule_lengths
@@ -184,3 +187,27 @@ def test_a_value_ends_with_its_allocation(size: int) -> None:
 def test_a_peak_without_tables_has_no_curve() -> None:
     peak = xlamem.peak(IN_PLACE.replace(b"SIZE", b"512"))
     assert "svg" not in Peak(peak.spaces, peak.plateaus)._repr_html_()
+
+
+def test_the_length_of_a_chunk() -> None:
+    for trips, (carry, per_trip) in itertools.product(range(1, 40), [(1, 1), (1, 9), (9, 1), (0, 5), (5, 0), (2, 7)]):
+        kept = {c: trips // c * carry + c * per_trip for c in range(2, trips) if trips % c == 0}
+        length = rematerialization._chunk(trips, carry, per_trip)
+        assert (length is None) == (not kept)
+        assert length is None or kept[length] == min(kept.values())
+
+
+def test_a_source_without_a_line() -> None:
+    lines = {"source_file": ["a.py", None, "b.py"], "source_line": pa.array([None, 3, 7], pa.int64())}
+    assert key_column(pa.table(lines), "source", None, False).to_pylist() == ["a.py", None, "b.py:7"]
+
+
+def test_bytes_in_use_at_any_step() -> None:
+    """Also at step 0, which is not the step of the peak."""
+    dump = xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad")
+    peaks = {s["memory_space"]: s["first_step"] for s in xlamem.peak(dump).spaces.to_pylist()}
+    assert peaks["hbm"]
+    for time in (0, 1, None):
+        found = compute.spaces_in_use(dump, compute.live_set(dump, time), time)
+        assert found
+        assert all(row["time"] == (peaks[row["memory_space"]] if time is None else time) for row in found)

@@ -99,11 +99,9 @@ def chunks(a: Activations) -> Iterator[Intervention]:
     """Scan over chunks of iterations, and keep only what the chunks pass to each other."""
     for s in a.stacks:
         per_trip = s.per_trip(a.p.extent)
-        divisors = [c for c in range(2, min(s.trips, MAX_CHUNK)) if s.trips % c == 0]
-        if not divisors:
+        length = _chunk(s.trips, s.carry, per_trip)
+        if length is None:
             continue
-        needed = {c: s.trips // c * s.carry + c * per_trip for c in divisors}
-        length = min(divisors, key=lambda c: needed[c])
         change = _stacked_again(a, s, s.trips // length * s.carry, length * per_trip)
         estimate = a.w.saved(change)
         text = (
@@ -111,6 +109,12 @@ def chunks(a: Activations) -> Iterator[Intervention]:
             f"({s.trips // length:,}, {length:,}), and scan over jax.checkpoint of the scan over a chunk."
         )
         yield _of_values(a, "scan", s.values, change, (int(CHUNK_LOWER * estimate), int(CHUNK_UPPER * estimate)), text)
+
+
+def _chunk(trips: int, carry: int, per_trip: int) -> int | None:
+    """Return the length of the chunks for which least is kept: what they pass on, and the iterations of one chunk."""
+    divisors = (c for c in range(2, min(trips, MAX_CHUNK)) if trips % c == 0)
+    return min(divisors, key=lambda c: trips // c * carry + c * per_trip, default=None)
 
 
 def offloads(a: Activations) -> Iterator[Intervention]:
