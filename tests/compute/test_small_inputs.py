@@ -15,6 +15,7 @@ from conftest import DUMPS
 import xlamem
 from xlamem import compute
 from xlamem.compute import rematerialization
+from xlamem.compute.activations import _with_most_bytes
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
 from xlamem.compute.columns import groups_of, runs, sums_of
@@ -211,3 +212,8 @@ def test_bytes_in_use_at_any_step() -> None:
         found = compute.spaces_in_use(dump, compute.live_set(dump, time), time)
         assert found
         assert all(row["time"] == (peaks[row["memory_space"]] if time is None else time) for row in found)
+
+
+def test_the_number_with_most_bytes() -> None:
+    for numbers, sizes, most in (([4, 4, 4, 9], [1, 1, 1, 8], 9), ([9, 4, 9], [1, 3, 1], 4), ([9, 4], [2, 2], 4)):
+        assert _with_most_bytes(np.array(numbers), np.array(sizes)) == most

@@ -115,3 +115,18 @@ def test_faults_elsewhere_have_their_handler(tmp_path: Path, place: int) -> None
     assert ended.stdout == "10 10\n"
     assert ended.returncode == -7
     assert "Fatal Python error: Bus error" in ended.stderr
+
+
+def test_a_single_guard(tmp_path: Path) -> None:
+    """The first one of a process."""
+    mapped(tmp_path / "a")
+    code = f"""
+import mmap, os
+from xlamem import _guard
+with open({str(tmp_path / "a")!r}, "rb") as file:
+    data = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+assert _guard.add(data) == 0
+os.truncate({str(tmp_path / "a")!r}, 0)
+assert data[0] == 10 and _guard.is_cut(data)
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -132,6 +132,18 @@ def test_the_dataset_grows_and_shrinks_afterwards(dest: Path, monkeypatch: pytes
     assert [row["n"] for row in nights] == ["1", "4"]
 
 
+def test_a_batch_that_is_merged_twice_keeps_the_labels_of_its_runs(tmp_path: Path) -> None:
+    """What was seen with them is not recorded again."""
+    nights = [{"night": str(night)} for night in range(5)]
+    for i, labels in enumerate(nights):
+        assert convert(DUMPS / NAMES[0], to=tmp_path, labels=labels).occurrences == 1
+        if i % 2:
+            warehouse.compact(tmp_path)
+    assert len(state(tmp_path).files("occurrences")) == 2
+    for labels in nights:
+        assert convert(DUMPS / NAMES[0], to=tmp_path, labels=labels).occurrences == 0
+
+
 def test_another_version_replaces_dumps_of_a_merged_batch(dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In workers, which get the batch with all its dumps; also if these are in a checkpoint."""
     monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 1)

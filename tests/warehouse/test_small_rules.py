@@ -10,12 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import DUMPS
 
 import xlamem
 from xlamem import schema
-from xlamem.warehouse import driver, etags, followers, identity, known, memory, pool, processes, worker_setup
+from xlamem.warehouse import derived, driver, etags, followers, identity, known, memory, pool, processes, worker_setup
 from xlamem.warehouse.batch import Batch, File, Lazy
 from xlamem.warehouse.cores import MAX_THREADS, CallerError, Cores
 from xlamem.warehouse.followers import Target
@@ -354,6 +356,25 @@ def test_etags(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.find("s3://b/a/x?region=eu") == '"1"'
     assert [found.find(f"s3://b/bad/{name}") for name in "xy"] == [None, None]
     assert listed == ["fresh", "b/a", "fresh", "b/a", "fresh", "b/bad"]
+
+
+# ---- dumps that are computed together
+
+
+@pytest.mark.parametrize("table", ["allocations", "values", "live_ranges", "frames", "instructions"])
+def test_dumps_with_odd_ids_are_computed_alone(table: str) -> None:
+    names = {
+        "allocations": ["allocation", "page"], "values": ["value_id", "allocation"], "live_ranges": ["value_id"],
+        "frames": ["id"], "instructions": ["stack_frame_id"],
+    }  # fmt: skip
+    for column in names[table]:
+        items = [0, 7, None, (1 << 31) - 1, 1 << 31, -1, 1 << 40]
+        tables = {n: pa.table({c: pa.array([5] * len(items), pa.int64()) for c in cs}) for n, cs in names.items()}
+        at = tables[table].schema.get_field_index(column)
+        tables[table] = tables[table].set_column(at, column, pa.array(items, pa.int64()))
+        rows = dict.fromkeys(names, np.arange(len(items)))
+        dumps: Any = SimpleNamespace(ids=list(range(len(items))), tables=tables, dump_of_row=rows)
+        assert derived._has_large_ids(dumps).tolist() == [False] * 4 + [True] * 3, column
 
 
 # ---- batches

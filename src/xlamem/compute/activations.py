@@ -176,9 +176,8 @@ class Activations:
 
     def _stacks(self, results: Ints) -> Stacks | None:
         """Return the stacks among the results of one loop, if there are any."""
-        size, leading = self.p.extent[results], self.dimensions[results, 0]
-        lengths, inverse = np.unique(leading, return_inverse=True)
-        trips = int(lengths[np.bincount(inverse, size).argmax()])
+        leading = self.dimensions[results, 0]
+        trips = _with_most_bytes(leading, self.p.extent[results])
         if trips < 2:
             return None
         values = results[leading == trips]
@@ -307,6 +306,12 @@ class Activations:
         """Whether each step belongs to the backward pass."""
         backward: Mask = self.phase_at >= BACKWARD
         return backward
+
+
+def _with_most_bytes(numbers: Ints, sizes: Ints) -> int:
+    """Return the number whose items have most bytes together; of several, the lowest."""
+    distinct, inverse = np.unique(numbers, return_inverse=True)
+    return int(distinct[np.bincount(inverse, sizes).argmax()])
 
 
 def scopes_folded(names: pa.Array) -> pa.Array:
