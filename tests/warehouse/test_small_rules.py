@@ -17,7 +17,19 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import schema
-from xlamem.warehouse import derived, driver, etags, followers, identity, known, memory, pool, processes, worker_setup
+from xlamem.warehouse import (
+    derived,
+    driver,
+    etags,
+    followers,
+    identity,
+    known,
+    memory,
+    pool,
+    processes,
+    streamed,
+    worker_setup,
+)
 from xlamem.warehouse.batch import Batch, File, Lazy
 from xlamem.warehouse.cores import MAX_THREADS, CallerError, Cores
 from xlamem.warehouse.followers import Target
@@ -419,3 +431,12 @@ def test_output_errors_name_the_file(tmp_path: Path) -> None:
     for error, name in ((OSError(28, "full", "/x/y"), "/x/y"), (OSError("odd"), str(tmp_path))):
         with pytest.raises(xlamem.errors.OutputError, match=name), storage.output_errors():
             raise error
+
+
+def test_rows_with_the_names_that_are_in_them() -> None:
+    names = pa.array(["a", "b", None, "c", "b"]).dictionary_encode()
+    rows = pa.table({"name": names, "text": pa.array(list("vwxyz")), "n": pa.array(range(5))}).slice(1, 2)
+    found = streamed.without_unused_names(rows)
+    assert found.to_pylist() == rows.to_pylist()
+    assert found.schema == rows.schema
+    assert found["name"].chunk(0).dictionary.to_pylist() == ["b"]
