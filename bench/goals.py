@@ -15,7 +15,17 @@ _TWICE = "repeated text is compared with the text before, which reads it twice"
 _SERIAL = "outline, names, cross-checks and tables are made by one thread, a quarter of the time"
 _APART = "two threads look up the names of their own spans, and share one address space"
 _IMPORTS = "numpy, pyarrow and click take 0.15 s to import"
+_FIELDS = "the CSV has the fields only, without the text between them"
+_START = "start-up is most of XProf's time; the goal was set with 56 MB of text"
 REASONS: dict[str, str] = {
+    "dense, all tables: CPU / wc -l": _FLAT,
+    "wide, all tables: CPU / wc -l": _TWICE,
+    "dense: Python re / xlamem": _FLAT,
+    "record-dense dumps: xlamem / best typed CSV read, GB/s": _FIELDS,
+    "record-dense dumps: best typed CSV read / xlamem, CPU": _FIELDS,
+    "XProf / xlamem: CPU": _START,
+    "XProf / xlamem: memory": _START,
+    "CPU per byte: small dumps / one large dump": "3,000 calls of Python per dump, spread thin",
     "record-dense TPU dumps: CPU / wc -l": _FLAT,
     "record-dense TPU dumps: CPU / wc -l, first read": "page faults of new memory, in dumps of 10 MB",
     "wide dumps: CPU / wc -l": _TWICE,
