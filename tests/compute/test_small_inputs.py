@@ -16,6 +16,7 @@ import xlamem
 from xlamem import compute
 from xlamem.compute import rematerialization
 from xlamem.compute.activations import _with_most_bytes
+from xlamem.compute.advice import saved_together
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
 from xlamem.compute.columns import groups_of, runs, sums_of
@@ -25,6 +26,7 @@ from xlamem.compute.interventions import _small_cells
 from xlamem.compute.layout import schedule_lengths
 from xlamem.compute.peaks import Peak
 from xlamem.compute.program import distinct_rows, program
+from xlamem.compute.what_if import Change
 
 IN_PLACE = b"""BufferAssignment:
 allocation 0: size 512, page 0, parameter 0, shape |f32[]| at ShapeIndex {}:
@@ -217,3 +219,13 @@ def test_bytes_in_use_at_any_step() -> None:
 def test_the_number_with_most_bytes() -> None:
     for numbers, sizes, most in (([4, 4, 4, 9], [1, 1, 1, 8], 9), ([9, 4, 9], [1, 3, 1], 4), ([9, 4], [2, 2], 4)):
         assert _with_most_bytes(np.array(numbers), np.array(sizes)) == most
+
+
+@pytest.mark.parametrize(("most", "together"), [(10, 10), (16, 16), (40, 16), (3, 13)])
+def test_what_interventions_save_together(most: int, together: int) -> None:
+    """Their lower bounds, less what they save alone but not together."""
+    w: Any = SimpleNamespace(saved=lambda change: min(change.fixed, most))
+    one: Any = SimpleNamespace(lower=8, change=Change(8, np.zeros(3, np.int64)))
+    assert saved_together(w, []) == 0
+    assert saved_together(w, [one]) == 8
+    assert saved_together(w, [one, one]) == together
