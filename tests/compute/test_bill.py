@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attacks
 import brute_bill
 import pytest
+from attacks import value
 from brute import TABLES, Brute, hostile
 from conftest import label, sources
 from forge import ERAS, forge
@@ -16,6 +19,7 @@ from render import render
 import xlamem
 from xlamem import schema
 from xlamem.compute import arena_cells, in_use
+from xlamem.compute.program import program
 from xlamem.input.find import Source
 
 HOSTILE = range(200)
@@ -82,6 +86,27 @@ def test_crowded(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena_cells, "MAX_TOGETHER", 1 + seed % 4)
     monkeypatch.setattr(in_use, "MAX_CELLS", 1 + seed % 20)
     assert_equals_reference(xlamem.read(render(hostile(seed, values=20))["buffer-assignment"]))
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_a_slot_in_address_ranges(most: int, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Path]) -> None:
+    """It has free bytes on both sides of a smaller slot, and the ranges are separated there."""
+    monkeypatch.setattr(arena_cells, "MAX_TOGETHER", most)
+    values = [value(1, "a", 5120, 0), value(2, "b", 1024, 2048), value(3, "c", 6144, 5120)]
+    folder = make(attacks.dump(values, size=11264, steps=8, ranges=["a{}:5-6", "b{}:3-4", "c{}:0-1"]))
+    assert_equals_reference(dump := xlamem.read(folder))
+    parts = {row["part"]: row["bytes"] for row in rows(dump) if row["line"] == "packing" and row["color"] is not None}
+    assert parts == {"one_value": 4096, "shared": 1024}
+
+
+@pytest.mark.parametrize("most", [1, 2, 100])
+def test_the_first_of_equal_peaks(most: int, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Path]) -> None:
+    """It is that at which the bill is made, also if the steps are swept in several parts."""
+    monkeypatch.setattr(in_use, "MAX_SWEPT_VALUES", most)
+    values = [value(1, "a", 64), value(2, "b", 512, 576), value(3, "c", 512), value(4, "d", 64)]
+    folder = make(attacks.dump(values, size=1152, steps=8, ranges=["a{}:0-0", "b{}:2-3", "c{}:5-6", "d{}:7-7"]))
+    p = program(xlamem.read(folder))
+    assert [column.tolist() for column in arena_cells.cell_peaks(p)] == [[512], [2]]
 
 
 @pytest.mark.parametrize("era", ERAS)

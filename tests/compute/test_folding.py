@@ -166,3 +166,16 @@ def test_numbers_of_shapes_and_instructions_are_folded() -> None:
 )
 def test_when_the_others_are_small(sizes: list[int], wanted: int) -> None:
     assert compute.n_until_small(pa.table({"bytes": pa.array(sizes, pa.int64())}), sum(sizes)) == wanted
+
+
+def test_only_paths_are_cut() -> None:
+    """A slash in another text does not separate scopes."""
+    draw = random.Random(1)
+    rows = [
+        {"op_name": f"jit(f)/a/{chr(97 + i % 26)}/{chr(97 + i % 25)}", "opcode": f"call/{chr(97 + i % 4)}/b"}
+        for i in range(600)
+    ]
+    table = pa.Table.from_pylist(rows).append_column("bytes", pa.array([draw.randrange(100, 200) for _ in rows]))
+    folded, _ = compute.folded_rest(table, ["op_name", "opcode"], 0)
+    assert {row["opcode"] for row in folded.to_pylist()} == {f"call/{x}/b" for x in "abcd"}
+    assert {row["op_name"].count("/") for row in folded.to_pylist()} < {0, 1, 2}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import attacks
 import numpy as np
 import pyarrow as pa
 import pytest
+from attacks import record, value
 from conftest import DUMPS
 
 import xlamem
@@ -18,6 +20,7 @@ from xlamem import compute
 from xlamem.compute import origins as module
 from xlamem.compute.buffer_names import source_columns
 from xlamem.compute.op_names import is_control_flow, is_move, layers, phases
+from xlamem.compute.program import source_lines
 
 DATA = Path(__file__).parent.parent / "data" / "origins"
 PROGRAM = (DATA / "program.py").read_text().splitlines()
@@ -182,6 +185,61 @@ def test_custom_calls_that_compute_do_not_move_bytes() -> None:
         dump = xlamem.read(text.replace("TARGET", target).encode())
         assert xlamem.buffer(dump, 2).value["origin"] == origin
         assert xlamem.buffer(dump, 1).value["argument"] == 0
+
+
+def test_only_the_first_result_of_a_custom_call_is_no_workspace(make: Callable[..., Path]) -> None:
+    call = '(s8[512], s8[1024]) custom-call(%x), custom_call_target="quantize"'
+    values = [value(1, "call{0}", 512, 0, "s8[512]"), value(2, "call{1}", 1024, 512, "s8[1024]"), value(3, "one", 512)]
+    records = [record(1, "call{0}", call), record(2, "call{1}", call), record(3, "one", "s8[512] custom-call(%x)")]
+    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=["call{0}:0-3", "call{1}:0-3", "one{}:0-3"])))
+    assert [xlamem.buffer(dump, i).value["kind"] for i in (1, 2, 3)] == [None, "scratch", None]
+
+
+LOOP = """\
+%body (t: (f32[2], f32[2])) -> (f32[2], f32[2]) {
+  %t = (f32[2], f32[2]) parameter(0)
+  %g.0 = f32[2] get-tuple-element(%t), index=0
+  %g.1 = f32[2] get-tuple-element(%t), index=1
+  %c = f32[2] copy(%g.0)
+  %new = f32[2] add(%c, %c), metadata={op_name="jit(f)/while/body/add"}
+  ROOT %r = (f32[2], f32[2]) tuple(ROOT)
+}
+
+ENTRY %main (x: f32[2]) -> (f32[2], f32[2]) {
+  %x = f32[2] parameter(0), metadata={op_name="x"}
+  %a = f32[2] add(%x, %x), metadata={op_name="jit(f)/first/add"}
+  %b = f32[2] add(%x, %x), metadata={op_name="jit(f)/second/add"}
+  %init = (f32[2], f32[2]) tuple(%a, %b)
+  ROOT %w = (f32[2], f32[2]) while(%init), condition=%cond, body=%body
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("root", "wanted"),
+    [
+        ("%g.0, %new", "jit(f)/first/add"),
+        ("%g.0, %g.1", "jit(f)/first/add"),
+        ("%new, %g.1", "jit(f)/while/body/add"),
+        ("%g.1, %new", "jit(f)/while/body/add"),
+    ],
+)
+def test_an_element_that_a_loop_changes(root: str, wanted: str, make: Callable[..., Path]) -> None:
+    """It has the name of what the body writes there; an element that is passed on, that of the initial value."""
+    text = attacks.hlo(LOOP.replace("ROOT)", f"{root})"))
+    members = attacks.dump([value(1, "c")], records=[record(1, "c", "f32[2] copy(%g.0)")], ranges=["c{}:0-3"], hlo=text)
+    found = xlamem.buffer(xlamem.read(make(members)), 1).value
+    assert (found["op_name"], found["origin"]) == (wanted, "hlo")
+
+
+def test_printed_source_lines_are_those_of_the_instruction() -> None:
+    """The stack frame is only looked up where no file is printed."""
+    frames = pa.table({"id": [1, 2], "file": ["frame.py", None], "line": pa.array([11, 22], pa.int64())})
+    files = pa.chunked_array([["own.py", None, None, "own.py", None]])
+    lines, ids = np.array([3, -1, 4, -1, 5]), np.array([1, 1, 7, 2, 2])
+    found = source_lines(files, lines, ids, frames)
+    assert found["source_file"].to_pylist() == ["own.py", "frame.py", None, "own.py", None]
+    assert found["source_line"].to_pylist() == [3, 11, 4, None, 22]
 
 
 # -- op_names

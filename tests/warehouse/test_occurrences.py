@@ -107,6 +107,16 @@ def test_other_labels_are_another_occurrence(tmp_path: Path) -> None:
     assert len(state(tmp_path).files("modules")) == 1
 
 
+def test_labels_of_runs_in_one_file(tmp_path: Path) -> None:
+    """Merged occurrences are known by the labels of their own run."""
+    for night, source in (("1", SMALL), ("2", STREAM)):
+        convert(source, to=tmp_path, labels={"night": night})
+    warehouse.compact(tmp_path)
+    assert len(state(tmp_path).files("occurrences")) == 1
+    for night, new in (("1", 0), ("2", 1), ("2", 0)):
+        assert convert(SMALL, to=tmp_path, labels={"night": night}).occurrences == new
+
+
 def test_another_host_is_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The path of a file is that of a host. A URI is the same everywhere."""
     fsspec = pytest.importorskip("fsspec")
