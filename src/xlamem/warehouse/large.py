@@ -56,8 +56,7 @@ class IntegerColumns:
         if name in self.spilled.files:
             self.spilled.add(name, rows.select(columns))
         else:
-            nulls = {"offset": 0, "size": 0}
-            self.compact.keep(name, {c: ints(rows, c, nulls.get(c, -1)) for c in columns}, columns)
+            self.compact.keep(name, {c: ints(rows, c) for c in columns}, columns)
 
 
 class LargeLayout(Layout):
