@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import attacks
 import numpy as np
 import pyarrow as pa
 import pytest
+from attacks import record, value
 from conftest import DUMPS
 
 import xlamem
@@ -118,8 +122,8 @@ def test_sums_by_several_numbers(seed: int) -> None:
     sums = Sums((2, 4), (a, b))
     keys = list(zip(*(k.tolist() for k in sums.keys), strict=True))
     groups: dict[Any, list[int]] = {}
-    for x, y, value in items:
-        groups.setdefault((x, y % 4), []).append(value)
+    for x, y, bytes_ in items:
+        groups.setdefault((x, y % 4), []).append(bytes_)
     assert keys == sorted(groups)
     assert sums.n.tolist() == [len(groups[k]) for k in keys]
     assert sums.add(size).tolist() == [sum(groups[k]) for k in keys]
@@ -229,3 +233,12 @@ def test_what_interventions_save_together(most: int, together: int) -> None:
     assert saved_together(w, []) == 0
     assert saved_together(w, [one]) == 8
     assert saved_together(w, [one, one]) == together
+
+
+def test_a_value_of_an_unknown_size_weighs_nothing(make: Callable[..., Path]) -> None:
+    """XLA's weights are unpadded, and the size of a type that does not exist yet is not known."""
+    values = [value(1, "a", 512, 0, "f32[100]"), value(2, "b", 512, 512, "x9[4]")]
+    records = [record(1, "a", "f32[100] add(%x)"), record(2, "b", "x9[4] add(%x)")]
+    dump = xlamem.read(make(attacks.dump(values, size=1024, records=records, ranges=["a{}:0-3", "b{}:0-3"])))
+    causes = [c for c in xlamem.explain_causes(dump).to_pylist() if c["name"] == "xla_rule"]
+    assert [(c["cause"], c["bytes"]) for c in causes] == [("padding left out", 400 - 1024)]
