@@ -242,3 +242,11 @@ def test_a_value_of_an_unknown_size_weighs_nothing(make: Callable[..., Path]) ->
     dump = xlamem.read(make(attacks.dump(values, size=1024, records=records, ranges=["a{}:0-3", "b{}:0-3"])))
     causes = [c for c in xlamem.explain_causes(dump).to_pylist() if c["name"] == "xla_rule"]
     assert [(c["cause"], c["bytes"]) for c in causes] == [("padding left out", 400 - 1024)]
+
+
+@pytest.mark.parametrize(("hashes", "groups"), [(True, [[0, 2]]), (False, [])])
+def test_dumps_of_equal_content(hashes: bool, groups: list[list[int]], make: Callable[..., Path]) -> None:
+    """Nothing is known of dumps that were read without hashes."""
+    texts = [b"BufferAssignment:\n", b"BufferAssignment:\n\n", b"BufferAssignment:\n"]
+    found = [compute.inspect(xlamem.read(make({"buffer-assignment": text}), hashes=hashes)) for text in texts]
+    assert [[found.index(i) for i in group] for group in compute.duplicates(found)] == groups

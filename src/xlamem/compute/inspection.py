@@ -94,9 +94,9 @@ def _possible_checks(module: Row) -> set[str]:
 
 
 def duplicates(inspections: Iterable[Inspection]) -> list[list[Inspection]]:
-    """Return groups of dumps with identical content."""
+    """Return groups of dumps with identical content; those that were read without ``hashes=True`` are left out."""
     groups: dict[str, list[Inspection]] = {}
     for inspection in inspections:
-        if inspection.text_bytes:
-            groups.setdefault(inspection.module["content_hash"], []).append(inspection)
+        if (content := inspection.module["content_hash"]) is not None:
+            groups.setdefault(content, []).append(inspection)
     return [group for group in groups.values() if len(group) > 1]
