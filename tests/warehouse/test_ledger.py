@@ -250,8 +250,23 @@ def test_a_damaged_segment_is_named(tmp_path: Path, often: None) -> None:
     with pytest.raises(xlamem.DumpError, match="a readable checkpoint") as caught:
         found.stored.find([dump("1")])
     assert caught.value.path == str(segment)
-    segment.write_bytes(data[:-1])
-    assert len(Ledger(Storage(tmp_path)).state.stored) == 3  # its size is wrong: the entries are read
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+@pytest.mark.parametrize("kind", ["ids", "files"])
+def test_a_checkpoint_without_all_its_files(kind: str, is_gone: bool, tmp_path: Path, often: None) -> None:
+    """The one before is read, and the entries after it."""
+    ids = "123456"
+    run(tmp_path, *(batch(name, digits) for name, digits in zip("abcdef", ids, strict=True)))
+    newest = names(tmp_path)[-1].partition(".")[0]
+    (path,) = (tmp_path / checkpoints.FOLDER).glob(f"{newest}-{kind}-*")
+    data = path.read_bytes()
+    path.unlink()
+    if not is_gone:
+        path.write_bytes(data[:-1])
+    found = state(tmp_path)
+    assert sorted(found.stored.find([dump(digits) for digits in ids])) == [dump(digits) for digits in ids]
+    assert found.files() == []
 
 
 # -- kills and the form of version 0.2
