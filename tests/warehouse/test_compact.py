@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from test_convert import broken, convert, on_disk, state, stored
 import xlamem
 from xlamem import schema, warehouse
 from xlamem.warehouse import checkpoints, compaction, ledger, parquet, plan
+from xlamem.warehouse.storage import Storage
 
 NAMES = sorted(path.name for path in DUMPS.iterdir())
 NIGHTS = {"1": NAMES[::3], "2": NAMES[1::3], "3": NAMES[::2]}
@@ -75,6 +77,35 @@ def test_few_files_with_the_same_rows(dest: Path) -> None:
     again = {p: p.stat().st_mtime_ns for p in dest.rglob("*.parquet")}
     assert warehouse.compact(dest).batches == 0
     assert {p: p.stat().st_mtime_ns for p in dest.rglob("*.parquet")} == again
+
+
+def test_what_the_ledger_says_of_merged_batches(dest: Path) -> None:
+    """What it says of the quarantined dumps, labels and runs of any of them; their dumps are those of their entries."""
+    batches = [batch for batch in state(dest).batches.values() if batch.files]
+    with_places = [batch for batch in batches if batch.table_files("occurrences")]
+    made = [*(batch for batch in batches if batch not in with_places), *with_places][-6:]
+    assert 1 < len(with_places) < len(made)
+    odd = [
+        replace(
+            batch, quarantined=(f"{i}q",), system=(f"{i}s",), attempts={f"{i}q": i}, places={f"{i}q": f"/{i}"},
+            runs=(f"{i}r",),
+        )
+        for i, batch in enumerate(made)
+    ]  # fmt: skip
+    merged = compaction._merged(Storage(dest), odd, "new")
+    n = range(len(made))
+    assert (merged.quarantined, merged.system) == (tuple(f"{i}q" for i in n), tuple(f"{i}s" for i in n))
+    assert (merged.attempts, merged.places) == ({f"{i}q": i for i in n}, {f"{i}q": f"/{i}" for i in n})
+    assert (merged.runs, merged.run_id, merged.dumps) == (tuple(f"{i}r" for i in n), "new", ())
+    assert merged.merges == tuple(sorted(batch.name for batch in made))
+    assert merged.merged_bytes == sum(file.bytes for batch in made for file in batch.files)
+    assert compaction._merged(Storage(dest), [merged, made[0]], "new").merged_bytes == merged.merged_bytes + sum(
+        file.bytes for file in made[0].files
+    )
+    wanted: dict[str, dict[str, str]] = {}
+    for batch in with_places:
+        wanted |= batch.run_labels or {batch.run_id: batch.labels}
+    assert (merged.labels, merged.run_labels) == ({}, wanted)
 
 
 def test_dumps_are_sorted_by_program(dest: Path) -> None:
