@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import re
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -82,6 +85,23 @@ def test_progress_within_a_dump(dump: Path, tmp_path: Path, workers: int) -> Non
     assert (read[0], read[-1]) == (0, made.text_bytes)
     assert {status.of_bytes for status in steps} == {made.text_bytes}
     assert len({status.bytes for status in steps if not status.dumps}) > 20
+
+
+def test_odd_ranges(dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges that end before they begin, or outside of the schedule, mean the same however the dump is read."""
+    shutil.copytree(dump, tmp_path / "in")
+    (path,) = (tmp_path / "in").glob("*-live-range.txt")
+    odd = itertools.cycle(["0--1", "5-3", "0-99999999", "99999999-99999999", "2-2"])
+    number = itertools.count()
+    pattern = re.compile(r"(?<=}:)\d+-\d+$", re.MULTILINE)
+    path.write_text(pattern.sub(lambda m: next(odd) if next(number) % 3 else m[0], path.read_text()))
+    convert(tmp_path / "in", to=tmp_path / "large")
+    monkeypatch.setattr(worker, "STREAMED_BYTES", 1 << 30)
+    convert(tmp_path / "in", to=tmp_path / "small")
+    for name in ("live_ranges", "peaks", "bills"):
+        large, small = (xlamem.Dataset(tmp_path / folder)[name].to_table().to_pylist() for folder in ("large", "small"))
+        assert len(large) > 1
+        assert large == small, name
 
 
 def test_progress_of_worker_processes() -> None:
