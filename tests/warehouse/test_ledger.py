@@ -86,6 +86,22 @@ def test_claims_of_many_threads(tmp_path: Path) -> None:
     assert Ledger(Storage(tmp_path)).state.number == 30
 
 
+def test_files_that_another_run_commits_at_the_end_are_kept(tmp_path: Path) -> None:
+    """It may commit and end between the last time that the ledger is read and the deletion of stray files."""
+    paths = [f"values/v2/{digit * 32}-00000.parquet" for digit in "ab"]
+    for path in paths:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(b"x")
+    own, other = Ledger(Storage(tmp_path)), Ledger(Storage(tmp_path))
+
+    def is_only() -> bool:
+        assert other.commit(replace(batch("a", "1"), files=(File("values", paths[0], 1, 1),))) == set()
+        return True
+
+    assert own.delete_uncommitted(is_only) == paths[1:]
+    assert [(tmp_path / path).exists() for path in paths] == [True, False]
+
+
 # -- checkpoints
 
 
