@@ -61,6 +61,13 @@ def test_a_bare_number_is_ambiguous(text: str) -> None:
         parse_bytes(text)
 
 
+@pytest.mark.parametrize("name", ["h20", "NVIDIA H20", "mi25", "mi300", "b20", "b", "h", "v1", "a", "h10", "gb", ""])
+def test_the_beginning_of_a_name_is_no_device(name: str) -> None:
+    """An H20 is no H200."""
+    with pytest.raises(UsageError, match=f"no device '{name}'"):
+        device(name)
+
+
 @pytest.mark.parametrize(("name", "spellings"), SPELLINGS.items())
 def test_spellings(name: str, spellings: str) -> None:
     for spelling in spellings.split():

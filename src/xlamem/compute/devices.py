@@ -99,7 +99,7 @@ def device(name: str) -> Device:
     key = _key(name)
     matches = [d for d in DEVICES if key in (_key(d.name), *d.aliases)]
     if not matches:
-        matches = [d for d in DEVICES if key and _key(d.name).startswith(key) and _key(d.name)[len(key)].isdigit()]
+        matches = [d for d in DEVICES if d.name.partition("-")[0] == key]
     if len(matches) == 1:
         return matches[0]
     if matches:
