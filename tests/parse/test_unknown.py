@@ -311,3 +311,11 @@ def test_the_first_diagnostics_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert pc.min(first["offset"]).as_py() == data.index(b" from instruction")
     monkeypatch.setattr(streaming, "SPAN_BYTES", 2000)
     assert xlamem.read(held("x", {"buffer-assignment": data})).batches("diagnostics").read_all().equals(whole)
+
+
+def test_every_line_with_a_shape_that_is_not_utf8_is_reported() -> None:
+    """Repeated shapes are only looked up once."""
+    lines = b"".join(b" value: <%d a.%d @0> (size=8,offset=%d): f\xff[2]\n" % (i, i, 8 * i) for i in range(4))
+    dump = xlamem.read(b"BufferAssignment:\nallocation 0: size 64, preallocated-temp:\n" + lines)
+    assert dump.values["shape"].to_pylist() == ["f\\xff[2]"] * 4
+    assert [d["line"] for d in dump.diagnostics.to_pylist() if d["code"] == "not_utf8"] == [3, 4, 5, 6]
