@@ -319,3 +319,19 @@ def test_every_line_with_a_shape_that_is_not_utf8_is_reported() -> None:
     dump = xlamem.read(b"BufferAssignment:\nallocation 0: size 64, preallocated-temp:\n" + lines)
     assert dump.values["shape"].to_pylist() == ["f\\xff[2]"] * 4
     assert [d["line"] for d in dump.diagnostics.to_pylist() if d["code"] == "not_utf8"] == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "column", "wanted"),
+    [
+        ('custom_call_target="', "custom_call_target", '"'),
+        ('custom_call_target=""', "custom_call_target", ""),
+        ('metadata={op_name="}', "op_name", '"'),
+        ('metadata={op_name=""}', "op_name", ""),
+        ('metadata={op_name=" source_line=3}', "op_name", '" source_line=3'),
+    ],
+)
+def test_a_string_that_is_not_closed_is_taken_as_it_is(attribute: str, column: str, wanted: str) -> None:
+    record = "<0 a @0>\n positions:\n  a\n uses:\n  (none)\n from instruction: %a = f32[2] custom-call(%x), "
+    dump = xlamem.read(f"\nTotal bytes used: 64 (64B)\n\nUsed values:\n{record}{attribute}\n".encode())
+    assert dump["instructions"][column].to_pylist() == [wanted]
