@@ -195,6 +195,18 @@ def test_a_report_about_some_of_the_memory_spaces_is_no_proof() -> None:
         assert fits(xlamem.read(held(members, source))) is verdict
 
 
+def test_two_totals_of_one_memory_space_are_no_proof() -> None:
+    """Whichever of them is that of the allocations."""
+    source, members = of(TPU)
+    allocations = members["buffer-assignment"].split(b"\nTotal bytes used:")[0] + b"\n"
+    report = members["memory-usage-report"]
+    other = re.sub(rb"(?m)^(Total bytes: )\d", rb"\g<1>1", report)
+    assert other != report
+    for text, verdict in ((report, True), (report + report, True), (report + other, None), (other + report, None)):
+        members = {"buffer-assignment": allocations, "memory-usage-report": text}
+        assert fits(xlamem.read(held(members, source))) is verdict
+
+
 @pytest.mark.parametrize("path", [SMALL, TPU, GPU, OLD, LAYOUT_A], ids=lambda p: p.name)
 def test_unknown_field_of_an_allocation(path: Path) -> None:
     new = rb"\g<0>, alignment 64"

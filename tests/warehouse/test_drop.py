@@ -69,6 +69,19 @@ def test_a_dry_run_changes_nothing(dest: Path) -> None:
     assert {p: p.read_bytes() for p in dest.rglob("*") if p.is_file()} == before
 
 
+@pytest.mark.parametrize(
+    ("where", "occurrences"),
+    [
+        (f"{OLD} -- the last month", 4),
+        ("label.night = '1' OR label.night = '3'", 3),
+        ("label.night = '1' AND module_name IS NULL", 0),
+        ("label.night = NULL", 0),
+    ],
+)
+def test_conditions(where: str, occurrences: int, dest: Path) -> None:
+    assert warehouse.drop(dest, where, dry_run=True).occurrences == occurrences
+
+
 def test_old_nights_are_dropped(dest: Path) -> None:
     kept = xlamem.Dataset(dest).sql("FROM \"values\" JOIN dumps USING (content_id) WHERE label_night = '3'")
     assert by_night(dest) == {"1": 2, "2": 2, "3": 1}
