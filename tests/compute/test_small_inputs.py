@@ -250,3 +250,15 @@ def test_dumps_of_equal_content(hashes: bool, groups: list[list[int]], make: Cal
     texts = [b"BufferAssignment:\n", b"BufferAssignment:\n\n", b"BufferAssignment:\n"]
     found = [compute.inspect(xlamem.read(make({"buffer-assignment": text}), hashes=hashes)) for text in texts]
     assert [[found.index(i) for i in group] for group in compute.duplicates(found)] == groups
+
+
+def test_buffers_of_a_dump_without_live_ranges(make: Callable[..., Path]) -> None:
+    """The largest first; thread-local values are not in the memory that must fit."""
+    allocations = "".join(
+        f"allocation {i}: size {size}, {kind}:\n{value(i, f'v.{i}', size)}"
+        for i, (size, kind) in enumerate([(64, "preallocated-temp"), (900, "thread-local"), (80, "maybe-live-out")])
+    )
+    dump = xlamem.read(make({"buffer-assignment": f"BufferAssignment:\n{allocations}".encode()}))
+    (space,) = (s for s in compute.summarize(dump).spaces if s["color"] == 0)
+    assert (space["n_buffers"], space["buffers"]["value_id"].to_pylist()) == (2, [2, 0])
+    assert {c: size for c, size in space["categories"].items() if size} == {"temp": 64, "live_out": 80}
