@@ -232,6 +232,20 @@ def test_an_element_that_a_loop_changes(root: str, wanted: str, make: Callable[.
     assert (found["op_name"], found["origin"]) == (wanted, "hlo")
 
 
+def test_a_computation_that_is_called_twice(make: Callable[..., Path]) -> None:
+    """Its parameter has the name of what the first call passes."""
+    called = "%body (p: f32[2]) -> f32[2] {\n  %p = f32[2] parameter(0)\n  ROOT %c = f32[2] copy(%p)\n}\n"
+    calls = "".join(
+        f"  %{x} = f32[2] add(%x, %x), metadata={{op_name=\"jit(f)/{x}/add\"}}\n"
+        f"  %call.{x} = f32[2] call(%{x}), to_apply=%body\n"
+        for x in ("a", "b", "c2")
+    )
+    entry = f"ENTRY %main (x: f32[2]) -> f32[2] {{\n  %x = f32[2] parameter(0)\n{calls}}}\n"
+    text = attacks.hlo(called, entry)
+    members = attacks.dump([value(1, "c")], records=[record(1, "c", "f32[2] copy(%p)")], ranges=["c{}:0-3"], hlo=text)
+    assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == "jit(f)/a/add"
+
+
 def test_printed_source_lines_are_those_of_the_instruction() -> None:
     """The stack frame is only looked up where no file is printed."""
     frames = pa.table({"id": [1, 2], "file": ["frame.py", None], "line": pa.array([11, 22], pa.int64())})

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -207,12 +208,16 @@ def test_readers_of_iceberg(nights: Path) -> None:
 
 def test_readers_of_delta(nights: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
+    before = time.time()
     polars, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
     warehouse.register(nights, "delta")
     wanted = stored(nights, "values")
     frame = polars.scan_delta(str(nights / "values")).collect()
     assert (frame.height, frame["size"].sum()) == (wanted.num_rows, sum(wanted["size"].to_pylist()))
-    found = deltalake.DeltaTable(nights / "values").to_pyarrow_dataset()
+    table = deltalake.DeltaTable(nights / "values")
+    added = pa.table(table.get_add_actions())["modification_time"].cast(pa.timestamp("ms", "UTC"))
+    assert all(before - 1 <= moment.timestamp() <= time.time() for moment in added.to_pylist())
+    found = table.to_pyarrow_dataset()
     with duckdb.connect() as connection:
         connection.register("found", found)
         sums = connection.sql("SELECT count(*), sum(size) FROM found").fetchall()
