@@ -14,6 +14,7 @@ from conftest import DUMPS, sources, texts
 import xlamem
 from xlamem import cli, compute, schema
 from xlamem.cli.reporters import chart
+from xlamem.compute.capacity import reason_for_doubt
 from xlamem.input.find import Member, Source
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
@@ -193,6 +194,31 @@ def test_a_report_about_some_of_the_memory_spaces_is_no_proof() -> None:
     for some, verdict in ((spaces, True), *((spaces[:i] + spaces[i + 1 :], None) for i in range(len(spaces)))):
         members = {"buffer-assignment": allocations, "memory-usage-report": b"".join(some)}
         assert fits(xlamem.read(held(members, source))) is verdict
+
+
+LINES, VALUES, REPORT = "buffer-assignment", "buffer-assignment-values", "memory-usage-report"
+REASONS = [
+    (LINES, rb"^allocation 1: size", b"allocation 1 size", r"the line of an allocation .* \(buffer-assignment:4\)"),
+    (LINES, rb"^allocation 1: size", b"allocation one: size", "the line of an allocation was not understood"),
+    (LINES, rb"^(allocation 1: size )", rb"\g<1>%d" % 10**30, "the line of an allocation was not understood"),
+    (LINES, rb"^(allocation 1: size )", rb"\1-", "an allocation has a size below 0"),
+    (LINES, rb"^(allocation 1: size \d+)", rb"\1, alignment 64", "does not know: alignment 64"),
+    (LINES, rb"^ value: ", b" what: ", ""),
+    (VALUES, rb"^(Total bytes used: )", rb"\g<1>1", "add up to a printed total: 15313028 bytes as printed"),
+    (VALUES, rb"^Total bytes used: \d+", b"Total bytes used: many", ""),  # the report is proof
+    (REPORT, rb"^(Total bytes: \d+) ", rb"\1, new=3 ", "the line of a printed total was not understood"),
+]
+
+
+@pytest.mark.parametrize(("role", "pattern", "new", "reason"), REASONS, ids=range(len(REASONS)))
+def test_reasons_for_doubt(role: str, pattern: bytes, new: bytes, reason: str) -> None:
+    source, members = of(TPU)
+    text = re.sub(pattern, new, members[role], flags=re.MULTILINE)
+    assert text != members[role]
+    dump = xlamem.read(held(members | {role: text}, source))
+    doubt = reason_for_doubt(dump)
+    assert re.search(reason, doubt) if reason else doubt == ""
+    assert fits(dump) is (None if reason else True)
 
 
 def test_two_totals_of_one_memory_space_are_no_proof() -> None:
