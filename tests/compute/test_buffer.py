@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import attacks
 import pytest
 from conftest import DUMPS, every
 
@@ -90,10 +93,18 @@ def test_names() -> None:
         xlamem.buffer(dump, "copy-start.1{7}")
     with pytest.raises(xlamem.UsageError, match="did you mean copy-start"):
         xlamem.buffer(dump, "copy-st")
-    for number in ("99999", "9" * 20, "9" * 5000, -1):
+    for number in ("99999", "9" * 20, "9" * 5000, -1, 1 << 63, 10**30):
         with pytest.raises(xlamem.UsageError, match="no value"):
             xlamem.buffer(dump, number)
     done = xlamem.buffer(dump, "copy-done.1")
     assert {"instruction": "copy-done.1", "shape_index": None} in done.positions
     first = dump.values["value_id"].to_numpy()[0]
     assert xlamem.buffer(dump, first).value["value_id"] == int(first)
+
+
+def test_ids_of_19_digits(make: Callable[..., Path]) -> None:
+    ids = (1, (1 << 63) - 1)
+    text = attacks.dump([attacks.value(i, f"v.{i}") for i in ids])
+    for i in ids:
+        assert xlamem.buffer(dump := xlamem.read(make(text)), str(i)).value["value_id"] == i
+        assert xlamem.buffer(dump, i).value["value_id"] == i

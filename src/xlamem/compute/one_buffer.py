@@ -97,8 +97,8 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
 def _find(p: Program, name: str | int) -> int:
     """Return the row of a value in `values`."""
     if not isinstance(name, str) or name.isdecimal():
-        number = int(name) if not isinstance(name, str) or len(name) < 19 else -1
-        row = int(p.row_of_value(np.array([number]))[0]) if number >= 0 else -1
+        number = int(name) if not isinstance(name, str) or len(name) < 20 else -1
+        row = int(p.row_of_value(np.array([number]))[0]) if 0 <= number < 1 << 63 else -1
         if row < 0:
             raise UsageError(f"no value {name} in {p.name}")
         return row
