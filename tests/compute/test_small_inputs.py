@@ -202,6 +202,8 @@ def test_the_length_of_a_chunk() -> None:
         length = rematerialization._chunk(trips, carry, per_trip)
         assert (length is None) == (not kept)
         assert length is None or kept[length] == min(kept.values())
+    most = rematerialization.MAX_CHUNK
+    assert [rematerialization._chunk(n * most, 1000, 0) for n in (1, 2)] == [most // 2, most]
 
 
 def test_a_source_without_a_line() -> None:

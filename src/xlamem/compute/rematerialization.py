@@ -113,7 +113,7 @@ def chunks(a: Activations) -> Iterator[Intervention]:
 
 def _chunk(trips: int, carry: int, per_trip: int) -> int | None:
     """Return the length of the chunks for which least is kept: what they pass on, and the iterations of one chunk."""
-    divisors = (c for c in range(2, min(trips, MAX_CHUNK)) if trips % c == 0)
+    divisors = (c for c in range(2, min(trips, MAX_CHUNK + 1)) if trips % c == 0)
     return min(divisors, key=lambda c: trips // c * carry + c * per_trip, default=None)
 
 
