@@ -72,13 +72,6 @@ class ScopeNode:
         size, n = self.bytes - sum(c.bytes for c in inner), self.n - sum(c.n for c in inner)
         return ScopeNode(size, n, opcodes=+opcodes, counts=+counts)
 
-    def only_child(self) -> tuple[str, ScopeNode] | None:
-        """Return the only child if it contains all bytes of this scope, else None."""
-        if len(self.children) != 1:
-            return None
-        ((name, child),) = self.children.items()
-        return (name, child) if child.bytes == self.bytes else None
-
 
 def scope_tree(rows: Iterable[dict[str, Any]]) -> ScopeNode:
     """Build a tree from the rows of `attribution` by scope; by category and scope, the categories come first.
