@@ -264,3 +264,14 @@ def test_buffers_of_a_dump_without_live_ranges(make: Callable[..., Path]) -> Non
     (space,) = (s for s in compute.summarize(dump).spaces if s["color"] == 0)
     assert (space["n_buffers"], space["buffers"]["value_id"].to_pylist()) == (2, [2, 0])
     assert {c: size for c, size in space["categories"].items() if size} == {"temp": 64, "live_out": 80}
+
+
+def test_the_first_clone_after_the_peak_saves_its_bytes(make: Callable[..., Path]) -> None:
+    ranges = {"top": "3-3", "a": "0-1", "a.remat": "2-2", "a.remat2": "5-5", "a.remat3": "4-4"}
+    ranges |= {"b": "0-1", "b.remat": "3-4"}
+    values = [value(i, name, 512 if name == "top" else 64, 1024 * i) for i, name in enumerate(ranges)]
+    members = attacks.dump(values, size=1 << 20, steps=8, ranges=[f"{name}{{}}:{at}" for name, at in ranges.items()])
+    found = compute.rematerialized(xlamem.read(make(members))).to_pylist()
+    saved = {row["instruction"]: row["saved"] for row in found}
+    assert saved == {"a.remat": 0, "a.remat2": 0, "a.remat3": 64, "b.remat": 0}
+    assert {row["instruction"] for row in found if row["at_peak"]} == {"b.remat"}
