@@ -72,7 +72,9 @@ def sources() -> list[Source]:
     for number, era in enumerate(sorted(ERAS)[::3]):
         platform = PLATFORMS[number % 3]
         found.append(held(forge(number, era=era, platform=platform, values=30).files, platform))
-    return [*found, held({"buffer-assignment": NO_TOTAL}, "cpu")]
+    wrong = forge(3, era="E2", values=30).files["buffer-assignment"]  # its total is that of other allocations
+    wrong = wrong.replace(b"Total bytes used: ", b"Total bytes used: 1")
+    return [*found, *(held({"buffer-assignment": text}, "cpu") for text in (NO_TOTAL, wrong))]
 
 
 def together(found: list[Source], ids: list[str]) -> DumpSet:
