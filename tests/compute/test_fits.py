@@ -277,6 +277,7 @@ def test_a_color_without_a_name() -> None:
     assert dump.allocations["color"][0].as_py() == 33
     assert xlamem.fits(dump, capacity=total + size).fits is True
     assert xlamem.fits(dump, capacity=total + size - 1).fits is None
+    assert xlamem.fits(dump, capacity=total).fits is None
     assert xlamem.fits(dump, capacity=total - 1).fits is False
 
 
