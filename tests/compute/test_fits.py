@@ -221,6 +221,15 @@ def test_reasons_for_doubt(role: str, pattern: bytes, new: bytes, reason: str) -
     assert fits(dump) is (None if reason else True)
 
 
+def test_a_total_that_differs_is_stated_wherever_the_fault_is() -> None:
+    """Without a report, it may be in the allocations or in the file with the total."""
+    source, members = of(TPU)
+    members = {LINES: members[LINES], VALUES: members[VALUES].replace(b"bytes used: ", b"bytes used: 1")}
+    dump = xlamem.read(held(members, source))
+    doubt = reason_for_doubt(dump)
+    assert doubt.startswith("the allocations do not add up to a printed total: 15313028 bytes as printed, not 5313028")
+
+
 def test_two_totals_of_one_memory_space_are_no_proof() -> None:
     """Whichever of them is that of the allocations."""
     source, members = of(TPU)
