@@ -23,6 +23,7 @@ from xlamem.compute.activations import _with_most_bytes
 from xlamem.compute.advice import saved_together
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
+from xlamem.compute.buffer_names import _iterations
 from xlamem.compute.columns import groups_of, runs, sums_of
 from xlamem.compute.grouping import key_column
 from xlamem.compute.hlo_trace import HloTrace
@@ -275,3 +276,13 @@ def test_the_first_clone_after_the_peak_saves_its_bytes(make: Callable[..., Path
     saved = {row["instruction"]: row["saved"] for row in found}
     assert saved == {"a.remat": 0, "a.remat2": 0, "a.remat3": 64, "b.remat": 0}
     assert {row["instruction"] for row in found if row["at_peak"]} == {"b.remat"}
+
+
+def test_slices_of_the_iterations_of_a_loop() -> None:
+    """A loop of one iteration has none, whatever the first dimension is."""
+    shapes = pa.array(["f32[1,8]", "f32[6,8]", "f32[8]", "f32[]", "(f32[6])"])
+    trips, sliced = [1, 6, 1, 6, -1, 6, 6, 6], [1, 1, 1, 0, 1, 1, 1, 1]
+    codes = np.array([0, 1, 1, 1, 1, 2, 3, 4])
+    known = {"trip counts": np.array(trips), "sliced": np.array(sliced, bool)}
+    p: Any = SimpleNamespace(once=lambda key, _: known[key], texts=lambda *_: (codes, shapes))
+    assert _iterations(p, np.arange(8)).tolist() == [-1, 6, -1, -1, -1, -1, -1, -1]

@@ -221,6 +221,23 @@ def test_ids_are_found_in_segments(tmp_path: Path, often: None, n: int) -> None:
         assert found.starting_with(prefix) == sorted(i for i in ids if i.startswith(prefix))
 
 
+def test_files_of_batches_in_a_checkpoint(tmp_path: Path, often: None) -> None:
+    """A batch has its own files, not those of its neighbours; some batches have several, others none."""
+    made = []
+    for i, n in enumerate((1, 0, 3, 2, 0, 1, 1)):
+        files = tuple(File("values", f"values/v2/{i}{k}.parquet", 1, i) for k in range(n))
+        made.append(replace(batch(f"{i}", f"{i}"), files=files))
+    log = Ledger(Storage(tmp_path))
+    with log.run("run"):
+        assert log.commit(*made) == set()
+        for i in range(3):
+            assert log.commit(batch(f"{i + 7}", f"{i + 7}")) == set()
+        log.checkpoint()
+    assert names(tmp_path)
+    found = state(tmp_path).batches
+    assert {b.name: [*found[b.name].files] for b in made} == {b.name: [*b.files] for b in made}
+
+
 def test_segments_stay_few(tmp_path: Path, often: None) -> None:
     for i in range(60):
         run(tmp_path, replace(batch("a", *(f"{i * 10 + j:x}" for j in range(10))), name=f"{i:032x}"))
