@@ -8,6 +8,7 @@ from fault cimport CODES as fault_codes, N_CODES, N_WANTED, WANTED as fault_want
 
 cdef extern from "scan.h":
     size_t next_title "xla_next_title"(const char*, size_t, size_t) noexcept nogil
+    size_t next_module "xla_next_module"(const char*, size_t, size_t) noexcept nogil
     bint any_unknown "xla_any_unknown"(const uint8_t*, size_t) noexcept nogil
 
 cdef extern from *:
@@ -105,6 +106,16 @@ def locate(const unsigned char[::1] data not None, bint first_only):
             break
         sections.append((k, offset))
     return sections
+
+
+def two_modules(const unsigned char[::1] data not None):
+    """Return the offsets of the first two "BufferAssignment" in the text, or its length where there is none."""
+    cdef size_t n = data.shape[0], first = 0, second = 0
+    if n:
+        with nogil:
+            first = next_module(<const char*> &data[0], 0, n)
+            second = next_module(<const char*> &data[0], first + 1, n)
+    return first, second
 
 
 def next_line(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end,

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "platform.h"
 
@@ -23,6 +24,29 @@ static inline size_t xla_next_title(const char *text, size_t from, size_t n) {
         if (xla_any_title(p + from, block))
             for (size_t i = from; i < from + block; i++)
                 if (p[i] == '\n' && (p[i + 1] & 0xE0) == 0x40)
+                    return i;
+        from += block;
+    }
+    return n;
+}
+
+/* Whether "BufferAssignment" may start in p[0:n]. Reads up to p[n + 5]. */
+XLA_CLONES static int xla_any_module(const uint8_t *p, size_t n) {
+    uint8_t any = 0;
+    for (size_t i = 0; i < n; i++)
+        any |= (uint8_t)((p[i] == 'B') & (p[i + 6] == 'A'));
+    return any;
+}
+
+/* Offset of the first "BufferAssignment" in text[from:n]; n if there is none. */
+static inline size_t xla_next_module(const char *text, size_t from, size_t n) {
+    static const char words[] = "BufferAssignment";
+    size_t stop = n < sizeof words - 1 ? 0 : n - (sizeof words - 1) + 1;
+    while (from < stop) {
+        size_t block = stop - from < 1024 ? stop - from : 1024;
+        if (xla_any_module((const uint8_t *)text + from, block))
+            for (size_t i = from; i < from + block; i++)
+                if (memcmp(text + i, words, sizeof words - 1) == 0)
                     return i;
         from += block;
     }

@@ -37,6 +37,7 @@ from xlamem.input import files
 from xlamem.input.containers.tar import TarEntry
 from xlamem.input.find import Member, Source, Text, find, resolve
 from xlamem.input.names import EXTENSIONS
+from xlamem.input.spans import is_one_module
 
 # ---- names in directories
 
@@ -285,6 +286,28 @@ def test_several_modules_in_one_text(tmp_path: Path) -> None:
         assert text.position(0) == (5, len(one))
     with pytest.raises(UsageError, match="holds 3 modules"):
         resolve(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        (b"", False),
+        (b"BufferAssignment", False),
+        (b"BufferAssignment:", True),
+        (b"\nBufferAssignment (v2):\nx\n", True),
+        (b"x BufferAssignment:\n", False),
+        (b"\nBufferAssignment;\n", False),
+        (b"BufferAssignment:\n BufferAssignment/x\n", True),
+        (b"a BufferAssignment/x\nBufferAssignment:\n", True),
+        (b"a BufferAssignment/x\n BufferAssignment:\n", False),
+        (b"BufferAssignment/x BufferAssignment/y", False),
+        (b"BufferAssignment:\nBufferAssignment:\n", False),
+        (b"BufferAssignment:\n x BufferAssignment (a):\n", False),
+    ],
+)
+def test_one_module(text: bytes, is_one: bool) -> None:
+    """The words of the head may occur in names."""
+    assert is_one_module(text) is is_one
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

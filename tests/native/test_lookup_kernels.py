@@ -51,6 +51,21 @@ def test_headings(before: bytes) -> None:
     assert _lines.locate(b"", False) == []
 
 
+@pytest.mark.parametrize("shift", [0, 1, 15, 16, 31, 1007, 1008, 1009, 1023, 1024, 1025, 5000])
+def test_two_modules(shift: int) -> None:
+    words = b"BufferAssignment"
+    for before in (b"x" * shift, b"B" * shift, words[:-1] * shift):
+        for between in (b"", b"\n", b"Buffer Assignment\n", b"y" * 1023, b"BufferA" * 300):
+            first = len(before)
+            n = first + len(words) + len(between)
+            assert _lines.two_modules(before + words + between) == (first, n)
+            assert _lines.two_modules(before + words + between + words) == (first, n)
+            assert _lines.two_modules(before + words + between + words + b"z" * shift) == (first, n)
+            assert _lines.two_modules(before + between) == (n - len(words),) * 2
+    for n in range(len(words)):
+        assert _lines.two_modules(words[:n]) == (n, n)
+
+
 def test_next_line() -> None:
     for n in range(7):
         for text in (bytes(c) for c in product(b"a\n", repeat=n)):

@@ -385,6 +385,7 @@ def test_no_scan_looks_into_the_next_page(era: str, fence: mmap.mmap) -> None:
         for end in [*ends[:80], *ends[-20:]]:
             data = fenced(fence, text[:end])
             _lines.locate(data, False)
+            _lines.two_modules(data)
             _lines.uses_unknown(data, 0, end)
             _allocations.scan(data, 0, end, Names(), Names(), Names())
             _values.scan(data, 0, end, tuple(Names() for _ in _values.POOLS), True, True)
