@@ -413,6 +413,15 @@ def test_copies_in_a_traceback() -> None:
     assert found.reports["line"].to_pylist() == [2, 121]
 
 
+@pytest.mark.parametrize("prefix", ["éàü", "→", "→→→→→→→→→→→→→→→→ 🙂", "\udcff"])
+def test_copies_after_other_letters(prefix: str) -> None:
+    message = TEMPS.read_text()
+    found = read_oom(f"{prefix} {message}\n\n\nThe above exception\n{message}\n")
+    assert found.reports["same_as"].to_pylist() == [None, 0]
+    folded = "E: " + prefix * 40 + " " + json.dumps(message)[1:-1]
+    assert content(read_oom(folded))[1:] == content(read_oom(message))[1:]
+
+
 @pytest.mark.parametrize("message", [TEMPS.read_text(), GPU], ids=["hbm", "gpu"])
 def test_folded_into_one_line(message: str) -> None:
     alone = content(read_oom(message))

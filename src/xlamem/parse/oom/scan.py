@@ -130,8 +130,9 @@ class _Scanner:
         """Add a line with an anchor to its message, or begin a new message."""
         if owner and _CONTINUES.search(text) and self._offer(owner, number, label, thread, text):
             return
-        m = _ANCHOR.search(text.encode("utf-8", "replace"))
-        offset = m.start() if m else 0
+        encoded = text.encode("utf-8", "replace")
+        m = _ANCHOR.search(encoded)
+        offset = len(encoded[: m.start()].decode("utf-8")) if m else 0
         is_folded = _FOLDED.search(text, offset) is not None
         first, *rest = _unfold(text) if is_folded else [text]
         message = begin_message(label, thread, number, first, offset)
