@@ -157,6 +157,16 @@ def test_pyarrow_duckdb_and_polars_agree(dataset: xlamem.Dataset) -> None:
                 assert dataset.sql(query)[0].to_pylist() == [total], (name, column)
 
 
+def test_numbers_of_columns_are_recorded(dataset: xlamem.Dataset) -> None:
+    """DuckDB need not open all files to compare their columns."""
+    for name in schema.WAREHOUSE:
+        for file in dataset.files_of(name):
+            assert file.columns == pq.read_metadata(dataset.storage.path(file.path)).num_columns
+    views = dataset.duckdb_views()
+    assert "union_by_name = False" in views
+    assert "union_by_name = True" not in views
+
+
 # ---- SQL
 
 

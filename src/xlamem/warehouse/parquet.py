@@ -169,6 +169,7 @@ class _OpenFile:
 
         self.storage, self.table, self.path = batch.storage, table, batch.storage.staged(path)
         self.rows = self.row_groups = 0
+        self.n_columns = len(spec)
         self.stack = ExitStack()
         self.stream = self.stack.enter_context(self.storage.open_staged(self.path))
         encoded = [f.name for f in spec if pa.types.is_dictionary(f.type)]
@@ -197,7 +198,7 @@ class _OpenFile:
         self.parquet.close()
         size = self.stream.tell()
         self.stack.close()
-        return File(self.table, self.path, self.rows, size)
+        return File(self.table, self.path, self.rows, size, self.n_columns)
 
     def abandon(self) -> None:
         with suppress(OSError, pa.ArrowException):
