@@ -246,6 +246,17 @@ def test_a_computation_that_is_called_twice(make: Callable[..., Path]) -> None:
     assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == "jit(f)/a/add"
 
 
+@pytest.mark.parametrize("first", ["", "%other (o: f32[2]) -> f32[2] {\n  ROOT %o = f32[2] parameter(0)\n}\n\n"])
+def test_a_custom_call_of_a_computation_has_the_name_of_its_root(first: str, make: Callable[..., Path]) -> None:
+    """Also if the computation is the first one."""
+    called = '%body (p: f32[2]) -> f32[2] {\n  %p = f32[2] parameter(0)\n  ROOT %r = f32[2] negate(%p), METADATA\n}\n'
+    call = 'f32[2] custom-call(%x), custom_call_target="MoveToHost", called_computations={%body}'
+    entry = f"ENTRY %main (x: f32[2]) -> f32[2] {{\n  %x = f32[2] parameter(0)\n  ROOT %c = {call}\n}}\n"
+    text = attacks.hlo(first + called.replace("METADATA", 'metadata={op_name="jit(f)/inner/neg"}'), entry)
+    members = attacks.dump([value(1, "c")], records=[record(1, "c", call)], ranges=["c{}:0-3"], hlo=text)
+    assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == "jit(f)/inner/neg"
+
+
 def test_printed_source_lines_are_those_of_the_instruction() -> None:
     """The stack frame is only looked up where no file is printed."""
     frames = pa.table({"id": [1, 2], "file": ["frame.py", None], "line": pa.array([11, 22], pa.int64())})
