@@ -257,6 +257,19 @@ def test_a_custom_call_of_a_computation_has_the_name_of_its_root(first: str, mak
     assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == "jit(f)/inner/neg"
 
 
+@pytest.mark.parametrize(("end", "wanted"), [(4, "jit(f)/a/add"), (9, "jit(f)/a/add"), (10, None)])
+def test_a_loop_carry_after_two_buffers_of_its_slot(end: int, wanted: str | None, make: Callable[..., Path]) -> None:
+    """Only buffers that touch its live range count, although another one starts later than one that does."""
+    add = 'f32[16] add(%p, %p), metadata={op_name="jit(f)/SCOPE/add"}'
+    records = [record(1, "x", add.replace("SCOPE", "a")), record(2, "y", add.replace("SCOPE", "b"))]
+    records.append(record(3, "w", "f32[16] parameter(0)"))
+    values = [value(i, name, 64, 0, "f32[16]") for i, name in enumerate(("x", "y", "w"), 1)]
+    ranges = ["x{}:0-10", f"y{{}}:2-{end}", "w{}:10-14"]
+    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=ranges, steps=16)))
+    found = xlamem.buffer(dump, 3).value
+    assert (found["op_name"], found["origin"]) == (wanted, "slot" if wanted else "none")
+
+
 def test_printed_source_lines_are_those_of_the_instruction() -> None:
     """The stack frame is only looked up where no file is printed."""
     frames = pa.table({"id": [1, 2], "file": ["frame.py", None], "line": pa.array([11, 22], pa.int64())})
@@ -285,6 +298,9 @@ def names(*texts: str) -> pa.Array:
         ("jit(f)/jit(main)/while/body/dynamic_update_slice", False, True),
         ("jit(f)/jvp()/while/body/jit(dynamic_update_index_in_dim)/dynamic_update_slice", False, True),
         ("copy", False, True),
+        ("broadcast.37", False, True),
+        ("dynamic-slice.12", False, True),
+        ("copy.x", False, False),
         ("jit(f)/jvp()/dot_general", False, False),
         ("jit(f)/jvp(Model)/while", False, False),
         ("jit(f)/transpose(jvp(layer_5))/mlp/transpose", False, False),
