@@ -72,11 +72,11 @@ def test_the_engine_of_the_documentation(tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_engine_that_cannot_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, {"lost": "fleet_that_is_not_there:engine", "other": "fleet:x", "old": "math:engine"})
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(xlamem.UsageError, match=r"no engine 'abacus'; there are local, here, dask, ray, .*lost, old, other"):
+    with pytest.raises(xlamem.UsageError, match=r"no engine 'abacus'; there are local, here, .*lost, old, other"):
         convert(DUMPS, to=tmp_path / "out", engine="abacus")
     with pytest.raises(xlamem.UsageError, match="lost cannot be loaded from fleet_that_is_not_there:engine"):
         convert(DUMPS, to=tmp_path / "out", engine="lost")
-    with pytest.raises(xlamem.UsageError, match="old cannot be loaded from math:engine: .*no attribute 'engine'"):
+    with pytest.raises(xlamem.UsageError, match=r"old cannot be loaded from math:engine: .*no attribute 'engine'"):
         convert(DUMPS, to=tmp_path / "out", engine="old")
     assert not (tmp_path / "out").exists()
 
