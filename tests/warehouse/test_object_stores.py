@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,10 @@ def test_no_conditional_write_is_refused(tmp_path: Path, look_first: str) -> Non
     assert not Storage(dest).files("")
     assert xlamem.convert(SMALL, to=dest, engine="here", single_writer=True).dumps == 1
     assert xlamem.convert(SMALL, to=dest, engine="here", single_writer=True).already_stored == 1
+    for change in (warehouse.compact, partial(warehouse.drop, where="total_bytes < 0")):
+        with pytest.raises(UsageError, match=r"lookfirst:// has no conditional write.*--single-writer"):
+            change(dest)
+        change(dest, single_writer=True)
 
 
 def test_a_server_that_ignores_the_condition_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
