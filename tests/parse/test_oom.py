@@ -413,6 +413,15 @@ def test_copies_in_a_traceback() -> None:
     assert found.reports["line"].to_pylist() == [2, 121]
 
 
+def test_reports_with_other_buffers_are_no_copies() -> None:
+    """Those of another program, or the rest of one that was cut off in another stream."""
+    message = TEMPS.read_text()
+    other = message.replace("     Unpadded size: 5.97G\n", "     Unpadded size: 5.96G\n", 1)
+    assert other != message
+    found = read_oom(f"{message}\n\n\nx\n{other}\n\n\nx\n{message}\n")
+    assert found.reports["same_as"].to_pylist() == [None, None, 0]
+
+
 @pytest.mark.parametrize("prefix", ["éàü", "→", "→→→→→→→→→→→→→→→→ 🙂", "\udcff"])
 def test_copies_after_other_letters(prefix: str) -> None:
     message = TEMPS.read_text()
