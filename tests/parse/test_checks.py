@@ -63,3 +63,19 @@ def test_lines_of_two_kinds() -> None:
     mixed = xlamem.read(held("x", members | {"live-range": second}))
     assert mixed.diagnostics["code"].to_pylist() == ["mixed_newlines"]
     assert mixed.diagnostics["line"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(("vmem", "is_truncated"), [(1441796, True), (1441788, False)])
+def test_totals_of_a_report_that_differ_in_two_spaces(vmem: int, is_truncated: bool) -> None:
+    """The allocations are cut off if all of them are larger; else the report is of another compile."""
+    (source,) = xlamem.find(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad")
+    members = texts(source)
+    del members["buffer-assignment-values"], members["live-range"]
+    report = members["memory-usage-report"].replace(b"Total bytes: 4312576 ", b"Total bytes: 4312580 ")
+    members["memory-usage-report"] = report.replace(b"Total bytes: 1441792 ", b"Total bytes: %d " % vmem)
+    dump = xlamem.read(held(source.name, members, source.platform))
+    wanted = [r["wanted"] for r in dump.verify().to_pylist() if r["code"] == "report_differs"]
+    assert len(wanted) == 2
+    assert all(("these files are of different compiles" in text) is not is_truncated for text in wanted)
+    complete = dict(zip(dump.files["role"].to_pylist(), dump.files["complete"].to_pylist(), strict=True))
+    assert complete["buffer-assignment"] is not is_truncated
