@@ -1,0 +1,72 @@
+"""Rules of the gate on the smallest inputs that tell them apart."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from xlamem.gate import baseline, checking
+from xlamem.gate.amounts import Amount
+from xlamem.gate.entry import Entry, Group
+from xlamem.gate.formats.sources import Sources
+from xlamem.gate.result import FAILED, NOT_KNOWN
+from xlamem.gate.rules import _line
+
+
+def entry(**fields: Any) -> Entry:
+    needed = {"name": "jit_f", "platform": "tpu", "program_fp": None, "interface_fp": None, "device_total": 1000}
+    return Entry(**{**needed, "peak": None, **fields})
+
+
+@pytest.mark.parametrize("limit", [Amount("100 bytes", bytes=100), Amount("10 %", share=Fraction(1, 10))])
+def test_lines_without_live_ranges(limit: Amount) -> None:
+    """What is known may exceed a limit already."""
+    found = [_line("padding", limit, entry(), n) for n in (0, 100, 101)]
+    assert [f.status for f in found if f] == [NOT_KNOWN, NOT_KNOWN, FAILED]
+    found = [_line("padding", limit, entry(peak=900), n) for n in (0, 100, 101)]
+    assert [f is None or f.status != NOT_KNOWN for f in found] == [True] * 3
+    assert found[2] is not None
+    assert found[2].status == FAILED
+
+
+def test_bytes_that_are_not_listed_are_kept() -> None:
+    """An entry that is read from a file and written again has few groups, but the bytes of all."""
+    groups = tuple(Group(f"g{i}", "temp", 100 - i) for i in range(baseline.MAX_KEPT + 2))
+    shortened = baseline._shortened(entry(groups=groups, rest=7))
+    assert shortened.groups == groups[: baseline.MAX_KEPT]
+    assert shortened.rest == 7 + 80 + 79
+    assert baseline._shortened(shortened) == shortened
+
+
+@pytest.mark.parametrize(
+    ("compiler", "flags", "changed", "replaces"),
+    [
+        ("bless", "bless", ("compiler", "flags"), True),
+        ("bless", "fail", ("compiler", "flags"), False),
+        ("fail", "bless", ("compiler", "flags"), False),
+        ("bless", "fail", ("compiler",), True),
+        ("bless", "fail", ("flags",), False),
+    ],
+)
+def test_a_change_of_the_toolchain_is_blessed_if_all_of_it_is(
+    compiler: str, flags: str, changed: tuple[str, ...], replaces: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "toolchain_changes", lambda *_: [(rule, "") for rule in changed])
+    config = SimpleNamespace(compiler_change=compiler, flags_change=flags, ratchet=False)
+    check: Any = SimpleNamespace(bless=False, config=config, _loses_peak=lambda _: False)
+    checked: Any = SimpleNamespace(entry=entry(), base=entry())
+    assert checking._Check._next_entry(check, checked) is (checked.entry if replaces else None)
+
+
+def test_the_source_of_an_installed_package(tmp_path: Path) -> None:
+    """Below site-packages, not below the folder that contains it."""
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "layers.py").write_text("x\n" * 9)
+    candidates = Sources(tmp_path)._candidates
+    found = candidates(["", "usr", "lib", "python3.11", "site-packages", "pkg", "layers.py"])
+    assert found == [str(tmp_path / "pkg" / "layers.py")]
+    assert candidates(["", "home", "u", "pkg", "layers.py"])[-2:] == [*found, str(tmp_path / "layers.py")]
