@@ -1,0 +1,22 @@
+"""Newlines before an offset of a file with several modules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xlamem.input.files import open_decompressed
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_newlines_before_any_offset_in_any_order(tmp_path: Path, several: bool) -> None:
+    """The last count is continued only where it can be."""
+    data = b"".join(b"%d\n" % i for i in range(2000))
+    path = tmp_path / "x.txt"
+    path.write_bytes(data)
+    file = open_decompressed(str(path))
+    for offset in (0, 100, 99, 5000, 5001, 4999, len(data), 1, len(data)):
+        if several:
+            file = open_decompressed(str(path))
+        assert file.count_newlines(offset) == data[:offset].count(b"\n")
