@@ -10,7 +10,7 @@ from .. import compute, schema
 from ..dump import Dump, read
 from ..errors import DumpError, UsageError
 from ..formatting import count
-from ..input.find import Source, find
+from ..input.find import Source, find, select
 from . import console
 
 if TYPE_CHECKING:
@@ -93,10 +93,10 @@ def open_dump(path: str, module: str | None, tables: Iterable[str] | None = None
 
 def read_module(path: str, module: str, tables: Iterable[str] | None) -> Dump:
     """Read a module by number if that is unique, or else by name."""
-    matches = [s for s in find(path) if module.isdecimal() and s.module_id == int(module)]
-    if len(matches) == 1:
-        return read(matches[0], tables=tables)
-    return read(path, module=module, tables=tables)
+    sources = find(path)  # once: standard input and pipes cannot be read again
+    matches = [s for s in sources if module.isdecimal() and s.module_id == int(module)]
+    source = matches[0] if len(matches) == 1 else select(sources, module, path)
+    return read(source, tables=tables)
 
 
 def open_source(path: str, module: str | None) -> Opened:

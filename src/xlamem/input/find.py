@@ -16,7 +16,7 @@ from .spans import is_one_module, member_spans
 from .text import Text
 from .walk import NoDumpError, Walker
 
-__all__ = ["Member", "Readable", "Source", "SourceLike", "Text", "find", "resolve", "split_modules"]
+__all__ = ["Member", "Readable", "Source", "SourceLike", "Text", "find", "resolve", "select", "split_modules"]
 
 MAX_PATHS = 3
 """Maximum number of paths without a dump that an error message names."""
@@ -88,6 +88,11 @@ def resolve(source: SourceLike, *, module: int | str | None = None) -> Source:
     if len(sources) == 1 and (is_member or module is not None):
         sources = split_modules(sources[0])
     return _choose(sources, module, name)
+
+
+def select(sources: list[Source], module: int | str, name: str) -> Source:
+    """Return the dump that ``module`` selects, as in `resolve`, among those that `find` returned for a name."""
+    return _choose(split_modules(sources[0]) if len(sources) == 1 else sources, module, name)
 
 
 def split_modules(source: Source) -> list[Source]:

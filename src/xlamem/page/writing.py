@@ -234,34 +234,31 @@ def _memory(capacity: int | str | None, device: str | None, resident: int | str,
 
 
 def _shown(a: Any, memory: Json | None, max_bytes: int, max_programs: int) -> Report:
-    listing = _listing(a, memory)
-    if listing is not None:
+    shown = _dump_or_listing(a, memory)
+    if not isinstance(shown, Dump):
         title = os.fspath(a) if isinstance(a, (str, os.PathLike)) else a.path
         build = partial(program_model, memory=memory)
-        return Report(
-            title, "directory", listing=listing, _build=build, _max_bytes=max_bytes, _max_programs=max_programs
-        )
-    dump = _opened(a)
+        return Report(title, "directory", listing=shown, _build=build, _max_bytes=max_bytes, _max_programs=max_programs)
     encoder = Encoder()
-    program = folded(program_model(dump, memory), max_bytes - _overhead(), encoder)
-    return Report(program.name, "program", [program], _dump=dump, _encoder=encoder)
+    program = folded(program_model(shown, memory), max_bytes - _overhead(), encoder)
+    return Report(program.name, "program", [program], _dump=shown, _encoder=encoder)
 
 
 def _opened(source: Any) -> Dump:
     return source if isinstance(source, Dump) else read(source)
 
 
-def _listing(a: Any, memory: Json | None) -> Listing | None:
-    """Return the programs of a path or a dataset, or None if it is a single program."""
-    is_path = isinstance(a, (str, os.PathLike)) and os.fspath(a) != "-"
+def _dump_or_listing(a: Any, memory: Json | None) -> Dump | Listing:
+    """Return the dump if it is a single program, or else the programs of a path or a dataset."""
+    is_path = isinstance(a, (str, os.PathLike))
     if not is_path and type(a).__name__ != "Dataset":
-        return None
+        return _opened(a)
     from ..warehouse.catalog import is_dataset  # imports pyarrow.dataset
 
     is_data = not is_path or (not os.path.isfile(a) and is_dataset(a))
-    sources = [] if is_data else find(a)
-    if len(sources) == 1 and len(split_modules(sources[0])) == 1:
-        return None
+    sources = [] if is_data else find(a)  # once: standard input and pipes cannot be read again
+    if len(sources) == 1 and len(modules := split_modules(sources[0])) == 1:
+        return read(modules[0])
     from .listing import list_programs, list_sources
 
     judge = None if memory is None else partial(fits, **memory)

@@ -81,9 +81,12 @@ def command(
     if order is not None:
         raise UsageError("--order needs --over")
     sides = _sides(paths, labels)
-    dumps = _two_dumps(sides, module)
+    if module is not None:
+        return _compare_dumps(_modules(sides, module), account, keys, gate=gate, output=output)
+    a, b = (_found(side) for side in sides)
+    dumps = _two_dumps(a, b)
     if dumps is None:
-        return _compare_sides(sides, account, keys, gate=gate, output=output)
+        return _compare_sides((a, b), account, keys, gate=gate, output=output)
     return _compare_dumps(dumps, account, keys, gate=gate, output=output)
 
 
@@ -125,18 +128,24 @@ def _compare_points(
     return write(series(path, over, labels=selected, order=order), output, gate=gate)
 
 
-def _two_dumps(sides: tuple[Dumps, Dumps], module: str | None) -> tuple[Dump, Dump] | None:
-    """Return the dumps if there is one on each side, or `module` selects one."""
+def _modules(sides: tuple[Dumps, Dumps], module: str) -> tuple[Dump, Dump]:
+    """Return this module of each side."""
     paths = [side for side in sides if isinstance(side, str) and not is_dataset(side)]
     if len(paths) < len(sides):
-        if module is not None:
-            raise UsageError("--module selects a module of a dump, not of a dataset")
-        return None
-    if module is not None:
-        a, b = (inputs.read_module(path, module, inputs.ALL_SECTIONS) for path in paths)
-        return a, b
-    sources = [source for path in paths for source in find(path)[:2]]
-    if len(sources) > len(paths) or any(len(split_modules(source)) > 1 for source in sources):
+        raise UsageError("--module selects a module of a dump, not of a dataset")
+    a, b = (inputs.read_module(path, module, inputs.ALL_SECTIONS) for path in paths)
+    return a, b
+
+
+def _found(side: Dumps) -> Dumps:
+    """Return the dumps at a path, which is searched only once: standard input and pipes cannot be read again."""
+    return find(side) if isinstance(side, str) and not is_dataset(side) else side
+
+
+def _two_dumps(*sides: Dumps) -> tuple[Dump, Dump] | None:
+    """Return the dumps if there is one on each side."""
+    sources = [side[0] for side in sides if isinstance(side, list) and len(side) == 1]
+    if len(sources) < len(sides) or any(len(split_modules(source)) > 1 for source in sources):
         return None
     a, b = (read(source, tables=inputs.ALL_SECTIONS) for source in sources)
     return a, b
