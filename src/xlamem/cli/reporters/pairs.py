@@ -60,6 +60,12 @@ class Changes:
         return self.changed + self.unknown + self.alone
 
     @property
+    def ordered(self) -> list[Row]:
+        """All pairs: those that are listed first."""
+        listed = {id(row) for row in self.listed}
+        return self.listed + [row for row in self.rows if id(row) not in listed]
+
+    @property
     def problems(self) -> list[str]:
         """Why numbers are not known, each with the number of dumps."""
         sides = [(r, side) for r in self.rows if not _unreadable(r) for side in _sides(r) if not _is_known(r, side)]

@@ -238,7 +238,7 @@ def _compare_sides(
     if output.json:
         console.write_document("pairs", _changes_json(changes, output))
     elif output.csv:
-        output.write_csv(changes.table.column_names, (row.values() for row in output.head(changes.rows)))
+        output.write_csv(changes.table.column_names, (row.values() for row in output.head(changes.ordered)))
     elif output.markdown:
         from ..reporters.markdown import pairs_comment
 
@@ -265,9 +265,7 @@ def _exit_code_of(changes: Changes, *, gate: bool) -> int:
 
 
 def _changes_json(changes: Changes, output: options.Output) -> documents.Pairs:
-    ordered = changes.listed
-    listed = {id(row) for row in ordered}
-    rows = ordered + [row for row in changes.rows if id(row) not in listed]
+    rows = changes.ordered
     return {
         "summary": changes.summary,
         "n_programs": len(rows),
