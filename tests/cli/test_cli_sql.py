@@ -112,6 +112,14 @@ def test_one_dump(run: Any) -> None:
     assert run("sql", several, "SELECT module_name FROM modules").err.startswith("note: 4 modules in")
 
 
+def test_columns_of_the_same_name(run: Any) -> None:
+    query = "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a"
+    data = json.loads(run("sql", SMALL, query, "--json").out)
+    assert data["columns"] == ["a", "a_2", "a_1", "a_3"]
+    assert data["rows"] == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}]
+    assert run("sql", SMALL, query, "--csv").out == "a,a_2,a_1,a_3\n1,2,3,4\n"
+
+
 def test_errors_are_reported(run: Any, dest: str, tmp_path: Path) -> None:
     for query in ("SELEC", "FROM nonsense"):
         r = run("sql", dest, query)

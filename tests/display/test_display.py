@@ -156,6 +156,11 @@ def test_only_sizes_have_units() -> None:
     assert ">2,113,536<" in offsets
 
 
+def test_columns_may_have_the_same_name() -> None:
+    table = pa.table([[1], [None], ["b"]], names=["a", "a", "a"])
+    assert repr(xlamem.show(table)).splitlines() == ["  a  a", "  1  b"]
+
+
 def test_columns_that_are_null_are_left_out() -> None:
     table = pa.table({"a": [1, 2], "empty": pa.nulls(2, pa.string()), "x": [0.25, None], "b": [True, False]})
     assert repr(xlamem.show(table)).splitlines() == ["  a     x  b", "  1  0.25  yes", "  2        no"]

@@ -41,37 +41,41 @@ class TableGrid:
 
     def __init__(self, table: pa.Table, limit: int) -> None:
         self.n_rows, self.table = table.num_rows, table.slice(0, limit)
-        names = table.column_names
-        empty = {name for name in names if table.num_rows and table[name].null_count == table.num_rows}
-        self.names = [name for name in names if name not in empty]
         self.sizes = _byte_columns(table)
+        self.names = table.column_names
+        # By position, because columns of other tables may have the same name.
+        self.columns = [i for i, column in enumerate(table.columns) if not 0 < table.num_rows == column.null_count]
 
     def html(self) -> str:
-        return self._grid(self.names, None).html()
+        return self._grid(self.columns, None).html()
 
     def text(self) -> str:
         """Return as many columns as fit the terminal."""
-        widths = {name: max(map(len, [name, *self._cells(name, MAX_TEXT)])) for name in self.names}
+        widths = {i: max(map(len, [self.names[i], *self._cells(i, MAX_TEXT)])) for i in self.columns}
         room = shutil.get_terminal_size().columns - 2
-        fitting: set[str] = set()
-        for name in sorted(self.names, key=lambda n: IMPORTANT.index(n) if n in IMPORTANT else len(IMPORTANT)):
-            if widths[name] + len(GAP) <= room or not fitting:
-                fitting.add(name)
-                room -= widths[name] + len(GAP)
-        return self._grid([name for name in self.names if name in fitting], MAX_TEXT).text()
+        fitting: set[int] = set()
+        for i in sorted(self.columns, key=self._rank):
+            if widths[i] + len(GAP) <= room or not fitting:
+                fitting.add(i)
+                room -= widths[i] + len(GAP)
+        return self._grid([i for i in self.columns if i in fitting], MAX_TEXT).text()
 
-    def _grid(self, names: list[str], limit: int | None) -> Grid:
-        columns = [self._cells(name, limit) for name in names]
-        right = frozenset(i for i, name in enumerate(names) if _is_number(self.table.schema.field(name).type))
-        return Grid(names, [list(row) for row in zip(*columns, strict=True)], right, self._note(len(names)))
+    def _rank(self, column: int) -> int:
+        name = self.names[column]
+        return IMPORTANT.index(name) if name in IMPORTANT else len(IMPORTANT)
+
+    def _grid(self, columns: list[int], limit: int | None) -> Grid:
+        names, cells = [self.names[i] for i in columns], [self._cells(i, limit) for i in columns]
+        right = frozenset(k for k, i in enumerate(columns) if _is_number(self.table.schema.field(i).type))
+        return Grid(names, [list(row) for row in zip(*cells, strict=True)], right, self._note(len(names)))
 
     def _note(self, n_columns: int) -> str:
-        hidden = [(self.n_rows - self.table.num_rows, "more row"), (len(self.names) - n_columns, "more column")]
+        hidden = [(self.n_rows - self.table.num_rows, "more row"), (len(self.columns) - n_columns, "more column")]
         return " and ".join(count(n, what) for n, what in hidden if n > 0)
 
-    def _cells(self, name: str, limit: int | None) -> list[str]:
-        values = self.table[name].to_pylist()
-        if name in self.sizes and pa.types.is_integer(self.table.schema.field(name).type):
+    def _cells(self, column: int, limit: int | None) -> list[str]:
+        values = self.table.column(column).to_pylist()
+        if self.names[column] in self.sizes and pa.types.is_integer(self.table.schema.field(column).type):
             return ["" if v is None else size(v) for v in values]
         return shorten_distinct(map(_text, values), limit)
 

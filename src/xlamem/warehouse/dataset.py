@@ -274,7 +274,7 @@ def sql(
 
     A dump has the tables of the schema and those computed from them (``peaks``, ``live_set``, ``savings``, …). A
     dataset has the tables that `convert` wrote. Only the tables used by the query are read. Quote ``"values"``, which
-    is a reserved word in SQL.
+    is a reserved word in SQL. A column with the name of an earlier one is renamed: ``size``, ``size_1``.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from threading import Timer
 from typing import Any
 
@@ -140,7 +141,7 @@ class _Session:
             if statement.type.name == "TRANSACTION":  # a missing table would abort it
                 self._load_all()
             result = self._execute(statement)
-        return _with_int64_sums(result)
+        return _with_distinct_names(_with_int64_sums(result))
 
     def _execute(self, statement: Any) -> pa.Table:
         import duckdb
@@ -202,3 +203,15 @@ def _with_int64_sums(table: pa.Table) -> pa.Table:
             with suppress(pa.ArrowInvalid):
                 table = table.set_column(i, field.name, table.column(i).cast(pa.int64()))
     return table
+
+
+def _with_distinct_names(table: pa.Table) -> pa.Table:
+    """Rename columns that have the name of an earlier one, as DuckDB does in new tables: size, size_1."""
+    names: list[str] = []
+    taken = {*table.column_names}
+    for name in table.column_names:
+        if name in names:
+            name = next(new for k in count(1) if (new := f"{name}_{k}") not in taken)
+            taken.add(name)
+        names.append(name)
+    return table.rename_columns(names)
