@@ -156,6 +156,13 @@ def test_only_sizes_have_units() -> None:
     assert ">2,113,536<" in offsets
 
 
+def test_a_size_has_units_in_any_table() -> None:
+    table = pa.table({"size": [1 << 20], "remaining": [2048], "parameter": [4], "value": [5]})
+    assert repr(xlamem.show(table)).splitlines()[1].split() == ["1.00", "MiB", "2.00", "KiB", "4", "5"]
+    values = xlamem.read(TPU).values
+    assert "1.00 MiB" in repr(xlamem.show(values.select(["value_id", "size"])))
+
+
 def test_columns_may_have_the_same_name() -> None:
     table = pa.table([[1], [None], ["b"]], names=["a", "a", "a"])
     assert repr(xlamem.show(table)).splitlines() == ["  a  a", "  1  b"]
