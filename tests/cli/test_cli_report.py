@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -131,6 +132,17 @@ def test_the_exit_code_says_whether_it_fits(run: Any, tmp_path: Path) -> None:
     assert truncated.code == 0
     assert truncated.err.startswith("note: truncated: ")
     assert (tmp_path / "report.html").exists()
+
+
+def test_the_exit_code_is_that_of_peak(run: Any, tmp_path: Path) -> None:
+    """One program does not fit, and of another that is not known."""
+    mixed = tmp_path / "mixed"
+    shutil.copytree(TPU, mixed / "a")
+    shutil.copytree(TRUNCATED, mixed / "b")
+    for capacity, code in (("16GiB", 3), ("1MiB", 3)):
+        assert cli.main(["peak", str(mixed), "--capacity", capacity]) == code
+        assert run(mixed, "--capacity", capacity).code == code
+    assert run(mixed).code == 0
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ LIMIT = "Rows of buffers per memory space, and programs listed.  [default: one s
 @options.paths()
 @options.space
 @options.output(csv=True, limit=LIMIT, wide=True, verbose="Show notes in full.")
-@memory(effect="exit with 1 if a program does not fit, 3 if that is unknown")
+@memory(effect="exit with 3 if it is unknown whether a program fits, or else 1 if one does not")
 @options.strict("Exit with 3 if a dump is truncated.")
 def command(
     paths: tuple[str, ...], space: str | int | None, output: options.Output, memory: Memory | None, strict: bool
