@@ -126,6 +126,7 @@ def test_links_of_the_detail_lead_to_other_buffers_and_steps(page: Page) -> None
     page.locator("#detail").get_by_role("button", name="multiply_tanh_fusion", exact=True).click()
     settle(page)
     assert selected(page) == "multiply_tanh_fusion"
+    assert f" of {STEPS - 1}, read " in (page.locator("#detail .life-bar").get_attribute("aria-label") or "")
     page.locator("#detail").get_by_role("button", name="165", exact=True).first.click()
     settle(page)
     assert step_shown(page)[0] == 165

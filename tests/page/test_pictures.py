@@ -91,6 +91,11 @@ def test_parts() -> None:
         assert [t for t in shown if t in ("Bill", "In use over time", "Address map")] == [title]
 
 
+def test_the_number_of_steps_is_that_of_the_schedule() -> None:
+    schedule = xlamem.read(DUMPS / TPU).schedule_length
+    assert f"tpu · {schedule} steps" in texts(check(picture([model(TPU)])))
+
+
 def test_what_the_model_leaves_out_is_said() -> None:
     program = replace(model(CPU), folded=["12 buffers of at most 4 KiB are left out."])
     assert program.folded[0] in texts(check(picture([program])))

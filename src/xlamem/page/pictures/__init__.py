@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from ...formatting import shorten, size
+from ...formatting import count, shorten, size
 from ..model import Program
 from .address_map import draw_map
 from .bill import draw_bill
@@ -77,4 +77,4 @@ def _folded(d: Drawing, program: Program, y: float) -> float:
 
 
 def _steps(program: Program) -> str:
-    return "" if program.steps is None else f"{program.steps:,} steps"
+    return "" if program.steps is None else count(program.steps - 1, "step")

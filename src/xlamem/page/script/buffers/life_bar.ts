@@ -23,7 +23,7 @@ export function lifeBar(data: ProgramData, store: Store, buffer: number): Elemen
   const top = (HEIGHT - BAR) / 2;
   const uses = usesOf(data, buffer).filter(({ step }) => step >= 0);
   const peak = data.model.spaces[data.allocations.space[data.buffers.allocation[buffer]!]!]?.first_step;
-  const label = `Live from step ${number(first)} to ${number(last)} of ${number(steps)}, read ${number(uses.length)} times`;
+  const label = `Live from step ${number(first)} to ${number(last)} of ${number(steps - 1)}, read ${number(uses.length)} times`;
   const picture = svg(
     "svg",
     { class: "life-bar", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
