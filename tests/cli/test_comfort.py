@@ -57,7 +57,8 @@ def test_similar_names() -> None:
     [
         (["pek", "x"], "No such command 'pek'. Did you mean 'peak'?"),
         (["nonsense"], "No such command or path: 'nonsense'."),
-        (["./nowhere"], "No such command or path: './nowhere'."),
+        (["./nowhere"], "./nowhere does not exist: neither a file, a directory nor the stem of a dump"),
+        (["-x", "-"], "No such option '-x'."),
         (["peak", "--jsn", SMALL], "--json"),
         (["show", "valus", SMALL], "no table 'valus'; did you mean 'values'?"),
         (["show", "savngs", SMALL], "no table 'savngs'; did you mean 'savings'?"),

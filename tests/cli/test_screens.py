@@ -62,6 +62,10 @@ def test_a_directory_with_the_screen_of_its_largest_program_too(run: Any) -> Non
 def test_a_path_alone_shows_its_peak(run: Any) -> None:
     assert run(LAYERS).out == run("peak", LAYERS).out
     assert run(LAYERS, "--csv").out == run("peak", LAYERS, "--csv").out
+    (dump,) = xlamem.find(LAYERS)
+    for path in (LAYERS / dump.name, f"{LAYERS}*"):  # a stem, a glob
+        shown = run("peak", path)
+        assert (shown.code, run(path).out) == (0, shown.out)
     r = run("peke", LAYERS)
     assert (r.code, r.out) == (2, "")
     assert "No such command" in r.err

@@ -36,6 +36,11 @@ def test_a_module_of_standard_input(run: Any, verb: str) -> None:
     assert out == run(CAPTURED, verb, "-")[1]
 
 
+def test_standard_input_alone_shows_its_peak(run: Any) -> None:
+    assert run(CAPTURED, "-") == run(CAPTURED, "peak", "-")
+    assert run(CAPTURED, "-")[0] == 0
+
+
 def test_a_module_that_standard_input_lacks(run: Any) -> None:
     code, _, err = run(CAPTURED, "top", "-", "--module", "jit_other")
     assert code == 2

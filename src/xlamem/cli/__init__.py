@@ -59,7 +59,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Take `xlamem PATH` for `xlamem peak PATH`."""
-        if args[0] not in (*VERBS, *REPLACED) and (os.path.exists(args[0]) or "://" in args[0]):
+        if args[0] not in (*VERBS, *REPLACED) and _is_path(args[0]):
             args = ["peak", *args]
         if args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
             ctx.fail(_no_such_command(args[0]))
@@ -113,6 +113,12 @@ def _limit_memory(ctx: click.Context, parameter: click.Parameter, size: str | No
             console.limit_memory(size)
         except UsageError as e:
             raise click.UsageError(str(e), ctx) from e
+
+
+def _is_path(name: str) -> bool:
+    """Return whether a name that is no command can only be a path, a stem, a wildcard, a URI or standard input."""
+    is_option = name.startswith("-") and name != "-"
+    return os.path.exists(name) or not (name.isalpha() or is_option)
 
 
 def _no_such_command(name: str) -> str:
