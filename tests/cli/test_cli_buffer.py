@@ -47,6 +47,10 @@ def test_the_limit_that_the_screen_mentions(run: Any) -> None:
     most_used = max(set(uses), key=uses.count)
     assert "more: --limit shows more" in run(LAYERS, most_used, "--limit", 1).out
     assert "--limit" not in run(LAYERS, most_used, "--limit", 1000).out
+    every, first = (json.loads(run(LAYERS, most_used, "--json", *limit).out) for limit in ((), ("--limit", 1)))
+    for name in ("users", "positions", "mates"):
+        assert first[name] == every[name][:1]
+    assert len(every["users"]) > 1
 
 
 def test_json(run: Any) -> None:

@@ -14,7 +14,7 @@ from .. import console, options
 @click.command("buffer")
 @options.dump()
 @click.argument("name")
-@options.output(limit="Number of users, aliases and neighbors to list.  [default: 6]")
+@options.output(limit="Number of users, aliases and neighbors to list.  [default: 6; all in JSON]")
 def command(dump: Dump, name: str, output: options.Output) -> None:
     """Show what defines, reads and keeps alive one buffer of the program in PATH, and what shares its bytes.
 
@@ -22,7 +22,9 @@ def command(dump: Dump, name: str, output: options.Output) -> None:
     """
     buffer = compute.buffer(dump, name)
     if output.json:
-        console.write_document("buffer", {**options.program_json(dump), **asdict(buffer)})
+        row = asdict(buffer)
+        lists = {name: output.head(row[name]) for name in ("users", "positions", "mates")}
+        console.write_document("buffer", {**options.program_json(dump), **row, **lists})
     else:
         from ..reporters.buffer import screen  # imports rich
 

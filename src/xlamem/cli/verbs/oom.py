@@ -12,7 +12,7 @@ from ..reporters import oom as reporter
 
 @click.command("oom")
 @click.argument("log", metavar="LOG", shell_complete=files)
-@options.output(limit="Buffers shown per report.  [default: 10]", wide=True)
+@options.output(limit="Buffers shown per report. JSON has all.  [default: 10]", wide=True)
 def command(log: str, output: options.Output) -> int:
     """Extract XLA's out-of-memory reports from LOG (a file or URI, - for standard input; a log or a single message):
     which memory ran out, what takes it, and the largest buffers. Exit with 3 if there is no report.

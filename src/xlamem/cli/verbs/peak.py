@@ -22,7 +22,10 @@ N_SHOWN = 10
 """Number of programs listed, and of buffers read per memory space, without --limit."""
 N_ADVICE = 2
 """Number of interventions that are mentioned if a program does not fit."""
-LIMIT = "Rows of buffers per memory space, and programs listed.  [default: one screen; all in JSON and CSV]"
+LIMIT = (
+    "Rows of buffers per memory space, and programs listed on the screen. JSON and CSV have all programs.  "
+    "[default: one screen; all in JSON]"
+)
 
 
 @click.command("peak")
