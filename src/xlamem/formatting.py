@@ -6,6 +6,10 @@ import re
 import textwrap
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 GAP = "  "
 """Space between columns."""
@@ -209,3 +213,29 @@ def align(rows: list[list[str]], left: Iterable[int]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     template = GAP.join(f"{{:{'<' if i in set(left) else '>'}{width}}}" for i, width in enumerate(widths))
     return [template.format(*row).rstrip() for row in rows]
+
+
+# -- values of tables ----------------------------------------------------------------------------
+
+
+def python_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of an Arrow column; times that Python cannot represent as text."""
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except (ValueError, OverflowError):  # nanoseconds, or years after 9999
+        return [_python_value(scalar) for scalar in column]
+
+
+def _python_value(scalar: pa.Scalar) -> Any:
+    import pyarrow as pa
+
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        if isinstance(scalar, pa.ListScalar):
+            return [_python_value(item) for item in scalar.values]
+        if isinstance(scalar, pa.StructScalar):
+            return {name: _python_value(item) for name, item in scalar.items()}
+        if pa.types.is_timestamp(scalar.type):  # in UTC; with a zone, Arrow writes a wrong year for some
+            scalar = scalar.cast(pa.timestamp(scalar.type.unit))
+        return scalar.cast(pa.string()).as_py()

@@ -74,6 +74,17 @@ def test_info_of_one_dump(run: Any) -> None:
     assert "\x1b" not in r.out
 
 
+def test_info_of_a_file_name_with_a_large_timestamp(run: Any, tmp_path: Path) -> None:
+    """A name may have any number of up to 18 digits: that is a time beyond the year 9999."""
+    (dump,) = xlamem.find(SMALL)
+    (path,) = (m.location for m in dump.members if m.role == "buffer-assignment")
+    name = f"{'9' * 18}.{Path(path).name}"
+    shutil.copy(path, tmp_path / name)
+    r = run("info", tmp_path / name)
+    assert r.code == 0, r.err
+    assert "999,999,999,999,999,999 microseconds after 1970" in r.out
+
+
 def test_info_json(run: Any) -> None:
     (dump,) = run("info", "--json", SMALL).json["dumps"]
     assert dump["module"] == xlamem.read(SMALL, hashes=True).modules.to_pylist()[0]

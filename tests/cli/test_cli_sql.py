@@ -120,6 +120,29 @@ def test_columns_of_the_same_name(run: Any) -> None:
     assert run("sql", SMALL, query, "--csv").out == "a,a_2,a_1,a_3\n1,2,3,4\n"
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("DATE '20000-01-01'", "20000-01-01"),
+        ("TIMESTAMP_NS '2020-01-01 00:00:00.000000001'", "2020-01-01 00:00:00.000000001"),
+        ("TIMESTAMP 'infinity'", f"<value out of range: {2**63 - 1}>"),
+        ("TIMESTAMPTZ '200000-01-01 00:00:00+00'", "<value out of range: 6249223180800000000>"),
+        ("[DATE '20000-01-01', DATE '2020-01-01']", ["20000-01-01", "2020-01-01"]),
+        ("{'a': DATE '20000-01-01'}", {"a": "20000-01-01"}),
+    ],
+)
+def test_times_that_python_lacks(value: str, text: Any, run: Any) -> None:
+    query = f"SELECT {value} AS a, DATE '2020-01-01' AS b"
+    r = run("sql", SMALL, query, "--json")
+    assert r.code == 0, r.err
+    (row,) = json.loads(r.out)["rows"]
+    if value.startswith("TIMESTAMP_NS"):
+        row["a"] = row["a"].replace("T", " ")  # with pandas
+    assert row == {"a": text, "b": "2020-01-01"}
+    assert run("sql", SMALL, query).code == 0
+    assert "a" in repr(xlamem.show(xlamem.sql(SMALL, query)))
+
+
 def test_errors_are_reported(run: Any, dest: str, tmp_path: Path) -> None:
     for query in ("SELEC", "FROM nonsense"):
         r = run("sql", dest, query)

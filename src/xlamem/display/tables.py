@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from .. import schema
 from ..errors import UsageError
-from ..formatting import GAP, count, shorten_distinct, size
+from ..formatting import GAP, count, python_values, shorten_distinct, size
 from .grid import Grid
 from .view import View
 
@@ -75,7 +75,7 @@ class TableGrid:
         return " and ".join(count(n, what) for n, what in hidden if n > 0)
 
     def _cells(self, column: int, limit: int | None) -> list[str]:
-        values = self.table.column(column).to_pylist()
+        values = python_values(self.table.column(column))
         if self.names[column] in self.sizes and pa.types.is_integer(self.table.schema.field(column).type):
             return ["" if v is None else size(v) for v in values]
         return shorten_distinct(map(_text, values), limit)

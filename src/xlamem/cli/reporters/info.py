@@ -69,7 +69,10 @@ def _module(module: Row) -> str:
 
 
 def _date(microseconds: int) -> str:
-    date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    try:
+        date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    except OverflowError:  # after the year 9999: file names have any number
+        return f"{microseconds:,} microseconds after 1970"
     return f"{date:%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ...formatting import GAP, align, count, one_line, shorten
+from ...formatting import GAP, align, count, one_line, python_values, shorten
 from .. import console
 from ..options import Output
 
@@ -53,7 +53,7 @@ def default_limit(output: Output) -> int | None:
 
 
 def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    columns = ([_plain(v) for v in column.to_pylist()] for column in table.columns)
+    columns = ([_plain(v) for v in python_values(column)] for column in table.columns)
     return list(zip(*columns, strict=True))
 
 
@@ -80,7 +80,7 @@ def _write_text(table: pa.Table, output: Output, n_rows: int) -> None:
 
     width, shown = output.width, table.slice(0, default_limit(output))
     names = [one_line(name) for name in table.column_names]
-    cells = [[_cell(v) for v in row] for row in zip(*(c.to_pylist() for c in shown.columns), strict=True)]
+    cells = [[_cell(v) for v in row] for row in zip(*map(python_values, shown.columns), strict=True)]
     numeric = [_is_numeric(field.type) for field in table.schema]
     if width is None:
         left = {i for i, is_number in enumerate(numeric) if not is_number}
