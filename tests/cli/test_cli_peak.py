@@ -230,6 +230,19 @@ def test_capacity_compares_what_is_reserved_in_device_memory(run: Any) -> None:
     assert [s["in_device_memory"] for s in data.json["dumps"][0]["spaces"]] == [True, False, False, False]
 
 
+def test_a_memory_space_of_two_pages_is_two_spaces(run: Any, tmp_path: Path) -> None:
+    folder = shutil.copytree(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad", tmp_path / "dump")
+    (path,) = folder.glob("*-buffer-assignment.txt")
+    forged = re.sub(r"^(allocation [12]: .*) page 0,", r"\1 page 1,", path.read_text(), flags=re.M)
+    assert forged.count("page 1,") == 2
+    path.write_text(forged)
+    out = run("peak", folder).out
+    assert "must fit 4.11 MiB (4,311,040 bytes) hbm 2.11 MiB + hbm page 1 2.00 MiB" in re.sub(r" +", " ", out)
+    assert out.count("must fit") == 1
+    lines = run("explain", folder, "--wide").out.splitlines()
+    assert lines[lines.index("hbm page 1") + 1].split()[:3] == ["reserved", "2.00", "MiB"]
+
+
 def test_the_capacity_is_drawn_where_it_is_near(run: Any) -> None:
     assert "┄" in run("peak", TPU, "--capacity", "4MiB").out
     assert "┄" not in run("peak", TPU, "--capacity", "1GiB").out

@@ -41,7 +41,7 @@ class Overview:
     device_total: int | None = None
     """Bytes that must fit into the device's memory, regardless of which spaces are selected."""
     reserved: dict[str, int] = field(default_factory=dict)
-    """Bytes of `device_total`, by memory space."""
+    """Bytes of `device_total`, by `space_name`."""
     usage: dict[tuple[str, int], Ints] = field(default_factory=dict)
     """Bytes in use at each step, by memory space and page."""
     members: dict[tuple[str, int], pa.Table] = field(default_factory=dict)
@@ -113,10 +113,15 @@ def main_memory_first(spaces: list[Row]) -> list[Row]:
     return sorted(spaces, key=lambda s: (main_first(s["memory_space"]), -(s["peak"] or 0), -s["reserved"]))
 
 
+def space_name(space: Row) -> str:
+    """Return the name of a memory space, which consists of a color and a page."""
+    return f"{space['memory_space']} page {space['page']}" if space["page"] else str(space["memory_space"])
+
+
 def _reserved(spaces: list[Row]) -> dict[str, int]:
     sizes: Counter[str] = Counter()
     for s in spaces:
-        sizes[s["memory_space"]] += s["reserved"] * s["in_device_memory"]
+        sizes[space_name(s)] += s["reserved"] * s["in_device_memory"]
     return +sizes
 
 

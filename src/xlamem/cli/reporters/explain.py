@@ -10,6 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from ...compute import main_first
+from ...compute.overview import space_name
 from ...compute.wording import describe_problems
 from ...dump import Dump
 from ...formatting import size, visible, wrap
@@ -106,15 +107,17 @@ def _blocks(numbers: list[Row], causes: list[Row], *, each: bool) -> list[Block]
     by_number: Causes = defaultdict(list)
     for cause in causes:
         by_number[_key(cause)].append(cause)
-    groups: dict[str | None, list[Row]] = defaultdict(list)
+    groups: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    together: list[Row] = []
     for n in numbers:
         if not n["name"].startswith(JAX):
-            groups[n["memory_space"]].append(n)
-    together = groups.pop(None, [])
-    used = [s for s in sorted(groups, key=main_first) if any(n["bytes"] for n in groups[s])]
+            group = together if n["memory_space"] is None else groups[n["memory_space"], n["page"]]
+            group.append(n)
+    used = [s for s in sorted(groups, key=lambda s: main_first(s[0])) if any(n["bytes"] for n in groups[s])]
+    titles = {s: space_name(groups[s][0]) for s in used}
     if len(used) == 1:
-        return [Block(used[0] or "", _lines([*groups[used[0]], *together], by_number, each=each))]
-    every = [Block(s or "", _lines(groups[s], by_number, each=each)) for s in used]
+        return [Block(titles[used[0]], _lines([*groups[used[0]], *together], by_number, each=each))]
+    every = [Block(titles[s], _lines(groups[s], by_number, each=each)) for s in used]
     return every + ([Block(TOGETHER, _lines(together, by_number, each=each))] if together else [])
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from ...compute import Fits, Overview, fold_scopes, folded_scopes, like_buffers, scope_tree
 from ...compute.bill_wording import bill_line
 from ...compute.devices import parse_bytes
+from ...compute.overview import space_name
 from ...formatting import align, number, one_line, shorten, size, wrap
 from ..inputs import Program
 from .buffers import SIZE_WIDTH, buffer_lines, group_lines
@@ -113,14 +114,10 @@ def _missing(overview: Overview, layout: Layout) -> list[Text]:
 # -- the first memory space ----------------------------------------------------------------------
 
 
-def _name(space: Row) -> str:
-    return f"{space['memory_space']} page {space['page']}" if space["page"] else str(space["memory_space"])
-
-
 def _space(overview: Overview, space: Row, fits: Fits | None, layout: Layout) -> list[Text]:
     """Return the name of a memory space, what is reserved, the peak, and the chart."""
-    only_space = list(overview.reserved) == [space["memory_space"]]
-    lines = [Text(_name(space), "bold")]
+    only_space = list(overview.reserved) == [space_name(space)]
+    lines = [Text(space_name(space), "bold")]
     lines += _amounts(overview, space, layout.width, must_fit=only_space and fits is None)
     if space["in_device_memory"] and (reason := bill_line(overview.bill)):
         lines += [field("" if i else "bill", line) for i, line in enumerate(wrap(reason, INDENT, layout.width))]
@@ -214,13 +211,13 @@ def _other_spaces(overview: Overview, spaces: list[Row], layout: Layout) -> list
         lines.append(_other_space(overview, space, layout))
         if space["peak"] and i < N_OTHER_SPACES:
             lines += _largest(overview, space, N_OTHER_BUFFERS if layout.limit is None else layout.limit, layout)
-    if small := ", ".join(f"{_name(s)} {size(s['peak'])}" for s in spaces if s not in large):
+    if small := ", ".join(f"{space_name(s)} {size(s['peak'])}" for s in spaces if s not in large):
         lines += layout.wrapped(f"also: {small}", "dim")
     return [Text(), *lines] if lines else []
 
 
 def _other_space(overview: Overview, space: Row, layout: Layout) -> Text:
-    name = Text(_name(space).ljust(INDENT), "bold")
+    name = Text(space_name(space).ljust(INDENT), "bold")
     if space["peak"] is None:
         return Text.assemble(name, f"{size(space['reserved'])} reserved")
     usage = overview.usage[space["memory_space"], space["page"]]
@@ -240,7 +237,7 @@ def _notes(overview: Overview, fits: Fits | None, used: list[Row], *, all_spaces
     if any(members["iterations"].null_count < members.num_rows for members in overview.members.values()):
         notes.append(Note("stacked buffers", STACKED))
     unused = [s for s in overview.spaces if s not in used]
-    if names := ", ".join(_name(s) for s in unused):
+    if names := ", ".join(space_name(s) for s in unused):
         reserved = sum(s["reserved"] for s in unused)
         text = f"nothing is ever in use in {names}" + (f", with {size(reserved)} reserved" if reserved else "")
         notes.append(Note(f"{names} unused", text))
