@@ -14,7 +14,8 @@ class XlaMemError(Exception):
 
 
 class UsageError(XlaMemError):
-    """The arguments are invalid, contradict each other, or name something that does not exist."""
+    """The arguments are invalid, contradict each other, or ask for something that does not exist, or that the dump does
+    not tell."""
 
 
 class NativeError(XlaMemError):
