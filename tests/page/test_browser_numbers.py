@@ -46,6 +46,16 @@ def test_every_dump_is_shown_without_a_problem(path: Path, page_of: Write, show:
     assert page.locator("html").get_attribute("data-theme") == "dark"
 
 
+def test_a_device_without_available_memory(page_of: Write, show: Show) -> None:
+    page = show(page_of(MANY[1], device="v5e", resident="16GiB"))
+    words = page.locator("#verdict .device-words").inner_text()
+    assert "too much" in words
+    assert "used" not in words
+    bar = page.locator("#verdict .device-bar")
+    widths = bar.evaluate("bar => Array.from(bar.children, part => parseFloat(part.style.width))")
+    assert sum(widths) == pytest.approx(100)
+
+
 @pytest.mark.parametrize("path", SUMMED, ids=lambda p: p.name)
 def test_the_bill_is_that_of_the_table(path: Path, page_of: Write, show: Show) -> None:
     rows = xlamem.bill(xlamem.read(path)).to_pylist()

@@ -41,6 +41,7 @@ function words({ headline, decided_by, first_step, device, reason }: Verdict): H
 /** Capacity as a bar: what must fit, what is to spare, and what is not available to the program. */
 function deviceBar(mustFit: number, device: Device, fits: boolean | null): HTMLElement {
   const { available, capacity } = device;
+  const room = Math.max(available, 0); // other data may take more than there is
   const whole = Math.max(capacity, mustFit, 1);
   const part = (kind: string, bytes: number, label: string) =>
     bytes > 0 ? sized(h("div", { class: kind, title: `${label}: ${exactSize(bytes)}` }), bytes / whole) : null;
@@ -50,13 +51,13 @@ function deviceBar(mustFit: number, device: Device, fits: boolean | null): HTMLE
   const bar = h(
     "div",
     { class: "device-bar", "aria-hidden": "true" },
-    part("needed", Math.min(mustFit, available), "Must fit"),
-    part("spare", spare, "To spare"),
-    part("excess", -spare, "Too much"),
-    part("withheld", capacity - Math.max(available, mustFit), "Not available to the program"),
+    part("needed", Math.min(mustFit, room), "Must fit"),
+    part("spare", room - mustFit, "To spare"),
+    part("excess", mustFit - room, "Too much"),
+    part("withheld", capacity - Math.max(room, mustFit), "Not available to the program"),
   );
   const mark = h("div", { class: "available-mark", "aria-hidden": "true" });
-  mark.style.left = `${(100 * available) / whole}%`;
+  mark.style.left = `${(100 * room) / whole}%`;
   return h(
     "div",
     { class: "device" },
@@ -66,7 +67,7 @@ function deviceBar(mustFit: number, device: Device, fits: boolean | null): HTMLE
       { class: "device-words" },
       h("span", { class: `state ${fits === false ? "bad" : fits === true ? "good" : ""}` }, state),
       h("span", {}, ...(device.name === "capacity" ? [] : [name(device.name, 40), ": "]), offered(device)),
-      h("span", {}, `${percent(mustFit, available)} used, ${rest}`),
+      h("span", {}, room ? `${percent(mustFit, room)} used, ${rest}` : rest),
       device.note ? h("span", { class: "muted" }, plain(device.note, 300)) : null,
     ),
   );
