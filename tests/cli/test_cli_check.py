@@ -224,6 +224,8 @@ def test_wrong_outputs(run: Callable[..., Result]) -> None:
     Path("file").write_text("")
     assert run(SMALL, "--max-device-total", "1GiB", "--output", "text=file/x").code == 4
     assert run(SMALL, "--max-device-total", "1GiB", "--label", "x").code == 2
+    twice = run(SMALL, "--max-device-total", "1GiB", "--label", "x=1", "--label", "x=2")
+    assert (twice.code, "the label 'x' is given twice" in twice.err) == (2, True)
     assert run(SMALL, "--baseline", "file/base.json", "--bless").code == 4
 
 

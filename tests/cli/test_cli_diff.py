@@ -234,7 +234,7 @@ def test_options(run: Any) -> None:
         ((SCAN, REMAT, "--space", "attic"), "no account 'attic'"),
         ((SCAN, REMAT, "--json", "--markdown"), "--json and --markdown exclude each other"),
         ((SCAN, REMAT, "--label", "commit=a"), "--label compares two labels of one dataset"),
-        ((SCAN, "--label", "commit", "--label", "b"), "a label is KEY=VALUE, not 'commit'"),
+        ((SCAN, "--label", "commit", "--label", "b"), "a label has the form KEY=VALUE, not 'commit'"),
     ]:
         status, out, err = run(*arguments)
         assert (status, out) == (2, "")

@@ -168,6 +168,7 @@ def test_wrong_usage(run: Any, five: Path, tmp_path: Path) -> None:
     for args, message in (
         ([five, "--over", "night"], "no dump has the label 'night'; there are commit"),
         ([five, "--over", "commit", "--label", "commit=x"], "no dump has commit=x"),
+        ([five, "--over", "commit", "--label", "a=1", "--label", "a=2"], "the label 'a' is given twice"),
         ([five, "--over", "commit", "--by", "scope"], "--over takes one dataset, and excludes --module, --by"),
         ([five, five, "--over", "commit"], "--over takes one dataset"),
         ([five, five, "--order", "name"], "--order needs --over"),

@@ -154,3 +154,16 @@ def program_json(dump: Dump) -> documents.Program:
     """Return the name and the row of `modules` of a program, with which documents about it begin."""
     (module,) = dump.modules.to_pylist()
     return {"name": dump.name, "module": module}
+
+
+def labels_of(texts: Iterable[str]) -> dict[str, str]:
+    """Return the labels KEY=VALUE. Raises UsageError for other texts, and for a key that is given twice."""
+    labels: dict[str, str] = {}
+    for text in texts:
+        key, equal, value = text.partition("=")
+        if not equal or not key:
+            raise UsageError(f"a label has the form KEY=VALUE, not {text!r}")
+        if key in labels:
+            raise UsageError(f"the label {key!r} is given twice")
+        labels[key] = value
+    return labels

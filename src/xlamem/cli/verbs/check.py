@@ -44,10 +44,7 @@ def _targets(_: click.Context, __: click.Parameter, texts: Sequence[str]) -> lis
 
 
 def _label(_: click.Context, __: click.Parameter, texts: Sequence[str]) -> dict[str, str]:
-    for text in texts:
-        if "=" not in text:
-            raise UsageError(f"--label must be KEY=VALUE, not {text!r}")
-    return dict(text.split("=", 1) for text in texts)
+    return options.labels_of(texts)
 
 
 @click.command("check")

@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from ... import warehouse
-from ...errors import UsageError
 from ...formatting import count
 from .. import console, options
 from ..completion import files, some_of, stored_tables
@@ -88,7 +87,8 @@ def command(
 
     Dumps that cannot be read are recorded in the table `quarantine`. `xlamem sql DEST` queries the dataset.
     """
-    settings |= {"tables": _names(tables), "labels": _labels(labels), "partition_by": _names(partition_by) or ()}
+    settings |= {"tables": _names(tables), "labels": options.labels_of(labels)}
+    settings["partition_by"] = _names(partition_by) or ()
     try:
         # Engines may print: Ray reports each worker that dies on stdout, which is for the result.
         with reporter.progress(hidden=quiet) as progress, _without_garbage_collection(), redirect_stdout(sys.stderr):
@@ -119,15 +119,3 @@ def _without_garbage_collection() -> Iterator[None]:
 
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _labels(texts: tuple[str, ...]) -> dict[str, str]:
-    labels: dict[str, str] = {}
-    for text in texts:
-        key, equal, value = text.partition("=")
-        if not equal or not key:
-            raise UsageError(f"a label has the form KEY=VALUE, not {text!r}")
-        if key in labels:
-            raise UsageError(f"the label {key!r} is given twice")
-        labels[key] = value
-    return labels

@@ -107,15 +107,8 @@ def _sides(paths: tuple[str, ...], labels: tuple[str, ...]) -> tuple[Dumps, Dump
         return paths[0], paths[1]
     if len(paths) != 1 or len(labels) != 2:
         raise UsageError("--label compares two labels of one dataset: xlamem diff DEST --label KEY=A --label KEY=B")
-    first, second = (_label(text) for text in labels)
+    first, second = (options.labels_of([text]) for text in labels)
     return (paths[0], first), (paths[0], second)
-
-
-def _label(text: str) -> Mapping[str, str]:
-    key, sign, value = text.partition("=")
-    if not key or not sign:
-        raise UsageError(f"a label is KEY=VALUE, not {text!r}")
-    return {key: value}
 
 
 def _compare_points(
@@ -124,8 +117,7 @@ def _compare_points(
     from ...compare.series import series
     from ..reporters.series import write  # imports rich
 
-    selected = {key: value for text in labels for key, value in _label(text).items()}
-    return write(series(path, over, labels=selected, order=order), output, gate=gate)
+    return write(series(path, over, labels=options.labels_of(labels), order=order), output, gate=gate)
 
 
 def _modules(sides: tuple[Dumps, Dumps], module: str) -> tuple[Dump, Dump]:
