@@ -31,6 +31,7 @@ from small_dumps import (
     write,
 )  # fmt: skip
 
+from xlamem import read
 from xlamem.errors import DumpError, UsageError
 from xlamem.input import contents as input_contents
 from xlamem.input import files
@@ -197,6 +198,17 @@ def test_a_file_opened_as_text(tmp_path: Path) -> None:
         resolve(io.StringIO(ALLOCATIONS))
     with pytest.raises(UsageError, match="cannot read a dump from int"):
         resolve(7)
+
+
+def test_different_bytes_of_one_size_are_different_dumps() -> None:
+    one, other = ALLOCATIONS.encode(), ALLOCATIONS.replace("4", "8").encode()
+    a, b = resolve(one), resolve(other)
+    assert a != b
+    assert len({a, b}) == 2
+    assert resolve(one) == a
+    assert hash(resolve(one)) == hash(a)
+    assert read(a) != read(b)
+    assert a.members[0] != "a string"
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

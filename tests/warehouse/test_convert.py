@@ -261,6 +261,14 @@ def test_the_same_dump_is_stored_once(tmp_path: Path) -> None:
     assert (again.dumps, again.already_stored) == (0, 1)
 
 
+def test_different_dumps_in_memory_of_one_size(tmp_path: Path) -> None:
+    text = b"BufferAssignment:\nallocation 0: size 4, thread-local:\n value: <0 p @0> (size=4,offset=0): f32[]\n"
+    sources = [xlamem.read(data).source for data in (text, text.replace(b"4", b"8"))]
+    result = convert(*sources, to=tmp_path / "out")
+    assert (result.found, result.dumps) == (2, 2)
+    assert sorted(stored(tmp_path / "out", "allocations")["size"].to_pylist()) == [4, 8]
+
+
 def test_a_timestamp_in_the_name_does_not_matter(tmp_path: Path) -> None:
     (source,) = SMALL.glob("*-buffer-assignment.txt")
     for stamp in ("1700000000000001", "1700000000000002"):

@@ -15,9 +15,11 @@ from .spans import Form
 from .text import Text
 
 
-@dataclass(slots=True, unsafe_hash=True)  # a frozen one takes three times as long to create
+@dataclass(slots=True, eq=False)  # a frozen one takes three times as long to create
 class Member:
     """One text of a dump and its location. It is never changed.
+
+    Texts in memory are equal only if they are in the same bytes object, because their name does not identify them.
 
     ``begin`` and ``end`` delimit the text in the decompressed file ``uri`` or, if it is a container, in its
     decompressed ``entry``.
@@ -33,10 +35,22 @@ class Member:
     size: int | None = None
     """Size of the text in bytes, if known without reading it."""
     entry: Entry | None = None
-    fault: DumpError | None = field(default=None, compare=False)
+    fault: DumpError | None = None
     """Why the text cannot be read, if `find` has detected it."""
-    content: Buffer | None = field(default=None, compare=False, repr=False)
+    content: Buffer | None = field(default=None, repr=False)
     """The decompressed file, if it is in memory or can be read only once."""
+
+    def __eq__(self, other: object) -> bool:
+        return self._identity() == other._identity() if isinstance(other, Member) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[object, ...]:
+        return (
+            self.role, self.uri, self.inner_name, self.form, self.begin, self.end, self.size, self.entry,
+            id(self.content),
+        )  # fmt: skip
 
     @property
     def file_name(self) -> str:
