@@ -398,7 +398,8 @@ def read(
         a tar, a captured stream, a URI, ``"-"`` for standard input, bytes or a binary file object. Gzip,
         zstd, xz and bz2 are decompressed.
     module
-        Number or name of the module, if there are several.
+        Number or name of the module, if there are several. The number is the `module_id`, which file names contain; if
+        it is missing or not unique, the position in the order of `find`.
     tables
         Names of the tables to read; all by default. Sections that fill none of them are not tokenised. Name them if
         you need few: the first one that is requested makes other threads scan the rest, and `values` waits for the

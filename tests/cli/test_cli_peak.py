@@ -447,6 +447,21 @@ def test_one_of_several(run: Any) -> None:
     assert run("explain", several, "--module", "none").code == 2
 
 
+def test_one_of_several_in_a_log(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = next((DUMPS / "cpu-jaxlib-0.5.3-tuple3").glob("*-buffer-assignment.txt")).read_bytes()
+    two = next((DUMPS / "cpu-jaxlib-0.9.1-mlp_grad").glob("*-buffer-assignment.txt")).read_bytes()
+    log = tmp_path / "two.txt"
+    log.write_bytes(one + two)
+    alone = tmp_path / "one.txt"
+    alone.write_bytes(two)
+    expected = run("top", alone, "--csv").csv
+    assert run("top", log, "--module", "1", "--csv").csv == expected
+    assert run("top", log, "--module", "0", "--csv").csv != expected
+    assert "\n  1  two.txt" in run("top", log, "--module", "2").err
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(one + two)))  # can be read only once
+    assert run("top", "-", "--module", "1", "--csv").csv == expected
+
+
 # ---- help and imports
 
 

@@ -167,9 +167,32 @@ def test_several_modules_need_a_choice(tmp_path: Path) -> None:
     assert resolve(tmp_path, module="module_0000.jit_f.cpu_after_optimizations").module_id == 0
     with pytest.raises(UsageError, match="holds 2 modules"):
         resolve(tmp_path, module="jit_f")
-    for missing in (3, -1, "jit_h"):
+    for missing in (3, -1, "jit_h", "3"):
         with pytest.raises(UsageError, match="no module"):
             resolve(tmp_path, module=missing)
+
+
+def test_a_module_is_selected_by_its_own_number_if_it_has_one(tmp_path: Path) -> None:
+    for number in (0, 2, 4):
+        write(tmp_path, f"module_{number:04d}.jit_{number}.cpu_after_optimizations")
+    for module in (2, "2", "0002"):
+        assert resolve(tmp_path, module=module).module_id == 2
+    with pytest.raises(UsageError, match=r"no module 1 in(.|\n)*  0  module_0000.*\n  2  module_0002.*\n  4  mod"):
+        resolve(tmp_path, module=1)
+    for name in ("2", "7"):  # names come first
+        write(tmp_path / "named", f"module_000{name}.{9 - int(name)}.cpu_after_optimizations")
+    assert resolve(tmp_path / "named", module="2").module_id == 7
+    assert resolve(tmp_path / "named", module=2).module_id == 2
+
+
+def test_modules_with_equal_numbers_are_selected_by_position(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        write(tmp_path / folder, "module_0003.jit_f.cpu_after_optimizations")
+    write(tmp_path / "c", "module_0001.jit_g.cpu_after_optimizations")
+    assert resolve(tmp_path, module=0).location == str(tmp_path / "a")
+    assert resolve(tmp_path, module=1).module_name == "jit_g"
+    with pytest.raises(UsageError, match=r"\n  0  module_0003.*\n  -  module_0003.*\n  1  module_0001"):
+        resolve(tmp_path, module=3)
 
 
 def test_a_source_is_itself(tmp_path: Path) -> None:
@@ -293,6 +316,7 @@ def test_several_modules_in_one_text(tmp_path: Path) -> None:
     one, two = "# head\n" + ALLOCATIONS, ALLOCATIONS.replace("4", "8")
     path.write_text(one + two + ALLOCATIONS)
     assert [contents(s)["buffer-assignment"] for s in find(path)] == [one, two, ALLOCATIONS]
+    assert resolve(path, module="1") == resolve(path, module=1)
     with resolve(path, module=1).members[0].load() as text:
         assert text.first_line == 5
         assert text.position(0) == (5, len(one))

@@ -10,7 +10,7 @@ from .. import compute, schema
 from ..dump import Dump, read
 from ..errors import DumpError, UsageError
 from ..formatting import count
-from ..input.find import Source, find, select
+from ..input.find import Source, find
 from . import console
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def report(failures: Iterable[Failure]) -> None:
 def open_dump(path: str, module: str | None, tables: Iterable[str] | None = None) -> Opened:
     """Open the dump at a path: the selected module, or else the one with the largest device_total."""
     if module is not None:
-        return Opened(read_module(path, module, tables), 0)
+        return Opened(read(path, module=module, tables=tables), 0)
     sources = find(path)
     if len(sources) == 1:
         return Opened(read(sources[0], tables=tables), 0)
@@ -89,14 +89,6 @@ def open_dump(path: str, module: str | None, tables: Iterable[str] | None = None
         "--module selects another"
     )
     return Opened(read(largest, tables=tables), len(errors))
-
-
-def read_module(path: str, module: str, tables: Iterable[str] | None) -> Dump:
-    """Read a module by number if that is unique, or else by name."""
-    sources = find(path)  # once: standard input and pipes cannot be read again
-    matches = [s for s in sources if module.isdecimal() and s.module_id == int(module)]
-    source = matches[0] if len(matches) == 1 else select(sources, module, path)
-    return read(source, tables=tables)
 
 
 def open_source(path: str, module: str | None) -> Opened:

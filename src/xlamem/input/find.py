@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -81,18 +82,13 @@ def _some(paths: Sequence[str | os.PathLike[str]]) -> str:
 def resolve(source: SourceLike, *, module: int | str | None = None) -> Source:
     """Return the dump in a Source, a path (any member, a stem, a directory, "-"), bytes or a binary file.
 
-    If there are several, ``module`` selects one by its number in the order of `find` or by its name. Raises
-    UsageError unless exactly one dump is selected.
+    If there are several, ``module`` selects one by its name or number: its `module_id` if that is unique, else its
+    position in the order of `find`. A number may be text. Raises UsageError unless exactly one dump is selected.
     """
     sources, name, is_member = _sources(source)
     if len(sources) == 1 and (is_member or module is not None):
         sources = split_modules(sources[0])
     return _choose(sources, module, name)
-
-
-def select(sources: list[Source], module: int | str, name: str) -> Source:
-    """Return the dump that ``module`` selects, as in `resolve`, among those that `find` returned for a name."""
-    return _choose(split_modules(sources[0]) if len(sources) == 1 else sources, module, name)
 
 
 def split_modules(source: Source) -> list[Source]:
@@ -147,23 +143,41 @@ def _content(source: bytes | bytearray | memoryview | Readable) -> tuple[bytes, 
 
 
 def _choose(sources: list[Source], module: int | str | None, name: str) -> Source:
-    numbered = list(enumerate(sources))
-    if isinstance(module, str):
-        numbered = [(i, s) for i, s in numbered if module in (s.module_name, s.name)]
-    elif module is not None:
-        numbered = numbered[module : module + 1] if module >= 0 else []
-    if len(numbered) == 1:
-        return numbered[0][1]
-    if not numbered:
-        raise UsageError(f"no module {module!r} in {name}, which holds:\n{_listing(enumerate(sources))}")
-    raise UsageError(f"{name} holds {len(numbered)} modules; choose one with module=:\n{_listing(numbered)}")
+    numbered = list(zip(_numbers(sources), sources, strict=True))
+    chosen = numbered
+    if module is not None:
+        chosen = [(n, s) for n, s in numbered if module in (s.module_name, s.name)]
+        if not chosen and (isinstance(module, int) or module.isdecimal()):
+            chosen = [(n, s) for n, s in numbered if n == int(module)]
+    if len(chosen) == 1:
+        return chosen[0][1]
+    if not chosen:
+        raise UsageError(f"no module {module!r} in {name}, which holds:\n{_listing(numbered)}")
+    raise UsageError(f"{name} holds {len(chosen)} modules; choose one with module=:\n{_listing(chosen)}")
 
 
-def _listing(numbered: Iterable[tuple[int, Source]]) -> str:
-    rows = list(numbered)
-    lines = [f"  {number}  {source.name}  {_summary(source)}" for number, source in rows[:MAX_LISTED]]
-    if len(rows) > MAX_LISTED:
-        lines.append(f"  … and {len(rows) - MAX_LISTED:,} more")
+def _numbers(sources: list[Source]) -> list[int | None]:
+    """Return the number that selects each module: its own if no other has it, else its position.
+
+    None if the position is the number of another module.
+    """
+    count = Counter(source.module_id for source in sources)
+    numbers: list[int | None] = []
+    for position, source in enumerate(sources):
+        if source.module_id is not None and count[source.module_id] == 1:
+            numbers.append(source.module_id)
+        else:
+            numbers.append(None if count[position] == 1 else position)
+    return numbers
+
+
+def _listing(numbered: list[tuple[int | None, Source]]) -> str:
+    lines = [
+        f"  {'-' if number is None else number}  {source.name}  {_summary(source)}"
+        for number, source in numbered[:MAX_LISTED]
+    ]
+    if len(numbered) > MAX_LISTED:
+        lines.append(f"  … and {len(numbered) - MAX_LISTED:,} more")
     return "\n".join(lines)
 
 

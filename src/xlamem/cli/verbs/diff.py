@@ -125,7 +125,7 @@ def _modules(sides: tuple[Dumps, Dumps], module: str) -> tuple[Dump, Dump]:
     paths = [side for side in sides if isinstance(side, str) and not is_dataset(side)]
     if len(paths) < len(sides):
         raise UsageError("--module selects a module of a dump, not of a dataset")
-    a, b = (inputs.read_module(path, module, inputs.ALL_SECTIONS) for path in paths)
+    a, b = (read(path, module=module, tables=inputs.ALL_SECTIONS) for path in paths)
     return a, b
 
 

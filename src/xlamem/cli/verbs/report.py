@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...compute.devices import parse_bytes
-from ...dump import Dump
+from ...dump import Dump, read
 from ...errors import UsageError
 from ...formatting import exact_size
 from ...page.writing import Report, report, require_suffix
@@ -71,7 +71,7 @@ def command(
 
 
 def _opened(path: str, module: str | None) -> str | Dump:
-    return path if module is None else inputs.read_module(path, module, inputs.ALL_SECTIONS)
+    return path if module is None else read(path, module=module, tables=inputs.ALL_SECTIONS)
 
 
 def _exit_code(made: Report, memory: Memory | None) -> int:
