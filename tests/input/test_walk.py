@@ -295,6 +295,22 @@ def test_pyarrow_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert contents(resolve("away:///*/*-live-range.txt?r=1")) == {"live-range": LIVE}
 
 
+def test_names_that_uris_quote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Globs match them, and each dump is found once, however its URI is quoted."""
+    from pyarrow import fs
+
+    write(tmp_path / "a" / "date=2026-01-01" / "x y")
+    (tmp_path / "a" / "date=2026-01-01" / "run+1.log").write_text(ALLOCATIONS)
+    away = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(filesystems, "_arrow_filesystem", lambda root: (away, "") if root == "gs://b" else None)
+    for below in ("date=2026-01-01", "date%3D2026-01-01", "d*[=]2026-01-01"):
+        assert len(find(f"gs://b/*/{below}/x y/*")) == len(find(f"gs://b/*/{below}/x%20y/*")) == 1
+        assert len(find(f"gs://b/**/{below}/**")) == 2
+    day = "gs://b/a/date=2026-01-01"
+    for again in (day, f"{day}/*/*", f"{day}/x y", f"{day}/x%20y/{STEM}", f"{day}/run+1.log", f"{day}/run%2B1.log"):
+        assert len(find("gs://b", again)) == len(find(again, "gs://b")) == 2
+
+
 def test_unknown_schemes(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="cannot open nowhere://x"):
         find("nowhere://x")

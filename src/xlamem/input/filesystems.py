@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
@@ -48,24 +48,32 @@ def files_below(base: str, system: arrow_fs.FileSystem, root: str) -> Iterator[s
             yield f"{uri}{slash}{quote(relative) if quoted else relative}{mark}{query}"
 
 
+def decoder(uri: str) -> Callable[[str], str]:
+    """Return the function that decodes paths in URIs of the same filesystem. With fsspec, they are not quoted."""
+    return str if _arrow_root(uri) is None else unquote
+
+
 def split_glob(uri: str) -> tuple[str, re.Pattern[str] | None]:
-    """Split a URI into the directory above its first wildcard and the glob; the glob is None without wildcards."""
+    """Split a URI into the directory above its first wildcard and the glob; the glob is None without wildcards.
+
+    The glob matches decoded URIs without their query.
+    """
     bare, mark, query = uri.partition("?")  # in a URI, "?" begins a query
     wildcard = WILDCARD.search(bare)
     if wildcard is None:
         return uri, None
-    return bare[: bare.rfind("/", 0, wildcard.start()) + 1] + mark + query, _glob_pattern(uri)
+    return bare[: bare.rfind("/", 0, wildcard.start()) + 1] + mark + query, _glob_pattern(bare, decoder(uri))
 
 
-def _glob_pattern(uri: str) -> re.Pattern[str]:
+def _glob_pattern(uri: str, decode: Callable[[str], str]) -> re.Pattern[str]:
     """Compile a glob pattern for URIs. `*` does not match "/", but `**` does."""
-    return re.compile("".join(map(_glob_regex, _GLOB_TOKEN.split(uri))) + r"\Z")
+    return re.compile("".join(_glob_regex(token, decode) for token in _GLOB_TOKEN.split(uri)) + r"\Z")
 
 
-def _glob_regex(token: str) -> str:
+def _glob_regex(token: str, decode: Callable[[str], str]) -> str:
     if token.startswith("["):
         return token.replace("[!", "[^")
-    return _GLOB_REGEX.get(token) or re.escape(token)
+    return _GLOB_REGEX.get(token) or re.escape(decode(token))
 
 
 def _arrow_root(uri: str) -> tuple[arrow_fs.FileSystem, str] | None:

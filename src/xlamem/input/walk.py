@@ -6,6 +6,7 @@ import glob
 import os
 import stat
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import DumpError, UsageError, reason, utf8
@@ -230,24 +231,28 @@ class Walker:
     def _add_uri(self, uri: str) -> None:
         from pyarrow.fs import FileType
 
-        from .filesystems import files_below, filesystem, split_glob
+        from .filesystems import decoder, files_below, filesystem, split_glob
 
         base, pattern = split_glob(uri)
         system, root = filesystem(base)
+        decode = decoder(base)  # a file is the same however its URI is quoted
+        bare, mark, query = base.partition("?")
         with system_errors(base, "a server that answers"):
             info = system.get_file_info(root)
             if info.type == FileType.Directory:
                 for path in files_below(base, system, root):
-                    if pattern is None or pattern.match(path):
-                        self._add_listed(path, _file_name(path), path.partition("?")[0].rpartition("/")[0], path)
+                    location = decode(path.partition("?")[0])
+                    if pattern is None or pattern.match(location):
+                        folder = location.rpartition("/")[0]
+                        self._add_listed(path, _file_name(path), folder, location + mark + query)
             elif info.is_file and not names.split(_file_name(base)):
-                self._contents.add_file(base, base)
+                self._contents.add_file(base, decode(bare) + mark + query)
             elif pattern:
                 raise _does_not_exist(uri)
             else:
-                self._add_remote_siblings(base, system, root)
+                self._add_remote_siblings(base, system, root, decode)
 
-    def _add_remote_siblings(self, uri: str, system: FileSystem, root: str) -> None:
+    def _add_remote_siblings(self, uri: str, system: FileSystem, root: str, decode: Callable[[str], str]) -> None:
         from urllib.parse import unquote
 
         bare, mark, query = uri.partition("?")
@@ -260,7 +265,7 @@ class Walker:
         infos = system.get_file_info([f"{folder}/{variant}" if folder else variant for variant in choice])
         present = [v for v, i in zip(choice, infos, strict=True) if i.is_file]
         for variant in present:
-            self._add_listed(f"{directory}/{variant}{mark}{query}", variant, directory, "", requested=True)
+            self._add_listed(f"{directory}/{variant}{mark}{query}", variant, decode(directory), "", requested=True)
         if not present:
             raise _does_not_exist(uri)
 
