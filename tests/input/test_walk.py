@@ -311,6 +311,39 @@ def test_names_that_uris_quote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert len(find("gs://b", again)) == len(find(again, "gs://b")) == 2
 
 
+@pytest.mark.parametrize(
+    ("glob", "matches"),
+    [
+        ("*[0a]", "0a"),
+        ("*[!0a]", "1[]"),
+        ("*[]a]", "a]"),
+        ("*[![]", "01a]"),
+        ("x[", "["),
+        ("*[abc", ""),
+        ("x[]", ""),
+        ("*[z-a]", ""),
+        (r"*[\d]", ""),
+        (r"*[a\]", "a"),
+    ],
+)
+def test_classes_in_globs_are_those_of_local_paths(tmp_path: Path, glob: str, matches: str) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for end in "01a[]":
+        memory.pipe_file(f"/{tmp_path.name}/x{end}/a.txt", ALLOCATIONS.encode())
+        (tmp_path / f"x{end}").mkdir()
+        (tmp_path / f"x{end}" / "a.txt").write_text(ALLOCATIONS)
+    try:
+        for base in (f"memory:///{tmp_path.name}", str(tmp_path)):
+            if matches:
+                assert [s.location[-1] for s in find(f"{base}/{glob}/*.txt")] == sorted(matches)
+            else:
+                with pytest.raises(UsageError, match="no dump in"):
+                    find(f"{base}/{glob}/*.txt")
+    finally:
+        memory.rm(f"/{tmp_path.name}", recursive=True)
+
+
 def test_unknown_schemes(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="cannot open nowhere://x"):
         find("nowhere://x")

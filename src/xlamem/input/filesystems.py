@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -16,7 +17,7 @@ from pyarrow import fs as arrow_fs
 from ..errors import UsageError
 from .access import WILDCARD, system_errors
 
-_GLOB_TOKEN = re.compile(r"(\*\*/|\*\*|\*|\[!?[^]]+\])")
+_GLOB_TOKEN = re.compile(r"(\*\*/|\*\*|\*|\[!?\]?[^]]*\])")
 _GLOB_REGEX = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
 
 
@@ -71,8 +72,8 @@ def _glob_pattern(uri: str, decode: Callable[[str], str]) -> re.Pattern[str]:
 
 
 def _glob_regex(token: str, decode: Callable[[str], str]) -> str:
-    if token.startswith("["):
-        return token.replace("[!", "[^")
+    if token.startswith("[") and token.endswith("]"):
+        return fnmatch.translate(token)[:-2]  # without the end of the text: the rules of local globs
     return _GLOB_REGEX.get(token) or re.escape(decode(token))
 
 
