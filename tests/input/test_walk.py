@@ -12,10 +12,11 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from small_dumps import ALLOCATIONS, HLO, LIVE, PACK, STEM, TEXTS, contents, frames, tar_of, write
+from small_dumps import ALLOCATIONS, HLO, PACK, STEM, TEXTS, contents, frames, tar_of, write
 
 import xlamem
 from xlamem.errors import DumpError, UsageError
+from xlamem.input import contents as input_contents
 from xlamem.input import files, filesystems
 from xlamem.input.find import Member, find, resolve
 from xlamem.input.names import EXTENSIONS
@@ -292,7 +293,7 @@ def test_pyarrow_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert dump.members[0].uri == f"away:///a%20b/{STEM}-buffer-assignment.txt?r=1"
     assert len(find("away:///?r=1")) == 1
     assert contents(resolve(f"away:///a%20b/{STEM}?r=1")) == TEXTS
-    assert contents(resolve("away:///*/*-live-range.txt?r=1")) == {"live-range": LIVE}
+    assert contents(resolve("away:///*/*-live-range.txt?r=1")) == TEXTS
 
 
 def test_names_that_uris_quote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,6 +310,29 @@ def test_names_that_uris_quote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     day = "gs://b/a/date=2026-01-01"
     for again in (day, f"{day}/*/*", f"{day}/x y", f"{day}/x%20y/{STEM}", f"{day}/run+1.log", f"{day}/run%2B1.log"):
         assert len(find("gs://b", again)) == len(find(again, "gs://b")) == 2
+
+
+@pytest.mark.parametrize("uri", [False, True])
+def test_globs_give_what_the_named_files_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: bool) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    monkeypatch.setattr(input_contents, "MAX_SEARCHED", 10)
+    write(tmp_path / "d")
+    write(tmp_path / "d", "module_0001.jit_g.cpu_after_optimizations")
+    write(tmp_path / "d", "module_0002.jit_h.cpu_after_optimizations", {"hlo": HLO})  # no dump, unless it is named
+    (tmp_path / "d" / "module_0000.jit_f.debug_options").write_text("a: 1\n")
+    (tmp_path / "d" / "train.log").write_text("hello\n" * 9 + ALLOCATIONS)
+    for path in tmp_path.rglob("*.*"):
+        memory.pipe_file(str(path), path.read_bytes())
+    base = f"memory://{tmp_path}/d" if uri else f"{tmp_path}/d"
+    try:
+        names = [STEM, "module_0001.jit_g.cpu_after_optimizations", "train.log"]
+        assert [s.name for s in find(f"{base}/*")] == names
+        assert [s.name for s in find(f"{base}/*.txt")] == names[:2]
+        (dump,) = find(f"{base}/*.jit_f.*-live-range.txt")
+        assert contents(dump) == {**TEXTS, "debug-options": "a: 1\n"}
+    finally:
+        memory.rm(str(tmp_path), recursive=True)
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def find(*paths: str | os.PathLike[str]) -> list[Source]:
     """List the dumps under files, directories, globs, tar and zip archives and URIs; "-" is standard input.
 
     Members are grouped by name without opening them. Text files with other names in directories and archives are
-    included if their first 16 MiB contain allocations or frames. Files given as paths are searched entirely, and the
-    other members of their dump are added. Hidden directories are skipped.
+    included if their first 16 MiB contain allocations or frames. Files given as paths or matched by globs are searched
+    entirely, and the other members of their dump are added. Hidden directories are skipped.
 
     A path that cannot be examined (an unreadable directory, a broken link, a corrupt archive) does not stop the
     search: its source has a `fault`, which is raised when the source is read.

@@ -6,7 +6,7 @@ import glob
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ..errors import DumpError, UsageError, reason, utf8
@@ -147,10 +147,15 @@ class Walker:
 
     def _add_glob(self, pattern: str) -> None:
         for path in sorted(glob.glob(pattern, recursive=True)):
-            if self._add_linked(path):
+            directory, file_name = os.path.split(path)
+            name = names.split(file_name)
+            if name and os.path.isfile(path):
+                self._note_hlo(name[1])
+                self._add_siblings(directory, name[0], file_name, requested=False)
+            elif self._add_linked(path, search=False):
                 self._walk(path)
 
-    def _add_siblings(self, directory: str, stem: str, given: str = "") -> bool:
+    def _add_siblings(self, directory: str, stem: str, given: str = "", *, requested: bool = True) -> bool:
         """Add the members with a stem without listing the directory, and return whether any exist.
 
         The file ``given`` is preferred to others with the same role.
@@ -162,7 +167,8 @@ class Walker:
             for name in [given] if given in choice else choice:
                 path = os.path.join(directory, name)
                 if os.path.isfile(path):
-                    self.groups.add(Member(role, path), folder, stem, names.compression_rank(name), requested=True)
+                    rank = names.compression_rank(name)
+                    self.groups.add(Member(role, path), folder, stem, rank, requested=requested)
                     break
         for role in names.FLAG_EXTENSIONS:
             for name in names.variants(stem, role):
@@ -200,7 +206,7 @@ class Walker:
             self._add_fault(directory, error, "a directory that can be listed")
         return entries
 
-    def _add_linked(self, path: str) -> bool:
+    def _add_linked(self, path: str, *, search: bool = True) -> bool:
         """Add a path from a directory or glob, following links, and return whether it is a directory."""
         file_name = os.path.basename(path)
         is_member = names.split(file_name) is not None
@@ -211,7 +217,7 @@ class Walker:
                 self._add_fault(path, error)
             return False
         if stat.S_ISREG(mode):
-            self._add_listed(path, file_name, *_real_paths(path))
+            self._add_listed(path, file_name, *_real_paths(path), search=search)
         elif not stat.S_ISDIR(mode) and (is_member or containers.by_name(file_name)):
             self._add_fault(path, "a pipe, a socket or a device")
         return stat.S_ISDIR(mode)
@@ -240,11 +246,11 @@ class Walker:
         with system_errors(base, "a server that answers"):
             info = system.get_file_info(root)
             if info.type == FileType.Directory:
-                for path in files_below(base, system, root):
-                    location = decode(path.partition("?")[0])
-                    if pattern is None or pattern.match(location):
-                        folder = location.rpartition("/")[0]
-                        self._add_listed(path, _file_name(path), folder, location + mark + query)
+                listed = {path: decode(path.partition("?")[0]) for path in files_below(base, system, root)}
+                matching = {path for path, location in listed.items() if pattern is None or pattern.match(location)}
+                for path in _with_siblings(matching, listed):
+                    folder, key = listed[path].rpartition("/")[0], listed[path] + mark + query
+                    self._add_listed(path, _file_name(path), folder, key, search=pattern is None)
             elif info.is_file and not names.split(_file_name(base)):
                 self._contents.add_file(base, decode(bare) + mark + query)
             elif pattern:
@@ -271,8 +277,13 @@ class Walker:
 
     # -- listed files
 
-    def _add_listed(self, uri: str, file_name: str, folder: str, path: str, *, requested: bool = False) -> None:
-        """Add a listed file if it has the name of a member, a container or a text."""
+    def _add_listed(
+        self, uri: str, file_name: str, folder: str, path: str, *, requested: bool = False, search: bool = True
+    ) -> None:
+        """Add a listed file if it has the name of a member, a container or a text.
+
+        If ``search`` is True, only the beginning of a text is searched for a dump.
+        """
         if name := names.split(file_name):
             stem, role = name
             self._note_hlo(role)
@@ -284,7 +295,7 @@ class Walker:
         elif containers.by_name(file_name):
             self._contents.add_file(uri, path)
         elif names.is_text(file_name):
-            self._contents.add_file(uri, path, search=True)
+            self._contents.add_file(uri, path, search=search)
         else:
             self._note_other(file_name)
 
@@ -304,6 +315,24 @@ _KERNEL = tuple(os.path.join(os.sep, name, "") for name in ("proc", "sys", "dev"
 def _is_other_dump_file(path: str) -> bool:
     """Return whether XLA wrote the file, which is not a member: shells expand `dir/*` to many of these."""
     return not os.path.isdir(path) and names.is_dumped(os.path.basename(path))
+
+
+def _with_siblings(matching: set[str], listed: dict[str, str]) -> Iterator[str]:
+    """Yield the matching files, the other members of their dumps, and all files with flags, which need a dump.
+
+    ``listed`` contains the decoded URI of each file.
+    """
+    stems = {stem for path in matching if (stem := _stem(listed[path]))}
+    for path, location in listed.items():
+        if path in matching or _stem(location) in stems or names.split_flags(location.rpartition("/")[2]):
+            yield path
+
+
+def _stem(file: str) -> tuple[str, str] | None:
+    """Return the folder and the stem of a member; None for any other file."""
+    folder, _, file_name = file.rpartition("/")
+    name = names.split(file_name)
+    return (folder, name[0]) if name else None
 
 
 def _file_name(uri: str) -> str:
