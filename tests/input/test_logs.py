@@ -109,6 +109,24 @@ def test_two_threads_in_one_log(folders: tuple[str, str], live_first: bool, tmp_
         assert dump.verify().num_rows == 0
 
 
+@pytest.mark.parametrize("prefix", [glog, tensorflow])
+@pytest.mark.parametrize("order", [1, -1])
+def test_statistics_of_the_same_statement(prefix: Prefix, order: int) -> None:
+    parts = [memory_texts(SPLIT[0])["buffer-assignment"], STATS][::order]
+    dump = xlamem.read("".join(line for text in parts for line in prefix(5, "buffer_assignment.cc:7", text)).encode())
+    assert dump.diagnostics.num_rows == 0
+    assert tables(dump)["allocations"] == plain(SPLIT[0])["allocations"]
+
+
+@pytest.mark.parametrize("live_first", [True, False])
+def test_a_head_with_text_of_a_later_release(live_first: bool) -> None:
+    found = memory_texts(SPLIT[0])
+    found["buffer-assignment"] = found["buffer-assignment"].replace("BufferAssignment:", "BufferAssignment (v2):", 1)
+    dump = xlamem.read("".join(logged(found, 5, live_first=live_first)).encode())
+    assert tables(dump)["allocations"] == plain(SPLIT[0])["allocations"]
+    assert dump.diagnostics["code"].to_pylist() == ["unknown_field"]
+
+
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize("prefix", [glog, tensorflow])
 def test_positions_in_a_log(prefix: Prefix, newline: str, tmp_path: Path) -> None:

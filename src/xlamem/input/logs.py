@@ -69,7 +69,8 @@ def split_line(line: str) -> tuple[str | None, str | None, str]:
 
 # -- a logged module -----------------------------------------------------------------------------
 
-MODULE = b"BufferAssignment:"
+MODULE = rb"BufferAssignment(?: \([^\n]{0,200}\))?:"
+"""Regex for the head of the allocations. A later release may add text before the colon."""
 LIVE_RANGE = rb"HloLiveRange \((?:[^\n]{0,200}[ ,])?max "
 """Regex for the beginning of a live range."""
 
@@ -142,13 +143,13 @@ def _messages(log: Text) -> Iterator[re.Match[bytes]]:
         raise DumpError(log.uri, "logged allocations (the file has changed)", offset=log.base)
     begin = opening.end() if head is opening else head.start()
     # Output of the same statement as the head, and live ranges from the same file, all in one thread.
-    origin = re.escape(head["file"]) + rb":(?:%s\] ?(?!%s)|[0-9]+\] ?(?=%s))" % (head["line"], _STATISTICS, LIVE_RANGE)
+    origin = re.escape(head["file"]) + rb":(?:%s\] ?+(?!%s)|[0-9]+\] ?(?=%s))" % (head["line"], _STATISTICS, LIVE_RANGE)
     return chain([opening], re.compile(_thread(opening) + origin + _MESSAGE).finditer(log.data, begin))
 
 
 def _head(log: Text, opening: re.Match[bytes]) -> re.Match[bytes] | None:
     """Return the head of the allocations: the first message, or the next one of its thread after a live range."""
-    if opening["message"] == MODULE:
+    if re.match(MODULE, opening["message"]):
         return opening
     return re.compile(_thread(opening) + _ORIGIN_BYTES + MODULE).search(log.data, opening.end())
 

@@ -11,12 +11,11 @@ from typing import Literal, NamedTuple
 from .. import _lines
 from . import names
 from .files import Buffer
-from .logs import LIVE_RANGE, find_prefix
+from .logs import LIVE_RANGE, MODULE, find_prefix
 
 Form = Literal["plain", "log"]
 
-# A later release may add text before the colon.
-_MODULE = re.compile(rb"BufferAssignment(?: \([^\n]{0,200}\))?:[^\n]*")
+_MODULE = re.compile(MODULE + rb"[^\n]*")
 _TOTAL = re.compile(rb"\nTotal bytes used: ")
 _LIVE_RANGE = re.compile(LIVE_RANGE)
 _BEGIN = re.compile(rb"^\*\*\* Begin ([^\n]*) \*\*\*(\r?)\n", re.M)
