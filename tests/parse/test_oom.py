@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import re
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -555,6 +558,30 @@ def test_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read_oom(tmp_path)
     with pytest.raises(UsageError):
         read_oom(object())  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes and devices")
+def test_pipes_and_devices(tmp_path: Path) -> None:
+    with pytest.raises(DumpError, match=r"/dev/null: expected a log \(this is a device\)"):
+        read_oom("/dev/null")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(TEMPS.read_bytes(),))
+    writer.start()
+    assert content(read_oom(pipe)) == content(read_oom(TEMPS))
+    writer.join()
+
+
+@pytest.mark.parametrize("source", ["file", "-"])
+def test_a_file_object_that_fails(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    class Broken(io.RawIOBase):
+        def read(self, size: int = -1) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Broken()))
+    with pytest.raises(DumpError, match="Input/output error") as caught:
+        read_oom("-" if source == "-" else Broken())  # type: ignore[arg-type]
+    assert caught.value.system
 
 
 def test_every_column_is_described() -> None:

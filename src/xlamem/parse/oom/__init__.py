@@ -72,7 +72,9 @@ def _load(source: LogLike) -> tuple[str, Text]:
         return name, _text(data, name)
     path = os.fsdecode(source)
     if path == "-":
-        return "<stdin>", _text(sys.stdin.buffer.read(), "<stdin>")
+        with system_errors("<stdin>"):
+            data = sys.stdin.buffer.read()
+        return "<stdin>", _text(data, "<stdin>")
     return path, _load_file(path)
 
 
@@ -81,7 +83,9 @@ def _content(source: bytes | BinaryIO) -> tuple[str, bytes]:
     name = "<bytes>"
     content: bytes | str = b""
     if hasattr(source, "read"):
-        name, content = str(getattr(source, "name", "<file>")), source.read()
+        name = str(getattr(source, "name", "<file>"))
+        with system_errors(name):
+            content = source.read()
     else:
         content = source
     try:
@@ -97,8 +101,10 @@ def _load_file(path: str) -> Text:
         mode = stat.S_IFREG  # a URI, or a missing file, which fails when it is opened
     if stat.S_ISDIR(mode):
         raise DumpError(path, "a log (this is a directory)")
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # such as /dev/zero, which has no end
+        raise DumpError(path, "a log (this is a device)")
     if not stat.S_ISREG(mode):  # a pipe can be read only once
-        with open(path, "rb") as file:
+        with system_errors(path), open(path, "rb") as file:
             return _text(file.read(), path)
     return Member("", path).load()
 
