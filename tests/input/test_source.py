@@ -309,6 +309,8 @@ def test_a_directory_is_sniffed(tmp_path: Path) -> None:
     (tmp_path / "late.txt").write_text("x\n" * input_contents.MAX_SEARCHED + ALLOCATIONS)
     assert [s.name for s in find(tmp_path)] == ["a.txt", "b.log.gz", STEM]
     assert [s.name for s in find(tmp_path / "late.txt", tmp_path / "d.dat")] == ["d.dat", "late.txt"]
+    for paths in ((tmp_path, tmp_path / "late.txt"), (tmp_path / "late.txt", tmp_path)):
+        assert [s.name for s in find(*paths)] == ["a.txt", "b.log.gz", "late.txt", STEM]
 
 
 def test_several_modules_in_one_text(tmp_path: Path) -> None:

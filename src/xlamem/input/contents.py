@@ -33,6 +33,8 @@ class Contents:
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
         self._hits: dict[str, int] = {}
+        self._unfinished: set[str] = set()
+        """Files without a dump near the beginning, of which the rest was not searched."""
         self.has_hlo_text = False
         """Whether a text without a dump is HLO."""
 
@@ -56,7 +58,7 @@ class Contents:
         self._note_hlo(data[:MAX_HEAD])
 
     def _add(self, origin: Member, opener: Callable[[], FileView], path: str, search: bool) -> None:
-        if path in self._hits:
+        if path in self._hits and (search or path not in self._unfinished):
             self._groups.hits += self._hits[path]
             return
         hits = self._groups.hits
@@ -64,7 +66,9 @@ class Contents:
             with system_errors(origin.location):
                 if search and not contains_dump(head := opener().head(MAX_SEARCHED)):
                     self._note_hlo(head)
+                    self._unfinished.add(path)
                 else:
+                    self._unfinished.discard(path)
                     self.add_content(origin, opener().decompressed(), path)
         except DumpError as fault:
             self._groups.add_fault(origin, path, fault)
