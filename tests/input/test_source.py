@@ -36,7 +36,7 @@ from xlamem.errors import DumpError, UsageError
 from xlamem.input import contents as input_contents
 from xlamem.input import files
 from xlamem.input.containers.tar import TarEntry
-from xlamem.input.find import Member, Source, Text, find, resolve
+from xlamem.input.find import Member, Source, Text, find, resolve, split_modules
 from xlamem.input.names import EXTENSIONS
 from xlamem.input.spans import is_one_module
 
@@ -374,6 +374,21 @@ def test_frames(tmp_path: Path, end: str) -> None:
         assert line == data.count(b"\n", 0, offset) + 1
         assert text.uri == str(path)
     assert member.file_name == f"{STEM}-live-range.txt"
+
+
+def test_frames_in_a_file_with_the_name_of_a_member(tmp_path: Path) -> None:
+    path = tmp_path / "train-buffer-assignment.txt"
+    path.write_text("program output\n" + frames() + frames("module_0001.jit_g.cpu_after_optimizations"))
+    for where in (path, path.read_bytes()):
+        with pytest.raises(UsageError, match=r"holds 2 modules(.|\n)*  0  module_0000(.|\n)*  1  module_0001"):
+            resolve(where)
+        dump = resolve(where, module="jit_g")
+        assert (dump.module_id, contents(dump)) == (1, TEXTS)
+    assert [s.module_id for s in split_modules(find(path)[0])] == [0, 1]
+    path.write_text(ALLOCATIONS + frames() + ALLOCATIONS)
+    assert [s.name for s in split_modules(find(path)[0])] == [path.name, path.name, STEM]
+    path.write_text(frame("notes.txt", ALLOCATIONS) * 2)  # no members
+    assert split_modules(find(path)[0]) == find(path)
 
 
 def test_truncated_frames(tmp_path: Path) -> None:

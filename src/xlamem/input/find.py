@@ -11,6 +11,8 @@ from typing import Protocol
 from ..errors import DumpError, UsageError, utf8
 from . import names
 from .access import system_errors
+from .contents import Contents
+from .groups import Groups
 from .member import Member
 from .source import Source
 from .spans import is_one_module, member_spans
@@ -98,13 +100,18 @@ def split_modules(source: Source) -> list[Source]:
         return [source]
     try:
         with system_errors(member.location):
-            data = member.open().read()
+            file = member.open()
+            data = file.read()
             spans = [] if is_one_module(data) else member_spans(data)
+            if any(span.frame for span in spans):  # a captured stream that was given the name of a member
+                groups = Groups()
+                Contents(groups).add_content(replace(member, size=None), file, member.location)
+                return groups.sources() or [source]
     except DumpError:
         return [source]  # the error is raised when the source is read
     if len(spans) < 2 and all(span.form == "plain" for span in spans):
         return [source]
-    members = [replace(member, form=s.form, begin=s.begin, end=s.end, size=None) for s in spans if not s.frame]
+    members = [replace(member, form=s.form, begin=s.begin, end=s.end, size=None) for s in spans]
     return [replace(source, members=(m,), module_id=None, module_name=None, timestamp_us=None) for m in members]
 
 
