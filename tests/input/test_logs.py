@@ -148,6 +148,21 @@ def test_positions_in_a_log(prefix: Prefix, newline: str, tmp_path: Path) -> Non
         assert log_text.position(0) == (log_text.first_line, raw.rindex(b"HloLiveRange"))
 
 
+@pytest.mark.parametrize("live_first", [True, False])
+@pytest.mark.parametrize("n_crlf", [3, 50, 100, 1000])
+def test_mixed_newlines_in_a_log(live_first: bool, n_crlf: int) -> None:
+    text = "".join(logged(memory_texts(SPLIT[0]), 5, live_first=live_first)) + "".join(glog(7, "x.cc:1", "the end"))
+    lines = text.encode().splitlines(keepends=True)
+    log = b"".join(line.replace(b"\n", b"\r\n") for line in lines[:n_crlf]) + b"".join(lines[n_crlf:])
+    dump = xlamem.read(log)
+    with resolve(log).members[0].load() as loaded:
+        first, is_crlf = loaded.first_line, loaded.crlf
+    expected = [n_crlf + 1] if is_crlf and n_crlf < len(lines) else []
+    assert is_crlf == (first <= n_crlf)
+    assert [d["line"] for d in dump.diagnostics.to_pylist() if d["code"] == "mixed_newlines"] == expected
+    assert tables(dump)["allocations"] == plain(SPLIT[0])["allocations"]
+
+
 def test_a_truncated_log(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     lines = list(glog(5, "buffer_assignment.cc:1", memory_texts(SPLIT[0])["buffer-assignment"]))

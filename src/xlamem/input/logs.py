@@ -116,6 +116,15 @@ class LogText(Text):
         self.crlf = log.crlf
         self._log, self._log_offsets = log, log_offsets
         self._offsets = array("q", accumulate((len(text) + 1 for text in texts), initial=0))
+        self.first_bare_lf = self._first_at(log.first_bare_lf)
+
+    def _first_at(self, log_offset: int | None) -> int | None:
+        """Return the first offset that is at or after an offset of the log, if any."""
+        if log_offset is not None:
+            for begin, end, log_begin in zip(self._offsets, self._offsets[1:], self._log_offsets, strict=False):
+                if log_offset < log_begin + end - begin:
+                    return begin + max(0, log_offset - log_begin)
+        return None
 
     def positions(self, offsets: Sequence[int]) -> list[tuple[int, int]]:
         return self._log.positions(self._in_log(np.array(offsets, np.int64)).tolist())
