@@ -174,7 +174,7 @@ SECTION_TABLES = (
             _name("instruction", "name of the defining instruction, without '%'"),
             _INDEX,
             _bool("is_phi", "is a merge point: a while loop, its parameters, or a conditional"),
-            _int("color", "the value's own color; null if none is printed, or -1", null=True),
+            _int("color", "the value's own color; null if none is printed, or, with e1_values, -1", null=True),
             _int("allocation", "the allocation that holds it", null=True),
             _int("offset", "offset in its allocation", "bytes", null=True),
             _int("size", "size in its allocation, padding included", "bytes", null=True),
@@ -1037,7 +1037,12 @@ MODULES = Table(
     "dump",
     "xlamem",
     (
-        _text("module_name", "name of the HLO module; null if neither file name nor HLO text contains it", null=True),
+        _text(
+            "module_name",
+            "name of the HLO module, from the file name, or else from the HLO text if `aliases` or `frames` are read; "
+            "null if it is not there",
+            null=True,
+        ),
         _int("module_id", "number in the file name", null=True),
         _name("platform", "tpu, gpu or cpu; null if unknown", null=True),
         _name("target", "GPU architecture in the file name (sm_9.0a, gfx942)", null=True),

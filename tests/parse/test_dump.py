@@ -44,6 +44,28 @@ def test_only_requested_tables_are_read(path: str) -> None:
     assert dump.verify().num_rows == 0
 
 
+@pytest.mark.parametrize(
+    ("tables", "is_named"), [(["modules"], False), (["modules", "frames"], True), (["modules", "aliases"], True)]
+)
+def test_a_name_that_only_the_hlo_text_contains(tables: list[str], is_named: bool) -> None:
+    (name,) = xlamem.read(DUMPS / "cpu-jaxlib-0.12.0-long_name", tables=tables).modules["module_name"].to_pylist()
+    assert (name is not None) == is_named
+
+
+@pytest.mark.parametrize(
+    ("value", "color"),
+    [
+        (" value: <1 a @-1> (size=4,offset=0): f32[1]{0}", -1),
+        (" value: <1 a> (size=4,offset=0): f32[1]{0}", None),
+        ("  a[](#1 @-1) [0,4]: f32[1]{0}", -1),
+        ("  1 a @-1, positions:\n  a\n uses:\n  b, operand 0\n [0,4]: f32[1]{0}", None),
+    ],
+)
+def test_the_color_of_a_value(value: str, color: int | None) -> None:
+    text = f"BufferAssignment:\nallocation 0: size 4, preallocated-temp:\n{value}\n"
+    assert xlamem.read(text.encode()).values["color"].to_pylist() == [color]
+
+
 def test_a_dump_is_immutable(path: str) -> None:
     dump = xlamem.read(path)
     with pytest.raises(AttributeError, match="cannot be changed"):
