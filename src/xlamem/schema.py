@@ -1069,8 +1069,9 @@ MODULES = Table(
         _text(
             "program_fp",
             "fingerprint of the memory behaviour: equal for programs with the same allocations, values (offset, size, "
-            "shape, opcode, live range) and schedule, whatever their names, ids and lines; null unless requested, or "
-            "if the allocations, used values or live ranges are missing, truncated or were left out",
+            "shape, opcode, live range) and schedule, whatever their names, ids and lines; a page that is not printed "
+            "differs from page 0; null unless requested, or if the allocations, used values or live ranges are "
+            "missing, truncated or were left out",
             null=True,
         ),
         _text(

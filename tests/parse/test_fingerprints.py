@@ -110,6 +110,17 @@ def test_stored_fingerprints_stay_valid() -> None:
     assert hash_texts(pa.array(["skipped", *texts])[1:]).tolist() == [murmur(t.encode()) for t in texts]
 
 
+def test_a_page_that_is_not_printed_differs_from_page_0(tmp_path: Path) -> None:
+    """As docs/numbers.md says. A change needs another column."""
+    texts = memory_files(xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"))
+    allocations = texts["buffer-assignment"]
+    assert ", page 0" in allocations
+    with_pages = of_texts(texts, tmp_path / "a")
+    without = of_texts(texts | {"buffer-assignment": allocations.replace(", page 0", "")}, tmp_path / "b")
+    assert with_pages[0] != without[0]
+    assert with_pages[1] == without[1]
+
+
 def murmur(text: bytes) -> int:
     """MurmurHash64A with seed 0."""
     m, mask = 0xC6A4A7935BD1E995, (1 << 64) - 1
