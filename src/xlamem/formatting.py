@@ -99,18 +99,16 @@ def similar(names: str | Iterable[str], known: Iterable[str], listed: str = "the
 
 def shorten(text: str, limit: int | None) -> str:
     """Replace the middle of a text that is too long with an ellipsis."""
-    if limit is None or len(text) <= limit:
+    if limit is None or len(text) <= (limit := max(limit, 9)):
         return text
-    limit = max(limit, 9)
     end = (limit - 1) // 2
     return f"{text[: limit - 1 - end]}…{text[-end:]}"
 
 
 def shorten_path(text: str, limit: int | None) -> str:
     """Replace the beginning of a path or scope that is too long with an ellipsis, at a '/' if one is near."""
-    if limit is None or len(text) <= limit:
+    if limit is None or len(text) <= (limit := max(limit, 4)):
         return text
-    limit = max(limit, 4)
     end = text[len(text) - limit + 1 :]
     slash = end.find("/")
     return "…" + (end[slash:] if 0 <= slash <= len(end) // 2 else end)

@@ -37,6 +37,7 @@ def test_text_for_terminals() -> None:
     assert formatting.visible("a\x1b[31m\u202eb\ud800") == "a\\x1b[31m\\u202eb\\ud800"
     assert formatting.shorten("abcdefghijkl", 9) == "abcd…ijkl"
     assert formatting.shorten("abc", 9) == "abc"
+    assert formatting.shorten("abcde", 3) == "abcde"  # nothing is shortened to less than 9 characters
     assert formatting.wrap_items(["aa", "bb", "cc"], 0, 7) == ["aa, bb,", "cc"]
     assert formatting.wrap_items(["values 12", "uses 3"], 0, 12) == ["values 12,", "uses 3"]
     assert formatting.wrap("needs more than 1.50 GiB of memory", 0, 20) == ["needs more than", "1.50 GiB of memory"]
@@ -67,6 +68,7 @@ def test_shortening() -> None:
     assert formatting.shorten_path("jit(f)/layers_3/mlp/dot", 16) == "…/mlp/dot"
     assert formatting.shorten_path("jit(f)/layers_3/mlp/dot", 20) == "…/layers_3/mlp/dot"
     assert formatting.shorten_path("abc", 3) == "abc"
+    assert formatting.shorten_path("abc", 2) == "abc"  # nothing is shortened to less than 4 characters
     assert formatting.shorten_path("a" * 30, 10) == "…" + "a" * 9
     assert formatting.plain_shape("(f32[4,8]{1,0:T(8,128)S(1)}, u32[]{:S(2)})") == "(f32[4,8], u32[])"
     row = {"source_file": "/home/user/model/layers.py", "source_line": 17}
