@@ -109,6 +109,9 @@ def excerpt(raw: bytes | memoryview) -> str:
     """Return at most EXCERPT bytes of one line as text: invalid bytes and control characters become \\xNN."""
     head = bytes(raw[: EXCERPT + 4])
     line = head.split(b"\n", 1)[0]
-    text = line[:EXCERPT].decode("utf-8", "backslashreplace")
+    end = EXCERPT
+    while EXCERPT - 3 < end < len(line) and line[end] & 0xC0 == 0x80:  # within a character
+        end -= 1
+    text = line[:end].decode("utf-8", "backslashreplace")
     text = "".join(c if c.isprintable() or c == " " else f"\\x{ord(c):02x}" for c in text)
     return text + ("…" if len(line) > EXCERPT else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlamem import formatting
+from xlamem import errors, formatting
 from xlamem.cli.reporters import buffers
 
 
@@ -31,6 +31,17 @@ from xlamem.cli.reporters import buffers
 )
 def test_sizes_for_people(n: int | None, text: str) -> None:
     assert formatting.size(n) == text
+
+
+@pytest.mark.parametrize("character", ["a", "é", "│", "😀"])
+def test_excerpts_end_between_characters(character: str) -> None:
+    n = errors.EXCERPT // len(character.encode())
+    for begin in ("", "x", "xy", "xyz"):
+        text = errors.excerpt((begin + character * 100).encode())
+        assert text in {begin + character * (n - less) + "…" for less in range(4)}
+        assert len(text.encode()) <= errors.EXCERPT + len("…".encode())
+        assert errors.excerpt((begin + character * (n - 4)).encode() + b"\nnext") == begin + character * (n - 4)
+    assert errors.excerpt(b"\x80" * 90) == r"\x80" * (errors.EXCERPT - 3) + "…"
 
 
 def test_text_for_terminals() -> None:
