@@ -17,6 +17,7 @@ from .input.find import Source, resolve
 from .parse.arrays import Ints
 from .parse.fingerprints import Fingerprints
 from .parse.hashes import content_hash
+from .parse.modules import is_one_module
 from .parse.sections import SECTION_OF
 from .parse.summary import summaries
 from .parse.whole import WholeReader
@@ -427,7 +428,7 @@ def read(
         raise UsageError(f"threads must be 1 or more, not {threads}")
     if isinstance(source, io.TextIOBase):
         raise UsageError("the file object must be opened in binary mode")
-    resolved = resolve(source, module=module)
+    resolved = resolve(source, module=module, is_one=is_one_module)
     dump = Dump(TextTables(resolved, requested, text=text, threads=threads, hashes=hashes))
     if strict:
         for d in dump.verify().slice(0, 1).to_pylist():

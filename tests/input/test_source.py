@@ -39,6 +39,7 @@ from xlamem.input.containers.tar import TarEntry
 from xlamem.input.find import Member, Source, Text, find, resolve, split_modules
 from xlamem.input.names import EXTENSIONS
 from xlamem.input.spans import is_one_module
+from xlamem.parse import modules
 
 # ---- names in directories
 
@@ -346,6 +347,8 @@ def test_several_modules_in_one_text(tmp_path: Path) -> None:
 def test_one_module(text: bytes, is_one: bool) -> None:
     """The words of the head may occur in names."""
     assert is_one_module(text) is is_one
+    for data in (text, memoryview(text), memoryview(b"x\n" * 300 + text), memoryview(text + b"\ny" * 300)):
+        assert modules.is_one_module(data) is is_one_module(data)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from ..errors import DumpError, UsageError, utf8
 from . import names
 from .access import system_errors
 from .contents import Contents
+from .files import Buffer
 from .groups import Groups
 from .member import Member
 from .source import Source
@@ -19,7 +20,7 @@ from .spans import is_one_module, member_spans
 from .text import Text
 from .walk import NoDumpError, Walker
 
-__all__ = ["Member", "Readable", "Source", "SourceLike", "Text", "find", "resolve", "select", "split_modules"]
+__all__ = ["Member", "Readable", "Source", "SourceLike", "Text", "find", "resolve", "split_modules"]
 
 MAX_PATHS = 3
 """Maximum number of paths without a dump that an error message names."""
@@ -81,7 +82,9 @@ def _some(paths: Sequence[str | os.PathLike[str]]) -> str:
     return ", ".join(utf8(_path(p)) for p in paths[:MAX_PATHS]) + more
 
 
-def resolve(source: SourceLike, *, module: int | str | None = None) -> Source:
+def resolve(
+    source: SourceLike, *, module: int | str | None = None, is_one: Callable[[Buffer], bool] = is_one_module
+) -> Source:
     """Return the dump in a Source, a path (any member, a stem, a directory, "-"), bytes or a binary file.
 
     If there are several, ``module`` selects one by its name or number: its `module_id` if that is unique, else its
@@ -89,12 +92,15 @@ def resolve(source: SourceLike, *, module: int | str | None = None) -> Source:
     """
     sources, name, is_member = _sources(source)
     if len(sources) == 1 and (is_member or module is not None):
-        sources = split_modules(sources[0])
+        sources = split_modules(sources[0], is_one)
     return _choose(sources, module, name)
 
 
-def split_modules(source: Source) -> list[Source]:
-    """Return one source per module if the file contains several modules, or else only the source."""
+def split_modules(source: Source, is_one: Callable[[Buffer], bool] = is_one_module) -> list[Source]:
+    """Return one source per module if the file contains several modules, or else only the source.
+
+    ``is_one`` returns whether a text is only one module.
+    """
     member = source.member("buffer-assignment")
     if member is None or member.form == "log" or member.begin or member.end is not None:
         return [source]
@@ -102,7 +108,7 @@ def split_modules(source: Source) -> list[Source]:
         with system_errors(member.location):
             file = member.open()
             data = file.read()
-            spans = [] if is_one_module(data) else member_spans(data)
+            spans = [] if is_one(data) else member_spans(data)
             if any(span.frame for span in spans):  # a captured stream that was given the name of a member
                 groups = Groups()
                 Contents(groups).add_content(replace(member, size=None), file, member.location)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from .. import _lines
 from . import names
 from .files import Buffer
 from .logs import LIVE_RANGE, MODULE, find_prefix
@@ -48,12 +47,8 @@ class _LogHead(NamedTuple):
 
 def is_one_module(data: Buffer) -> bool:
     """Return whether there is exactly one module, without a log prefix. Faster than `member_spans`."""
-    first, second = _lines.two_modules(data)
-    is_head = _MODULE.match(data, first) is not None
-    if second < len(data):  # perhaps in a name
-        heads = [head.start() for head in islice(_MODULE.finditer(data, first), 2)]
-        first, is_head = heads[0] if heads else first, len(heads) == 1
-    return is_head and (first == 0 or data[first - 1] == 10)
+    heads = [head.start() for head in islice(_MODULE.finditer(data), 2)]
+    return len(heads) == 1 and (heads[0] == 0 or data[heads[0] - 1] == 10)
 
 
 def member_spans(data: Buffer) -> list[MemberSpan]:

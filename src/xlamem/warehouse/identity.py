@@ -10,7 +10,7 @@ import xxhash
 
 from ..errors import DumpError, XlaMemError, utf8
 from ..input.find import Source, split_modules
-from ..input.spans import is_one_module
+from ..parse.modules import is_one_module
 from .task import DumpInput, Failure
 
 
