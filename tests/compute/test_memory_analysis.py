@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attacks
 import pytest
 from conftest import CORPUS, DUMPS, label, sources
 
@@ -106,6 +107,16 @@ def test_by_hand(make: Callable[..., Path]) -> None:
         ours = compute.memory_analysis(xlamem.read(make({"buffer-assignment": text.encode()}, suffix)))
         wanted = parts | wanted
         assert {field: getattr(ours, field) for field in wanted} == wanted, suffix
+
+
+@pytest.mark.parametrize("suffix", ["cpu_after_optimizations", "gpu_after_optimizations", "cl_1.after_optimizations"])
+def test_nothing_is_known_without_allocations(suffix: str, make: Callable[..., Path]) -> None:
+    """A compiler that is killed leaves an empty buffer assignment, and perhaps the live ranges."""
+    live_range = attacks.dump([], ranges=["a{}:0-3"])["live-range"]
+    for text in (b"", b"BufferAssignment:\n"):
+        dump = xlamem.read(make({"buffer-assignment": text, "live-range": live_range}, suffix))
+        assert compute.memory_analysis(dump) == compute.MemoryAnalysis(**dict.fromkeys(FIELDS))
+        assert {r["name"]: r["bytes"] for r in xlamem.explain(dump).to_pylist() if r["bytes"] is not None} == {}
 
 
 def test_releases_that_the_text_does_not_tell_apart() -> None:

@@ -13,13 +13,14 @@ from .. import schema
 from ..dump import DumpLike
 from .bills import unused_bytes
 from .causes import DISAGREE, POINTERS, Cause, space_causes, total_causes, xla_causes
-from .columns import Ints, computed_table, ints
+from .columns import Ints, computed_table
 from .in_use import occupied_in, windows
 from .inferred import AGREEMENT, inferred_analysis, xprof_peak
 from .layout import Space
 from .memory_stats import FIELDS, memory_analysis
 from .peaks import GroupPeaks, group_peaks, peak_tables
 from .program import Program, program
+from .requirement import device_total
 from .xla_peak import xla_rule
 
 PLAIN_TYPES: dict[schema.Kind, pa.DataType] = {"int": pa.int64(), "text": pa.string(), "name": pa.string()}
@@ -189,16 +190,16 @@ class _Comparison:
 
 
 def _add_totals(rows: _Rows, c: _Comparison) -> None:
-    p, reserved = c.p, ints(c.spaces, "reserved")
+    p = c.p
     is_main = np.array([schema.in_device_memory(c.module["platform"], s.color) for s in p.spaces], bool)
-    device_total, causes = int(reserved[is_main].sum()), {}
+    causes: dict[str, int] = {}
     if c.peaks:
         step = c.peaks.step[0]
         in_use = np.concatenate([occupied_in(p, w)[:, w.column(step)] for w in windows(p)])
         unused = unused_bytes(p, np.where(is_main, 0, -1), c.peaks.step[:1])
         causes = {cause: int(size[0]) for cause, size in unused.items()}
         causes["other memory spaces"] = -int(in_use[~is_main].sum())
-    rows.add("device_total", device_total, c.peak, causes)
+    rows.add("device_total", device_total(p.tables), c.peak, causes)
     if c.peaks:
         rows.add("peak_together", c.peak, c.peak, time=int(c.peaks.step[0]))
     if c.module["total_bytes"] is not None:

@@ -59,9 +59,9 @@ def inferred_analysis(p: Program) -> dict[str, int]:
     temp_size_in_bytes is the size of the arenas in HBM, rounded up to ARENA_ALIGNMENT, plus their unassigned bytes, or
     0 if they hold only tuple tables and control-flow scalars (s32, pred). peak_memory_in_bytes is the size of
     parameters, constants and outputs in all spaces, plus the maximum bytes of live temporaries in the space where these
-    are greatest: their union in HBM and their sum elsewhere, without tuple tables.
+    are greatest: their union in HBM and their sum elsewhere, without tuple tables. A dump without allocations has none.
     """
-    if p.tables["modules"]["platform"][0].as_py() != "tpu":
+    if p.tables["modules"]["platform"][0].as_py() != "tpu" or not p.spaces:
         return {}
     fields = {"temp_size_in_bytes": _temp_size(p)}
     if p.steps is not None:

@@ -79,7 +79,7 @@ def memory_analysis(dump: DumpLike) -> MemoryAnalysis:
 
     On CPU, the values depend on the release, which the text rarely reveals: jaxlib 0.4.28 and earlier print zeros;
     0.7.0 and 0.7.1 print a different peak; 0.11.2 includes thread-local allocations in both totals, 0.12.0 does not.
-    For TPU, `explain` infers more fields.
+    For TPU, `explain` infers more fields. All fields of a dump without allocations are None.
 
     Parameters
     ----------
@@ -87,6 +87,8 @@ def memory_analysis(dump: DumpLike) -> MemoryAnalysis:
         A `Dump`, or anything that `read` accepts.
     """
     p = program(dump)
+    if not p.spaces:  # no allocations: their sizes are unknown, not 0
+        return MemoryAnalysis(**dict.fromkeys(FIELDS), by_release=())
     module = p.tables["modules"].to_pylist()[0]
     sizes = _Sizes(p.tables, p.category == THREAD_LOCAL)
     size_by_field: dict[str, int | None] = {**sizes.by_kind()}
