@@ -81,6 +81,17 @@ def test_mates_share_bytes_and_time(name: str) -> None:
         assert {m["value_id"] for m in xlamem.buffer(dump, value["value_id"]).mates} == wanted
 
 
+def test_a_temporary_in_an_output_saves_nothing(make: Callable[..., Path]) -> None:
+    """The memory of the output stays reserved without it."""
+    allocations = "allocation 0: size 1024, maybe-live-out:\n"
+    values = [attacks.value(0, "early", 512), attacks.value(1, "result", 1024)]
+    members = attacks.dump(values, allocations=allocations, ranges=["early{}:0-1", "result{}:2-4"])
+    dump = xlamem.read(make(members))
+    found = [xlamem.buffer(dump, name) for name in ("early", "result")]
+    assert [(b.value["category"], b.saving) for b in found] == [("temp_in_output", 0), ("live_out", 1024)]
+    assert [r["saving"] for r in xlamem.savings(dump).to_pylist()] == [1024]
+
+
 def test_names() -> None:
     dump = xlamem.read(DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload")
     rows = [v for v in dump.values.to_pylist() if v["instruction"] == "copy-start.1"]

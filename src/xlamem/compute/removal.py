@@ -11,7 +11,7 @@ from ..parse.arrays import ints as column_ints
 from .buffer_names import source_columns
 from .columns import Ints, Mask, computed_table, decoded, nullable, take
 from .in_use import occupied_in, windows
-from .layout import Layout
+from .layout import TEMP_IN_OUTPUT, Layout
 from .program import program
 
 
@@ -60,8 +60,13 @@ def savings(dump: DumpLike, *, space: str | int | None = None) -> pa.Table:
 
 
 def saving_of(p: Layout, value: int) -> int:
-    """Return by how much the peak of its space would be lower without a value, or without its fixed allocation."""
+    """Return by how much the peak of its space would be lower without a value, or without its fixed allocation.
+
+    Without a temporary in an output's memory, that memory is needed as before.
+    """
     owner = int(p.owner[value])
+    if p.categories_of(np.array([value]))[0] == TEMP_IN_OUTPUT:
+        return 0
     if p.is_fixed[owner]:
         return int(p.allocation_size[owner])
     return int(saved_by_value(p)[value])
