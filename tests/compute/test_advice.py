@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -154,6 +155,16 @@ def test_arguments_have_names() -> None:
     (opt,) = (r for r in rows if r["argument"] == "opt")
     assert "donate_argnames='opt'" in opt["action"]
     assert opt["n_buffers"] == 14
+
+
+def test_donations_are_not_sure_without_used_values(tmp_path: Path) -> None:
+    """An argument may be read after the output is written."""
+    for path in (DUMPS / "cpu-jaxlib-0.12.0-odd_tree").glob("*.txt"):
+        if not path.name.endswith("-values.txt"):
+            shutil.copy(path, tmp_path)
+    (row,) = advice(tmp_path, "donate")
+    assert (row["lower"], row["confidence"]) == (0, "try")
+    assert row["upper"] > 0
 
 
 def test_a_loop() -> None:

@@ -180,10 +180,15 @@ def _opcodes(w: WhatIf, values: Ints) -> pa.Array:
 
 
 def _written_last(w: WhatIf, parameter: Ints, output: Ints) -> Mask:
-    """Return whether nothing reads each parameter after the output is written, and the output can be in its place."""
+    """Return whether nothing reads each parameter after the output is written, and the output can be in its place.
+
+    Without used values, it is not known of any.
+    """
     p = w.p
     last = np.full(len(p.owner), -1, np.int64)
     value, step = use_steps(p)
+    if not len(value):
+        return np.zeros(len(parameter), bool)
     np.maximum.at(last, value, step)
     written = p.ranges[0][output]
     safe: Mask = (last[parameter] < written) | ((last[parameter] == written) & ~_mixes(w, output))
