@@ -22,6 +22,8 @@ SIZES = {
     "80gb": 80 * GB,
     "123B": 123,
     "1,000 B": 1000,
+    "12,345,678.0B": 12345678,
+    "16_384MiB": 16 * GIB,
     ".5k": 512,
     "0.5TiB": 512 * GIB,
     "2 b": 2,
@@ -51,6 +53,13 @@ def test_sizes(text: str, n: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "GiB", "-1", "16 gigs", "1..2G", "16GiBx", "1e9"])
 def test_invalid_sizes(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a size"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["15,75GiB", "1,5GiB", "0,500GiB", "1,0000B", "1234,567B", "1,,000B", "1,000,B"])
+def test_a_comma_separates_thousands(text: str) -> None:
+    """A decimal comma would make the size 10 to 1000 times as large."""
     with pytest.raises(UsageError, match="is not a size"):
         parse_bytes(text)
 

@@ -91,7 +91,9 @@ _UNITS = {
     "b": 1, "k": KIB, "kib": KIB, "m": MIB, "mib": MIB, "g": GIB, "gib": GIB, "t": TIB, "tib": TIB,
     "kb": 1000, "mb": 1000**2, "gb": GB, "tb": 1000**4,
 }  # fmt: skip
-_AMOUNT = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)", re.IGNORECASE)
+_WHOLE = r"[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9][0-9_]*"
+"""A comma separates thousands. A decimal comma is no size: 15,75GiB must not be read as 1575 GiB."""
+_AMOUNT = re.compile(rf"((?:{_WHOLE})(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)", re.IGNORECASE)
 
 
 def device(name: str) -> Device:
