@@ -59,6 +59,19 @@ def check(scope: FoldedScope, total: int) -> int:
     return 1 + sum(check(inner, total) for inner in scope.children)
 
 
+
+def test_depth_does_not_cut_keys_of_arguments() -> None:
+    """A slash in a quoted key, as Haiku's modules have them, does not begin a component."""
+    argument = "params['mlp/~/linear_0']['w']"
+    names = pa.array(["jit(f)/a/b/c/add", argument, f"a/{argument}"])
+    for depth, wanted in (
+        (1, ["a", argument, "a"]),
+        (2, ["a/b", argument, f"a/{argument}"]),
+        (9, ["a/b/c", argument, f"a/{argument}"]),
+    ):
+        assert op_names.scopes(names, depth=depth).to_pylist() == wanted
+    assert op_names.scopes(pa.array(['p["a/b"]']), depth=1).to_pylist() == ['p["a/b"]']
+
 @pytest.mark.parametrize("by_category", [True, False])
 @pytest.mark.parametrize("seed", range(25))
 def test_lines_of_a_folded_tree_add_up(seed: int, by_category: bool) -> None:

@@ -77,7 +77,8 @@ def shortened_paths(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:
         paths = pc.replace_substring_regex(paths, r"([_.\[/])\d+\b", r"\1*")
         paths = pc.replace_substring_regex(paths, r"^\d+\b", "*")
     if depth is not None:
-        paths = pc.replace_substring_regex(paths, rf"^((?:[^/]*/){{{depth - 1}}}[^/]*)/.*$", r"\1")
+        # The quoted key of an argument (params['a/b'].c) is not a path.
+        paths = pc.replace_substring_regex(paths, rf"^((?:[^/'\"]*/){{{depth - 1}}}[^/'\"]*)/.*$", r"\1")
     return paths
 
 
