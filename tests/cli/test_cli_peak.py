@@ -10,9 +10,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attacks
 import pytest
 from conftest import DUMPS, every
 
@@ -430,6 +432,21 @@ def test_explain(run: Any) -> None:
     numbers = run("explain", TPU, "--json").json["numbers"]
     assert len(numbers) == len(rows)
     assert {r["memory_space"] for r in run("explain", TPU, "--space", "hbm", "--csv").csv} == {"hbm"}
+
+
+@pytest.mark.parametrize("verb", ["peak", "top", "explain", "bill"])
+def test_a_memory_space_without_bytes(verb: str, run: Any, make: Callable[..., Path]) -> None:
+    """A dump may have a space in which nothing is reserved."""
+    allocations = "allocation 0: size 0, color 1, page 0, preallocated-temp:\n"
+    allocations += "allocation 1: size 512, color 0, page 0, preallocated-temp:\n"
+    members = attacks.dump([attacks.value(0, "a", 512)], allocations=allocations, ranges=["a{}:0-3"])
+    path = make(members, "cl_1.after_optimizations")
+    for space in ("vmem", "1"):
+        r = run(verb, path, "--space", space)
+        assert (r.code, r.err) == (0, "")
+        assert "512" not in r.out
+    for space in ("smem", "4"):
+        assert run(verb, path, "--space", space).code == 2
 
 
 def test_one_of_several(run: Any) -> None:

@@ -63,6 +63,7 @@ __all__ = [
     "plan_advice",
     "rematerialized",
     "repack",
+    "rows_of_space",
     "savings",
     "scope_peaks",
     "scope_tree",
@@ -98,7 +99,7 @@ if TYPE_CHECKING:
     from .registry import REGISTRY
     from .removal import savings
     from .requirement import device_total
-    from .selection import largest_program, main_first, select_space
+    from .selection import largest_program, main_first, rows_of_space, select_space
     from .slots import padding, space_padding
     from .tree import FoldedScope, ScopeNode, fold_scopes, scope_tree
     from .uses import idle
@@ -128,7 +129,7 @@ else:
         "registry": "REGISTRY",
         "removal": "savings",
         "requirement": "device_total",
-        "selection": "largest_program main_first select_space",
+        "selection": "largest_program main_first rows_of_space select_space",
         "slots": "padding space_padding",
         "tree": "FoldedScope ScopeNode fold_scopes scope_tree",
         "uses": "idle",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..dump import read
+from ..dump import DumpLike, read
 from ..errors import DumpError
 from ..input.find import Source
 from .layout import no_such_space
+from .program import program
 from .requirement import device_total
 
 Row = dict[str, Any]
@@ -33,6 +34,15 @@ def select_space(rows: list[Row], space: str | int | None, *, required: bool = T
     if not matches and required:
         raise no_such_space(space, ((r["memory_space"], r["color"]) for r in rows if r["color"] is not None))
     return matches
+
+
+def rows_of_space(dump: DumpLike, rows: list[Row], space: str | int | None) -> list[Row]:
+    """Return the rows of the memory space of a dump with this name or color, or all rows for None.
+
+    A space in which nothing is reserved may have no rows. Raises UsageError if the dump does not have the space.
+    """
+    program(dump).select_spaces(space)
+    return select_space(rows, space, required=False)
 
 
 def largest_program(sources: Iterable[Source]) -> tuple[Source | None, list[DumpError | OSError]]:

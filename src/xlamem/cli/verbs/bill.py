@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ... import compute, schema
-from ...compute import Packing, select_space
+from ...compute import Packing, rows_of_space
 from ...dump import Dump
 from .. import console, options
 
@@ -30,7 +30,7 @@ def command(dump: Dump, space: str | int | None, seconds: float | None, output: 
     Parameters, outputs and constants are divided into data, padding and bytes that no value covers; temporaries into
     data and padding. Alignment, other steps and packing explain why temporaries take more than is in use at the peak.
     """
-    rows = select_space(compute.bill(dump).to_pylist(), space)
+    rows = rows_of_space(dump, compute.bill(dump).to_pylist(), space)
     packings = [] if seconds is None else compute.repack(dump, seconds, space=space)
     if output.json:
         searched = None if seconds is None else [_as_json(p) for p in packings]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ... import compute, schema
-from ...compute import select_space
+from ...compute import rows_of_space
 from ...dump import Dump
 from .. import console, options
 
@@ -25,7 +25,7 @@ def command(dump: Dump, space: str | int | None, output: options.Output) -> None
 
     Reserved memory must fit; the peak is in use at one time; live memory is what the program itself needs.
     """
-    numbers = output.head(select_space(compute.explain(dump).to_pylist(), space))
+    numbers = output.head(rows_of_space(dump, compute.explain(dump).to_pylist(), space))
     shown = {_key(n) for n in numbers}
     causes = [c for c in compute.explain_causes(dump).to_pylist() if _key(c) in shown]
     if output.json:
