@@ -276,6 +276,22 @@ def test_unknown_fields_elsewhere_do_not_matter(path: Path) -> None:
         assert fits(xlamem.read(held(members | {role: b""}, source))) is True
 
 
+def test_an_unknown_platform(make: Any) -> None:
+    """Color 1 is VMEM on a TPU, and part of the device's memory on a GPU."""
+    sizes, total = {0: 1000, 1: 500, 5: 70}, 1500
+    lines = [f"allocation {color}: size {size}, color {color}, maybe-live-out:\n" for color, size in sizes.items()]
+    text = "BufferAssignment:\n" + "".join(lines)
+    values = f"\nTotal bytes used: {total + 70} (1.5KiB)\n\nUsed values:\n"
+    members = {"buffer-assignment": text.encode(), "buffer-assignment-values": values.encode()}
+    dump = xlamem.read(make(members, "after_optimizations"))
+    assert dump.platform is None
+    assert compute.device_total(dump) == total
+    for capacity, wanted in ((total, True), (total - 1, None), (1000, None), (999, False)):
+        found = xlamem.fits(dump, capacity=capacity)
+        assert found.fits is wanted
+        assert ("500 bytes in color 1, which may be in another memory" in found.reason) is (wanted is None)
+
+
 def test_a_color_without_a_name() -> None:
     """What may be in the same memory is counted where that decides."""
     source, members = of(GPU)

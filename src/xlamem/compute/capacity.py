@@ -140,24 +140,24 @@ def byte_count(name: str, size: Any) -> int:
 def _verdict(tables: Tables, available: int) -> tuple[bool | None, str]:
     if doubt := reason_for_doubt(tables):
         return None, doubt
-    unknown = _unknown_colors(tables)
-    least = device_total(tables) or 0
-    most = least + sum(unknown.values())
-    compared = f"{least:,} bytes must fit, {available:,} are available"
+    unknown, is_known = _unknown_colors(tables), tables.platform in schema.DEVICE_MEMORY
+    total, unsure = device_total(tables) or 0, sum(unknown.values())
+    # device_total includes unknown colors only if the platform is unknown, too.
+    least, most = (total, total + unsure) if is_known else (total - unsure, total)
+    compared = f"{total:,} bytes must fit, {available:,} are available"
     if tables.platform == "tpu":
         compared += "; program code is not counted"
     if least <= available < most:
         colors = ", ".join(f"{size:,} bytes in color {c}" for c, size in unknown.items())
-        return None, f"{compared}; {colors}, which may be in the same memory"
+        return None, f"{compared}; {colors}, which may be in {'the same' if is_known else 'another'} memory"
     return least <= available, compared
 
 
 def _unknown_colors(tables: Tables) -> dict[int, int]:
-    """Return the bytes, by color, of spaces that might be in the device's main memory."""
-    if tables.platform not in schema.DEVICE_MEMORY:
-        return {}
-    allocations = tables["allocations"]
-    known = schema.DEVICE_MEMORY[tables.platform] | schema.OTHER_MEMORY[tables.platform]
+    """Return the bytes, by color, of spaces of which it is not known whether they are in the device's main memory."""
+    allocations, known = tables["allocations"], {0, 5}  # on every platform the main memory, and the host's
+    if tables.platform in schema.DEVICE_MEMORY:
+        known = schema.DEVICE_MEMORY[tables.platform] | schema.OTHER_MEMORY[tables.platform]
     sizes = sums_by_color(allocations, ~bools(allocations, "is_thread_local"))
     return {color: size for color, size in sizes.items() if size and color not in known}
 
