@@ -164,6 +164,10 @@ def test_the_least_that_is_a_cause() -> None:
         buffers = [{"shape": "a", "size_bytes": 1}] * 2
         buffers += [{"shape": f"b{i}", "size_bytes": n} for i, n in enumerate(others)]
         assert causes(buffers).repeated == wanted
+    one = [{"shape": "one", "size_bytes": 30}]  # the largest of all need not be repeated
+    assert causes([*one, *[{"shape": "a", "size_bytes": 3}] * 10]).repeated == ("a", 10, 30)
+    assert causes([*one, *[{"shape": "a", "size_bytes": 3}] * 9]).repeated == ("a", 9, 27)
+    assert causes([*one, *[{"shape": "a", "size_bytes": 3}] * 3]).repeated is None
     for listed, padding in ((100, 1), (101, 0)):
         found = causes([{"size_bytes": listed, "padding_bytes": 1, "expansion": 2}])
         assert (found.padding, found.most_padded is not None) == (padding, padding == 1)

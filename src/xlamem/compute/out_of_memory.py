@@ -83,10 +83,8 @@ def _repeated_shape(buffers: list[Row]) -> tuple[str, int, int] | None:
         if b["shape"] and b["size_bytes"]:
             counts[b["shape"]] += 1
             sizes[b["shape"]] += b["size_bytes"]
-    for shape, size in sizes.most_common(1):
-        if counts[shape] > 1 and size >= MIN_REPEATED * sizes.total():
-            return shape, counts[shape], size
-    return None
+    shape, size = next(((s, size) for s, size in sizes.most_common() if counts[s] > 1), ("", 0))
+    return (shape, counts[shape], size) if shape and size >= MIN_REPEATED * sizes.total() else None
 
 
 def _fragmented(usage: list[Row]) -> list[Row]:
