@@ -17,9 +17,10 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import compute
+from xlamem.compute import activations, interventions
 from xlamem.compute import origins as module
 from xlamem.compute.buffer_names import source_columns
-from xlamem.compute.op_names import is_control_flow, is_move, layers, phases
+from xlamem.compute.op_names import ends_in_move, is_control_flow, is_move, layers, phases
 from xlamem.compute.program import source_lines
 
 DATA = Path(__file__).parent.parent / "data" / "origins"
@@ -305,6 +306,12 @@ def names(*texts: str) -> pa.Array:
         ("jit(f)/jvp(Model)/while", False, False),
         ("jit(f)/transpose(jvp(layer_5))/mlp/transpose", False, False),
         ("params['w']", False, False),
+        ("jit(f)/jit(main)/while[cond_nconsts=0 body_nconsts=1]", True, False),
+        ("jit(f)/jit(main)/cond[linear=(False,)]", True, False),
+        ("jit(f)/jit(main)/while/body/squeeze[dimensions=(0,)]", False, True),
+        ("jit(f)/jit(main)/while/body/reduce_sum[axes=(0, 1)]", False, False),
+        ("while[0]", False, False),
+        ("copy['w']", False, False),
     ],
 )
 def test_what_names_only_control_flow(name: str, control: bool, move: bool) -> None:
@@ -339,11 +346,59 @@ def test_phases(name: str, phase: str | None) -> None:
         ("jit(f)/LayerNorm_0/add", None, None),
         ("layers[3].w", "layers[*]", 3),
         ("jit(f)/jvp()/while/body/mlp/mul", None, None),
+        ("jit(f)/jvp(layers_17)/mlp/dot_general[dimension_numbers=(((1,), (0,)), ((), ()))]", "layers_*", 17),
     ],
 )
 def test_layers(name: str, layer: str | None, index: int | None) -> None:
     found, number = layers(names(name))
     assert (found.to_pylist(), number.to_pylist()) == ([layer and layer.replace("']", "")], [index])
+
+
+ARGUMENTS = ("params['w']", "layers[3]", "a[3].w", "p['a/b'].c", "p['a[x=1]/b']", 'p["a[x=1]"]', "p[<flat index 0>]")
+
+
+@pytest.mark.parametrize(
+    ("name", "scope"),
+    [
+        ("jit(f)/jit(main)/jvp(Model)/layer_0/add", "Model/layer_0"),
+        ("jit(f)/jvp(Model)/layer_0/dot_general[dimension_numbers=(((1,), (0,)), ((), ()))]", "Model/layer_0"),
+        ("jit(f)/jit(main)/layer_0/psum[axes=('i',) axis_index_groups=None]", "layer_0"),
+        ("jit(f)/h[12]/attn/dot_general", "h[12]/attn"),
+        ("jit(f)/h[12]/attn/transpose[permutation=(1, 0)]", "h[12]/attn"),
+        ("jit(f)/jit(main)/while[cond_nconsts=0 body_nconsts=1]", "while"),
+        *zip(ARGUMENTS, ARGUMENTS, strict=True),
+    ],
+)
+def test_scopes_without_primitives(name: str, scope: str) -> None:
+    """Old versions of JAX append parameters to a primitive. Names of arguments are scopes as they are."""
+    assert compute.scopes(names(name)).to_pylist() == [scope]
+
+
+def test_primitives_with_parameters() -> None:
+    """They are known as those without."""
+    for name in ("dot_general", "dot_general[dimension_numbers=(((1,), (0,)), ((), ()))]"):
+        assert re.search(interventions._MIXING_PRIMITIVES, f"jit(f)/mlp/{name}")
+        assert re.search(activations._WEIGHTED, f"jit(f)/mlp/{name}")
+        assert not ends_in_move(names(f"jit(f)/mlp/{name}"))[0]
+    assert ends_in_move(names("jit(f)/mlp/slice", "jit(f)/mlp/slice[start_indices=(0, 0)]")).all()
+
+
+@pytest.mark.parametrize("argument", [None, "params['w']"])
+@pytest.mark.parametrize("parameters", ["", "[start_indices=(0,) limit_indices=(8,) strides=None]"])
+def test_slices_of_an_argument(argument: str | None, parameters: str, make: Callable[..., Path]) -> None:
+    """They have its name, but their own if it has none, as in old versions of JAX."""
+    own = f"jit(f)/jit(main)/slice{parameters}"
+    metadata = f', metadata={{op_name="{argument}"}}' if argument else ""
+    allocations = "allocation 0: size 64, parameter 0, shape |f32[16]| at ShapeIndex {}:\n"
+    allocations += value(0, "p", 64) + "allocation 1: size 32, preallocated-temp:\n"
+    sliced = f'f32[8]{{0}} slice(f32[16]{{0}} %p), slice={{[0:8]}}, metadata={{op_name="{own}"}}'
+    records = [
+        record(0, "p", f"f32[16]{{0}} parameter(0){metadata}", uses="  s, operand 0"),
+        record(1, "s", sliced),
+    ]
+    members = attacks.dump([value(1, "s", 32)], allocations=allocations, records=records, ranges=["p{}:0-4", "s{}:1-3"])
+    (row,) = (r for r in xlamem.live_set(xlamem.read(make(members))).to_pylist() if r["instruction"] == "s")
+    assert (row["op_name"], row["origin"], row["argument"]) == (argument or own, "argument", 0)
 
 
 def test_an_empty_program_has_no_origins() -> None:

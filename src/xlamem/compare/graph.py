@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ..compute.columns import Ints, Mask, encoded, flags_of, ints, sums_of, take, texts_of
 from ..compute.lazy import cached_property
-from ..compute.op_names import plain_names
+from ..compute.op_names import PARAMETERS, plain_names
 from ..compute.origins import uses_of
 from ..compute.program import Program
 from ..parse.arrays import Rows, row_of, stable_order
@@ -23,9 +23,6 @@ Result = TypeVar("Result")
 
 NUMBER = r"(?:\.(?:clone|remat\d*|\d+))+$"
 """What XLA appends to the name of an instruction to make it unique."""
-
-PARAMETERS = r"\[[a-z_]+=.*$"
-"""What old versions of JAX append to an op_name: `dot_general[dimension_numbers=…]`."""
 
 
 class Texts(NamedTuple):

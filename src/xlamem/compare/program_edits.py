@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ..compute.columns import Ints, encoded, groups_of, ints, take
 from ..compute.layout import CONSTANT
-from ..compute.op_names import MOVE, ends_in_move, folded_paths, layers_by_scope
+from ..compute.op_names import MOVE, PARAMETERS, ends_in_move, folded_paths, layers_by_scope
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
 from .compiler import (
@@ -24,7 +24,7 @@ from .compiler import (
     other_changelist,
 )
 from .context import Context, Edit, Evidence, Names, are, largest, listed, with_scopes
-from .graph import PARAMETERS, both_sides
+from .graph import both_sides
 from .rows import Shape, ShapePairs
 from .shape_edits import conversions, retyped
 

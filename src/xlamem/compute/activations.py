@@ -15,7 +15,7 @@ from .aliasing import matched
 from .buffer_names import source_columns
 from .columns import Ints, Mask, encoded, take
 from .layout import DONATED
-from .op_names import scopes
+from .op_names import END, scopes
 from .program import distinct_rows
 from .uses import use_steps
 from .what_if import WhatIf
@@ -28,7 +28,7 @@ _PHASES = ((r"\bjvp\(", FORWARD), (r"\btranspose\(", BACKWARD), (r"rematted_comp
 _LAYER = r"^(?P<layer>(?:[^/]*/)*?[^/]*?\d+\]?)(?:/|$)"
 """A scope up to its first numbered component."""
 _PRIMITIVE = r"dot_general|conv_general_dilated|ragged_dot|ragged_dot_general"
-_WEIGHTED = rf"/(?:{_PRIMITIVE})$"
+_WEIGHTED = rf"/(?:{_PRIMITIVE}){END}"
 """The primitives whose results are worth keeping, because they are expensive to compute again."""
 _CONTROL = {"while", "body", "cond", "closed_call", "checkpoint", "rematted_computation", "scan", "branch", "jvp"}
 """Components of scopes that name no part of a model."""

@@ -63,11 +63,12 @@ def buffer_names(p: Program, values: Ints) -> dict[str, pa.Array]:
 
 
 def _rows(p: Program, values: Ints) -> Ints:
-    """Return the rows of `NamedInstructions` that name these values: of their origins, or else their own."""
-    found = origins(p)
-    source = take(found.source, values)
-    has_none = (source < 0) & (take(found.argument, values) < 0)
-    return np.where(has_none, take(p.instruction_row, values), source)
+    """Return the rows of `NamedInstructions` that name these values: of their origins, or else their own.
+
+    That of an argument has no name in old versions of JAX.
+    """
+    source = take(origins(p).source, values)
+    return np.where(source < 0, take(p.instruction_row, values), source)
 
 
 def _layers(op_names: pa.Array) -> tuple[pa.Array, pa.Array]:

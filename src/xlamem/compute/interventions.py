@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from .aliasing import matched
 from .columns import Ints, Mask, encoded, take, take_text
 from .layout import TEMP
+from .op_names import END
 from .uses import use_steps
 from .what_if import Change, WhatIf
 
@@ -43,7 +44,7 @@ MIN_SMALL_BUFFERS = 64
 
 _MIXING_OPCODES = "^(?:dot|convolution|custom-call|sort|reduce-window|fft|gather|reverse|transpose|cholesky)$"
 _MIXING_FUSIONS = "^k(?:Output|Input|Custom)$"
-_MIXING_PRIMITIVES = r"/(?:dot_general|conv_general_dilated|sort|cumsum|fft|gather|transpose|rev)$"
+_MIXING_PRIMITIVES = rf"/(?:dot_general|conv_general_dilated|sort|cumsum|fft|gather|transpose|rev){END}"
 _COLLECTIVES = r"^(?:all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|ragged-all-to-all)"
 
 

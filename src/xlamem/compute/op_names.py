@@ -37,10 +37,14 @@ _MOVES = (
     r"copy|copy_p|convert_element_type|transpose|device_put|broadcast|optimization_barrier|empty"
 )
 """Primitives that only move or convert bytes."""
+PARAMETERS = r"\[[a-z_]+=.*$"
+"""The parameters of a primitive, which old versions of JAX append to it: `dot_general[dimension_numbers=…]`."""
+END = rf"(?:{PARAMETERS}|$)"
+"""The end of a primitive, with or without parameters."""
 _JIT = r"^(?:p?jit\([^()]*\)/)+"
-_CONTROL_ONLY = rf"^(?:{_CONTROL})?(?:/(?:{_CONTROL}|))*$"
-_MOVE_ONLY = rf"^(?:{_CONTROL}/+)*(?:{_MOVES})$"
-MOVE = rf"(?:^|/)(?:{_MOVES})$"
+_CONTROL_ONLY = rf"^(?:{_CONTROL})?(?:/(?:{_CONTROL}|))*{END}"
+_MOVE_ONLY = rf"^(?:{_CONTROL}/+)*(?:{_MOVES}){END}"
+MOVE = rf"(?:^|/)(?:{_MOVES}){END}"
 """Op_names that end in a primitive that moves or converts bytes."""
 
 
@@ -48,14 +52,16 @@ def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> 
     """Return the scope of each op_name: its path without the last component (the primitive) and JAX's wrappers.
 
     `jit(f)/jit(main)/transpose(jvp(Model))/layers_17/dot_general` becomes `Model/layers_17`, or `Model/layers_*` with
-    `fold`, or `Model` with `depth=1`. An op_name with a single component (the name of a parameter) is kept.
+    `fold`, or `Model` with `depth=1`. An op_name with a single component (the name of an argument) is kept, without the
+    parameters of a primitive.
     """
     return shortened_paths(_by_pattern(_plain_scopes, pc.replace_substring_regex(names, _JIT, "")), depth, fold)
 
 
 def _plain_scopes(names: pa.Array) -> pa.Array:
-    # The name of a parameter (params['a/b'].c) is not a path.
-    return pc.replace_substring_regex(_without_wrappers(names), r"^([^'\"\[]*)/[^/'\"\[]*$", r"\1")
+    # The name of an argument (params['a/b'].c) is not a path.
+    names = pc.replace_substring_regex(names, rf"^([^'\"]*?){PARAMETERS}", r"\1")
+    return pc.replace_substring_regex(_without_wrappers(names), r"^([^'\"]*)/[^/'\"]*$", r"\1")
 
 
 def plain_names(names: pa.Array) -> pa.Array:
