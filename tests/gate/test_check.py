@@ -375,3 +375,14 @@ def test_without_live_ranges(tmp_path: Path, write: Callable[..., Path]) -> None
 def test_a_failure_counts_more_than_what_is_not_known(write: Callable[..., Path]) -> None:
     folder = write(jit_f=BIG, jit_g=CUT)
     assert check(folder, config={"budget": [{"program": "jit_f", "peak": 1}]}).exit_code == 1
+
+
+def test_donation_without_live_ranges(write: Callable[..., Path]) -> None:
+    """Outputs that share an allocation are not known, so arguments that could be donated may not be found."""
+    required = {"budget": [{"donation": "required"}]}
+    texts = {role: text for role, text in TEXTS.items() if role != "live-range"}
+    assert findings(check(write(jit_f=TEXTS), config=required)) == [("donation", "failed")]
+    result = check(write(jit_f=texts), config=required)
+    assert findings(result) == [("donation", "not known")]
+    assert result.rows("not known")[0]["message"] == "the dump has no live ranges"
+    assert result.exit_code == 3

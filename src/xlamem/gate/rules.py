@@ -139,6 +139,8 @@ def _donation(p: Program, entry: Entry, budget: Budget) -> Finding | None:
         return None
     found = _undonated(p)
     total = sum(a.bytes for a in found)
+    if not found and p.steps is None:  # outputs that share an allocation cannot be told from temporaries
+        return Finding("donation", NOT_KNOWN, NO_LIVE_RANGES, "donation", limit=0)
     if not found:
         return Finding("donation", PASSED, "every argument that could be donated is donated", "donation", 0, 0)
     names = ", ".join(a.name for a in found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
