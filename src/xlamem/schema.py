@@ -1125,12 +1125,12 @@ def _program_of(side: str, where: str) -> tuple[Column, ...]:
         _int(f"occurrences_{side}", f"number of dumps of the program in {where}", null=True),
         _int(
             f"device_total_{side}",
-            "bytes that must fit into the device's memory; null if the dump is not complete",
+            "bytes that must fit into the device's memory; null if the dump is not complete or does not prove it",
             "bytes",
             null=True,
         ),
         _int(f"peak_{side}", "peak of the memory spaces in `device_total`", "bytes", null=True),
-        _text(f"problem_{side}", "why program_fp is not known; null if it is", null=True),
+        _text(f"problem_{side}", "why program_fp or a number is not known; null if all are", null=True),
         _bool(f"readable_{side}", "whether the dump could be read", null=True),
     )
 
@@ -1284,7 +1284,7 @@ COMPARED_TABLES = (
             _name("how", "how it was paired with the program before: a key of schema.PAIRED (`new`: with none)"),
             _float("score", "similarity to the program before, as in `pairs`", null=True),
             _int("occurrences", "number of dumps of the program at this point"),
-            _name("problem", "why program_fp is not known; null if it is", null=True),
+            _name("problem", "why program_fp or a number is not known; null if all are", null=True),
         ),
     ),
     Table(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pairs
 import pytest
-from variants import BIG, CUT, GROWTH, TEXTS, converted, inner, outer, written
+from variants import BIG, CUT, GROWTH, TEXTS, converted, inner, larger, outer, written
 
 import xlamem
 from xlamem import cli, schema
@@ -52,8 +52,9 @@ def test_the_screen(run: Any, five: Path) -> None:
     assert (status, err) == (0, "")
     assert max(map(len, lines)) <= 80
     assert " ".join(out.split("\n\n")[0].split()) == xlamem.series(five, "commit").summary
-    heading, *rows = out.split("\n\n")[1].splitlines()
+    heading, *rows, problem = out.split("\n\n")[1].splitlines()
     assert heading.split() == ["first", "last", "largest", "jump", "program"]
+    assert problem == "Not known: it is truncated (1 dump)"
     assert [row.split("  ")[-1].partition(".")[2] for row in rows] == ["jit_train_step", "jit_f", "jit_old", "jit_new"]
     assert "  ▁▁███  beef002 -> a3a3a3a: +" in rows[0]
     assert "256.25 KiB  384.25 KiB  ▁▁▁·█  a3a3a3a -> e5e5e5e: +128.00 KiB" in rows[1]
@@ -78,7 +79,7 @@ def test_many_programs_fit_a_screen(run: Any, tmp_path: Path) -> None:
     """At most 40 lines of 80 columns, and short names that differ."""
     name = "jit_a_function_with_a_rather_long_name_number_{}_of_many"
     old = [(name.format(i), inner(i)) for i in range(30)]
-    grown = [(n, {**t, "buffer-assignment": BIG["buffer-assignment"]}) for n, t in old]
+    grown = [(n, larger(t, GROWTH)) for n, t in old]
     nights = {f"2025-01-{i + 1:02d}": (old if i < 9 else grown) for i in range(12)}
     converted(tmp_path, nights, "night")
     status, out, _ = run(tmp_path / "dataset", "--over", "night")
@@ -109,7 +110,7 @@ def test_json(run: Any, five: Path) -> None:
 
 def test_verdicts_follow_the_limit(run: Any, tmp_path: Path) -> None:
     old = [(f"jit_{c}", inner(i)) for i, c in enumerate("abcdefghijkl")]
-    grown = [(n, {**t, "buffer-assignment": BIG["buffer-assignment"]}) for n, t in old]
+    grown = [(n, larger(t, GROWTH)) for n, t in old]
     converted(tmp_path, {"1": old, "2": grown})
 
     def verdicts(*options: Any) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import every
-from variants import ORIGINAL, PLATFORM, TEXTS, compiled_again, inner, outer, replaced, written
+from variants import GROWTH, ORIGINAL, PLATFORM, TEXTS, compiled_again, inner, larger, outer, replaced, written
 
 import xlamem
 from xlamem import schema
@@ -95,7 +95,7 @@ def test_a_hidden_regression(tmp_path: Path) -> None:
     """One of 500 programs of one name needs more memory: it is found, and nothing else."""
     old = [("jit_f", inner(i) if i % 2 else outer(i)) for i in range(500)]
     new = [(name, compiled_again(texts, tmp_path, i) if i % 10 == 0 else texts) for i, (name, texts) in enumerate(old)]
-    tripled = replaced(inner(251), "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
+    tripled = larger(inner(251), GROWTH)
     new[251] = "jit_f", compiled_again(tripled, tmp_path)
     rows = paired(written(tmp_path / "a", old), written(tmp_path / "b", new, first=123))
     changed = [r for r in rows if r["how"] != "same"]
@@ -142,7 +142,7 @@ def test_one_of_several_equal_programs_changes(tmp_path: Path) -> None:
     around = [inner(i) for i in range(5)]
     a = [x for pair in zip(around, equal, strict=False) for x in pair]
     b = [*a]
-    b[5] = replaced(equal[2], "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
+    b[5] = larger(equal[2], GROWTH)
     old, new = (written(tmp_path / side, [("jit_f", t) for t in texts]) for side, texts in (("a", a), ("b", b)))
     rows = paired(old, new)
     assert hows(rows) == {"same": 5, "interface": 1}
@@ -283,7 +283,7 @@ def test_hostile_pairs() -> None:
 def test_datasets(tmp_path: Path) -> None:
     """The same pairs, whether dumps are files, in two datasets, or under two labels of one."""
     old = [("jit_f", inner(i)) for i in (0, 1, 2, 2, 3, 4)]
-    changed = replaced(inner(2), "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
+    changed = larger(inner(2), GROWTH)
     new = [*old[:2], ("jit_f", changed), ("jit_f", changed), *old[3:5], ("jit_new", outer(2)), ("jit_f", outer(4))]
     a, b = written(tmp_path / "a", old), written(tmp_path / "b", new)
     for commit, side in (("1", a), ("2", b)):

@@ -23,6 +23,7 @@ from variants import (
     compiled_again,
     converted,
     inner,
+    larger,
     outer,
     replaced,
     written,
@@ -249,7 +250,7 @@ def test_a_dataset_of_version_1() -> None:
 def test_a_hidden_regression(tmp_path: Path) -> None:
     """One of 60 programs of one name grows at the third of four points, and all have other numbers everywhere."""
     programs = [("jit_f", inner(i)) for i in range(60)]
-    tripled = replaced(inner(31), "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
+    tripled = larger(inner(31), GROWTH)
     grown = [*programs[:31], ("jit_f", tripled), *programs[32:]]
     s = followed(converted(tmp_path, {"1": programs, "2": programs, "3": grown, "4": grown}))
     assert [(r["point_a"], r["point_b"], r["change"]) for r in s.jumps.to_pylist()] == [("2", "3", GROWTH)]
@@ -358,7 +359,7 @@ def test_programs_keep_their_folders(tmp_path: Path) -> None:
         return replaced(TEXTS, "live-range", "wrapped_clamp{}:8-37", f"wrapped_clamp{{}}:8-{end}")
 
     def grown(texts: Texts) -> dict[str, str]:
-        return replaced(texts, "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
+        return larger(texts, GROWTH)
 
     commits = {"1": {"eval": small(20), "train": small(21)}, "2": {"train": grown(small(22)), "eval": small(23)}}
     for commit, folders in commits.items():

@@ -33,7 +33,7 @@ def inner(number: int, texts: Texts = TEXTS) -> dict[str, str]:
     return replaced(texts, "buffer-assignment-values", "branch_0_fun/add", f"part{chr(97 + number % 26)}/add")
 
 
-def larger(texts: Texts, by: int) -> Texts:
+def larger(texts: Texts, by: int) -> dict[str, str]:
     """Return the program with an output in a larger allocation, and the printed total that belongs to it."""
     texts = replaced(texts, "buffer-assignment", "allocation 1: size 65536", f"allocation 1: size {65536 + by}")
     total = 262447 + by
@@ -58,9 +58,9 @@ def written(directory: Path, programs: Iterable[tuple[str, Texts]], first: int =
     return directory
 
 
-BIG = replaced(TEXTS, "buffer-assignment", "allocation 1: size 65536", "allocation 1: size 196608")
-"""The program with a larger allocation."""
 GROWTH = 196608 - 65536
+BIG = larger(TEXTS, GROWTH)
+"""The program with a larger allocation."""
 CUT = {**TEXTS, "live-range": TEXTS["live-range"][:300]}
 """The program with a truncated file."""
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from checks import BIG, GROWTH, MIB, SMALL, Texts, blessed, findings, number, pair
-from variants import CUT, TEXTS, compiled_again, converted, inner, larger, outer, written
+from conftest import DUMPS
+from variants import CUT, TEXTS, compiled_again, converted, inner, larger, outer, replaced, written
 
 import xlamem
 from xlamem import UsageError, check
@@ -45,6 +46,15 @@ def test_a_new_program_may_be_one_that_is_gone(tmp_path: Path, write: Callable[.
     assert findings(smaller, "new") == [("new", "note")]
     assert findings(check(renamed, config={}, baseline=base, bless=True)) == [("new", "note"), ("gone", "note")]
     assert findings(check(renamed, config={}, baseline=base), "new") == []
+
+
+def test_the_numbers_of_a_program_that_is_gone_are_not_known(write: Callable[..., Path]) -> None:
+    """A new program may be that one, and may have grown."""
+    unproven = replaced(inner(3), "buffer-assignment-values", "used: 262447", "used: 262448")
+    now = [write(jit_f=TEXTS), DUMPS / "cpu-jaxlib-0.12.0-odd_tree"]
+    result = check(now, config={}, baseline=write(jit_f=TEXTS, jit_g=unproven))
+    assert findings(result) == [("new", "not known"), ("gone", "note")]
+    assert "jit_g is gone: if it was renamed, it is not known whether it grew" in " ".join(as_text(result).split())
 
 
 def test_several_programs_may_be_renamed(tmp_path: Path, write: Callable[..., Path]) -> None:

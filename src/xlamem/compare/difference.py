@@ -101,7 +101,7 @@ def _read(dump: DumpLike) -> Program:
 
 def _doubt(a: Program, b: Program) -> str:
     for side, p in (("A", a), ("B", b)):
-        if doubt := doubt_of_numbers(p) or doubt_of_peak(p):
+        if doubt := doubt_of_numbers(p.tables) or doubt_of_peak(p):
             return f"{side} {doubt}"
     return ""
 

@@ -16,14 +16,15 @@ import pyarrow.dataset as arrow_dataset
 from ..compute.columns import Ints, Mask, decoded, encoded, groups_of, ints, nullable
 from ..errors import UsageError
 from ..warehouse import Dataset
-from ..warehouse.stored_fingerprints import KNOWN_BY
 from .ordering import ranks
 from .programs import (
+    DESCRIBED_BY,
     ProgramEntry,
     known_numbers,
     no_such_key,
     no_such_value,
     relative_folders,
+    stored_doubts,
     stored_errors,
     stored_numbers,
     unloaded,
@@ -37,7 +38,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d(?!\d).*|\d{8}")
 _DIGITS = re.compile(r"(\d+)")
 _TABLES = ("occurrences", "labels", "modules", "peaks", "quarantine")
 _OCCURRENCE = ("content_id", "uri", "module_id", "run_id", "seen_at")
-_MODULE = ("module_name", "program_fp", "interface_fp", *KNOWN_BY)
+_MODULE = ("module_name", "program_fp", "interface_fp", *DESCRIBED_BY)
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ def _contents(dataset: Dataset, occurrences: pa.Table) -> tuple[Contents, Ints]:
     stored = dataset["modules"].to_table(columns=["content_id", *_MODULE])
     at = pc.index_in(ids, stored["content_id"].combine_chunks())
     columns = {"id": ids, **{name: stored[name].take(at) for name in _MODULE}}
-    numbers = known_numbers(columns, stored_numbers(dataset, ids))
+    numbers = known_numbers(columns, stored_numbers(dataset, ids), stored_doubts(dataset, columns))
     fingerprints = [encoded(columns[name])[0] for name in ("program_fp", "interface_fp")]
     has_both = (fingerprints[0] >= 0) & (fingerprints[1] >= 0)
     alone = np.where(has_both, -1, np.arange(len(ids)))
@@ -173,11 +174,12 @@ def _contents(dataset: Dataset, occurrences: pa.Table) -> tuple[Contents, Ints]:
 
 
 def _with_problems(dataset: Dataset, table: pa.Table, occurrences: pa.Table, content: Ints) -> pa.Table:
-    """Replace the columns KNOWN_BY by the problem of each content without fingerprints. Those are few."""
+    """Replace the columns DESCRIBED_BY and `doubt` by the problem of each content. Those with one are few."""
     problems: list[str | None] = [None] * table.num_rows
     readable = np.ones(table.num_rows, bool)
     names = table["module_name"].to_pylist()
-    rows = np.flatnonzero(np.asarray(table["program_fp"].is_null().to_numpy(), bool))
+    is_fine = pc.and_(table["complete"].fill_null(False), table["program_fp"].is_valid())
+    rows = np.flatnonzero(pc.or_(pc.invert(is_fine), table["doubt"].is_valid()).to_numpy())
     first = np.full(table.num_rows, -1)
     first[content[::-1]] = np.arange(len(content))[::-1]
     errors = stored_errors(dataset) if len(rows) else {}
@@ -188,7 +190,7 @@ def _with_problems(dataset: Dataset, table: pa.Table, occurrences: pa.Table, con
             problems[i], names[i], readable[i] = program.problem, program.module_name, program.readable
         else:
             problems[i] = with_problem(row, dataset)["problem"]
-    table = table.drop_columns([*KNOWN_BY, "module_name"]).append_column("readable", pa.array(readable))
+    table = table.drop_columns([*DESCRIBED_BY, "doubt", "module_name"]).append_column("readable", pa.array(readable))
     table = table.append_column("module_name", pa.array(names, pa.string()))
     return table.append_column("problem", pa.array(problems, pa.string()))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as arrow_dataset
 
 from ..compute.columns import encoded
-from ..dump import Dump, read
+from ..dump import Dump, as_tables, read
 from ..errors import DumpError, UsageError
 from ..formatting import closest, similar
 from ..input import names
@@ -27,6 +27,7 @@ from ..warehouse.derived import device_numbers
 from ..warehouse.identity import loaded_id
 from ..warehouse.merged import DumpSet
 from ..warehouse.stored_fingerprints import KNOWN_BY, can_be_known
+from .doubts import PROVEN_BY, are_proven, doubt_of_numbers
 from .sketches import COLUMNS, Sketches, no_sketches, sketches
 
 Path = str | os.PathLike[str]
@@ -38,7 +39,9 @@ CHUNK_BYTES = 4 << 20
 """Approximate amount of text in the dumps that are read together."""
 
 _TABLES = ("modules", *Fingerprints.TABLES, "frames")
-_MODULE = ("module_name", "module_id", "platform", "program_fp", "interface_fp", "content_hash", *KNOWN_BY)
+_MODULE = ("module_name", "module_id", "platform", "program_fp", "interface_fp", "content_hash")
+DESCRIBED_BY = (*KNOWN_BY, *PROVEN_BY)
+"""The columns of `modules` from which the problem of a dump follows."""
 _NUMBERS = ("device_total", "device_peak")
 _FIELD = arrow_dataset.field
 _SHOWN = 10
@@ -61,10 +64,10 @@ class ProgramEntry:
     interface_fp: str | None = None
     content_hash: str | None = None
     device_total: int | None = None
-    """Bytes, like the peak; None if the dump is not complete."""
+    """Bytes, like the peak; None if they are not known to be right (`doubts`)."""
     peak: int | None = None
     problem: str | None = None
-    """Why program_fp is not known."""
+    """Why program_fp or these numbers are not known."""
     readable: bool = True
     """Whether the dump could be read."""
     occurrences: int = 1
@@ -175,7 +178,7 @@ class FilePrograms(Programs):
 
     def _read_chunk(self, sources: Sequence[Source]) -> Iterator[ProgramEntry]:
         dumps = [pair for source in sources for pair in _read(source)]
-        readable = [d for _, d in dumps if isinstance(d, ReadDump)]
+        readable = [(s, d) for s, d in dumps if isinstance(d, ReadDump)]
         described = iter(self._described(readable))
         begin = len(self.sources)
         self.sources += [source for source, _ in dumps]
@@ -189,17 +192,19 @@ class FilePrograms(Programs):
                 yield unreadable(begin + i, loaded_id(source), uri, str(dump))
         self._sketches.append(made)
 
-    def _described(self, dumps: Sequence[ReadDump]) -> list[tuple[dict[str, Any], Any]]:
+    def _described(self, dumps: Sequence[tuple[Source, ReadDump]]) -> list[tuple[dict[str, Any], Any]]:
         """Return the fields of each program that come from its tables, and its sketch."""
         if not dumps:
             return []
-        tables, counts = tables_of(dumps, _TABLES)
+        tables, counts = tables_of([dump for _, dump in dumps], _TABLES)
         dump_set = DumpSet([str(i) for i in range(len(dumps))], tables, counts)
         total, peak = device_numbers(dump_set)
         owner = np.asarray(dump_set.dump_of_row["instructions"], np.int64)
         rows = sketches(tables["instructions"].select(COLUMNS), owner, len(dumps))
-        columns = {"id": tables["modules"]["content_hash"], **{name: tables["modules"][name] for name in _MODULE}}
-        columns |= known_numbers(columns, {"device_total": total, "peak": peak})
+        modules = tables["modules"]
+        columns = {"id": modules["content_hash"], **{name: modules[name] for name in (*_MODULE, *DESCRIBED_BY)}}
+        doubts = _doubts(modules, lambda i: read(dumps[i][0]))
+        columns |= known_numbers(columns, {"device_total": total, "peak": peak}, doubts)
         return [(with_problem(row), sketch) for row, sketch in zip(pa.table(columns).to_pylist(), rows, strict=True)]
 
 
@@ -227,15 +232,30 @@ def _chunks(sources: Sequence[Source]) -> Iterator[list[Source]]:
 
 
 def with_problem(row: dict[str, Any], dataset: Dataset | None = None) -> dict[str, Any]:
-    """Replace the columns KNOWN_BY of a dump, which is in a dataset or in files, by `problem`."""
-    described = {name: row.pop(name) for name in KNOWN_BY}
-    if row["program_fp"] is None:
+    """Replace the columns DESCRIBED_BY and `doubt` of a dump, which is in a dataset or in files, by `problem`."""
+    described, doubt = {name: row.pop(name) for name in DESCRIBED_BY}, row.pop("doubt")
+    if doubt:
+        row["problem"] = doubt
+    elif not described["complete"] or row["program_fp"] is None:
         row["problem"] = _problem(described, row["id"], dataset)
     return row
 
 
+def _doubts(modules: Mapping[str, Any], dump: Callable[[int], Dump]) -> pa.Array:
+    """Return why the numbers of each complete dump may be wrong, null if they are known to be right."""
+    is_open = pc.and_(modules["complete"].fill_null(False), pc.invert(are_proven(modules)))
+    doubts: list[str | None] = [None] * len(is_open)
+    for i in np.flatnonzero(is_open.to_numpy()).tolist():
+        try:
+            doubt = doubt_of_numbers(as_tables(dump(i)))
+            doubts[i] = f"it {doubt}".removeprefix("it is not known: ") if doubt else None
+        except UsageError as error:  # a table is not stored
+            doubts[i] = str(error)
+    return pa.array(doubts, pa.string())
+
+
 def _problem(module: dict[str, Any], identity: str | None, dataset: Dataset | None) -> str:
-    """Return why program_fp is not known."""
+    """Return why the numbers or program_fp are not known."""
     if not module["complete"]:
         return "it is truncated"
     if dataset is None or not can_be_known(module)[0]:
@@ -261,8 +281,9 @@ class StoredPrograms(Programs):
 
     def _occurrences(self, table: pa.Table, labels: Mapping[str, str]) -> Iterator[ProgramEntry]:
         numbers = stored_numbers(self.dataset, table["content_id"])
-        columns = {"id": table["content_id"], "uri": table["uri"], **{name: table[name] for name in _MODULE}}
-        columns |= known_numbers(columns, numbers)
+        columns = {"id": table["content_id"], "uri": table["uri"]}
+        columns |= {name: table[name] for name in (*_MODULE, *DESCRIBED_BY)}
+        columns |= known_numbers(columns, numbers, stored_doubts(self.dataset, columns))
         rows, errors = pa.table(columns).sort_by("uri").to_pylist(), stored_errors(self.dataset)
         lost = unloaded(self.dataset, runs_with(self.dataset, labels) if labels else None).to_pylist()
         rows += [{"id": row["content_id"], "uri": row["uri"], "complete": None} for row in lost]
@@ -298,10 +319,21 @@ def runs_with(dataset: Dataset, labels: Mapping[str, str]) -> pa.Array:
     return runs
 
 
-def known_numbers(modules: Mapping[str, Any], numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the numbers of dumps that are not complete by null: what is missing is not a decrease."""
-    known = pc.or_kleene(modules["complete"], modules["program_fp"].is_valid()).fill_null(False)
-    return {name: pc.if_else(known, column, None) for name, column in numbers.items()}
+def known_numbers(modules: Mapping[str, Any], numbers: Mapping[str, Any], doubts: pa.Array) -> dict[str, Any]:
+    """Return the numbers, null where the dump is not complete or in doubt, and the doubts.
+
+    What is missing is not a decrease.
+    """
+    known = pc.and_(modules["complete"].fill_null(False), doubts.is_null())
+    return {name: pc.if_else(known, column, None) for name, column in numbers.items()} | {"doubt": doubts}
+
+
+def stored_doubts(dataset: Dataset, modules: Mapping[str, Any]) -> pa.Array:
+    """Return why the numbers of each complete dump may be wrong, null if they are known to be right."""
+    codes, ids = encoded(modules["id"])
+    first = np.unique(codes, return_index=True)[1]
+    rows = {name: modules[name].take(pa.array(first)) for name in ("id", "complete", *PROVEN_BY)}
+    return _doubts(rows, lambda i: dataset.read(ids[i].as_py())).take(pa.array(codes))
 
 
 Errors = Mapping[str, tuple[str | None, str | None]]

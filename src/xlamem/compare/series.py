@@ -75,11 +75,16 @@ class Series:
             "grown": grew(p),
             "new": new,
             "gone": gone,
-            "unknown": pc.less(p["n_known"], p["n_points"]),
             "listed": pc.or_(changed, pc.or_(new, gone)),
         }
         counts = {name: pc.sum(mask).as_py() or 0 for name, mask in masks.items()}
+        counts["unknown"] = pc.count_distinct(self.unknown["program"]).as_py()
         return {"programs": p.num_rows, **counts, "same": p.num_rows - counts["listed"]}
+
+    @cached_property
+    def unknown(self) -> pa.Table:
+        """The rows of `series` with a number that is not known."""
+        return self.series.filter(pc.or_(self.series["device_total"].is_null(), self.series["peak"].is_null()))
 
     @cached_property
     def short_points(self) -> list[str]:
@@ -112,8 +117,7 @@ class Series:
     @property
     def is_known(self) -> bool:
         """Whether the numbers of all programs at the first and the last point are known."""
-        ends = self.series.filter(pc.is_in(self.series["ordinal"], pa.array([0, len(self.points) - 1])))
-        return not ends["device_total"].null_count and not ends["peak"].null_count
+        return not pc.any(pc.is_in(self.unknown["ordinal"], pa.array([0, len(self.points) - 1]))).as_py()
 
     def rows(self, program: int) -> pa.Table:
         """Return the rows of `series` of a program."""

@@ -232,7 +232,7 @@ class _Check:
         try:
             dump = self.programs.read(number)
             p = program(dump)
-            c.known_total, c.problem = known_total(p), doubt_of_numbers(p)
+            c.known_total, c.problem = known_total(p), doubt_of_numbers(p.tables)
             if not c.problem:
                 d = c.described
                 c.entry = entry_of(p, d.module_name, d.program_fp, d.interface_fp)
@@ -330,7 +330,7 @@ class _Check:
         except (DumpError, UsageError):
             return None
         d = self.base[number]
-        return None if doubt_of_numbers(p) else entry_of(p, d.module_name, d.program_fp, d.interface_fp)
+        return None if doubt_of_numbers(p.tables) else entry_of(p, d.module_name, d.program_fp, d.interface_fp)
 
     def _explain(self, c: Checked, dump: Dump, partner: Partner | None) -> None:
         """Add the cause of what did not pass, and the bytes in use over the schedule."""

@@ -96,6 +96,8 @@ def _compared(change: int) -> str:
 
 def growth_if_renamed(device_total: int | None, peak: int | None, now: Entry) -> str:
     """Return a clause for the numbers of a program that are larger than these beyond the floor; empty if none is."""
+    if device_total is None:
+        return "it is not known whether it grew"
     pairs = ("what must fit", device_total, now.device_total), ("peak", peak, now.peak)
     known = [(label, a, b) for label, a, b in pairs if a is not None and b is not None]
     return " and ".join(f"{label} grew by {change_text(a, b)}" for label, a, b in known if b - a > floor(a))

@@ -24,6 +24,7 @@ N_ROWS = 20
 """Number of programs that are listed without --limit."""
 MIN_NAME_WIDTH = 16
 UNKNOWN = "unknown"
+NOT_STORED = "its numbers are not stored"
 ALONE = ("new", "gone")
 """How programs without a partner are marked in `pairs`."""
 
@@ -69,7 +70,7 @@ class Changes:
     def problems(self) -> list[str]:
         """Why numbers are not known, each with the number of dumps."""
         sides = [(r, side) for r in self.rows if not _unreadable(r) for side in _sides(r) if not _is_known(r, side)]
-        counts = Counter(r[f"problem_{side}"] or "its numbers are not stored" for r, side in sides)
+        counts = Counter(r[f"problem_{side}"] or NOT_STORED for r, side in sides)
         return [f"{problem} ({count(n, 'dump')})" for problem, n in counts.most_common()]
 
     @cached_property
@@ -153,9 +154,8 @@ def _unreadable(row: Row) -> list[str]:
 
 
 def _is_known(row: Row, sides: str | None = None) -> bool:
-    """Return whether the numbers are known. Of a program that is the same on both sides, the peak has not changed."""
-    numbers = NUMBERS[:1] if row["how"] == "same" else NUMBERS
-    return all(row[f"{number}_{side}"] is not None for number in numbers for side in sides or _sides(row))
+    """Return whether the numbers are known."""
+    return all(row[f"{number}_{side}"] is not None for number in NUMBERS for side in sides or _sides(row))
 
 
 def _grew(row: Row) -> bool:

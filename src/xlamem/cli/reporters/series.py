@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,11 @@ from ...compare.verdict import signed
 from ...compare.wording import ARROW, MARKS
 from ...display.markdown import code, escaped, table
 from ...errors import XlaMemError
-from ...formatting import align, one_line, shorten_distinct, size, visible, wrap
+from ...formatting import align, count, one_line, shorten_distinct, size, visible, wrap
 from .. import console
 from ..options import Output
 from .chart import LEVELS, Ints, blocks, is_unicode
+from .pairs import NOT_STORED
 
 if TYPE_CHECKING:
     from .. import documents
@@ -54,6 +56,12 @@ class Over:
     def points(self) -> list[str]:
         """Short names of the points."""
         return shorten_distinct(map(one_line, self.series.short_points), POINT_WIDTH)
+
+    @property
+    def problems(self) -> list[str]:
+        """Why numbers are not known, each with the number of dumps."""
+        counts = Counter(problem or NOT_STORED for problem in self.series.unknown["problem"].to_pylist())
+        return [f"{problem} ({count(n, 'dump')})" for problem, n in counts.most_common()]
 
     def jump(self, row: Row) -> Row | None:
         """Return the largest jump of a program."""
@@ -141,6 +149,8 @@ def screen(over: Over, output: Output) -> list[Text]:
         lines += [Text(), *_rows(over, shown, width)]
     if more := len(over.listed) - len(shown):
         lines.append(Text(f"and {more:,} more: --limit shows more", "dim"))
+    for problem in over.problems:
+        lines += [Text(line, "dim") for line in wrap(visible(f"Not known: {problem}"), 2, width)]
     for row, verdict in over.verdicts(shown, output.limit):
         title = f"{over.event(row).partition(': ')[0]}  {program_name(row)}"
         lines += [Text(), Text(title, "bold")]
@@ -219,6 +229,7 @@ def comment(over: Over, limit: int | None) -> str:
         lines += ["", *table(headings, body)]
     if more := len(over.listed) - len(rows):
         lines += ["", f"and {more:,} more"]
+    lines += [f"\nNot known: {escaped(problem)}" for problem in over.problems]
     for row, verdict in over.verdicts(rows, limit):
         lines += ["", f"{code(program_name(row))}, {escaped(over.event(row).partition(': ')[0])}: {escaped(verdict)}"]
     return "\n".join(lines)

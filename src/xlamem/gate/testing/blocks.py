@@ -117,7 +117,7 @@ def sizes_of(dump: Dump) -> dict[str, int]:
     """Return `device_total` and `peak` of a program. Raises UsageError if they are not known."""
     __tracebackhide__ = True
     p = program(dump)
-    if reason := doubt_of_numbers(p) or doubt_of_peak(p):
+    if reason := doubt_of_numbers(p.tables) or doubt_of_peak(p):
         raise UsageError(f"{program_name(dump)} {reason}")
     lines = bill_lines(p)
     return {"device_total": sum(lines.values()), "peak": peak_of(p, lines) or 0}
