@@ -139,6 +139,32 @@ def fresh(folder: Path) -> Path:
     return folder
 
 
+def test_a_spare_copy_is_not_gone(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """Of two programs that cannot be told apart, one is still compiled: as in `pair`, nothing is gone."""
+    f, g = ("jit_f", TEXTS), ("jit_g", inner(3))
+    before = written(fresh(tmp_path / "a"), [f, g, g])
+    now = [write(jit_f=TEXTS, jit_g=inner(3)), DUMPS / "cpu-jaxlib-0.12.0-odd_tree"]
+    base = blessed(before, tmp_path / "base.json")
+    for baseline in (base, before):
+        result = check(now, config={}, baseline=baseline)
+        assert findings(result) == [("new", "note")]
+        assert "is gone" not in as_text(result)
+    pruned = check(now, config={}, baseline=base, prune=True)
+    assert findings(pruned, "gone") == []
+    assert len(baselines.load(base).entries) == 2
+
+
+def test_a_dump_that_several_runs_found_counts_once(tmp_path: Path) -> None:
+    folder = written(fresh(tmp_path / "a"), [("jit_f", TEXTS), ("jit_g", inner(3))])
+    for labels in ({"c": "1"}, {"c": "2"}, {"c": "1", "b": "x"}):
+        xlamem.convert(folder, to=tmp_path / "to", labels=labels, engine="here")
+    dataset = xlamem.Dataset(tmp_path / "to")
+    result = check(dataset, config={"budget": [{"device_total": "1GiB"}]})
+    assert result.programs["occurrences"].to_pylist() == [1, 1]
+    assert findings(check(folder, config={}, baseline=dataset)) == []
+    assert xlamem.series(dataset, "c").series["occurrences"].to_pylist() == [1] * 4
+
+
 def test_several_processes_count_once(tmp_path: Path) -> None:
     for process in range(3):
         written(fresh(tmp_path / f"host{process}"), [("jit_f", TEXTS)], first=process)

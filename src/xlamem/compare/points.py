@@ -37,7 +37,7 @@ Order = Literal["seen", "name"]
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?!\d).*|\d{8}")
 _DIGITS = re.compile(r"(\d+)")
 _TABLES = ("occurrences", "labels", "modules", "peaks", "quarantine")
-_OCCURRENCE = ("content_id", "uri", "module_id", "run_id", "seen_at")
+_OCCURRENCE = ("content_id", "uri", "offset", "module_id", "run_id", "seen_at")
 _MODULE = ("module_name", "program_fp", "interface_fp", *DESCRIBED_BY)
 
 
@@ -203,6 +203,11 @@ def _distinct(rows: pa.Table, point: Ints, content: Ints, contents: Contents, na
     module_id = ints(rows, "module_id")
     uris, folders, texts = _places(rows["uri"])
     order = np.lexsort((uris, np.where(module_id < 0, np.iinfo(np.int64).max, module_id), point))
+    # Runs with several sets of labels may find a dump: it counts once.
+    nowhere = len(uris) + np.arange(len(uris))
+    place = np.where(rows["uri"].is_valid().to_numpy(), uris, nowhere)
+    offset = np.unique(ints(rows, "offset"), return_inverse=True)[1]
+    order = order[np.sort(groups_of(*(codes[order] for codes in (point, contents.key[content], place, offset)))[0])]
     point, content, module_id = point[order], content[order], module_id[order]
     key = contents.key[content]
     group = groups_of(point, key, folders[order])[1]

@@ -281,17 +281,23 @@ class StoredPrograms(Programs):
 
     def _occurrences(self, table: pa.Table, labels: Mapping[str, str]) -> Iterator[ProgramEntry]:
         numbers = stored_numbers(self.dataset, table["content_id"])
-        columns = {"id": table["content_id"], "uri": table["uri"]}
+        columns = {"id": table["content_id"], "uri": table["uri"], "offset": table["offset"]}
         columns |= {name: table[name] for name in (*_MODULE, *DESCRIBED_BY)}
         columns |= known_numbers(columns, numbers, stored_doubts(self.dataset, columns))
         rows, errors = pa.table(columns).sort_by("uri").to_pylist(), stored_errors(self.dataset)
         lost = unloaded(self.dataset, runs_with(self.dataset, labels) if labels else None).to_pylist()
         rows += [{"id": row["content_id"], "uri": row["uri"], "complete": None} for row in lost]
+        seen = set()
         for i, row in enumerate(rows):
+            offset = row.pop("offset", None)
             if row["complete"] is None:
-                yield without_module(i, row["id"], row["uri"], self.dataset, errors)
+                program = without_module(i, row["id"], row["uri"], self.dataset, errors)
             else:
-                yield ProgramEntry(row=i, **with_problem(row, self.dataset))
+                program = ProgramEntry(row=i, **with_problem(row, self.dataset))
+            place = program.key, program.uri, offset
+            if program.uri is None or place not in seen:  # runs with several sets of labels may find a dump
+                yield program
+            seen.add(place)
 
 
 def unloaded(dataset: Dataset, runs: pa.Array | None) -> pa.Table:
@@ -306,7 +312,8 @@ def unloaded(dataset: Dataset, runs: pa.Array | None) -> pa.Table:
     rows = rows.filter(pc.invert(pc.is_in(ids, seen["content_id"].combine_chunks())))
     parsed = [names.parse(os.path.basename(uri or "")) for uri in rows["uri"].to_pylist()]
     numbers = pa.array([name and name.module_id for name in parsed], pa.int64())
-    return rows.rename_columns([*columns[:-1], "seen_at"]).append_column("module_id", numbers)
+    rows = rows.append_column("offset", pa.nulls(len(rows), pa.int64())).append_column("module_id", numbers)
+    return rows.rename_columns([*columns[:-1], "seen_at", "offset", "module_id"])
 
 
 def runs_with(dataset: Dataset, labels: Mapping[str, str]) -> pa.Array:

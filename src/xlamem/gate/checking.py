@@ -31,7 +31,7 @@ from .growth import growth_findings, growth_if_renamed, improvements, tightened,
 from .result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, worst
 from .rules import budget_findings, certain_failures, known_total
 from .stacks import Line, stack_of
-from .stored import EntryPrograms, Partner, by_name, partners, platform_and_name, possibly_renamed
+from .stored import EntryPrograms, Partner, by_name, gone, partners, platform_and_name, possibly_renamed
 
 Baseline = Dumps | Programs
 
@@ -357,9 +357,8 @@ class _Check:
         """Return the name, the platform and the finding of each program that was not compiled."""
         if self.base is None:
             return []
-        left = self._left(found)
         more = "; removed from the baseline" if self.prune else ""
-        rows = [self.base[i] for i in left]
+        rows = [self.base[i] for i in gone(self.base, found)]
         text = f"in the baseline, but not among the dumps{more}"
         return [(r.module_name, r.platform, Finding("gone", NOTE, text, baseline=r.device_total)) for r in rows]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..compare.pairing import Pairing
@@ -90,6 +90,16 @@ def platform_and_name(program: ProgramEntry) -> tuple[str | None, str]:
     return program.platform, _name(program)
 
 
+def gone(baseline: Programs, found: Mapping[int, Partner]) -> list[int]:
+    """Return the programs of the baseline that are not among the others, by number.
+
+    Of several that cannot be told apart, none is gone if one of them is there.
+    """
+    taken = {partner.number for partner in found.values()}
+    keys = {baseline[i].key for i in taken}
+    return [i for i in range(len(baseline)) if i not in taken and baseline[i].key not in keys]
+
+
 def possibly_renamed(baseline: Programs, programs: Programs, found: Mapping[int, Partner]) -> dict[int, int]:
     """Return the program of the baseline that each new program may have been under another name, by number.
 
@@ -98,18 +108,17 @@ def possibly_renamed(baseline: Programs, programs: Programs, found: Mapping[int,
     """
     names = by_name(baseline)
     known = {i for i, p in enumerate(programs.programs) if platform_and_name(p) in names}
-    gone = _by_platform(baseline, {partner.number for partner in found.values()})
-    new = _by_platform(programs, known | found.keys())
-    return {b: a for platform, rows in new.items() for b, a in zip(rows, gone.get(platform, ()), strict=False)}
+    old = _by_platform(baseline, gone(baseline, found))
+    new = _by_platform(programs, (i for i in range(len(programs)) if i not in known and i not in found))
+    return {b: a for platform, rows in new.items() for b, a in zip(rows, old.get(platform, ()), strict=False)}
 
 
-def _by_platform(side: Programs, left_out: Collection[int]) -> dict[str | None, list[int]]:
-    """Return the numbers of the programs of each platform, largest first."""
-    numbers: dict[str | None, list[int]] = {}
-    for i in sorted(range(len(side)), key=lambda i: -(side[i].device_total or 0)):
-        if i not in left_out:
-            numbers.setdefault(side[i].platform, []).append(i)
-    return numbers
+def _by_platform(side: Programs, numbers: Iterable[int]) -> dict[str | None, list[int]]:
+    """Return the numbers of programs by platform, largest first."""
+    by_platform: dict[str | None, list[int]] = {}
+    for i in sorted(numbers, key=lambda i: -(side[i].device_total or 0)):
+        by_platform.setdefault(side[i].platform, []).append(i)
+    return by_platform
 
 
 def _of_platform(side: Programs, platform: str | None) -> Selected:
