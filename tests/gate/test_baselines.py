@@ -226,6 +226,20 @@ def test_bless_keeps_what_was_not_compiled(tmp_path: Path, write: Callable[..., 
             check(SMALL, config={"budget": [{"peak": "1GiB"}]}, baseline=missing, prune=True)
 
 
+def test_bless_keeps_others_of_a_name(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """A program that has its own entry takes no other's place; a new one takes one."""
+    programs = [("jit_f", TEXTS), ("jit_f", outer(3)), ("jit_f", outer(9))]
+    base = blessed(written(fresh(tmp_path / "a"), programs), tmp_path / "base.json")
+    result = check(write(jit_f=TEXTS), config={}, baseline=base, bless=True)
+    assert findings(result) == [("gone", "note")] * 2
+    assert len(baselines.load(base).entries) == 3
+    now = written(fresh(tmp_path / "b"), [("jit_f", TEXTS), ("jit_f", outer(20))])
+    result = check(now, config={}, baseline=base, bless=True)
+    messages = [r["message"] for r in result.rows("note") if r["rule"] == "gone"]
+    assert sorted("removed from the baseline" in m for m in messages) == [False, True]
+    assert len(baselines.load(base).entries) == 3
+
+
 def test_the_ratchet(tmp_path: Path, write: Callable[..., Path]) -> None:
     """An improvement tightens the baseline in the same run; without the ratchet it only says so."""
     base = blessed(write(jit_f=BIG), tmp_path / "base.json")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -159,8 +160,9 @@ class _Check:
             self.renamed_from = possibly_renamed(self.base, self.programs, found)
         checked = [self._checked(i, found.get(i), budgets[i]) for i in range(len(self.programs))]
         self._require_compared_growth(checked, budgets)
-        written = self._write(checked, found)
-        return _result(checked, self._gone(found), self.config, self.baseline, written)
+        removed = self._removed(checked, found)
+        written = self._write(checked, found, removed)
+        return _result(checked, self._gone(found, removed), self.config, self.baseline, written)
 
     # -- the baseline
 
@@ -353,37 +355,43 @@ class _Check:
 
     # -- what the baseline has and the run does not
 
-    def _gone(self, found: Mapping[int, Partner]) -> list[tuple[str | None, str | None, Finding]]:
-        """Return the name, the platform and the finding of each program that was not compiled."""
-        if self.base is None:
+    def _gone(
+        self, found: Mapping[int, Partner], removed: Sequence[int]
+    ) -> Iterator[tuple[str | None, str | None, Finding]]:
+        """Yield the name, the platform and the finding of each program that was not compiled."""
+        for i in gone(self.base, found) if self.base is not None else ():
+            assert self.base is not None
+            row, more = self.base[i], "; removed from the baseline" if i in removed else ""
+            text = f"in the baseline, but not among the dumps{more}"
+            yield row.module_name, row.platform, Finding("gone", NOTE, text, baseline=row.device_total)
+
+    def _removed(self, checked: Sequence[Checked], found: Mapping[int, Partner]) -> list[int]:
+        """Return the entries of the baseline that are removed: with --prune all that have no program."""
+        if self.entries is None:
             return []
-        more = "; removed from the baseline" if self.prune else ""
-        rows = [self.base[i] for i in gone(self.base, found)]
-        text = f"in the baseline, but not among the dumps{more}"
-        return [(r.module_name, r.platform, Finding("gone", NOTE, text, baseline=r.device_total)) for r in rows]
-
-    def _left(self, found: Mapping[int, Partner]) -> list[int]:
         taken = {p.number for p in found.values()}
-        return [i for i in range(len(self.base or ())) if i not in taken]
+        left = [i for i in range(len(self.entries)) if i not in taken]
+        return left if self.prune else self._replaced_by_name(checked, found) if self.bless else []
 
-    def _write(self, checked: Sequence[Checked], found: Mapping[int, Partner]) -> str | None:
+    def _write(self, checked: Sequence[Checked], found: Mapping[int, Partner], removed: Sequence[int]) -> str | None:
         """Write the baseline file if something is to be changed; return its path."""
-        self.next = self._changed(checked, found)
+        self.next = self._changed(checked, found, removed)
         if self.file is None or self.next is None:
             return None
         baselines.write(self.file, self.next)
         return str(self.file)
 
-    def _changed(self, checked: Sequence[Checked], found: Mapping[int, Partner]) -> baselines.Baseline | None:
+    def _changed(
+        self, checked: Sequence[Checked], found: Mapping[int, Partner], removed: Sequence[int]
+    ) -> baselines.Baseline | None:
         """Return the entries of the baseline if something is to be changed."""
         if self.entries is None:
             return None
         replaced = {found[c.number].number: e for c in checked if c.number in found and (e := self._next_entry(c))}
         new = [c.entry for c in checked if c.entry and c.number not in found and self._is_blessed(c)]
-        gone = self._left(found) if self.prune else self._replaced_by_name(checked, found) if self.bless else []
         if not (self.bless or self.prune or replaced):
             return None
-        return baselines.merged(self.entries, replaced, new, gone)
+        return baselines.merged(self.entries, replaced, new, removed)
 
     def _next_entry(self, c: Checked) -> Entry | None:
         """Return the entry that replaces that of the baseline; None if it stays."""
@@ -397,11 +405,17 @@ class _Check:
         return tightened(c.base, c.entry) if self.config.ratchet and improvements(c.base, c.entry) else None
 
     def _replaced_by_name(self, checked: Sequence[Checked], found: Mapping[int, Partner]) -> list[int]:
-        """Return programs of the baseline that have the name of one that was compiled, but are gone."""
-        left_out = {platform_and_name(c.described) for c in checked if not self._is_blessed(c)}
-        names = {platform_and_name(c.described) for c in checked} - left_out
+        """Return programs of the baseline that are gone, and whose place a new one of the same name took."""
         assert self.base is not None
-        return [i for i in self._left(found) if platform_and_name(self.base[i]) in names]
+        left_out = {platform_and_name(c.described) for c in checked if not self._is_blessed(c)}
+        new = Counter(platform_and_name(c.described) for c in checked if c.number not in found)
+        replaced = []
+        for i in gone(self.base, found):
+            name = platform_and_name(self.base[i])
+            if name not in left_out and new[name] > 0:
+                new[name] -= 1
+                replaced.append(i)
+        return replaced
 
 
 def _source_lines(c: Checked) -> set[Line]:
@@ -415,7 +429,7 @@ def _source_lines(c: Checked) -> set[Line]:
 
 def _result(
     checked: Sequence[Checked],
-    gone: Sequence[tuple[str | None, str | None, Finding]],
+    gone: Iterable[tuple[str | None, str | None, Finding]],
     config: Config,
     baseline: str | None,
     written: str | None,
