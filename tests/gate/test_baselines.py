@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 from checks import BIG, GROWTH, MIB, SMALL, Texts, blessed, findings, number, pair
-from conftest import DUMPS
+from conftest import DUMPS, every
 from variants import CUT, TEXTS, compiled_again, converted, inner, larger, outer, replaced, written
 
 import xlamem
 from xlamem import UsageError, check
+from xlamem.compare.programs import programs_of
 from xlamem.formatting import size
 from xlamem.gate import baseline as baselines
 from xlamem.gate.formats.as_text import as_text
+from xlamem.input.find import split_modules
 
 # -- which program is which
 
@@ -193,6 +195,34 @@ def test_a_dump_object() -> None:
     dump = xlamem.read(SMALL)
     assert check(dump, config={"budget": [{"device_total": "1GiB"}]}).passed
     assert check([dump], config={"budget": [{"device_total": "1B"}]}).status == "failed"
+
+
+def test_dumps_whose_files_are_others_now(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """What was read counts, also if it was read from a dataset."""
+    folder = write(jit_f=TEXTS, jit_g=inner(3))
+    base = blessed(folder, tmp_path / "base.json")
+    xlamem.convert(folder, to=tmp_path / "to", engine="here")
+    dataset = xlamem.Dataset(tmp_path / "to")
+    dumps = [dataset.read(i) for i in sorted(dataset.ids)]
+    written(folder, [("jit_f", BIG), ("jit_g", BIG)])
+    for now in (dumps, tuple(dumps)):
+        result = check(now, config={}, baseline=base)
+        assert findings(result) == []
+        assert result.programs["how"].to_pylist() == ["same"] * 2
+    shutil.rmtree(folder)
+    assert check(dumps[0], config={"budget": [{"device_total": "1GiB"}]}).passed
+    assert check([dumps[0], SMALL], config={"budget": [{"device_total": "1GiB"}]}).passed
+
+
+@pytest.mark.parametrize("source", every(3, xlamem.find(DUMPS)), ids=lambda source: source.name)
+def test_dumps_are_described_like_their_files(source: xlamem.Source) -> None:
+    files = programs_of(source)
+    dumps = programs_of([xlamem.read(module) for module in split_modules(source)])
+    assert [replace(p, id=None, content_hash=None) for p in dumps.programs] == [
+        replace(p, id=None, content_hash=None) for p in files.programs
+    ]
+    numbers = range(len(files))
+    assert (files.sketches(numbers) == dumps.sketches(numbers)).all()
 
 
 # -- blessing and the ratchet

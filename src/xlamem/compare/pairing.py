@@ -54,7 +54,7 @@ def pair(a: Dumps | Programs, b: Dumps | Programs) -> pa.Table:
     Parameters
     ----------
     a, b
-        A directory or another path, a `Source`, a list of these (which may be empty), a dataset, or
+        A directory or another path, a `Source`, a `Dump`, a list of these (which may be empty), a dataset, or
         ``(dataset, {"commit": "abc"})`` for the dumps of a dataset with these labels.
 
     Returns

@@ -26,12 +26,13 @@ from ..warehouse.dataset import is_dataset
 from ..warehouse.derived import device_numbers
 from ..warehouse.identity import loaded_id
 from ..warehouse.merged import DumpSet
+from ..warehouse.offsets import with_columns
 from ..warehouse.stored_fingerprints import KNOWN_BY, can_be_known
 from .doubts import PROVEN_BY, are_proven, doubt_of_numbers
 from .sketches import COLUMNS, Sketches, no_sketches, sketches
 
 Path = str | os.PathLike[str]
-Dumps = Path | Source | Dataset | tuple[Dataset | Path, Mapping[str, str]] | Sequence[Path | Source]
+Dumps = Path | Source | Dump | Dataset | tuple[Dataset | Path, Mapping[str, str]] | Sequence[Path | Source | Dump]
 """One side of a comparison: a directory or another path, a dump, a dataset, the dumps of a dataset that have some
 labels, or a list of paths and dumps."""
 
@@ -149,8 +150,8 @@ def programs_of(dumps: Dumps | Programs) -> Programs:
     return FilePrograms(list(_sources(dumps)))
 
 
-def _sources(dumps: Any) -> Iterator[Source]:
-    if isinstance(dumps, Source):
+def _sources(dumps: Any) -> Iterator[Source | Dump]:
+    if isinstance(dumps, (Source, Dump)):
         yield dumps
     elif isinstance(dumps, (str, os.PathLike)):
         yield from find(dumps)
@@ -162,10 +163,10 @@ def _sources(dumps: Any) -> Iterator[Source]:
 
 
 class FilePrograms(Programs):
-    """The programs of dumps in files, all of which are read."""
+    """The programs of dumps in files, all of which are read, and of dumps that were read before."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self.sources: list[Source] = []
+    def __init__(self, sources: Sequence[Source | Dump]) -> None:
+        self.sources: list[Source | Dump] = []
         self._sketches: list[Sketches] = [no_sketches(0)]
         super().__init__(p for chunk in _chunks(sources) for p in self._read_chunk(chunk))
         self._all_sketches = np.concatenate(self._sketches)
@@ -174,42 +175,73 @@ class FilePrograms(Programs):
         return self._all_sketches[[self.programs[i].row for i in numbers]]
 
     def read(self, number: int) -> Dump:
-        return read(self.sources[self.programs[number].row])
+        source = self.sources[self.programs[number].row]
+        return source if isinstance(source, Dump) else read(source)
 
-    def _read_chunk(self, sources: Sequence[Source]) -> Iterator[ProgramEntry]:
+    def _read_chunk(self, sources: Sequence[Source | Dump]) -> Iterator[ProgramEntry]:
         dumps = [pair for source in sources for pair in _read(source)]
-        readable = [(s, d) for s, d in dumps if isinstance(d, ReadDump)]
-        described = iter(self._described(readable))
+        readable = [(s, d) for s, d in dumps if isinstance(d, ReadDump) and isinstance(s, Source)]
+        described = iter(_described_files(readable))
         begin = len(self.sources)
         self.sources += [source for source, _ in dumps]
         made = no_sketches(len(dumps))
         for i, (source, dump) in enumerate(dumps):
-            uri = source.members[0].location
-            if isinstance(dump, ReadDump):
-                columns, made[i] = next(described)
-                yield ProgramEntry(row=begin + i, uri=uri, **columns)
+            origin = source.source if isinstance(source, Dump) else source
+            uri = origin.members[0].location
+            if isinstance(dump, Exception):
+                yield unreadable(begin + i, loaded_id(origin), uri, str(dump))
             else:
-                yield unreadable(begin + i, loaded_id(source), uri, str(dump))
+                columns, made[i] = next(described) if isinstance(dump, ReadDump) else dump
+                yield ProgramEntry(row=begin + i, uri=uri, **columns)
         self._sketches.append(made)
 
-    def _described(self, dumps: Sequence[tuple[Source, ReadDump]]) -> list[tuple[dict[str, Any], Any]]:
-        """Return the fields of each program that come from its tables, and its sketch."""
-        if not dumps:
-            return []
-        tables, counts = tables_of([dump for _, dump in dumps], _TABLES)
-        dump_set = DumpSet([str(i) for i in range(len(dumps))], tables, counts)
-        total, peak = device_numbers(dump_set)
-        owner = np.asarray(dump_set.dump_of_row["instructions"], np.int64)
-        rows = sketches(tables["instructions"].select(COLUMNS), owner, len(dumps))
-        modules = tables["modules"]
-        columns = {"id": modules["content_hash"], **{name: modules[name] for name in (*_MODULE, *DESCRIBED_BY)}}
-        doubts = _doubts(modules, lambda i: read(dumps[i][0]))
-        columns |= known_numbers(columns, {"device_total": total, "peak": peak}, doubts)
-        return [(with_problem(row), sketch) for row, sketch in zip(pa.table(columns).to_pylist(), rows, strict=True)]
+
+Described = tuple[dict[str, Any], Any]
+"""The fields of a program that come from its tables, and its sketch."""
 
 
-def _read(source: Source) -> Iterator[tuple[Source, ReadDump | Exception]]:
+def _described_files(dumps: Sequence[tuple[Source, ReadDump]]) -> list[Described]:
+    if not dumps:
+        return []
+    tables, counts = tables_of([dump for _, dump in dumps], _TABLES)
+    dump_set = DumpSet([str(i) for i in range(len(dumps))], tables, counts)
+    return _described(dump_set, lambda i: read(dumps[i][0]))
+
+
+def _described_dump(dump: Dump) -> Described:
+    """Describe a dump from its own tables: its files may be gone, or others."""
+    tables = {name: dump[name] for name in _TABLES}
+    (module,) = tables["modules"].to_pylist()
+    if module["program_fp"] is None and module["interface_fp"] is None:  # they are computed on request only
+        fingerprints = Fingerprints()
+        for name in Fingerprints.TABLES:
+            fingerprints.add(name, tables[name])
+        columns = fingerprints.columns([(module["module_name"], module["platform"])], [can_be_known(module)])
+        arrays = {name: pa.array(items, pa.string()) for name, items in columns.items()}
+        tables["modules"] = with_columns(tables["modules"], **arrays)
+    (described,) = _described(DumpSet.of_one("0", tables), lambda _: dump)
+    return described
+
+
+def _described(dumps: DumpSet, dump: Callable[[int], Dump]) -> list[Described]:
+    """Describe dumps, of which `dump` returns one for a closer look."""
+    total, peak = device_numbers(dumps)
+    owner = np.asarray(dumps.dump_of_row["instructions"], np.int64)
+    rows = sketches(dumps.tables["instructions"].select(COLUMNS), owner, len(dumps.ids))
+    modules = dumps.tables["modules"]
+    columns = {"id": modules["content_hash"], **{name: modules[name] for name in (*_MODULE, *DESCRIBED_BY)}}
+    columns |= known_numbers(columns, {"device_total": total, "peak": peak}, _doubts(modules, dump))
+    return [(with_problem(row), sketch) for row, sketch in zip(pa.table(columns).to_pylist(), rows, strict=True)]
+
+
+def _read(source: Source | Dump) -> Iterator[tuple[Source | Dump, ReadDump | Described | Exception]]:
     """Yield the dumps of a source, or the error for one that cannot be read."""
+    if isinstance(source, Dump):
+        try:
+            yield source, _described_dump(source)
+        except (DumpError, UsageError) as error:
+            yield source, error
+        return
     for module in split_modules(source):
         try:
             yield module, ReadDump(module)
@@ -217,13 +249,13 @@ def _read(source: Source) -> Iterator[tuple[Source, ReadDump | Exception]]:
             yield module, error
 
 
-def _chunks(sources: Sequence[Source]) -> Iterator[list[Source]]:
+def _chunks(sources: Sequence[Source | Dump]) -> Iterator[list[Source | Dump]]:
     """Split the dumps into lists with about CHUNK_BYTES of text."""
-    chunk: list[Source] = []
+    chunk: list[Source | Dump] = []
     size = 0
     for source in sources:
         chunk.append(source)
-        size += source.bytes_on_disk() or 0
+        size += 0 if isinstance(source, Dump) else source.bytes_on_disk() or 0
         if size > CHUNK_BYTES:
             yield chunk
             chunk, size = [], 0

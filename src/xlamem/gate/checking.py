@@ -98,10 +98,7 @@ def _config(config: Any, ratchet: bool | None) -> Config:
 
 
 def _programs(dumps: Any) -> Programs:
-    if isinstance(dumps, (list, tuple)) and not (len(dumps) == 2 and isinstance(dumps[1], Mapping)):
-        dumps = [d.source if isinstance(d, Dump) else d for d in dumps]
-        dumps = dumps[0] if len(dumps) == 1 else dumps
-    return programs_of(dumps.source if isinstance(dumps, Dump) else dumps)
+    return programs_of(dumps[0] if isinstance(dumps, (list, tuple)) and len(dumps) == 1 else dumps)
 
 
 def _place(baseline: Any, labels: Mapping[str, str] | None, config: Config) -> Any:
