@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -190,6 +191,17 @@ def test_lost_donation_is_a_change_of_sharing() -> None:
     assert sum(row["change"] for row in rows) == d.peak_change == 8 * 8 << 20
     lines = {(r["line"], r["part"]): r["change"] for r in d.bills.to_pylist() if r["account"] == "device_total"}
     assert lines["donated", "data"] < 0 < lines["parameters", "data"]
+
+
+def test_the_side_whose_peak_moved() -> None:
+    """The larger peak is reached several times: the step that is compared is not the first one, but is a peak."""
+    b, a = next(p for p in stored() if p.name == "tpu7x-offload-removed").sides()
+    d = xlamem.diff(a, b)
+    total = d.accounts.slice(0, 1).to_pylist()[0]
+    assert (total["in_use_a"], total["moved"] != 0) == (total["peak_a"], True)
+    assert total["step_a"] != total["peak_step_a"]
+    step, peak = total["step_b"], total["peak_step_b"]
+    assert f"peak moved: that of B is at step {peak:,}, not {step:,}" in repr(d)
 
 
 def test_without_an_output_nothing_can_be_donated() -> None:

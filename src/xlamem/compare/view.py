@@ -39,7 +39,8 @@ def numbers(d: DiffTables) -> list[Row]:
 
 def moved(account: Row) -> str:
     """Say which peak is at another step than the one that is compared."""
-    side = "a" if account["step_a"] != account["peak_step_a"] else "b"
+    # The step that is compared may be a later one with the same peak.
+    side = "a" if account["in_use_a"] != account["peak_a"] else "b"
     peak, step = account[f"peak_step_{side}"], account[f"step_{side}"]
     return f"peak moved: that of {side.upper()} is at step {peak:,}, not {step:,}"
 
