@@ -193,6 +193,14 @@ def test_lost_donation_is_a_change_of_sharing() -> None:
     assert lines["donated", "data"] < 0 < lines["parameters", "data"]
 
 
+def test_another_compiler_is_named_first(tmp_path: Path) -> None:
+    """Before an edit that explains the change."""
+    a, b = next(p for p in stored() if p.name == "v5e-donation-removed-decode").unpack(tmp_path)
+    for path in sorted(b.iterdir()):
+        path.rename(b / re.sub(r"cl_\d+", "cl_999", path.name))
+    assert ": the compiler is of changelist 999 instead of 1014260217" in xlamem.diff(a, b).verdict
+
+
 def test_the_side_whose_peak_moved() -> None:
     """The larger peak is reached several times: the step that is compared is not the first one, but is a peak."""
     b, a = next(p for p in stored() if p.name == "tpu7x-offload-removed").sides()

@@ -77,7 +77,7 @@ def ranked_edits(d: DiffTables) -> list[Row]:
     def rank(row: Row) -> tuple[int, int, int]:
         explains = row["change"] * change > 0 and abs(row["change"]) >= MIN_SHARE * abs(change)
         if row["kind"] == "compiler":
-            return 0, 0, row["edit"]
+            return -1, 0, row["edit"]
         if row["kind"] in DETAILS:
             return 3, DETAILS.index(row["kind"]), row["edit"]
         if _may_follow(row, kinds):
