@@ -193,6 +193,21 @@ def test_lost_donation_is_a_change_of_sharing() -> None:
     assert lines["donated", "data"] < 0 < lines["parameters", "data"]
 
 
+def test_what_is_not_live_shares_nothing() -> None:
+    """Values that borrow the memory of an output share memory only while they are live."""
+    d = named("cpu-flag-fusion")
+    steps = {row["account"]: row for row in d.accounts.to_pylist()}
+    borrowed = 0
+    for row in d.buffers.to_pylist():
+        side = "a" if row["allocation_a"] is None else "b"
+        if row["cause"] not in ("new", "gone") and row[f"category_{side}"] == "temp_in_output":
+            step = steps[row["account"]][f"step_{side}"]
+            is_live = row[f"start_{side}"] <= step <= row[f"end_{side}"]
+            borrowed += row[f"allocation_{side}"] is None
+            assert is_live or row["cause"] != "sharing changed"
+    assert borrowed
+
+
 def test_another_compiler_is_named_first(tmp_path: Path) -> None:
     """Before an edit that explains the change."""
     a, b = next(p for p in stored() if p.name == "v5e-donation-removed-decode").unpack(tmp_path)

@@ -14,7 +14,7 @@ from .. import schema
 from ..compute.bills import DEVICE_TOTAL, ROWS, account_items
 from ..compute.columns import Ints, Mask, sums_of, take
 from ..compute.in_use import occupied_in, windows
-from ..compute.layout import LIVE_OUT, THREAD_LOCAL
+from ..compute.layout import LIVE_OUT, TEMP_IN_OUTPUT, THREAD_LOCAL
 from ..compute.origins import has_opcode, operands_of
 from ..compute.program import Program
 from ..parse.arrays import order_by, stable_order
@@ -158,6 +158,10 @@ def buffers_at(p: Program, spaces: Mask, step: int) -> Buffers:
     data = np.where(main >= 0, np.minimum(p.data_extent(np.maximum(main, 0)), size), size) if len(p.owner) else size
     if p.steps is None:
         return Buffers(whole, main, size, data, of_value)
+    start, end = p.occupied_ranges()
+    is_borrower = p.categories_of(np.arange(len(p.owner))) == TEMP_IN_OUTPUT
+    of_value[is_borrower & ((step < start) | (end < step))] = -1
+    of_value[main[main >= 0]] = np.flatnonzero(main >= 0)
     live = _live_temps(p, in_account, step)
     group, owner, top, total, net = _connected(p, live)
     of_value[live] = group + len(whole)
