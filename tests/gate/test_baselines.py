@@ -183,6 +183,9 @@ def test_a_dataset_as_the_baseline(tmp_path: Path, write: Callable[..., Path]) -
     assert findings(result) == [("growth", "failed")] * 2
     assert findings(check(grown, config={}, baseline=(dataset, {"commit": "other"}))) == []
     assert findings(check(grown, config={"baseline": str(path)}, labels={"commit": "other"})) == []
+    (tmp_path / "xlamem.toml").write_text(f'baseline = "{path.as_uri()}"\n')  # a URI does not start from the folder
+    assert findings(check(grown, config=tmp_path / "xlamem.toml", labels={"commit": "other"})) == []
+    assert findings(check(grown, config=tmp_path / "xlamem.toml"), "growth") == []
     with pytest.raises(UsageError, match="no dump has commit=x"):
         check(grown, config={}, baseline=path, labels={"commit": "x"})
     with pytest.raises(UsageError, match="labels select dumps of a dataset"):

@@ -24,7 +24,7 @@ from ..parse.fingerprints import without_number
 from ..warehouse import Dataset
 from . import baseline as baselines
 from .causes import MAX_CHANGES, changes_since, compared, largest, source_of, why_since
-from .config import BASELINE, Budget, Config, config_of, load_config
+from .config import Budget, Config, config_of, load_config
 from .curves import Curves, usage_curve
 from .entry import Entry, entry_of
 from .finding import Checked, Finding
@@ -105,7 +105,7 @@ def _place(baseline: Any, labels: Mapping[str, str] | None, config: Config) -> A
     if not labels:
         return baseline
     if baseline is None and config.baseline is not None:
-        baseline = config.folder / config.baseline
+        baseline = config.baseline_place
     if not isinstance(baseline, (str, os.PathLike, Dataset)):
         raise UsageError("labels select dumps of a dataset: give the dataset as the baseline")
     return baseline, dict(labels)
@@ -170,7 +170,7 @@ class _Check:
             return (EntryPrograms(place.entries) if place.entries or self.bless else None), None
         given = place is not None or self.config.baseline is not None
         if place is None:
-            place = self.config.folder / (self.config.baseline or BASELINE)
+            place = self.config.baseline_place
         if isinstance(place, (str, os.PathLike)) and baselines.is_baseline_file(place):
             return self._baseline_file(Path(place), given)
         if self.bless or self.prune:

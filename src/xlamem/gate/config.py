@@ -77,6 +77,12 @@ class Config:
         return Path(self.path).parent if self.path else Path()
 
     @property
+    def baseline_place(self) -> str | Path:
+        """Where the baseline is: a path, or the URI of a dataset."""
+        place = self.baseline or BASELINE
+        return place if "://" in place else self.folder / place
+
+    @property
     def sources(self) -> Path:
         """The folder with the sources of the models."""
         return Path() if self.source_root is None else self.folder / self.source_root

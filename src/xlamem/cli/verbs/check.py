@@ -15,7 +15,7 @@ from ...errors import OutputError, UsageError, XlaMemError, output_error
 from ...formatting import similar
 from ...gate.baseline import is_baseline
 from ...gate.checking import check
-from ...gate.config import BASELINE, Config, budget_of, load_config
+from ...gate.config import Config, budget_of, load_config
 from ...gate.formats import FORMATS
 from ...gate.formats.as_github import command as github_command
 from ...gate.formats.as_markdown import MARKER
@@ -101,7 +101,7 @@ def command(
         settings = _with_budget(load_config(config), max_device_total, device)
         if source_root is not None:
             settings = replace(settings, source_root=_directory(source_root))
-    _require_other_file(targets, baseline or str(settings.folder / (settings.baseline or BASELINE)))
+    _require_other_file(targets, baseline or str(settings.baseline_place))
     with _reporting_errors(targets):
         result = check(
             list(paths), config=settings, baseline=baseline, labels=labels, bless=bless, prune=prune, ratchet=ratchet
