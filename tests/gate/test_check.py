@@ -377,6 +377,12 @@ def test_a_failure_counts_more_than_what_is_not_known(write: Callable[..., Path]
     assert check(folder, config={"budget": [{"program": "jit_f", "peak": 1}]}).exit_code == 1
 
 
+def test_shares_of_any_size(tmp_path: Path, write: Callable[..., Path]) -> None:
+    base = blessed(write(jit_f=TEXTS), tmp_path / "base.json")
+    limits = {"growth": "999999999999999999 %", "packing": "999999999999999999 %"}
+    assert check(write(jit_f=BIG), config={"budget": [limits]}, baseline=base).passed
+
+
 def test_donation_without_live_ranges(write: Callable[..., Path]) -> None:
     """Outputs that share an allocation are not known, so arguments that could be donated may not be found."""
     required = {"budget": [{"donation": "required"}]}

@@ -90,6 +90,9 @@ def test_the_same_in_a_project_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        ('device_total = "10000000TiB"', "device_total must be at most 2^60 bytes, not '10000000TiB'"),
+        ("packing = 1180591620717411303424", "packing must be at most 2^60 bytes, not 1180591620717411303424"),
+        (f'growth = "{"9" * 5000} %"', "growth must be a share such as '5 %'"),
         ('devise_total = "1GiB"', "unknown key 'devise_total'; did you mean 'device_total'?"),
         ('xyzzy = "1GiB"', "unknown key 'xyzzy'; there are device, device_total"),
         ('device_total = "14.5"', "'14.5' has no unit"),
@@ -138,6 +141,7 @@ def test_an_error_names_the_line_and_the_program(tmp_path: Path) -> None:
         ("budget = 5", ":1: budget must be an array of tables: write [[budget]]"),
         ("[budget]\npeak = 5", "budget must be an array of tables: write [[budget]]"),
         ("a = ", " is not TOML: "),
+        (f"baseline = {'[' * 5000}", " is not TOML: "),
     ],
 )
 def test_errors_outside_budgets(tmp_path: Path, text: str, message: str) -> None:

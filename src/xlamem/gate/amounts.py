@@ -10,7 +10,9 @@ from typing import Any
 from ..compute.capacity import byte_count
 from ..errors import UsageError
 
-_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*%")
+MAX_NUMBER = 1 << 60
+"""Maximum of a limit and of a number in a baseline: what is computed from them fits into 64 bits."""
+_PERCENT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?|\.[0-9]{1,18})\s*%")
 _AMOUNT = "a share such as '5 %' or a size such as '64MiB'"
 
 
@@ -25,14 +27,17 @@ class Amount:
 
     def of(self, whole: int) -> int:
         """Return the limit in bytes; a share is that of `whole`, rounded down."""
-        return self.bytes if self.bytes is not None else int((self.share or 0) * whole)
+        return self.bytes if self.bytes is not None else min(int((self.share or 0) * whole), MAX_NUMBER)
 
 
 def size_limit(name: str, value: Any) -> int:
     """Return a size in bytes: an integer, or text with a unit. Raises UsageError."""
     if isinstance(value, bool) or (isinstance(value, str) and "%" in value):
         raise UsageError(f"{name} must be a size such as '14.5GiB', not {value!r}")
-    return byte_count(name, value)
+    size = byte_count(name, value)
+    if size > MAX_NUMBER:
+        raise UsageError(f"{name} must be at most 2^60 bytes, not {value!r}")
+    return size
 
 
 def amount(name: str, value: Any) -> Amount:

@@ -17,6 +17,7 @@ from typing import Any, get_type_hints
 from ..errors import OutputError, UsageError, reason
 from ..formatting import shorten
 from ..parse.fingerprints import without_number
+from .amounts import MAX_NUMBER
 from .entry import Argument, Entry, Group
 
 FORMAT, VERSION = "xlamem-baseline", 1
@@ -26,9 +27,6 @@ MAX_DONATED = 100
 """Maximum number of donated arguments that a baseline lists."""
 MAX_SHAPE = 80
 """Maximum length of a shape; those of tuples are long."""
-
-MAX_NUMBER = 1 << 60
-"""Maximum number in a baseline: limits that are computed from it fit into 64 bits."""
 
 _SCALARS = ("name", "platform", "program_fp", "interface_fp", "device_total", "peak", "changelist")
 

@@ -145,7 +145,7 @@ def _toml(file: Path) -> tuple[str, dict[str, Any]]:
         return text, tomllib.loads(text)
     except OSError as e:
         raise UsageError(f"{file}: {reason(e)}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as e:
         raise UsageError(f"{file} is not TOML: {e}") from None
 
 
