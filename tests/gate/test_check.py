@@ -18,9 +18,9 @@ import xlamem
 from xlamem import UsageError, check
 from xlamem.formatting import size
 from xlamem.gate import baseline as baselines
-from xlamem.gate.causes import changes_since, describe
+from xlamem.gate.causes import changes_since, describe, why_since
 from xlamem.gate.config import Config
-from xlamem.gate.entry import Entry, Group
+from xlamem.gate.entry import Argument, Entry, Group
 from xlamem.gate.formats.as_text import as_text
 from xlamem.gate.growth import FLOOR, floor, growth_findings
 
@@ -78,6 +78,24 @@ def test_a_lost_donation_is_named(name: str, tmp_path: Path) -> None:
     assert row["source_file"].endswith("program.py")
     assert row["source_line"] > 0
     assert "8 arguments of 64.00 MiB could be donated and are not: cache[0][0]" in row["message"]
+
+
+def test_lost_donations_that_the_baseline_does_not_list() -> None:
+    """A file lists the largest 100, and their number."""
+    every = tuple(Argument(f"w[{i}]", MIB, "f32[8]") for i in range(150))
+    names = frozenset((a.name, a.shape) for a in every)
+    size = 1 << 30
+    base = Entry("jit_f", "cpu", None, None, size, size, donated=every[:100], n_donated=150)
+
+    def why(donated: tuple[Argument, ...]) -> str:
+        now = Entry("jit_f", "cpu", None, None, size, size, donated=donated, n_donated=len(donated), arguments=names)
+        return why_since(base, now, [])
+
+    assert why(()).startswith("at least 100 arguments are no longer donated: w[0], w[1], ")
+    assert why(every[:100]) == "100 arguments are donated instead of 150"
+    assert why(every) == ""
+    base = replace(base, donated=every)
+    assert why(()).startswith("150 arguments are no longer donated: ")
 
 
 def test_buffers_are_larger_only_if_their_number_is_the_same(tmp_path: Path) -> None:

@@ -80,7 +80,13 @@ def why_since(base: Entry, now: Entry, changes: Sequence[Change]) -> str:
 def _donations(base: Entry, now: Entry) -> list[str]:
     still = {(a.name, a.shape) for a in now.donated}
     lost = [a for a in base.donated if (a.name, a.shape) in (now.arguments or ()) and (a.name, a.shape) not in still]
-    return [f"{are(len(lost), 'argument')} no longer donated: {listed([a.name for a in lost])}"] if lost else []
+    is_cut = base.n_donated > len(base.donated)
+    if lost:
+        least = "at least " if is_cut else ""
+        return [f"{least}{are(len(lost), 'argument')} no longer donated: {listed([a.name for a in lost])}"]
+    if is_cut and now.n_donated < base.n_donated:
+        return [f"{are(now.n_donated, 'argument')} donated instead of {base.n_donated:,}"]
+    return []
 
 
 def _interface(base: Entry, now: Entry) -> list[str]:
