@@ -59,6 +59,20 @@ def test_the_numbers_of_a_program_that_is_gone_are_not_known(write: Callable[...
     assert "jit_g is gone: if it was renamed, it is not known whether it grew" in " ".join(as_text(result).split())
 
 
+def test_no_advice_to_bless_what_cannot_be_written(write: Callable[..., Path]) -> None:
+    """Of a directory."""
+    new = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
+    result = check([write(jit_f=TEXTS), new], config={}, baseline=write(jit_f=BIG))
+    messages = [row["message"] for row in result.rows("note")]
+    assert messages[-1] == "not in the baseline"
+    assert "fell by 128.00 KiB" in messages[0]
+    assert "--bless" not in as_text(result)
+    with pytest.raises(UsageError) as caught:
+        check(new, config={"budget": [{"growth": "0 %"}]}, baseline=write(jit_f=TEXTS))
+    assert "none of the programs that match is in the baseline" in str(caught.value)
+    assert "--bless" not in str(caught.value)
+
+
 def test_several_programs_may_be_renamed(tmp_path: Path, write: Callable[..., Path]) -> None:
     """The largest new one is compared with the largest one that is gone, and so on."""
     before = {"jit_a": BIG, "jit_b": inner(1), "jit_c": inner(2)}

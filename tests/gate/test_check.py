@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -142,6 +143,21 @@ def test_other_flags(name: str, policy: str, status: str, code: int, tmp_path: P
     assert (result.written is not None) == (policy == "bless")
     again = check(b, config={}, baseline=base)
     assert (again.exit_code, findings(again) == []) == ((0, True) if policy == "bless" else (1, False))
+
+
+def test_other_flags_without_a_change(tmp_path: Path) -> None:
+    """They are reported whatever the baseline is."""
+    a, _ = pair("cpu-flag-fusion").unpack(tmp_path)
+    same = tmp_path / "same"
+    shutil.copytree(a, same)
+    (path,) = same.glob("*debug_options*")
+    path.write_text(path.read_text() + "xla_cpu_enable_fast_math: true\n")
+    base = blessed(a, tmp_path / "base.json")
+    for policy, status in (("warn", "warning"), ("fail", "note")):
+        for baseline in (base, a):
+            result = check(same, config={"flags_change": policy}, baseline=baseline)
+            assert findings(result) == [("flags", status)]
+            assert result.programs["how"].to_pylist() == ["same"]
 
 
 @pytest.mark.parametrize("name", ["v5e-upgraded", "cpu-upgraded"])

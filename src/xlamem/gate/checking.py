@@ -208,7 +208,7 @@ class _Check:
             if budget.growth is not None and budget.number not in compared and not self.bless:
                 raise UsageError(
                     f"{budget.where}: growth: none of the programs that match is in the baseline"
-                    f"{f' {self.baseline}' if self.baseline else ''}; {self.option} adds them"
+                    f"{f' {self.baseline}' if self.baseline else ''}{self._advice('adds them')}"
                 )
 
     def _is_compared(self, c: Checked) -> bool:
@@ -258,8 +258,7 @@ class _Check:
             c.findings += [*(map(self._blessed, beyond) if self._is_blessed(c) else beyond), self._new(c)]
             return
         c.how = partner.how
-        has_same_numbers = partner.how == "same" and self.entries is None
-        c.base = c.entry if has_same_numbers else self._base_entry(partner.number)
+        c.base = self._base_entry(partner.number)
         if c.base is None or c.entry is None:
             c.findings.append(Finding("growth", NOT_KNOWN, "the program in the baseline is not known"))
             return
@@ -267,8 +266,8 @@ class _Check:
         c.findings += map(self._blessed, findings) if self._is_blessed(c) else findings
         if texts := improvements(c.base, c.entry):
             done = self.entries is not None and self._next_entry(c) is not None
-            more = "the baseline is tightened" if done else f"{self.option} tightens the baseline"
-            c.findings.append(Finding("improved", NOTE, f"{' and '.join(texts)}; {more}"))
+            more = "; the baseline is tightened" if done else self._advice("tightens the baseline")
+            c.findings.append(Finding("improved", NOTE, f"{' and '.join(texts)}{more}"))
 
     def _growth_beyond_namesakes(self, c: Checked, budgets: list[Budget]) -> Sequence[Finding]:
         """Return the findings of a program without a partner against the largest of its name in the baseline."""
@@ -291,9 +290,14 @@ class _Check:
             base = self.base[self.renamed_from[c.number]]
             if grown := growth_if_renamed(base.device_total, base.peak, c.entry):
                 name = platform_and_name(base)[1]
-                text = f"it is not in the baseline; {self.option} adds it. {name} is gone: if it was renamed, {grown}"
+                advice = self._advice("adds it")
+                text = f"it is not in the baseline{advice}. {name} is gone: if it was renamed, {grown}"
                 return Finding("new", NOT_KNOWN, text)
-        return Finding("new", NOTE, f"not in the baseline; {self.option} adds new programs")
+        return Finding("new", NOTE, f"not in the baseline{self._advice('adds new programs')}")
+
+    def _advice(self, what: str) -> str:
+        """Return a clause that says what blessing does; empty if the baseline cannot be written."""
+        return "" if self.entries is None else f"; {self.option} {what}"
 
     def _is_blessed(self, c: Checked) -> bool:
         """Return whether the entry of a program is written as it is."""
@@ -337,7 +341,7 @@ class _Check:
         if not statuses or c.entry is None:
             return
         c.curves = Curves(usage_curve(program(dump)))
-        if c.base is not None and c.base is not c.entry and partner is not None:
+        if c.base is not None and partner is not None and (self.entries is not None or partner.how != "same"):
             if self.entries is not None:
                 c.changes = changes_since(c.base, c.entry)[:MAX_CHANGES]
                 c.why = why_since(c.base, c.entry, c.changes)
