@@ -1159,7 +1159,10 @@ COMPARED_TABLES = (
             _int("bytes_b", "bytes in use in B at its peak", "bytes"),
             _int("change", "bytes_b - bytes_a", "bytes"),
             _int("data_change", "part of the change that is not padding", "bytes"),
-            _name("match", "how the values of A and B were matched; null for new and gone buffers", null=True),
+            _name(
+                "match", "how the values of A and B were matched; null for new and gone ones that are no copies",
+                null=True,
+            ),  # fmt: skip
             *_of_side("a", "A"),
             *_of_side("b", "B"),
             _name("op_name", "op_name as in `live_set`, of B, or of A if there is none in B", null=True),
