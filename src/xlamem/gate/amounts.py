@@ -34,7 +34,10 @@ def size_limit(name: str, value: Any) -> int:
     """Return a size in bytes: an integer, or text with a unit. Raises UsageError."""
     if isinstance(value, bool) or (isinstance(value, str) and "%" in value):
         raise UsageError(f"{name} must be a size such as '14.5GiB', not {value!r}")
-    size = byte_count(name, value)
+    try:
+        size = byte_count(name, value)
+    except UsageError as e:
+        raise UsageError(str(e) if name in str(e) else f"{name}: {e}") from None
     if size > MAX_NUMBER:
         raise UsageError(f"{name} must be at most 2^60 bytes, not {value!r}")
     return size
