@@ -273,6 +273,13 @@ def test_bless_keeps_what_was_not_compiled(tmp_path: Path, write: Callable[..., 
             check(SMALL, config={"budget": [{"peak": "1GiB"}]}, baseline=missing, prune=True)
 
 
+def test_bless_writes_through_a_link(tmp_path: Path, write: Callable[..., Path]) -> None:
+    (tmp_path / "link.json").symlink_to(tmp_path / "base.json")
+    blessed(write(jit_f=TEXTS), tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink()
+    assert len(baselines.load(tmp_path / "base.json").entries) == 1
+
+
 def test_bless_keeps_others_of_a_name(tmp_path: Path, write: Callable[..., Path]) -> None:
     """A program that has its own entry takes no other's place; a new one takes one."""
     programs = [("jit_f", TEXTS), ("jit_f", outer(3)), ("jit_f", outer(9))]

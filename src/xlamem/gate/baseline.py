@@ -82,8 +82,8 @@ def _portable(group: Group) -> Group:
 
 
 def write(path: Path, baseline: Baseline) -> None:
-    """Write a baseline atomically. Raises OutputError."""
-    text = baseline.dumps()
+    """Write a baseline atomically; a link stays one. Raises OutputError."""
+    text, path = baseline.dumps(), Path(os.path.realpath(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
