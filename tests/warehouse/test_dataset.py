@@ -221,6 +221,22 @@ def test_odd_names(tmp_path: Path) -> None:
     same(dataset.read(dataset.ids[0]), xlamem.read(SMALL, hashes=True))
 
 
+def test_label_keys_that_differ_only_in_case(tmp_path: Path) -> None:
+    """Those of two machines. In SQL, they share a column; `dumps()` has both."""
+    pytest.importorskip("duckdb")
+    other = DUMPS / "cpu-tf-2.3.4-loop"
+    xlamem.convert(SMALL, to=tmp_path, labels={"Commit": "1", "ä": "x"}, engine="here")
+    xlamem.convert(other, to=tmp_path, labels={"commit": "2", "Ä": "y"}, engine="here")
+    dataset = xlamem.Dataset(tmp_path)
+    assert dataset.label_keys == ("Commit", "commit", "Ä", "ä")
+    query = 'SELECT label_commit AS commit, "label_Ä" AS a, "label_ä" AS b FROM dumps ORDER BY 1'
+    rows = dataset.sql(query).to_pylist()
+    assert rows == [{"commit": "1", "a": None, "b": "x"}, {"commit": "2", "a": "y", "b": None}]
+    assert {row["label_Commit"] for row in dataset.dumps().to_pylist()} == {"1", None}
+    assert warehouse.drop(tmp_path, "label.commit = '1'").occurrences == 1
+    assert xlamem.Dataset(tmp_path).sql("SELECT count(*) AS n FROM dumps").to_pylist() == [{"n": 1}]
+
+
 # ---- one dump
 
 

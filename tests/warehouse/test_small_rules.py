@@ -298,6 +298,7 @@ def test_formats(text: str, parsed: tuple[str, str] | None) -> None:
         ({"min_age": -1}, "min_age must be 0 or more"), ({"workers": 0}, "workers must be 1 or more"),
         ({"top": -1}, "top must be 0 or more"), ({"tables": []}, "no table to write"),
         ({"tables": "modulse"}, "no table modulse"), ({"labels": {"": "x"}}, "must not be empty"),
+        ({"labels": {"night": "1", "Night": "2"}}, "must differ in more than case: night, Night"),
         ({"labels": {"a": "\udc80"}}, "must be UTF-8"), ({"labels": {"\udc80": "x"}}, "must be UTF-8"),
         ({"partition_by": "a"}, "no such label"), ({"labels": {"size": "1"}, "partition_by": "size"}, "a column has"),
         ({"labels": {"schema": "1"}, "partition_by": ["schema"]}, "a column has"), ({"engine": "x"}, "no engine"),

@@ -235,6 +235,8 @@ def _label_pairs(labels: Mapping[str, str] | None) -> dict[str, str]:
         raise UsageError(f"a label must be UTF-8: {utf8(invalid[0])}")
     if "" in pairs:
         raise UsageError("the key of a label must not be empty")
+    if len({key.encode().lower() for key in pairs}) < len(pairs):  # SQL does not distinguish them
+        raise UsageError(f"the keys of labels must differ in more than case: {', '.join(pairs)}")
     return pairs
 
 

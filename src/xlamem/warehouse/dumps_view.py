@@ -15,9 +15,18 @@ TABLES = ("occurrences", "labels", "modules")
 MODULE_COLUMNS = tuple(c for c in schema.WAREHOUSE["modules"].columns if c.name not in schema.OCCURRENCES.names)
 
 
+def labels_in_sql(label_keys: Sequence[str]) -> dict[str, list[str]]:
+    """Group keys that differ only in case, by the first of them: SQL does not distinguish their columns."""
+    groups: dict[bytes, list[str]] = {}
+    for key in label_keys:
+        groups.setdefault(key.encode().lower(), []).append(key)  # of bytes, since DuckDB ignores only the case of ASCII
+    return {keys[0]: keys for keys in groups.values()}
+
+
 def spec(label_keys: Sequence[str]) -> schema.Table:
     """Return the columns of the view: those of an occurrence, its labels, and the other columns of `modules`."""
-    labels = (schema.Column(f"label_{key}", "text", f"label {key}", nullable=True) for key in label_keys)
+    keys = labels_in_sql(label_keys)
+    labels = (schema.Column(f"label_{key}", "text", f"label {key}", nullable=True) for key in keys)
     columns = (*schema.OCCURRENCES.columns, *labels, *MODULE_COLUMNS)
     return schema.Table("dumps", schema.OCCURRENCES.row, "convert", columns)
 
@@ -26,10 +35,12 @@ def select(tables: Sequence[str], label_keys: Sequence[str]) -> str:
     """Return SQL for the view, given SQL for each of TABLES."""
     occurrences, labels, modules = tables
     columns = [f'occurrences."{c.name}"' for c in schema.OCCURRENCES.columns]
-    columns += [f"run_labels.{quoted(f'label_{key}')}" for key in label_keys]
+    labels_of = labels_in_sql(label_keys)
+    columns += [f"run_labels.{quoted(f'label_{key}')}" for key in labels_of]
     columns += [f'modules."{c.name}"' for c in MODULE_COLUMNS]
     values = [
-        f"max(value) FILTER (WHERE key = {_literal(key)}) AS {quoted(f'label_{key}')}" for key in label_keys
+        f"max(value) FILTER (WHERE key IN ({', '.join(map(_literal, keys))})) AS {quoted(f'label_{key}')}"
+        for key, keys in labels_of.items()
     ]
     return (
         f"SELECT {', '.join(columns)} FROM ({occurrences}) AS occurrences"

@@ -13,6 +13,7 @@ import xxhash
 from ..errors import OutputError, UsageError
 from .batch import Batch
 from .dataset import Dataset
+from .dumps_view import labels_in_sql
 from .maintenance import maintained
 from .occurrences import keys_of
 from .parquet import BatchWriter
@@ -82,7 +83,8 @@ def _open(dest: str | os.PathLike[str]) -> Dataset:
 
 def _matching(dataset: Dataset, where: str) -> pa.Table:
     """Return what identifies the occurrences that are to be dropped."""
-    labels = ", ".join(f"{quoted(key)} := {quoted(f'label_{key}')}" for key in dataset.label_keys)
+    keys = labels_in_sql(dataset.label_keys)
+    labels = ", ".join(f"{quoted(key)} := {quoted(f'label_{key}')}" for key in keys)
     struct = f", struct_pack({labels}) AS label" if labels else ""
     columns = 'content_id, uri, "offset", host, run_id'
     return dataset.sql(f"SELECT {columns} FROM (SELECT *{struct} FROM dumps) WHERE (\n{where}\n)")
