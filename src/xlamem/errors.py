@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 
 EXCERPT = 80
 """Maximum number of bytes of the input that an error or a diagnostic quotes."""
 
+_PASSWORD = re.compile(r"(?i)(\bs3a?://)[^/?#\s]*@|(://[^/?#\s:@]*):[^/?#\s]*@")
+
 
 class XlaMemError(Exception):
-    """Base class of the errors that xlamem raises."""
+    """Base class of the errors that xlamem raises. Messages have no passwords of URIs."""
+
+    def __str__(self) -> str:
+        return without_passwords(super().__str__())
 
 
 class UsageError(XlaMemError):
@@ -69,8 +75,8 @@ class DumpError(XlaMemError):
         excerpt: str = "",
         system: bool = False,
     ) -> None:
-        self.path = utf8(path)
-        self.wanted = wanted
+        self.path = without_passwords(utf8(path))
+        self.wanted = without_passwords(wanted)
         self.section = section
         self.line = line
         self.column = column
@@ -103,6 +109,11 @@ class DumpError(XlaMemError):
 def utf8(name: str) -> str:
     """Return a file name that can be encoded as UTF-8: other bytes (kept by `os.fsdecode`) become \\xNN."""
     return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def without_passwords(text: str) -> str:
+    """Remove passwords, and keys of S3 with their names, from the URIs in a text. Other users belong to the place."""
+    return _PASSWORD.sub(lambda match: match[1] or f"{match[2]}@", text) if "://" in text else text
 
 
 def excerpt(raw: bytes | memoryview) -> str:

@@ -15,7 +15,9 @@ from test_convert import CUT, SMALL, broken, convert, on_disk, state, stored
 
 import xlamem
 from xlamem import schema, warehouse
+from xlamem.cli import main
 from xlamem.input import names
+from xlamem.input.member import Member
 from xlamem.warehouse import driver, record, run, worker
 from xlamem.warehouse.identity import content_id
 from xlamem.warehouse.ledger import Ledger
@@ -252,3 +254,46 @@ def test_another_run_records_meanwhile(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(rows) == 3
     assert made.occurrences == sum(r["run_id"] == made.run_id for r in rows) == 0
     assert on_disk(tmp_path / "out") == {f.path for f in state(tmp_path / "out").files()}
+
+
+# ---- passwords
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        ("s3://KEY:SECRET@bucket/d@1?region=x", "s3://bucket/d@1?region=x"), ("S3A://KEY@bucket/d", "S3A://bucket/d"),
+        ("sftp://user:p@ss@host/d", "sftp://user@host/d"), ("sftp://user@host/d", "sftp://user@host/d"),
+        ("abfs://container@account.dfs.core.windows.net/x", "abfs://container@account.dfs.core.windows.net/x"),
+        ("zip://a::s3://KEY:SECRET@bucket/x.zip", "zip://a::s3://bucket/x.zip"),
+        ("/a:b@c/d", "/a:b@c/d"), ("s3://bucket/a:b@c", "s3://bucket/a:b@c"),
+    ],
+)  # fmt: skip
+def test_places_without_passwords(uri: str, place: str) -> None:
+    error = xlamem.DumpError(uri, f"a server that answers ({uri})")
+    assert (error.path, Member("", uri).location) == (place, place)
+    assert str(error) == f"{place}: expected a server that answers ({place})"
+    assert str(xlamem.UsageError(f"{uri} does not exist")) == f"{place} does not exist"
+
+
+def test_no_password_is_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    secret = f"memory://user:SECRET@{tmp_path.name}"
+    for path in [*SMALL.iterdir(), broken(tmp_path / "in")]:
+        memory.pipe_file(f"{secret}/in/{path.name}", path.read_bytes())
+    out = tmp_path / "out"
+    assert main(["convert", f"{secret}/in", "--to", str(out)]) == 3
+    assert len(stored(out, "quarantine")) == 1
+    assert main(["convert", f"{secret}/none", "--to", str(out)]) == 2
+    assert main(["convert", str(SMALL), "--to", f"{secret}/out"]) == 0
+    printed = "".join(capsys.readouterr())
+    assert f"memory://user@{tmp_path.name}/none does not exist" in printed
+    assert f"to memory://user@{tmp_path.name}/out" in printed
+    assert "SECRET" not in printed + repr(xlamem.Dataset(f"{secret}/out"))
+    assert "SECRET" not in str([stored(out, table).to_pylist() for table in schema.WAREHOUSE])
+    assert not any(b"SECRET" in path.read_bytes() for path in out.rglob("*") if path.is_file())
+    # A path that failed is found again under its place.
+    memory.rm(f"{secret}/in", recursive=True)
+    for path in SMALL.iterdir():
+        memory.pipe_file(f"{secret}/in/{path.name}", path.read_bytes())
+    assert main(["convert", f"{secret}/in", "--to", str(out)]) == 0

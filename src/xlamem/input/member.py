@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ..errors import DumpError, utf8
+from ..errors import DumpError, utf8, without_passwords
 from .access import URI, system_errors
 from .containers import Entry
 from .files import Buffer, FileView, open_decompressed, read_small
@@ -65,7 +65,7 @@ class Member:
     @property
     def location(self) -> str:
         """The file that lines and offsets refer to, as named in errors and tables."""
-        return utf8(f"{self.uri}::{self.entry.name}" if self.entry else self.uri)
+        return without_passwords(utf8(f"{self.uri}::{self.entry.name}" if self.entry else self.uri))
 
     @property
     def is_whole_file(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..errors import DumpError, utf8
+from ..errors import DumpError, utf8, without_passwords
 from ..formatting import visible
 from ..schema import ROLES
 from . import names
@@ -47,9 +47,9 @@ class Source:
         first = self.members[0]
         inner_path = first.entry.name if first.entry else first.inner_name
         if not inner_path:
-            return utf8(os.path.dirname(first.uri)) or "."
+            return without_passwords(utf8(os.path.dirname(first.uri))) or "."
         folder = os.path.dirname(inner_path)
-        return utf8(f"{first.uri}::{folder}" if folder else first.uri)
+        return without_passwords(utf8(f"{first.uri}::{folder}" if folder else first.uri))
 
     @property
     def fault(self) -> DumpError | None:

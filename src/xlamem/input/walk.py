@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ..errors import DumpError, UsageError, reason, utf8
+from ..errors import DumpError, UsageError, reason, utf8, without_passwords
 from . import containers, names
 from .access import URI, WILDCARD, system_errors
 from .contents import Contents
@@ -46,7 +46,7 @@ class NoDumpError(UsageError):
 
     def __init__(self, path: str, hint: str = "") -> None:
         super().__init__(f"no dump in {path}: {f'{hint}; ' if hint else ''}searched for {SEARCHED_FOR}")
-        self.path, self.hint = path, hint
+        self.path, self.hint = without_passwords(path), hint
 
     def __reduce__(self) -> tuple[type[NoDumpError], tuple[str, str]]:
         return type(self), (self.path, self.hint)

@@ -14,7 +14,7 @@ import pyarrow.dataset as arrow_dataset
 from .. import schema
 from ..compute.capacity import byte_count
 from ..dump import Dump, DumpLike, as_tables
-from ..errors import DumpError, UsageError
+from ..errors import DumpError, UsageError, without_passwords
 from ..formatting import visible
 from . import dumps_view
 from .batch import File
@@ -245,7 +245,7 @@ class Dataset(Catalog):
         seen = sum(f.rows for f in self.files_of("occurrences")) + len(self.old.dumps)
         quarantined = len(self.state.quarantined) + len(self.old.quarantined)
         return (
-            f"<xlamem.Dataset {visible(self.storage.uri)}>\n"
+            f"<xlamem.Dataset {visible(without_passwords(self.storage.uri))}>\n"
             f"  dumps   {dumps:,} in {seen:,} occurrences, {quarantined:,} in quarantine\n"
             f"  files   {len(files):,} in {len(self.state.batches):,} batches, {rows:,} rows, {size:,} bytes"
         )

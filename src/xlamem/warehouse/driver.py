@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 
 from .. import schema
-from ..errors import UsageError, utf8
+from ..errors import UsageError, utf8, without_passwords
 from ..formatting import similar
 from ..input.find import Source, find_all
 from ..input.walk import NoDumpError
@@ -140,7 +140,7 @@ def convert(
                 record = RunRecord(storage, ledger, options, call)
                 run = Run(pool, options, storage, ledger, record, report, max_failures)
                 try:
-                    paths = [utf8(absolute(s)) for s in sources if not isinstance(s, Source)]
+                    paths = [_source_text(s) for s in sources if not isinstance(s, Source)]
                     run.execute(
                         found, paths, reprocess=reprocess, retry_quarantine=retry_quarantine,
                         check_content=check_content,
@@ -162,7 +162,7 @@ def convert(
 
 
 def _source_text(source: str | os.PathLike[str] | Source) -> str:
-    return source.members[0].location if isinstance(source, Source) else utf8(absolute(source))
+    return source.members[0].location if isinstance(source, Source) else without_passwords(utf8(absolute(source)))
 
 
 def _find(sources: tuple[str | os.PathLike[str] | Source, ...]) -> tuple[list[Source], list[str]]:

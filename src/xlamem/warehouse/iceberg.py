@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from .. import schema
-from ..errors import UsageError
+from ..errors import UsageError, without_passwords
 from .batch import File
 from .storage import Storage
 
@@ -76,7 +76,9 @@ class IcebergFiles:
         self.entries = {file.file_path.removeprefix(self._location("")): file for file in files}
 
     def _location(self, path: str) -> str:
-        return f"{self.storage.root}/{path}" if self.storage.local else self.storage.uri_of(path).partition("?")[0]
+        if self.storage.local:
+            return f"{self.storage.root}/{path}"
+        return without_passwords(self.storage.uri_of(path).partition("?")[0])  # it is written to the metadata
 
     def files(self) -> Mapping[str, int]:
         """Return the sizes of the files by their paths relative to the dataset."""

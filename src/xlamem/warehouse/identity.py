@@ -8,7 +8,7 @@ from typing import Protocol
 
 import xxhash
 
-from ..errors import DumpError, XlaMemError, utf8
+from ..errors import DumpError, XlaMemError, utf8, without_passwords
 from ..input.find import Source, split_modules
 from ..parse.modules import is_one_module
 from .task import DumpInput, Failure
@@ -109,4 +109,4 @@ def _describe(error: BaseException, source: Source) -> Failure:
         return Failure("", name, error.path, message, error.line, error.offset, error.excerpt)
     expected = isinstance(error, (XlaMemError, OSError, RuntimeError))
     message = str(error) if expected else f"{type(error).__name__}: {error} (a bug of xlamem: please report it)"
-    return Failure("", name, source.members[0].location, utf8(message))
+    return Failure("", name, source.members[0].location, without_passwords(utf8(message)))

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from ... import warehouse
+from ...errors import without_passwords
 from ...formatting import count
 from .. import console, options
 from ..completion import files, some_of, stored_tables
@@ -100,6 +101,7 @@ def command(
     reporter.report_failures(result)
     if not quiet:
         reporter.report_notes(result)
+    to = without_passwords(to)
     if output.json:
         console.write_document("convert", {"to": to, **dataclasses.asdict(result)})
     elif not quiet:

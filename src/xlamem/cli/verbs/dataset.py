@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ...errors import UsageError
+from ...errors import UsageError, without_passwords
 from ...formatting import align, count, exact_size, similar
 from .. import console, options
 from ..completion import files, one_of, stored_tables
@@ -67,6 +67,10 @@ def _write_long(files: list[dict[str, Any]]) -> None:
     console.write(f"{count(len(files), 'file')}, {count(n_rows, 'row')}, {exact_size(n_bytes)}")
 
 
+def _write_about(dest: str, text: str) -> None:
+    console.write(f"{without_passwords(dest)}: {text}")
+
+
 @command.command("migrate")
 @click.argument("dest", metavar="DEST", shell_complete=files)
 @click.option("--single-writer", is_flag=True, help="Promise that no run writes to DEST, and skip conditional writes.")
@@ -86,7 +90,7 @@ def migrate(dest: str, single_writer: bool, quiet: bool, output: options.Output)
         console.write_document("dataset-migrate", dataclasses.asdict(result))
     elif not quiet:
         stored = f"{count(result.dumps, 'dump')} to {count(result.contents, 'content')}"
-        console.write(f"{dest}: {count(result.batches, 'batch', 'batches')}, {stored}, {result.seconds:.1f} s")
+        _write_about(dest, f"{count(result.batches, 'batch', 'batches')}, {stored}, {result.seconds:.1f} s")
 
 
 @command.command("drop")
@@ -114,7 +118,7 @@ def drop(dest: str, where: str, yes: bool, single_writer: bool, output: options.
     if result.quarantined:
         parts.append(f"{result.quarantined:,} in quarantine")
     done = "would be dropped; --yes drops them" if result.dry_run else "dropped"
-    console.write(f"{dest}: {', '.join(parts)} {done}")
+    _write_about(dest, f"{', '.join(parts)} {done}")
 
 
 @command.command("compact")
@@ -134,7 +138,7 @@ def compact(dest: str, single_writer: bool, output: options.Output) -> None:
         console.write_document("dataset-compact", dataclasses.asdict(result))
         return
     old = f"{count(result.files, 'file')}, {exact_size(result.bytes)}"
-    console.write(f"{dest}: {old} to {count(result.new_files, 'file')}, {exact_size(result.new_bytes)}")
+    _write_about(dest, f"{old} to {count(result.new_files, 'file')}, {exact_size(result.new_bytes)}")
 
 
 @command.command("register")
@@ -156,4 +160,4 @@ def register(dest: str, to: str, single_writer: bool, output: options.Output) ->
         console.write_document("dataset-register", {"to": result.format, **sums})
         return
     tables = f"{count(result.tables, f'{result.format} table')} of {count(result.files, 'file')}"
-    console.write(f"{dest}: {tables}; {result.added:,} added, {result.removed:,} removed")
+    _write_about(dest, f"{tables}; {result.added:,} added, {result.removed:,} removed")
