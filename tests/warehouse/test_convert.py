@@ -514,6 +514,41 @@ def test_a_dump_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.Monke
     assert stored(tmp_path / "out", "modules").num_rows == made.dumps
 
 
+@pytest.mark.parametrize("merged", [False, True])
+def test_what_has_changed_leaves_no_occurrence(tmp_path: Path, merged: bool) -> None:
+    """Unless its former content is in the dataset."""
+    out, labels, folder = tmp_path / "out", {"night": "1"}, tmp_path / "in"
+    for dump in (SMALL, CUT):
+        shutil.copytree(dump, folder / dump.name)
+    (path,) = (folder / SMALL.name).glob("*-buffer-assignment.txt")
+    original, touched = path.read_bytes(), []
+
+    def touch(status: warehouse.Status) -> None:
+        if status.phase == "convert" and not touched:
+            touched.append(path.write_bytes(path.read_bytes() + b"\n"))
+            assert not merged or warehouse.compact(out).merged
+
+    def places() -> list[tuple[str, bool]]:
+        rows = xlamem.Dataset(out).dumps().to_pylist()
+        return sorted((Path(row["uri"]).parent.name, row["module_name"] is not None) for row in rows)
+
+    convert(folder / CUT.name, to=out, labels=labels)
+    made = convert(folder, to=out, labels=labels, progress=touch)
+    assert (len(made.changed), made.dumps, made.occurrences) == (1, 0, 0)
+    assert sorted(row["occurrences"] for row in stored(out, "runs").to_pylist()) == [0, 1]
+    assert places() == [(CUT.name, True)]
+    made = convert(folder, to=out, labels=labels)
+    assert (made.changed, made.dumps, made.occurrences) == ([], 1, 1)
+    path.write_bytes(original)
+    convert(folder / SMALL.name, to=out, labels={"night": "2"})
+    assert places() == [*[(SMALL.name, True)] * 2, (CUT.name, True)]
+    touched.clear()
+    made = convert(folder / SMALL.name, to=out, labels={"night": "3"}, progress=touch, reprocess=True)
+    assert (len(made.changed), made.occurrences) == (1, 1)
+    assert places() == [*[(SMALL.name, True)] * 3, (CUT.name, True)]
+    assert on_disk(out) == {file.path for file in state(out).files()}
+
+
 # -- wrong usage, and disks that fail ------------------------------------------------------------
 
 

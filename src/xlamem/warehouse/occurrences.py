@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
 from .. import schema
 from ..errors import utf8
 from ..input.access import URI
+from .batch import Batch, File
 from .offsets import with_columns
 from .old import OldDumps
+from .parquet import BatchWriter
 from .state import State
 from .storage import Storage
 from .task import DumpInput, Options
@@ -56,6 +60,12 @@ def keys_of(occurrences: pa.Table) -> pa.Array:
     return key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
 
 
+def row_keys(occurrences: pa.Table) -> pa.Array:
+    """Return what identifies each row: its key and its run."""
+    run = occurrences["run_id"].cast(pa.string()).combine_chunks()
+    return pc.binary_join_element_wise(keys_of(occurrences), run, "\0")
+
+
 def new_occurrences(found: pa.Table, recorded: Iterable[pa.Table]) -> pa.Table:
     """Return the occurrences that none of the tables contains. Version 1 recorded no offsets: null matches any."""
     keys = keys_of(found), keys_of(with_columns(found, offset=pa.nulls(len(found), pa.int64())))
@@ -83,3 +93,21 @@ def occurrences_of_version_1(storage: Storage, state: State, labels: Mapping[str
     """Yield the occurrences that version 1 recorded with exactly these labels."""
     if state.old_batches:
         yield OldDumps(storage, state).occurrences_with(labels)
+
+
+def read_occurrences(storage: Storage, files: Iterable[File]) -> pa.Table:
+    """Return the rows of files of `occurrences`."""
+    import pyarrow.parquet as pq
+
+    paths = (storage.path(file.path) for file in files)
+    return pa.concat_tables([pq.read_table(p, filesystem=storage.system, partitioning=None) for p in paths])
+
+
+def with_occurrences(storage: Storage, old: Batch, rows: pa.Table, run_id: str) -> Batch:
+    """Write a batch that has these rows of the occurrences of another."""
+    folder = "/".join(old.table_files("occurrences")[0].path.split("/")[1:-1])
+    name = xxhash.xxh3_128_hexdigest("\n".join((old.name, *row_keys(rows).to_pylist())).encode())
+    writer = BatchWriter(storage, folder, name, run_id=run_id)
+    writer.add("occurrences", rows)
+    others = (file for file in old.files if file.table != "occurrences")
+    return replace(old, name=name, files=(*others, *writer.close()))

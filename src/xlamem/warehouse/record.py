@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from .. import schema
 from .batch import Batch, File
 from .ledger import Ledger
-from .occurrences import new_occurrences, occurrence_table, occurrences_of_version_1, recorded_occurrences
+from .occurrences import (
+    keys_of,
+    new_occurrences,
+    occurrence_table,
+    occurrences_of_version_1,
+    read_occurrences,
+    recorded_occurrences,
+    with_occurrences,
+)
 from .parquet import BatchWriter
 from .result import Converted
 from .storage import Storage
@@ -40,26 +49,28 @@ class RunRecord:
             "options": json.dumps(call, ensure_ascii=False),
         }
         self.batch: Batch | None = None
+        self.found = schema.OCCURRENCES.warehouse.empty_table()
+        """The occurrences of what this run has identified, whether they were recorded before or not."""
         self.occurrences = 0
         """Rows that this run added to `occurrences`."""
 
     def begin(self, dumps: Iterable[DumpInput]) -> None:
         """Commit the occurrences that are new, the labels, and the row of a run that has not finished."""
-        found = occurrence_table(dumps, self.options)
+        self.found = occurrence_table(dumps, self.options)
         with self.storage.output_errors():
             labels = self._write("labels", labels_table(self.options.run_id, self.options.labels))
             self.batch = self._run_batch("begin", [*labels, *self._write("runs", self._runs())])
             attempt = 0
-            while not self._commit_new(found, attempt):
+            while not self._commit_new(attempt):
                 attempt += 1
 
-    def _commit_new(self, found: pa.Table, attempt: int) -> bool:
+    def _commit_new(self, attempt: int) -> bool:
         """Commit the occurrences that are not recorded yet, unless another run records the same ones meanwhile."""
         assert self.batch is not None
         state, labels = self.ledger.refresh(), dict(self.options.labels)
         known = {batch.name for batch in state.occurrences(labels)}
         sources = (recorded_occurrences, occurrences_of_version_1)
-        new = new_occurrences(found, (table for read in sources for table in read(self.storage, state, labels)))
+        new = new_occurrences(self.found, (table for read in sources for table in read(self.storage, state, labels)))
         files = self._write("occurrences", new, f"occurrences {attempt}")
         batch = replace(self._run_batch(f"occurrences {attempt}", files), labels=labels, runs=())
         batches = (batch, self.batch) if files else (self.batch,)
@@ -67,6 +78,36 @@ class RunRecord:
             return False
         self.occurrences = new.num_rows
         return True
+
+    def forget(self, content_ids: Set[str]) -> None:
+        """Remove the occurrences of contents that changed before they were read, unless these are in the dataset."""
+        with self.storage.output_errors():
+            while not self._forget(content_ids):
+                pass
+
+    def _forget(self, content_ids: Set[str]) -> bool:
+        state, run_id = self.ledger.refresh(), self.options.run_id
+        absent = content_ids - state.stored.find(content_ids).keys() - state.quarantined.keys()
+        gone = keys_of(self._found_of(absent))
+        new: list[Batch] = []
+        removed: list[str] = []
+        n_own = 0
+        for batch in state.occurrences(dict(self.options.labels)):
+            rows = read_occurrences(self.storage, batch.table_files("occurrences"))
+            is_gone = pc.is_in(keys_of(rows), gone)
+            if pc.any(is_gone).as_py():
+                removed.append(batch.name)
+                n_own += rows["run_id"].filter(is_gone).to_pylist().count(run_id)
+                if (kept := rows.filter(pc.invert(is_gone))).num_rows:
+                    new.append(with_occurrences(self.storage, batch, kept, run_id))
+        if removed and not self.ledger.commit_if_current(new, tuple(removed)):
+            return False
+        self.occurrences -= n_own
+        return True
+
+    def _found_of(self, content_ids: Iterable[str]) -> pa.Table:
+        """Return the occurrences that this run has found of these contents."""
+        return self.found.filter(pc.is_in(self.found["content_id"], pa.array(sorted(content_ids), pa.string())))
 
     def finish(self, result: Converted, outcome: str) -> None:
         """Replace the row of the run by one with its end and its counts."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from ..errors import OutputError, UsageError
 from .batch import Batch
 from .dataset import Dataset
 from .dumps_view import labels_in_sql
 from .maintenance import maintained
-from .occurrences import keys_of
-from .parquet import BatchWriter
+from .occurrences import read_occurrences, row_keys, with_occurrences
 from .query import quoted
 from .rewrite import rewrite
 from .state import State
@@ -101,13 +99,12 @@ class _Plan:
     """The rows that remain in each batch with occurrences of which some do not."""
 
     def __post_init__(self) -> None:
-        keys = _row_keys(self.matching)
+        keys = row_keys(self.matching)
         left = [pa.array([], pa.string())]
         for batch in self.state.batches.values():
             if files := batch.table_files("occurrences"):
-                rows = pa.concat_tables([_read(self.storage, file.path) for file in files])
-                is_left = pc.invert(pc.is_in(_row_keys(rows), keys))
-                kept = rows.filter(is_left)
+                rows = read_occurrences(self.storage, files)
+                kept = rows.filter(pc.invert(pc.is_in(row_keys(rows), keys)))
                 if kept.num_rows < rows.num_rows:
                     self.remaining[batch.name] = kept
                 left.append(kept["content_id"].combine_chunks())
@@ -130,28 +127,8 @@ class _Plan:
                 if new := rewrite(self.storage, old, gone, frozenset(), run_id):
                     yield new
             elif (rows := self.remaining[name]).num_rows:
-                yield self._with_occurrences(old, rows, run_id)
-
-    def _with_occurrences(self, old: Batch, rows: pa.Table, run_id: str) -> Batch:
-        folder = "/".join(old.table_files("occurrences")[0].path.split("/")[1:-1])
-        digest = xxhash.xxh3_128_hexdigest("\n".join((old.name, *_row_keys(rows).to_pylist())).encode())
-        writer = BatchWriter(self.storage, folder, digest, run_id=run_id)
-        writer.add("occurrences", rows)
-        others = (file for file in old.files if file.table != "occurrences")
-        return replace(old, name=digest, files=(*others, *writer.close()))
+                yield with_occurrences(self.storage, old, rows, run_id)
 
     def result(self, *, dry_run: bool) -> Dropped:
         counts = self.matching.num_rows, len(self.stored), len(self.quarantined)
         return Dropped(*counts, len(self.removed), dry_run)
-
-
-def _row_keys(occurrences: pa.Table) -> pa.Array:
-    """Return what identifies each row of `occurrences`."""
-    run = occurrences["run_id"].cast(pa.string()).combine_chunks()
-    return pc.binary_join_element_wise(keys_of(occurrences), run, "\0")
-
-
-def _read(storage: Storage, path: str) -> pa.Table:
-    import pyarrow.parquet as pq
-
-    return pq.read_table(storage.path(path), filesystem=storage.system, partitioning=None)

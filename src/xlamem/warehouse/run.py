@@ -288,6 +288,8 @@ class Run:
         claimed = self._commit(result, task, tried) if tried else set()
         if claimed:
             return self._unclaimed(task, claimed)
+        if result.changed:
+            self.record.forget({dump.content_id for dump in task.inputs} - tried)
         self.results.append(result)
         self.dumps += len(task.inputs)
         self.bytes += task.bytes
