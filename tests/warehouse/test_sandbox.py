@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -88,6 +89,37 @@ def test_a_query_that_needs_much_memory(source: Any) -> None:
     query = "SELECT count(*) FROM (SELECT x, count(*) FROM range(20000000) AS a(x) GROUP BY x)"
     with pytest.raises(xlamem.UsageError, match=r"(?i)memory"):
         xlamem.sql(source, query, memory_limit="20MiB")
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "message"),
+    [
+        ("SELECT repeat('x', range::INT) FROM range(1000000)", {"memory_limit": "50MiB"}, "(?i)memory"),
+        (
+            "SELECT CASE WHEN range = 900000 THEN error('boom')::BIGINT ELSE range END FROM range(1000000)",
+            {"sandbox": True}, "cannot run the query: .*boom",
+        ),
+        (
+            f"SELECT range FROM range(300000) UNION ALL ({ENDLESS})", {"sandbox": True, "timeout": 0.5},
+            r"did not end within 0\.5 seconds",
+        ),
+    ],
+)  # fmt: skip
+def test_errors_after_the_first_rows(source: Any, query: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(xlamem.UsageError, match=message):
+        xlamem.sql(source, query, **options)
+
+
+def test_a_file_that_is_damaged_is_named(dest: Path, tmp_path: Path) -> None:
+    shutil.copytree(dest, tmp_path / "out")
+    dataset = Dataset(tmp_path / "out")
+    query = "SELECT range FROM range(300000) UNION ALL SELECT size FROM allocations"
+    assert dataset.sql(query, memory_limit="1GiB").num_rows > 300000
+    (path,) = dataset.files("allocations")["path"].to_pylist()
+    data = Path(path).read_bytes()
+    Path(path).write_bytes(data[:4] + bytes(len(data) // 2) + data[4 + len(data) // 2 :] + b"PAR1")
+    with pytest.raises(xlamem.DumpError, match=f"{path}: expected .* bytes, as committed"):
+        dataset.sql(query, memory_limit="1GiB")
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(160, True), (159, False), (80, False), (None, True)])

@@ -160,13 +160,18 @@ class _Session:
     def _result(self, relation: Any) -> pa.Table:
         if self.limits.memory is None:
             return relation.to_arrow_table()
+        import duckdb
+
         read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # before DuckDB 1.5
         reader, batches, size = read(_BATCH_ROWS), [], 0
-        for batch in reader:
-            size += batch.nbytes
-            if size > self.limits.memory:
-                raise UsageError(f"the result of the query has more than {self.limits.memory:,} bytes")
-            batches.append(batch)
+        try:
+            for batch in reader:
+                size += batch.nbytes
+                if size > self.limits.memory:
+                    raise UsageError(f"the result of the query has more than {self.limits.memory:,} bytes")
+                batches.append(batch)
+        except (OSError, pa.ArrowException) as error:  # as pyarrow reports what DuckDB raises after the first rows
+            raise duckdb.Error(str(error)) from error
         return pa.Table.from_batches(batches, reader.schema)
 
     def _load(self, name: str) -> None:
