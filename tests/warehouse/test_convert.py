@@ -498,6 +498,17 @@ def test_max_failures(tmp_path: Path) -> None:
     assert not convert(tmp_path / "in", SMALL, to=tmp_path / "out2", max_failures=3).stopped
 
 
+def test_known_failures_do_not_stop_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "MIN_BATCH_BYTES", 1)
+    monkeypatch.setattr(plan, "TARGET_BATCHES", 1 << 20)
+    for i in range(3):
+        broken(tmp_path / "in" / str(i))
+    assert convert(tmp_path / "in", to=tmp_path / "out", max_failures=3).unreadable == 3
+    made = convert(tmp_path / "in", SMALL, CUT, to=tmp_path / "out", max_failures=2)
+    assert (made.known, made.dumps, made.stopped) == (3, 2, False)
+    assert convert(tmp_path / "in", to=tmp_path / "out", max_failures=2, retry_quarantine=True).stopped
+
+
 def test_a_dump_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for dump in (SMALL, CUT):
         shutil.copytree(dump, tmp_path / "in" / dump.name)

@@ -88,7 +88,8 @@ def convert(
         Leave dumps to the next run of which a local file was modified less than this number of seconds ago: they may be
         incomplete.
     max_failures
-        Stop when more than this number of dumps could not be read; by default never.
+        Stop when this run could not read more than this number of dumps; by default never. Dumps that are in quarantine
+        and not tried again do not count.
     single_writer
         Promise that no other converter writes to the dataset at the same time. Required only for storage without
         conditional writes. The local disk supports them, and so do S3, GCS and Azure with the extras ``s3``, ``gcs``

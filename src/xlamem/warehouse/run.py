@@ -294,7 +294,7 @@ class Run:
         self.dumps += len(task.inputs)
         self.bytes += task.bytes
         self.report_status("convert")
-        self.stopped = self.max_failures is not None and self.failures > self.max_failures
+        self.stopped = self.max_failures is not None and self.new_failures > self.max_failures
         return None
 
     def _commit(self, result: TaskResult, task: Task, tried: set[str]) -> set[str]:
@@ -357,15 +357,16 @@ class Run:
     # -- reporting
 
     @property
-    def failures(self) -> int:
-        return self.plan.quarantined + sum(len(r.failures) + len(r.changed) for r in self.results)
+    def new_failures(self) -> int:
+        """Dumps that this run could not read, without those in quarantine that it did not try again."""
+        return sum(len(r.failures) + len(r.changed) for r in self.results)
 
     def report_status(self, phase: str) -> None:
         seconds = time.monotonic() - self.phase_start
         # A worker that has finished a dump counts its bytes no more, and the commit not yet.
         self.reported_bytes = max(self.reported_bytes, min(self.bytes + self.pool.cores.read, self.of_bytes))
-        size = self.reported_bytes
-        self.report(Status(phase, self.dumps, self.of_dumps, size, self.of_bytes, self.failures, seconds))
+        size, failures = self.reported_bytes, self.plan.quarantined + self.new_failures
+        self.report(Status(phase, self.dumps, self.of_dumps, size, self.of_bytes, failures, seconds))
 
     def result(self, found: int, empty: list[str], recent: int) -> Converted:
         return Converted(

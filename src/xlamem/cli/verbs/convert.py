@@ -56,7 +56,7 @@ from ..reporters import convert as reporter
     metavar="SECONDS",
     help="Leave dumps that were modified in the last SECONDS to the next run.",
 )
-@click.option("--max-failures", type=int, metavar="N", help="Stop after more than N unreadable dumps.")
+@click.option("--max-failures", type=int, metavar="N", help="Stop after more than N new unreadable dumps.")
 @click.option(
     "--single-writer", is_flag=True, help="Promise that no other run writes to DEST, and skip conditional writes."
 )
