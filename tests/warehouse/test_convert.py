@@ -21,7 +21,7 @@ from xlamem import schema, warehouse
 from xlamem.cli import main
 from xlamem.input import files as input_files
 from xlamem.parse import pieces as streaming
-from xlamem.warehouse import activity, identity, parquet, plan, run, spill, worker
+from xlamem.warehouse import activity, driver, identity, parquet, plan, run, spill, worker
 from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.state import State
 from xlamem.warehouse.storage import Storage
@@ -863,6 +863,36 @@ def test_bad_entries_go_with_their_rows(tmp_path: Path, monkeypatch: pytest.Monk
     assert convert(tmp_path / "in", to=out).unreadable == 0
     assert stored(out, "quarantine").num_rows == 0
     assert on_disk(out) == {f.path for f in state(out).files()}
+
+
+def test_paths_that_are_not_looked_at_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were modified just now, and those of another host."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    shutil.copytree(SMALL, folder / "good")
+    path = broken(folder / "bad")
+    (folder / "bad" / "loop").symlink_to("loop")
+    for file in folder.rglob("*.*"):
+        os.utime(file, (1e9, 1e9))
+
+    def rows() -> list[tuple[str, str, int]]:
+        found = stored(out, "quarantine").to_pylist()
+        return sorted((row["host"], Path(row["name"]).name[:4], row["attempts"]) for row in found)
+
+    monkeypatch.setattr(driver, "host_name", lambda: "a")
+    convert(folder, to=out)
+    os.utime(path)
+    assert convert(folder, to=out, min_age=300).recent == 1
+    assert rows() == [("a", "loop", 2), ("a", "modu", 1)]
+    monkeypatch.setattr(driver, "host_name", lambda: "b")
+    convert(folder, to=out)
+    assert rows() == [("a", "loop", 2), ("a", "modu", 1), ("b", "loop", 1), ("b", "modu", 1)]
+    assert warehouse.compact(out).merged
+    shutil.rmtree(folder / "bad")
+    convert(f"{tmp_path}/i*", to=out)
+    assert rows() == [("a", "loop", 2), ("a", "modu", 1)]
+    monkeypatch.setattr(driver, "host_name", lambda: "a")
+    convert(folder, to=out)
+    assert rows() == []
 
 
 def test_what_the_content_is_at_fault_for_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from xlamem.warehouse.state import State
 from xlamem.warehouse.task import STREAMED_BYTES, DumpInput, Failure, Options
 
 VERSION = "1.2"
-OPTIONS = Options("out", ("modules", "values"), tool_version=VERSION)
+OPTIONS = Options("out", ("modules", "values"), tool_version=VERSION, host="a")
 (SOURCE,) = xlamem.find(DUMPS / "cpu-jaxlib-0.5.3-tuple3")
 MIB = 1 << 20
 
@@ -131,6 +131,14 @@ def test_what_cannot_be_identified_is_quarantined_once() -> None:
         ("/found/here", [], True),
         ("/found", [], True),
         ("/foun", [], False),
+        ("/in/x.tar", ["/in/*"], True),
+        ("/in/a/b/x.tar", ["/in/?"], True),
+        ("/in/a/b/x.tar", ["/i*/**/x.tar"], True),
+        ("/in/a/x.tar", ["/in/*.tar"], False),
+        ("/in/x.tar", ["/in/b*"], False),
+        ("s3://b/in/x.tar", ["s3://b/in?region=x"], True),
+        ("s3://b/in/x.tar", ["s3://b/i*?region=x"], True),
+        ("s3://b/in/x.tar", ["s3://b/j*?region=x"], False),
     ],
 )
 def test_failures_of_paths_that_were_searched_again(place: str, searched: list[str], recovered: bool) -> None:
@@ -139,6 +147,10 @@ def test_failures_of_paths_that_were_searched_again(place: str, searched: list[s
     assert found.recovered == (frozenset("f") if recovered else frozenset())
     again = planned(failure("f", place), of=before, searched=searched)
     assert again.recovered == frozenset()
+    assert planned(of=before, searched=searched, skipped=[place]).recovered == frozenset()
+    before = state(batch("one", "", "fg", places={"f": place, "g": place}, hosts={"f": "b", "g": OPTIONS.host}))
+    found = planned(dump("a", place="/found/here"), of=before, searched=searched)
+    assert found.recovered == (frozenset("g") if recovered else frozenset())
 
 
 # -- batches

@@ -337,9 +337,9 @@ def test_recent_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, limit, new, mixed = source(100), source(10), source(9), source(100, 9)
     gone, held = replace(SOURCE, members=(replace(SOURCE.members[0], uri="/missing"),)), source(1, content=b"x")
     every = [old, limit, new, mixed, gone, held]
-    assert driver._settled(every, 10) == ([old, limit, gone, held], 2)
-    assert driver._settled(every, 0) == (every, 0)
-    assert driver._settled(every, 0.5) == (every, 0)
+    assert driver._settled(every, 10) == ([old, limit, gone, held], [new, mixed])
+    assert driver._settled(every, 0) == (every, [])
+    assert driver._settled(every, 0.5) == (every, [])
 
 
 def test_what_could_not_be_read_is_counted() -> None:
@@ -396,7 +396,7 @@ def test_dumps_with_odd_ids_are_computed_alone(table: str) -> None:
 def test_batches_as_json() -> None:
     files = (File("values", "a", 1, 2, 3), File("modules", "b", 4, 5))
     batch = Batch("n", ("1",), ("2",), files, "v", 2, "r", ("values",), {"2": 3}, ("2",), {"2": "/x"}, {"k": "v"},
-                  ("r",), {"q": {"k": "w"}}, ("m",), 7)  # fmt: skip
+                  ("r",), {"q": {"k": "w"}}, ("m",), 7, {"2": "h"})  # fmt: skip
     data = batch.to_json()
     assert Batch.from_json({**data, "later": 1, "files": [{**f, "later": 2} for f in data["files"]]}) == batch
     assert batch.table_files("values") == [files[0]]

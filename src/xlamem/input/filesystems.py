@@ -63,10 +63,10 @@ def split_glob(uri: str) -> tuple[str, re.Pattern[str] | None]:
     wildcard = WILDCARD.search(bare)
     if wildcard is None:
         return uri, None
-    return bare[: bare.rfind("/", 0, wildcard.start()) + 1] + mark + query, _glob_pattern(bare, decoder(uri))
+    return bare[: bare.rfind("/", 0, wildcard.start()) + 1] + mark + query, glob_pattern(bare, decoder(uri))
 
 
-def _glob_pattern(uri: str, decode: Callable[[str], str]) -> re.Pattern[str]:
+def glob_pattern(uri: str, decode: Callable[[str], str]) -> re.Pattern[str]:
     """Compile a glob pattern for URIs. `*` does not match "/", but `**` does."""
     return re.compile("".join(_glob_regex(token, decode) for token in _GLOB_TOKEN.split(uri)) + r"\Z")
 

@@ -81,6 +81,8 @@ class Batch:
     """In an entry: the batches that it replaces, and whose dumps it takes over."""
     merged_bytes: int = 0
     """Size of the files that were merged to those of this batch; 0 if it was not merged."""
+    hosts: dict[str, str] = field(default_factory=dict)
+    """Hosts of those of `places` that are not URIs; empty if written by a version that did not record them."""
 
     @property
     def is_old(self) -> bool:

@@ -193,6 +193,7 @@ def _merged(storage: Storage, batches: list[Batch], run_id: str) -> Batch:
         attempts={i: n for batch in batches for i, n in batch.attempts.items()},
         system=tuple(i for batch in batches for i in batch.system),
         places={i: place for batch in batches for i, place in batch.places.items()},
+        hosts={i: host for batch in batches for i, host in batch.hosts.items()},
         labels={},
         run_labels={run: labels for batch in batches for run, labels in _run_labels(batch)},
         runs=tuple(run for batch in batches for run in batch.runs),

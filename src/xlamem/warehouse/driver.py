@@ -143,13 +143,13 @@ def convert(
                 try:
                     paths = [_source_text(s) for s in sources if not isinstance(s, Source)]
                     run.execute(
-                        found, paths, reprocess=reprocess, retry_quarantine=retry_quarantine,
+                        found, paths, recent, reprocess=reprocess, retry_quarantine=retry_quarantine,
                         check_content=check_content,
                     )  # fmt: skip
                 except KeyboardInterrupt as stop:
-                    record.finish(result := run.result(len(found), empty, recent), "interrupted")
+                    record.finish(result := run.result(len(found), empty, len(recent)), "interrupted")
                     raise Interrupted(result) from stop
-                record.finish(run.result(len(found), empty, recent), "stopped" if run.stopped else "finished")
+                record.finish(run.result(len(found), empty, len(recent)), "stopped" if run.stopped else "finished")
             except BaseException:
                 pool.kill()
                 raise
@@ -159,7 +159,7 @@ def convert(
         from .compaction import compact as merge
 
         merge(to, single_writer=single_writer)
-    return run.result(len(found), empty, recent)
+    return run.result(len(found), empty, len(recent))
 
 
 def _source_text(source: str | os.PathLike[str] | Source) -> str:
@@ -182,15 +182,18 @@ def _find(sources: tuple[str | os.PathLike[str] | Source, ...]) -> tuple[list[So
     return list(dict.fromkeys([*given, *found])) if given else found, [error.path for error in empty]
 
 
-def _settled(sources: list[Source], min_age: float) -> tuple[list[Source], int]:
-    """Return the dumps of which no local file was modified in the last `min_age` seconds; and how many others."""
+def _settled(sources: list[Source], min_age: float) -> tuple[list[Source], list[Source]]:
+    """Return the dumps of which no local file was modified in the last `min_age` seconds; and the others."""
     if not min_age:
-        return sources, 0
+        return sources, []
     begin = time.time() - min_age
     files = {member.uri for source in sources for member in source.members if member.content is None}
-    recent = {file for file in files if (modified := _modified(file)) is not None and modified > begin}
-    found = [source for source in sources if not any(member.uri in recent for member in source.members)]
-    return found, len(sources) - len(found)
+    new = {file for file in files if (modified := _modified(file)) is not None and modified > begin}
+    found: list[Source] = []
+    recent: list[Source] = []
+    for source in sources:
+        (recent if any(member.uri in new for member in source.members) else found).append(source)
+    return found, recent
 
 
 def _modified(path: str) -> float | None:

@@ -9,6 +9,7 @@ from typing import Protocol
 import xxhash
 
 from ..errors import DumpError, XlaMemError, utf8, without_passwords
+from ..input.access import URI
 from ..input.find import Source, split_modules
 from ..parse.modules import is_one_module
 from .task import DumpInput, Failure
@@ -100,6 +101,18 @@ def failure(error: BaseException, source: Source, identity: str = "", attempts: 
         fields = ("place", row.name) if system else (row.name, row.uri, row.error, str(row.offset))
         identity = _hash(*fields)
     return replace(row, content_id=identity)
+
+
+def is_local(failure: Failure) -> bool:
+    """Return whether a failure is about a path, which other hosts may have too, rather than about a URI."""
+    return not URI.match(failure.name)
+
+
+def with_host(failure: Failure, host: str) -> Failure:
+    """Return a failure without an identity as one of a path of this host. A worker may run on another one."""
+    if failure.identified or not is_local(failure):
+        return failure
+    return replace(failure, content_id=_hash(host, failure.content_id))
 
 
 def _describe(error: BaseException, source: Source) -> Failure:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import xxhash
 
 from .. import schema
+from ..input.access import URI, WILDCARD
+from ..input.filesystems import decoder, glob_pattern
 from .batch import Batch
 from .identity import display_name
 from .state import State
@@ -48,6 +51,7 @@ def plan(
     options: Options,
     *,
     searched: Sequence[str] = (),
+    skipped: Sequence[str] = (),
     old_ids: Mapping[str, Set[str]] | None = None,
     reprocess: bool = False,
     retry_quarantine: bool = False,
@@ -55,10 +59,10 @@ def plan(
     """Return the tasks for the dumps that are not stored yet.
 
     The tasks depend only on the dumps, not on their order or on the workers. `searched` lists the paths under which
-    all dumps were identified, `old_ids` the dump_ids of version 1 of a content.
+    all dumps were identified, except those with the names `skipped`; `old_ids` the dump_ids of version 1 of a content.
     """
     planner = _Planner(state, options, old_ids or {}, retry=reprocess or retry_quarantine, reprocess=reprocess)
-    return planner.plan(identified, searched)
+    return planner.plan(identified, searched, skipped)
 
 
 class _Planner:
@@ -68,8 +72,10 @@ class _Planner:
         self.state, self.options, self.old_ids, self.retry, self.reprocess = state, options, old_ids, retry, reprocess
         self.result = Plan()
 
-    def plan(self, identified: Sequence[DumpInput | Failure], searched: Sequence[str]) -> Plan:
-        recovered = _recovered(identified, self.state, searched)
+    def plan(
+        self, identified: Sequence[DumpInput | Failure], searched: Sequence[str], skipped: Sequence[str]
+    ) -> Plan:
+        recovered = _recovered(identified, self.state, self.options.host, searched, skipped)
         new: list[DumpInput] = []
         replaced: dict[str, list[DumpInput]] = defaultdict(list)
         for dump in self._distinct(identified):
@@ -140,26 +146,58 @@ class _Planner:
         return batch.tool_version == self.options.tool_version and batch.schema_version == schema.VERSION
 
 
-def _recovered(identified: Sequence[DumpInput | Failure], state: State, searched: Sequence[str]) -> set[str]:
+def _recovered(
+    identified: Sequence[DumpInput | Failure], state: State, host: str, searched: Sequence[str], skipped: Sequence[str]
+) -> set[str]:
     """Return the dumps quarantined by path that were searched for again, and no longer fail or are gone."""
-    failing = {f.content_id for f in identified if isinstance(f, Failure)}
-    paths = {i: path for b in state.batches.values() for i, path in b.places.items() if i not in failing}
+    unknown = {f.content_id for f in identified if isinstance(f, Failure)}
+    for batch in state.batches.values():
+        unknown |= {i for i, name in batch.hosts.items() if name != host}
+    left = {*skipped}
+    paths = {
+        i: path
+        for batch in state.batches.values()
+        for i, path in batch.places.items()
+        if i not in unknown and path not in left
+    }
     if not paths:
         return set()
-    existing = _with_parents(identified)
-    prefixes = [prefix for path in searched for prefix in (f"{path.rstrip('/')}/", f"{path}::")]
-    return {i for i, path in paths.items() if path in existing or f"{path}/".startswith(tuple(prefixes))}
-
-
-def _with_parents(identified: Sequence[DumpInput | Failure]) -> set[str]:
-    """Return the paths of the dumps, and of all directories and archives that contain them."""
-    paths: set[str] = set()
+    existing: set[str] = set()
     for dump in identified:
-        path = dump.name if isinstance(dump, Failure) else display_name(dump.source)
-        while path and path not in paths:
-            paths.add(path)
-            path = path[: max(path.rfind("/"), path.rfind("::"), 0)]
-    return paths
+        for path in _with_parents(dump.name if isinstance(dump, Failure) else display_name(dump.source)):
+            if path in existing:
+                break
+            existing.add(path)
+    was_searched = _search(searched)
+    return {i for i, path in paths.items() if path in existing or was_searched(path)}
+
+
+def _search(searched: Sequence[str]) -> Callable[[str], bool]:
+    """Return a function that tells whether a search of these paths, URIs and globs would have found a path."""
+    prefixes: list[str] = []
+    globs: list[tuple[re.Pattern[str], Callable[[str], str]]] = []
+    for text in searched:
+        is_uri = URI.match(text)
+        path = (text.partition("?")[0] if is_uri else text).rstrip("/")
+        prefixes += f"{path}/", f"{path}::"
+        if WILDCARD.search(path):
+            decode = decoder(path) if is_uri else str
+            globs.append((glob_pattern(path if is_uri else path.replace("?", "[!/]"), decode), decode))
+
+    def was_searched(path: str) -> bool:
+        parents = _with_parents(path) if globs else ()
+        return f"{path}/".startswith(tuple(prefixes)) or any(
+            glob.match(decode(p)) for p in parents for glob, decode in globs
+        )
+
+    return was_searched
+
+
+def _with_parents(path: str) -> Iterator[str]:
+    """Yield a path, and those of all directories and archives that contain it."""
+    while path:
+        yield path
+        path = path[: max(path.rfind("/"), path.rfind("::"), 0)]
 
 
 def _member_paths(dump: DumpInput) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ def rewrite(storage: Storage, old: Batch, removed: Set[str], failed: Set[str], r
         attempts={i: n for i, n in old.attempts.items() if i in quarantined},
         system=tuple(i for i in old.system if i in quarantined),
         places={i: path for i, path in old.places.items() if i in quarantined},
+        hosts={i: host for i, host in old.hosts.items() if i in quarantined},
     )
 
 

@@ -13,7 +13,7 @@ from .. import schema
 from ..errors import OutputError
 from ..input.find import Source
 from .batch import Batch, File
-from .identity import failure, id_of_version_1, identify
+from .identity import display_name, failure, id_of_version_1, identify, is_local, with_host
 from .known import KnownDumps
 from .ledger import Ledger
 from .plan import Plan, identify_chunks, make_task, plan
@@ -73,12 +73,13 @@ class Run:
         self,
         sources: list[Source],
         searched: list[str],
+        skipped: list[Source],
         *,
         reprocess: bool,
         retry_quarantine: bool,
         check_content: bool,
     ) -> None:
-        """Convert the dumps. `searched` lists the paths that were searched for them."""
+        """Convert the dumps. `searched` lists the paths that were searched for them, `skipped` what else was found."""
         identified = self.identify_all(sources, check_content=check_content)
         self.record.begin(dump for dump in identified if isinstance(dump, DumpInput))
         with self.storage.output_errors():
@@ -87,8 +88,8 @@ class Run:
         self.stored_before = frozenset(state.stored.find({dump.content_id for dump in identified}))
         self.old_ids = self.find_old_ids(identified)
         self.plan = plan(
-            identified, state, self.options, searched=searched, old_ids=self.old_ids, reprocess=reprocess,
-            retry_quarantine=retry_quarantine,
+            identified, state, self.options, searched=searched, skipped=[display_name(s) for s in skipped],
+            old_ids=self.old_ids, reprocess=reprocess, retry_quarantine=retry_quarantine,
         )  # fmt: skip
         if self.plan.recovered:
             with self.storage.output_errors():
@@ -117,7 +118,8 @@ class Run:
             identified += dumps
             if len(dumps) == 1 and isinstance(dumps[0], DumpInput):
                 self.known.add(number, dumps[0])
-        return identified
+        host = self.options.host
+        return [with_host(dump, host) if isinstance(dump, Failure) else dump for dump in identified]
 
     def read_all(self, sources: dict[int, Source]) -> Iterator[tuple[int, list[DumpInput | Failure]]]:
         """Yield the dumps in each source. Those in memory are read in this process."""
@@ -348,6 +350,7 @@ class Run:
             attempts={f.content_id: f.attempts for f in result.failures},
             system=tuple(f.content_id for f in result.failures if f.kind == "system"),
             places={f.content_id: f.name for f in result.failures if not f.identified},
+            hosts={f.content_id: options.host for f in result.failures if not f.identified and is_local(f)},
         )
         return [b for b in (dumps, quarantine, result.remainder) if b and (b.dumps or b.quarantined)]
 
