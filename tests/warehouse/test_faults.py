@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from conftest import DUMPS, texts
 import xlamem
 from xlamem import DumpError, compute
 from xlamem.input import files
+from xlamem.warehouse.storage import Storage
 
 # JAX, which other tests may have imported, warns of forks.
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
@@ -115,6 +116,23 @@ def test_sigterm(tmp_path: Path) -> None:
     assert {f.name for f in (tmp_path / "out").rglob("*.parquet")} >= {
         Path(p).name for p in dataset.files()["path"].to_pylist()
     }
+
+
+@pytest.mark.parametrize("kept", ["/v2/", "_ledger/runs/"], ids=["a stray file", "the heartbeat"])
+def test_files_that_may_not_be_deleted(kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    delete, dest = Storage.delete, f"memory://{tmp_path.name}"
+
+    def refuse(self: Storage, names: Iterable[str]) -> None:
+        names = [*names]
+        if any(kept in name for name in names):
+            raise PermissionError("AWS Error ACCESS_DENIED during DeleteObject operation")
+        delete(self, names)
+
+    monkeypatch.setattr(Storage, "delete", refuse)
+    with pytest.raises(xlamem.OutputError, match=f"cannot write to {dest}: AWS Error"):
+        xlamem.convert(SMALL, to=dest, engine="here")
+    assert len(xlamem.Dataset(dest).ids) == 1
 
 
 def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

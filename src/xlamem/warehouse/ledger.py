@@ -17,7 +17,7 @@ from typing import Any
 
 from .. import schema
 from ..errors import OutputError, XlaMemError
-from .activity import marker
+from .activity import Marker, marker
 from .batch import Batch
 from .checkpoints import Checkpoints, entry_name
 from .followers import follow
@@ -161,10 +161,13 @@ class Ledger:
 
     @contextmanager
     def run(self, run_id: str) -> Iterator[None]:
-        """Mark a run as active. Before and after it, update registered tables and delete files that no entry names."""
+        """Mark a run as active. Before and after it, update registered tables and delete files that no entry names.
+
+        Raises OutputError if that fails after it.
+        """
         with ExitStack() as stack:
             active = marker(self.storage, run_id)
-            stack.callback(active.leave)
+            stack.callback(self._leave, active)
             with suppress(OutputError):  # a catalog that does not answer must not stop a run that commits to the ledger
                 self._clean_up(active.is_only)
             active.enter()
@@ -174,7 +177,12 @@ class Ledger:
                 with suppress(XlaMemError, OSError):  # the reason why the run fails matters more
                     self._clean_up(active.is_only)
                 raise
-            self._clean_up(active.is_only)
+            with self.storage.output_errors():
+                self._clean_up(active.is_only)
+
+    def _leave(self, active: Marker) -> None:
+        with self.storage.output_errors():
+            active.leave()
 
     def _clean_up(self, is_only: Callable[[], bool]) -> None:
         follow(self.storage, self.refresh)  # before files that the tables still name are deleted
