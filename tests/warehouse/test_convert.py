@@ -376,6 +376,37 @@ def test_reprocess_replaces(tmp_path: Path) -> None:
     assert on_disk(tmp_path) == {f.path for f in state(tmp_path).files()}
 
 
+@pytest.mark.parametrize("meanwhile", ["merged", "its share", "the same", "another version"])
+def test_a_batch_that_is_replaced_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str) -> None:
+    """Dumps whose batch is gone are converted, unless another run has done it: but --reprocess does it again."""
+    if meanwhile == "merged":
+        for source in (SMALL, CUT):
+            convert(source, to=tmp_path)
+    else:
+        convert(SMALL, CUT, to=tmp_path)
+    again = {"reprocess": True}
+    if meanwhile == "another version":
+        monkeypatch.setattr(xlamem, "__version__", "99")
+        again = {}
+    others: list[str] = []
+
+    def change(status: warehouse.Status) -> None:
+        if status.phase == "convert" and not others:
+            others.append("")
+            if meanwhile == "merged":
+                assert warehouse.compact(tmp_path).merged
+            else:
+                sources = (SMALL, CUT) if meanwhile == "the same" else (SMALL,)
+                others[:] = [convert(*sources, to=tmp_path, **again).run_id]
+
+    made = convert(*([CUT] if meanwhile == "its share" else [SMALL, CUT]), to=tmp_path, progress=change, **again)
+    n_stored = int(meanwhile == "another version")
+    assert (made.dumps, made.already_stored) == (1 if meanwhile == "its share" else 2 - n_stored, n_stored)
+    runs = sorted(stored(tmp_path, "modules")["run_id"].to_pylist())
+    assert runs == sorted([*others * (2 - made.dumps), *[made.run_id] * made.dumps])
+    assert on_disk(tmp_path) == {file.path for file in state(tmp_path).files()}
+
+
 def test_another_version_replaces_what_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other dumps of the same files are taken over as they are."""
     monkeypatch.setattr(xlamem, "__version__", "0.0.9")

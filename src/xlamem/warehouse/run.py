@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from .. import schema
@@ -57,6 +58,7 @@ class Run:
         self.record, self.report, self.max_failures = record, report, max_failures
         self.known = KnownDumps(storage, options.tool_version, options.run_id)
         self.plan = Plan()
+        self.replan: Callable[..., Plan]
         self.results: list[TaskResult] = []
         self.failed_tasks: list[Task] = []
         """Tasks that failed as a whole, to be retried one by one."""
@@ -87,10 +89,10 @@ class Run:
         state = self.ledger.state
         self.stored_before = frozenset(state.stored.find({dump.content_id for dump in identified}))
         self.old_ids = self.find_old_ids(identified)
-        self.plan = plan(
-            identified, state, self.options, searched=searched, skipped=[display_name(s) for s in skipped],
-            old_ids=self.old_ids, reprocess=reprocess, retry_quarantine=retry_quarantine,
-        )  # fmt: skip
+        self.replan = partial(
+            plan, options=self.options, old_ids=self.old_ids, reprocess=reprocess, retry_quarantine=retry_quarantine
+        )
+        self.plan = self.replan(identified, state, searched=searched, skipped=[display_name(s) for s in skipped])
         if self.plan.recovered:
             with self.storage.output_errors():
                 self.ledger.commit(clear=self.plan.recovered, rewrite=self.rewrite)
@@ -180,8 +182,8 @@ class Run:
                 raise error
             if error is not None:
                 self.failed_tasks.append(task)
-            elif (remaining := self.commit(future.result(), task)) is not None:
-                waiting.append(remaining)
+            else:
+                waiting += self.commit(future.result(), task)
 
     def _submit(self, task: Task) -> Future[TaskResult]:
         in_memory = any(_in_memory(dump.source) for dump in task.inputs)
@@ -242,8 +244,7 @@ class Run:
             if isinstance(error, OutputError):
                 raise error
             if error is None:
-                if (remaining := self.commit(future.result(), task)) is not None:
-                    self.failed_tasks.append(remaining)
+                self.failed_tasks += self.commit(future.result(), task)
                 return None
             if not isinstance(error, self.pool.death_errors):
                 return error
@@ -281,10 +282,11 @@ class Run:
 
     # -- committing
 
-    def commit(self, result: TaskResult, task: Task) -> Task | None:
+    def commit(self, result: TaskResult, task: Task) -> list[Task]:
         """Commit the result of a task.
 
-        If another run has claimed some of the dumps, commit nothing and return a task for the other dumps.
+        If another run has claimed some of the dumps, or has replaced their batch, commit nothing and return tasks for
+        what remains.
         """
         tried = {*result.dumps, *(f.content_id for f in result.failures)}
         claimed = self._commit(result, task, tried) if tried else set()
@@ -297,7 +299,7 @@ class Run:
         self.bytes += task.bytes
         self.report_status("convert")
         self.stopped = self.max_failures is not None and self.new_failures > self.max_failures
-        return None
+        return []
 
     def _commit(self, result: TaskResult, task: Task, tried: set[str]) -> set[str]:
         with self.storage.output_errors():
@@ -315,15 +317,25 @@ class Run:
         replaced = {old for i in result.dumps for old in old_ids.get(i, ())}
         return replaced | {old for f in result.failures for old in old_ids.get(f.content_id, ())} - stored
 
-    def _unclaimed(self, task: Task, claimed: set[str]) -> Task | None:
-        """Return a task for the dumps that no other run has claimed, if any."""
+    def _unclaimed(self, task: Task, claimed: set[str]) -> list[Task]:
+        """Return tasks for the dumps that no other run has claimed."""
+        if task.replaces and task.replaces.name not in self.ledger.state.batches:
+            return self._replanned(task)
         stored = self.ledger.state.stored.find([d.content_id for d in task.inputs]) if task.replaces else {}
         done = claimed | stored.keys()
         dumps = tuple(d for d in task.inputs if d.content_id not in done)
         self.stored_by_others += len(task.inputs) - len(dumps)
         self.of_dumps -= len(task.inputs) - len(dumps)
         failures = tuple(f for f in task.failures if f.content_id not in claimed)
-        return make_task(dumps, self.options, failures) if dumps or failures else None
+        return [make_task(dumps, self.options, failures)] if dumps or failures else []
+
+    def _replanned(self, task: Task) -> list[Task]:
+        """Return tasks for the dumps of a batch that was merged, or replaced because of other dumps in it."""
+        found = self.replan(task.inputs, self.ledger.state)
+        self.plan.stored += found.stored
+        self.plan.quarantined += found.quarantined
+        self.of_dumps -= found.stored + found.quarantined
+        return [*found.tasks, *([make_task((), self.options, task.failures)] if task.failures else [])]
 
     def _batches(self, result: TaskResult) -> list[Batch]:
         """Return the batches of a result. Quarantined dumps form a separate batch, which can be cleared separately."""
