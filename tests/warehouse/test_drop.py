@@ -14,7 +14,7 @@ from test_convert import broken, convert, on_disk, state, stored
 
 import xlamem
 from xlamem import schema, warehouse
-from xlamem.warehouse import checkpoints, ledger
+from xlamem.warehouse import checkpoints, ledger, plan
 
 pytest.importorskip("duckdb")
 
@@ -183,6 +183,31 @@ def test_dropped_while_a_converter_runs(dest: Path) -> None:
     assert errors == []
     whole(dest)
     assert by_night(dest)["5"] == len(names)
+
+
+@pytest.mark.parametrize("when", ["before the first", "before the second", "and merged"])
+@pytest.mark.parametrize("where", ["label.night = '1'", "true"])
+def test_dropped_before_it_is_converted(dest: Path, monkeypatch: pytest.MonkeyPatch, where: str, when: str) -> None:
+    """What a run still has to convert keeps its occurrences, and can be dropped later."""
+    monkeypatch.setattr(plan, "MIN_BATCH_BYTES", 1)
+    monkeypatch.setattr(plan, "TARGET_BATCHES", 1 << 20)
+    at, dropped = int(when == "before the second"), []
+
+    def drop(status: warehouse.Status) -> None:
+        if status.phase == "convert" and status.dumps == at and not dropped:
+            dropped.append(warehouse.drop(dest, where))
+            if when == "and merged":
+                warehouse.compact(dest)
+
+    new = ("cpu-jaxlib-0.12.0-no_output", "cpu-jaxlib-0.12.0-scan_while", "cpu-jaxlib-0.9.1-mlp_grad")
+    sources = [DUMPS / name for name in (*NIGHTS["1"], *new)]
+    made = convert(*sources, to=dest, labels={"night": "1", 'a"b': "x"}, progress=drop)
+    assert made.dumps == 3
+    assert by_night(dest) == {"1": 3 - at, **({} if where == "true" else {"2": 2, "3": 1})}
+    whole(dest)
+    warehouse.drop(dest, "true")
+    assert xlamem.Dataset(dest).ids == ()
+    whole(dest)
 
 
 def test_on_the_command_line(dest: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,7 @@ class Ledger:
         clear: Set[str] = frozenset(),
         rewrite: Callable[[Batch, Set[str]], Batch | None] = lambda batch, dumps: None,
         may_fail: Set[str] = frozenset(),
+        also: Callable[[State], Iterable[Batch]] = lambda state: (),
     ) -> set[str]:
         """Add batches and remove others in one entry, unless another run has claimed one of their dumps.
 
@@ -67,6 +68,8 @@ class Ledger:
             ``rewrite(batch, clear)``, or removed if that is None. Batches of version 1 stay; their rows are hidden.
         may_fail
             Stored dumps that may also be quarantined, because reading them again failed.
+        also
+            Further batches that the state requires, which this entry follows.
 
         Returns
         -------
@@ -77,7 +80,7 @@ class Ledger:
             state = self.refresh()
             stale = sorted({state.quarantined[i] for i in clear if i in state.quarantined}.difference(remove))
             rewritten = [rewrite(state.batches[name], clear) for name in stale]
-            new, removed = (*batches, *(b for b in rewritten if b)), (*remove, *stale)
+            new, removed = (*batches, *(b for b in rewritten if b), *also(state)), (*remove, *stale)
             hidden = (clear & state.old_ids) - state.hidden
             if not new and not removed and not hidden:
                 return set()

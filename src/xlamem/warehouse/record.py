@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from .occurrences import (
 )
 from .parquet import BatchWriter
 from .result import Converted
+from .state import State
 from .storage import Storage
 from .task import DumpInput, Options
 
@@ -51,6 +53,10 @@ class RunRecord:
         self.batch: Batch | None = None
         self.found = schema.OCCURRENCES.warehouse.empty_table()
         """The occurrences of what this run has identified, whether they were recorded before or not."""
+        self._recorded: set[str] = set()
+        """The batches that have these occurrences, except those in `_missing`."""
+        self._missing = self.found
+        self._parts = count()
         self.occurrences = 0
         """Rows that this run added to `occurrences`."""
 
@@ -60,24 +66,42 @@ class RunRecord:
         with self.storage.output_errors():
             labels = self._write("labels", labels_table(self.options.run_id, self.options.labels))
             self.batch = self._run_batch("begin", [*labels, *self._write("runs", self._runs())])
-            attempt = 0
-            while not self._commit_new(attempt):
-                attempt += 1
+            while not self._commit_new():
+                pass
 
-    def _commit_new(self, attempt: int) -> bool:
+    def _commit_new(self) -> bool:
         """Commit the occurrences that are not recorded yet, unless another run records the same ones meanwhile."""
         assert self.batch is not None
         state, labels = self.ledger.refresh(), dict(self.options.labels)
         known = {batch.name for batch in state.occurrences(labels)}
-        sources = (recorded_occurrences, occurrences_of_version_1)
-        new = new_occurrences(self.found, (table for read in sources for table in read(self.storage, state, labels)))
-        files = self._write("occurrences", new, f"occurrences {attempt}")
-        batch = replace(self._run_batch(f"occurrences {attempt}", files), labels=labels, runs=())
-        batches = (batch, self.batch) if files else (self.batch,)
-        if not self.ledger.commit_occurrences(*batches, labels=labels, known=known):
+        new = self._not_recorded(self.found, state)
+        batches = self._occurrence_batches(new)
+        if not self.ledger.commit_occurrences(*batches, self.batch, labels=labels, known=known):
             return False
+        self._recorded = known.union(batch.name for batch in batches)
         self.occurrences = new.num_rows
         return True
+
+    def _not_recorded(self, found: pa.Table, state: State) -> pa.Table:
+        """Return those of these occurrences that are not in the dataset."""
+        labels = dict(self.options.labels)
+        sources = (recorded_occurrences, occurrences_of_version_1)
+        return new_occurrences(found, (table for read in sources for table in read(self.storage, state, labels)))
+
+    def _occurrence_batches(self, occurrences: pa.Table) -> list[Batch]:
+        part = f"occurrences {next(self._parts)}"
+        files = self._write("occurrences", occurrences, part)
+        return [replace(self._run_batch(part, files), labels=dict(self.options.labels), runs=())] if files else []
+
+    def dropped(self, content_ids: Set[str], state: State) -> list[Batch]:
+        """Return a batch with the occurrences of contents, about to be stored, that were dropped since `begin`, if any.
+
+        The entry that stores a content must add them: no content is without an occurrence.
+        """
+        names = {batch.name for batch in state.occurrences(dict(self.options.labels))}
+        if not self._recorded <= names:
+            self._missing, self._recorded = self._not_recorded(self.found, state), names
+        return self._occurrence_batches(_of(self._missing, content_ids))
 
     def forget(self, content_ids: Set[str]) -> None:
         """Remove the occurrences of contents that changed before they were read, unless these are in the dataset."""
@@ -88,7 +112,7 @@ class RunRecord:
     def _forget(self, content_ids: Set[str]) -> bool:
         state, run_id = self.ledger.refresh(), self.options.run_id
         absent = content_ids - state.stored.find(content_ids).keys() - state.quarantined.keys()
-        gone = keys_of(self._found_of(absent))
+        gone = keys_of(_of(self.found, absent))
         new: list[Batch] = []
         removed: list[str] = []
         n_own = 0
@@ -104,10 +128,6 @@ class RunRecord:
             return False
         self.occurrences -= n_own
         return True
-
-    def _found_of(self, content_ids: Iterable[str]) -> pa.Table:
-        """Return the occurrences that this run has found of these contents."""
-        return self.found.filter(pc.is_in(self.found["content_id"], pa.array(sorted(content_ids), pa.string())))
 
     def finish(self, result: Converted, outcome: str) -> None:
         """Replace the row of the run by one with its end and its counts."""
@@ -137,6 +157,11 @@ class RunRecord:
 
     def _write(self, name: str, table: pa.Table, part: str = "begin") -> list[File]:
         return write_table(self.storage, self.options.folder, batch_name(self.options.run_id, part), name, table)
+
+
+def _of(occurrences: pa.Table, content_ids: Iterable[str]) -> pa.Table:
+    """Return the occurrences of these contents."""
+    return occurrences.filter(pc.is_in(occurrences["content_id"], pa.array(sorted(content_ids), pa.string())))
 
 
 def batch_name(run_id: str, part: str) -> str:

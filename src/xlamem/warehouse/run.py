@@ -309,6 +309,7 @@ class Run:
                 clear=tried | self._replaced_old_ids(result),
                 rewrite=self.rewrite,
                 may_fail=self.stored_before,
+                also=lambda state: self.record.dropped(tried, state),
             )
 
     def _replaced_old_ids(self, result: TaskResult) -> set[str]:
