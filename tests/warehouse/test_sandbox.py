@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from test_convert import broken, convert
 
 import xlamem
 from xlamem import schema
+from xlamem.compute import REGISTRY
 from xlamem.warehouse.dataset import SANDBOX_MEMORY, SANDBOX_SECONDS, Dataset, limits_of
 from xlamem.warehouse.query import Limits, _Session, _with_int64_sums
 
@@ -71,8 +73,8 @@ def test_limits() -> None:
     assert limits_of(sandbox=True, memory_limit=None, timeout=None) == Limits(True, SANDBOX_MEMORY, SANDBOX_SECONDS)
     assert limits_of(sandbox=True, memory_limit="2GiB", timeout=0.5) == Limits(True, 2 << 30, 0.5)
     assert limits_of(sandbox=False, memory_limit=5, timeout=3) == Limits(False, 5, 3)
-    for timeout in (0, -1, float("nan")):
-        with pytest.raises(xlamem.UsageError, match="timeout must be more than 0 seconds"):
+    for timeout in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(xlamem.UsageError, match="timeout must be a finite number of seconds, more than 0"):
             limits_of(sandbox=False, memory_limit=None, timeout=timeout)
     with pytest.raises(xlamem.UsageError, match="memory_limit must be 0 or more"):
         limits_of(sandbox=False, memory_limit=-3, timeout=None)
@@ -83,6 +85,36 @@ def test_a_query_that_does_not_end(source: Any) -> None:
         xlamem.sql(source, ENDLESS, timeout=0.2)
     with pytest.raises(xlamem.UsageError, match="cannot run the query"):
         xlamem.sql(source, "SELECT nothing", timeout=100)
+
+
+@pytest.mark.parametrize("query", [f"FROM savings, ({ENDLESS})", f"SELECT count(*) FROM peaks; {ENDLESS}"])
+def test_the_time_is_over_while_a_table_is_computed(monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+    """When no statement is running that could be interrupted."""
+
+    def slow(dump: Any) -> pa.Table:
+        time.sleep(0.3)
+        return pa.table({"a": [1]})
+
+    for name in ("savings", "peaks"):
+        monkeypatch.setitem(REGISTRY, name, slow)
+    begin = time.monotonic()
+    with pytest.raises(xlamem.UsageError, match=r"did not end within 0\.1 seconds"):
+        xlamem.sql(DUMPS / "cpu-jaxlib-0.5.3-tuple3", query, timeout=0.1)
+    assert time.monotonic() - begin < 10
+
+
+def test_an_interrupt_between_two_statements(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB forgets it: it is repeated."""
+    run = _Session.run
+
+    def late(self: _Session, query: str, check_time: Any) -> pa.Table:
+        time.sleep(0.2)
+        return run(self, query, lambda: None)
+
+    monkeypatch.setattr(_Session, "run", late)
+    with pytest.raises(xlamem.UsageError, match=r"did not end within 0\.1 seconds"):
+        xlamem.sql(source, ENDLESS, timeout=0.1)
+    assert xlamem.sql(source, "SELECT 1 AS a", timeout=1e300).to_pylist() == [{"a": 1}]
 
 
 def test_a_query_that_needs_much_memory(source: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
@@ -253,8 +254,8 @@ class Dataset(Catalog):
 
 def limits_of(*, sandbox: bool, memory_limit: str | int | None, timeout: float | None) -> Limits:
     """Return the limits of a query; a sandbox has some by default."""
-    if timeout is not None and not timeout > 0:
-        raise UsageError(f"timeout must be more than 0 seconds, not {timeout}")
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise UsageError(f"timeout must be a finite number of seconds, more than 0, not {timeout}")
     if sandbox:
         memory_limit = SANDBOX_MEMORY if memory_limit is None else memory_limit
         timeout = SANDBOX_SECONDS if timeout is None else timeout
@@ -285,6 +286,9 @@ def sql(
         Bytes (``"2GiB"``) that the query, and its result, may take. In a sandbox 4 GiB unless given.
     timeout
         Seconds that the query may take. In a sandbox 60 unless given.
+
+    Both limits are DuckDB's, which neither counts nor interrupts the work on one block of rows, such as lists that a
+    window function makes for each of them. For queries that are meant to do harm, also limit the process.
 
     Raises
     ------

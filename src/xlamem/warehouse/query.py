@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
-from threading import Timer
+from threading import TIMEOUT_MAX, Event, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -54,6 +54,7 @@ class Limits:
 
 NO_LIMITS = Limits()
 _BATCH_ROWS = 100_000
+_INTERRUPT_SECONDS = 0.1
 _MISSING_TABLE = re.compile(r"Catalog Error: Table with name (\w+) does not exist!")
 
 
@@ -75,37 +76,43 @@ def run_sql(
     with duckdb.connect() as connection:
         session = _Session(connection, tables, load, limits)
         try:
-            with _time_limit(connection, limits.seconds):
-                return session.run(query)
+            with _time_limit(connection, limits.seconds) as check_time:
+                return session.run(query, check_time)
         except duckdb.Error as e:
             raise find_damage(session.loaded) or UsageError(f"DuckDB cannot run the query: {e}") from e
 
 
 @contextmanager
-def _time_limit(connection: Any, seconds: float | None) -> Iterator[None]:
-    """Interrupt the connection after this time, and raise UsageError."""
+def _time_limit(connection: Any, seconds: float | None) -> Iterator[Callable[[], None]]:
+    """Interrupt the connection after this time, and raise UsageError. Yield a function that checks the time."""
     import duckdb
 
     if seconds is None:
-        yield
+        yield lambda: None
         return
-    expired: list[bool] = []
+    ended, expired = Event(), Event()
 
     def stop() -> None:
-        expired.append(True)
-        connection.interrupt()
+        if not ended.wait(min(seconds, TIMEOUT_MAX)):
+            expired.set()
+            # DuckDB forgets an interrupt if no statement is running, such as while a table is computed.
+            while not ended.wait(_INTERRUPT_SECONDS):
+                connection.interrupt()
 
-    timer = Timer(seconds, stop)
-    timer.daemon = True
-    timer.start()
+    def check_time() -> None:
+        if expired.is_set():
+            raise UsageError(f"the query did not end within {seconds:g} seconds")
+
+    thread = Thread(target=stop, daemon=True)
+    thread.start()
     try:
-        yield
-    except duckdb.Error as e:
-        if expired:
-            raise UsageError(f"the query did not end within {seconds:g} seconds") from e
+        yield check_time
+    except duckdb.Error:
+        check_time()
         raise
     finally:
-        timer.cancel()
+        ended.set()
+        thread.join()
 
 
 def sql_over_dump(dump: Tables, query: str, limits: Limits = NO_LIMITS) -> pa.Table:
@@ -134,19 +141,20 @@ class _Session:
         connection.execute(";".join(_view_statements(tables)))
         limits.apply(connection)
 
-    def run(self, query: str) -> pa.Table:
+    def run(self, query: str, check_time: Callable[[], None]) -> pa.Table:
         result = pa.table({})
         for statement in self.connection.extract_statements(query):
             self.limits.check(statement)
             if statement.type.name == "TRANSACTION":  # a missing table would abort it
                 self._load_all()
-            result = self._execute(statement)
+            result = self._execute(statement, check_time)
         return _with_distinct_names(_with_int64_sums(result))
 
-    def _execute(self, statement: Any) -> pa.Table:
+    def _execute(self, statement: Any, check_time: Callable[[], None]) -> pa.Table:
         import duckdb
 
         while True:
+            check_time()
             try:
                 relation = self.connection.sql(statement)
                 return pa.table({}) if relation is None else self._result(relation)
