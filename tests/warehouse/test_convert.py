@@ -782,6 +782,12 @@ def test_uris_of_files(tmp_path: Path) -> None:
     assert state(tmp_path / "out").files("modules")
 
 
+@pytest.mark.parametrize("dest", ["file:///tmp/a b", "file://relative/a"])
+def test_a_wrong_uri_of_a_directory(dest: str) -> None:
+    with pytest.raises(xlamem.UsageError, match=f"{dest} is not the URI of a directory"):
+        xlamem.convert(SMALL, to=dest, engine="here")
+
+
 def test_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "MIN_BATCH_BYTES", 100_000)
     commit = run.Run.commit

@@ -128,6 +128,11 @@ def test_wrong_usage(dest: Path, tmp_path: Path) -> None:
     for where, message in (("nonsense = 1", "nonsense"), ("true AND", "DuckDB cannot run")):
         with pytest.raises(xlamem.UsageError, match=message):
             warehouse.drop(dest, where)
+    warehouse.drop(dest, "true")
+    assert warehouse.drop(dest, OLD).occurrences == 0  # the labels are known although nothing has them
+    warehouse.compact(dest)
+    assert warehouse.drop(dest, OLD).occurrences == 0
+    assert by_night(dest) == {}
     with pytest.raises(xlamem.UsageError, match="no ledger"):
         warehouse.drop(tmp_path / "none", "true")
     with pytest.raises(xlamem.UsageError, match="dataset migrate"):

@@ -192,6 +192,9 @@ def test_views_for_duckdb(dest: Path) -> None:
             wanted = dataset.dumps() if name == "dumps" else dataset[name].to_table()
             assert rows == [(wanted.num_rows,)]
     assert dataset.duckdb_views("values").count("CREATE OR REPLACE VIEW") == 1
+    with duckdb.connect() as connection:
+        connection.execute(dataset.duckdb_views("dumps"))
+        assert connection.sql("SELECT count(*) FROM dumps").fetchall() == [(dataset.dumps().num_rows,)]
     with pytest.raises(xlamem.UsageError, match="no table"):
         dataset.duckdb_views("valeus")
 

@@ -409,3 +409,21 @@ def test_on_the_command_line(nights: Path, form: str, capsys: pytest.CaptureFixt
     jsonschema.Draft202012Validator(json_schemas.closed(json_schemas.document("dataset-register"))).validate(document)
     sums = {"to": form, "tables": 3, "files": files, "added": 0, "removed": 0}
     assert {name: document[name] for name in sums} == sums
+
+
+@pytest.mark.parametrize(("form", "library"), [("iceberg", "pyiceberg"), ("delta", "deltalake")])
+@pytest.mark.parametrize("name", ["a?b", "a%20b"])
+def test_paths_that_look_like_uris(tmp_path: Path, few_tables: None, form: str, library: str, name: str) -> None:
+    pytest.importorskip(library)
+    dest = tmp_path / "to" / name
+    if (form, name) == ("delta", "a%20b"):
+        with pytest.raises(xlamem.UsageError, match="cannot be registered: deltalake replaces the %"):
+            convert(DUMPS / NAMES[0], to=dest, register=form)
+        assert followers.registered(Storage(dest)) == []
+        return
+    for source in NAMES[:2]:
+        convert(DUMPS / source, to=dest, register=form)
+    assert [path.name for path in (tmp_path / "to").iterdir()] == [name]
+    assert (dest / "_iceberg" / "catalog.db").exists() == (form == "iceberg")
+    if form == "delta":
+        agree(dest, form)

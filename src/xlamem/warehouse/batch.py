@@ -72,7 +72,7 @@ class Batch:
     places: dict[str, str] = field(default_factory=dict)
     """Paths of quarantined dumps with content that could not be loaded, by content_id (a hash of the path)."""
     labels: dict[str, str] = field(default_factory=dict)
-    """Labels of the occurrences in its files."""
+    """Labels of the occurrences, or of the run, in its files."""
     runs: tuple[str, ...] = ()
     """The run_ids that have a row in `runs`."""
     run_labels: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -211,8 +211,8 @@ def _large_tables(batches: list[Batch]) -> list[str]:
 
 
 def _run_labels(batch: Batch) -> list[tuple[str, dict[str, str]]]:
-    if not batch.table_files("occurrences"):
-        return []
+    if not batch.labels and not batch.table_files("occurrences"):
+        return [*batch.run_labels.items()]
     return [*batch.run_labels.items()] or [(batch.run_id, batch.labels)]
 
 

@@ -123,7 +123,8 @@ class Dataset(Catalog):
     def duckdb_views(self, *tables: str) -> str:
         """Return SQL that creates a view of each table, by default of all tables and of the view ``dumps``, in DuckDB.
 
-        The statements list the committed files. They stay valid until one of these files is replaced or removed.
+        The view ``dumps`` comes with those of the tables that it joins. The statements list the committed files. They
+        stay valid until one of these files is replaced or removed.
 
         Raises
         ------
@@ -132,7 +133,9 @@ class Dataset(Catalog):
         """
         if self.old.batches:
             raise UsageError(f"{self.storage.uri} has files of xlamem 0.1: convert them with `xlamem dataset migrate`")
-        names = tables or (*schema.WAREHOUSE, "dumps")
+        names: Iterable[str] = tables or (*schema.WAREHOUSE, "dumps")
+        if "dumps" in names:  # which selects from these
+            names = dict.fromkeys((*dumps_view.TABLES, *names))
         texts = {name: self._exported(name) for name in names}
         return "".join(f'CREATE OR REPLACE VIEW "{name}" AS\n{text};\n' for name, text in texts.items())
 

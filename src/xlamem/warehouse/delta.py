@@ -26,6 +26,8 @@ def opened(storage: Storage) -> Iterator[Callable[[str], DeltaFiles]]:
         import deltalake
     except ImportError as error:
         raise UsageError("the format delta needs deltalake: pip install 'xlamem[delta]'") from error
+    if storage.local and unquote(storage.root) != storage.root:
+        raise UsageError(f"{storage.uri} cannot be registered: deltalake replaces the % in its path")
 
     yield partial(_open, deltalake, storage)
 

@@ -34,6 +34,7 @@ def opened(storage: Storage, place: str = "") -> Iterator[Callable[[str], Iceber
     try:
         from pyiceberg.catalog import load_catalog
         from pyiceberg.catalog.sql import SqlCatalog
+        from sqlalchemy import URL
     except ImportError as error:
         raise UsageError("the format iceberg needs pyiceberg: pip install 'xlamem[iceberg]'") from error
 
@@ -45,7 +46,8 @@ def opened(storage: Storage, place: str = "") -> Iterator[Callable[[str], Iceber
         )
     if not place:
         os.makedirs(storage.path(FOLDER), exist_ok=True)
-    uri = {"uri": f"sqlite:///{storage.path(FOLDER)}/catalog.db", "warehouse": storage.path(FOLDER)}
+    database = URL.create("sqlite", database=f"{storage.path(FOLDER)}/catalog.db")  # quotes the path
+    uri = {"uri": database.render_as_string(), "warehouse": storage.path(FOLDER)}
     with closing(load_catalog(name) if place else SqlCatalog(NAMESPACE, **uri)) as catalog:
         catalog.create_namespace_if_not_exists(namespace or NAMESPACE)
         yield partial(_open, catalog, namespace or NAMESPACE, storage)

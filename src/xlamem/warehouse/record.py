@@ -91,7 +91,7 @@ class RunRecord:
     def _occurrence_batches(self, occurrences: pa.Table) -> list[Batch]:
         part = f"occurrences {next(self._parts)}"
         files = self._write("occurrences", occurrences, part)
-        return [replace(self._run_batch(part, files), labels=dict(self.options.labels), runs=())] if files else []
+        return [replace(self._run_batch(part, files), runs=())] if files else []
 
     def dropped(self, content_ids: Set[str], state: State) -> list[Batch]:
         """Return a batch with the occurrences of contents, about to be stored, that were dropped since `begin`, if any.
@@ -153,7 +153,10 @@ class RunRecord:
     def _run_batch(self, part: str, files: Sequence[File]) -> Batch:
         o, tables = self.options, tuple(schema.RUN_TABLES)
         name = batch_name(o.run_id, part)
-        return Batch(name, (), (), tuple(files), o.tool_version, schema.VERSION, o.run_id, tables, runs=(o.run_id,))
+        return Batch(
+            name, (), (), tuple(files), o.tool_version, schema.VERSION, o.run_id, tables, labels=dict(o.labels),
+            runs=(o.run_id,),
+        )  # fmt: skip
 
     def _write(self, name: str, table: pa.Table, part: str = "begin") -> list[File]:
         return write_table(self.storage, self.options.folder, batch_name(self.options.run_id, part), name, table)

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
 from ..errors import UsageError, XlaMemError, output_error, utf8
@@ -51,7 +52,11 @@ class Storage:
         """Open a directory or URI. With `single_writer`, the caller guarantees that nothing else writes to it."""
         self.uri, self.single_writer = absolute(uri), single_writer
         if self.uri[:7].lower() == "file://":
-            self.uri = arrow_fs.FileSystem.from_uri(f"file://{self.uri[7:]}")[1]  # which knows lower case only
+            try:
+                self.uri = arrow_fs.FileSystem.from_uri(f"file://{self.uri[7:]}")[1]  # which knows lower case only
+            except pa.ArrowInvalid as error:
+                text = str(error).partition("\n")[0]
+                raise UsageError(f"{utf8(self.uri)} is not the URI of a directory: {text}") from error
         if self.uri != utf8(self.uri):  # the ledger and every reader name files in UTF-8
             raise UsageError(f"the path of a dataset must be UTF-8: {utf8(self.uri)}")
         self.local = not URI.match(self.uri)
