@@ -1162,7 +1162,7 @@ COMPARED_TABLES = (
             _name(
                 "match", "how the values of A and B were matched; null for new and gone ones that are no copies",
                 null=True,
-            ),  # fmt: skip
+            ),
             *_of_side("a", "A"),
             *_of_side("b", "B"),
             _name("op_name", "op_name as in `live_set`, of B, or of A if there is none in B", null=True),
