@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
-from threading import TIMEOUT_MAX, Event, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -90,10 +90,10 @@ def _time_limit(connection: Any, seconds: float | None) -> Iterator[Callable[[],
     if seconds is None:
         yield lambda: None
         return
-    ended, expired = Event(), Event()
+    ended, expired = threading.Event(), threading.Event()
 
     def stop() -> None:
-        if not ended.wait(min(seconds, TIMEOUT_MAX)):
+        if not ended.wait(min(seconds, threading.TIMEOUT_MAX)):
             expired.set()
             # DuckDB forgets an interrupt if no statement is running, such as while a table is computed.
             while not ended.wait(_INTERRUPT_SECONDS):
@@ -103,7 +103,7 @@ def _time_limit(connection: Any, seconds: float | None) -> Iterator[Callable[[],
         if expired.is_set():
             raise UsageError(f"the query did not end within {seconds:g} seconds")
 
-    thread = Thread(target=stop, daemon=True)
+    thread = threading.Thread(target=stop, daemon=True)
     thread.start()
     try:
         yield check_time
