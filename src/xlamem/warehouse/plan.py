@@ -6,12 +6,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from urllib.parse import unquote
 
 import xxhash
 
 from .. import schema
 from ..input.access import URI, WILDCARD
-from ..input.filesystems import decoder, glob_pattern
+from ..input.filesystems import glob_pattern
 from .batch import Batch
 from .identity import display_name
 from .state import State
@@ -181,7 +182,7 @@ def _search(searched: Sequence[str]) -> Callable[[str], bool]:
         path = (text.partition("?")[0] if is_uri else text).rstrip("/")
         prefixes += f"{path}/", f"{path}::"
         if WILDCARD.search(path):
-            decode = decoder(path) if is_uri else str
+            decode = unquote if is_uri else str  # on both sides, whether the filesystem quotes paths or not
             globs.append((glob_pattern(path if is_uri else path.replace("?", "[!/]"), decode), decode))
 
     def was_searched(path: str) -> bool:
