@@ -65,6 +65,8 @@ class Member:
     @property
     def location(self) -> str:
         """The file that lines and offsets refer to, as named in errors and tables."""
+        if self.entry is None and "://" not in self.uri:  # most files
+            return utf8(self.uri)
         return without_passwords(utf8(f"{self.uri}::{self.entry.name}" if self.entry else self.uri))
 
     @property
