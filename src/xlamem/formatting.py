@@ -219,9 +219,10 @@ def align(rows: list[list[str]], left: Iterable[int]) -> list[str]:
 def python_values(column: pa.ChunkedArray) -> list[Any]:
     """Return the values of an Arrow column; times that Python cannot represent as text."""
     try:
-        return column.to_pylist()  # type: ignore[no-any-return]
+        values: list[Any] = column.to_pylist()
     except (ValueError, OverflowError):  # nanoseconds, or years after 9999
-        return [_python_value(scalar) for scalar in column]
+        values = [_python_value(scalar) for scalar in column]
+    return values
 
 
 def _python_value(scalar: pa.Scalar) -> Any:
