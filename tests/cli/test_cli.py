@@ -458,6 +458,18 @@ def test_help_and_version_load_only_click(option: str) -> None:
     assert r.stdout.endswith("[]\n"), r.stderr
 
 
+@pytest.mark.parametrize("option", ["--json", "--wide"])
+def test_peak_loads_nothing_that_it_does_not_use(option: str) -> None:
+    code = (
+        "import sys; from xlamem.cli import main; main(['peak', *sys.argv[1:]]);"
+        "print(sorted({'numpy.ma', 'pandas', 'pyarrow.acero', 'pyarrow.dataset', 'pyarrow.parquet', 'xlamem.warehouse'}"
+        " & set(sys.modules)))"
+    )
+    dump = DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload"
+    r = subprocess.run([sys.executable, "-c", code, str(dump), option], text=True, capture_output=True, timeout=600)
+    assert r.stdout.endswith("[]\n"), r.stdout[-200:] + r.stderr
+
+
 @pytest.mark.parametrize(("args", "code"), [(["--version"], 0), (["--nothing"], 2), (["peak", "/nowhere"], 2)])
 def test_the_process_ends_with_the_exit_code_of_the_command(args: list[str], code: int) -> None:
     script = "import atexit; from xlamem.cli import run; atexit.register(print, 'the end'); run()"

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from ..parse.arrays import row_of
 from .aliasing import matched
 from .buffer_names import source_columns
-from .columns import Ints, Mask, encoded, take
+from .columns import Ints, Mask, arrow_array, encoded, take
 from .layout import DONATED
 from .op_names import END, scopes
 from .program import distinct_rows
@@ -238,14 +238,14 @@ class Activations:
         codes, names = self._layer_of_name
         folded, families = encoded(pa.chunked_array([scopes_folded(names)]))
         again = take(folded, take(codes, self.op_codes[self.phase == RECOMPUTE]))
-        return layers.family in families.take(pa.array(np.unique(again[again >= 0]))).to_pylist()
+        return layers.family in families.take(arrow_array(np.unique(again[again >= 0]))).to_pylist()
 
     # -- names -----------------------------------------------------------------------------------
 
     def names_of(self, values: Ints) -> tuple[str, ...]:
         """Return names for the results of matrix products among these values: the last components of their scopes."""
         codes = np.unique(self.op_codes[values])
-        names = self.op_names.take(pa.array(codes[codes >= 0]))
+        names = self.op_names.take(arrow_array(codes[codes >= 0]))
         names = names.filter(pc.match_substring_regex(names, _WEIGHTED))
         # An einsum is a scope, too: bthk,hkd->btd.
         paths = [re.sub(r"/[^/]*->[^/]*", "", path) for path in scopes(names).to_pylist()] if len(names) else []

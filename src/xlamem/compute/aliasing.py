@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ..dump import DumpLike
 from ..parse.arrays import row_of
-from .columns import Ints, Mask, computed_table, decoded, encoded, ints, nullable, runs, take
+from .columns import Ints, Mask, arrow_array, computed_table, decoded, encoded, ints, nullable, runs, take
 from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER
 from .program import Program, program
 from .uses import use_steps
@@ -65,8 +65,8 @@ def donation(dump: DumpLike) -> pa.Table:
     columns["candidate_output"] = outputs.index.take(nullable(match.output))
     columns["candidate_instruction"] = p.value_text("instruction", output)
     columns["candidate_shape_index"] = p.value_text("shape_index", output)
-    columns["saving_lower"] = pa.array(np.zeros_like(size), mask=~candidate)
-    columns["saving_upper"] = pa.array(size, mask=~candidate)
+    columns["saving_lower"] = arrow_array(np.zeros_like(size), ~candidate)
+    columns["saving_upper"] = arrow_array(size, ~candidate)
     columns.update(_schedule_columns(p, parameters.value, output))
     return computed_table("donation", columns)
 
@@ -104,9 +104,9 @@ class Outputs(NamedTuple):
 def _parameters(p: Program) -> Parameters:
     rows = np.flatnonzero((p.category == PARAMETER) | (p.category == DONATED))
     number = ints(p.allocations, "parameter_number")[rows]
-    index = _shape_indices(p.allocations["parameter_shape_index"].take(pa.array(rows)))
+    index = _shape_indices(p.allocations["parameter_shape_index"].take(arrow_array(rows)))
     order = np.lexsort((_ranks(index), number))
-    return Parameters(rows[order], p.representative[rows[order]], number[order], index.take(pa.array(order)))
+    return Parameters(rows[order], p.representative[rows[order]], number[order], index.take(arrow_array(order)))
 
 
 def outputs_of(p: Program) -> Outputs:
@@ -129,7 +129,7 @@ def _outputs_of(p: Program) -> Outputs:
     codes, names = encoded(positions["instruction"])
     at_root = np.flatnonzero(codes == pc.index(names, root).as_py())
     row = row_of(ints(positions, "value_id")[at_root], p.value_ids[values])
-    index = _shape_indices(positions["shape_index"].take(pa.array(at_root)))
+    index = _shape_indices(positions["shape_index"].take(arrow_array(at_root)))
     return Outputs(values, index.take(nullable(row)))
 
 
@@ -160,7 +160,7 @@ def _ranks(indices: pa.Array) -> Ints:
 
 
 def _keys(number: Ints, index: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(pa.array(number).cast(pa.string()), index, "")
+    return pc.binary_join_element_wise(arrow_array(number).cast(pa.string()), index, "")
 
 
 # -- the schedule --------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def _schedule_columns(p: Program, parameter: Ints, output: Ints) -> dict[str, pa
     timed = (output >= 0) & (p.steps is not None) & bool(p.tables["uses"].num_rows)
     written = np.full(len(parameter), -1, np.int64)
     written[timed] = _first_writes(p)[p.owner[output[timed]]]
-    return {"last_use": nullable(last_use), "free_in_schedule": pa.array(written >= last_use, mask=~timed)}
+    return {"last_use": nullable(last_use), "free_in_schedule": arrow_array(written >= last_use, ~timed)}
 
 
 def _first_writes(p: Program) -> Ints:
@@ -202,7 +202,7 @@ class Match(NamedTuple):
 def _match(p: Program, parameters: Parameters, outputs: Outputs, candidates: Ints) -> Match:
     """Match these parameters with outputs that share no allocation with a parameter, in the order of their indices."""
     free = np.flatnonzero(p.value_category[outputs.value] == LIVE_OUT)
-    free = free[np.argsort(_ranks(outputs.index.take(pa.array(free))), kind="stable")]
+    free = free[np.argsort(_ranks(outputs.index.take(arrow_array(free))), kind="stable")]
     match = _match_values(p, parameters.value[candidates], outputs.value[free])
     output, exact = np.full(len(parameters.value), -1, np.int64), np.zeros(len(parameters.value), bool)
     matched = match.output >= 0

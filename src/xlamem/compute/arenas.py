@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ..dump import DumpLike
 from .charges import live_values
-from .columns import Ints, computed_table
+from .columns import Ints, arrow_array, computed_table
 from .in_use import most_covered
 from .layout import MAX_TOTAL_BYTES, TEMP, Layout
 from .peaks import selected_steps
@@ -83,7 +83,7 @@ def fragmentation(dump: DumpLike, *, time: int | None = None) -> pa.Table:
     columns = p.space_columns(p.space_of_allocation[arenas])
     columns |= {"allocation": p.allocation_ids[arenas], "size": size, "unassigned": unassigned}
     columns["value_bytes"] = value_bytes[arenas]
-    columns["reuse"] = pa.array(columns["value_bytes"] / np.maximum(size, 1), mask=size == 0)
+    columns["reuse"] = arrow_array(columns["value_bytes"] / np.maximum(size, 1), size == 0)
     if p.steps is None:
         unknown = ("peak", "fragmentation", "n_holes", "hole_bytes", "largest_hole")
         return computed_table("fragmentation", columns | dict.fromkeys(unknown, pa.nulls(len(arenas), pa.int64())))
@@ -108,4 +108,4 @@ def _holes(p: Program, arenas: Ints, steps: Ints) -> dict[str, pa.Array]:
         "largest_hole": np.where(empty, p.allocation_size, largest),
     }
     unknown = steps[p.space_of_allocation[arenas]] < 0
-    return {name: pa.array(column[arenas], mask=unknown) for name, column in columns.items()}
+    return {name: arrow_array(column[arenas], unknown) for name, column in columns.items()}

@@ -14,7 +14,7 @@ from ..parse.arrays import ints as column_ints
 from .arena_cells import cell_extents, cell_peaks, free_cells, granules
 from .buffer_kinds import KINDS, buffer_kinds
 from .charges import live_values
-from .columns import Ints, Mask, computed_table, decoded, nullable, take
+from .columns import Ints, Mask, arrow_array, computed_table, decoded, nullable, take
 from .layout import CONSTANT, DONATED, LIVE_OUT, PARAMETER, TEMP, Layout
 from .peaks import group_peaks, peak_steps
 from .program import Program, program
@@ -239,7 +239,7 @@ def _table(p: Program, items: Items, account: Ints, steps: Ints) -> pa.Table:
 def row_names(row: Ints) -> dict[str, pa.Array]:
     """Return the columns line and part."""
     line, part = (pa.array(names, pa.string()) for names in zip(*ROWS, strict=True))
-    return {"line": line.take(pa.array(row)), "part": part.take(pa.array(row))}
+    return {"line": line.take(arrow_array(row)), "part": part.take(arrow_array(row))}
 
 
 class Sums:
@@ -274,8 +274,8 @@ def _account_columns(p: Program, account: Ints) -> dict[str, Any]:
     color = np.array([0, *(s.color for s in p.spaces)], np.int64)
     page = np.array([0, *(s.page for s in p.spaces)], np.int64)
     return {
-        "account": pa.array([DEVICE_TOTAL, *names]).take(pa.array(account)),
-        "memory_space": pa.array([None, *names], pa.string()).take(pa.array(account)),
-        "color": pa.array(color[account], mask=account == 0),
-        "page": pa.array(page[account], mask=account == 0),
+        "account": pa.array([DEVICE_TOTAL, *names]).take(arrow_array(account)),
+        "memory_space": pa.array([None, *names], pa.string()).take(arrow_array(account)),
+        "color": arrow_array(color[account], account == 0),
+        "page": arrow_array(page[account], account == 0),
     }

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .columns import Ints, Mask, decoded, encoded, flags_of, ints, nullable, take, take_text
+from .columns import Ints, Mask, arrow_array, decoded, encoded, flags_of, ints, nullable, take, take_text
 from .op_names import OPTIMIZER, PHASES, is_optimizer_file, is_optimizer_state, layers, matching, patterns_of
 from .origins import NONE, ORIGINS, USER, has_opcode, operands_of, origins, uses_of
 from .program import Program
@@ -75,7 +75,7 @@ def _layers(op_names: pa.Array) -> tuple[pa.Array, pa.Array]:
     codes, names = encoded(op_names)
     used, row = np.unique(codes, return_inverse=True)
     layer, index = layers(decoded(used, names).cast(pa.string()))
-    rows = pa.array(row.reshape(-1))
+    rows = arrow_array(row.reshape(-1))
     return layer.take(rows), index.take(rows)
 
 
@@ -199,7 +199,7 @@ def _is_sliced(p: Program) -> Mask:
     sliced = take(_slices(p, r"dynamic[-_](?:update[-_])?slice"), p.instruction_row) > 0
     sliced |= origins(p).is_stacked
     sliced[value[(value >= 0) & (take(_slices(p, r"dynamic[-_]slice"), user) > 0)]] = True
-    is_sliced: Mask = np.isin(p.slots, np.unique(p.slots[sliced]))
+    is_sliced: Mask = np.isin(p.slots, p.slots[sliced])
     return is_sliced
 
 
@@ -252,7 +252,7 @@ def _printed_trip_counts(p: Program, loops: Ints) -> Ints:
     table = p.tables["instructions"]
     counts = np.full(table.num_rows, -1)
     if len(loops):
-        config = table["backend_config"].take(pa.array(loops)).cast(pa.string()).combine_chunks()
+        config = table["backend_config"].take(arrow_array(loops)).cast(pa.string()).combine_chunks()
         n = pc.struct_field(pc.extract_regex(config, _TRIP_COUNT), "n").cast(pa.int64()).fill_null(-1)
         counts[loops] = n.to_numpy(zero_copy_only=False)
     return counts
@@ -266,7 +266,7 @@ def _written_slices(p: Program, value: Ints, loop: Ints) -> Ints:
     table = p.tables["instructions"]
     updates = _slices(p, "dynamic[-_]update[-_]slice")
     slots = p.slots
-    written = np.unique(slots[take(updates, p.instruction_row) > 0])
+    written = slots[take(updates, p.instruction_row) > 0]
     selected = np.isin(slots[value], written)
     value, loop = value[selected], loop[selected]
     n = _first_dimension(p, value)

@@ -16,6 +16,16 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
+def arrow_array(values: npt.NDArray[Any], mask: Mask | None = None) -> pa.Array:
+    """Return an array of numbers or flags, without copying numbers; null where the mask is true.
+
+    `pa.array` would import numpy.ma to see whether these are masked, which takes 7 % of a quick command.
+    """
+    data = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
+    valid = None if mask is None or not mask.any() else pa.py_buffer(np.packbits(~mask, bitorder="little"))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [valid, pa.py_buffer(data)])
+
+
 def ints(table: pa.Table, column: str, missing: int = -1) -> Ints:
     """Return an integer column with nulls replaced by `missing`."""
     values = table[column]
@@ -44,7 +54,7 @@ def decoded(codes: Ints, dictionary: pa.Array) -> pa.Array:
     """Return a dictionary-encoded column with these codes (negative for null)."""
     if not len(dictionary):
         return pa.nulls(len(codes), pa.dictionary(pa.int32(), pa.string()))
-    indices = pa.array(np.where(codes < 0, 0, codes).astype(np.int32), mask=codes < 0)
+    indices = arrow_array(np.where(codes < 0, 0, codes).astype(np.int32), codes < 0)
     return pa.DictionaryArray.from_arrays(indices, dictionary)
 
 
@@ -95,7 +105,7 @@ def _used(codes: Ints, dictionary: pa.Array) -> tuple[Ints, pa.Array]:
     is_used = np.zeros(len(dictionary) + 1, bool)
     is_used[codes] = True
     used = np.flatnonzero(is_used[:-1])
-    return take(np.cumsum(is_used) - 1, codes), dictionary.take(pa.array(used))
+    return take(np.cumsum(is_used) - 1, codes), dictionary.take(arrow_array(used))
 
 
 def is_in(column: pa.ChunkedArray | pa.Array, texts: Iterable[str]) -> Mask:
@@ -108,7 +118,7 @@ def is_in(column: pa.ChunkedArray | pa.Array, texts: Iterable[str]) -> Mask:
 
 def nullable(values: Ints) -> pa.Array:
     """Return an int64 array in which negative values are null."""
-    return pa.array(values, mask=values < 0)
+    return arrow_array(values, values < 0)
 
 
 def runs(values: Ints) -> tuple[Ints, Ints]:
@@ -148,7 +158,7 @@ def table_of_columns(specs: Sequence[schema.Column], columns: dict[str, Any]) ->
     arrays = []
     for column in specs:
         value = columns[column.name]
-        array = value if isinstance(value, (pa.Array, pa.ChunkedArray)) else pa.array(value)
+        array = arrow_array(value) if isinstance(value, np.ndarray) else value
         if column.kind == "name" and not pa.types.is_dictionary(array.type):
             array = array.cast(pa.string()).dictionary_encode()
         arrays.append(array if array.type == column.arrow.type else array.cast(column.arrow.type))

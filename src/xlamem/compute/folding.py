@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .columns import Ints, decoded, encoded, groups_of, ints, sums_of, take
+from .columns import Ints, arrow_array, decoded, encoded, groups_of, ints, sums_of, take
 from .op_names import plain_names, shortened_paths
 
 Row = dict[str, Any]
@@ -41,7 +41,7 @@ def like_buffers(members: pa.Table, n: int) -> list[Row]:
     shape_rows, _ = groups_of(group, _codes(members["shape"]))
     n_shapes = np.bincount(group[shape_rows], minlength=len(first))
     largest = np.lexsort((first, -sizes))[:n]
-    rows = members.take(pa.array(first[largest])).to_pylist()
+    rows = members.take(arrow_array(first[largest])).to_pylist()
     for row, g in zip(rows, largest.tolist(), strict=True):
         row |= {"bytes": int(sizes[g]), "n": int(numbers[g]), "n_shapes": int(n_shapes[g])}
         row["name"] = _name(plain, int(codes[first[g]]), fold=row["n"] > 1)
@@ -120,7 +120,7 @@ def _folded(rows: pa.Table, keys: list[str], what: int, depth: int | None) -> pa
     for key in keys:
         codes, texts = encoded(rows[key].cast(pa.string()))
         names[key] = decoded(codes, _folded_names(texts, what, depth if key in PATHS else None)).cast(pa.string())
-    n = rows["n"] if "n" in rows.column_names else pa.array(np.ones(rows.num_rows, np.int64))
+    n = rows["n"] if "n" in rows.column_names else arrow_array(np.ones(rows.num_rows, np.int64))
     grouped = pa.table({**names, "bytes": rows["bytes"], "n": n}).group_by(keys, use_threads=False)
     table = grouped.aggregate([("bytes", "sum"), ("n", "sum")])
     table = table.rename_columns([c.removesuffix("_sum") for c in table.column_names]).select([*keys, "bytes", "n"])

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..parse.hlo_body import HloBody
-from .columns import Ints, Mask, take
+from .columns import Ints, Mask, arrow_array, take
 from .lazy import cached_property
 from .op_names import (
     COLLECTIVE,
@@ -96,7 +96,7 @@ class HloTrace:
     def _parameter_names(self) -> pa.Array:
         body = self.body
         rows = np.flatnonzero(self.is_entry_parameter(np.arange(len(body))))
-        return body.text("op_name").take(pa.array(rows)).cast(pa.string()).combine_chunks()
+        return body.text("op_name").take(arrow_array(rows)).cast(pa.string()).combine_chunks()
 
     @cached_property
     def _caller(self) -> Ints:

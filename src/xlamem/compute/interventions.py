@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .aliasing import matched
-from .columns import Ints, Mask, encoded, take, take_text
+from .columns import Ints, Mask, arrow_array, encoded, take, take_text
 from .layout import TEMP
 from .op_names import END
 from .uses import use_steps
@@ -214,7 +214,7 @@ def argument_names(w: WhatIf, values: Ints, number: Ints) -> pa.Array:
     names = w.p.source_columns(values)["op_name"].cast(pa.string())
     roots = pc.struct_field(pc.extract_regex(names, r"^(?P<root>[A-Za-z_]\w*)"), "root")
     roots = pc.if_else(pc.equal(roots, "XLA_Args"), None, roots)  # TensorFlow's name for all of them
-    numbered = pc.binary_join_element_wise("parameter", pa.array(number).cast(pa.string()), " ")
+    numbered = pc.binary_join_element_wise("parameter", arrow_array(number).cast(pa.string()), " ")
     return pc.coalesce(roots, numbered)
 
 

@@ -15,7 +15,7 @@ from .. import schema
 from ..errors import DumpError, UsageError
 from ..formatting import closest
 from ..parse.arrays import Codes
-from .columns import Ints, Mask, bools, ints
+from .columns import Ints, Mask, arrow_array, bools, ints
 from .lazy import cached_property
 
 Kinds = npt.NDArray[np.int8]
@@ -78,7 +78,7 @@ class Layout(ABC):
         key = np.unique(color, return_inverse=True)[1].reshape(-1) * len(pages) + rank.reshape(-1)
         _, first, space = np.unique(key, return_index=True, return_inverse=True)
         self.space_of_allocation: Ints = space.reshape(-1).astype(np.int64)
-        names = allocations["memory_space"].take(pa.array(first)).to_pylist()
+        names = allocations["memory_space"].take(arrow_array(first)).to_pylist()
         self.spaces = [Space(n, int(color[i]), int(page[i])) for n, i in zip(names, first, strict=True)]
         self.category = _categories(allocations)
 
@@ -216,11 +216,11 @@ class Layout(ABC):
         name = pa.nulls(0, schema.ARROW["name"])
         if self.spaces:
             names = pa.array([s.name for s in self.spaces], pa.string())
-            name = pa.DictionaryArray.from_arrays(pa.array(spaces.astype(np.int32)), names)
+            name = pa.DictionaryArray.from_arrays(arrow_array(spaces.astype(np.int32)), names)
         return {
             "memory_space": name,
-            "color": pa.array(color[spaces] if len(color) else color),
-            "page": pa.array(page[spaces] if len(page) else page),
+            "color": arrow_array(color[spaces] if len(color) else color),
+            "page": arrow_array(page[spaces] if len(page) else page),
         }
 
 

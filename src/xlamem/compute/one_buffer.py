@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..formatting import closest
 from .buffer_names import buffer_names
 from .charges import Charges, live_set_columns
-from .columns import Ints, encoded, ints, table_of_columns
+from .columns import Ints, arrow_array, encoded, ints, table_of_columns
 from .layout import THREAD_LOCAL
 from .peaks import selected_steps
 from .program import Program, program
@@ -108,7 +108,7 @@ def _find(p: Program, name: str | int) -> int:
     code = pc.index(names.cast(pa.string()), instruction).as_py()
     rows = np.flatnonzero(codes == code) if code >= 0 else np.empty(0, np.int64)
     if index is not None and len(rows):
-        indices = p.tables["values"]["shape_index"].take(pa.array(rows)).cast(pa.string()).fill_null("{}")
+        indices = p.tables["values"]["shape_index"].take(arrow_array(rows)).cast(pa.string()).fill_null("{}")
         rows = rows[pc.equal(indices, index).to_numpy()]
     if not len(rows):
         rows = _of_position(p, instruction, index)

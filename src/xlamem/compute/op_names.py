@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .columns import Ints, Mask, encoded, flags_of, take
+from .columns import Ints, Mask, arrow_array, encoded, flags_of, take
 
 PHASES = ("forward", "backward", "recompute", "optimizer")
 OPTIMIZER = PHASES.index("optimizer")
@@ -97,7 +97,7 @@ def folded_paths(names: pa.Array, *, plain: bool = True) -> tuple[Ints, pa.Array
     paths = _folded(patterns, plain)
     kept = np.flatnonzero(take(_matches(paths, "0"), codes) > 0)  # a number that is not of a layer
     codes[kept] = len(paths) + np.arange(len(kept))
-    return codes, pa.concat_arrays([paths, _folded(names.take(pa.array(kept)), plain)])
+    return codes, pa.concat_arrays([paths, _folded(names.take(arrow_array(kept)), plain)])
 
 
 def _folded(names: pa.Array, plain: bool) -> pa.Array:
@@ -128,9 +128,9 @@ def _by_pattern(shorten: Callable[[pa.Array], pa.Array], names: pa.StringArray) 
     keeps_digits = pc.equal(pc.count_substring(patterns, "0"), pc.count_substring(short, "0"))
     kept = flags_of(np.asarray(keeps_digits.to_numpy(zero_copy_only=False), bool), codes)
     if kept.all():
-        return _with_digits(short.take(pa.array(codes)), names)
-    mask, others = pa.array(kept), pa.array(~kept)
-    texts = _with_digits(short.take(pa.array(codes[kept])), names.filter(mask))
+        return _with_digits(short.take(arrow_array(codes)), names)
+    mask, others = arrow_array(kept), arrow_array(~kept)
+    texts = _with_digits(short.take(arrow_array(codes[kept])), names.filter(mask))
     return pc.replace_with_mask(pc.replace_with_mask(names, mask, texts), others, shorten(names.filter(others)))
 
 
@@ -256,12 +256,12 @@ def layers(names: pa.Array) -> tuple[pa.Array, pa.Array]:
     (`args[0]`) counts only if that name says that it is a layer.
     """
     scope, layer, index = layers_by_scope(names)
-    return layer.take(pa.array(scope)), index.take(pa.array(scope))
+    return layer.take(arrow_array(scope)), index.take(arrow_array(scope))
 
 
 def layers_by_scope(names: pa.Array) -> tuple[Ints, pa.Array, pa.Array]:
     """Return the same for each scope: the scope of each name, the layer of each scope, and its index."""
-    names = pc.if_else(pa.array(is_move(names)), None, names)
+    names = pc.if_else(arrow_array(is_move(names)), None, names)
     names = pc.replace_substring_regex(names, r"/[^/()'\"\[\]]+$", "/x").fill_null("")  # whatever the primitive
     scope, names = encoded(names)
     text = pc.replace_substring_regex(scopes(names), r"^(?:jvp|transpose)\(+", "")

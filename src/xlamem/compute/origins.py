@@ -17,7 +17,19 @@ import pyarrow.compute as pc
 from ..dump import hlo_body
 from ..parse.arrays import Rows, order_by
 from ..parse.hlo_body import HloBody
-from .columns import Ints, Mask, encoded, flags_of, ints, match_dictionaries, nullable, take, take_text, texts_of
+from .columns import (
+    Ints,
+    Mask,
+    arrow_array,
+    encoded,
+    flags_of,
+    ints,
+    match_dictionaries,
+    nullable,
+    take,
+    take_text,
+    texts_of,
+)
 from .hlo_trace import HloTrace
 from .lazy import cached_property
 from .op_names import (
@@ -61,7 +73,7 @@ def _find(p: Program) -> Origins:
     if found.share_without_definer() <= MAX_SHARE:
         return found
     if (body := hlo_body(p.tables)) is not None:
-        moves = p.tables["instructions"]["instruction"].filter(pa.array(_moves_without_name(p)))
+        moves = p.tables["instructions"]["instruction"].filter(arrow_array(_moves_without_name(p)))
         rows = np.asarray(body.rows_of(moves.cast(pa.string()).combine_chunks()), np.int64)
         trace = HloTrace(body, rows[rows >= 0])
         return Origins(p, NamedInstructions(p, trace), trace)
@@ -75,7 +87,7 @@ class NamedInstructions:
         table = p.tables["instructions"]
         own = p.source_lines(np.arange(table.num_rows))
         self._moves = has_opcode(p, np.arange(table.num_rows), f"{FORWARDING}|{MOVING}")
-        parameters = pa.array(p.instruction_row[p.entry_parameters])
+        parameters = arrow_array(p.instruction_row[p.entry_parameters])
         self._parameter_names = table["op_name"].take(parameters).cast(pa.string()).combine_chunks()
         self._parts = [pa.table({"instruction": table["instruction"], "op_name": table["op_name"], **own})]
         if trace is not None:

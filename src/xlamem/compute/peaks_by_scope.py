@@ -11,7 +11,7 @@ from ..dump import DumpLike
 from ..parse.arrays import ints as column_ints
 from ..parse.arrays import row_of
 from .buffer_names import source_columns
-from .columns import Ints, computed_table, decoded, encoded, nullable, runs, take
+from .columns import Ints, arrow_array, computed_table, decoded, encoded, nullable, runs, take
 from .op_names import scopes
 from .peaks import selected_steps
 from .program import Program, program
@@ -61,7 +61,7 @@ def scope_peaks(dump: DumpLike) -> pa.Table:
         "first_step": np.minimum.reduceat(start[rows], first),
         "last_step": np.maximum.reduceat(end[rows], first),
     }
-    return computed_table("scope_peaks", columns).take(pa.array(np.lexsort((scope[first], -most, owner))))
+    return computed_table("scope_peaks", columns).take(arrow_array(np.lexsort((scope[first], -most, owner))))
 
 
 def _scopes_of(p: Program, values: Ints) -> tuple[Ints, pa.Array]:
@@ -117,7 +117,7 @@ def rematerialized(dump: DumpLike) -> pa.Table:
         "at_peak": is_live,
         **source_columns(p, values),
     }
-    return computed_table("rematerialized", columns).take(pa.array(np.lexsort((values, -p.size[values]))))
+    return computed_table("rematerialized", columns).take(arrow_array(np.lexsort((values, -p.size[values]))))
 
 
 def _originals(p: Program, values: Ints, plain: pa.Array) -> Ints:

@@ -13,7 +13,19 @@ from .. import schema
 from ..dump import DumpLike, Tables, as_tables
 from ..errors import UsageError
 from ..parse.arrays import NULL, Rows, order_by, row_of, stable_order
-from .columns import Ints, Mask, bools, decoded, encoded, ints, match_dictionaries, nullable, take, texts_of
+from .columns import (
+    Ints,
+    Mask,
+    arrow_array,
+    bools,
+    decoded,
+    encoded,
+    ints,
+    match_dictionaries,
+    nullable,
+    take,
+    texts_of,
+)
 from .layout import DONATED, PARAMETER, Layout, schedule_lengths
 from .lazy import cached_property
 from .op_names import first_numbers
@@ -193,10 +205,10 @@ class Program(Layout):
         is_parameter &= (category == PARAMETER) | (category == DONATED)
         is_parameter &= ~bools(table, "is_phi")[values]
         candidates = np.flatnonzero(is_parameter)
-        owner = pa.array(self.owner[values[candidates]])
+        owner = arrow_array(self.owner[values[candidates]])
         number = self.allocations["parameter_number"].cast(pa.string()).take(owner)
-        same_number = pc.equal(instructions["operands"].take(pa.array(row[candidates])), number)
-        index = _shape_index(table["shape_index"].take(pa.array(values[candidates])))
+        same_number = pc.equal(instructions["operands"].take(arrow_array(row[candidates])), number)
+        index = _shape_index(table["shape_index"].take(arrow_array(values[candidates])))
         same_index = pc.equal(index, _shape_index(self.allocations["parameter_shape_index"].take(owner)))
         is_parameter[candidates] = pc.and_(same_number, same_index).fill_null(False).to_numpy()
         return is_parameter

@@ -9,7 +9,7 @@ from .. import _sweep
 from ..dump import DumpLike
 from ..parse.arrays import ints as column_ints
 from .buffer_names import source_columns
-from .columns import Ints, Mask, computed_table, decoded, nullable, take
+from .columns import Ints, Mask, arrow_array, computed_table, decoded, nullable, take
 from .in_use import occupied_in, windows
 from .layout import TEMP_IN_OUTPUT, Layout
 from .program import program
@@ -56,7 +56,7 @@ def savings(dump: DumpLike, *, space: str | int | None = None) -> pa.Table:
     columns["saving"] = np.concatenate([saved[values], saved_by_allocation[allocations]])
     columns.update(source_columns(p, value))
     order = np.lexsort((columns["allocation"], -columns["saving"], p.space_of_allocation[owner]))
-    return computed_table("savings", columns).take(pa.array(order))
+    return computed_table("savings", columns).take(arrow_array(order))
 
 
 def saving_of(p: Layout, value: int) -> int:

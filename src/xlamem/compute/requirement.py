@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from .. import schema
 from ..dump import DumpLike, as_tables
+from ..parse.arrays import distinct_of
 from .columns import Ints, Mask, bools, ints
 
 
@@ -25,7 +26,7 @@ def device_total(dump: DumpLike) -> int | None:
 def must_fit(allocations: pa.Table, platform: str | None) -> Mask:
     """Return which allocations are part of `device_total`."""
     color = ints(allocations, "color")
-    in_device_memory = [c for c in np.unique(color).tolist() if schema.in_device_memory(platform, c)]
+    in_device_memory = [c for c in distinct_of(color) if schema.in_device_memory(platform, c)]
     return np.isin(color, in_device_memory) & ~bools(allocations, "is_thread_local")
 
 
@@ -38,4 +39,4 @@ def sum_of_sizes(allocations: pa.Table, mask: Mask) -> int:
 def sums_by_color(allocations: pa.Table, mask: Mask) -> dict[int, int]:
     """Return the sum of the sizes of these allocations by color."""
     color = ints(allocations, "color")
-    return {c: sum_of_sizes(allocations, mask & (color == c)) for c in np.unique(color).tolist()}
+    return {c: sum_of_sizes(allocations, mask & (color == c)) for c in distinct_of(color)}

@@ -8,7 +8,7 @@ import pyarrow as pa
 from ..dump import DumpLike
 from .buffer_names import source_columns
 from .charges import Charges, charge
-from .columns import Ints, Mask, computed_table, decoded, ints, nullable
+from .columns import Ints, Mask, arrow_array, computed_table, decoded, ints, nullable
 from .layout import CATEGORIES, THREAD_LOCAL
 from .peaks import selected_steps
 from .program import Program, program
@@ -58,10 +58,10 @@ def padding(dump: DumpLike) -> pa.Table:
     columns["category"] = decoded(p.categories_of(rows), pa.array(CATEGORIES))
     columns["size"] = p.size[rows]
     columns["unpadded_size"] = nullable(ints(p.tables["values"], "unpadded_size")[rows])
-    columns["padding"] = pa.array(counted[rows], mask=~is_known[rows])
+    columns["padding"] = arrow_array(counted[rows], ~is_known[rows])
     columns["at_peak"] = (at_peak | p.is_fixed[p.owner])[rows]
     columns.update(source_columns(p, rows))
-    return computed_table("padding", columns).take(pa.array(np.argsort(-counted[rows], kind="stable")))
+    return computed_table("padding", columns).take(arrow_array(np.argsort(-counted[rows], kind="stable")))
 
 
 def space_padding(dump: DumpLike) -> pa.Table:
