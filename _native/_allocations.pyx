@@ -315,7 +315,7 @@ cdef void scan_span(Scan* s, const char* p, const char* end) noexcept nogil:
             if s.allocation != NO_INT and not s.in_cross_color:
                 e = value_line(s, p + 8, end, p - s.base)
             if e == NULL:
-                e = line_end(p, end)
+                e = line_end(p + 8, end)
                 if s.allocation == NO_INT:
                     fault(faults, UNKNOWN_LINE, p - s.base, W_ALLOCATION_BEFORE)
                 elif s.in_cross_color or not gapped_value(s, p + 1, p + 6, e, p - s.base):
@@ -336,8 +336,7 @@ cdef void scan_span(Scan* s, const char* p, const char* end) noexcept nogil:
                 fault(faults, UNKNOWN_LINE, p - s.base, W_ALLOCATION)
         elif s.allocation == NO_INT:
             fault(faults, UNKNOWN_LINE, p - s.base, W_ALLOCATION_BEFORE)
-        elif p[0] == c' ' and p[1] != c' ' and word_at(b"value:", 6, p + 1, e) != NULL:
-            q = word_at(b"value:", 6, p + 1, e)
+        elif p[0] == c' ' and p[1] != c' ' and (q := word_at(b"value:", 6, p + 1, e)) != NULL:
             if s.in_cross_color or not gapped_value(s, p + 1, q + 5, e, p - s.base):
                 fault(faults, UNKNOWN_LINE, p - s.base, W_VALUE)
         elif starts(p, end, b"  value", 7) and CLASS[<uint8_t> p[7]] & IN_NAME == 0 and p[7] != c'[':

@@ -291,15 +291,15 @@ cdef void scan_span(Scan* s, const char* p, const char* end) noexcept nogil:
         if indented and s.list == L_SCHEDULE:
             e = step_line(s, p + 4)
             wanted = W_STEP
-            if e == NULL and gapped_step_line(s, p + 4, line_end(p, end)):
-                e = line_end(p, end)
+            if e == NULL and gapped_step_line(s, p + 4, line_end(p + 4, end)):
+                e = line_end(p + 4, end)
         elif indented and s.list == L_RANGES:
             e = range_line(s, p + 4)
             wanted = W_RANGE
-            if e == NULL and gapped_range_line(s, p + 4, line_end(p, end)):
-                e = line_end(p, end)
+            if e == NULL and gapped_range_line(s, p + 4, line_end(p + 4, end)):
+                e = line_end(p + 4, end)
         elif indented and s.list == L_PEAK:
-            e = line_end(p, end)
+            e = line_end(p + 4, end)
             wanted = W_PEAK
             if not peak_line(&s.peak, p + 4, e) and not gapped_peak_line(&s.peak, p + 4, e):
                 e = NULL

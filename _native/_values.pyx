@@ -285,7 +285,7 @@ cdef void scan_span(Scan* s, const char* p, const char* end, bint want_instructi
             p = instruction_line(&s.lines, p, p + 18, end, &record.header.name)
             continue
         elif p[0] == c' ' and p[1] == c' ':
-            e = line_end(p, end)
+            e = line_end(p + 2, end)
             if (
                 stage == USES and uses_known and not in_unknown_list and record.ordinal == 0
                 and starts(p, end, b"  (none)", 8)
@@ -305,7 +305,7 @@ cdef void scan_span(Scan* s, const char* p, const char* end, bint want_instructi
                 p = use_lines(s, &record, e + 1, end)
                 continue
         elif stage == POSITIONS and starts(p, end, b" uses are not initialized yet.", 30):
-            e = line_end(p, end)
+            e = line_end(p + 30, end)
             push_gap(s, p + 30, e)
             stage = USES
             uses_known = False

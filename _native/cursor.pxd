@@ -52,8 +52,10 @@ cdef struct ShortValue:                           # <ID NAME{INDEX} (phi) @COLOR
 
 
 cdef inline const char* line_end(const char* p, const char* end) noexcept nogil:
-    # The newline at the end of the line at p.
-    return <const char*> memchr(p, c'\n', end - p)
+    # The newline at the end of the line at p. The last byte is one. If it is not, because the file changes while it is
+    # read, the scan ends there all the same.
+    cdef const char* e = <const char*> memchr(p, c'\n', end - p) if p < end else NULL
+    return e if e != NULL else end - 1
 
 
 cdef inline bint starts(const char* p, const char* end, const char* text, size_t n) noexcept nogil:

@@ -6,6 +6,7 @@ import faulthandler
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,22 +39,72 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("way", READS)
-def test_read(large: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def after_the_outline(change: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Change the file between the two passes over it."""
     outline = reader.outline
 
-    def shortened(*arguments: Any) -> Any:
+    def changed(*arguments: Any) -> Any:
         file = outline(*arguments)
-        os.truncate(large, 5000)
+        change()
         return file
 
-    monkeypatch.setattr(reader, "outline", shortened)
-    with pytest.raises(DumpError, match="a file that does not become shorter while it is read"):
+    monkeypatch.setattr(reader, "outline", changed)
+    return outline
+
+
+@pytest.mark.parametrize("way", READS)
+def test_read(large: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    outline = after_the_outline(lambda: os.truncate(large, 5000), monkeypatch)
+    with pytest.raises(DumpError, match="a file that does not change while it is read"):
         READS[way](large)
     monkeypatch.setattr(reader, "outline", outline)
     again = xlamem.read(large)
     assert not again.complete
     assert 0 < again.values.num_rows < 200
+
+
+@pytest.mark.parametrize("way", READS)
+@pytest.mark.parametrize("name", [b"eman", b"another_name"])
+def test_read_while_it_is_written_again(large: Path, way: str, name: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run with the same folder writes other content: of the same size, and longer."""
+    os.utime(large, ns=(0, 0))
+    text = large.read_bytes().replace(b"name", name)
+    after_the_outline(lambda: large.write_bytes(text), monkeypatch)
+    with pytest.raises(DumpError, match="a file that does not change while it is read"):
+        READS[way](large)
+
+
+@pytest.mark.parametrize("way", READS)
+def test_read_while_it_grows(large: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log may grow. What is appended is not read."""
+
+    def append() -> None:
+        with large.open("ab") as file:
+            file.write(VALUE % (1, 1, 1))
+
+    after_the_outline(append, monkeypatch)
+    assert READS[way](large).num_rows
+
+
+def test_read_by_threads_while_it_becomes_shorter(large: Path) -> None:
+    """Whichever line the threads are in: the process lives."""
+    code = (
+        "import os, sys, threading, xlamem\n"
+        "path = sys.argv[1]; text = open(path, 'rb').read()\n"
+        "for i in range(25):\n"
+        "    open(path, 'wb').write(text)\n"
+        "    timer = threading.Timer(0.001 * i, os.truncate, (path, 3000))\n"
+        "    timer.start()\n"
+        "    try:\n"
+        "        xlamem.read(path, threads=2).values\n"
+        "    except xlamem.DumpError:\n"
+        "        pass\n"
+        "    timer.join()\n"
+    )
+    text = large.read_bytes()
+    large.write_bytes(text + b"".join(VALUE % (i, i, i) for i in range(40_000, 100_000)))
+    ended = subprocess.run([sys.executable, "-c", code, large], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_read_after_another_handler_was_installed(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:

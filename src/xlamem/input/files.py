@@ -26,6 +26,9 @@ Key: TypeAlias = tuple[Hashable, ...]
 MIN_MAPPED = 128 * 1024
 """Minimum size of local files to be mapped; smaller ones are read."""
 
+TAIL_BYTES = 64
+"""Number of bytes at the end of a mapped file that show whether a file that has grown was only appended to."""
+
 MAX_IN_MEMORY = 64 * 1024 * 1024
 """Larger decompressed or remote content is written to an unlinked temporary file (in TMPDIR) and mapped."""
 
@@ -179,18 +182,27 @@ def _read_local(path: str, begin: int, end: int) -> Buffer:
             file.seek(begin)
             return file.read(end - begin)
         skip = begin % mmap.ALLOCATIONGRANULARITY
-        return memoryview(_map(file.fileno(), end - begin + skip, begin - skip))[skip:]
+        return memoryview(_map(file.fileno(), end - begin + skip, begin - skip, path))[skip:]
 
 
-def _map(fileno: int, length: int, offset: int = 0) -> mmap.mmap:
+class _Mapped(mmap.mmap):
+    """A mapped file, with the path, the status and the last bytes that it had when it was mapped."""
+
+    path: str | None
+    status: os.stat_result
+    tail: bytes
+
+
+def _map(fileno: int, length: int, offset: int = 0, path: str | None = None) -> _Mapped:
     try:
-        mapped = mmap.mmap(fileno, length, access=mmap.ACCESS_READ, offset=offset)
+        mapped = _Mapped(fileno, length, access=mmap.ACCESS_READ, offset=offset)
     except ValueError as error:  # the file has become shorter
         raise OSError(str(error)) from error
     if hasattr(mmap, "MADV_SEQUENTIAL"):
         mapped.madvise(mmap.MADV_SEQUENTIAL)
     number = _guard.add(mapped)
     _GUARDS[number] = weakref.ref(mapped, lambda _: _guard.remove(number))
+    mapped.path, mapped.status, mapped.tail = path, os.fstat(fileno), mapped[-TAIL_BYTES:]
     return mapped
 
 
@@ -199,15 +211,34 @@ _GUARDS: dict[int, weakref.ref[mmap.mmap]] = {}
 
 
 def check_unchanged(data: Buffer, name: str) -> None:
-    """Raise DumpError if the file behind the data has become shorter while it was read."""
-    if not isinstance(data, bytes) and _guard.is_cut(data):
-        raise DumpError(name, "a file that does not become shorter while it is read", system=True)
+    """Raise DumpError if the file behind the data has changed while it was read. It may have grown, as logs do."""
+    mapped = _mapped(data)
+    if mapped and (_guard.is_cut(data) or _is_changed(mapped)):
+        raise DumpError(name, "a file that does not change while it is read", system=True)
+
+
+def _is_changed(mapped: _Mapped) -> bool:
+    before = mapped.status
+    try:
+        now = os.stat(mapped.path) if mapped.path else before
+    except OSError:
+        return False  # deleted: the mapping keeps its content
+    if (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino):
+        return False  # replaced by another file
+    if now.st_size > before.st_size:
+        return mapped[-TAIL_BYTES:] != mapped.tail
+    return (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns)
+
+
+def _mapped(data: Buffer) -> _Mapped | None:
+    mapped = data.obj if isinstance(data, memoryview) else data
+    return mapped if isinstance(mapped, _Mapped) else None
 
 
 def evict_pages(data: Buffer, begin: int, end: int) -> None:
     """Release the pages of data[begin:end] if it is a mapped file. They are reloaded on access."""
-    mapped = data.obj if isinstance(data, memoryview) else data
-    if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") and end > begin:
+    mapped = _mapped(data)
+    if mapped and hasattr(mmap, "MADV_DONTNEED") and end > begin and not _guard.is_cut(mapped):
         skip = _address(data) - _address(mapped)
         first = (begin + skip) // mmap.PAGESIZE * mmap.PAGESIZE
         mapped.madvise(mmap.MADV_DONTNEED, first, min(end + skip, len(mapped)) - first)

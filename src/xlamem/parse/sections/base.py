@@ -82,7 +82,7 @@ class SectionReader(ABC):
         return not set(SHARED).isdisjoint(self.interners)
 
     def scan_unchanged(self, span: Span, names: Sequence[Names]) -> Batch:
-        """Scan a span. Raises DumpError if the file has become shorter, so that the span has no end."""
+        """Scan a span. Raises DumpError if the file has changed, so that the span has no end."""
         try:
             return self.scan(span, names)
         except ValueError:
