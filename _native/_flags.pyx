@@ -36,7 +36,7 @@ cdef struct Scan:
     Buffer scratch
     int64_t depth                                 # messages that are open
     Slice[MAX_DEPTH] messages                     # their names
-    Slice comment                                 # the comment on the line above
+    Slice comment                                 # the comment above the next field
 
 
 cdef Line line_at(const char* p, const char* e) noexcept nogil:
@@ -119,6 +119,7 @@ cdef void scan_lines(Scan* s, const char* p, const char* end, int64_t offset) no
     cdef const char* base = p - offset
     cdef const char* e
     cdef Line line
+    cdef bint in_comment = False
     while p < end:
         e = line_end(p, end)
         line = line_at(p, e)
@@ -126,9 +127,13 @@ cdef void scan_lines(Scan* s, const char* p, const char* end, int64_t offset) no
             fault(&s.columns.faults, UNKNOWN_LINE, p - base, W_FLAG)
         elif line.form in (FIELD, COMMENT) and not is_utf8(s, &line.text):
             fault(&s.columns.faults, NOT_UTF8, p - base, W_UTF8)
-        s.comment = line.text
-        if line.form != COMMENT:
+        if line.form != COMMENT and line.form != OPENS:   # the comment on a message is that of its first field
             s.comment.p = NULL
+        elif line.form == COMMENT and s.comment.p != NULL and in_comment:
+            s.comment.n = e - s.comment.p
+        elif line.form == COMMENT:
+            s.comment = line.text
+        in_comment = line.form == COMMENT
         p = e + 1
 
 

@@ -383,7 +383,7 @@ SECTION_TABLES = (
             _text("value", "value as printed: text in double quotes with C escapes; {} for an empty message"),
             _text(
                 "comment",
-                "comment on the line above: the TPU compiler prints the default of a flag that differs from it",
+                "comment above it or its message: the TPU compiler names a flag that differs from its default",
                 null=True,
             ),
         ),

@@ -1065,14 +1065,18 @@ class Reader:
             self.diagnose("mixed_newlines", odd, "CR LF")
         messages: list[str] = []
         ordinal = 0
-        comment = above = None
+        comments: list[str] = []  # above the next field, also above messages that begin in between
+        above = False
         for i, line in enumerate(file.lines):
-            comment, above = above, None
             if line.text.lstrip(" ").startswith("#"):
-                above = line.text.lstrip(" ")
+                comments = [*comments, line.text] if above else [line.text]
+                above = True
                 continue
+            above = False
+            comment = "\n".join(comments).lstrip(" ") or None
             name, colon, value = line.text.lstrip(" ").partition(": ")
             opened = name.removesuffix(" {") if not colon and name.endswith(" {") else None
+            comments = comments if opened is not None and match(FLAG, opened) else []
             if name == "}" and not colon and messages:
                 messages.pop()
                 continue

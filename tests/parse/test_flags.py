@@ -15,6 +15,8 @@ from fuzz.check import source_of
 from fuzz.edits import KINDS, edited
 
 import xlamem
+from xlamem.compare.compiler import flags_not_default
+from xlamem.compute.program import program
 from xlamem.input import names
 from xlamem.input.find import find
 from xlamem.parse.pieces import pieces
@@ -86,6 +88,30 @@ def test_flags_of_the_tpu_compiler(tmp_path: Path) -> None:
     assert pairs(dump) == [*ROWS, ("xla_ra_split.spec", '"true"'), ("xla_tpu_scoped_vmem_limit_kib", "65536")]
     assert dump["flags"]["ordinal"].to_pylist() == [*range(len(ROWS)), 0, 1]
     assert dump["flags"]["comment"].to_pylist() == [None] * (len(ROWS) + 1) + ["# Default flag value: -1"]
+    assert differences(xlamem.read(dump.source, text=True), members(dump)) == []
+
+
+NON_DEFAULT = """\
+# xla_packer in the current tpu_comp_env has a non-default value. Default flag value: false
+xla_packer {
+  spec: "true"
+}
+# xla_exp in the current tpu_comp_env has a non-default value. Default flag value: false
+# xla_split in the current tpu_comp_env has a non-default value. Default flag value: 3
+xla_exp2: false
+xla_exp: true
+xla_split: 4
+"""
+
+
+def test_comments_name_the_flags_that_differ(tmp_path: Path) -> None:
+    """The compiler writes a comment before the first line that begins with the name of its flag."""
+    dump = xlamem.read(with_flags(tmp_path, NON_DEFAULT.encode(), TPU, ".tpu_comp_env.txt"))
+    lines = NON_DEFAULT.splitlines()
+    comments = [(r["name"], r["comment"]) for r in dump["flags"].to_pylist() if r["comment"]]
+    assert comments == [("xla_packer.spec", lines[0]), ("xla_exp2", "\n".join(lines[4:6]))]
+    found = flags_not_default(program(dump))
+    assert found == {"xla_packer.spec": '"true"', "xla_exp": "true", "xla_split": "4"}
     assert differences(xlamem.read(dump.source, text=True), members(dump)) == []
 
 

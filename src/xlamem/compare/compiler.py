@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any
 
 from ..compute.program import Program
@@ -56,8 +57,20 @@ def flags_not_default(p: Program) -> dict[str, str] | None:
     if not table.num_rows:
         return None
     # Debug options are printed only if they differ; the TPU compiler comments on those of its flags that do.
-    rows = [r for r in table.to_pylist() if r["role"] == "debug-options" or r["comment"] is not None]
+    all_rows = table.to_pylist()
+    commented = {name for row in all_rows if row["comment"] is not None for name in _commented(row)}
+    rows = [r for r in all_rows if r["role"] == "debug-options" or not commented.isdisjoint(_with_parents(r["name"]))]
     return {name: value for name, value in _joined(rows).items() if not re.match(IRRELEVANT, name)}
+
+
+def _commented(row: dict[str, Any]) -> list[str]:
+    """Return the flags that a comment is about: it precedes the first line that begins with the name of its flag."""
+    return re.findall(r"^ *# (\S+) in the current ", row["comment"], re.M) or [row["name"]]
+
+
+def _with_parents(name: str) -> list[str]:
+    """Return the name of a flag and those of the messages that contain it."""
+    return list(accumulate(name.split("."), "{}.{}".format))
 
 
 def _joined(rows: list[dict[str, Any]]) -> dict[str, str]:
