@@ -69,7 +69,6 @@ cdef struct Scan:
     Columns columns
     Interner* labels
     Gaps gaps                                     # of the current line
-    bint invalid_label
     int64_t list_rows
     int64_t list_rest
     int64_t n_allocations                         # in the second list of layout A
@@ -244,6 +243,7 @@ cdef bint table_line(Scan* s, const char* p, const char* e) noexcept nogil:
 
 cdef bint space_line(Scan* s, const char* p, const char* e) noexcept nogil:
     # "Memory Space: LABEL (color=N)"
+    cdef bint invalid = False
     cdef int64_t color
     cdef const char* r
     cdef const char* q = e - 1
@@ -262,7 +262,9 @@ cdef bint space_line(Scan* s, const char* p, const char* e) noexcept nogil:
     s.layout_b = True
     s.space.total = s.space.allocation = NO_INT
     s.space.color = color
-    s.space.label = intern(s.labels, p + 14, q - 1 - p - 14, &s.invalid_label)
+    s.space.label = intern(s.labels, p + 14, q - 1 - p - 14, &invalid)
+    if invalid:
+        fault(&s.columns.faults, NOT_UTF8, p - s.base, W_UTF8)
     s.state = SPACE_HEAD
     s.has_table = False
     return True
@@ -418,8 +420,6 @@ cdef void scan_span(Scan* s, const char* p, const char* end, bint last) noexcept
         p = e + 1
     if last:
         end_space(s, end)
-    if s.invalid_label:
-        fault(faults, NOT_UTF8, 0, W_UTF8)
 
 
 def scan(const unsigned char[::1] data not None, Py_ssize_t begin, Py_ssize_t end, Names labels not None,

@@ -128,18 +128,18 @@ cdef inline void append_metadata(Parser* s, bint first, const char* p, const cha
 
 
 cdef inline bint take_metadata(Parser* s, Field* f, bint appended) noexcept nogil:
-    # Read one field of metadata={…}. Returns whether any field so far was appended to the attributes.
+    # Read one field of metadata={…}; the first one counts. Returns whether any so far was appended to the attributes.
     cdef Fields* fields = &s.fields
     cdef int64_t x
-    if key_is(&f.key, b"op_name", 7):
+    if key_is(&f.key, b"op_name", 7) and fields.op_name == NO_CODE:
         fields.op_name = quoted_code(s, s.interners[I_OP_NAME], f.value, f.end)
-    elif key_is(&f.key, b"op_type", 7):
+    elif key_is(&f.key, b"op_type", 7) and fields.op_type == NO_CODE:
         fields.op_type = quoted_code(s, s.interners[I_OP_TYPE], f.value, f.end)
-    elif key_is(&f.key, b"source_file", 11):
+    elif key_is(&f.key, b"source_file", 11) and fields.source_file == NO_CODE:
         fields.source_file = quoted_code(s, s.interners[I_FILE], f.value, f.end)
-    elif key_is(&f.key, b"source_line", 11) and integer(f.value, &x) == f.end:
+    elif key_is(&f.key, b"source_line", 11) and fields.source_line == NO_INT and integer(f.value, &x) == f.end:
         fields.source_line = x
-    elif key_is(&f.key, b"stack_frame_id", 14) and integer(f.value, &x) == f.end:
+    elif key_is(&f.key, b"stack_frame_id", 14) and fields.stack_frame_id == NO_INT and integer(f.value, &x) == f.end:
         fields.stack_frame_id = x
         s.features |= HAS_FRAME
     else:
@@ -223,7 +223,7 @@ cdef inline bint names_computation(const Slice* key) noexcept nogil:
 
 
 cdef inline void attributes(Parser* s, const char* p, const char* end) noexcept nogil:
-    # ", key=value" up to the end. Other text is kept verbatim among the attributes.
+    # ", key=value" up to the end; the first of a key counts. Other text is kept verbatim among the attributes.
     cdef Slice key
     cdef const char* value
     cdef const char* e
@@ -247,15 +247,15 @@ cdef inline void attributes(Parser* s, const char* p, const char* end) noexcept 
         e = config_end(s.caches, value, end) if key_is(&key, b"backend_config", 14) else value_end(value, end)
         if key_is(&key, b"metadata", 8) and value[0] == c'{' and e[-1] == c'}':
             metadata(s, value + 1, e - 1)
-        elif key_is(&key, b"backend_config", 14):
+        elif key_is(&key, b"backend_config", 14) and s.fields.backend_config.p == NULL:
             s.fields.backend_config.p = value
             s.fields.backend_config.n = e - value
-        elif key_is(&key, b"sharding", 8):
+        elif key_is(&key, b"sharding", 8) and s.fields.sharding.p == NULL:
             s.fields.sharding.p = value
             s.fields.sharding.n = e - value
-        elif key_is(&key, b"kind", 4):
+        elif key_is(&key, b"kind", 4) and s.fields.kind == NO_CODE:
             s.fields.kind = intern(s.interners[I_KIND], value, e - value, &s.invalid)
-        elif key_is(&key, b"custom_call_target", 18):
+        elif key_is(&key, b"custom_call_target", 18) and s.fields.target == NO_CODE:
             s.fields.target = quoted_code(s, s.interners[I_TARGET], value, e)
         elif names_computation(&key):
             if value < e and value[0] == c'{' and e[-1] == c'}':
@@ -315,6 +315,17 @@ cdef inline void put_text(Parser* s, TextColumn* column, const Slice* text) noex
     end_reserved_text(column, text.p != NULL)
 
 
+cdef inline void put_config(Parser* s, Slice* config) noexcept nogil:
+    # A quoted string without its quotes and escapes, anything else unchanged.
+    cdef Buffer* unescaped = &s.caches.unescaped
+    if config.n >= 2 and config.p[0] == c'"' and config.p[config.n - 1] == c'"':
+        unescape(unescaped, config.p + 1, config.p + config.n - 1)
+        config.n = unescaped.size
+        if config.n:                              # or else there may be no memory to point to
+            config.p = unescaped.data
+    put_text(s, &s.columns.backend_config, config)
+
+
 cdef inline bint has_shapes(const char* p, const char* end) noexcept nogil:
     # Whether an operand list has the older form "SHAPE %NAME".
     while p + 1 < end:
@@ -338,7 +349,6 @@ cdef inline bint put_instruction(
     cdef Repeat* shape_repeat
     cdef Repeat* opcode_repeat
     cdef Fields* fields = &s.fields
-    cdef Buffer* unescaped = &s.caches.unescaped
     shape = skip(after_name, end, b" = ", 3)
     if shape == NULL:
         return False
@@ -376,9 +386,5 @@ cdef inline bint put_instruction(
     put_code(&columns.target, fields.target)
     put_code(&columns.kind, fields.kind)
     put_text(s, &columns.sharding, &fields.sharding)
-    if fields.backend_config.n >= 2 and fields.backend_config.p[0] == c'"':
-        unescape(unescaped, fields.backend_config.p + 1, fields.backend_config.p + fields.backend_config.n - 1)
-        fields.backend_config.p = unescaped.data
-        fields.backend_config.n = unescaped.size
-    put_text(s, &columns.backend_config, &fields.backend_config)
+    put_config(s, &fields.backend_config)
     return True

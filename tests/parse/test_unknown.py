@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -329,9 +330,39 @@ def test_every_line_with_a_shape_that_is_not_utf8_is_reported() -> None:
         ('metadata={op_name="}', "op_name", '"'),
         ('metadata={op_name=""}', "op_name", ""),
         ('metadata={op_name=" source_line=3}', "op_name", '" source_line=3'),
+        ('backend_config="', "backend_config", '"'),
+        ('backend_config=""', "backend_config", ""),
+        ('backend_config="abc', "backend_config", '"abc'),
+        ('backend_config="abc"{x}', "backend_config", '"abc"{x}'),
     ],
 )
 def test_a_string_that_is_not_closed_is_taken_as_it_is(attribute: str, column: str, wanted: str) -> None:
     record = "<0 a @0>\n positions:\n  a\n uses:\n  (none)\n from instruction: %a = f32[2] custom-call(%x), "
     dump = xlamem.read(f"\nTotal bytes used: 64 (64B)\n\nUsed values:\n{record}{attribute}\n".encode())
     assert dump["instructions"][column].to_pylist() == [wanted]
+
+
+def test_the_first_of_a_repeated_attribute_counts() -> None:
+    fields = (
+        "kind=kLoop, kind=kInput, sharding={a}, sharding={b}, backend_config=c, backend_config=d, "
+        'metadata={op_name="e" source_line=1 op_name="f"}, metadata={op_name="g" source_line=2}, '
+        'custom_call_target="h", custom_call_target="i"'
+    )
+    record = f"<0 a @0>\n positions:\n  a\n uses:\n  (none)\n from instruction: %a = f32[2] fusion(%x), {fields}\n"
+    dump = xlamem.read(f"\nTotal bytes used: 64 (64B)\n\nUsed values:\n{record}".encode())
+    (row,) = dump["instructions"].to_pylist()
+    assert (row["fusion_kind"], row["sharding"], row["backend_config"]) == ("kLoop", "{a}", "c")
+    assert (row["op_name"], row["source_line"], row["custom_call_target"]) == ("e", 1, "h")
+    assert row["attributes"] == (
+        'kind=kInput, sharding={b}, backend_config=d, metadata={op_name="f"}, '
+        'metadata={op_name="g" source_line=2}, custom_call_target="i"'
+    )
+
+
+def test_a_label_that_is_not_utf8_is_reported_with_its_line(tmp_path: Path) -> None:
+    text = b"BufferAssignment:\nallocation 0: size 8, preallocated-temp:\n"
+    report = b"\nMemory Space: def\xffault (color=0)\nTotal bytes: 8 (8B)\n\n"
+    (tmp_path / "x.cpu_after_optimizations-buffer-assignment.txt").write_bytes(text)
+    (tmp_path / "x.cpu_after_optimizations-memory-usage-report.txt").write_bytes(report)
+    (fault,) = [d for d in xlamem.read(tmp_path).diagnostics.to_pylist() if d["code"] == "not_utf8"]
+    assert (fault["line"], fault["offset"]) == (2, 1)
