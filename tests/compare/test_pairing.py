@@ -369,6 +369,25 @@ def test_a_dataset_of_version_1(tmp_path: Path) -> None:
     assert {r["problem_a"] for r in paired(dataset, dataset) if r["readable_a"]} == {None, "it is truncated"}
 
 
+@pytest.mark.parametrize("table", ["modules", "peaks", "instructions"])
+def test_a_dataset_with_a_damaged_file(tmp_path: Path, table: str) -> None:
+    """The error names the file."""
+    for commit, texts in (("1", TEXTS), ("2", inner(1))):
+        folder = written(tmp_path / commit, [("jit_f", texts)])
+        xlamem.convert(folder, to=tmp_path / "to", labels={"commit": commit}, engine="here")
+    path = Path(xlamem.Dataset(tmp_path / "to").files(table)["path"][0].as_py())
+    content = path.read_bytes()
+    a, b = ((tmp_path / "to", {"commit": commit}) for commit in "12")
+    path.write_bytes(b"nothing")
+    for compare in (lambda: pairing.pair(a, b), lambda: xlamem.series(tmp_path / "to", "commit")):
+        with pytest.raises(xlamem.DumpError, match=rf"{path}: expected {len(content):,} bytes, as committed, not 7"):
+            compare()
+    path.unlink()
+    for compare in (lambda: pairing.pair(a, b), lambda: xlamem.series(tmp_path / "to", "commit")):
+        with pytest.raises(xlamem.DumpError, match=f"{path}: expected a committed file; it is gone"):
+            compare()
+
+
 def _comparable(rows: Rows) -> Rows:
     return [{k: v for k, v in r.items() if not k.startswith(("id_", "uri_"))} for r in rows]
 

@@ -302,7 +302,8 @@ class StoredPrograms(Programs):
     def __init__(self, dataset: Dataset, labels: Mapping[str, str]) -> None:
         self.dataset = dataset
         table = _labeled(dataset.dumps(), labels)
-        super().__init__(self._occurrences(table, labels))
+        with dataset.damage_errors("peaks", "quarantine", "occurrences", "labels"):
+            super().__init__(self._occurrences(table, labels))
 
     def sketches(self, numbers: Sequence[int]) -> Sketches:
         return stored_sketches(self.dataset, pa.array([self.programs[i].id for i in numbers], pa.string()))
@@ -406,7 +407,8 @@ def stored_sketches(dataset: Dataset, wanted: pa.Array) -> Sketches:
     """Return the sketches of the dumps with these ids."""
     ids = wanted.unique()  # a program that was compiled twice is stored once
     is_wanted = _FIELD("content_id").isin(ids)
-    rows = _instructions(dataset, ids.to_pylist()).to_table(columns=["content_id", *COLUMNS], filter=is_wanted)
+    with dataset.damage_errors("instructions"):
+        rows = _instructions(dataset, ids.to_pylist()).to_table(columns=["content_id", *COLUMNS], filter=is_wanted)
     codes, stored = encoded(rows["content_id"])
     owner = np.asarray(pc.index_in(stored, ids).to_numpy(zero_copy_only=False), np.int64)[codes]
     return np.asarray(sketches(rows, owner, len(ids))[pc.index_in(wanted, ids).to_numpy()])
