@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -67,3 +68,30 @@ def test_a_report_of_a_pipe(run: Any, tmp_path: Path) -> None:
     os.close(reader)
     assert (code, err) == (0, "")
     assert NAME in (tmp_path / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("verb", ["peak", "oom"])
+def test_a_closed_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert cli.main([verb, "-"]) == 3
+    assert capsys.readouterr().err == "error: <stdin>: expected standard input; it is closed\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["peak", OTHER, "--device", "v5e"], 0),
+        (["peak", OTHER, "--capacity", "1MiB"], 1),
+        (["info", OTHER], 0),
+        (["convert", OTHER, "--to", "dataset"], 0),
+    ],
+)
+def test_closed_outputs(tmp_path: Path, args: list[str | Path], code: int) -> None:
+    """Those who need only the exit code may close them."""
+    command = [sys.executable, "-c", "from xlamem.cli import run; run()", *args]
+    for streams in (">&-", "2>&-", ">&- 2>&- <&-"):
+        shell = ["sh", "-c", f'exec "$@" {streams}', "sh", *command]
+        assert subprocess.run(shell, cwd=tmp_path, capture_output=True, check=False).returncode == code, streams

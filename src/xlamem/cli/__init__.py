@@ -177,10 +177,13 @@ def main(args: list[str] | None = None) -> int:
 
 def run() -> NoReturn:
     """Run the command line of this process, and end the process without freeing its memory object by object."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it is closed
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     code = main()
     try:
         atexit._run_exitfuncs()
-        for stream in filter(None, (sys.stdout, sys.stderr)):  # None if it is closed
+        for stream in (sys.stdout, sys.stderr):
             stream.flush()
     except Exception:  # the interpreter reports it
         sys.exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,6 +27,14 @@ def system_errors(name: str, expected: str = "a readable file") -> Iterator[None
             raise
         text = reason(error) if isinstance(error, OSError) else str(error)
         raise DumpError(name, f"{expected} ({_first_line(text) or type(error).__name__})", system=True) from error
+
+
+def standard_input() -> bytes:
+    """Read standard input."""
+    if sys.stdin is None:
+        raise DumpError("<stdin>", "standard input; it is closed")
+    with system_errors("<stdin>"):
+        return sys.stdin.buffer.read()
 
 
 def _first_line(text: str) -> str:

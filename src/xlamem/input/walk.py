@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DumpError, UsageError, reason, utf8, without_passwords
 from . import containers, names
-from .access import URI, WILDCARD, system_errors
+from .access import URI, WILDCARD, standard_input, system_errors
 from .contents import Contents
 from .files import FileView
 from .groups import Groups
@@ -103,9 +103,7 @@ class Walker:
     def _add_stdin(self) -> None:
         if not self._has_read_stdin:
             self._has_read_stdin = True
-            with system_errors("<stdin>"):
-                content = sys.stdin.buffer.read()
-            self.add_bytes(content, "<stdin>")
+            self.add_bytes(standard_input(), "<stdin>")
 
     # -- local paths
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import BinaryIO, TypeAlias
@@ -17,7 +16,7 @@ from typing import BinaryIO, TypeAlias
 import pyarrow as pa
 
 from ...errors import DumpError, UsageError
-from ...input.access import system_errors
+from ...input.access import standard_input, system_errors
 from ...input.files import FileView
 from ...input.member import Member
 from ...input.text import Text
@@ -72,9 +71,7 @@ def _load(source: LogLike) -> tuple[str, Text]:
         return name, _text(data, name)
     path = os.fsdecode(source)
     if path == "-":
-        with system_errors("<stdin>"):
-            data = sys.stdin.buffer.read()
-        return "<stdin>", _text(data, "<stdin>")
+        return "<stdin>", _text(standard_input(), "<stdin>")
     return path, _load_file(path)
 
 
