@@ -282,6 +282,27 @@ def test_a_directory_has_the_largest_first(run: Any) -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
+def test_the_first_of_equal_size_is_the_largest(run: Any, tmp_path: Path) -> None:
+    """Every command takes the same program, also if another one reserves more elsewhere or has a higher peak."""
+    source = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
+    for name, vmem, end in (("a", 1441792, 6), ("b", 1541792, 8)):
+        for role in ("buffer-assignment", "live-range"):
+            (path,) = source.glob(f"*-{role}.txt")
+            text = path.read_text().replace("size 1441792", f"size {vmem}")
+            text = text.replace("copy-start{}:1-6", f"copy-start{{}}:1-{end}")
+            (tmp_path / path.name.replace("jit_m_mlp_grad", f"jit_{name}")).write_text(text)
+    dumps = run("peak", tmp_path, "--json").json["dumps"]
+    assert [d["module"]["module_name"] for d in dumps] == ["jit_a", "jit_b"]
+    assert dumps[0]["device_total"] == dumps[1]["device_total"]
+    for column in ("reserved", "peak"):
+        assert sum(s[column] for s in dumps[0]["spaces"]) < sum(s[column] for s in dumps[1]["spaces"])
+    assert "jit_a" in run("top", tmp_path).err
+    r = run("report", tmp_path, "-o", tmp_path / "report.json", "--json")
+    assert r.code == 0
+    rows = json.loads((tmp_path / "report.json").read_text())["directory"]["rows"]
+    assert [row["name"] for row in rows] == ["jit_a", "jit_b"]
+
+
 def test_a_directory_against_a_capacity(run: Any) -> None:
     r = run("peak", DUMPS, "--capacity", "30MiB", "--limit", 3)
     assert r.code == 3

@@ -61,6 +61,7 @@ __all__ = [
     "padding",
     "peak",
     "plan_advice",
+    "program_size",
     "rematerialized",
     "repack",
     "rows_of_space",
@@ -99,7 +100,7 @@ if TYPE_CHECKING:
     from .registry import REGISTRY
     from .removal import savings
     from .requirement import device_total
-    from .selection import largest_program, main_first, rows_of_space, select_space
+    from .selection import largest_program, main_first, program_size, rows_of_space, select_space
     from .slots import padding, space_padding
     from .tree import FoldedScope, ScopeNode, fold_scopes, scope_tree
     from .uses import idle
@@ -129,7 +130,7 @@ else:
         "registry": "REGISTRY",
         "removal": "savings",
         "requirement": "device_total",
-        "selection": "largest_program main_first rows_of_space select_space",
+        "selection": "largest_program main_first program_size rows_of_space select_space",
         "slots": "padding space_padding",
         "tree": "FoldedScope ScopeNode fold_scopes scope_tree",
         "uses": "idle",

@@ -45,13 +45,18 @@ def rows_of_space(dump: DumpLike, rows: list[Row], space: str | int | None) -> l
     return select_space(rows, space, required=False)
 
 
+def program_size(device_total: int | None) -> int:
+    """Return what programs are ordered by, given their `device_total`. Equal ones stay in the order of `find`."""
+    return device_total or 0
+
+
 def largest_program(sources: Iterable[Source]) -> tuple[Source | None, list[DumpError | OSError]]:
     """Return the source with the largest `device_total`, and the errors of unreadable sources."""
     sizes: list[tuple[int, Source]] = []
     errors: list[DumpError | OSError] = []
     for source in sources:
         try:
-            sizes.append((device_total(read(source, tables=["allocations"])) or 0, source))
+            sizes.append((program_size(device_total(read(source, tables=["allocations"]))), source))
         except (DumpError, OSError) as error:
             errors.append(error)
     return (max(sizes, key=lambda s: s[0])[1] if sizes else None), errors

@@ -18,6 +18,7 @@ from ..compare.programs import stored_errors, stored_numbers
 from ..compute.capacity import Fits
 from ..compute.program import program
 from ..compute.requirement import device_total
+from ..compute.selection import program_size
 from ..dump import Dump, read
 from ..errors import DumpError, UsageError
 from ..input.find import Source, find, split_modules
@@ -56,9 +57,9 @@ class Listed(Summary):
     read: Callable[[], Dump]
 
     @property
-    def size(self) -> tuple[int, int]:
+    def size(self) -> int:
         """What the programs are ordered by."""
-        return self.must_fit or 0, self.peak or 0
+        return program_size(self.must_fit)
 
 
 class Failed(NamedTuple):

@@ -61,7 +61,7 @@ def command(
         programs = [p for p in programs if p.overview.spaces]
         if not programs and not failures:
             raise UsageError(f"none of {len(sources)} dumps has a memory space {space!r}")
-    programs.sort(key=_size, reverse=True)
+    programs.sort(key=lambda p: compute.program_size(p.overview.device_total), reverse=True)
     if output.json:
         console.write_document("peak", _as_json(programs, failures, memory))
     elif output.csv:
@@ -81,11 +81,6 @@ def _advice(dump: Dump, fits: compute.Fits) -> list[dict[str, Any]]:
     table, _ = compute.plan_advice(dump, max(fits.available, 0))
     rows = table.to_pylist()
     return ([row for row in rows if row["in_plan"]] or rows)[:N_ADVICE]
-
-
-def _size(program: Program) -> tuple[int, int]:
-    overview = program.overview
-    return overview.device_total or 0, sum(s["reserved"] for s in overview.spaces)
 
 
 def _exit_code(programs: list[Program], failures: list[Failure], *, strict: bool) -> int:
