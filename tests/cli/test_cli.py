@@ -153,6 +153,18 @@ def test_failed_check_is_1(run: Any, make: Any) -> None:
     assert "value_outside" in r.out
 
 
+def test_a_failed_check_of_a_truncated_dump_is_0(run: Any, make: Any) -> None:
+    """What is missing may be the cause, as the help says."""
+    text = next(SMALL.glob("*-buffer-assignment.txt")).read_bytes()
+    folder = make({"buffer-assignment": text.replace(b",offset=0)", b",offset=9999999)", 1)[:-1]})
+    r = run("info", folder)
+    assert "1 failed" in r.out
+    assert "truncated" in r.out
+    assert r.code == 0
+    assert run("info", "--strict", folder).code == 3
+    assert "of a complete dump" in " ".join(run("info", "--help").out.split())
+
+
 def test_many_diagnostics_are_not_all_shown(run: Any, make: Any) -> None:
     text = next(SMALL.glob("*-buffer-assignment.txt")).read_bytes()
     folder = make({"buffer-assignment": text + b"what is this\n" * 30})

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 def command(paths: tuple[str, ...], itself: bool, output: options.Output, strict: bool) -> int:
     """Read the dumps at each PATH in full (files, directories, archives, URIs, - for standard input), and show what
     they contain and whether their numbers are consistent.
+
+    The exit code is 1 if a cross-check of a complete dump fails. In a truncated one, what is missing may be the cause.
     """
     if itself:
         return _describe_installation(paths, output)
