@@ -372,5 +372,5 @@ def test_unknown_schemes(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="cannot open nowhere://x"):
         find("nowhere://x")
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
-    with pytest.raises(UsageError, match="pip install fsspec"):
+    with pytest.raises(UsageError, match=r"pip install 'xlamem\[uri\]'"):
         find("memory://x")

@@ -29,8 +29,8 @@ def filesystem(uri: str) -> tuple[arrow_fs.FileSystem, str]:
         return system, (path.rstrip("/") + unquote(parts.path)).rstrip("/") or "/"
     try:
         import fsspec
-    except ImportError:
-        raise UsageError(f"{parts.scheme}:// is unknown to pyarrow and needs fsspec: pip install fsspec") from None
+    except ImportError as e:
+        raise UsageError(f"{parts.scheme}:// is unknown to pyarrow and needs fsspec: pip install 'xlamem[uri]'") from e
     try:
         system, path = fsspec.core.url_to_fs(uri)
     except (ImportError, ValueError) as error:

@@ -27,7 +27,8 @@ def command(
     timeout: float | None,
     output: options.Output,
 ) -> None:
-    """Run an SQL query (DuckDB) over PATH: a dataset written by `xlamem convert`, or a dump.
+    """Run an SQL query over PATH: a dataset written by `xlamem convert`, or a dump. It needs DuckDB
+    (pip install 'xlamem[duckdb]').
 
     Every table that `xlamem schema` describes is a view; for a dump, also the tables that are computed from it. Quote
     "values", which is an SQL keyword. docs/warehouse.md has examples.
