@@ -152,6 +152,18 @@ def test_other_options(printed: Printed, capsys: pytest.CaptureFixture[str]) -> 
     assert printed("self", "info", "--self")["dependencies"]["pyarrow"]
 
 
+def test_limits_leave_the_full_lengths(printed: Printed) -> None:
+    every_number, first = (printed("explain", "explain", TPU, *limit) for limit in ((), ("--limit", 1)))
+    assert first["numbers"] == every_number["numbers"][:1]
+    assert first["n_numbers"] == every_number["n_numbers"] == len(every_number["numbers"]) > 1
+    name = printed("top", "top", TPU, "--by", "buffer")["rows"][0]["value_id"]
+    whole, short = (printed("buffer", "buffer", TPU, name, *limit) for limit in ((), ("--limit", 0)))
+    for key in ("users", "positions", "mates"):
+        assert short[key] == []
+        assert short[f"n_{key}"] == whole[f"n_{key}"] == len(whole[key])
+    assert whole["users"]
+
+
 @pytest.mark.parametrize("table", ["values", "savings", "donation", "diagnostics"])
 def test_tables(table: str, printed: Printed) -> None:
     shown = printed("show", "show", table, MLP)

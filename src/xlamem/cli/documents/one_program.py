@@ -129,7 +129,8 @@ class Explain(Program):
     """The published numbers of a program."""
 
     numbers: list[Annotated[Row, schema.COMPUTED["explain"]]]
-    causes: list[Annotated[Row, schema.COMPUTED["explain_causes"]]]
+    n_numbers: Annotated[int, "number of numbers, whatever --limit"]
+    causes: Annotated[list[Annotated[Row, schema.COMPUTED["explain_causes"]]], "of the numbers that are listed"]
 
 
 class User(TypedDict):
@@ -167,11 +168,14 @@ class Buffer(Program):
         Annotated[Row, schema.TABLES["instructions"]] | None, "the defining instruction; null if it is not printed"
     ]
     users: Annotated[list[User], "in the order of steps"]
+    n_users: Annotated[int, "number of users, whatever --limit"]
     positions: Annotated[list[Position], "all positions of the value: its aliases"]
+    n_positions: Annotated[int, "number of positions, whatever --limit"]
     mates: Annotated[
         list[Annotated[Row, schema.COMPUTED["live_set"], Nullable("bytes", "exclusive", "shared"), LiveRange]],
         "values whose bytes and live ranges overlap or touch its own",
     ]
+    n_mates: Annotated[int, "number of these values, whatever --limit"]
     saving: Annotated[
         int | None, "by how many bytes the peak would be lower without it, at most; null without live ranges"
     ]

@@ -23,7 +23,8 @@ def command(dump: Dump, name: str, output: options.Output) -> None:
     buffer = compute.buffer(dump, name)
     if output.json:
         row = asdict(buffer)
-        lists = {name: output.head(row[name]) for name in ("users", "positions", "mates")}
+        names = ("users", "positions", "mates")
+        lists = {name: output.head(row[name]) for name in names} | {f"n_{name}": len(row[name]) for name in names}
         console.write_document("buffer", {**options.program_json(dump), **row, **lists})
     else:
         from ..reporters.buffer import screen  # imports rich

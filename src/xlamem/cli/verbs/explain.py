@@ -25,11 +25,17 @@ def command(dump: Dump, space: str | int | None, output: options.Output) -> None
 
     Reserved memory must fit; the peak is in use at one time; live memory is what the program itself needs.
     """
-    numbers = output.head(rows_of_space(dump, compute.explain(dump).to_pylist(), space))
+    rows = rows_of_space(dump, compute.explain(dump).to_pylist(), space)
+    numbers = output.head(rows)
     shown = {_key(n) for n in numbers}
     causes = [c for c in compute.explain_causes(dump).to_pylist() if _key(c) in shown]
     if output.json:
-        document: documents.Explain = {**options.program_json(dump), "numbers": numbers, "causes": causes}
+        document: documents.Explain = {
+            **options.program_json(dump),
+            "numbers": numbers,
+            "n_numbers": len(rows),
+            "causes": causes,
+        }
         console.write_document("explain", document)
     elif output.csv:
         names = schema.COMPUTED["explain"].names
