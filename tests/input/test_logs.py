@@ -96,7 +96,7 @@ def test_two_threads_in_one_log(folders: tuple[str, str], live_first: bool, tmp_
     path = tmp_path / "train.log"
     threads = [logged(memory_texts(f), 900 + i, live_first=live_first) for i, f in enumerate(folders)]
     path.write_text(shuffled(*threads))
-    with pytest.raises(UsageError, match="holds 2 modules"):
+    with pytest.raises(UsageError, match=r"holds 2 modules; select one with --module \(module= in Python\):"):
         xlamem.read(path)
     read = [xlamem.read(path, module=i, text=True) for i in (0, 1)]
     if tables(read[0])["allocations"] != plain(folders[0])["allocations"]:

@@ -166,7 +166,8 @@ def _choose(sources: list[Source], module: int | str | None, name: str) -> Sourc
         return chosen[0][1]
     if not chosen:
         raise UsageError(f"no module {module!r} in {name}, which holds:\n{_listing(numbered)}")
-    raise UsageError(f"{name} holds {len(chosen)} modules; choose one with module=:\n{_listing(chosen)}")
+    select = "select one with --module (module= in Python)"
+    raise UsageError(f"{name} holds {len(chosen)} modules; {select}:\n{_listing(chosen)}")
 
 
 def _numbers(sources: list[Source]) -> list[int | None]:
