@@ -301,6 +301,13 @@ def test_convert_goes_on_without_a_dump_in_one_path(run: Any, tmp_path: Path) ->
     assert run("convert", str(tmp_path / "none"), "--to", str(tmp_path / "out")).code == 2
 
 
+@pytest.mark.parametrize("engine", [[], ["--engine", "here"]])
+def test_convert_with_a_scheduler_but_no_cluster(run: Any, tmp_path: Path, engine: list[str]) -> None:
+    r = run("convert", SMALL, "--to", tmp_path / "to", "--scheduler", "tcp://127.0.0.1:8786", *engine)
+    assert (r.code, "--engine dask or ray" in r.err) == (2, True)
+    assert not (tmp_path / "to").exists()
+
+
 def test_convert_labels(run: Any, tmp_path: Path) -> None:
     labels = ["--label", "night=monday", "--label", "note=a=b"]
     assert run("convert", SMALL, "--to", tmp_path, *labels, "--partition-by", "night", *HERE).code == 0

@@ -431,6 +431,10 @@ def test_top(run: Any) -> None:
 
 
 def test_top_as_a_tree(run: Any) -> None:
+    for form in ("--json", "--csv"):
+        r = run("top", LAYERS, "--tree", form)
+        assert (r.code, r.out) == (2, "")
+        assert f"--tree and {form} exclude each other" in r.err
     out = run("top", LAYERS, "--tree", "--fold").out
     assert re.search(r"%  layer_\*  \d+×\n.*%  ├─ \w+  \d+×\n", out)
     total = sum(_size(line) for line in out.splitlines() if re.search(r"%  [\w(]", line))
@@ -466,6 +470,7 @@ def test_a_memory_space_without_bytes(verb: str, run: Any, make: Callable[..., P
         r = run(verb, path, "--space", space)
         assert (r.code, r.err) == (0, "")
         assert "512" not in r.out
+        assert "0 B in use" in run("top", path, "--space", space, "--at", 1).out
     for space in ("smem", "4"):
         assert run(verb, path, "--space", space).code == 2
 

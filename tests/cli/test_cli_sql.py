@@ -270,7 +270,7 @@ def test_files(run: Any, dest: str) -> None:
 def test_files_in_other_formats(run: Any, dest: str, tmp_path: Path) -> None:
     assert run("dataset", "files", dest, "--format", "list").out == run("dataset", "files", dest).out
     assert run("dataset", "files", dest, "--format", "json").out == run("dataset", "files", dest, "--json").out
-    for options in (("--format", "duckdb", "--long"), ("--format", "list", "--json")):
+    for options in (("--format", "duckdb", "--long"), ("--format", "list", "--json"), ("--long", "--json")):
         r = run("dataset", "files", dest, *options)
         assert (r.code, "exclude each other" in r.err) == (2, True)
     assert run("dataset", "files", dest, "nonsense", "--format", "duckdb").code == 2

@@ -33,8 +33,12 @@ class Screen:
         self.limit = N_ROWS if limit is None else limit
         (self.module,) = dump.modules.to_pylist()
 
-    def _header(self) -> list[Text]:
-        return header(self.dump.source, self.module, describe_problems(self.dump), self.width)
+    def _header(self, spaces: list[Row]) -> list[Text]:
+        lines = header(self.dump.source, self.module, describe_problems(self.dump), self.width)
+        if any(s["bytes"] for s in spaces):
+            return lines
+        step = "" if self.step is None else f" at step {self.step:,} of {number(self.module['schedule_length'])}"
+        return [*lines, Text(), Text(f"0 B in use{step}")]
 
     def _title(self, space: Row) -> Text:
         """Return the bytes in use in a memory space, and the step."""
@@ -51,7 +55,7 @@ class Screen:
 
     def buffers(self, spaces: list[Row], rows: pa.Table) -> list[Text]:
         """List the buffers of each memory space, the small ones by name."""
-        lines = self._header()
+        lines = self._header(spaces)
         for space in _sorted(spaces):
             members = _of_space(rows, space, "color", "page")
             shown = members.slice(0, self.limit).to_pylist()
@@ -74,7 +78,7 @@ class Screen:
 
     def groups(self, spaces: list[Row], rows: pa.Table, keys: list[str], *, tree: bool) -> list[Text]:
         """List the groups of each memory space, or draw its tree of scopes."""
-        lines = self._header()
+        lines = self._header(spaces)
         for space in _sorted(spaces):
             members = _of_space(rows, space, "memory_space")
             members = members.filter(pc.greater(members["bytes"], 0))

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from ... import warehouse
-from ...errors import without_passwords
+from ...errors import UsageError, without_passwords
 from ...formatting import count
 from .. import console, options
 from ..completion import files, some_of, stored_tables
@@ -88,6 +88,8 @@ def command(
 
     Dumps that cannot be read are recorded in the table `quarantine`. `xlamem sql DEST` queries the dataset.
     """
+    if settings["scheduler"] is not None and settings["engine"] in ("local", "here"):
+        raise UsageError(f"--scheduler needs an engine that has one, not {settings['engine']}: --engine dask or ray")
     settings |= {"tables": _names(tables), "labels": options.labels_of(labels)}
     settings["partition_by"] = _names(partition_by) or ()
     try:

@@ -45,6 +45,8 @@ def list_files(dest: str, tables: tuple[str, ...], form: str | None, long: bool,
 
     if form and (long or (output.json and form != "json")):
         raise UsageError(f"--format {form} and {'--long' if long else '--json'} exclude each other")
+    if long and output.json:
+        raise UsageError("--long and --json exclude each other")
     dataset = Dataset(dest)
     if form == "duckdb":
         return console.write(dataset.duckdb_views(*tables).rstrip("\n"))

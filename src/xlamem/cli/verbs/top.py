@@ -56,6 +56,8 @@ def command(
     keys = _keys(by)
     if tree and keys != ["scope"]:
         raise UsageError("--tree requires --by scope")
+    if tree and (output.json or output.csv):
+        raise UsageError(f"--tree and {'--json' if output.json else '--csv'} exclude each other")
     table = _table(dump, keys, step, space, depth=depth, fold=fold)
     spaces = compute.spaces_in_use(dump, table, step)
     if output.json:
