@@ -475,6 +475,13 @@ def test_a_memory_space_without_bytes(verb: str, run: Any, make: Callable[..., P
         assert run(verb, path, "--space", space).code == 2
 
 
+def test_unreadable_dumps_are_not_counted_as_modules(run: Any, tmp_path: Path) -> None:
+    for source in (TPU, LAYERS):
+        shutil.copytree(source, tmp_path / source.name)
+    (tmp_path / "module_0009.jit_f.cpu_after_optimizations-buffer-assignment.txt.gz").write_bytes(b"\x1f\x8b")
+    assert "note: 2 readable modules in" in run("top", tmp_path).err
+
+
 def test_one_of_several(run: Any) -> None:
     r = run("top", DUMPS / "seeds", "--by", "buffer")
     assert "5 modules in" in r.err

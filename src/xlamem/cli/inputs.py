@@ -84,8 +84,9 @@ def open_dump(path: str, module: str | None, tables: Iterable[str] | None = None
         console.error(str(error), console.UNREADABLE)
     if largest is None:
         raise DumpError(path, "a readable dump")
+    readable = count(len(sources) - len(errors), "readable module" if errors else "module")
     console.note(
-        f"{count(len(sources), 'module')} in {path}: this is the largest, {largest.name}; "
+        f"{readable} in {path}: this is the largest, {largest.name}; "
         "--module selects another"
     )
     return Opened(read(largest, tables=tables), len(errors))
