@@ -298,6 +298,11 @@ def test_convert_goes_on_without_a_dump_in_one_path(run: Any, tmp_path: Path) ->
     out = run("convert", str(tmp_path / "none"), FOLDER, "--to", str(tmp_path / "out"), "--engine", "here")
     assert out.code == 0
     assert f"no dump in {tmp_path / 'none'}" in out.err
+    both = (str(tmp_path / "none"), str(TRUNCATED))
+    out = run("convert", *both, "--to", str(tmp_path / "2"), "--engine", "here", "--strict", "--quiet")
+    assert (out.code, out.out) == (3, "")  # and the reasons
+    assert f"no dump in {tmp_path / 'none'}" in out.err
+    assert "note: truncated" in out.err
     assert run("convert", str(tmp_path / "none"), "--to", str(tmp_path / "out")).code == 2
 
 

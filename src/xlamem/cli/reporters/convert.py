@@ -44,14 +44,18 @@ def _describe(fault: Any) -> str:
     return f"{text}{retried}"
 
 
-def report_notes(result: Converted) -> None:
-    """Write notes that are not in the summary to stderr."""
+def report_incomplete(result: Converted) -> None:
+    """Write notes about what fails a run with --strict to stderr."""
     if result.empty:
         console.note(f"no dump in {_first(result.empty)}")
-    if result.recent:
-        console.note(f"{count(result.recent, 'dump')} modified less than --min-age ago, left for the next run")
     if result.cut:
         console.note(f"truncated, converted up to the point of truncation: {_first(result.cut)}")
+
+
+def report_notes(result: Converted) -> None:
+    """Write other notes that are not in the summary to stderr."""
+    if result.recent:
+        console.note(f"{count(result.recent, 'dump')} modified less than --min-age ago, left for the next run")
     if result.changed:
         changed = count(len(result.changed), "dump")
         console.note(f"{changed} changed while being read, left for the next run: {_first(result.changed)}")

@@ -101,6 +101,8 @@ def command(
         console.note(f"interrupted: {written} written and committed; repeat the command to resume")
         return console.INTERRUPTED
     reporter.report_failures(result)
+    if not quiet or strict:
+        reporter.report_incomplete(result)
     if not quiet:
         reporter.report_notes(result)
     to = without_passwords(to)
