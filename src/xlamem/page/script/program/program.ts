@@ -118,7 +118,7 @@ export class ProgramPage {
     if (state) store.set(state);
     const draw = (view: View, host: HTMLElement) => view(fill(host), data, this.page);
     draw(timelineView, hosts.timeline);
-    if (data.model.steps !== null) draw(mapView, hosts.map);
+    if (data.model.steps !== null && data.model.spaces.length > 0) draw(mapView, hosts.map);
     draw(scopesView, hosts.scopes);
     draw(buffersView, hosts.buffers);
     draw(detailView, hosts.detail);
