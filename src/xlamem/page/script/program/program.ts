@@ -50,8 +50,8 @@ export class ProgramPage {
   /** Show the program of the state, and follow the state and the address. */
   start(): void {
     const { store } = this.page;
-    store.on(["program"], (state, changed) => {
-      if (state.program !== this.#row) this.#show({ ...this.#initial(state.program), ...picked(state, changed) });
+    store.on(["program"], (state) => {
+      if (state.program !== this.#row) this.#show(this.#initial(state.program));
     });
     store.on(ADDRESS, (_, changed) => this.#writeAddress(SELECTED.some((key) => changed.has(key))));
     addEventListener("hashchange", () => this.#readAddress());
@@ -143,7 +143,7 @@ export class ProgramPage {
     const program = programIn(location.hash, report.programs.length) ?? this.#first;
     const data = this.#programs[program];
     this.#isRead = true;
-    if (data) store.set(stateIn(location.hash, program, data));
+    if (data && program === this.#row) store.set(stateIn(location.hash, program, data));
     else this.#show(this.#initial(program), location.hash);
   }
 }
@@ -154,9 +154,4 @@ function painted(): Promise<void> {
     requestAnimationFrame(() => setTimeout(resolve));
     setTimeout(resolve, 200);
   });
-}
-
-/** The part of a state that has changed. */
-function picked(state: State, changed: ReadonlySet<Key>): Partial<State> {
-  return Object.fromEntries(Object.entries(state).filter(([key]) => changed.has(key as Key)));
 }
