@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ..compute.buffer_names import KINDS, buffer_names
 from ..compute.columns import Ints, encoded, ints, nullable, take, take_text
-from ..compute.layout import CATEGORIES, CONSTANT, LIVE_OUT, TEMP, THREAD_LOCAL
+from ..compute.layout import CATEGORIES, CONSTANT, LIVE_OUT, TEMP, TEMP_IN_OUTPUT, THREAD_LOCAL
 from ..compute.op_names import PHASES
 from ..compute.origins import ORIGINS
 from ..compute.program import Program
@@ -153,15 +153,18 @@ def _indices(column: Encoded) -> Encoded:
 def _savings(p: Program, values: Ints) -> Ints:
     """Return by how much the peak of its space would be lower without each of these values, at most.
 
-    For a parameter, a constant or an output that is its entire allocation. It is not known (-1) without live ranges,
-    and for other values in those allocations.
+    For the parameter, the constant or the output that stands for an allocation, all of it; 0 if that is a temporary in
+    an output's memory, which is needed as before. It is not known (-1) for other values in those allocations, nor
+    without live ranges for temporaries.
     """
     entire = np.full(len(p.owner), -1, np.int64)
     fixed = np.flatnonzero(p.is_fixed & (p.representative >= 0))
     entire[p.representative[fixed]] = p.allocation_size[fixed]
     if p.steps is None:
         return entire[values]
-    return np.where(p.in_temp, saved_by_value(p), entire)[values]
+    saving = np.where(p.in_temp, saved_by_value(p), entire)[values]
+    borrows = (saving > 0) & (p.categories_of(values) == TEMP_IN_OUTPUT)
+    return np.where(borrows, 0, saving)
 
 
 def _name_columns(named: dict[str, pa.Array]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ function sortedBy(column: Int32Array | Float64Array, rows: Int32Array): Int32Arr
   return orderOf(keys).map((i) => rows[i]!);
 }
 
-/** The buffer that stands for each fixed allocation: the only one whose saving is known, which is all of it. */
+/** The buffer that stands for each fixed allocation: the only one whose saving is known. */
 function representatives({ buffers, allocations }: ProgramData): Int32Array {
   const found = new Int32Array(allocations.space.length).fill(-1);
   buffers.saving.forEach((saving, row) => {
