@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from browsing import Show, Write, fragment, go, settle
+from browsing import Show, Write, fragment, go, settle, step_shown
 from conftest import DUMPS
 
 import xlamem
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
 pytest_plugins = "chromium"
 
 CPU = DUMPS / "cpu-jaxlib-0.9.1-mlp_grad"
+LAYERS = DUMPS / "cpu-jaxlib-0.12.0-multiheap"
+LAST = 279
+"""Last step of LAYERS."""
 GRAD = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
 
 
@@ -34,3 +41,31 @@ def test_a_link_to_another_program_keeps_what_both_have_in_common(page_of: Write
     page.go_back()
     settle(page)
     assert fragment(page) == {"color": "kind", "q": "dot"}
+
+
+# ---- gestures
+
+
+def box_of(page: Page, selector: str) -> dict[str, float]:
+    """Return the box of an element after it is scrolled to."""
+    element = page.locator(selector).first
+    element.evaluate("element => element.scrollIntoView({ block: 'center' })")
+    box = element.bounding_box()
+    assert box
+    return dict(box)
+
+
+def zoom(page: Page) -> tuple[int, int]:
+    """Return the visible steps."""
+    first, _, last = fragment(page).get("zoom", f"0-{LAST}").partition("-")
+    return int(first), int(last)
+
+
+def test_a_click_right_of_the_map_selects_the_last_visible_step(page_of: Write, show: Show) -> None:
+    page = show(page_of(LAYERS))
+    for link, last in (("", LAST), ("zoom=100-119", 119)):
+        go(page, link)
+        box = box_of(page, ".map-frame")
+        page.mouse.click(box["x"] + box["width"] - 3, box["y"] + 20)
+        settle(page)
+        assert step_shown(page)[0] == last

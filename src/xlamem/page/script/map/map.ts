@@ -199,13 +199,17 @@ class AddressMap implements Gestures {
 
   zoomTo(left: number, top: number, right: number, bottom: number): void {
     const { store } = this.#page;
-    const { width, height } = this.#picture;
-    const [first, last] = store.state.range;
-    const step = (x: number): number => Math.max(first, Math.min(last, stepAt(x, [first, last], width)));
+    const { height } = this.#picture;
     const [low, high] = this.#bytes;
     const perPixel = (high - low) / height;
-    store.set({ range: [step(left), step(right)] });
+    store.set({ range: [this.#stepAt(left), this.#stepAt(right)] });
     this.#setBytes(high - bottom * perPixel, Math.max(MIN_BYTES, (bottom - top) * perPixel));
+  }
+
+  /** The visible step nearest to an x coordinate. */
+  #stepAt(x: number): number {
+    const [first, last] = this.#state.range;
+    return Math.max(first, Math.min(last, stepAt(x, [first, last], this.#picture.width)));
   }
 
   canPan(): boolean {
@@ -261,7 +265,7 @@ class AddressMap implements Gestures {
   click(x: number, y: number): void {
     if (x < GUTTER) return this.#zoomToCategory(y);
     const { store } = this.#page;
-    const step = stepAt(x, store.state.range, this.#picture.width);
+    const step = this.#stepAt(x);
     const buffer = this.#picture.bufferAt(x, y);
     if (buffer < 0) store.set({ step });
     else select(store, this.#data, buffer, step);
