@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from browsing import Show, Write, fragment, go, settle, step_shown
 from conftest import DUMPS
 
@@ -69,3 +70,26 @@ def test_a_click_right_of_the_map_selects_the_last_visible_step(page_of: Write, 
         page.mouse.click(box["x"] + box["width"] - 3, box["y"] + 20)
         settle(page)
         assert step_shown(page)[0] == last
+
+
+def test_small_movements_add_up(page_of: Write, show: Show) -> None:
+    page = show(page_of(LAYERS), "zoom=100-149")
+    box = box_of(page, ".timeline .u-over")
+    x, y = box["x"] + box["width"] - 20, box["y"] + 100
+    page.keyboard.down("Shift")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - box["width"] / 2, y, steps=60)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    settle(page)
+    assert zoom(page)[0] == pytest.approx(125, abs=1)
+    for plot in (".timeline .u-over", ".map-frame"):
+        first = zoom(page)[0]
+        box = box_of(page, plot)
+        page.mouse.move(box["x"] + 200, box["y"] + 50)
+        for _ in range(20):
+            page.mouse.wheel(8, 0)
+        page.wait_for_function(f"() => Number(/zoom=(\\d+)/.exec(location.hash)[1]) >= {first + 6}")
+        settle(page)
+        assert zoom(page)[0] <= first + 8

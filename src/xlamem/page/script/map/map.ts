@@ -1,6 +1,6 @@
 /** The address map: steps to the right, addresses upwards, one rectangle for each buffer. */
 
-import { showAllSteps, zoomBy } from "../parts/actions.js";
+import { Panning, showAllSteps, zoomBy } from "../parts/actions.js";
 import type { ProgramData } from "../data/data.js";
 import { fill, h, onWidth, plain } from "../parts/dom.js";
 import { count, number, size } from "../parts/format.js";
@@ -62,6 +62,7 @@ class AddressMap implements Gestures {
   #bytes: Interval;
   #hovered = -1;
   #grabbed: { range: Interval; bytes: Interval };
+  readonly #panning = new Panning();
   /** Zoom that has not changed the range yet, because that has whole steps. */
   #pendingZoom = 1;
   #frame = 0;
@@ -220,15 +221,16 @@ class AddressMap implements Gestures {
     this.#grabbed = { range: this.#state.range, bytes: this.#bytes };
   }
 
-  drag(dx: number, dy: number): boolean {
-    const { store } = this.#page;
-    const before = store.state.range;
+  drag(dx: number, dy: number): void {
     const { range, bytes } = this.#grabbed;
     const steps = (dx / this.#picture.plotWidth) * (range[1] + 1 - range[0]);
-    store.set({ range: panned(range, -steps, this.#data.model.steps ?? 0) });
+    this.#page.store.set({ range: panned(range, -steps, this.#data.model.steps ?? 0) });
     const span = bytes[1] - bytes[0];
     if (dy) this.#setBytes(bytes[0] + (dy / this.#picture.height) * span, span);
-    return store.state.range !== before;
+  }
+
+  pan(pixels: number): boolean {
+    return !this.#isWholeRange() && this.#panning.by(this.#page.store, this.#data, pixels / this.#picture.plotWidth);
   }
 
   reset(): void {

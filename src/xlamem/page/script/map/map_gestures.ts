@@ -12,8 +12,10 @@ export interface Gestures {
   /** Whether a drag pans; else it selects what to zoom to. */
   canPan(): boolean;
   grab(): void;
-  /** The picture has been dragged so far since `grab`; false if nothing changes. */
-  drag(dx: number, dy: number): boolean;
+  /** The picture has been dragged so far since `grab`. */
+  drag(dx: number, dy: number): void;
+  /** Move to the right by pixels; false if nothing changes. */
+  pan(pixels: number): boolean;
   hover(event: PointerEvent, x: number, y: number): void;
   leave(): void;
   click(x: number, y: number): void;
@@ -43,9 +45,7 @@ function wheel(event: WheelEvent, gestures: Gestures, [x, y]: Point): void {
   const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? PIXELS_PER_LINE : 1;
   const [dx, dy] = event.shiftKey && !event.deltaX ? [event.deltaY * unit, 0] : [event.deltaX * unit, event.deltaY * unit];
   const axis = event.ctrlKey || event.altKey ? "y" : "x";
-  const pans = Math.abs(dx) > Math.abs(dy);
-  if (pans) gestures.grab();
-  const changes = pans ? gestures.drag(-dx, 0) : gestures.zoom(axis, ZOOM_PER_PIXEL ** dy, x, y);
+  const changes = Math.abs(dx) > Math.abs(dy) ? gestures.pan(dx) : gestures.zoom(axis, ZOOM_PER_PIXEL ** dy, x, y);
   if (changes || axis === "y") event.preventDefault();
 }
 

@@ -45,8 +45,19 @@ export function centre({ state: { step, range } }: Store): number {
   return step >= range[0] && step <= range[1] ? step : Math.floor((range[0] + range[1]) / 2);
 }
 
-export function panBy(store: Store, data: ProgramData, steps: number): void {
-  if (data.model.steps) store.set({ range: panned(store.state.range, steps, data.model.steps) });
+/** Moves the visible range by small shares of itself. What is less than a step is kept for the next movement. */
+export class Panning {
+  #rest = 0;
+
+  /** Move by a share of the visible steps; false if the range is at its end. */
+  by(store: Store, data: ProgramData, share: number): boolean {
+    const { range } = store.state;
+    this.#rest += share * (range[1] + 1 - range[0]);
+    const steps = Math.trunc(this.#rest);
+    this.#rest -= steps;
+    store.set({ range: panned(range, steps, data.model.steps ?? 0) });
+    return steps === 0 || store.state.range !== range;
+  }
 }
 
 export function showAllSteps(store: Store, data: ProgramData): void {

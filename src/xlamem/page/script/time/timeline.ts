@@ -1,6 +1,6 @@
 /** Bytes in use of the selected memory space over the steps. */
 
-import { centre, goTo, goToPeak, goToPlateau, panBy, showAllSteps, zoomBy } from "../parts/actions.js";
+import { centre, goTo, goToPeak, goToPlateau, Panning, showAllSteps, zoomBy } from "../parts/actions.js";
 import { chart } from "./chart.js";
 import type { ProgramData } from "../data/data.js";
 import { fill, h, name, onWidth, plain } from "../parts/dom.js";
@@ -115,6 +115,7 @@ function listen(over: HTMLElement, host: HTMLElement, data: ProgramData, store: 
   const left = () => over.getBoundingClientRect().left - host.getBoundingClientRect().left;
   const step = (x: number) => stepAt(x + left(), store.state.range, host.clientWidth);
   const n = data.model.steps!;
+  const panning = new Panning();
   addGestures(over, {
     click: (x) => goTo(store, data, step(x)),
     zoomTo: (from, to) => store.set({ range: [Math.max(0, step(from)), Math.min(n - 1, step(to))] }),
@@ -124,11 +125,7 @@ function listen(over: HTMLElement, host: HTMLElement, data: ProgramData, store: 
       store.set({ range });
       return true;
     },
-    pan(pixels) {
-      const [first, last] = store.state.range;
-      const steps = (pixels / over.clientWidth) * (last + 1 - first);
-      if (Math.abs(steps) >= 0.5) panBy(store, data, steps);
-    },
+    pan: (pixels) => void panning.by(store, data, pixels / over.clientWidth),
     reset: () => showAllSteps(store, data),
   });
 }
