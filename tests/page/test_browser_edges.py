@@ -93,3 +93,14 @@ def test_small_movements_add_up(page_of: Write, show: Show) -> None:
         page.wait_for_function(f"() => Number(/zoom=(\\d+)/.exec(location.hash)[1]) >= {first + 6}")
         settle(page)
         assert zoom(page)[0] <= first + 8
+
+
+def test_the_wheel_zooms_out_at_once_after_one_step_is_reached(page_of: Write, show: Show) -> None:
+    page = show(page_of(LAYERS), "zoom=100-101")
+    box = box_of(page, ".map-frame")
+    page.mouse.move(box["x"] + 500, box["y"] + 50)
+    for _ in range(6):
+        page.mouse.wheel(0, -200)
+    page.wait_for_function("() => /zoom=(\\d+)-\\1$/.test(location.hash)")
+    page.mouse.wheel(0, 200)
+    page.wait_for_function("() => !/zoom=(\\d+)-\\1$/.test(location.hash)")

@@ -63,8 +63,6 @@ class AddressMap implements Gestures {
   #hovered = -1;
   #grabbed: { range: Interval; bytes: Interval };
   readonly #panning = new Panning();
-  /** Zoom that has not changed the range yet, because that has whole steps. */
-  #pendingZoom = 1;
   #frame = 0;
 
   constructor(host: HTMLElement, data: ProgramData, page: Page, { highlight, height, controls = true }: MapOptions) {
@@ -169,11 +167,8 @@ class AddressMap implements Gestures {
   #zoomSteps(factor: number, x: number): boolean {
     const { store } = this.#page;
     const before = store.state.range;
-    this.#pendingZoom *= factor;
-    zoomBy(store, this.#data, this.#pendingZoom, stepAt(x, before, this.#picture.width));
-    const changes = store.state.range !== before;
-    if (changes || this.#isWholeRange()) this.#pendingZoom = 1;
-    return changes || !this.#isWholeRange();
+    zoomBy(store, this.#data, factor, stepAt(x, before, this.#picture.width));
+    return store.state.range !== before || !this.#isWholeRange();
   }
 
   #isWholeRange(): boolean {
