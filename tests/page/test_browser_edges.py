@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from browsing import Show, Write, fragment, go, settle, step_shown
 from conftest import DUMPS
 
 import xlamem
+from xlamem.page import folding
+from xlamem.page.columns import Encoder
+from xlamem.page.folding import folded
+from xlamem.page.model import as_json
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -42,6 +49,26 @@ def test_a_link_to_another_program_keeps_what_both_have_in_common(page_of: Write
     page.go_back()
     settle(page)
     assert fragment(page) == {"color": "kind", "q": "dot"}
+
+
+def test_buffers_whose_names_are_left_out_have_links(
+    tmp_path: Path, show: Show, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, limit in {"N_AT_PEAKS": 10, "BYTES_PER_NAME": 4000, "SPARE": 300}.items():
+        monkeypatch.setattr(folding, name, limit)
+    report = xlamem.report(LAYERS)
+    program = folded(report.programs[0], int(0.8 * len(json.dumps(as_json(report.programs[0])))), Encoder())
+    page = show(replace(report, programs=[program]).save(tmp_path / "report.html"))
+    b, names = program.buffers, np.array(program.instructions.name.to_pylist())
+    unnamed = np.flatnonzero((names[b.instruction] == "") & (b.start >= 0))
+    for origin in ("own", "user"):
+        key = str(b.value_id[unnamed[b.origin[unnamed] == b.origin_names.index(origin)][0]])
+        go(page, f"buffer={key}&t=1")
+        assert fragment(page) == {"buffer": key, "t": "1"}
+        detail = page.locator("#detail")
+        assert detail.locator("h3").inner_text() == f"value {key}"
+        assert "?" not in detail.inner_text()
+        assert "read" not in str(detail.locator(".life-bar").get_attribute("aria-label"))
 
 
 # ---- gestures

@@ -105,6 +105,7 @@ class Detail {
   #origin(buffer: number): Child {
     const [before, after] = originOf(this.#data, buffer);
     const source = this.#data.buffers.originInstruction[buffer]!;
+    if (after && source < 0) return null; // this file leaves its name out
     return h("span", {}, before, ...(after ? [this.#instruction(source), after] : []));
   }
 

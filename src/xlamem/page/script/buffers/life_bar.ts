@@ -23,7 +23,8 @@ export function lifeBar(data: ProgramData, store: Store, buffer: number): Elemen
   const top = (HEIGHT - BAR) / 2;
   const uses = usesOf(data, buffer).filter(({ step }) => step >= 0);
   const peak = data.model.spaces[data.allocations.space[data.buffers.allocation[buffer]!]!]?.first_step;
-  const label = `Live from step ${number(first)} to ${number(last)} of ${number(steps - 1)}, read ${number(uses.length)} times`;
+  const read = uses.length > 0 || data.model.folded.length === 0 ? `, read ${number(uses.length)} times` : ""; // or left out
+  const label = `Live from step ${number(first)} to ${number(last)} of ${number(steps - 1)}${read}`;
   const picture = svg(
     "svg",
     { class: "life-bar", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label },

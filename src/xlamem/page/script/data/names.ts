@@ -2,15 +2,20 @@
 
 import type { ProgramData } from "./data.js";
 
-/** `fusion.12{0}`: the instruction that defines the buffer and the index in its shape; `fusion.12` for an array. */
-export function bufferName(data: ProgramData, row: number): string {
-  const { instruction, shapeIndex, indexNames } = data.buffers;
+/**
+ * `fusion.12{0}`: the instruction that defines the buffer and the index in its shape; `fusion.12` for an array. If the
+ * file leaves the name out, `value 1234`.
+ */
+export function bufferName({ buffers, instructions }: ProgramData, row: number): string {
+  const { instruction, shapeIndex, indexNames, valueId } = buffers;
+  const defines = instructions.name[instruction[row]!];
   const index = indexNames[shapeIndex[row]!] ?? "";
-  return `${data.instructions.name[instruction[row]!] ?? ""}${index === "{}" ? "" : index}`;
+  return defines ? `${defines}${index === "{}" ? "" : index}` : `value ${valueId[row]}`;
 }
 
-/** Whether no other buffer has the name of this one. */
-export function isOnlyBuffer({ buffers: { instruction, shapeIndex } }: ProgramData, row: number): boolean {
+/** Whether the buffer has a name that no other buffer has. */
+export function isOnlyBuffer({ buffers: { instruction, shapeIndex }, instructions }: ProgramData, row: number): boolean {
+  if (!instructions.name[instruction[row]!]) return false;
   let found = 0;
   for (let i = 0; i < instruction.length; i++) {
     if (instruction[i] === instruction[row] && shapeIndex[i] === shapeIndex[row]) found += 1;
