@@ -2,7 +2,7 @@
 
 import type { ProgramData } from "../data/data.js";
 import { exactSize, number, percent } from "./format.js";
-import { isArena, occupiedRange } from "../data/live.js";
+import { occupiedRange } from "../data/live.js";
 import { bufferName, joinScopes, scopeOfBuffer } from "../data/names.js";
 
 const CATEGORIES: Readonly<Record<string, string>> = {
@@ -10,6 +10,8 @@ const CATEGORIES: Readonly<Record<string, string>> = {
   temp: "temporary",
   temp_in_output: "temporary in an output",
 };
+/** Categories of the program's parameters. */
+const ARGUMENTS: readonly string[] = ["parameter", "donated"];
 
 /** The name of a buffer; for an argument, that which people gave it: `params['w']`. */
 export function labelOf(data: ProgramData, buffer: number): string {
@@ -26,11 +28,16 @@ export function modelName(data: ProgramData, buffer: number): string {
 }
 
 function argumentName(data: ProgramData, buffer: number): string | undefined {
-  const { buffers, allocations, instructions } = data;
+  const { buffers, allocations } = data;
   const allocation = buffers.allocation[buffer]!;
-  const opcode = instructions.opcodeNames[instructions.opcode[buffers.instruction[buffer]!]!];
+  const isArgument = ARGUMENTS.includes(buffers.categoryNames[buffers.category[buffer]!]!);
   const isWhole = buffers.size[buffer] === allocations.size[allocation];
-  return opcode === "parameter" && isWhole && !isArena(data, allocation) ? allocations.label[allocation] : undefined;
+  return isArgument && isWhole && isParameter(data, buffer) ? allocations.label[allocation] : undefined;
+}
+
+/** Whether a parameter defines it: of the program, or of a computation within it. */
+function isParameter({ buffers, instructions }: ProgramData, buffer: number): boolean {
+  return instructions.opcodeNames[instructions.opcode[buffers.instruction[buffer]!]!] === "parameter";
 }
 
 /** What a buffer or an allocation of a category is called. */
@@ -53,13 +60,15 @@ export function whatOf({ buffers: b }: ProgramData, buffer: number): string {
 }
 
 /** How its name was found, around the name of the instruction that has it, if that is another one. */
-export function originOf({ buffers: b }: ProgramData, buffer: number): readonly [string, string] {
+export function originOf(data: ProgramData, buffer: number): readonly [string, string] {
+  const { buffers: b } = data;
   const isOther = b.originInstruction[buffer]! >= 0 && b.originInstruction[buffer] !== b.instruction[buffer];
   switch (b.originNames[b.origin[buffer]!]) {
     case "own":
       return ["Named by the instruction that defines it.", ""];
     case "argument":
-      return isOther ? ["Its bytes come from the argument ", "."] : ["An argument of the program.", ""];
+      if (isOther) return ["Its bytes come from the argument ", "."];
+      return [isParameter(data, buffer) ? "An argument of the program." : "Its bytes come from an argument of the program.", ""];
     case "operand":
       return ["The name is that of ", ", from which its bytes come."];
     case "slot":
