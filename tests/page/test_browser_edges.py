@@ -71,6 +71,24 @@ def test_buffers_whose_names_are_left_out_have_links(
         assert "read" not in str(detail.locator(".life-bar").get_attribute("aria-label"))
 
 
+def test_keys_search_in_the_visible_table_and_clear_the_search(page_of: Write, show: Show) -> None:
+    page = show(page_of(DUMPS / "cpu-jaxlib-0.12.0-several_modules"))
+    programs = page.locator("#directory tbody tr")
+    n = programs.count()
+    page.get_by_role("searchbox").fill("nothing")
+    assert programs.count() == 0
+    page.keyboard.press("Escape")
+    assert programs.count() == n
+    go(page, "program=1")
+    page.wait_for_selector("#buffers .summary")
+    page.keyboard.press("/")
+    page.keyboard.type("nothing")
+    page.wait_for_function("() => location.hash.includes('q=nothing')")
+    page.keyboard.press("Escape")
+    page.wait_for_function("() => !location.hash.includes('q=')")
+    assert " of " not in page.locator("#buffers .summary").inner_text()
+
+
 # ---- gestures
 
 

@@ -304,8 +304,6 @@ def test_back_and_forward_work_with_links_that_were_followed(page: Page) -> None
     assert step_shown(page)[0] == 10
 
 
-
-
 def test_back_undoes_a_selection_but_no_step(page: Page) -> None:
     rows(page).nth(0).click()
     settle(page)
@@ -321,3 +319,4 @@ def test_back_undoes_a_selection_but_no_step(page: Page) -> None:
     page.go_back()
     settle(page)
     assert selected(page) == ""
+    assert page.locator("#detail").count() == 1

@@ -24,7 +24,7 @@ const ACTIONS: Readonly<Record<string, Action>> = {
   "0": showAllSteps,
   s: nextSpace,
   c: nextColour,
-  "/": () => document.querySelector<HTMLInputElement>('input[type="search"]')?.focus(),
+  "/": search,
   Escape: clear,
 };
 const HELP: readonly (readonly [string, string])[] = [
@@ -69,10 +69,21 @@ export function listenToKeys(store: Store, current: () => ProgramData | undefine
 function isTyping({ key, target }: KeyboardEvent): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (key === "Escape" && target instanceof HTMLInputElement) {
+    const isFilled = target.value !== "";
+    if (isFilled) {
+      target.value = ""; // browsers would clear it without "input" after "blur", or not at all
+      target.dispatchEvent(new Event("input"));
+    }
     target.blur();
-    return target.value !== "";
+    return isFilled;
   }
   return target.matches('input:not([type="checkbox"]), textarea, select') || target.isContentEditable;
+}
+
+/** Go to the search box. That of the table of programs is hidden while one of them is shown. */
+function search(): void {
+  const boxes = Array.from(document.querySelectorAll<HTMLInputElement>('input[type="search"]'));
+  boxes.find((box) => box.offsetParent !== null)?.focus();
 }
 
 function nextColour(store: Store): void {

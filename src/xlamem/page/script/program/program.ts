@@ -35,7 +35,7 @@ export class ProgramPage {
   /** Listeners of the shown program are those after it. */
   #mark = 0;
   /** Whether the state comes from the address. */
-  #isRead = true;
+  #isRead = false;
 
   constructor(report: Report, store: Store, first: number) {
     this.page = { report, store, programs: this.#programs };
@@ -115,7 +115,7 @@ export class ProgramPage {
   #draw(hosts: Hosts, data: ProgramData, state: State | null): void {
     const { store } = this.page;
     if (store.state.program !== this.#programs.indexOf(data)) return;
-    if (state) store.set(state);
+    if (state) this.#follow(state);
     const draw = (view: View, host: HTMLElement) => view(fill(host), data, this.page);
     draw(timelineView, hosts.timeline);
     if (data.model.steps !== null && data.model.spaces.length > 0) draw(mapView, hosts.map);
@@ -133,17 +133,21 @@ export class ProgramPage {
     if (!data && state.program >= 0) return; // it is not decoded yet
     const address = data ? addressOf(state, data, this.#first) : "";
     const isNew = isSelection && !this.#isRead;
-    this.#isRead = false;
     if (address === location.hash) return;
     history[isNew ? "pushState" : "replaceState"](null, "", address || location.pathname + location.search);
   }
 
-  #readAddress(): void {
-    const { store, report } = this.page;
-    const program = programIn(location.hash, report.programs.length) ?? this.#first;
-    const data = this.#programs[program];
+  /** Show the state of an address, which is no new entry in the browser's history. */
+  #follow(state: State): void {
     this.#isRead = true;
-    if (data && program === this.#row) store.set(stateIn(location.hash, program, data));
+    this.page.store.set(state);
+    requestAnimationFrame(() => (this.#isRead = false)); // after that of the store
+  }
+
+  #readAddress(): void {
+    const program = programIn(location.hash, this.page.report.programs.length) ?? this.#first;
+    const data = this.#programs[program];
+    if (data && program === this.#row) this.#follow(stateIn(location.hash, program, data));
     else this.#show(this.#initial(program), location.hash);
   }
 }
