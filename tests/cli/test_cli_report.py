@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attacks
 import pytest
+from attacks import value
 from conftest import DUMPS
 
 import xlamem
@@ -94,6 +96,22 @@ def test_two_paths_are_compared(run: Any, tmp_path: Path) -> None:
     report = data(tmp_path / "x.json")
     assert report["kind"] == "comparison"
     assert [p["name"] for p in report["programs"]] == ["jit_m_host_offload", "jit_m_mlp_grad"]
+
+
+def test_a_listed_program_without_a_page_is_an_error(run: Any, tmp_path: Path) -> None:
+    shutil.copytree(TPU, tmp_path / "dumps" / "good")
+    (tmp_path / "dumps" / "bad").mkdir()
+    for name, text in attacks.dump([value(2**53 + 1, "a")], ranges=["a{}:0-1"]).items():
+        (tmp_path / "dumps" / "bad" / name).write_bytes(text)
+    for args in ((), ("-o", "x.json"), ("--max-size", "100KB")):
+        r = run("dumps", *args, "--json")
+        assert r.code == 3
+        assert "numbers of 2^53" in r.err
+        assert [f["path"].startswith("dumps/bad/") for f in r.json["failed"]] == [True]
+
+
+def test_verdicts_of_a_directory_are_shown_without_available_memory() -> None:
+    assert "does not fit" in repr(xlamem.report(SEVERAL, capacity="1GiB", resident="1GiB"))
 
 
 def test_several_programs_are_listed(run: Any, tmp_path: Path) -> None:

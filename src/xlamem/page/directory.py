@@ -59,7 +59,14 @@ class Directory:
 
 
 def write_directory(
-    listing: Listing, output: Path, *, title: str, build: Build, cap: int, max_programs: int = MAX_PROGRAMS
+    listing: Listing,
+    output: Path,
+    *,
+    title: str,
+    build: Build,
+    cap: int,
+    max_programs: int = MAX_PROGRAMS,
+    unbuilt: list[Failed] | None = None,
 ) -> Path:
     """Write the page of a directory, and return the file to open.
 
@@ -78,23 +85,26 @@ def write_directory(
         Maximum size of a file in bytes.
     max_programs
         Maximum number of programs that have a page, the largest ones.
+    unbuilt
+        Gets the listed programs that cannot be read again or built, which have no page.
 
     Raises
     ------
     OutputError
         A file cannot be written.
     """
-    failed = list(listing.failed)
-    built = _built(listing, build, max_programs, failed)
+    unbuilt = [] if unbuilt is None else unbuilt
+    built = _built(listing, build, max_programs, unbuilt)
     held, fits = _held(built, cap)
     if fits:
-        page = document(_in_one(listing, held, title, failed, max_programs, cap))
+        page = document(_in_one(listing, held, title, [*listing.failed, *unbuilt], max_programs, cap))
         if len(page) <= cap:
             write_file(output, page)
             return output
     folder = output.with_suffix("")
     files = _write_pages(listing, chain(held, built), folder, min(max_programs, len(listing.programs)))
     rows = [replace(row, file=files.get(i, "")) for i, row in enumerate(_rows(listing))]
+    failed = [*listing.failed, *unbuilt]
     write_file(folder / INDEX, document(_report(title, [], _directory(rows, failed, max_programs, cap))))
     if output != folder:
         output.unlink(missing_ok=True)  # an earlier page, which the folder replaces
@@ -102,26 +112,35 @@ def write_directory(
 
 
 def directory_report(
-    listing: Listing, *, title: str, build: Build, cap: int, max_programs: int = MAX_PROGRAMS
+    listing: Listing,
+    *,
+    title: str,
+    build: Build,
+    cap: int,
+    max_programs: int = MAX_PROGRAMS,
+    unbuilt: list[Failed] | None = None,
 ) -> Json:
-    """Return the report of a directory as JSON, with the models of the largest programs that fit `cap` bytes."""
-    failed = list(listing.failed)
-    held, fits = _held(_built(listing, build, max_programs, failed), cap)
+    """Return the report of a directory as JSON, with the models of the largest programs that fit `cap` bytes.
+
+    `unbuilt` gets the listed programs that cannot be read again or built.
+    """
+    unbuilt = [] if unbuilt is None else unbuilt
+    held, fits = _held(_built(listing, build, max_programs, unbuilt), cap)
     if not fits:
         held.pop()
-    report = _in_one(listing, held, title, failed, max_programs, cap)
+    report = _in_one(listing, held, title, [*listing.failed, *unbuilt], max_programs, cap)
     if not fits:
         report["directory"]["folded"].append(f"This file contains the {count(len(held), 'largest program')} only.")
     return report
 
 
-def _built(listing: Listing, build: Build, n: int, failed: list[Failed]) -> Iterator[tuple[int, Json]]:
-    """Yield the models of the n largest programs and their rows; add those that cannot be built to `failed`."""
+def _built(listing: Listing, build: Build, n: int, unbuilt: list[Failed]) -> Iterator[tuple[int, Json]]:
+    """Yield the models of the n largest programs and their rows; add those that cannot be built to `unbuilt`."""
     for number, listed in enumerate(listing.programs[:n]):
         try:
             yield number, dict(build(listed.read()))
         except (DumpError, UsageError, OSError) as error:
-            failed.append(Failed(listed.path, str(error)))
+            unbuilt.append(Failed(listed.path, str(error)))
 
 
 def _held(built: Iterable[tuple[int, Json]], cap: int) -> tuple[list[tuple[int, Json]], bool]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..display import View
     from ..warehouse import Dataset
     from .comparison import Difference
-    from .listing import Listing
+    from .listing import Failed, Listing
 
 Json = dict[str, Any]
 
@@ -57,6 +57,8 @@ class Report:
     _encoder: Encoder = field(default_factory=Encoder)
     _build: Callable[[Dump], Program] | None = None
     """Returns the model of a program of a directory."""
+    _unbuilt: list[Failed] = field(default_factory=list)
+    """Programs of a directory without a page, as found when it was written last."""
     _max_bytes: int = MAX_BYTES
     _max_programs: int = MAX_PROGRAMS
 
@@ -69,8 +71,8 @@ class Report:
 
     @property
     def failed(self) -> list[Json]:
-        """The dumps of a directory that cannot be read: path and error."""
-        return [failure._asdict() for failure in self.listing.failed] if self.listing else []
+        """The dumps of a directory that cannot be read, and once it is written, those without a page."""
+        return [failure._asdict() for failure in (*self.listing.failed, *self._unbuilt)] if self.listing else []
 
     def as_json(self) -> Json:
         """Return the report as JSON, which `report.schema.json` describes."""
@@ -130,6 +132,7 @@ class Report:
 
     def _of_directory(self, listing: Listing) -> Json:
         """Return the keyword arguments of the functions that write a directory."""
+        self._unbuilt.clear()
         cap = self._max_bytes - _overhead()
         build = self._build or partial(program_model)
 
@@ -138,7 +141,8 @@ class Report:
             program: Json = as_json(folded(build(dump), cap, encoder), encoder)
             return program
 
-        return {"title": self.title, "build": built, "cap": self._max_bytes, "max_programs": self._max_programs}
+        limits = {"cap": self._max_bytes, "max_programs": self._max_programs}
+        return {"title": self.title, "build": built, "unbuilt": self._unbuilt, **limits}
 
     def __repr__(self) -> str:
         return repr(self._view())
@@ -155,7 +159,12 @@ class Report:
             texts += [("change", self.difference.verdict)] if self.difference else []
             return View(title, (fields(texts),))
         rows = [
-            [shorten(p.name, NAME_WIDTH), size(p.must_fit), size(p.peak), VERDICTS[p.fits] if p.available else ""]
+            [
+                shorten(p.name, NAME_WIDTH),
+                size(p.must_fit),
+                size(p.peak),
+                "" if p.available is None else VERDICTS[p.fits],
+            ]
             for p in self.listing.programs[:N_LISTED]
         ]
         more = len(self.listing.programs) - len(rows)
