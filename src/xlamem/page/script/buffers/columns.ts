@@ -148,8 +148,10 @@ function sourceOf({ data: { buffers }, live }: Cells, i: number): string {
   return buffers.sourceNames[buffers.source[live.buffer[i]!] ?? -1] ?? "";
 }
 
-/** Bytes of padding of a row; -1 if they are not known. */
-function paddingOf({ data: { buffers }, live }: Cells, i: number): number {
+/** Bytes of padding of a row, none of what is reserved; -1 if they are not known. */
+function paddingOf(cells: Cells, i: number): number {
+  if (isReserved(cells, i)) return 0;
+  const { data: { buffers }, live } = cells; // prettier-ignore
   const buffer = live.buffer[i]!;
   const unpadded = buffers.unpadded[buffer] ?? -1;
   return unpadded < 0 ? -1 : Math.max(0, buffers.size[buffer]! - unpadded);

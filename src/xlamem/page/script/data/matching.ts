@@ -2,6 +2,7 @@
 
 import type { ProgramData } from "./data.js";
 import { bufferName, scopeOfBuffer, scopePath } from "./names.js";
+import { categoryName } from "../parts/wording.js";
 
 /** Whether each buffer is in the selected scope and matches the query; null if all do. */
 export function matching(data: ProgramData, query: string, scope: number): Uint8Array | null {
@@ -49,6 +50,7 @@ function search(data: ProgramData, query: string): (buffer: number) => boolean {
     [b.opName, b.opNames.map(contains)],
     [b.source, b.sourceNames.map(contains)],
     [b.scope, scopes.name.map((_, row) => contains(scopePath(data, row)))],
+    [b.category, b.categoryNames.map((category) => contains(categoryName(category)))],
     [b.kind, b.kindNames.map(contains)],
     [b.phase, b.phaseNames.map(contains)],
     [b.allocation, allocations.label.map(contains)],

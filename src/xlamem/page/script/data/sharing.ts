@@ -11,15 +11,16 @@ export interface Neighbours {
   readonly after: readonly number[];
 }
 
+const NONE: Neighbours = { sharing: [], before: [], after: [] };
 const MAX_SHARING = 50;
 const MAX_NEIGHBOURS = 3;
 const latest = new WeakMap<ProgramData, { buffer: number; neighbours: Neighbours }>();
 
-/** The neighbours of a buffer. The last result is kept. */
+/** The neighbours of a buffer; none without live ranges. The last result is kept. */
 export function neighboursOf(data: ProgramData, buffer: number): Neighbours {
   const known = latest.get(data);
   if (known?.buffer === buffer) return known.neighbours;
-  const neighbours = found(data, buffer);
+  const neighbours = data.model.steps === null ? NONE : found(data, buffer);
   latest.set(data, { buffer, neighbours });
   return neighbours;
 }
