@@ -89,6 +89,32 @@ def test_keys_search_in_the_visible_table_and_clear_the_search(page_of: Write, s
     assert " of " not in page.locator("#buffers .summary").inner_text()
 
 
+def test_the_maps_of_a_comparison_follow_its_waterfall_and_each_other(page_of: Write, show: Show) -> None:
+    page = show(page_of(CPU, GRAD))
+    changes, maps = page.locator("#changes"), page.locator("#maps")
+    changes.get_by_role("button", name="vmem").click()
+    maps.get_by_text("A has nothing in vmem.").wait_for()
+    assert [part.is_visible() for part in maps.locator(".map").all()] == [False, True]
+    changes.get_by_role("button", name="Device memory").click()
+    assert [part.is_visible() for part in maps.locator(".map").all()] == [True, True]
+
+    changes.get_by_role("button", name="In use at the peak").click()
+    row = page.locator("button.row-label").first
+    row.click()
+    page.get_by_role("button", name="Show new and gone buffers").click()
+    maps.locator(".status", has_text="other side").wait_for()
+    assert row.get_attribute("aria-pressed") == "false"
+    row.click()
+    assert row.get_attribute("aria-pressed") == "true"
+
+    details = maps.locator(".two-columns").nth(1)
+    details.locator(".suggestion button").first.click()
+    details.locator("h3", has_text="the same buffer").wait_for()
+    details.get_by_role("button", name="Clear the selection").first.click()
+    details.locator("h3", has_text="the same buffer").wait_for(state="detached")
+    assert details.locator(".suggestion").count() == 2
+
+
 # ---- gestures
 
 

@@ -76,7 +76,7 @@ async function explorerOf(
     const { account } = difference.accounts[i]!;
     const spaces = { a: spacesOf(data.a, account), b: spacesOf(data.b, account) };
     aligned?.show(seriesOf(data, spaces));
-    maps.show(spaces);
+    maps.show(account, spaces);
   };
   return { maps, members, show };
 }
@@ -162,6 +162,7 @@ class Waterfalls {
   /** Let rows be selected, and show the account in other views. */
   connect(explorer: Explorer): void {
     this.#explorer = explorer;
+    explorer.maps.onReset = () => this.#draw(); // with no row selected
     explorer.show(this.#account);
     this.#draw();
   }

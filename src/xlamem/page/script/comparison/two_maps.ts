@@ -1,11 +1,12 @@
 /** The address maps of A and B: buffers without a partner, or those of a change, stand out. */
 
+import { accountTitle } from "./accounts.js";
 import { initial } from "../data/address.js";
 import type { ProgramData } from "../data/data.js";
 import { detailView } from "../buffers/detail.js";
 import { fill, h, plain } from "../parts/dom.js";
 import { count } from "../parts/format.js";
-import { button } from "../parts/frame.js";
+import { button, sentence } from "../parts/frame.js";
 import { addressMap } from "../map/map.js";
 import { select } from "../parts/selection.js";
 import { Store } from "../data/store.js";
@@ -68,10 +69,15 @@ export class TwoMaps {
   readonly #marked: BySide<Uint8Array>;
   readonly #alone: BySide<Int32Array>;
   readonly #repaint: Record<Side, () => void> = { a: () => undefined, b: () => undefined };
+  /** Each map, and what is shown instead where a side does not have the memory. */
+  readonly #maps: BySide<HTMLElement> = { a: h("div", { class: "map" }), b: h("div", { class: "map" }) };
+  readonly #absent: BySide<HTMLElement> = { a: sentence(""), b: sentence("") };
   readonly #words = h("div", { class: "row" });
   readonly #captions: BySide<HTMLElement> = { a: h("span", {}), b: h("span", {}) };
   /** What the details of a side are. */
   readonly #titles: BySide<HTMLElement> = { a: h("span", {}, SELECTED), b: h("span", {}, SELECTED) };
+  /** Called when the reader asks for the buffers without a partner. */
+  onReset: () => void = () => this.highlight(null);
   #chosen: Chosen | null = null;
   #pointed: Chosen | null = null;
   #frame = 0;
@@ -88,10 +94,10 @@ export class TwoMaps {
   }
 
   #map(side: Side): HTMLElement {
-    const map = h("div", { class: "map" });
+    const map = this.#maps[side];
     const title = h("h3", {}, h("strong", { class: `side side-${side}` }, side.toUpperCase()), " ", this.#captions[side]);
     this.#repaint[side] = addressMap(map, this.#data[side], this.#pages[side], { highlight: this.#marked[side], height: HEIGHT });
-    return h("div", {}, title, map);
+    return h("div", {}, title, map, this.#absent[side]);
   }
 
   #details(): HTMLElement {
@@ -103,14 +109,20 @@ export class TwoMaps {
     return h("div", { class: "two-columns" }, ...hosts);
   }
 
-  /** Select the partner of a buffer that is selected. */
+  /** Select the partner of a buffer that is selected, and none if it is no longer. */
   #follow(side: Side): void {
     const other = side === "a" ? "b" : "a";
     const { store } = this.#pages[side];
     store.on(["buffer"], ({ buffer }) => {
-      if (buffer < 0) return;
-      const partner = this.#partners.of(side, buffer);
       const there = this.#pages[other].store;
+      if (buffer < 0) {
+        const selected = there.state.buffer;
+        if (selected >= 0 && this.#partners.of(other, selected) < 0) return; // that is why none is selected here
+        there.set({ buffer: -1 });
+        for (const title of Object.values(this.#titles)) fill(title, SELECTED);
+        return;
+      }
+      const partner = this.#partners.of(side, buffer);
       if (partner >= 0 && partner === there.state.buffer) return;
       fill(this.#titles[side], SELECTED);
       fill(this.#titles[other], this.#partners.words(side, buffer));
@@ -125,9 +137,15 @@ export class TwoMaps {
     return SIDES.every((side) => this.#data[side].model.steps !== null);
   }
 
-  /** Show these memory spaces. */
-  show(spaces: BySide<readonly number[]>): void {
-    for (const side of SIDES) this.#pages[side].store.set({ space: spaces[side][0] ?? 0 });
+  /** Show these memory spaces of an account. */
+  show(account: string, spaces: BySide<readonly number[]>): void {
+    for (const side of SIDES) {
+      const [space] = spaces[side];
+      this.#maps[side].hidden = space === undefined;
+      this.#absent[side].hidden = space !== undefined;
+      fill(this.#absent[side], `${side.toUpperCase()} has nothing in ${plain(accountTitle(account), 40)}.`);
+      if (space !== undefined) this.#pages[side].store.set({ space });
+    }
   }
 
   goTo(side: Side, step: number): void {
@@ -166,7 +184,7 @@ export class TwoMaps {
       const what = chosen ? " of this change" : side === "a" ? " that B does not have" : " that A does not have";
       fill(this.#captions[side], `${n ? count(n, "buffer") : "no buffer"}${what}`);
     }
-    const all = this.#chosen && button("Show new and gone buffers", () => this.highlight(null));
+    const all = this.#chosen && button("Show new and gone buffers", () => this.onReset());
     const words = chosen ? `Highlighted: ${plain(chosen.title, 100)}` : "Highlighted: buffers that the other side does not have";
     fill(this.#words, h("p", { class: "status", "aria-live": "polite" }, words), all);
   }
