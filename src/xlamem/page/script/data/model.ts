@@ -55,7 +55,7 @@ export interface Program {
   verdict: Verdict;
   /** Main memory first, then by peak. */
   spaces: Space[];
-  /** device_total first, unless a memory space is all of it. */
+  /** device_total first, without a memory space that is all of it. */
   bill: Account[];
   phases: Phases;
   allocations: Allocations;

@@ -46,7 +46,7 @@ export function legend(host: HTMLElement, data: ProgramData, store: Store, onHig
   return { update, highlighted: () => highlighted };
 }
 
-/** Bytes in use at a step of each item; what no live buffer covers counts for none. */
+/** Bytes in use at a step of each item. What no live buffer covers is that of the one that stands for the allocation. */
 function bytesOf(data: ProgramData, code: Uint16Array, n: number, space: number, step: number): Float64Array {
   const bytes = new Float64Array(n);
   const live = liveSet(data, space, step);
