@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 pytest_plugins = "chromium"
 
 CPU = DUMPS / "cpu-jaxlib-0.9.1-mlp_grad"
+TPU = DUMPS / "tpu-libtpu-0.0.50.1-tpu7x-donate_adam"
 LAYERS = DUMPS / "cpu-jaxlib-0.12.0-multiheap"
 LAST = 279
 """Last step of LAYERS."""
@@ -113,6 +114,23 @@ def test_the_maps_of_a_comparison_follow_its_waterfall_and_each_other(page_of: W
     details.get_by_role("button", name="Clear the selection").first.click()
     details.locator("h3", has_text="the same buffer").wait_for(state="detached")
     assert details.locator(".suggestion").count() == 2
+
+
+def test_what_a_button_leads_to_is_visible(page_of: Write, show: Show) -> None:
+    page = show(page_of(TPU), "space=vmem")
+    settle(page)
+    peak = xlamem.report(TPU).programs[0].spaces[0].peak
+    assert step_shown(page)[1] != peak
+    page.locator("#bill .bill-step button").click()
+    settle(page)
+    assert step_shown(page)[1] == peak
+    assert "space" not in fragment(page)
+    last = xlamem.report(TPU).programs[0].steps or 0
+    go(page, f"t={last - 1}&zoom={last - 2}-{last - 1}")
+    page.locator("#detail .suggestion button").click()
+    settle(page)
+    first, _, end = fragment(page)["zoom"].partition("-")
+    assert int(first) <= step_shown(page)[0] <= int(end)
 
 
 # ---- gestures

@@ -1,5 +1,6 @@
 /** Select buffers. */
 
+import { goTo } from "./actions.js";
 import type { ProgramData } from "../data/data.js";
 import { isLiveAt, liveSet, occupiedRange } from "../data/live.js";
 import type { Store } from "../data/store.js";
@@ -8,11 +9,8 @@ import type { Store } from "../data/store.js";
 export function select(store: Store, data: ProgramData, buffer: number, step = store.state.step): void {
   const [first, last] = occupiedRange(data, buffer);
   const stays = first > last || isLiveAt(data, buffer, store.state.step);
-  store.set({
-    buffer,
-    space: data.allocations.space[data.buffers.allocation[buffer]!]!,
-    step: stays ? store.state.step : Math.max(first, Math.min(last, step)),
-  });
+  store.set({ buffer, space: data.allocations.space[data.buffers.allocation[buffer]!]! });
+  if (!stays) goTo(store, data, Math.max(first, Math.min(last, step)));
 }
 
 /** The largest buffer that is live at the peak of a memory space; -1 for none. */

@@ -64,7 +64,7 @@ function where(model: Program, { account, page, step }: Account, store: Store): 
   if (step === null) return document.createTextNode("Without live ranges, temporaries are not divided.");
   const space = model.spaces.findIndex((s) => s.memory_space === account && s.page === page);
   const show = () => {
-    store.set({ step, range: [0, (model.steps ?? 1) - 1], ...(space >= 0 ? { space } : {}) });
+    store.set({ step, range: [0, (model.steps ?? 1) - 1], space: Math.max(0, space) }); // the main memory for the device
     document.getElementById("time")?.scrollIntoView();
   };
   return button(`At step ${number(step)}, its peak`, show, { class: "link", title: "Show this step in the timeline" });
