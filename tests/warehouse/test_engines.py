@@ -201,6 +201,52 @@ def test_workers_that_are_killed_while_they_start(
     whole(tmp_path / "out", clean)
 
 
+class FirstAlone(processes.Cores):
+    """Lets only the first worker start; the others are killed, or fail."""
+
+    flags: Path
+    fails: bool
+
+    def start_worker(self) -> None:
+        (self.flags / str(os.getpid())).touch()
+        if len(list(self.flags.iterdir())) > 1:
+            if self.fails:
+                raise MemoryError
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().start_worker()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals")
+@pytest.mark.parametrize("fails", [False, True])
+def test_workers_that_cannot_be_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Path, fails: bool
+) -> None:
+    """One is killed, and then all that replace it: this process does the work, and blames no dump."""
+    (tmp_path / "flags").mkdir()
+    submit, killed = pools.Pool.submit, []
+
+    def cores(*args: Any) -> FirstAlone:
+        found = FirstAlone(*args)
+        found.flags, found.fails = tmp_path / "flags", fails
+        return found
+
+    def submit_and_kill(self: pools.Pool, function: Any, *args: Any) -> Any:
+        future = submit(self, function, *args)
+        if function is worker.process and not killed:
+            killed.extend(multiprocessing.active_children())
+            for process in killed:
+                process.kill()
+        return future
+
+    monkeypatch.setattr(processes, "Cores", cores)
+    monkeypatch.setattr(pools.Pool, "submit", submit_and_kill)
+    made = xlamem.convert(DUMPS, to=tmp_path / "out", workers=1)
+    assert len(killed) == 1
+    assert len(list((tmp_path / "flags").iterdir())) == 1 + processes.MAX_STARTS
+    assert not made.failed
+    whole(tmp_path / "out", clean)
+
+
 def poisoned(flag: str) -> None:
     """In a worker: the dump kills it, always or (with the path of a flag) once."""
     read = worker.ReadDump

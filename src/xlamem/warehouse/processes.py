@@ -50,6 +50,8 @@ class _Processes:
         )
         self.executor: ProcessPoolExecutor | None = None
         self.starting: list[Future[int]] = []
+        self.have_started = False
+        """Whether workers were ready once."""
 
     def start(self, text_bytes: int) -> None:
         size = self.workers or min(default_workers(), text_bytes // WORKER_BYTES)
@@ -72,6 +74,7 @@ class _Processes:
     def restart(self) -> None:
         self.pool.executor.shutdown(wait=False, cancel_futures=True)
         self._start()
+        self._wait_until_ready()
 
     def kill(self) -> None:
         if self.executor is not None:
@@ -88,7 +91,10 @@ class _Processes:
             self._start()
 
     def _are_ready(self) -> bool:
-        """Wait until all workers have started or one has ended. Raise UsageError if it ended by itself."""
+        """Wait until all workers have started or one has ended.
+
+        Raise UsageError if it ended by itself, unless workers could be started before.
+        """
         assert self.executor is not None
         processes = _workers(self.executor)
         try:
@@ -96,12 +102,14 @@ class _Processes:
                 future.result()
         except BrokenExecutor:
             self.executor.shutdown(wait=True, cancel_futures=True)  # after it, all exit codes are known
-            if any(process.exitcode is not None and process.exitcode >= 0 for process in processes):
+            ended = any(process.exitcode is not None and process.exitcode >= 0 for process in processes)
+            if ended and not self.have_started:
                 raise UsageError(
                     "worker processes cannot be started; in a script, call convert under "
                     "if __name__ == '__main__': (or with engine='here', which needs no other process)"
                 ) from None
             return False
+        self.have_started = True
         return True
 
     def _run_here(self) -> None:
