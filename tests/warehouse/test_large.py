@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attacks
 import pytest
 from forge_bulk import forge_files
 
 import xlamem
 from xlamem import OutputError, schema, warehouse
+from xlamem.compute.layout import MAX_DUMP_SPACES
 from xlamem.parse import pieces
 from xlamem.warehouse import parquet, plan, processes, spill, streamed, worker
 from xlamem.warehouse.cores import Cores, current
@@ -73,6 +75,38 @@ def test_the_same_bytes_for_any_number_of_workers(dump: Path, tmp_path: Path) ->
     assert found[1:] == found[:1] * 3
     rows = xlamem.Dataset(tmp_path / "0")["instructions"]
     assert rows.count_rows() == xlamem.read(dump)["instructions"].num_rows
+
+
+MANY_SPACES = "".join(
+    f"allocation {i}: size 64, color {i}, maybe-live-out:\n{attacks.value(i, f'x.{i}', size=64)}"
+    for i in range(MAX_DUMP_SPACES + 1)
+)
+
+
+@pytest.mark.parametrize(
+    "allocations",
+    [
+        MANY_SPACES,
+        MANY_SPACES + f"allocation 999: size 8, preallocated-temp:\n{attacks.value(999, 'y', size=1 << 62)}",
+        "".join(f"allocation {i}: size {1 << 61}, maybe-live-out:\n" for i in range(3)),
+        f"allocation 0: size 64, preallocated-temp:\n{attacks.value(1, 'a', size=1 << 62)}{attacks.value(2, 'b')}",
+    ],
+    ids=["spaces", "spaces and sizes", "allocations", "values"],
+)
+def test_a_dump_beyond_the_limits(allocations: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the same tables as a small one: all but the computed numbers."""
+    (tmp_path / "dump").mkdir()
+    for role, text in attacks.dump([], allocations=allocations, ranges=["a{}:0-1"]).items():
+        (tmp_path / "dump" / f"module_0001.jit_f.cpu_after_optimizations-{role}.txt").write_bytes(text)
+    made = convert(tmp_path / "dump", to=tmp_path / "large")
+    assert (made.dumps, made.failed) == (1, [])
+    for module in (worker, plan):
+        monkeypatch.setattr(module, "STREAMED_BYTES", 1 << 28)
+    convert(tmp_path / "dump", to=tmp_path / "small")
+    large, small = (xlamem.Dataset(tmp_path / name) for name in ("large", "small"))
+    for table in sorted(schema.WAREHOUSE.keys() - PER_RUN):
+        assert large[table].to_table().to_pylist() == small[table].to_table().to_pylist(), table
+    assert {row["definition"] for row in large["peaks"].to_table().to_pylist()} <= {"device_total", "xla_printed"}
 
 
 @pytest.mark.parametrize("workers", [1, 3])

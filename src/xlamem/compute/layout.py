@@ -97,7 +97,7 @@ class Layout(ABC):
         if len(self.spaces) > MAX_DUMP_SPACES:
             expected = f"at most {MAX_DUMP_SPACES} memory spaces, not {len(self.spaces):,}"
             raise DumpError(self.name, expected, "allocations")
-        if not _can_be_added(self.allocation_size, self.offset, self.size):
+        if not can_be_added(self.allocation_size, self.offset, self.size):
             expected = "sizes and offsets from 0 on that add up to less than 2^62 bytes"
             raise DumpError(self.name, expected, "allocations")
 
@@ -234,7 +234,7 @@ def _categories(allocations: pa.Table) -> Ints:
     ).astype(np.int64)
 
 
-def _can_be_added(allocated: Ints, offset: Ints, size: Ints) -> bool:
+def can_be_added(allocated: Ints, offset: Ints, size: Ints) -> bool:
     """Return whether no number is negative and the numbers add up to less than MAX_TOTAL_BYTES."""
     if any(len(a) and a.min() < 0 for a in (allocated, offset, size)):
         return False

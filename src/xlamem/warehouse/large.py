@@ -17,7 +17,7 @@ from ..compute.arena_cells import free_cells
 from ..compute.charges import live_values
 from ..compute.columns import Ints, ints
 from ..compute.in_use import windows
-from ..compute.layout import Layout, module_lengths
+from ..compute.layout import MAX_DUMP_SPACES, Layout, can_be_added, module_lengths
 from ..compute.peaks import half_open_peaks, selected_steps
 from ..parse.arrays import Rows
 from ..parse.lanes import Lanes
@@ -78,7 +78,6 @@ class LargeLayout(Layout):
         unpadded, offset, size = (lanes.result(job) for job in jobs)
         self._unpadded: Ints = unpadded
         self._set_values(owner, offset, size)
-        self._check_limits()
 
     def once(self, key: Hashable, compute: Callable[[], Result]) -> Result:
         with self._locks[key]:
@@ -131,26 +130,33 @@ class LargeLayout(Layout):
 
 @dataclass(frozen=True)
 class LargePeaks:
-    """The peaks of a large dump, and the values that are in use at them."""
+    """The peaks of a large dump."""
 
     numbers: PeakNumbers
     bills: pa.Table
     """Rows of `bills`."""
     peak_steps: Ints | None
     """Step of the peak of each space; None without live ranges."""
-    values: Ints
-    """Ids of the values that are live at the peaks or in a fixed allocation."""
     instruction_row: Ints | None = None
     """Row of each value in `instructions`, or -1; None until they are read."""
 
 
-def large_peaks(name: str, columns: IntegerColumns, lanes: Lanes) -> LargePeaks | None:
-    """Return the peaks, or None if the dump has no allocations. Takes ownership of the columns."""
+def large_peaks(name: str, columns: IntegerColumns, lanes: Lanes) -> tuple[LargePeaks | None, Ints]:
+    """Return the peaks, and the ids of the values of which the derived tables need the rows. Takes the columns.
+
+    The peaks are None if the dump has no allocations, or if it exceeds the limits of a `Layout`. Values whose sizes
+    cannot be added are all needed: they are why the dump has no numbers. Otherwise, the values are those that are live
+    at the peaks or in a fixed allocation.
+    """
     release_memory()
     tables = columns.spilled.tables()
     if not tables["allocations"].num_rows:
-        return None
+        return None, np.empty(0, np.int64)
     p = LargeLayout(name, tables, columns, lanes)
+    if not can_be_added(p.allocation_size, p.offset, p.size):
+        return None, p.value_ids
+    if len(p.spaces) > MAX_DUMP_SPACES:
+        return None, np.empty(0, np.int64)
     if p.steps is not None and len(p.ranges):  # what takes longest, while this thread computes the rest
         release_memory()
         lanes.submit("peaks", partial(free_cells, p))
@@ -163,4 +169,4 @@ def large_peaks(name: str, columns: IntegerColumns, lanes: Lanes) -> LargePeaks 
     if p.steps is not None:
         steps = selected_steps(p)
         needed[live_values(p, steps)] = True
-    return LargePeaks(numbers, bills, steps, p.value_ids[needed])
+    return LargePeaks(numbers, bills, steps), p.value_ids[needed]

@@ -159,8 +159,8 @@ class DerivedRows(ExitStack):
         assert self.columns is not None
         columns, self.columns = self.columns, None
         columns.add("modules", module)
-        self.peaks = large_peaks(self.content_id, columns, lanes)
-        self.needed = NeededRows(self.peaks.values if self.peaks else np.empty(0, np.int64))
+        self.peaks, values = large_peaks(self.content_id, columns, lanes)
+        self.needed = NeededRows(values)
 
     def select_candidates(self) -> None:
         """Select the needed rows of the tables that were read before the peaks were known."""
