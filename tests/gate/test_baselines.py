@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -271,6 +272,23 @@ def test_bless_keeps_what_was_not_compiled(tmp_path: Path, write: Callable[..., 
     for missing in (None, tmp_path / "missing.json"):
         with pytest.raises(UsageError, match="there is no baseline"):
             check(SMALL, config={"budget": [{"peak": "1GiB"}]}, baseline=missing, prune=True)
+
+
+@pytest.mark.parametrize("bless", [False, True])
+def test_prune_keeps_what_may_be_in_an_archive_that_cannot_be_read(
+    bless: bool, tmp_path: Path, write: Callable[..., Path]
+) -> None:
+    base = blessed(write(jit_f=TEXTS, jit_g=inner(3)), tmp_path / "base.json")
+    before, folder = base.read_bytes(), fresh(tmp_path / "run")
+    written(folder, [("jit_f", TEXTS)])
+    (folder / "others.tar.gz").write_bytes(gzip.compress(bytes(2000))[:-9])
+    result = check(folder, config={}, baseline=base, prune=True, bless=bless)
+    assert findings(result) == [("unreadable", "not known"), ("gone", "note")]
+    assert [r["message"] for r in result.rows("note")] == ["in the baseline, but not among the dumps that can be read"]
+    assert base.read_bytes() == before
+    (folder / "others.tar.gz").unlink()
+    check(folder, config={}, baseline=base, prune=True, bless=bless)
+    assert [e.name for e in baselines.load(base).entries] == ["jit_f"]
 
 
 def test_bless_writes_through_a_link(tmp_path: Path, write: Callable[..., Path]) -> None:

@@ -68,7 +68,8 @@ def check(
     bless
         Write the programs to the baseline file: what they need now is what they may need from now on.
     prune
-        Remove programs from the baseline file that `dumps` does not have.
+        Remove programs from the baseline file that `dumps` does not have; none while a dump that may have one of them
+        cannot be read.
     ratchet
         Whether to tighten the baseline file when a program improves; by default as configured.
 
@@ -159,7 +160,8 @@ class _Check:
         self._require_compared_growth(checked, budgets)
         removed = self._removed(checked, found)
         written = self._write(checked, found, removed)
-        return _result(checked, self._gone(found, removed), self.config, self.baseline, written)
+        gone = self._gone(found, removed, _has_stranger(checked, found))
+        return _result(checked, gone, self.config, self.baseline, written)
 
     # -- the baseline
 
@@ -357,22 +359,27 @@ class _Check:
     # -- what the baseline has and the run does not
 
     def _gone(
-        self, found: Mapping[int, Partner], removed: Sequence[int]
+        self, found: Mapping[int, Partner], removed: Sequence[int], has_stranger: bool
     ) -> Iterator[tuple[str | None, str | None, Finding]]:
-        """Yield the name, the platform and the finding of each program that was not compiled."""
+        """Yield the name, the platform and the finding of each program that was not compiled, as far as is known."""
         for i in gone(self.base, found) if self.base is not None else ():
             assert self.base is not None
             row, more = self.base[i], "; removed from the baseline" if i in removed else ""
-            text = f"in the baseline, but not among the dumps{more}"
+            text = f"in the baseline, but not among the dumps{' that can be read' if has_stranger else ''}{more}"
             yield row.module_name, row.platform, Finding("gone", NOTE, text, baseline=row.device_total)
 
     def _removed(self, checked: Sequence[Checked], found: Mapping[int, Partner]) -> list[int]:
-        """Return the entries of the baseline that are removed: with --prune all that have no program."""
+        """Return the entries of the baseline that are removed: with --prune all that have no program.
+
+        None is removed while a dump that cannot be read, such as an archive, may be of one of them.
+        """
         if self.entries is None:
             return []
         taken = {p.number for p in found.values()}
         left = [i for i in range(len(self.entries)) if i not in taken]
-        return left if self.prune else self._replaced_by_name(checked, found) if self.bless else []
+        if self.prune and not _has_stranger(checked, found):
+            return left
+        return self._replaced_by_name(checked, found) if self.bless else []
 
     def _write(self, checked: Sequence[Checked], found: Mapping[int, Partner], removed: Sequence[int]) -> str | None:
         """Write the baseline file if something is to be changed; return its path."""
@@ -417,6 +424,11 @@ class _Check:
                 new[name] -= 1
                 replaced.append(i)
         return replaced
+
+
+def _has_stranger(checked: Sequence[Checked], found: Mapping[int, Partner]) -> bool:
+    """Return whether a dump that cannot be read, or not completely, has no partner in the baseline."""
+    return any(c.entry is None and c.number not in found for c in checked)
 
 
 def _source_lines(c: Checked) -> set[Line]:
