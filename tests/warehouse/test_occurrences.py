@@ -21,6 +21,7 @@ from xlamem.input.member import Member
 from xlamem.warehouse import driver, record, run, worker
 from xlamem.warehouse.identity import content_id
 from xlamem.warehouse.ledger import Ledger
+from xlamem.warehouse.storage import Storage
 
 STREAM = DUMPS / "tpu-libtpu-0.0.50.1-v5e-stdout"
 
@@ -206,6 +207,27 @@ def test_outcomes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Seen by the first of them, and converted by none.
     assert [r["run_id"] for r in occurrences(tmp_path / "out")] == [caught.value.result.run_id]
     assert convert(SMALL, to=tmp_path / "out").occurrences == 0
+    assert on_disk(tmp_path / "out") == {f.path for f in state(tmp_path / "out").files()}
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_interrupted_while_the_occurrences_are_committed(
+    committed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = Storage.create
+
+    def interrupted(self: Storage, name: str, data: bytes) -> bool:
+        if committed:
+            create(self, name, data)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Storage, "create", interrupted)
+    with pytest.raises(warehouse.Interrupted) as caught:
+        convert(SMALL, to=tmp_path / "out")
+    if committed:
+        assert runs(tmp_path / "out")[caught.value.result.run_id]["outcome"] == "interrupted"
+    assert convert(SMALL, to=tmp_path / "out").dumps == 1
     assert on_disk(tmp_path / "out") == {f.path for f in state(tmp_path / "out").files()}
 
 

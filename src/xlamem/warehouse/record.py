@@ -130,7 +130,7 @@ class RunRecord:
         return True
 
     def finish(self, result: Converted, outcome: str) -> None:
-        """Replace the row of the run by one with its end and its counts."""
+        """Replace the row of the run by one with its end and its counts, if `begin` has committed it."""
         if self.batch is None:
             return
         self.row |= {
@@ -142,7 +142,9 @@ class RunRecord:
             "outcome": outcome,
         }
         with self.storage.output_errors():
-            begun = self.ledger.state.batches[self.batch.name]
+            begun = self.ledger.refresh().batches.get(self.batch.name)
+            if begun is None:  # interrupted before
+                return
             files = begun.table_files("labels") + self._write("runs", self._runs(), "end")
             self.ledger.commit(self._run_batch("end", files), remove=(self.batch.name,))
 
