@@ -221,6 +221,22 @@ def test_odd_names(tmp_path: Path) -> None:
     same(dataset.read(dataset.ids[0]), xlamem.read(SMALL, hashes=True))
 
 
+@pytest.mark.parametrize(("name", "sibling"), [("ds*x", "dsZx"), ("ds?", "ds1"), ("ds[1]", "ds1"), ("a\\b*", "a\\bc")])
+def test_a_folder_whose_name_is_a_pattern(name: str, sibling: str, tmp_path: Path) -> None:
+    """The dataset beside it has files of the same names, because those of batches are hashes."""
+    duckdb = pytest.importorskip("duckdb")
+    for folder, night in ((sibling, "1"), (name, "2")):
+        xlamem.convert(SMALL, to=tmp_path / folder, labels={"night": night}, engine="here")
+    dataset = xlamem.Dataset(tmp_path / name)
+    query, rows = 'SELECT count(*) AS n FROM "values"', [{"n": dataset["values"].count_rows()}]
+    run_ids = [{"run_id": run_id} for run_id in dataset["runs"].to_table()["run_id"].to_pylist()]
+    with duckdb.connect() as views:
+        views.execute(dataset.duckdb_views())
+        assert dataset.sql(query).to_pylist() == views.sql(query).to_arrow_table().to_pylist() == rows
+        query = "SELECT run_id FROM modules"
+        assert dataset.sql(query).to_pylist() == views.sql(query).to_arrow_table().to_pylist() == run_ids
+
+
 def test_label_keys_that_differ_only_in_case(tmp_path: Path) -> None:
     """Those of two machines. In SQL, they share a column; `dumps()` has both."""
     pytest.importorskip("duckdb")

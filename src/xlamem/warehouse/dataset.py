@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from typing import Any
@@ -198,7 +199,9 @@ class Dataset(Catalog):
         """Return SQL that reads files. Those with the same columns are read together: DuckDB need not compare them."""
         groups: dict[int, list[str]] = {}
         for file in files:
-            groups.setdefault(file.columns, []).append((path or self.storage.path)(file.path).replace("'", "''"))
+            name = (path or self.storage.path)(file.path)
+            name = _as_pattern(name) if self.storage.local else name
+            groups.setdefault(file.columns, []).append(name.replace("'", "''"))
         selects = []
         for n_columns, paths in groups.items():
             quoted = comma.join(f"'{path}'" for path in paths)
@@ -253,6 +256,14 @@ class Dataset(Catalog):
             f"  dumps   {dumps:,} in {seen:,} occurrences, {quarantined:,} in quarantine\n"
             f"  files   {len(files):,} in {len(self.state.batches):,} batches, {rows:,} rows, {size:,} bytes"
         )
+
+
+def _as_pattern(path: str) -> str:
+    """Return the pattern with which DuckDB finds this file alone.
+
+    It matches no pattern against a path with a backslash, and then takes the path as it is.
+    """
+    return path if "\\" in path else re.sub(r"[*?[]", r"[\g<0>]", path)
 
 
 def limits_of(*, sandbox: bool, memory_limit: str | int | None, timeout: float | None) -> Limits:
