@@ -302,6 +302,8 @@ def test_formats(text: str, parsed: tuple[str, str] | None) -> None:
         ({"labels": {"a": "\udc80"}}, "must be UTF-8"), ({"labels": {"\udc80": "x"}}, "must be UTF-8"),
         ({"partition_by": "a"}, "no such label"), ({"labels": {"size": "1"}, "partition_by": "size"}, "a column has"),
         ({"labels": {"schema": "1"}, "partition_by": ["schema"]}, "a column has"), ({"engine": "x"}, "no engine"),
+        ({"labels": {"Platform": "1"}, "partition_by": "Platform"}, "by 'Platform': a column has"),
+        ({"labels": {"a": "1", "b": "2"}, "partition_by": ["a", "b", "a"]}, "by a label twice: a, b, a"),
         ({"register": "x"}, "is registered as"),
     ],
 )  # fmt: skip

@@ -249,5 +249,7 @@ def _check_partition(partition: tuple[str, ...], labels: Mapping[str, str]) -> N
     for key in partition:
         if key not in labels:
             raise UsageError(f"cannot partition by {key!r}: there is no such label")
-        if key in columns:
+        if key.lower() in columns:  # SQL does not distinguish them
             raise UsageError(f"cannot partition by {key!r}: a column has that name")
+    if len(set(partition)) < len(partition):
+        raise UsageError(f"cannot partition by a label twice: {', '.join(partition)}")
