@@ -296,6 +296,7 @@ def test_formats(text: str, parsed: tuple[str, str] | None) -> None:
     ("options", "message"),
     [
         ({"min_age": -1}, "min_age must be 0 or more"), ({"workers": 0}, "workers must be 1 or more"),
+        ({"max_failures": -1}, "max_failures must be 0 or more"),
         ({"top": -1}, "top must be 0 or more"), ({"tables": []}, "no table to write"),
         ({"tables": "modulse"}, "no table modulse"), ({"labels": {"": "x"}}, "must not be empty"),
         ({"labels": {"night": "1", "Night": "2"}}, "must differ in more than case: night, Night"),

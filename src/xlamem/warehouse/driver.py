@@ -124,6 +124,8 @@ def convert(
         raise UsageError(f"min_age must be 0 or more, not {min_age}")
     if workers is not None and workers < 1:
         raise UsageError(f"workers must be 1 or more, not {workers}")
+    if max_failures is not None and max_failures < 0:
+        raise UsageError(f"max_failures must be 0 or more, not {max_failures}")
     storage = Storage(options.dest, single_writer=single_writer)
     with storage.output_errors():
         storage.check_conditional_create()
