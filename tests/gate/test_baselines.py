@@ -470,3 +470,13 @@ def test_the_baseline_of_the_configuration(tmp_path: Path, write: Callable[..., 
     result = check(folder, config=tmp_path / "xlamem.toml", bless=True)
     assert result.written == str(tmp_path / "ci" / "memory.json")
     assert check(folder, config=tmp_path / "xlamem.toml").baseline == result.written
+
+
+def test_a_baseline_that_cannot_be_read(tmp_path: Path) -> None:
+    xlamem.convert(SMALL, to=tmp_path / "out", engine="here")
+    shutil.rmtree(tmp_path / "out" / "modules")
+    with pytest.raises(UsageError, match=r"the baseline cannot be read: .*it is gone"):
+        check(SMALL, config={}, baseline=tmp_path / "out")
+    pytest.importorskip("fsspec")
+    with pytest.raises(UsageError, match=r"the baseline cannot be read: .*Connection refused"):
+        check(SMALL, config={}, baseline="ftp://127.0.0.1:1/x")

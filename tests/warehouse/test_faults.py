@@ -16,12 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 from conftest import DUMPS, texts
 
 import xlamem
-from xlamem import DumpError, compute
+from xlamem import DumpError, compute, warehouse
 from xlamem.input import files
+from xlamem.warehouse import ledger
 from xlamem.warehouse.storage import Storage
 
 # JAX, which other tests may have imported, warns of forks.
@@ -133,6 +135,38 @@ def test_files_that_may_not_be_deleted(kept: str, tmp_path: Path, monkeypatch: p
     with pytest.raises(xlamem.OutputError, match=f"cannot write to {dest}: AWS Error"):
         xlamem.convert(SMALL, to=dest, engine="here")
     assert len(xlamem.Dataset(dest).ids) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda dest: xlamem.convert(SMALL, to=dest, engine="here"),
+        lambda dest: warehouse.compact(dest),
+        lambda dest: warehouse.drop(dest, "platform = 'cpu'"),
+    ],
+    ids=["convert", "compact", "drop"],
+)
+def test_a_destination_that_does_not_answer(change: Callable[[str], object]) -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(xlamem.OutputError, match=r"ftp://127.0.0.1:1/x: .*Connection refused"):
+        change("ftp://127.0.0.1:1/x")
+
+
+def test_a_ledger_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run cannot tell which dumps are stored; a reader is told which file it is."""
+    monkeypatch.setattr(ledger, "CHECKPOINT_INTERVAL", 1)
+    xlamem.convert(SMALL, to=tmp_path, engine="here")
+
+    def fail(path: str, **options: Any) -> Any:
+        assert "-ids-" in path
+        raise OSError("AWS Error NETWORK_CONNECTION")
+
+    monkeypatch.setattr(pyarrow.parquet, "ParquetFile", fail)
+    for source in (SMALL, DUMPS / "cpu-jaxlib-0.10.2-cond_switch"):
+        with pytest.raises(xlamem.OutputError, match=r"-ids-\w+.pq: expected a readable checkpoint.*NETWORK_CONN"):
+            xlamem.convert(source, to=tmp_path, engine="here")
+    with pytest.raises(DumpError, match="readable checkpoint"):
+        xlamem.Dataset(tmp_path).ids  # noqa: B018
 
 
 def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,7 +177,11 @@ class _Check:
             return self._baseline_file(Path(place), given)
         if self.bless or self.prune:
             raise UsageError("a baseline can be written to a JSON file only, not to a directory or a dataset")
-        return programs_of(place), str(place[0] if isinstance(place, tuple) else place)
+        try:
+            programs = programs_of(place)
+        except DumpError as error:
+            raise UsageError(f"the baseline cannot be read: {error}") from error
+        return programs, str(place[0] if isinstance(place, tuple) else place)
 
     def _baseline_file(self, path: Path, given: bool) -> tuple[Programs | None, str | None]:
         self.file, self.entries = path, ()

@@ -31,10 +31,11 @@ def filesystem(uri: str) -> tuple[arrow_fs.FileSystem, str]:
         import fsspec
     except ImportError as e:
         raise UsageError(f"{parts.scheme}:// is unknown to pyarrow and needs fsspec: pip install 'xlamem[uri]'") from e
-    try:
-        system, path = fsspec.core.url_to_fs(uri)
-    except (ImportError, ValueError) as error:
-        raise UsageError(f"cannot open {uri}: {error}") from error
+    with system_errors(uri, "a server that answers"):
+        try:
+            system, path = fsspec.core.url_to_fs(uri)
+        except (ImportError, ValueError) as error:
+            raise UsageError(f"cannot open {uri}: {error}") from error
     return arrow_fs.PyFileSystem(arrow_fs.FSSpecHandler(system)), path.rstrip("/")
 
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 
 from .. import schema
-from ..errors import UsageError, utf8, without_passwords
+from ..errors import DumpError, OutputError, UsageError, utf8, without_passwords
 from ..formatting import similar
 from ..input.find import Source, find_all
 from ..input.walk import NoDumpError
@@ -22,7 +22,7 @@ from .pool import in_process
 from .record import RunRecord
 from .result import Converted, Interrupted, Progress, Status
 from .run import Run
-from .storage import Storage, absolute
+from .storage import absolute, open_output
 from .task import Options
 
 MAX_SOURCES = 20
@@ -107,7 +107,7 @@ def convert(
     UsageError
         No path has a dump, a path does not exist, an argument is invalid, or `to` does not support conditional writes.
     OutputError
-        A file cannot be written. What was committed before is kept.
+        `to` cannot be reached, or a file in it cannot be written or read. What was committed before is kept.
     """
     options = _options(to, tables, labels, partition_by, top)
     targets = [Target.parse(text) for text in ((register,) if isinstance(register, str) else register)]
@@ -126,7 +126,7 @@ def convert(
         raise UsageError(f"workers must be 1 or more, not {workers}")
     if max_failures is not None and max_failures < 0:
         raise UsageError(f"max_failures must be 0 or more, not {max_failures}")
-    storage = Storage(options.dest, single_writer=single_writer)
+    storage = open_output(options.dest, single_writer=single_writer)
     with storage.output_errors():
         storage.check_conditional_create()
     report = progress or (lambda status: None)
@@ -151,6 +151,8 @@ def convert(
                 except KeyboardInterrupt as stop:
                     record.finish(result := run.result(len(found), empty, len(recent)), "interrupted")
                     raise Interrupted(result) from stop
+                except DumpError as error:  # a file of the ledger: dumps that cannot be read are quarantined
+                    raise OutputError(str(error)) from error
                 record.finish(run.result(len(found), empty, len(recent)), "stopped" if run.stopped else "finished")
             except BaseException:
                 pool.kill()

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
-from ..errors import UsageError, XlaMemError, output_error, utf8
+from ..errors import DumpError, OutputError, UsageError, XlaMemError, output_error, utf8
 from ..input import filesystems
 from ..input.access import URI
 
@@ -118,9 +118,11 @@ class Storage:
 
     @contextmanager
     def output_errors(self) -> Iterator[None]:
-        """Raise OutputError instead of OSError."""
+        """Raise OutputError instead of OSError, and of a DumpError about a file of the dataset."""
         try:
             yield
+        except DumpError as error:
+            raise OutputError(str(error)) from error
         except OSError as error:
             path = getattr(error, "filename", None) or self.uri
             raise output_error(path, error) from error
@@ -286,6 +288,14 @@ class Storage:
                 f"{scheme}:// needs {library} for conditional writes, without which concurrent converters could lose "
                 f"each other's dumps: pip install 'xlamem[{CONDITIONAL_CREATE[library]}]'{_SINGLE_WRITER}"
             ) from None
+
+
+def open_output(uri: str | os.PathLike[str], *, single_writer: bool = False) -> Storage:
+    """Open a directory or URI to write to it. Raises OutputError if it cannot be reached."""
+    try:
+        return Storage(uri, single_writer=single_writer)
+    except DumpError as error:
+        raise OutputError(str(error)) from error
 
 
 def open_fsspec(uri: str) -> Any:

@@ -19,7 +19,7 @@ from .identity import content_id, display_name, failure
 from .merged import DumpSet
 from .parquet import BatchWriter
 from .rewrite import rewrite
-from .storage import Storage
+from .storage import Storage, open_output
 from .streamed import StreamedDump
 from .task import PROGRESS, STREAMED_BYTES, DumpInput, Failure, Options, Task, TaskResult
 
@@ -29,7 +29,7 @@ CHUNK_BYTES = 8 << 20
 
 def process(task: Task) -> TaskResult:
     """Write the files of a batch. They become part of the dataset when the driver commits the result."""
-    storage = Storage(task.options.dest)
+    storage = open_output(task.options.dest)
     streamed = any(dump.bytes > STREAMED_BYTES for dump in task.inputs)
     writer = BatchWriter(
         storage,
