@@ -21,6 +21,7 @@ from xlamem import UsageError, check
 from xlamem.compare.programs import programs_of
 from xlamem.formatting import size
 from xlamem.gate import baseline as baselines
+from xlamem.gate.formats import FORMATS
 from xlamem.gate.formats.as_text import as_text
 from xlamem.input.find import split_modules
 
@@ -480,3 +481,13 @@ def test_a_baseline_that_cannot_be_read(tmp_path: Path) -> None:
     pytest.importorskip("fsspec")
     with pytest.raises(UsageError, match=r"the baseline cannot be read: .*Connection refused"):
         check(SMALL, config={}, baseline="ftp://127.0.0.1:1/x")
+
+
+def test_the_place_of_a_baseline_has_no_password(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    place = f"memory://user:SECRET@{tmp_path.name}/out"
+    xlamem.convert(SMALL, to=place, labels={"commit": "main"}, engine="here")
+    for baseline in (place, (place, {"commit": "main"})):
+        result = check(SMALL, config={}, baseline=baseline)
+        assert result.baseline == f"memory://user@{tmp_path.name}/out"
+        assert not [name for name, text in FORMATS.items() if "SECRET" in text(result)]

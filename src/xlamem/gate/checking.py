@@ -18,7 +18,7 @@ from ..compute.capacity import reason_for_doubt
 from ..compute.columns import table_of_columns
 from ..compute.program import program
 from ..dump import Dump
-from ..errors import DumpError, UsageError
+from ..errors import DumpError, UsageError, without_passwords
 from ..formatting import similar
 from ..parse.fingerprints import without_number
 from ..warehouse import Dataset
@@ -181,7 +181,7 @@ class _Check:
             programs = programs_of(place)
         except DumpError as error:
             raise UsageError(f"the baseline cannot be read: {error}") from error
-        return programs, str(place[0] if isinstance(place, tuple) else place)
+        return programs, without_passwords(str(place[0] if isinstance(place, tuple) else place))
 
     def _baseline_file(self, path: Path, given: bool) -> tuple[Programs | None, str | None]:
         self.file, self.entries = path, ()
