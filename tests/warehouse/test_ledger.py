@@ -286,6 +286,21 @@ def test_a_damaged_segment_is_named(tmp_path: Path, often: None) -> None:
     assert caught.value.path == str(segment)
 
 
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]"])
+@pytest.mark.parametrize("name", ["entries/000000000001.json", "entries/000000000002.json", "registered/delta.json"])
+def test_a_damaged_file_is_named(name: str, content: bytes, tmp_path: Path) -> None:
+    convert(DUMPS / "cpu-jaxlib-0.5.3-tuple3", to=tmp_path)
+    damaged = tmp_path / "_ledger" / name
+    damaged.parent.mkdir(exist_ok=True)
+    damaged.write_bytes(content)
+    with pytest.raises(xlamem.OutputError, match=f"{name}: expected (an entry of the ledger|where the dataset is reg)"):
+        convert(DUMPS / "cpu-jaxlib-0.5.3-tuple3", to=tmp_path)
+    if name.startswith("entries"):
+        with pytest.raises(xlamem.DumpError, match="an entry of the ledger") as caught:
+            xlamem.Dataset(tmp_path)
+        assert caught.value.path == str(damaged)
+
+
 @pytest.mark.parametrize("is_gone", [True, False])
 @pytest.mark.parametrize("kind", ["ids", "files"])
 def test_a_checkpoint_without_all_its_files(kind: str, is_gone: bool, tmp_path: Path, often: None) -> None:

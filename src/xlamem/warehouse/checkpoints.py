@@ -126,7 +126,8 @@ class Checkpoints:
     def _is_folded(self) -> bool:
         """Return whether the first entry was deleted."""
         first = self.storage.read(entry_name(1))
-        return first is not None and "folded" in json.loads(first)
+        with self.storage.damage_errors(entry_name(1), "an entry of the ledger"):
+            return first is not None and "folded" in json.loads(first)
 
     # -- writing
 

@@ -81,7 +81,12 @@ class Target:
 def registered(storage: Storage) -> list[Target]:
     """Return where a dataset is registered."""
     names = [name for name, _ in storage.files(FOLDER, recursive=False) if name.endswith(".json")]
-    return [Target(**json.loads(storage.read(name) or b"")) for name in names]
+    return [_target(storage, name) for name in names]
+
+
+def _target(storage: Storage, name: str) -> Target:
+    with storage.damage_errors(name, "where the dataset is registered"):
+        return Target(**json.loads(storage.read(name) or b""))
 
 
 def record_targets(storage: Storage, targets: Iterable[Target], state: State) -> None:
@@ -100,6 +105,7 @@ def record_targets(storage: Storage, targets: Iterable[Target], state: State) ->
             raise UsageError(f"{storage.uri} is seen by this process only: other formats need a file system or a store")
         with _output_errors(storage, target), target.opened(storage):
             storage.write(target.name, json.dumps(vars(target)).encode())
+            storage.sync([target.name])
 
 
 @dataclass(frozen=True)

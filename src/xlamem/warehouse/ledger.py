@@ -44,8 +44,9 @@ class Ledger:
 
     def refresh(self) -> State:
         """Read the entries that were added since the last call."""
-        while (data := self.storage.read(entry_name(self.state.number + 1))) is not None:
-            self._apply(json.loads(data))
+        while (data := self.storage.read(name := entry_name(self.state.number + 1))) is not None:
+            with self.storage.damage_errors(name, "an entry of the ledger"):
+                self._apply(json.loads(data))
         return self.state
 
     def commit(

@@ -127,6 +127,14 @@ class Storage:
             path = getattr(error, "filename", None) or self.uri
             raise output_error(path, error) from error
 
+    @contextmanager
+    def damage_errors(self, name: str, expected: str) -> Iterator[None]:
+        """Raise DumpError instead of what a damaged JSON file raises."""
+        try:
+            yield
+        except (ValueError, KeyError, TypeError) as error:
+            raise DumpError(self.uri_of(name), f"{expected} ({type(error).__name__}: {error})") from error
+
     def staged(self, name: str) -> str:
         """Return a new name for a file that is written now and published later; `name` if it cannot be renamed."""
         return _temporary_name(name) if self.local else name
