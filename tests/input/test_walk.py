@@ -312,6 +312,22 @@ def test_names_that_uris_quote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert len(find("gs://b", again)) == len(find(again, "gs://b")) == 2
 
 
+def test_a_number_sign_in_a_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a character of the name, as in object stores, and begins no fragment."""
+    from pyarrow import fs
+
+    write(tmp_path / "x")
+    write(tmp_path / "x#1", "module_0001.jit_g.cpu_after_optimizations")
+    away = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(filesystems, "_arrow_filesystem", lambda root: (away, "") if root == "gs://b?r=1" else None)
+    for base in ("gs://b", f"file://{tmp_path}"):
+        query = "?r=1" if base == "gs://b" else ""
+        assert len(find(f"{base}/{query}")) == 2
+        for again in ("x#1", "x%231", "x#1/module_0001.jit_g.cpu_after_optimizations"):
+            (dump,) = find(f"{base}/{again}{query}")
+            assert (dump.name, contents(dump)) == ("module_0001.jit_g.cpu_after_optimizations", TEXTS)
+
+
 @pytest.mark.parametrize("uri", [False, True])
 def test_globs_give_what_the_named_files_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: bool) -> None:
     fsspec = pytest.importorskip("fsspec")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -782,9 +783,14 @@ def test_uris_of_files(tmp_path: Path) -> None:
     assert state(tmp_path / "out").files("modules")
 
 
-@pytest.mark.parametrize("dest", ["file:///tmp/a b", "file://relative/a"])
+@pytest.mark.parametrize("name", ["a#b", "a%23b"])
+def test_a_number_sign_in_the_uri_of_a_directory(name: str, tmp_path: Path) -> None:
+    assert Storage(f"file://{tmp_path}/{name}").root == f"{tmp_path}/a#b"
+
+
+@pytest.mark.parametrize("dest", ["file:///tmp/a b", "file://relative/a", "file:///tmp/a?b"])
 def test_a_wrong_uri_of_a_directory(dest: str) -> None:
-    with pytest.raises(xlamem.UsageError, match=f"{dest} is not the URI of a directory"):
+    with pytest.raises(xlamem.UsageError, match=f"{re.escape(dest)} is not the URI of a directory"):
         xlamem.convert(SMALL, to=dest, engine="here")
 
 

@@ -370,6 +370,8 @@ def test_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, for
 @pytest.mark.parametrize("form", FORMATS)
 def test_what_cannot_be_registered(nights: Path, tmp_path: Path, form: str) -> None:
     pytest.importorskip("fsspec")
+    with pytest.raises(xlamem.UsageError, match="there is a # in its path"):
+        convert(DUMPS / NAMES[0], to=f"memory://{tmp_path.name}#1", register=form)
     with pytest.raises(xlamem.UsageError, match="seen by this process only"):
         convert(DUMPS / NAMES[0], to=f"memory://{tmp_path.name}/out", register=form)  # type: ignore[arg-type]
     shutil.copytree(HERE / "data" / "v1-dataset", tmp_path / "old")

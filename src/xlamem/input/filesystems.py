@@ -23,7 +23,7 @@ _GLOB_REGEX = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
 
 def filesystem(uri: str) -> tuple[arrow_fs.FileSystem, str]:
     """Return the filesystem of a URI, preferably pyarrow's rather than fsspec's, and the path in it."""
-    parts = urlsplit(uri)
+    parts = urlsplit(uri, allow_fragments=False)  # "#" is a character of a name
     if root := _arrow_root(uri):
         system, path = root
         return system, (path.rstrip("/") + unquote(parts.path)).rstrip("/") or "/"
@@ -81,7 +81,7 @@ def _glob_regex(token: str, decode: Callable[[str], str]) -> str:
 def _arrow_root(uri: str) -> tuple[arrow_fs.FileSystem, str] | None:
     if "::" in uri:  # chained URIs need fsspec
         return None
-    parts = urlsplit(uri)
+    parts = urlsplit(uri, allow_fragments=False)
     query = f"?{parts.query}" if parts.query else ""
     with system_errors(uri, "a server that answers"):
         return _arrow_filesystem(f"{parts.scheme}://{parts.netloc}{query}")

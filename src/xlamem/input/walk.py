@@ -71,7 +71,7 @@ class Walker:
         if path[:7].lower() == "file://":
             from urllib.parse import unquote, urlsplit
 
-            path = unquote(urlsplit(path).path)
+            path = unquote(urlsplit(path, allow_fragments=False).path)
         hits = self.groups.hits
         self._others.clear()
         self._contents.has_hlo_text = False

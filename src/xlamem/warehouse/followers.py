@@ -101,6 +101,8 @@ def record_targets(storage: Storage, targets: Iterable[Target], state: State) ->
             raise UsageError(f"{storage.uri} is registered as {other}: delete {file} to change that")
         if state.old_batches:
             raise UsageError(f"{storage.uri} has files of xlamem 0.1: convert them with `xlamem dataset migrate`")
+        if not storage.local and "#" in storage.uri:  # other libraries end the path there
+            raise UsageError(f"{storage.uri} cannot be registered: there is a # in its path")
         if not storage.shared:
             raise UsageError(f"{storage.uri} is seen by this process only: other formats need a file system or a store")
         with _output_errors(storage, target), target.opened(storage):

@@ -52,8 +52,11 @@ class Storage:
         """Open a directory or URI. With `single_writer`, the caller guarantees that nothing else writes to it."""
         self.uri, self.single_writer = absolute(uri), single_writer
         if self.uri[:7].lower() == "file://":
+            if "?" in self.uri:  # it begins a query, of which a file has none
+                raise UsageError(f"{utf8(self.uri)} is not the URI of a directory: write %3F for ?")
+            quoted = self.uri[7:].replace("#", "%23")
             try:
-                self.uri = arrow_fs.FileSystem.from_uri(f"file://{self.uri[7:]}")[1]  # which knows lower case only
+                self.uri = arrow_fs.FileSystem.from_uri(f"file://{quoted}")[1]  # which knows lower case only
             except pa.ArrowInvalid as error:
                 text = str(error).partition("\n")[0]
                 raise UsageError(f"{utf8(self.uri)} is not the URI of a directory: {text}") from error
@@ -318,7 +321,7 @@ _SINGLE_WRITER = "; if there is only one converter at a time, use --single-write
 
 def s3_endpoint(uri: str) -> tuple[str | None, str | None]:
     """Return the endpoint and the region in the query of an S3 URI, as pyarrow defines it."""
-    query = {key: values[-1] for key, values in parse_qs(urlsplit(uri).query).items()}
+    query = {key: values[-1] for key, values in parse_qs(urlsplit(uri, allow_fragments=False).query).items()}
     endpoint = query.get("endpoint_override")
     if endpoint and "://" not in endpoint:
         endpoint = f"{query.get('scheme', 'https')}://{endpoint}"
