@@ -783,6 +783,17 @@ def test_uris_of_files(tmp_path: Path) -> None:
     assert state(tmp_path / "out").files("modules")
 
 
+def test_a_bad_entry_that_is_gone_from_a_uri(tmp_path: Path) -> None:
+    """Its place is a path, and what is searched is a URI."""
+    link = tmp_path / "a b" / "module_0001.jit_f.cpu_after_optimizations-buffer-assignment.txt"
+    shutil.copytree(SMALL, link.parent)
+    link.symlink_to(tmp_path / "nothing")
+    assert len(convert(link.parent.as_uri(), to=tmp_path / "out").failed) == 1
+    link.unlink()
+    assert convert(link.parent.as_uri(), to=tmp_path / "out").failed == []
+    assert xlamem.Dataset(tmp_path / "out")["quarantine"].count_rows() == 0
+
+
 @pytest.mark.parametrize("name", ["a#b", "a%23b"])
 def test_a_number_sign_in_the_uri_of_a_directory(name: str, tmp_path: Path) -> None:
     assert Storage(f"file://{tmp_path}/{name}").root == f"{tmp_path}/a#b"

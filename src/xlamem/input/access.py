@@ -15,6 +15,15 @@ URI = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
 WILDCARD = re.compile(r"[*?[]")
 
 
+def local_path(path: str) -> str:
+    """Return the path in a ``file://`` URI; other URIs and paths are returned unchanged."""
+    if path[:7].lower() != "file://":
+        return path
+    from urllib.parse import unquote, urlsplit  # most paths are no URIs
+
+    return unquote(urlsplit(path, allow_fragments=False).path)
+
+
 @contextmanager
 def system_errors(name: str, expected: str = "a readable file") -> Iterator[None]:
     """Convert errors of the system, pyarrow, and the library that handles a URI to a DumpError about `name`."""

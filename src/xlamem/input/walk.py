@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DumpError, UsageError, reason, utf8, without_passwords
 from . import containers, names
-from .access import URI, WILDCARD, standard_input, system_errors
+from .access import URI, WILDCARD, local_path, standard_input, system_errors
 from .contents import Contents
 from .files import FileView
 from .groups import Groups
@@ -68,10 +68,7 @@ class Walker:
         """Add all dumps under a path. Raises NoDumpError if there are none."""
         if path == "-":
             return self._add_stdin()
-        if path[:7].lower() == "file://":
-            from urllib.parse import unquote, urlsplit
-
-            path = unquote(urlsplit(path, allow_fragments=False).path)
+        path = local_path(path)
         hits = self.groups.hits
         self._others.clear()
         self._contents.has_hlo_text = False

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from .. import schema
 from ..errors import DumpError, OutputError, UsageError, utf8, without_passwords
 from ..formatting import similar
+from ..input.access import local_path
 from ..input.find import Source, find_all
 from ..input.walk import NoDumpError
 from .activity import host_name
@@ -167,7 +168,9 @@ def convert(
 
 
 def _source_text(source: str | os.PathLike[str] | Source) -> str:
-    return source.members[0].location if isinstance(source, Source) else without_passwords(utf8(absolute(source)))
+    if isinstance(source, Source):
+        return source.members[0].location
+    return without_passwords(utf8(local_path(absolute(source))))
 
 
 def _find(sources: tuple[str | os.PathLike[str] | Source, ...]) -> tuple[list[Source], list[str]]:
