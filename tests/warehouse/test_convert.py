@@ -794,6 +794,15 @@ def test_a_bad_entry_that_is_gone_from_a_uri(tmp_path: Path) -> None:
     assert xlamem.Dataset(tmp_path / "out")["quarantine"].count_rows() == 0
 
 
+@pytest.mark.parametrize(("source", "dest"), [(SMALL, ""), ("", "out")])
+def test_an_empty_path(source: Path | str, dest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(SMALL, tmp_path / "dump")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(xlamem.UsageError, match="a path must not be empty"):
+        xlamem.convert(source, to=dest, engine="here")
+    assert os.listdir() == ["dump"]
+
+
 @pytest.mark.parametrize("name", ["a#b", "a%23b"])
 def test_a_number_sign_in_the_uri_of_a_directory(name: str, tmp_path: Path) -> None:
     assert Storage(f"file://{tmp_path}/{name}").root == f"{tmp_path}/a#b"

@@ -36,8 +36,10 @@ TEMPORARY = ".tmp"
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """Return an absolute path; URIs are returned unchanged."""
+    """Return an absolute path; URIs are returned unchanged. Raises UsageError if it is empty."""
     text = os.fsdecode(os.fspath(path))
+    if not text:  # an unset variable in a script, not the current directory
+        raise UsageError("a path must not be empty")
     return text if URI.match(text) or text == "-" else os.path.abspath(text)
 
 
