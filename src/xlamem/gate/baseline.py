@@ -194,9 +194,18 @@ def _entry(row: Any, flag_sets: dict[str, Any]) -> Entry:
         format=tuple(_scalar("format", v, str) for v in _list(row["format"])),
         flags=None if flags is None else _object(flag_sets[flags], str),
         bill=_object(row["bill"], int),
-        donated=tuple(Argument(**_fields(Argument, _object(a))) for a in _list(row["donated"])),
-        groups=tuple(Group(**_fields(Group, _object(g))) for g in _list(row["peak_buffers"])),
+        donated=_rows(Argument, row["donated"]),
+        groups=_rows(Group, row["peak_buffers"]),
     )
+
+
+def _rows(of: Any, value: Any) -> tuple[Any, ...]:
+    """Return a list of objects as a dataclass. Raises KeyError or TypeError, and ValueError if sums could overflow."""
+    rows = tuple(of(**_fields(of, _object(row))) for row in _list(value))
+    for name in ("bytes", "n"):
+        if (total := sum(getattr(row, name, 0) for row in rows)) > MAX_NUMBER:
+            raise ValueError(f"{name} add up to {total}")
+    return rows
 
 
 def _fields(of: type, row: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
