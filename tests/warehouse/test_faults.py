@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import resource
 import signal
@@ -23,7 +24,7 @@ from conftest import DUMPS, texts
 import xlamem
 from xlamem import DumpError, compute, warehouse
 from xlamem.input import files
-from xlamem.warehouse import ledger
+from xlamem.warehouse import activity, ledger, run
 from xlamem.warehouse.storage import Storage
 
 # JAX, which other tests may have imported, warns of forks.
@@ -167,6 +168,31 @@ def test_a_ledger_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
             xlamem.convert(source, to=tmp_path, engine="here")
     with pytest.raises(DumpError, match="readable checkpoint"):
         xlamem.Dataset(tmp_path).ids  # noqa: B018
+
+
+@pytest.mark.parametrize("is_renewed", [False, True])
+def test_a_run_that_was_taken_for_dead(is_renewed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is paused before it commits, and another run deletes its files. It may have time to renew its heartbeat."""
+    pytest.importorskip("fsspec")
+    dest, commit = f"memory://{tmp_path.name}", run.Run.commit
+    other = DUMPS / "cpu-jaxlib-0.10.2-cond_switch"
+
+    def pause(self: run.Run, *args: Any) -> Any:
+        monkeypatch.undo()
+        ((name, _),) = self.storage.files(activity.RUNS)
+        heartbeat = self.storage.read(name) or b""
+        self.storage.write(name, json.dumps({**json.loads(heartbeat), "at": 0}).encode())
+        assert xlamem.convert(other, to=dest, engine="here").dumps == 1
+        if is_renewed:
+            self.storage.write(name, heartbeat)
+        return commit(self, *args)
+
+    monkeypatch.setattr(run.Run, "commit", pause)
+    with pytest.raises(xlamem.OutputError, match="another run has deleted files of this one"):
+        xlamem.convert(SMALL, to=dest, engine="here")
+    assert xlamem.Dataset(dest)["modules"].count_rows() == 1
+    assert xlamem.convert(SMALL, to=dest, engine="here").dumps == 1
+    assert xlamem.Dataset(dest)["modules"].count_rows() == 2
 
 
 def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

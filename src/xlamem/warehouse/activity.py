@@ -24,6 +24,7 @@ class Marker(Protocol):
     """Marks a run as active."""
 
     def is_only(self) -> bool: ...
+    def is_there(self) -> bool: ...
     def enter(self) -> None: ...
     def leave(self) -> None: ...
 
@@ -54,6 +55,10 @@ class _LockFile:
             return False
         return True
 
+    def is_there(self) -> bool:
+        """Return whether the run is still marked: a lock stays."""
+        return True
+
     def enter(self) -> None:
         _fcntl.flock(self.descriptor, _fcntl.LOCK_SH)
 
@@ -79,6 +84,10 @@ class _Heartbeat:
             self.storage.delete([name])
         return True
 
+    def is_there(self) -> bool:
+        """Return whether the run is still marked: another one deletes its heartbeat if it seems to be dead."""
+        return self.storage.exist([self.name])
+
     def enter(self) -> None:
         self._write()
         self.thread.start()
@@ -95,7 +104,7 @@ class _Heartbeat:
 
     def _renew(self) -> None:
         while not self.ended.wait(HEARTBEAT_SECONDS):
-            with suppress(OSError):
+            with suppress(Exception):  # libraries raise exceptions of their own
                 self._write()
 
 

@@ -40,6 +40,7 @@ class Ledger:
         self.state = self.checkpoints.read()
         self._last_checkpoint = self.state.number
         self._has_written_checkpoint = False
+        self._active: Marker | None = None
         self.refresh()
 
     def refresh(self) -> State:
@@ -116,6 +117,7 @@ class Ledger:
 
     def _append(self, new: tuple[Batch, ...], removed: tuple[str, ...] = (), hidden: Set[str] = frozenset()) -> bool:
         """Publish the files and create the next entry; return whether no other run was faster."""
+        self._require_files(new)
         published = self.storage.publish(file.path for batch in new for file in batch.files)
         added = [batch.renamed(published) for batch in new]
         entry = {
@@ -131,6 +133,20 @@ class Ledger:
         self.storage.delete(published.keys())
         self._apply(entry)
         return True
+
+    def _require_files(self, new: tuple[Batch, ...]) -> None:
+        """Raise OutputError if another run has taken this one for dead and deleted its files.
+
+        The heartbeat is deleted before the files, which takes longer than writing an entry.
+        """
+        if self.storage.local or not new:
+            return
+        is_marked = self._active is None or self._active.is_there()
+        if not (is_marked and self.storage.exist({file.path for batch in new for file in batch.files})):
+            raise OutputError(
+                f"{self.storage.uri}: another run has deleted files of this one, which it took for dead: this run was "
+                "paused, or the clocks of both hosts differ by minutes. What was committed is kept: repeat the command"
+            )
 
     def _claimed(self, new: tuple[Batch, ...], removed: tuple[str, ...], may_fail: Set[str]) -> set[str]:
         """Return the dumps and runs of new batches that others contain; all dumps if a batch to remove is gone."""
@@ -175,6 +191,7 @@ class Ledger:
             with suppress(OutputError):  # a catalog that does not answer must not stop a run that commits to the ledger
                 self._clean_up(active.is_only)
             active.enter()
+            self._active = active
             try:
                 yield
             except BaseException:

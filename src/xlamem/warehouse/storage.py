@@ -116,6 +116,8 @@ class Storage:
 
     def exist(self, names: Iterable[str]) -> bool:
         """Return whether all of these files exist."""
+        if self._fsspec:
+            self._fsspec.invalidate_cache()  # other processes delete files too
         infos = self.system.get_file_info([self.path(n) for n in names])
         return all(i.type == arrow_fs.FileType.File for i in infos)
 
