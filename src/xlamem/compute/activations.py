@@ -30,7 +30,10 @@ _LAYER = r"^(?P<layer>(?:[^/]*/)*?[^/]*?\d+\]?)(?:/|$)"
 _PRIMITIVE = r"dot_general|conv_general_dilated|ragged_dot|ragged_dot_general"
 _WEIGHTED = rf"/(?:{_PRIMITIVE}){END}"
 """The primitives whose results are worth keeping, because they are expensive to compute again."""
-_CONTROL = {"while", "body", "cond", "closed_call", "checkpoint", "rematted_computation", "scan", "branch", "jvp"}
+_CONTROL = {
+    "while", "body", "cond", "closed_call", "eval_jaxpr", "checkpoint", "rematted_computation", "scan", "shard_map",
+    "branch", "jvp",
+}  # fmt: skip
 """Components of scopes that name no part of a model."""
 MAX_DIMENSIONS = 8
 SMALL_ELEMENT = 64

@@ -23,11 +23,11 @@ _WRAPPER_DEPTH = 4
 _WRAPPER = r"(?:(?:transpose|jvp|vmap|pmap|remat\d*|checkpoint|custom_jvp|custom_vjp|shard_map|named|pjit)\()"
 _CONTROL_WORD = (
     r"(?:while|body|cond|condition|call|scan|cond_fun|body_fun|branch_\d+_fun|rematted_computation|remat\d*|checkpoint|"
-    r"shard_map|pjit|(?:core_|closed_|custom_jvp_|custom_vjp_|xla_)call(?:_jaxpr)?)"
+    r"shard_map|pjit|eval_jaxpr|(?:core_|closed_|custom_jvp_|custom_vjp_|xla_)call(?:_jaxpr)?)"
 )
 _BETWEEN = (
     r"(?:while/(?:body|cond)|cond/branch_\d+_fun|(?:core_|closed_|core_closed_|custom_jvp_|custom_vjp_)call|checkpoint|"
-    r"remat\d*|rematted_computation)"
+    r"remat\d*|rematted_computation|eval_jaxpr|shard_map)"
 )
 """Components between those of a model that plain names leave out."""
 _CONTROL = rf"(?:{_WRAPPER}*p?jit\([^()/]*\)+|{_WRAPPER}+\)+|{_WRAPPER}*{_CONTROL_WORD}\)*)"
