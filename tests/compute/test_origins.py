@@ -20,7 +20,7 @@ from xlamem import compute
 from xlamem.compute import activations, interventions
 from xlamem.compute import origins as module
 from xlamem.compute.buffer_names import source_columns
-from xlamem.compute.op_names import ends_in_move, is_control_flow, is_move, layers, phases
+from xlamem.compute.op_names import ends_in_move, is_control_flow, is_move, layers, phases, plain_names
 from xlamem.compute.program import source_lines
 
 DATA = Path(__file__).parent.parent / "data" / "origins"
@@ -308,6 +308,9 @@ def names(*texts: str) -> pa.Array:
         ("jit(f)/jvp(Model)/while", False, False),
         ("jit(f)/transpose(jvp(layer_5))/mlp/transpose", False, False),
         ("params['w']", False, False),
+        ("jit(f)/jvp()/while/body/copy;jit(f)/jvp()/while/body/reshape", False, True),
+        ("jit(f)/transpose(jvp())/mul;jit(f)/transpose(jvp())/broadcast_in_dim", False, False),
+        ("jit(f)/while/body/transpose;reshape", False, True),
         ("jit(f)/jit(main)/while[cond_nconsts=0 body_nconsts=1]", True, False),
         ("jit(f)/jit(main)/cond[linear=(False,)]", True, False),
         ("jit(f)/jit(main)/while/body/squeeze[dimensions=(0,)]", False, True),
@@ -372,12 +375,28 @@ ARGUMENTS = ("params['w']", "layers[3]", "a[3].w", "p['a/b'].c", "p['a[x=1]/b']"
         ("jit(f)/jvp()/while/body/eval_jaxpr/attn/split", "attn"),
         ("jit(f)/while/body/eval_jaxpr/while/body/eval_jaxpr/cond/branch_0_fun/mlp/mul", "mlp"),
         ("jit(f)/shard_map/layer_1/psum", "layer_1"),
+        ("jit(f)/transpose(jvp(a_1))/attn/transpose;jit(f)/transpose(jvp(a_1))/attn/transpose", "a_1/attn"),
+        ("jit(f)/jvp()/mul;jit(f)/jvp()/broadcast_in_dim;jit(f)/jvp()/broadcast_in_dim", "mul"),
+        ("jit(f)/while/body/closed_call/jvp(mlp)/mul;jvp(attn)/broadcast_in_dim", "mlp"),
+        ("jit(f)/while/body/closed_call/attn/ab->ba/transpose;mlp/transpose", "attn/ab->ba"),
+        ("jit(f)/a;b,c/;/add", "a;b,c/;"),
+        ("jit(f)/(transpose(jvp())/scatter-add:jvp(jit(log_softmax))/sub:jvp(jit(take))/gather)", "scatter-add"),
+        ("jit(f)/transpose(jvp())/while/body/closed_call/checkpoint/layer_1/(dot_general:mul)", "layer_1"),
+        ("p['a;jit(b']", "p['a;jit(b']"),
         *zip(ARGUMENTS, ARGUMENTS, strict=True),
     ],
 )
 def test_scopes_without_primitives(name: str, scope: str) -> None:
     """Old versions of JAX append parameters to a primitive. Names of arguments are scopes as they are."""
     assert compute.scopes(names(name)).to_pylist() == [scope]
+
+
+def test_names_of_merged_instructions() -> None:
+    """They are those of the first one."""
+    joined = names("jit(f)/jvp(a_1)/attn/transpose;jit(f)/jvp(a_2)/mul", "jit(f)/a_1/(b/add:c/mul)")
+    assert plain_names(joined).to_pylist() == ["a_1/attn/transpose", "a_1/(b/add:c/mul)"]
+    assert layers(joined)[1].to_pylist() == [1, 1]
+    assert ends_in_move(joined).tolist() == [True, False]
 
 
 def test_primitives_with_parameters() -> None:

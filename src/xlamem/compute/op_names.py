@@ -44,6 +44,13 @@ END = rf"(?:{PARAMETERS}|$)"
 _JIT = r"^(?:p?jit\([^()]*\)/)+"
 _CONTROL_ONLY = rf"^(?:{_CONTROL})?(?:/(?:{_CONTROL}|))*{END}"
 _MOVE_ONLY = rf"^(?:{_CONTROL}/+)*(?:{_MOVES}){END}"
+_JOINED = (
+    rf"^(?:([^'\"]*?);(?:p?jit|transpose|jvp|vmap|pmap|checkpoint|custom_jvp|custom_vjp|shard_map)\(|"
+    rf"((?:[^'\"]*?/)?(?:{_MOVES}));).*$"
+)
+"""The op_names of several instructions that XLA merged, joined by semicolons, which scopes may contain too."""
+_COMBINED = r"(^|/)\(+(?:[^:]*/)?([^/:]*):.*\)$"
+"""The end of op_names that XLA combined: `jit(f)/layer_1/(attention/add:mlp/mul)`; scopes keep the first primitive."""
 MOVE = rf"(?:^|/)(?:{_MOVES}){END}"
 """Op_names that end in a primitive that moves or converts bytes."""
 
@@ -61,6 +68,7 @@ def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> 
 def _plain_scopes(names: pa.Array) -> pa.Array:
     # The name of an argument (params['a/b'].c) is not a path.
     names = pc.replace_substring_regex(names, rf"^([^'\"]*?){PARAMETERS}", r"\1")
+    names = pc.replace_substring_regex(names, _COMBINED, r"\1\2")
     return pc.replace_substring_regex(_without_wrappers(names), r"^([^'\"]*)/[^/'\"]*$", r"\1")
 
 
@@ -70,11 +78,17 @@ def plain_names(names: pa.Array) -> pa.Array:
 
 
 def _without_wrappers(text: pa.Array) -> pa.Array:
+    text = _first(text)
     for _ in range(_WRAPPER_DEPTH):
         text = pc.replace_substring_regex(text, _WRAPPERS, r"\1")
     text = pc.replace_substring_regex(text, r"/{2,}", "/")
     text = pc.replace_substring_regex(text, r"^/", "")
     return pc.replace_substring_regex(text, rf"(^|/)(?:{_BETWEEN}/)+([^/])", r"\1\2")
+
+
+def _first(names: pa.Array) -> pa.Array:
+    """Return the first of op_names that were joined."""
+    return pc.replace_substring_regex(names, _JOINED, r"\1\2")
 
 
 def shortened_paths(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:
@@ -144,7 +158,7 @@ def _with_digits(patterns: pa.StringArray, names: pa.StringArray) -> pa.StringAr
 
 def is_control_flow(names: pa.Array) -> Mask:
     """Return whether each op_name names only control flow and transformations, as `jit(f)/jvp()/while/body` does."""
-    return _matches(names, _CONTROL_ONLY)
+    return _matches(_first(names), _CONTROL_ONLY)
 
 
 def is_move(names: pa.Array) -> Mask:
@@ -152,12 +166,12 @@ def is_move(names: pa.Array) -> Mask:
 
     So does the name of an instruction, such as `broadcast.37`, which XLA uses where there is no op_name.
     """
-    return _matches(names, _MOVE_ONLY) | _matches(names, r"^[a-z\-]+\.\d+$")
+    return _matches(_first(names), _MOVE_ONLY) | _matches(names, r"^[a-z\-]+\.\d+$")
 
 
 def ends_in_move(names: pa.Array) -> Mask:
     """Return whether the last component of each op_name is a primitive that moves or converts bytes."""
-    return _matches(names, MOVE)
+    return _matches(_first(names), MOVE)
 
 
 def is_parameter_name(names: pa.Array, parameters: pa.Array) -> Mask:
