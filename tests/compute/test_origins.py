@@ -383,6 +383,13 @@ ARGUMENTS = ("params['w']", "layers[3]", "a[3].w", "p['a/b'].c", "p['a[x=1]/b']"
         ("jit(f)/(transpose(jvp())/scatter-add:jvp(jit(log_softmax))/sub:jvp(jit(take))/gather)", "scatter-add"),
         ("jit(f)/transpose(jvp())/while/body/closed_call/checkpoint/layer_1/(dot_general:mul)", "layer_1"),
         ("p['a;jit(b']", "p['a;jit(b']"),
+        ("jit(f)/transpose(jvp(a_1))/jvp(a_1)/checkpoint/rematted_computation/attn/div", "a_1/attn"),
+        ("jit(f)/transpose(jvp(a_1))/mlp/jvp(a_1)/mlp/checkpoint/b/mul", "a_1/mlp/b"),
+        ("jit(f)/a/transpose(jvp(b))/a/jvp(b)/checkpoint/mul", "a/b"),
+        ("jit(f)/transpose(jvp(a))/while/body/closed_call/b/c/b/c/checkpoint/mul", "a/b/c"),
+        ("jit(f)/transpose(jvp(a_1))/jvp(a_1)/add_any", "a_1"),
+        ("jit(f)/transpose(jvp(a_1))/jvp(a_2)/checkpoint/mul", "a_1/a_2"),
+        ("jit(f)/a/a/mul", "a/a"),
         *zip(ARGUMENTS, ARGUMENTS, strict=True),
     ],
 )

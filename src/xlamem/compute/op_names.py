@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -30,6 +31,8 @@ _BETWEEN = (
     r"remat\d*|rematted_computation|eval_jaxpr|shard_map)"
 )
 """Components between those of a model that plain names leave out."""
+_REPEATED = re.compile(r"(?<![^/])((?:[^/]+/){1,8})\1(?=checkpoint/|remat|add_any$)")
+"""A path that JAX says twice in the backward pass of a checkpoint: `layer_1/attn/layer_1/attn/checkpoint/mul`."""
 _CONTROL = rf"(?:{_WRAPPER}*p?jit\([^()/]*\)+|{_WRAPPER}+\)+|{_WRAPPER}*{_CONTROL_WORD}\)*)"
 """A component of a path that names only control flow or a transformation."""
 _MOVES = (
@@ -82,8 +85,14 @@ def _without_wrappers(text: pa.Array) -> pa.Array:
     for _ in range(_WRAPPER_DEPTH):
         text = pc.replace_substring_regex(text, _WRAPPERS, r"\1")
     text = pc.replace_substring_regex(text, r"/{2,}", "/")
-    text = pc.replace_substring_regex(text, r"^/", "")
+    text = _without_repeats(pc.replace_substring_regex(text, r"^/", ""))
     return pc.replace_substring_regex(text, rf"(^|/)(?:{_BETWEEN}/)+([^/])", r"\1\2")
+
+
+def _without_repeats(text: pa.Array) -> pa.Array:
+    candidates = pc.match_substring_regex(text, "/(?:checkpoint/|remat|add_any$)").fill_null(False)
+    once = [_REPEATED.sub(r"\1", name) for name in text.filter(candidates).to_pylist()]
+    return pc.replace_with_mask(text, candidates, pa.array(once, text.type)) if once else text
 
 
 def _first(names: pa.Array) -> pa.Array:
