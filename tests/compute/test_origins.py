@@ -258,6 +258,39 @@ def test_a_custom_call_of_a_computation_has_the_name_of_its_root(first: str, mak
     assert xlamem.buffer(xlamem.read(make(members)), 1).value["op_name"] == "jit(f)/inner/neg"
 
 
+GATHER = """\
+ENTRY %main (x: f32[2]) -> (f32[4], s32[4]) {
+  %x = f32[2] parameter(0), metadata={op_name="x"}
+  %a = f32[2] add(%x, %x), metadata={op_name="jit(f)/first/add"}
+  %b = s32[2] convert(%a), metadata={op_name="jit(f)/second/floor"}
+  %one = (f32[2], f32[4]) all-gather-start(%a), dimensions={0}
+  %start = ((f32[2], s32[2]), (f32[4], s32[4])) all-gather-start(%a, %b), dimensions={0}
+  ROOT %done = (f32[4], s32[4]) all-gather-done(%start)
+}
+"""
+
+
+@pytest.mark.parametrize("operands", [False, True])
+def test_results_of_a_started_operation(*, operands: bool, make: Callable[..., Path]) -> None:
+    """The result {1,0} is that of the first operand, {1,1} that of the second one."""
+    gather = "((f32[2], s32[2]), (f32[4], s32[4])) all-gather-start(%a, %b), dimensions={0}"
+    values = [value(i, f"start{{1,{i}}}", 16, 16 * i, f"{t}32[4]") for i, t in enumerate("fs")]
+    values += [value(2, "one{1}", 16, 32, "f32[4]"), value(3, "done{1}", 16, 48, "s32[4]")]
+    values += [value(4, "a", 8, 64, "f32[2]")]
+    records = [record(i, f"start{{1,{i}}}", gather) for i in range(2)]
+    records += [record(2, "one{1}", "(f32[2], f32[4]) all-gather-start(%a), dimensions={0}")]
+    records += [record(3, "done{1}", "(f32[4], s32[4]) all-gather-done(%start)")]
+    a = 'f32[2] add(%x, %x), metadata={op_name="jit(f)/first/add"}'
+    uses = "  start, operand 0\n  one, operand 0" if operands else ""
+    records += [record(4, "a", a, uses=uses)]
+    ranges = ["start{1,0}:0-3", "start{1,1}:0-3", "one{1}:0-3", "done{1}:0-3", "a{}:0-3"]
+    members = attacks.dump(values, records=records, ranges=ranges, hlo=attacks.hlo(GATHER))
+    dump = xlamem.read(make(members))
+    found = [xlamem.buffer(dump, i).value for i in range(4)]
+    assert [f["op_name"] for f in found] == ["jit(f)/first/add", "jit(f)/second/floor"] * 2
+    assert found[2]["origin"] == ("operand" if operands else "hlo")
+
+
 @pytest.mark.parametrize(("end", "wanted"), [(4, "jit(f)/a/add"), (9, "jit(f)/a/add"), (10, None)])
 def test_a_loop_carry_after_two_buffers_of_its_slot(end: int, wanted: str | None, make: Callable[..., Path]) -> None:
     """Only buffers that touch its live range count, although another one starts later than one that does."""

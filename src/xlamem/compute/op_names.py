@@ -194,6 +194,8 @@ COLLECTIVE = (
     r"all-gather-start|collective-permute|collective-permute-start)$"
 )
 """Opcodes with one result for each operand."""
+STARTING = r"^(?:all-gather-start|collective-permute-start|slice-start|dynamic-slice-start|async-start|async-update)$"
+"""Opcodes with a tuple of their operands and results; several operands or results are tuples in it."""
 FORWARDING = (
     r"^(?:copy|copy-start|copy-done|bitcast|bitcast-convert|reshape|transpose|convert|slice|dynamic-slice|reverse|"
     r"get-tuple-element|async-start|async-update|async-done|slice-start|slice-done|dynamic-slice-start|"
@@ -219,8 +221,17 @@ def matching(names: pa.Array, pattern: str) -> Mask:
 
 def first_numbers(indices: pa.ChunkedArray) -> Ints:
     """Return the first number of each shape index (`{1,0}`: 1), -1 for null and {}."""
+    return _numbers(indices, r"^\{(?P<n>\d{1,9})")
+
+
+def second_numbers(indices: pa.ChunkedArray) -> Ints:
+    """Return the second number of each shape index (`{1,0}`: 0), -1 if there is none."""
+    return _numbers(indices, r"^\{\d+,(?P<n>\d{1,9})")
+
+
+def _numbers(indices: pa.ChunkedArray, pattern: str) -> Ints:
     codes, texts = encoded(indices)
-    number = pc.struct_field(pc.extract_regex(texts.cast(pa.string()), r"^\{(?P<n>\d{1,9})"), "n")
+    number = pc.struct_field(pc.extract_regex(texts.cast(pa.string()), pattern), "n")
     return take(np.asarray(number.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False), np.int64), codes)
 
 

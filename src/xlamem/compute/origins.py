@@ -38,12 +38,14 @@ from .op_names import (
     MOVING,
     MOVING_TARGETS,
     PHASES,
+    STARTING,
     is_control_flow,
     is_move,
     is_parameter_name,
     matching,
     patterns_of,
     phases,
+    second_numbers,
 )
 from .program import Program, source_lines
 
@@ -216,12 +218,18 @@ class Origins:
         weak = take(self.names.is_weak, rows) > 0
         self.source[pending[weak]], self.origin[pending[weak]] = rows[weak], OWN
 
+    @cached_property
+    def _element(self) -> Ints:
+        """Element of the result of an instruction that each value is, -1 for all of it."""
+        p = self._p
+        starts = has_opcode(p, p.instruction_row, STARTING)
+        return np.where(starts, second_numbers(p.tables["values"]["shape_index"]), p.element)
+
     # -- the HLO text ----------------------------------------------------------------------------
 
     def _follow_hlo(self, trace: HloTrace) -> None:
         """Name buffers after instructions inside fusions and loop bodies: also elements of fusions with a name."""
-        p = self._p
-        element = p.element
+        p, element = self._p, self._element
         codes, names = p.names
         row = take(np.asarray(trace.body.rows_of(names.cast(pa.string())), np.int64), codes)
         self._name_by_trace(trace, row, element, (self.origin == OWN) & (element >= 0) & (self.argument < 0))
@@ -283,7 +291,7 @@ class Origins:
         updates = has_opcode(p, rows, "^dynamic-update-slice$")
         selected = updates | has_opcode(p, rows, FORWARDING) | (take(_moves_without_name(p), rows) > 0)
         # Operands after the first are not looked up.
-        element = p.element[pending]
+        element = self._element[pending]
         selected &= (element <= 0) | ~has_opcode(p, rows, COLLECTIVE)
         return pending[selected], operands_of(p, pending[selected], updates[selected].astype(np.int64))
 
