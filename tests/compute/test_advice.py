@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attacks
 import pyarrow as pa
 import pytest
+from attacks import value
 from conftest import DUMPS
 
 import xlamem
@@ -276,3 +279,13 @@ def test_wrong_budgets(dump: xlamem.Dump) -> None:
         xlamem.advise(dump, "14")
     with pytest.raises(xlamem.UsageError, match="budget must be 0 or more"):
         xlamem.advise(dump, -1)
+
+
+def test_tables_of_tuples_have_no_layout_to_change(make: Callable[..., Path]) -> None:
+    """They are padded, too."""
+    array = "f32[8,8]{1,0:T(8,128)}"
+    values = value(1, "a", 4096, 0, array) + value(2, "t", 2048, 4096, f"({array}, {array})")
+    allocations = f"allocation 0: size 6144, preallocated-temp:\n{values}"
+    dump = xlamem.read(make(attacks.dump([], allocations=allocations, ranges=["a{}:0-3", "t{}:0-3"])))
+    assert all(v["unpadded_size"] < v["size"] for v in dump.values.to_pylist())
+    assert [r["shape"] for r in xlamem.advise(dump).to_pylist() if r["kind"] == "shape"] == [array]

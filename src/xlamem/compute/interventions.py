@@ -234,6 +234,7 @@ def shapes(w: WhatIf) -> Iterator[Intervention]:
     padding = np.where(p.unpadded > 0, np.maximum(p.extent - p.unpadded, 0), 0)
     counts = w.at_peak | (p.is_fixed & w.in_memory)[p.owner] & (np.arange(len(p.owner)) == p.representative[p.owner])
     codes, names = encoded(p.tables["values"]["shape"])
+    padding[take(_is_match(names.cast(pa.string()), r"^\("), codes) > 0] = 0  # tables of tuples
     if not (counts & (padding > 0)).any():
         return
     total = np.bincount(codes[counts] + 1, padding[counts], minlength=len(names) + 1)[1:]
