@@ -81,6 +81,12 @@ def test_mates_share_bytes_and_time(name: str) -> None:
         assert {m["value_id"] for m in xlamem.buffer(dump, value["value_id"]).mates} == wanted
 
 
+def test_a_value_without_bytes_shares_none(make: Callable[..., Path]) -> None:
+    values = [attacks.value(1, "big", 64, 0), attacks.value(2, "none", 0, 32)]
+    dump = xlamem.read(make(attacks.dump(values, ranges=["big{}:0-3", "none{}:0-3"])))
+    assert xlamem.buffer(dump, "none").mates == xlamem.buffer(dump, "big").mates == []
+
+
 def test_a_temporary_in_an_output_saves_nothing(make: Callable[..., Path]) -> None:
     """The memory of the output stays reserved without it."""
     allocations = "allocation 0: size 1024, maybe-live-out:\n"

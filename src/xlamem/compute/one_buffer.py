@@ -176,6 +176,7 @@ def _mates(p: Program, value: int) -> list[Row]:
     start, end = p.ranges
     begin, stop = p.offset[value], p.offset[value] + p.extent[value]
     shares = (p.owner == p.owner[value]) & (p.offset < stop) & (p.offset + p.extent > begin) & (p.extent > 0)
+    shares &= stop > begin
     shares &= (start >= 0) & (start <= end[value]) & (end >= start[value]) & (p.value_category != THREAD_LOCAL)
     shares[value] = False
     mates = np.flatnonzero(shares)
