@@ -71,3 +71,52 @@ def test_the_largest_buffer_stands_for_a_group(make: Callable[..., Path]) -> Non
         groups = difference_groups(xlamem.diff(a, b), "scope").to_pylist()
         (layer,) = [g for g in groups if g["scope"] == "layer"]
         assert (layer["n"], layer["shape_a"] or layer["shape_b"]) == (3, "f32[64]")
+
+
+def add(path: str, shape: str = "f32[16]") -> str:
+    return f'{shape} add(%p, %p), metadata={{op_name="jit(f)/{path}"}}'
+
+
+def test_another_set_of_recomputed_operations(make: Callable[..., Path]) -> None:
+    """A policy of `jax.checkpoint` may change few instructions. An operation that is new in the model is none."""
+    forward = ["mul", "tanh", "dot_general", "exp", *(f"layer_{i}/sin" for i in range(9))]
+    always = [f"layer_{i}/sin" for i in range(9)]
+
+    def program(recomputed: list[str], *others: str) -> xlamem.Dump:
+        paths = [f"jvp()/{path}" for path in (*forward, *others)]
+        paths += [f"transpose(jvp())/checkpoint/rematted_computation/{path}" for path in (*always, *recomputed)]
+        values = [value(i, f"v{i}", 64, 64 * i, "f32[16]") for i in range(len(paths))]
+        records = [record(i, f"v{i}", add(path)) for i, path in enumerate(paths)]
+        ranges = [f"v{i}{{}}:0-3" for i in range(len(paths))]
+        return xlamem.read(make(attacks.dump(values, records=records, ranges=ranges)))
+
+    def edits(a: xlamem.Dump, b: xlamem.Dump) -> list[str]:
+        return [r["text"] for r in xlamem.diff(a, b).edits.to_pylist() if r["kind"] == "rematerialization"]
+
+    few, more, moves = program(["mul"]), program(["mul", "dot_general"]), program(["mul", "convert_element_type"])
+    assert edits(few, more) == ["the backward pass recomputes 11 instead of 10 instructions, now also dot_general"]
+    assert edits(more, few) == ["the backward pass recomputes 10 instead of 11 instructions, no longer dot_general"]
+    assert edits(few, moves) == []
+    assert edits(few, program(["mul", "cos"], "cos")) == []
+
+
+def test_a_carry_of_a_longer_loop_is_another_one(make: Callable[..., Path]) -> None:
+    """Values at the same index show that a dimension changed only if they are of the same operation."""
+
+    def program(*carries: tuple[str, str, str, int]) -> xlamem.Dump:
+        tuple_shape = f"({', '.join(shape for _, _, shape, _ in carries)})"
+        values, records, ranges = [], [], []
+        for k, (name, path, shape, size) in enumerate(carries):
+            element, offset = f"w{{{k}}}", k << 16
+            values += [value(2 * k, name, size, offset, shape), value(2 * k + 1, element, size, offset, shape)]
+            loop = f'{tuple_shape} while(%t), metadata={{op_name="jit(f)/while"}}'
+            records += [record(2 * k, name, add(path, shape)), record(2 * k + 1, element, loop, f"  w {{{k}}}")]
+            ranges += [f"{name}{{}}:0-3", f"{element}:3-9"]
+        return xlamem.read(make(attacks.dump(values, records=records, ranges=ranges, steps=10)))
+
+    saved, carried = ("s", "while/body/mul", "f32[64,64]", 16384), ("c", "while/body/add", "f32[64,16]", 4096)
+    moved, longer = (*carried[:2], "f32[64,16]{1,0:S(1)}", 4096), (*carried[:2], "f32[64,32]", 8192)
+    for b, wanted in (([moved], []), ([longer, saved], ["a dimension of 16 is 32 now"])):
+        a = [saved, carried] if b == [moved] else [carried]
+        rows = xlamem.diff(program(*a), program(*b)).edits.to_pylist()
+        assert [r["text"] for r in rows if r["kind"] == "dimensions"] == wanted

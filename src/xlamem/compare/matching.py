@@ -53,9 +53,24 @@ class Matching:
         graphs = self._instructions.graphs
         node = graphs[0].node_of_value, take(self._instructions.node_of_b, graphs[1].node_of_value)
         size = a.unpadded, b.unpadded
-        for columns in ((node, index, phi, shape), (node, shape), (node, index, phi, size), (node, index, phi, rank)):
-            self._pair_values(Labels(*(row_hash(*(c[side] for c in columns)) for side in (0, 1))), None, node)
+        for columns in ((node, index, phi, shape), (node, shape), (node, index, phi, size)):
+            self._pair_values(_labels(*columns), None, node)
+        # A loop that carries more values may have another one, of another operation, at the same index.
+        number = both_sides(lambda g: np.bincount(g.node_of_value)[g.node_of_value], *graphs)
+        for same in (self._operations(), number):
+            self._pair_values(_labels(node, index, phi, rank, same), None, node)
         self._match_by_scope(shape)
+
+    def _operations(self) -> tuple[Ints, Ints]:
+        """Return a hash of op_name and source line of each value that is not matched yet, 0 for others."""
+        free = self.value < 0, self.value_of_b < 0
+        hashes = np.zeros(len(free[0]), np.int64), np.zeros(len(free[1]), np.int64)
+        if free[0].any() and free[1].any():
+            for p, rows, result in zip((self.a, self.b), map(np.flatnonzero, free), hashes, strict=True):
+                columns = source_columns(p, rows)
+                line = columns["source_line"].fill_null(-1).to_numpy().astype(np.int64)
+                result[rows] = row_hash(text_hashes(columns["op_name"]), line)
+        return hashes
 
     @cached_property
     def _value_order(self) -> tuple[Ints, Ints]:
@@ -111,6 +126,10 @@ class Matching:
         self.value[left], self.value_of_b[right] = right, left
         own = self._instructions.rule[self._instructions.graphs[0].node_of_value[left]]
         self.rule[left] = own if rule is None else rule
+
+
+def _labels(*columns: tuple[Ints, Ints]) -> Labels:
+    return Labels(*(row_hash(*(c[side] for c in columns)) for side in (0, 1)))
 
 
 def _described(p: Program) -> tuple[Ints, Ints, Ints, Ints]:

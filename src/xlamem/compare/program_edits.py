@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -37,6 +38,8 @@ MIN_RENAMED = 0.3
 MIN_CONSTANTS = 1 << 16
 """Minimum change of all constants in bytes."""
 RECOMPUTED = r"\brematted_computation\b"
+IN_CHECKPOINT = rf"{RECOMPUTED}\)*/"
+"""What precedes the path of a recomputed operation inside of its checkpoint."""
 CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
 CHECKPOINTED_CALL = r"(?:^|/)(?:checkpoint|remat\d*)$"
 """Operations whose innermost stack frame is the call of a function with `jax.checkpoint`."""
@@ -104,9 +107,11 @@ def _layers_of(op_names: pa.Array) -> set[tuple[str, int]]:
 def rematerialization(c: Context) -> Iterator[Edit]:
     """Find out whether the backward pass recomputes more or fewer instructions (`jax.checkpoint`)."""
     before, after = (names.count(RECOMPUTED) for names in c.op_names)
-    if abs(before - after) <= MIN_CHANGE * max(before, after):
+    operations = _recomputed_on_one_side(c)
+    if not any(operations.values()) and abs(before - after) <= MIN_CHANGE * max(before, after):
         return
     recomputes = f"the backward pass recomputes {after:,} instead of {count(before, 'instruction')}"
+    recomputes += "".join(f", {word} {listed(paths)}" for word, paths in operations.items() if paths)
     calls_a, calls_b = (_checkpointed_calls(*side) for side in zip((c.m.a, c.m.b), c.op_names, strict=True))
     gone, new = ([calls[key] for key in calls if key not in others] for calls, others in (
         (calls_a, calls_b), (calls_b, calls_a),
@@ -120,6 +125,32 @@ def rematerialization(c: Context) -> Iterator[Edit]:
         text = recomputes
     claims = c.rows.single & c.rows.temporary & ~c.rows.is_in("phase", ("optimizer",))
     yield Edit("rematerialization", text, claims, "names")
+
+
+def _recomputed_on_one_side(c: Context) -> dict[str, list[str]]:
+    """Return the operations of both forward passes that only one of two recomputing backward passes repeats.
+
+    The policy of `jax.checkpoint` decides that. Moves depend on the optimizations of XLA.
+    """
+    (a, forward_a), (b, forward_b) = map(_by_pass, c.lines)
+    if not a or not b:
+        return {}
+    single = [path for path in sorted(a ^ b) if _lines_of(path, forward_a) == _lines_of(path, forward_b) > 0]
+    moves = ends_in_move(pa.array(single, pa.string())).tolist()
+    kept = [path for path, is_move in zip(single, moves, strict=True) if not is_move]
+    return {"now also": [path for path in kept if path in b], "no longer": [path for path in kept if path in a]}
+
+
+def _by_pass(lines: Counter[str]) -> tuple[set[str], Counter[str]]:
+    """Return recomputed operations by their path inside of the checkpoint, and the lines of those of forward passes."""
+    recomputed = {path for path in lines if re.search(IN_CHECKPOINT, path)}
+    forward = Counter({path: n for path, n in lines.items() if path not in recomputed and "transpose(" not in path})
+    return {re.split(IN_CHECKPOINT, path)[-1] for path in recomputed}, forward
+
+
+def _lines_of(inner: str, lines: Counter[str]) -> int:
+    """Return the number of lines of an operation, whatever scopes are around it."""
+    return sum(n for path, n in lines.items() if f"/{path}".endswith(f"/{inner}"))
 
 
 def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
