@@ -120,3 +120,21 @@ def test_a_carry_of_a_longer_loop_is_another_one(make: Callable[..., Path]) -> N
         a = [saved, carried] if b == [moved] else [carried]
         rows = xlamem.diff(program(*a), program(*b)).edits.to_pylist()
         assert [r["text"] for r in rows if r["kind"] == "dimensions"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("returned", "wanted"), [("f32[4,4]", []), ("f32[8,2]", ["1 output is of another shape: f32[4,4] -> f32[8,2]"])]
+)
+def test_an_output_computed_in_another_shape(returned: str, wanted: list[str], make: Callable[..., Path]) -> None:
+    """The caller sees the printed shape: XLA makes it by a bitcast, which is no buffer."""
+
+    def program(computed: str, returned: str) -> xlamem.Dump:
+        allocations = f"allocation 0: size 64, maybe-live-out:\n{value(1, 'o', 64, 0, computed)}"
+        allocations += f"allocation 1: size 8, output shape is |({returned}, s32[])|, maybe-live-out:\n"
+        allocations += value(2, "s.3{}", 8, 0, f"({returned}, s32[])")
+        records = [record(1, "o", add("f", computed), "  o\n  s.3 {0}"), record(2, "s.3{}", f"({returned}) tuple(%o)")]
+        members = attacks.dump([], allocations=allocations, records=records, ranges=["o{}:0-4", "s.3{}:3-4"])
+        return xlamem.read(make(members))
+
+    edits = xlamem.diff(program("f32[4,4]", "f32[4,4]"), program("f32[2,2,4]", returned)).edits.to_pylist()
+    assert [r["text"] for r in edits if r["kind"] == "outputs"] == wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..compute.aliasing import outputs_of
-from ..compute.columns import Ints, Mask, encoded, ints, is_in, take, take_text
+from ..compute.columns import Ints, Mask, encoded, ints, is_in, nullable, take, take_text
 from ..compute.layout import DONATED, LIVE_OUT, PARAMETER
 from ..compute.lazy import cached_property
 from ..compute.program import Program
+from ..parse.arrays import row_of
 from ..parse.fingerprints import row_hash
 from .graph import argument_suffixes, text_hashes
 from .matching import Matching
@@ -202,9 +204,25 @@ class Interface:
         return _without_equals(m, new, gone)
 
 
+def caller_shapes(p: Program, values: Ints) -> pa.Array:
+    """Return the shapes of these values; those of outputs as the caller sees them.
+
+    XLA may compute an output in another shape, as a loop over parts of it does: a bitcast moves no bytes.
+    """
+    shapes = p.value_text("shape", values).cast(pa.string())
+    printed = pc.drop_null(p.allocations["output_shape"]).cast(pa.string()).to_pylist()
+    if len(printed) != 1 or "(" in printed[0][1:]:
+        return shapes
+    outputs = outputs_of(p)
+    seen = re.findall(r"\w+\[[^\]]*\]", printed[0])
+    indices = [f"{{{k}}}" for k in range(len(seen))] if printed[0].startswith("(") else ["{}"]
+    of_output = pa.array(seen, pa.string()).take(pc.index_in(outputs.index, pa.array(indices)))
+    return pc.coalesce(of_output.take(nullable(row_of(outputs.value, values))), shapes)
+
+
 def _plain_shapes(p: Program, values: Ints) -> Ints:
     """Return hashes of the shapes without layouts, 0 for tuples."""
-    codes, texts = encoded(p.value_text("shape", values))
+    codes, texts = encoded(caller_shapes(p, values))
     shapes = [str(shape) if (shape := parsed(text)) else None for text in texts.to_pylist()]
     return take(text_hashes(pa.array(shapes, pa.string())), codes)
 

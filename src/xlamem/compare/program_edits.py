@@ -26,6 +26,7 @@ from .compiler import (
 )
 from .context import Context, Edit, Evidence, Names, are, largest, listed, with_scopes
 from .graph import both_sides
+from .interface import caller_shapes
 from .rows import Shape, ShapePairs
 from .shape_edits import conversions, retyped
 
@@ -223,7 +224,7 @@ def single_outputs(c: Context) -> Iterator[Edit]:
     for p, side, values, word in ((c.m.b, 1, i.new_outputs, "new"), (c.m.a, 0, i.gone_outputs, "gone")):
         if len(values):
             by_size = values[np.argsort(-p.size[values], kind="stable")]
-            texts = pc.unique(p.value_text("shape", by_size)).to_pylist()
+            texts = pc.unique(caller_shapes(p, by_size)).to_pylist()
             shapes = listed(list(dict.fromkeys(map(plain_shape, texts))))
             claims = np.isin(c.rows.value[side], values)
             yield Edit("outputs", f"{are(len(values), 'output')} {word}: {shapes}", claims, "interface")
@@ -233,7 +234,7 @@ def resized_outputs(c: Context) -> Iterator[Edit]:
     """Find outputs with the same index and another shape."""
     a, b = c.interface.resized_outputs
     if len(b):
-        pairs = ShapePairs(c.m.a.value_text("shape", a), c.m.b.value_text("shape", b), c.m.b.size[b])
+        pairs = ShapePairs(caller_shapes(c.m.a, a), caller_shapes(c.m.b, b), c.m.b.size[b])
         changed = pairs.changed()
         what = "shape" if any(x.dimensions != y.dimensions for x, y in changed) else "element type"
         texts = [f"{_shape_text(x)} -> {_shape_text(y)}" for x, y in changed]
