@@ -100,6 +100,19 @@ def many(result: CheckResult, n: int) -> CheckResult:
     return replace(result, **tables, curves=dict.fromkeys(range(n), result.curves[0]))
 
 
+def test_programs_of_the_same_name_can_be_told_apart(tmp_path: Path) -> None:
+    """By their folders, and by their numbers where these are the same. JUnit names must not change with a number."""
+    for folder, names, first in (("train", ("jit_f", "jit_f", "jit_g"), 0), ("eval", ("jit_f", "jit_h"), 3)):
+        (tmp_path / folder).mkdir()
+        written(tmp_path / folder, [(name, inner(i)) for i, name in enumerate(names, first)], first)
+    result = xlamem.check(tmp_path, config={"budget": [{"device_total": "1KiB"}]})
+    wanted = {"eval/jit_f", "train/0000.jit_f", "train/0001.jit_f", "jit_g", "jit_h"}
+    for text in (FORMATS["text"](result), FORMATS["markdown"](result), FORMATS["github"](result), repr(result)):
+        assert set(re.findall(r"[\w./]*\bjit_[fgh]\b", text)) == wanted
+    assert set(re.findall('classname="(.*?)"', FORMATS["junit"](result))) == {"jit_f", "jit_g", "jit_h"}
+    assert set(result.programs["module_name"].to_pylist()) == {"jit_f", "jit_g", "jit_h"}
+
+
 # -- workflow commands ---------------------------------------------------------------------------
 
 

@@ -96,10 +96,11 @@ class CheckResult:
 
     def _view(self) -> View:
         from ..display import Grid, View  # not needed to check
+        from .formats.wording import with_distinct_names  # which needs this module
 
         rows = [
             [row["module_name"] or "", row["rule"], row["status"], row["message"]]
-            for row in self.rows(FAILED, NOT_KNOWN, WARNING)
+            for row in with_distinct_names(self).rows(FAILED, NOT_KNOWN, WARNING)
         ]
         title = f"xlamem.CheckResult: {self.summary}"
         return View(title, (Grid(["program", "rule", "status", "message"], rows, frozenset()),) if rows else ())

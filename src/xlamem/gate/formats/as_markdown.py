@@ -13,7 +13,17 @@ from ...formatting import align, count, file_line, one_line, shorten, shorten_pa
 from ..curves import Curves
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, Row
 from .sources import Place, Sources
-from .wording import BAD, IN_TABLE, findings_by_program, is_new, name_of, notes, number_cells, of_budget
+from .wording import (
+    BAD,
+    IN_TABLE,
+    findings_by_program,
+    is_new,
+    name_of,
+    notes,
+    number_cells,
+    of_budget,
+    with_distinct_names,
+)
 
 MARKER = "<!-- xlamem check -->"
 """The first line, by which a workflow finds the comment that it wrote before."""
@@ -33,6 +43,7 @@ CONTRIBUTORS = ("change:", "cause", "n:", "buffers at the peak", "shape", "sourc
 
 def as_markdown(result: CheckResult) -> str:
     """Return the result in a sentence, a table of programs, and the curves and causes of what did not pass."""
+    result = with_distinct_names(result)
     findings = findings_by_program(result)
     programs = sorted(result.programs.to_pylist(), key=_rank)
     lines = [MARKER, f"**{escaped(result.summary)}**", ""]

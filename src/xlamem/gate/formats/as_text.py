@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...formatting import DEFAULT_WIDTH, align, count, one_line, shorten, shorten_path, wrap
+from ...formatting import DEFAULT_WIDTH, align, count, one_line, shorten_distinct, shorten_path, wrap
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, WARNING, CheckResult, Row
 from .sources import Sources
-from .wording import BAD, IN_TABLE, findings_by_program, is_new, name_of, notes, number_cells, of_budget
+from .wording import (
+    BAD,
+    IN_TABLE,
+    findings_by_program,
+    is_new,
+    name_of,
+    notes,
+    number_cells,
+    of_budget,
+    with_distinct_names,
+)
 
 WORDS = {PASSED: "ok", NOTE: "ok", WARNING: "warning", NOT_KNOWN: "NOT KNOWN", FAILED: "FAILED"}
 """What the line of a program begins with."""
@@ -25,6 +35,7 @@ def as_text(result: CheckResult) -> str:
 
 
 def _lines(result: CheckResult) -> Iterator[str]:
+    result = with_distinct_names(result)
     shown, n_more = _shown(result.programs.to_pylist())
     findings, sources = findings_by_program(result), Sources(result.config.sources, result.stacks)
     table = _table(shown, findings)
@@ -52,8 +63,8 @@ def _table(programs: list[Row], findings: dict[int | None, list[Row]]) -> list[s
     if not programs:
         return []
     rows = [["", "program", "must fit", "change", "peak", "change"]]
-    for p in programs:
-        name = shorten(one_line(name_of(p)), MAX_NAME)
+    names = shorten_distinct([one_line(name_of(p)) for p in programs], MAX_NAME)
+    for p, name in zip(programs, names, strict=True):
         numbers = number_cells(p, is_new=is_new(findings.get(p["program"], [])))
         rows.append([WORDS[p["status"]], name, *numbers])
     return align(rows, {0, 1})
