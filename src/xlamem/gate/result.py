@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +13,7 @@ from .. import schema
 from ..formatting import count
 from .config import Config
 from .curves import Curves
+from .program_names import distinct_names, renamed
 from .stacks import Line, Stack
 
 if TYPE_CHECKING:
@@ -78,6 +79,13 @@ class CheckResult:
         """Return the findings of a program."""
         return [row for row in self.rows() if row["program"] == program]
 
+    def with_distinct_names(self) -> CheckResult:
+        """Return the result with longer names of programs that share a name."""
+        names = distinct_names(self.programs.to_pylist())
+        if not names:
+            return self
+        return replace(self, programs=renamed(self.programs, names), findings=renamed(self.findings, names))
+
     @property
     def summary(self) -> str:
         """The result in a sentence."""
@@ -96,11 +104,10 @@ class CheckResult:
 
     def _view(self) -> View:
         from ..display import Grid, View  # not needed to check
-        from .formats.wording import with_distinct_names  # which needs this module
 
         rows = [
             [row["module_name"] or "", row["rule"], row["status"], row["message"]]
-            for row in with_distinct_names(self).rows(FAILED, NOT_KNOWN, WARNING)
+            for row in self.with_distinct_names().rows(FAILED, NOT_KNOWN, WARNING)
         ]
         title = f"xlamem.CheckResult: {self.summary}"
         return View(title, (Grid(["program", "rule", "status", "message"], rows, frozenset()),) if rows else ())

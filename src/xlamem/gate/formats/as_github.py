@@ -10,9 +10,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ...formatting import count, one_line, shorten
+from ..program_names import name_of
 from ..result import FAILED, NOT_KNOWN, STATUSES, WARNING, CheckResult, Row
 from .sources import Place, Sources
-from .wording import BAD, name_of, with_distinct_names
+from .wording import BAD
 
 COMMANDS = {FAILED: "error", NOT_KNOWN: "error", WARNING: "warning"}
 MAX_ANNOTATIONS = 10
@@ -36,7 +37,7 @@ class Annotation(NamedTuple):
 
 def as_github(result: CheckResult) -> str:
     """Return an annotation for each of the worst programs, and the result in a sentence."""
-    result = with_distinct_names(result)
+    result = result.with_distinct_names()
     annotations = sorted(_annotations(result), key=lambda a: a.rank)
     sources = Sources(result.config.sources, result.stacks)
     lines = [_command(a, sources) for a in annotations[:MAX_ANNOTATIONS]]

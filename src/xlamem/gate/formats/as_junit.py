@@ -7,9 +7,10 @@ from xml.etree import ElementTree
 
 from ...formatting import one_line
 from ...parse.fingerprints import without_number
+from ..program_names import name_of
 from ..result import FAILED, NOT_KNOWN, PASSED, CheckResult, Row
 from .sources import Place, Sources
-from .wording import name_of, of_budget
+from .wording import of_budget
 
 SUITE = "xlamem check"
 ELEMENTS = {FAILED: "failure", NOT_KNOWN: "error"}

@@ -11,6 +11,7 @@ from ...compare.verdict import signed
 from ...display.markdown import code, escaped, table
 from ...formatting import align, count, file_line, one_line, shorten, shorten_path, size
 from ..curves import Curves
+from ..program_names import name_of
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, Row
 from .sources import Place, Sources
 from .wording import (
@@ -18,11 +19,9 @@ from .wording import (
     IN_TABLE,
     findings_by_program,
     is_new,
-    name_of,
     notes,
     number_cells,
     of_budget,
-    with_distinct_names,
 )
 
 MARKER = "<!-- xlamem check -->"
@@ -43,7 +42,7 @@ CONTRIBUTORS = ("change:", "cause", "n:", "buffers at the peak", "shape", "sourc
 
 def as_markdown(result: CheckResult) -> str:
     """Return the result in a sentence, a table of programs, and the curves and causes of what did not pass."""
-    result = with_distinct_names(result)
+    result = result.with_distinct_names()
     findings = findings_by_program(result)
     programs = sorted(result.programs.to_pylist(), key=_rank)
     lines = [MARKER, f"**{escaped(result.summary)}**", ""]

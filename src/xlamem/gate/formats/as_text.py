@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...formatting import DEFAULT_WIDTH, align, count, one_line, shorten_distinct, shorten_path, wrap
+from ..program_names import name_of
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, WARNING, CheckResult, Row
 from .sources import Sources
 from .wording import (
@@ -12,11 +13,9 @@ from .wording import (
     IN_TABLE,
     findings_by_program,
     is_new,
-    name_of,
     notes,
     number_cells,
     of_budget,
-    with_distinct_names,
 )
 
 WORDS = {PASSED: "ok", NOTE: "ok", WARNING: "warning", NOT_KNOWN: "NOT KNOWN", FAILED: "FAILED"}
@@ -35,7 +34,7 @@ def as_text(result: CheckResult) -> str:
 
 
 def _lines(result: CheckResult) -> Iterator[str]:
-    result = with_distinct_names(result)
+    result = result.with_distinct_names()
     shown, n_more = _shown(result.programs.to_pylist())
     findings, sources = findings_by_program(result), Sources(result.config.sources, result.stacks)
     table = _table(shown, findings)

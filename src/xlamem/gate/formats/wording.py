@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
-from ...compare.programs import relative_folders
 from ...compare.verdict import signed
 from ...formatting import count, size
 from ..result import FAILED, NOT_KNOWN, NOTE, WARNING, CheckResult, Row
@@ -20,34 +15,6 @@ BAD = (FAILED, NOT_KNOWN, WARNING)
 IN_TABLE = ("new", "gone")
 """Rules whose findings are stated for all programs together."""
 N_NAMES = 3
-
-
-def name_of(row: Row) -> str:
-    """Return the name of the module of a program or a finding, or else of its first file."""
-    return row["module_name"] or (row["uri"] or "?").rpartition("/")[2]
-
-
-def with_distinct_names(result: CheckResult) -> CheckResult:
-    """Return the result with the folder, and where needed the number, in the names of programs that share a name."""
-    rows = result.programs.to_pylist()
-    names = [name_of(row) for row in rows]
-    folders = relative_folders([(row["uri"] or "").rpartition("/")[0] for row in rows])
-    folders = [f"{folder}/" if folder else "" for folder in folders]
-    numbers = ["" if row["module_id"] is None else f"{row['module_id']:04d}." for row in rows]
-    for prefixes in (folders, map("".join, zip(folders, numbers, strict=True))):
-        n = Counter(names)
-        longer = [prefix + name_of(row) for prefix, row in zip(prefixes, rows, strict=True)]
-        names = [name if n[name] == 1 else long for name, long in zip(names, longer, strict=True)]
-    of_program = {row["program"]: name for row, name in zip(rows, names, strict=True) if name != name_of(row)}
-    programs, findings = (_renamed(table, of_program) for table in (result.programs, result.findings))
-    return replace(result, programs=programs, findings=findings) if of_program else result
-
-
-def _renamed(table: pa.Table, names: Mapping[int | None, str]) -> pa.Table:
-    at = table.column_names.index("module_name")
-    rows = table.select(("program", "module_name")).to_pylist()
-    texts = [names.get(row["program"], row["module_name"]) for row in rows]
-    return table.set_column(at, table.field(at), pa.array(texts, pa.string()).cast(table.field(at).type))
 
 
 def change(before: int | None, after: int | None) -> str:
