@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from .activations import NO_PHASE, Activations, Layers, Stacks
+from .buffer_names import buffer_names, trip_counts_of
 from .columns import Ints, Mask, encoded, ints
 from .interventions import NARROWER, Confidence, Intervention, Kind, argument_names, largest_first
 from .layout import DONATED, LIVE_OUT, MAX_TOTAL_BYTES, PARAMETER
@@ -181,22 +182,36 @@ def _batches(a: Activations) -> list[Batch]:
     value = p.representative[parameters]
     number = ints(p.allocations, "parameter_number")[parameters]
     codes, names = encoded(pa.chunked_array([argument_names(a.w, value, number)]))
-    position = {s.trips for s in a.stacks}
-    shared = [_shared_size(a.dimensions[value[codes == code]], position) for code in range(len(names))]
+    sliced = _is_sliced(a, value)
+    shared = [_shared_size(a.dimensions[value[codes == code]], sliced[codes == code]) for code in range(len(names))]
     state = [bool(a.is_state[value[codes == code]].any()) for code in range(len(names))]
     found = []
     for code, name in enumerate(names.to_pylist()):
-        size = 0 if a.is_training and state[code] else shared[code]
         members = value[codes == code]
+        # Without a backward pass, what loops read slice by slice are weights and caches: the batch is elsewhere.
+        excluded = state[code] if a.is_training else bool(sliced[codes == code].any())
+        size = 0 if excluded else shared[code]
         if size and (a.is_training or not _is_ambiguous(a.dimensions[value], codes, code, shared, state)):
             found.append(Batch(name, int(number[codes == code].min()), size, _whole_arrays(a, size, members)))
     return found
 
 
-def _shared_size(dimensions: Ints, trips: set[int]) -> int:
+def _is_sliced(a: Activations, values: Ints) -> Mask:
+    """Return whether the leading dimension of each array is the number of iterations of a loop, not a batch.
+
+    A training step may well have as many samples as layers, so its arrays need to be read slice by slice.
+    """
+    trips = [n for n in trip_counts_of(a.p) if n > 0]
+    if not a.is_training:
+        return np.isin(a.dimensions[values, 0], trips)
+    iterations = buffer_names(a.p, values)["iterations"].is_valid().to_numpy(zero_copy_only=False)
+    stacked = [s.trips for s in a.stacks if not trips or s.trips in trips]
+    return np.asarray(iterations | np.isin(a.dimensions[values, 0], stacked), bool)
+
+
+def _shared_size(dimensions: Ints, sliced: Mask) -> int:
     """Return the leading dimension that these arrays share (not that of a loop), if it can be halved, or 0."""
-    position = 1 if int(dimensions[0, 0]) in trips else 0
-    sizes = np.unique(dimensions[:, position])
+    sizes = np.unique(np.where(sliced, dimensions[:, 1], dimensions[:, 0]))
     size = int(sizes[0])
     return size if len(sizes) == 1 and size >= 2 and size % 2 == 0 else 0
 
@@ -210,12 +225,18 @@ def _is_ambiguous(dimensions: Ints, codes: Ints, code: int, shared: list[int], s
 
 
 def _whole_arrays(a: Activations, size: int, values: Ints) -> Ints:
-    """Return the parameters and outputs that have this leading dimension, and these parameters."""
+    """Return the parameters and outputs that have this leading dimension, and these parameters.
+
+    Caches and outputs that a loop stacks have it after the number of iterations.
+    """
     p = a.p
     whole = (a.w.in_memory & np.isin(p.category, (PARAMETER, DONATED, LIVE_OUT)))[p.owner]
-    whole &= (np.arange(len(p.owner)) == p.representative[p.owner]) & (a.dimensions[:, 0] == size)
+    whole &= np.arange(len(p.owner)) == p.representative[p.owner]
     if a.is_training:
-        whole &= ~a.is_state
+        whole &= (a.dimensions[:, 0] == size) & ~a.is_state
+    else:
+        stacked = (a.dimensions[:, 1] == size) & _is_sliced(a, np.arange(len(p.owner)))
+        whole &= (a.dimensions[:, 0] == size) | (stacked & (a.is_state | (p.category == LIVE_OUT)[p.owner]))
     return np.union1d(np.flatnonzero(whole), values)
 
 

@@ -1,0 +1,135 @@
+"""Advice on small programs, of which each is like one that was recompiled with a half batch or without activations."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import attacks
+from attacks import record, value
+
+import xlamem
+
+Make = Callable[..., Path]
+Row = dict[str, Any]
+
+
+class Buffer(NamedTuple):
+    """A temporary, or an allocation of its own if that is given."""
+
+    name: str
+    shape: str
+    live: tuple[int, int] = (0, 9)
+    op_name: str = ""
+    instruction: str = "add(%x, %x)"
+    allocation: str = ""
+    positions: str = ""
+    uses: str = ""
+
+    @property
+    def size(self) -> int:
+        return 4 * math.prod(int(n) for n in re.findall(r"\d+", self.shape.partition("[")[2]))
+
+
+def argument(name: str, shape: str, number: int, **others: Any) -> Buffer:
+    allocation = f"parameter {number}, shape |{shape}| at ShapeIndex {{}}:"
+    return Buffer(f"p.{number}", shape, (0, 9), name, f"parameter({number})", allocation, **others)
+
+
+def output(name: str, shape: str, **others: Any) -> Buffer:
+    return Buffer(name, shape, (9, 10), allocation=f"output shape is |{shape}|, maybe-live-out:", **others)
+
+
+def loop(name: str, trips: int, op_name: str = "jit(f)/while", **others: Any) -> Buffer:
+    config = f'backend_config={{"known_trip_count":{{"n":"{trips}"}}}}'
+    instruction = f"while(%init), condition=%cond, body=%body, {config}"
+    return Buffer(name, "s32[]", op_name=op_name, instruction=instruction, **others)
+
+
+def program(make: Make, buffers: Sequence[Buffer], platform: str = "cpu") -> xlamem.Dump:
+    """Return a program of ten steps with these buffers; the temporaries lie one after the other."""
+    own, temps, end = "", "", 0
+    for i, b in enumerate(buffers):
+        if b.allocation:
+            own += f"allocation {i + 1}: size {b.size}, {b.allocation}\n" + value(i, b.name, b.size, 0, b.shape)
+        else:
+            temps += value(i, b.name, b.size, end, b.shape)
+            end += b.size
+    metadata = [f', metadata={{op_name="{b.op_name}"}}' if b.op_name else "" for b in buffers]
+    records = [
+        record(i, b.name, f"{b.shape} {b.instruction}{m}", b.positions, b.uses)
+        for i, (b, m) in enumerate(zip(buffers, metadata, strict=True))
+    ]
+    names = [b.name if "{" in b.name else f"{b.name}{{}}" for b in buffers]
+    members = attacks.dump(
+        [temps, own],
+        size=end,
+        steps=10,
+        records=records,
+        ranges=[f"{name}:{b.live[0]}-{b.live[1]}" for name, b in zip(names, buffers, strict=True)],
+    )
+    suffix = "cpu_after_optimizations" if platform == "cpu" else "tpu_comp_env"
+    return xlamem.read(make(members, suffix))
+
+
+def advice(dump: xlamem.Dump, kind: str) -> list[Row]:
+    return [r for r in xlamem.advise(dump).to_pylist() if r["kind"] == kind]
+
+
+# -- batch ---------------------------------------------------------------------------------------
+
+
+def test_the_number_of_layers_is_no_batch(make: Make) -> None:
+    """A decoder scans over 12 layers of weights and of a cache; the batch is 8."""
+    dump = program(
+        make,
+        [
+            argument("params['w']", "f32[12,64,16]", 0),
+            argument("tok", "f32[8]", 1),
+            argument("cache", "f32[12,8,32,16]", 2),
+            output("out", "f32[12,8,32,16]"),
+            loop("while.1", 12),
+            Buffer("c", "f32[12,8,32,16]", op_name="jit(f)/while/body/copy"),
+            Buffer("h", "f32[8,512]", op_name="jit(f)/while/body/tanh"),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert (row["argument"], row["action"]) == ("tok", "Halve the batch of `tok` (8 to 4).")
+    half = (3 * 12 * 8 * 32 * 16 + 8 * 512) * 4 // 2
+    assert half // 2 < row["lower"] <= half
+
+
+def test_a_batch_after_the_number_of_micro_batches(make: Make) -> None:
+    """Gradients are accumulated over 8 micro-batches of 64, which are read slice by slice."""
+    read = Buffer("slice", "f32[1,64,16]", (2, 3), "jit(f)/while/body/jvp()/dynamic_slice", "dynamic-slice(%g)")
+    positions = "  p.0\n  init {0}\n  while.1 {0}"
+    dump = program(
+        make,
+        [
+            argument("xs", "f32[8,64,16]", 0, positions=positions, uses="  slice, operand 0"),
+            loop("while.1", 8),
+            read,
+            Buffer("h", "f32[64,128]", (3, 5), "jit(f)/while/body/jvp()/tanh"),
+            Buffer("g", "f32[64,128]", (4, 5), "jit(f)/while/body/transpose(jvp())/mul"),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert row["action"].startswith("Halve the batch of `xs` (64 to 32).")
+
+
+def test_as_many_samples_as_layers(make: Make) -> None:
+    """A batch is not read slice by slice, although a loop has as many iterations."""
+    dump = program(
+        make,
+        [
+            argument("tokens", "f32[8,32]", 0),
+            loop("while.1", 8, "jit(f)/jvp()/while"),
+            Buffer("h", "f32[8,512]", (3, 5), "jit(f)/jvp()/tanh"),
+            Buffer("g", "f32[8,512]", (4, 5), "jit(f)/transpose(jvp())/mul"),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert row["action"].startswith("Halve the batch of `tokens` (8 to 4).")
