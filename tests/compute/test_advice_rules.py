@@ -133,3 +133,30 @@ def test_as_many_samples_as_layers(make: Make) -> None:
     )
     (row,) = advice(dump, "batch")
     assert row["action"].startswith("Halve the batch of `tokens` (8 to 4).")
+
+
+# -- recomputation -------------------------------------------------------------------------------
+
+
+def test_activations_that_are_read_back_in_the_backward_pass(make: Make) -> None:
+    """The last reader of an activation is a copy with its name, which is of the forward pass as the activation is.
+
+    So is an instruction that the compiler moved between those of the backward pass.
+    """
+    forward, backward = "jit(f)/jvp(layer_{})/mlp/dot_general", "jit(f)/transpose(jvp(layer_{}))/mlp/dot_general"
+    dump = program(
+        make,
+        [
+            Buffer("h.0", "f32[64,64]", (0, 6), forward.format(0), uses="  copy-start.0, operand 0"),
+            Buffer("h.1", "f32[64,64]", (1, 8), forward.format(1), uses="  copy-start.1, operand 0"),
+            Buffer("h.2", "f32[64,64]", (2, 3), forward.format(2)),
+            Buffer("g.2", "f32[8,8]", (3, 4), backward.format(2)),
+            Buffer("g.1", "f32[8,8]", (4, 5), backward.format(1)),
+            Buffer("copy-start.0", "f32[64,64]", (6, 6), instruction="copy-start(%h.0)"),
+            Buffer("late", "f32[8,8]", (7, 9), forward.format(0)),
+            Buffer("copy-start.1", "f32[64,64]", (8, 8), instruction="copy-start(%h.1)"),
+            Buffer("g.0", "f32[8,8]", (9, 9), backward.format(0)),
+        ],
+    )
+    (row,) = advice(dump, "recompute")
+    assert (row["scope"], row["n_buffers"]) == ("layer_*", 6)  # h.0 to h.2, two copies of these, and what is late

@@ -114,20 +114,32 @@ class Activations:
         return phase
 
     @cached_property
-    def phase_at(self) -> Ints:
-        """The phase of the instruction at each step, or of the last one before it that has a phase."""
+    def is_backward(self) -> Mask:
+        """Whether each step belongs to the backward pass, by the last instruction before it that has a phase.
+
+        Copies and slices with the name of what they move do not count: activations are read back in the backward pass.
+        Nor does one instruction between two of the other pass, where the compiler has moved it.
+        """
         start, steps = self.p.ranges[0], self.p.steps or 1
-        known = np.flatnonzero((self.phase != NO_PHASE) & (start >= 0) & (start < steps))
-        phases = np.full(steps, -1, np.int64)
+        is_own = (self.p.op_names(np.arange(len(self.p.owner)))[0] >= 0) | self.has_opcode("while")
+        known = np.flatnonzero((self.phase != NO_PHASE) & is_own & (start >= 0) & (start < steps))
+        if not len(known):
+            return np.zeros(steps, bool)
+        phases = np.full(steps, NO_PHASE)
         phases[start[known]] = self.phase[known]
-        last = np.maximum.accumulate(np.where(phases >= 0, np.arange(steps), -1))
-        return np.where(last >= 0, phases[last], NO_PHASE)
+        named = np.flatnonzero(phases)
+        backward = phases[named] >= BACKWARD
+        before, after = backward[:-2], backward[2:]
+        backward[1:-1] = np.where(before == after, before, backward[1:-1])
+        last = np.searchsorted(named, np.arange(steps), "right") - 1
+        found: Mask = (last >= 0) & backward[last]
+        return found
 
     @cached_property
     def is_kept(self) -> Mask:
         """Whether each value of the forward pass in a temp allocation is last read in the backward pass."""
-        end = np.clip(self.p.ranges[1], 0, len(self.phase_at) - 1)
-        kept: Mask = self.w.in_arena & (self.phase == FORWARD) & (self.phase_at[end] >= BACKWARD)
+        end = np.clip(self.p.ranges[1], 0, len(self.is_backward) - 1)
+        kept: Mask = self.w.in_arena & (self.phase == FORWARD) & self.is_backward[end]
         return kept
 
     # -- shapes ----------------------------------------------------------------------------------
@@ -303,12 +315,6 @@ class Activations:
         leading = self.dimensions[(self.dimensions[:, 0] == batch) & (self.dimensions[:, 1] > 1)]
         products = np.cumprod(np.minimum(leading, 1 << 20), axis=1)[:, 1:3]
         return np.unique(products[products > 0])
-
-    @cached_property
-    def is_backward(self) -> Mask:
-        """Whether each step belongs to the backward pass."""
-        backward: Mask = self.phase_at >= BACKWARD
-        return backward
 
 
 def _with_most_bytes(numbers: Ints, sizes: Ints) -> int:
