@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import attacks
+import pytest
 from attacks import record, value
 
 import xlamem
@@ -99,7 +100,7 @@ def test_the_number_of_layers_is_no_batch(make: Make) -> None:
     (row,) = advice(dump, "batch")
     assert (row["argument"], row["action"]) == ("tok", "Halve the batch of `tok` (8 to 4).")
     half = (3 * 12 * 8 * 32 * 16 + 8 * 512) * 4 // 2
-    assert half // 2 < row["lower"] <= half
+    assert half // 2 < row["lower"] <= half <= row["upper"]
 
 
 def test_a_batch_after_the_number_of_micro_batches(make: Make) -> None:
@@ -133,6 +134,23 @@ def test_as_many_samples_as_layers(make: Make) -> None:
     )
     (row,) = advice(dump, "batch")
     assert row["action"].startswith("Halve the batch of `tokens` (8 to 4).")
+
+
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+def test_arguments_and_outputs_halve_as_well(platform: str, make: Make) -> None:
+    """They are larger than the temporaries, which alone limit what moves to VMEM."""
+    dump = program(
+        make,
+        [
+            argument("x", "f32[64,1024]", 0),
+            output("y", "f32[64,1024]"),
+            Buffer("h", "f32[64,128]", op_name="jit(f)/tanh"),
+        ],
+        platform,
+    )
+    (row,) = advice(dump, "batch")
+    half = 64 * (1024 + 1024 + 128) * 4 // 2
+    assert (row["lower"], row["upper"]) == (int(0.6 * half), half + 64 * 128 * 4 // 2)
 
 
 # -- recomputation -------------------------------------------------------------------------------

@@ -250,7 +250,8 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     largest = Change(fixed, -(w.only(w.in_arena & ~a.is_like_state) // 2)) if a.is_training else change
     rows = np.flatnonzero(temps & w.at_peak)
     half = int(np.median(p.extent[rows])) // 2 if len(rows) else w.total
-    upper = int(BATCH_UPPER * _with_vmem(w, max(w.saved(change), w.saved(largest)))) + w.room_in_outputs(half)
+    temporaries = max(w.saved(change), w.saved(largest)) + fixed
+    upper = int(BATCH_UPPER * (_with_vmem(w, temporaries) - fixed)) + w.room_in_outputs(half)
     upper = min(upper, w.peak - fixed)
     text = f"Halve the batch of `{batch.name}` ({size:,} to {size // 2:,})."
     if a.is_training:
