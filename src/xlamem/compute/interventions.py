@@ -123,11 +123,15 @@ def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs:
 def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe: Mask) -> Intervention:
     change = _without_outputs(w, output, _copies(w, output))
     estimate, best = w.saved(change), w.saved(_without_outputs(w, output, _copies(w, output) | _loops(w, output)))
-    sure = w.saved(_without_outputs(w, output[safe], _copies(w, output))) if safe.any() else 0
+    certain = _without_outputs(w, output[safe], _copies(w, output))
+    sure = w.saved(certain)
     margin = int(DONATION_MARGIN * w.peak)
     slots = len(output) * (TPU_SLOT if w.p.tables.platform == "tpu" else 0)
     low = DONATION_LOWER_IF_MOVED if change.levels.any() else DONATION_LOWER
     lower, upper = int(low * sure) - margin - slots, int(DONATION_UPPER * best) + min(margin, best // 2)
+    if w.p.tables.platform == "cpu" and lower > 0:
+        # The compiler may find free space elsewhere for the temporaries that are in these outputs now.
+        upper = max(upper, -certain.fixed)
     confidence: Confidence = "likely" if lower > 0 else "try"
     error = w.arena_bytes + slots
     if safe.all() and error < MARGIN * estimate and not change.levels.any():
