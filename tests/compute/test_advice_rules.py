@@ -174,6 +174,28 @@ def test_temporaries_in_outputs_may_fit_elsewhere(platform: str, upper: int, mak
     assert (row["confidence"], row["upper"]) == ("likely", pytest.approx(upper, rel=0.02))
 
 
+@pytest.mark.parametrize("is_update", [False, True])
+def test_gradients_may_not_replace_weights(is_update: bool, make: Make) -> None:
+    """An update follows, for which the weights must be there. One that is part of the program reads them as it writes.
+
+    Its name may be that of the gradient with which it is fused.
+    """
+    dump = program(
+        make,
+        [
+            argument("w", "f32[128,256]", 0, uses="  s.1, operand 0" + "\n  y, operand 1" * is_update),
+            output("y", "f32[128,256]", op_name="jit(f)/transpose(jvp())/dot_general"),
+            Buffer("h", "f32[128,128]", (0, 7), "jit(f)/jvp()/tanh"),
+        ],
+    )
+    (row,) = advice(dump, "donate")
+    if is_update:
+        assert row["confidence"] == "likely"
+    else:
+        assert (row["lower"], row["confidence"]) == (0, "try")
+        assert "They are gradients: donate it only if nothing reads it afterwards." in row["action"]
+
+
 # -- recomputation -------------------------------------------------------------------------------
 
 

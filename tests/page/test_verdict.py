@@ -151,17 +151,17 @@ def test_no_live_ranges() -> None:
 @pytest.mark.parametrize(
     ("memory", "start"),
     [
-        ({}, "To need less memory: Donate `w1`"),
-        ({"device": "v5e"}, "To need less memory: Donate `w1`"),
-        ({"capacity": "3.5MiB"}, "To make it fit: Donate `w1`"),
-        ({"capacity": "3MiB"}, "To make it fit, do 2 things. First: Donate `w1`"),
-        ({"capacity": "1KiB"}, "Nothing that is known makes it fit for certain. Begin with this: Donate `w1`"),
+        ({}, "To need less memory: Keep `w1` in bfloat16"),
+        ({"device": "v5e"}, "To need less memory: Keep `w1` in bfloat16"),
+        ({"capacity": "3.75MiB"}, "To make it fit: Keep `w1` in bfloat16"),
+        ({"capacity": "3.5MiB"}, "To make it fit, do 2 things. First: Keep `w1` in bfloat16"),
+        ({"capacity": "1KiB"}, "Nothing that is known makes it fit for certain. Begin with this: Keep `w1` in bfloat16"),
     ],
 )
 def test_first_step(memory: dict[str, Any], start: str) -> None:
     found = verdict(MLP, **memory).first_step
     assert found.startswith(start)
-    assert found.endswith("It saves 700.79 KiB to 1.05 MiB.")
+    assert found.endswith("It saves 409.60 KiB to 1.00 MiB.")
 
 
 ROW = {"action": f"Do it. {TRY}", "lower": 0, "upper": 2048, "in_plan": False}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -11,9 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .aliasing import matched
+from .buffer_names import phases_of_values
 from .columns import Ints, Mask, arrow_array, encoded, take, take_text
 from .layout import TEMP
-from .op_names import END
+from .op_names import END, PHASES
+from .origins import origins, uses_of
+from .program import distinct_rows
 from .uses import use_steps
 from .what_if import Change, WhatIf
 
@@ -83,11 +86,32 @@ def donations(w: WhatIf) -> Iterator[Intervention]:
     found = np.flatnonzero((match.output >= 0) & w.in_memory[parameters.allocation])
     output, value = outputs.value[match.output[found]], parameters.value[found]
     number, roots = parameters.number[found], argument_names(w, value, parameters.number[found])
-    safe = _written_last(w, value, output)
+    safe, are_gradients = _written_last(w, value, output), _are_gradients(w, value, output)
     codes, names = encoded(pa.chunked_array([roots]))
     for code in np.unique(codes):
         rows = np.flatnonzero(codes == code)
-        yield _donation(w, names[int(code)].as_py(), int(number[rows].min()), value[rows], output[rows], safe[rows])
+        name, first = names[int(code)].as_py(), int(number[rows].min())
+        donation = _donation(w, name, first, value[rows], output[rows], safe[rows])
+        if are_gradients:
+            # An update usually follows, and reads the argument.
+            action = f"{donation.action} They are gradients: donate it only if nothing reads it afterwards."
+            donation = replace(donation, lower=0, confidence="try", action=action)
+        yield donation
+
+
+def _are_gradients(w: WhatIf, parameter: Ints, output: Ints) -> bool:
+    """Return whether all these outputs are of the backward pass, and none reads its parameter, as an update does.
+
+    The name of an update that is fused with a matrix product may be that of the product.
+    """
+    p, (value, user, _, _) = w.p, uses_of(w.p)
+    if not len(value) or not len(output) or (phases_of_values(p, output) != PHASES.index("backward")).any():
+        return False
+    argument = take(origins(p).argument, value)
+    read = np.stack([user, np.where(argument < 0, take(p.owner, value), argument)])
+    updated = np.stack([p.instruction_row[output], p.owner[parameter]])
+    row = distinct_rows(*np.concatenate([updated, read], axis=1))
+    return not np.isin(row[: len(output)], row[len(output) :]).any()
 
 
 def narrower_arguments(w: WhatIf) -> Iterator[Intervention]:
