@@ -221,3 +221,38 @@ def test_activations_that_are_read_back_in_the_backward_pass(make: Make) -> None
     )
     (row,) = advice(dump, "recompute")
     assert (row["scope"], row["n_buffers"]) == ("layer_*", 6)  # h.0 to h.2, two copies of these, and what is late
+
+
+@pytest.mark.parametrize(
+    ("backward", "wanted"),
+    [
+        ("mul", "Wrap each of these layers in jax.checkpoint."),
+        ("checkpoint/rematted_computation/tanh", "The policy of jax.checkpoint keeps activations of these layers."),
+        ("checkpoint/rematted_computation/dot_general", None),
+    ],
+)
+def test_layers_that_are_checkpointed_already(backward: str, wanted: str | None, make: Make) -> None:
+    """A policy may keep results of matrix products. Without one, these are computed again."""
+    forward = [Buffer(f"h.{i}", "f32[64,64]", (i, 8 - i), f"jit(f)/jvp(layer_{i})/dot_general") for i in range(4)]
+    name = "jit(f)/transpose(jvp(layer_{}))/{}"
+    gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name.format(i, backward)) for i in range(4)]
+    rows = advice(program(make, forward + gradients, "tpu"), "recompute")
+    assert [r["action"].startswith(wanted) for r in rows] == ([True] if wanted else [])
+
+
+def test_a_policy_of_a_loop(make: Make) -> None:
+    """The body is checkpointed, but nothing in it is computed again."""
+    stack, scope = "f32[8,64,64]", "jit(f)/transpose(jvp())/while/body/checkpoint/"
+    dump = program(
+        make,
+        [
+            loop("while.1", 8, "jit(f)/jvp()/while", live=(2, 2)),
+            Buffer("while.1{1}", stack, (2, 6), "jit(f)/jvp()/while", uses="  s.5, operand 0"),
+            Buffer("h", "f32[64,64]", (1, 2), "jit(f)/jvp()/while/body/dot_general"),
+            Buffer("g.1", "f32[64,64]", (4, 5), f"{scope}mul"),
+            Buffer("g.2", "f32[64,64]", (5, 6), f"{scope}dot_general"),
+        ],
+    )
+    (row,) = advice(dump, "recompute")
+    assert row["action"].startswith("The policy of jax.checkpoint keeps activations of the loop.")
+    assert row["names"] is None

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from ..parse.arrays import row_of
 from .aliasing import matched
 from .buffer_names import source_columns
-from .columns import Ints, Mask, arrow_array, encoded, take
+from .columns import Ints, Mask, arrow_array, encoded, flags_of, take
 from .layout import DONATED
 from .op_names import END, scopes
 from .program import distinct_rows
@@ -30,6 +30,8 @@ _LAYER = r"^(?P<layer>(?:[^/]*/)*?[^/]*?\d+\]?)(?:/|$)"
 _PRIMITIVE = r"dot_general|conv_general_dilated|ragged_dot|ragged_dot_general"
 _WEIGHTED = rf"/(?:{_PRIMITIVE}){END}"
 """The primitives whose results are worth keeping, because they are expensive to compute again."""
+_CHECKPOINT = r"\btranspose\(.*\b(?:checkpoint|remat\d*|rematted_computation)/"
+"""Op_names of the backward pass of what jax.checkpoint wraps, whether or not something is computed again."""
 _CONTROL = {
     "while", "body", "cond", "closed_call", "eval_jaxpr", "checkpoint", "rematted_computation", "scan", "shard_map",
     "branch", "jvp",
@@ -55,6 +57,8 @@ class Stacks(NamedTuple):
     """Bytes that one iteration passes to the next."""
     recomputed: bool
     """Whether the backward pass computes parts of an iteration again."""
+    checkpointed: bool
+    """Whether the body is checkpointed. If nothing is computed again, a policy keeps it."""
     read: tuple[int, int]
     """First and last step at which the backward pass reads them."""
 
@@ -200,9 +204,11 @@ class Activations:
         members = self.w.in_arena & np.isin(self.slot, self.slot[values])
         read = self._first_read(values), int(self.p.ranges[1][values].max())
         start = self.p.ranges[0]
-        inside = (self.phase == RECOMPUTE) & (start >= read[0]) & (start <= read[1])
-        carry = self._carry(int(loop), values, trips)
-        return Stacks(int(loop), values, members, trips, carry, bool(inside.any()), read)
+        inside = (start >= read[0]) & (start <= read[1])
+        recomputed, checkpointed = (bool((m & inside).any()) for m in (self.phase == RECOMPUTE, self._is_checkpointed))
+        return Stacks(
+            int(loop), values, members, trips, self._carry(int(loop), values, trips), recomputed, checkpointed, read
+        )
 
     def _first_read(self, values: Ints) -> int:
         """Return the first step at which one of these values is read."""
@@ -248,12 +254,35 @@ class Activations:
         texts = families.to_pylist()
         return [Layers(texts[f] if f >= 0 else "", values[family == f], layer[family == f]) for f in np.unique(family)]
 
+    @cached_property
+    def _is_checkpointed(self) -> Mask:
+        """Whether each value belongs to the backward pass of what jax.checkpoint wraps."""
+        return flags_of(_matches(self.op_names, _CHECKPOINT), self.op_codes)
+
+    @cached_property
+    def _is_product(self) -> Mask:
+        """Whether each value is the result of a matrix product, by its op_name."""
+        return flags_of(_matches(self.op_names, _WEIGHTED), self.op_codes)
+
+    def is_checkpointed(self, layers: Layers) -> bool:
+        """Return whether some of these layers are checkpointed already."""
+        return self._is_family(layers.family, self._is_checkpointed)
+
     def is_recomputed(self, layers: Layers) -> bool:
-        """Return whether the program computes some of these layers again already."""
+        """Return whether the program computes all of some of these layers again already.
+
+        If it keeps results of matrix products and computes none again, a policy of jax.checkpoint keeps them.
+        """
+        again = self.phase == RECOMPUTE
+        keeps_products = self._is_product[layers.values].any()
+        return self._is_family(layers.family, again & self._is_product if keeps_products else again)
+
+    def _is_family(self, family: str, values: Mask) -> bool:
+        """Return whether some of these values belong to a family of layers."""
         codes, names = self._layer_of_name
         folded, families = encoded(pa.chunked_array([scopes_folded(names)]))
-        again = take(folded, take(codes, self.op_codes[self.phase == RECOMPUTE]))
-        return layers.family in families.take(arrow_array(np.unique(again[again >= 0]))).to_pylist()
+        found = take(folded, take(codes, self.op_codes[values]))
+        return family in families.take(arrow_array(np.unique(found[found >= 0]))).to_pylist()
 
     # -- names -----------------------------------------------------------------------------------
 

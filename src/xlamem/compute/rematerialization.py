@@ -29,6 +29,8 @@ BODY_INPUT = "body_input"
 """Name for what a loop passes to its next iteration."""
 POLICY = "jax.checkpoint_policies.save_only_these_names"
 
+LESS = "Let it keep less, or pass no policy."
+
 
 def recomputations(a: Activations) -> Iterator[Intervention]:
     """Compute the activations of layers and of iterations again in the backward pass, instead of keeping them."""
@@ -45,12 +47,13 @@ def _recomputed_loop(a: Activations, s: Stacks) -> Intervention:
     change = _stacked_again(a, s, s.trips * s.carry, s.per_trip(a.p.extent))
     # At best, what is passed on is kept in half the size, and the peak is elsewhere while an iteration is recomputed.
     best = _stacked_again(a, s, s.trips * s.carry // 2, 0)
-    text = (
-        f"Recompute the activations of the loop: scan over jax.checkpoint(body). They are stacked over {s.trips:,} "
-        f"iterations.{_policy(a.names_for(s))}"
-    )
+    names = () if s.checkpointed else a.names_for(s)
+    how = "Recompute the activations of the loop: scan over jax.checkpoint(body)."
+    if s.checkpointed:
+        how = f"The policy of jax.checkpoint keeps activations of the loop. {LESS}"
+    text = f"{how} They are stacked over {s.trips:,} iterations.{_policy(names)}"
     bounds = int(LOOP_LOWER * a.w.saved(change)), int(LOOP_UPPER * a.w.saved(best))
-    return _of_values(a, "recompute", s.values, change, bounds, text, names=a.names_for(s))
+    return _of_values(a, "recompute", s.values, change, bounds, text, names=names)
 
 
 def _stacked_again(a: Activations, s: Stacks, kept: int, in_flight: int) -> Change:
@@ -76,6 +79,8 @@ def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
             "on a CPU."
         )
     names = a.names_of(layers.values)
+    if a.is_checkpointed(layers):
+        how, names = f"The policy of jax.checkpoint keeps activations of these layers. {LESS}", ()
     text = f"{how}{_policy(names)}"
     return _of_values(a, "recompute", layers.values, change, (-largest, upper), text, scope=layers.family, names=names)
 
