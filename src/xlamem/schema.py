@@ -802,7 +802,7 @@ COMPUTED_TABLES = (
             _name("argument", "argument of the function that it concerns", null=True),
             _int("parameter", "first parameter number of that argument", null=True),
             _name("scope", "scope with most of its bytes, layers folded", null=True),
-            _int("value_id", "largest buffer that it concerns", null=True),
+            _int("value_id", "largest buffer that it concerns, of the scope if there is one", null=True),
             _name("instruction", "instruction that defines this buffer", null=True),
             _name("shape_index", "index into the shape of that instruction", null=True),
             _int("allocation", "allocation of this buffer"),

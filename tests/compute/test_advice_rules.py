@@ -157,6 +157,24 @@ def test_arguments_and_outputs_halve_as_well(platform: str, make: Make) -> None:
     assert (row["lower"], row["upper"]) == (int(0.6 * half), half + 64 * 128 * 4 // 2)
 
 
+def test_the_buffer_of_a_row_has_its_scope(make: Make) -> None:
+    """Most bytes are those of the layers, although the logits are the largest buffer."""
+    layers = [Buffer(f"h.{i}", "f32[8,512]", op_name=f"jit(f)/layer_{i}/tanh") for i in range(4)]
+    logits = Buffer("logits", "f32[8,1024]", op_name="jit(f)/head/dot_general")
+    (row,) = advice(program(make, [argument("x", "f32[8,16]", 0), logits, *layers]), "batch")
+    assert (row["scope"], row["shape"], row["n_buffers"]) == ("layer_*", "f32[8,512]", 6)
+
+
+@pytest.mark.parametrize("is_partitioned", [False, True])
+def test_a_batch_on_each_device(is_partitioned: bool, make: Make) -> None:
+    """The shapes of a program for several devices are those of the shards."""
+    gathered = Buffer("g", "f32[8,16]", instruction="all-gather(%h)" if is_partitioned else "copy(%h)")
+    hidden = Buffer("h", "f32[8,512]", op_name="jit(f)/tanh")
+    (row,) = advice(program(make, [argument("x", "f32[8,16]", 0), hidden, gathered]), "batch")
+    where = " on each device" if is_partitioned else ""
+    assert row["action"] == f"Halve the batch of `x`{where} (8 to 4)."
+
+
 # -- donation ------------------------------------------------------------------------------------
 
 

@@ -304,15 +304,19 @@ class Activations:
         starts = self.p.ranges[0]
         return self.names_of(np.flatnonzero((starts >= start) & (starts <= end) & (self.phase == FORWARD)))
 
-    def common_scope(self, values: Ints) -> str | None:
-        """Return the folded scope that most bytes of these values have, with names completed by their origins."""
+    def common_scope(self, values: Ints) -> tuple[str | None, Mask]:
+        """Return the folded scope that most bytes of these values have, and which of them have it.
+
+        Names are completed by their origins.
+        """
         codes, names = encoded(source_columns(self.p, values)["op_name"])
         scope, texts = encoded(scopes(names.cast(pa.string()), fold=True))
         code = take(scope, codes)
         if not (code >= 0).any():
-            return None
-        text = texts[int(np.bincount(code[code >= 0], self.p.extent[values][code >= 0]).argmax())].as_py()
-        return text or None
+            return None, np.zeros(len(values), bool)
+        common = int(np.bincount(code[code >= 0], self.p.extent[values][code >= 0]).argmax())
+        members: Mask = code == common
+        return texts[common].as_py() or None, members
 
     # -- arguments -------------------------------------------------------------------------------
 

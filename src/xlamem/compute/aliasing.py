@@ -220,7 +220,7 @@ def _match_values(p: Program, parameters: Ints, outputs: Ints) -> Match:
     """
     both = np.concatenate([parameters, outputs])
     form, elements = _forms(p.value_text("shape", both))
-    if _is_partitioned(p):
+    if is_partitioned(p):
         elements = np.zeros_like(elements)
     slot = np.stack([p.space_of_allocation[p.owner[both]], p.allocation_size[p.owner[both]]], axis=1)
     n = len(parameters)
@@ -240,7 +240,8 @@ def _match_values(p: Program, parameters: Ints, outputs: Ints) -> Match:
     return Match(output, exact)
 
 
-def _is_partitioned(p: Program) -> bool:
+def is_partitioned(p: Program) -> bool:
+    """Return whether the program is for several devices. Its shapes are those on each of them."""
     texts = {column: p.tables["instructions"][column].cast(pa.string()) for column in PARTITIONED}
     return any(pc.any(pc.match_substring_regex(texts[c], pattern)).as_py() for c, pattern in PARTITIONED.items())
 

@@ -57,7 +57,7 @@ class Intervention:
 
     kind: Kind
     values: Ints
-    """Rows of `values`, the largest first."""
+    """Rows of `values`, the largest first, but those of the scope before others."""
     change: Change
     lower: int
     upper: int

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from .activations import NO_PHASE, Activations, Layers, Stacks
+from .aliasing import is_partitioned
 from .buffer_names import buffer_names, trip_counts_of
 from .columns import Ints, Mask, encoded, ints
 from .interventions import NARROWER, Confidence, Intervention, Kind, argument_names, largest_first
@@ -258,7 +259,8 @@ def _half_batch(a: Activations, batch: Batch) -> Intervention:
     temporaries = max(w.saved(change), w.saved(largest)) + fixed
     upper = int(BATCH_UPPER * (_with_vmem(w, temporaries) - fixed)) + w.room_in_outputs(half)
     upper = min(upper, w.peak - fixed)
-    text = f"Halve the batch of `{batch.name}` ({size:,} to {size // 2:,})."
+    where = " on each device" if is_partitioned(p) else ""
+    text = f"Halve the batch of `{batch.name}`{where} ({size:,} to {size // 2:,})."
     if a.is_training:
         text += " Gradients accumulated over two halves need as much memory as the parameters in addition."
     bounds = int(BATCH_LOWER * w.saved(change)), upper if len(rows) else 0
@@ -282,6 +284,10 @@ def _of_values(
     names: tuple[str, ...] = (),
 ) -> Intervention:
     lower, upper = bounds
-    order, where = largest_first(a.w, values), scope or a.common_scope(values)
+    order = largest_first(a.w, values)
+    if scope is None:
+        # The row has the shape and the source line of the first buffer, which must be one of the scope.
+        scope, members = a.common_scope(order)
+        order = np.concatenate([order[members], order[~members]])
     confidence: Confidence = "likely" if lower > 0 else "try"
-    return Intervention(kind, order, change, lower, upper, confidence, text, scope=where, names=names)
+    return Intervention(kind, order, change, lower, upper, confidence, text, scope=scope, names=names)
