@@ -444,7 +444,7 @@ _LIVE_BUFFER = (
     _int("value_id", "id of the value; null for reserved", null=True),
     _name(
         "instruction",
-        "defining instruction; for reserved that of the parameter, else of the value with the highest id",
+        "defining instruction; for reserved that of the parameter or output, else of the largest value",
         null=True,
     ),
     _name("shape_index", "index into the shape of that instruction", null=True),

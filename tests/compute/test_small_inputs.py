@@ -290,3 +290,17 @@ def test_slices_of_the_iterations_of_a_loop() -> None:
     known = {"trip counts": np.array(trips), "sliced": np.array(sliced, bool)}
     p: Any = SimpleNamespace(once=lambda key, _: known[key], texts=lambda *_: (codes, shapes))
     assert _iterations(p, np.arange(8)).tolist() == [-1, 6, -1, -1, -1, -1, -1, -1]
+
+
+@pytest.mark.parametrize(("end", "name"), [(4, "out"), (3, "large")])
+def test_an_output_names_its_allocation(end: int, name: str, make: Callable[..., Path]) -> None:
+    """Not a loop counter that borrows its bytes; without an output, the largest value does."""
+    values = [value(1, "out", 48), value(2, "large", 64), value(3, "counter", 4)]
+    members = attacks.dump(
+        values,
+        allocations="allocation 0: size 64, output shape is |f32[12]|, maybe-live-out:\n",
+        records=[record(i, of) for i, of in enumerate(("out", "large", "counter"), 1)],
+        ranges=[f"out{{}}:2-{end}", "large{}:0-0", "counter{}:1-1"],
+    )
+    (rest,) = (r for r in compute.live_set(xlamem.read(make(members)), 1).to_pylist() if r["role"] == "reserved")
+    assert (rest["instruction"], rest["bytes"]) == (name, 60)

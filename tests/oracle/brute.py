@@ -333,7 +333,7 @@ class Brute:
         return found
 
     def representative(self, arena: Arena) -> list[Row]:
-        """The value that a whole allocation is charged to: the entry parameter, else the highest id; or nothing."""
+        """The value that a whole allocation is charged to: its parameter or output, else the largest; or none."""
         for value in arena.values:
             made = self.instructions.get(value["instruction"])
             if (
@@ -344,7 +344,12 @@ class Brute:
                 and not value["is_phi"]
             ):
                 return [value]
-        return arena.values[-1:]
+
+        def is_output(value: Row) -> bool:
+            category = arena.category_of(value, self.last)
+            return category == "live_out" and value["value_id"] in arena.ranges
+
+        return sorted(arena.values, key=lambda v: (is_output(v), v["size"]))[-1:]
 
     @cached_property
     def _most(self) -> dict[int, int]:

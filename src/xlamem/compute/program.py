@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from .. import schema
 from ..dump import DumpLike, Tables, as_tables
 from ..errors import UsageError
-from ..parse.arrays import NULL, Rows, order_by, row_of, stable_order
+from ..parse.arrays import NULL, Rows, order_by, row_of
 from .columns import (
     Ints,
     Mask,
@@ -26,7 +26,7 @@ from .columns import (
     take,
     texts_of,
 )
-from .layout import DONATED, PARAMETER, Layout, schedule_lengths
+from .layout import DONATED, LIVE_OUT, PARAMETER, Layout, schedule_lengths
 from .lazy import cached_property
 from .op_names import first_numbers
 
@@ -179,9 +179,14 @@ class Program(Layout):
 
     @cached_property
     def representative(self) -> Ints:
-        """Value that names each allocation: its parameter, or else the value with the highest id; -1 without values."""
+        """Value that names each allocation: its parameter or output, or else its largest value; -1 without values.
+
+        The highest id decides between values of the same size.
+        """
         values = np.full(len(self.allocation_ids), -1, np.int64)
-        order = stable_order(self.value_ids)
+        order = np.arange(len(self.owner))
+        is_output = (self.value_category == LIVE_OUT) & self.is_output(order)
+        order = order_by(is_output.astype(np.int64), self.size, self.value_ids)
         values[self.owner[order]] = order
         if len(self.owner) and self.tables["instructions"].num_rows:
             parameters = order[self._is_parameter(order)]

@@ -21,7 +21,7 @@ def padding(dump: DumpLike) -> pa.Table:
     value. The rows add up, because the padding of a slot (allocation, offset and size) is assigned to one value, and
     all other values in the slot have 0. A fixed allocation is a single slot. The padding is assigned to the value that
     is live at the peak (if there are several, the one that `live_set` charges). Without such a value, it is assigned to
-    the parameter, or else the value with the highest id, of a fixed allocation, and to the value with the lowest id
+    the parameter or output, or else the largest value, of a fixed allocation, and to the value with the lowest id
     elsewhere.
 
     Parameters
