@@ -20,6 +20,7 @@ from xlamem import compute
 from xlamem.compute import activations, interventions
 from xlamem.compute import origins as module
 from xlamem.compute.buffer_names import source_columns
+from xlamem.compute.callers import callers_outside, lines_of_model
 from xlamem.compute.op_names import ends_in_move, is_control_flow, is_move, layers, phases, plain_names
 from xlamem.compute.program import source_lines
 
@@ -312,6 +313,40 @@ def test_printed_source_lines_are_those_of_the_instruction() -> None:
     found = source_lines(files, lines, ids, frames)
     assert found["source_file"].to_pylist() == ["own.py", "frame.py", None, "own.py", None]
     assert found["source_line"].to_pylist() == [3, 11, 4, None, 22]
+
+
+def test_lines_of_libraries_are_those_of_their_callers() -> None:
+    """Of the innermost one outside, if there is any; also if the frames are damaged."""
+    files = ["/m/train.py", "/v/site-packages/flax/a.py", "C:\\dist-packages\\b.py", "/m/model.py", None]
+    files.append("/lib/python3.9/c.py")
+    parents = pa.array([None, 1, 2, 3, 2, 7, 6], pa.int64())
+    frames = pa.table({"id": range(1, 8), "parent": parents, "file": [*files, files[1]], "line": range(11, 18)})
+    assert callers_outside(frames).tolist() == [0, 0, 0, 3, 0, -1, -1]
+    printed = [*files, files[1], files[0], files[1]]
+    lines = {"source_file": pa.array(printed), "source_line": pa.array(range(11, 20))}
+    found = lines_of_model(lines, np.array([1, 2, 3, 4, 5, 6, 7, 2, 99]), frames)
+    assert found["source_file"].to_pylist() == [files[i] for i in (0, 0, 0, 3, 4, 5, 1, 0, 1)]
+    assert found["source_line"].to_pylist() == [11, 11, 11, 14, 15, 16, 17, 18, 19]
+    assert lines_of_model(lines, np.full(9, 2), frames.slice(0, 0)) is lines
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 100])
+def test_callers_of_a_long_chain(n: int) -> None:
+    files = ["/m/a.py", *["/v/site-packages/b.py"] * n]
+    frames = pa.table({"id": range(n + 1), "parent": pa.array([None, *range(n)], pa.int64()), "file": files})
+    assert callers_outside(frames).tolist() == [0] * (n + 1)
+
+
+def test_a_buffer_of_a_library_has_the_line_of_the_model(make: Callable[..., Path]) -> None:
+    """Its phase is still that of the library."""
+    tables = 'FileNames\n1 "/m/train.py"\n2 "/v/site-packages/optax/a.py"\n\nFunctionNames\n1 "f"\n\nFileLocations\n'
+    tables += "".join(f"{i} {{file_name_id={i} function_name_id=1 line={i}7}}\n" for i in (1, 2))
+    tables += "\nStackFrames\n1 {file_location_id=1 parent_frame_id=1}\n2 {file_location_id=2 parent_frame_id=2}\n"
+    text = attacks.hlo("ENTRY %main () -> f32[2] {\n}\n", header=f"\n{tables}\n")
+    add = 'f32[16] add(%p, %p), metadata={op_name="jit(f)/mul" stack_frame_id=2}'
+    members = attacks.dump([value(1, "a", 64)], records=[record(1, "a", add)], ranges=["a{}:0-1"], hlo=text)
+    (row,) = xlamem.live_set(xlamem.read(make(members))).to_pylist()
+    assert (row["source_file"], row["source_line"], row["phase"]) == ("/m/train.py", 17, "optimizer")
 
 
 # -- op_names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,19 @@ def test_stacks() -> None:
     for unknown in ((MODELS, 1000), (MODELS, None), ("other.py", 38)):
         assert stack_of(p, unknown) == (unknown,)
     assert stack_of(program(xlamem.read(DUMPS / "cpu-tf-2.9.3-mlp")), CALLED[0]) == (CALLED[0],)
+
+
+LIBRARY = "/venv/lib/python3.12/site-packages/flax/linen.py"
+
+
+def test_stacks_of_lines_that_call_a_library(tmp_path: Path) -> None:
+    """They begin in the library: the repository may be that of the library."""
+    folder = shutil.copytree(DUMPS / "tpu-libtpu-0.0.50.1-v5e-odd_tree", tmp_path / "dump")
+    for path in folder.glob("*after_optimizations.txt"):
+        path.write_text(path.read_text().replace(MODELS, LIBRARY))
+    dump = xlamem.read(folder)
+    rows = [r for r in xlamem.live_set(dump).to_pylist() if r["source_file"]]
+    assert {(r["source_file"], r["source_line"]) for r in rows} == {(GENERATOR, 76)}
+    assert set(dump.instructions["source_file"].to_pylist()) == {None}
+    stack = stack_of(program(dump), (GENERATOR, 76))
+    assert stack == ((LIBRARY, 666), (GENERATOR, 76), (GENERATOR, 136), (GENERATOR, 166))

@@ -96,8 +96,8 @@ def phases_of_rows(p: Program, rows: Ints) -> Ints:
     """Return the phase of each of these rows of `NamedInstructions` as an index in PHASES, -1 if it is not known."""
     named = origins(p).names
     phase = take(named.phase, take(named.op_name[0], rows))
-    file_codes, files = encoded(named.columns(rows)["source_file"])
-    in_optimizer = take(is_optimizer_file(files), file_codes) > 0
+    codes, files = named.innermost_file
+    in_optimizer = take(is_optimizer_file(files.cast(pa.string())), take(codes, rows)) > 0
     return np.where((phase < 0) & in_optimizer, OPTIMIZER, phase)
 
 

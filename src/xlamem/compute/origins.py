@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from ..dump import hlo_body
 from ..parse.arrays import Rows, order_by
 from ..parse.hlo_body import HloBody
+from .callers import lines_of_model
 from .columns import (
     Ints,
     Mask,
@@ -91,13 +92,14 @@ class NamedInstructions:
         self._moves = has_opcode(p, np.arange(table.num_rows), f"{FORWARDING}|{MOVING}")
         parameters = arrow_array(p.instruction_row[p.entry_parameters])
         self._parameter_names = table["op_name"].take(parameters).cast(pa.string()).combine_chunks()
+        own = _lines(p, own, ints(table, "stack_frame_id"))
         self._parts = [pa.table({"instruction": table["instruction"], "op_name": table["op_name"], **own})]
         if trace is not None:
             self._parts.append(_body_table(p, trace.body))
 
     @cached_property
     def table(self) -> pa.Table:
-        """The columns instruction, op_name, source_file and source_line."""
+        """The columns instruction, op_name, source_file, source_line and innermost_file."""
         plain = pa.schema([(c, pa.string() if c != "source_line" else pa.int64()) for c in self._parts[0].column_names])
         if len(self._parts) == 1:
             return self._parts[0]
@@ -112,6 +114,11 @@ class NamedInstructions:
     def _texts(self) -> dict[str, tuple[Ints, pa.Array]]:
         """Codes and dictionaries of op_name and source_file."""
         return {c: encoded(self.table[c]) for c in ("op_name", "source_file")}
+
+    @cached_property
+    def innermost_file(self) -> tuple[Ints, pa.Array]:
+        """Codes and dictionary of the files of the instructions themselves, which may be those of a library."""
+        return encoded(self.table["innermost_file"])
 
     def instructions(self, rows: Ints) -> pa.Array:
         return take_text(self.table["instruction"], rows)
@@ -156,7 +163,13 @@ class NamedInstructions:
 def _body_table(p: Program, body: HloBody) -> pa.Table:
     names = {c: body.text(c) for c in ("instruction", "op_name", "source_file")}
     lines = source_lines(names["source_file"], body.source_line, body.stack_frame_id, p.optional("frames"))
+    lines = _lines(p, lines, body.stack_frame_id)
     return pa.table({"instruction": names["instruction"], "op_name": names["op_name"], **lines})
+
+
+def _lines(p: Program, lines: dict[str, pa.Array], stack_frame: Ints) -> dict[str, pa.Array]:
+    """Return the columns source_file and source_line that people read, and the file of the instruction itself."""
+    return {**lines_of_model(lines, stack_frame, p.optional("frames")), "innermost_file": lines["source_file"]}
 
 
 class Origins:

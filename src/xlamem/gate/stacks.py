@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..compute.callers import callers_outside
 from ..compute.columns import Ints, ints, take
 from ..compute.program import Program
 from ..parse.arrays import row_of
@@ -17,22 +19,28 @@ Stack = tuple[Line, ...]
 
 
 def stack_of(p: Program, line: Line) -> Stack:
-    """Return a source line and the lines that call it: those of the largest buffer at the peak with this line.
+    """Return the calls that lead to a source line: those of the largest buffer at the peak with this line.
 
-    It has no callers if the dump has no stack frames, or if that buffer is named by an instruction without one.
+    They begin in a library if the line calls one. It is alone if the dump has no stack frames, or if that buffer is
+    named by an instruction without one.
     """
     frames = p.optional("frames")
     ids, parents, lines = (ints(frames, name) for name in ("id", "parent", "line"))
     rows = row_of(ids, _frame_ids(p, line))
     rows = rows[rows >= 0]
-    has_line = pc.equal(frames["file"].cast(pa.string()).take(pa.array(rows)), line[0]).to_numpy()
-    rows = rows[has_line.astype(bool) & (lines[rows] == line[1])]
-    stack, row = [line], int(rows[0]) if len(rows) else -1
-    while row >= 0 and len(stack) <= len(ids):  # a damaged table may have a cycle
-        row = int(row_of(ids, parents[[row]])[0])
-        if row >= 0 and (file := frames["file"][row].as_py()):
+    outside = callers_outside(frames)[rows]
+    shown = np.where(outside >= 0, outside, rows)
+    has_line = pc.equal(frames["file"].cast(pa.string()).take(pa.array(shown)), line[0]).to_numpy()
+    rows = rows[has_line.astype(bool) & (lines[shown] == line[1])]
+    stack: list[Line] = []
+    row = int(rows[0]) if len(rows) else -1
+    for _ in range(len(ids)):  # a damaged table may have a cycle
+        if row < 0:
+            break
+        if file := frames["file"][row].as_py():
             stack.append((file, int(lines[row])))
-    return tuple(stack)
+        row = int(row_of(ids, parents[[row]])[0])
+    return tuple(stack) or (line,)
 
 
 def _frame_ids(p: Program, line: Line) -> Ints:

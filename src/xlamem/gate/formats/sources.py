@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ...compute.callers import INSTALLED
 from ...formatting import file_line
 from ..result import Row
 from ..stacks import Line, Stack
-
-_INSTALLED = re.compile(r"(?:site-packages|dist-packages|python3\.\d+)$")
-"""Folders of installed packages: below them, the whole path names a module."""
 
 
 class Place(NamedTuple):
@@ -64,7 +62,7 @@ class Sources:
         return None
 
     def _candidates(self, parts: list[str]) -> list[str]:
-        installed = [i + 1 for i, part in enumerate(parts) if _INSTALLED.match(part)]
+        installed = [i + 1 for i, part in enumerate(parts) if re.fullmatch(INSTALLED, part)]
         starts = installed[-1:] or range(len(parts))
         ends = (parts[i:] for i in starts)
         return [os.path.join(self.root, *end) for end in ends if end and end[0] and ".." not in end]
