@@ -292,6 +292,47 @@ def test_slices_of_the_iterations_of_a_loop() -> None:
     assert _iterations(p, np.arange(8)).tolist() == [-1, 6, -1, -1, -1, -1, -1, -1]
 
 
+@pytest.mark.parametrize(
+    ("index", "given", "iterations"),
+    [("i", "step", 6), ("i", "zero", None), ("here", "step", None), ("cut", "step", 6)],
+)
+def test_a_loop_that_writes_slices_of_another_dimension(
+    index: str, given: str, iterations: int | None, make: Callable[..., Path]
+) -> None:
+    """The first dimension is not the number of its iterations: it writes `x[:, i]`."""
+    fused = f"""%inner (x: f32[6,8], u: f32[1,8], i: s32[]) -> f32[6,8] {{
+  %x = f32[6,8] parameter(0)
+  %u = f32[1,8] parameter(1)
+  %i = s32[] parameter(2)
+  %here = s32[] constant(0)
+  ROOT %d = f32[6,8] dynamic-update-slice(%x, %u, %{index}, %i)
+}}
+"""
+    body = f"""%body (t: (f32[6,8], s32[])) -> (f32[6,8], s32[]) {{
+  %t = (f32[6,8], s32[]) parameter(0)
+  %c = f32[6,8] get-tuple-element(%t), index=0
+  %step = s32[] get-tuple-element(%t), index=1
+  %zero = s32[] constant(0)
+  %slice = f32[1,8] broadcast(%step)
+  %w_dynamic-update-slice_fusion = f32[6,8] fusion(%c, %slice, %{given}), kind=kLoop, calls=%inner
+  ROOT %r = (f32[6,8], s32[]) tuple(%w_dynamic-update-slice_fusion, %step)
+}}
+"""
+    entry = "ENTRY %main () -> f32[6,8] {\n  ROOT %w = (f32[6,8], s32[]) while(%a), condition=%c, body=%body\n}\n"
+    name = "w_dynamic-update-slice_fusion"
+    loop = "(f32[6,8], s32[]) while(%a), condition=%c, body=%body"
+    values = [value(1, "w{0}", 192, 0, "f32[6,8]{1,0}"), value(2, name, 192, 0, "f32[6,8]{1,0}")]
+    written = "f32[6,8]{1,0} fusion(%c, %slice, %i), kind=kLoop, calls=%inner"
+    members = attacks.dump(
+        values,
+        records=[record(1, "w{0}", loop, positions="  w {0}"), record(2, name, written)],
+        ranges=["w{0}:0-3", f"{name}{{}}:1-2"],
+        hlo=attacks.hlo(*((fused, body) if index != "cut" else ()), entry),
+    )
+    rows = xlamem.live_set(xlamem.read(make(members)), 2).to_pylist()
+    assert {r["iterations"] for r in rows} == {iterations}
+
+
 @pytest.mark.parametrize(("end", "name"), [(4, "out"), (3, "large")])
 def test_an_output_names_its_allocation(end: int, name: str, make: Callable[..., Path]) -> None:
     """Not a loop counter that borrows its bytes; without an output, the largest value does."""

@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..dump import hlo_body
+from ..parse.hlo_body import HloBody
 from .columns import Ints, Mask, arrow_array, decoded, encoded, flags_of, ints, nullable, take, take_text
 from .op_names import OPTIMIZER, PHASES, is_optimizer_file, is_optimizer_state, layers, matching, patterns_of
 from .origins import NONE, ORIGINS, USER, has_opcode, operands_of, origins, uses_of
@@ -33,6 +35,9 @@ _COLLECTIVES = (
 _COPIES = r"^(?:copy|copy-start|slice-start|dynamic-slice-start)$"
 _SYNC_FLAGS = ("sflag", "smem")
 _TRIP_COUNT = r'"known_trip_count":\s*\{"n":\s*"?(?P<n>\d{1,18})'
+
+MAX_NESTING = 8
+"""Maximum number of fusions in fusions. In a damaged text, one may call itself."""
 
 
 def source_columns(p: Program, values: Ints) -> dict[str, pa.Array]:
@@ -261,10 +266,13 @@ def _printed_trip_counts(p: Program, loops: Ints) -> Ints:
 def _written_slices(p: Program, value: Ints, loop: Ints) -> Ints:
     """Return the number of slices of the carries of each loop that are written slice by slice; -1 if it differs.
 
-    A carry is written slice by slice if a dynamic-update-slice, which may be fused, writes to its slot.
+    A carry is written slice by slice if a dynamic-update-slice, which may be fused, writes to its slot, but not if it
+    always writes at the same place of the first dimension: `x[:, i]`.
     """
     table = p.tables["instructions"]
     updates = _slices(p, "dynamic[-_]update[-_]slice")
+    if len(loop):
+        updates &= ~_writes_other_dimensions(p)
     slots = p.slots
     written = slots[take(updates, p.instruction_row) > 0]
     selected = np.isin(slots[value], written)
@@ -274,3 +282,35 @@ def _written_slices(p: Program, value: Ints, loop: Ints) -> Ints:
     np.minimum.at(low, loop[n > 0], n[n > 0])
     np.maximum.at(high, loop[n > 0], n[n > 0])
     return np.where(low == high, high, -1)
+
+
+def _writes_other_dimensions(p: Program) -> Mask:
+    """Return which instructions only write slices whose index in the first dimension is a constant of the HLO text."""
+    is_fixed, varies = (np.zeros(p.tables["instructions"].num_rows, bool) for _ in range(2))
+    if (body := hlo_body(p.tables)) is None:
+        return is_fixed
+    codes, opcodes = encoded(body.text("opcode"))
+    caller = np.full(len(body.computation_name), -1)
+    fusions = np.flatnonzero(codes == _code_of(opcodes, "fusion"))
+    caller[body.called[fusions]] = fusions
+    at = np.flatnonzero(codes == _code_of(opcodes, "dynamic-update-slice"))
+    index = _operand(body, at, np.full(len(at), 2))
+    for _ in range(MAX_NESTING):
+        is_constant = take(codes, index) == _code_of(opcodes, "constant")
+        row = p.row_of_instruction(body.text("instruction").take(arrow_array(at)))
+        is_fixed[row[(row >= 0) & is_constant]] = True
+        varies[row[(row >= 0) & ~is_constant]] = True
+        # An update in a fusion is one by the fusion, which may give it the index.
+        outer = take(caller, np.asarray(body.computation[at], np.int64))
+        number = take(np.asarray(body.parameter_number, np.int64), index)
+        index = np.where(number >= 0, _operand(body, outer, number), index)[outer >= 0]
+        at = outer[outer >= 0]
+    is_fixed &= ~varies
+    return is_fixed
+
+
+def _operand(body: HloBody, rows: Ints, number: Ints) -> Ints:
+    """Return the row of an operand of each of these rows of the HLO text, or -1."""
+    item = take(body.operand_begin[:-1], rows) + number
+    is_known = (rows >= 0) & (number >= 0) & (item < take(body.operand_begin[1:], rows))
+    return take(np.asarray(body.operand_row, np.int64), np.where(is_known, item, -1))
