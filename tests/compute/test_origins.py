@@ -349,6 +349,51 @@ def test_a_buffer_of_a_library_has_the_line_of_the_model(make: Callable[..., Pat
     assert (row["source_file"], row["source_line"], row["phase"]) == ("/m/train.py", 17, "optimizer")
 
 
+def test_an_output_of_a_fusion_has_the_name_of_its_element(make: Callable[..., Path]) -> None:
+    """The op_name of the fusion is that of another one, even if all temporaries are clear."""
+    fused = """%fused (a: f32[16]) -> (f32[16], f32[16]) {
+  %a = f32[16] parameter(0)
+  %m = f32[16] multiply(%a, %a), metadata={op_name="jit(f)/x/mul"}
+  %s = f32[16] sine(%a), metadata={op_name="jit(f)/y/sin"}
+  ROOT %t = (f32[16], f32[16]) tuple(%m, %s)
+}
+"""
+    called = '(f32[16], f32[16]) fusion(%t.1), kind=kLoop, calls=%fused, metadata={op_name="jit(f)/x/mul"}'
+    add = 'f32[16] add(%p, %p), metadata={op_name="jit(f)/z/add"}'
+    entry = f"ENTRY %main () -> f32[16] {{\n  %t.1 = {add}\n  ROOT %f = {called}\n}}\n"
+    allocations = "allocation 0: size 64, maybe-live-out:\n" + value(1, "f{1}", 64, shape="f32[16]")
+    allocations += "allocation 1: size 64, preallocated-temp:\n"
+    records = [record(1, "f{1}", called), record(2, "t.1", add)]
+    members = attacks.dump(
+        [value(2, "t.1", 64, shape="f32[16]")],
+        allocations=allocations,
+        records=records,
+        ranges=["f{1}:2-4", "t.1{}:0-2"],
+        hlo=attacks.hlo(fused, entry),
+    )
+    rows = xlamem.live_set(xlamem.read(make(members)), 2).to_pylist()
+    found = {(r["instruction"], r["op_name"], r["origin"]) for r in rows if r["role"] == "value"}
+    assert found == {("f", "jit(f)/y/sin", "hlo"), ("t.1", "jit(f)/z/add", "own")}
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("wrapped_copy", "jit(f)/y/transpose"), ("wrapped_slice.12", "jit(f)/y/transpose"), ("wrapped_add", None)],
+)
+def test_fusions_of_one_move_have_the_name_of_their_operand(
+    name: str, wanted: str | None, make: Callable[..., Path]
+) -> None:
+    moved = 'f32[16] fusion(%p), kind=kLoop, calls=%c.1, metadata={op_name="jit(f)/y/transpose"}'
+    records = [
+        record(1, "a", moved, uses=f"  {name}, operand 0"),
+        record(2, name, "f32[16] fusion(%a), kind=kLoop, calls=%c.2"),
+    ]
+    values = [value(1, "a", 64, 0, "f32[16]"), value(2, name, 64, 64, "f32[16]")]
+    members = attacks.dump(values, records=records, ranges=["a{}:0-2", f"{name}{{}}:2-3"])
+    found = xlamem.buffer(xlamem.read(make(members)), 2).value
+    assert (found["op_name"], found["origin"]) == (wanted, "operand" if wanted else "none")
+
+
 # -- op_names
 
 

@@ -32,6 +32,7 @@ from .columns import (
     texts_of,
 )
 from .hlo_trace import HloTrace
+from .layout import LIVE_OUT
 from .lazy import cached_property
 from .op_names import (
     COLLECTIVE,
@@ -55,12 +56,14 @@ OWN, ARGUMENT, OPERAND, SLOT, USER, HLO, NONE = range(7)
 
 _GATHERING = r"^(?:tuple|while|call|conditional|async-start|async-done|async-update|custom-call|opt-barrier)$"
 """Opcodes with operands that have nothing to do with each other."""
+_WRAPPED_MOVE = r"^wrapped_(?:copy|transpose|slice|reshape|convert)(?:\.\d+)?$"
+"""Names of fusions of a single instruction, on CPU and GPU."""
 MAX_ROUNDS = 12
 """Maximum number of buffers in a chain from a buffer to its name."""
 SCALAR_BYTES = 16
 """Maximum size of an operand that is an index or a flag."""
 MAX_SHARE = 0.05
-"""The HLO text is read if more than this share of the temporary bytes has no name from where it comes."""
+"""The HLO text is read if more than this share of bytes (see `Origins.share_without_definer`) has no clear name."""
 MAX_MATES = 1 << 24
 """Maximum number of pairs of buffers in the same slot to compare; buffers with the most neighbors are skipped."""
 
@@ -194,6 +197,8 @@ class Origins:
             self._follow_hlo(trace)
         self._follow()
         self._use_weak_names()
+        while self._name_after_operands():
+            pass
         self._name_after_slots()
 
     @property
@@ -201,15 +206,18 @@ class Origins:
         return np.flatnonzero(self.origin == NONE)
 
     def share_without_definer(self) -> float:
-        """Return the share of the bytes of temp values that have no name of a definer, or one that may be another's."""
+        """Return the share of bytes that have no name of a definer, or one that may be another's.
+
+        It is that of temp values, or of temp values and outputs together if that is larger.
+        """
         p = self._p
         weak = (take(self.names.is_weak, self.source) > 0) & (self.argument < 0)
         # The op_name of a fusion may be that of another of its elements.
         is_element = (p.element >= 0) & (self.origin == OWN)
         is_element &= has_opcode(p, p.instruction_row, "^fusion$")
         unknown = (self.origin == NONE) | (self.origin == USER) | weak | is_element
-        total = int(p.size[p.in_temp].sum())
-        return float(p.size[p.in_temp & unknown].sum() / total) if total else 0.0
+        parts = (p.in_temp, p.in_temp | (p.value_category == LIVE_OUT))
+        return max(float(p.size[part & unknown].sum() / max(p.size[part].sum(), 1)) for part in parts)
 
     # -- own names -------------------------------------------------------------------------------
 
@@ -487,8 +495,11 @@ def has_opcode(p: Program, rows: Ints, pattern: str) -> Mask:
 
 
 def _moves_without_name(p: Program) -> Mask:
-    """Return which instructions are custom calls without metadata that XLA inserts to move bytes."""
+    """Return which instructions without metadata move bytes: custom calls, and fusions that wrap one move."""
     table = p.tables["instructions"]
     nameless = np.asarray(table["op_name"].is_null().to_numpy(), bool)
     codes, targets = encoded(table["custom_call_target"])
-    return nameless & flags_of(matching(targets, MOVING_TARGETS), codes)
+    moves = flags_of(matching(targets, MOVING_TARGETS), codes)
+    codes, names = p.texts("instructions", "instruction")
+    wraps = flags_of(matching(names, _WRAPPED_MOVE), codes) & has_opcode(p, np.arange(len(codes)), "^fusion$")
+    return nameless & (moves | wraps)
