@@ -155,7 +155,7 @@ def test_no_live_ranges() -> None:
         ({"device": "v5e"}, "To need less memory: Keep `w1` in bfloat16"),
         ({"capacity": "3.75MiB"}, "To make it fit: Keep `w1` in bfloat16"),
         ({"capacity": "3.5MiB"}, "To make it fit, do 2 things. First: Keep `w1` in bfloat16"),
-        ({"capacity": "1KiB"}, "Nothing that is known makes it fit for certain. Begin with this: Keep `w1` in bfloat16"),
+        ({"capacity": "1KiB"}, "Nothing that is known makes it fit for certain. Begin with this: Keep `w1`"),
     ],
 )
 def test_first_step(memory: dict[str, Any], start: str) -> None:
