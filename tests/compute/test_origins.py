@@ -394,6 +394,28 @@ def test_fusions_of_one_move_have_the_name_of_their_operand(
     assert (found["op_name"], found["origin"]) == (wanted, "operand" if wanted else "none")
 
 
+@pytest.mark.parametrize("with_hlo", [False, True])
+@pytest.mark.parametrize(("end", "wanted"), [(2, ("jit(f)/y/dot", "slot")), (1, ("jit(f)/broadcast_in_dim", "own"))])
+def test_a_reserved_buffer_has_the_name_of_what_a_loop_writes(
+    end: int, wanted: tuple[str, str], with_hlo: bool, make: Callable[..., Path]
+) -> None:
+    """Not that of the zeros that nobody writes, unless nothing else is known."""
+    allocate = "f32[16] custom-call(), custom_call_target=\"AllocateBuffer\""
+    allocate += ', metadata={op_name="jit(f)/broadcast_in_dim"}'
+    written = 'f32[16] add(%p, %p), metadata={op_name="jit(f)/y/dot"}'
+    records = [record(1, "a", allocate, uses="  w, operand 0 {0}"), record(2, "d", written)]
+    values = [value(1, "a", 64, 0, "f32[16]"), value(2, "d", 64, 0, "f32[16]")]
+    loop = "ROOT %w = (f32[16]) while(%t), condition=%c, body=%b"
+    text = attacks.hlo(f"ENTRY %main () -> f32[16] {{\n  %a = {allocate}\n  %t = (f32[16]) tuple(%a)\n  {loop}\n}}\n")
+    records.append(record(3, "w{}", "(f32[16]) while(%t), condition=%c, body=%b"))
+    values.append(value(3, "w{}", 8, 64, "(f32[16])"))
+    ranges = [f"a{{}}:0-{end}", "d{}:2-3", "w{}:1-3"]
+    others = {"hlo": text} if with_hlo else {}
+    dump = xlamem.read(make(attacks.dump(values, records=records, ranges=ranges, **others)))
+    found = xlamem.buffer(dump, 1).value
+    assert (found["op_name"], found["origin"]) == wanted
+
+
 # -- op_names
 
 

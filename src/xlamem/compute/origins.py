@@ -93,6 +93,7 @@ class NamedInstructions:
         table = p.tables["instructions"]
         own = p.source_lines(np.arange(table.num_rows))
         self._moves = has_opcode(p, np.arange(table.num_rows), f"{FORWARDING}|{MOVING}")
+        self._reserves = _reserves_only(p)
         parameters = arrow_array(p.instruction_row[p.entry_parameters])
         self._parameter_names = table["op_name"].take(parameters).cast(pa.string()).combine_chunks()
         own = _lines(p, own, ints(table, "stack_frame_id"))
@@ -155,11 +156,12 @@ class NamedInstructions:
 
     @cached_property
     def is_weak(self) -> Mask:
-        """Whether each row is a move of bytes whose op_name says no more, or is that of a parameter."""
+        """Whether each row is a move of bytes whose op_name says no more, is that of a parameter, or writes nothing."""
         codes, names = self.op_name
         weak = self.has_name(is_move) & ~self.has_name(is_control_flow)
         weak |= flags_of(is_parameter_name(names, self._parameter_names), codes)
         weak[: len(self._moves)] &= self._moves
+        weak[: len(self._reserves)] |= self._reserves & (codes[: len(self._reserves)] >= 0)
         return weak
 
 
@@ -256,7 +258,8 @@ class Origins:
         self._name_by_trace(trace, row, element, (self.origin == OWN) & (element >= 0) & (self.argument < 0))
         while self._name_after_operands():
             pass
-        self._name_by_trace(trace, row, element, self.origin == NONE)
+        writes = take(_reserves_only(p), p.instruction_row) <= 0
+        self._name_by_trace(trace, row, element, writes & (self.origin == NONE))
 
     def _name_by_trace(self, trace: HloTrace, row: Ints, element: Ints, selected: Mask) -> None:
         p = self._p
@@ -492,6 +495,12 @@ def has_opcode(p: Program, rows: Ints, pattern: str) -> Mask:
     """Return whether the opcode of each row of `instructions` matches; False for -1."""
     codes, opcodes = p.texts("instructions", "opcode")
     return flags_of(matching(opcodes, pattern), take(codes, rows))
+
+
+def _reserves_only(p: Program) -> Mask:
+    """Return which instructions reserve bytes that others write: the initial value of what a loop fills."""
+    codes, targets = encoded(p.tables["instructions"]["custom_call_target"])
+    return flags_of(matching(targets, "^AllocateBuffer$"), codes)
 
 
 def _moves_without_name(p: Program) -> Mask:
