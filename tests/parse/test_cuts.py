@@ -74,7 +74,7 @@ def check(data: bytes, role: str, at: int, platform: Any, full: dict[str, list[A
         assert rows == full[name][: len(rows)], name
 
 
-@pytest.mark.parametrize(("source", "role"), targets(2))
+@pytest.mark.parametrize(("source", "role"), targets(3))
 def test_cut(source: Source, role: str) -> None:
     members = texts(source)
     data = members[role]

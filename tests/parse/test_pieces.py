@@ -84,7 +84,7 @@ def test_every_dump(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     same(source, text=True)
 
 
-@pytest.mark.parametrize("span", every(2, [1, 2, 3, 64, 7]))
+@pytest.mark.parametrize("span", every(3, [1, 2, 3, 64, 7]))
 def test_tiny_spans(span: int, monkeypatch: pytest.MonkeyPatch) -> None:
     small = [s for s in SHIPPED if sum(m.size or 0 for m in s.members) < 60_000][:: 1 if span > 5 else 3]
     assert len(small) > 4

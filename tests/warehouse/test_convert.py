@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from conftest import DUMPS
+from conftest import DUMPS, every
 from printed_names import scopes_of, with_printed_names
 
 import xlamem
@@ -712,7 +712,7 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 assert all(s <= 5000 or r == 1 for s, r in zip(sizes, rows, strict=True))
 
 
-@pytest.mark.parametrize("name", ["seeds", "gpu", "tpu", pytest.param("cpu", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", every(4, ["tpu", "gpu", "cpu", "seeds"]))
 def test_a_dump_that_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """However large a dump is, and whichever files are there: the rows are the same."""
     sources = sorted(p for p in DUMPS.iterdir() if p.name.startswith(name))[::4]
