@@ -249,7 +249,9 @@ def _loops(p: Program) -> tuple[Mask, Ints, Ints, Ints]:
     value, loop = p.row_of_value(ints(positions, "value_id")[carried]), loop[carried]
     value, loop = value[value >= 0], loop[value >= 0]
     printed = _printed_trip_counts(p, np.flatnonzero(is_loop))
-    return is_loop, value, loop, np.where(printed >= 0, printed, _written_slices(p, value, loop))
+    unknown = printed[loop] < 0
+    written = _written_slices(p, value[unknown], loop[unknown])
+    return is_loop, value, loop, np.where(printed >= 0, printed, written)
 
 
 def _printed_trip_counts(p: Program, loops: Ints) -> Ints:
