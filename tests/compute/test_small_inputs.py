@@ -184,6 +184,20 @@ def test_the_least_that_is_a_cause() -> None:
         assert (found.excess, found.oversized is not None) == (30, is_larger)
 
 
+@pytest.mark.parametrize(
+    ("program", "output", "shared", "left_out"),
+    [(None, 70, 0, 70), (None, 70, 30, 40), (None, 70, None, 70), (None, None, 0, 0), (None, 5, 9, 0), (90, 70, 0, 0)],
+)
+def test_outputs_that_a_total_leaves_out(
+    program: int | None, output: int | None, shared: int | None, left_out: int
+) -> None:
+    """Those of a program of unknown size."""
+    sizes = {("total", "program"): program, ("output", "output"): output, ("output", "shared"): shared}
+    usage = [{"part": part, "label": label, "bytes": n} for (part, label), n in sizes.items()]
+    assert causes([], [u | {"fragmentation_bytes": 0} for u in usage]).output_left_out == left_out
+    assert causes([]).output_left_out == 0
+
+
 def test_a_copy_in_a_parameter_has_its_name() -> None:
     """Whatever its row; a value that is not there has no name."""
     p = program(xlamem.read(IN_PLACE.replace(b"SIZE", b"512")))

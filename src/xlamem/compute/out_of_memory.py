@@ -38,6 +38,8 @@ class OomCauses:
     """Row of `usage` for the arguments, if they take a large share of the capacity."""
     oversized: Row | None = None
     """A buffer that is larger than the capacity."""
+    output_left_out: int = 0
+    """Bytes of outputs, without those that share memory with arguments, that the printed total does not contain."""
 
 
 def oom_causes(report: Row, usage: list[Row], buffers: list[Row]) -> OomCauses:
@@ -56,6 +58,7 @@ def oom_causes(report: Row, usage: list[Row], buffers: list[Row]) -> OomCauses:
         fragmented=_fragmented(usage) if report["form"] != "usage" else [],
         arguments=_large_arguments(usage, capacity) if capacity else None,
         oversized=_oversized(buffers, capacity) if capacity and excess else None,
+        output_left_out=_output_left_out(usage),
     )
 
 
@@ -101,6 +104,14 @@ def _large_arguments(usage: list[Row], capacity: int) -> Row | None:
     arguments = (u for u in usage if u["part"] == "total" and u["label"] == "arguments" and u["bytes"])
     first = next(arguments, None)
     return first if first is not None and first["bytes"] >= MIN_ARGUMENTS * capacity else None
+
+
+def _output_left_out(usage: list[Row]) -> int:
+    """Return the bytes of outputs if the size of the program is unknown: then the total has no more than arguments."""
+    sizes = {(u["part"], u["label"]): u["bytes"] for u in usage}
+    if sizes.get(("total", "program"), 0) is not None:
+        return 0
+    return max((sizes.get(("output", "output")) or 0) - (sizes.get(("output", "shared")) or 0), 0)
 
 
 def _oversized(buffers: list[Row], capacity: int) -> Row | None:

@@ -42,6 +42,8 @@ WRAPPED = ("needs", "why", "repeated", "state")
 """Fields with wrapped text; the text of other fields is shortened."""
 FAILED = "failed allocation"
 """Value of buffers.list for the allocation that a message is about."""
+NO_INSTRUCTION = "<no-hlo-instruction>"
+"""What XLA prints for a buffer that no instruction defines."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ def _fields(report: Report) -> list[tuple[str, str]]:
     if row["used_text"] and row["capacity_text"]:
         over = _printed(row["exceeded_text"]) if row["exceeded_text"] else size(excess_bytes(row))
         fields.append(("needs", f"{_printed(row['used_text'])} of {_printed(row['capacity_text'])}: {over} over"))
-    fields += [(label, row[c]) for label, c in (("module", "module_name"), ("for", "instruction")) if row[c]]
+    names = (("module", row["module_name"]), ("for", row["instruction"]))
+    fields += [(label, name) for label, name in names if name and name != NO_INSTRUCTION]
     for b in report.buffers:
         if b["list"] == FAILED:
             texts = {"scope": b["op_name"], "source": _source(b), "shape": b["shape"], "why": b["tag"]}
@@ -329,18 +332,24 @@ def _hints(report: Report) -> list[str]:
     if causes.arguments:
         arguments = _printed(causes.arguments["size_text"])
         hints.append(f"arguments alone take {arguments} of {_printed(row['capacity_text'])}")
+    if causes.output_left_out:
+        hints.append(f"{_space(row['memory_space'])} total leaves out {size(causes.output_left_out)} of outputs")
     if causes.oversized:
         hints.append(f"one buffer alone exceeds {_space(row['memory_space'])}: {causes.oversized['shape']}")
-    if row["form"] == "tpu_e1000":
+    if row["form"] == "tpu_e1000" or (row["form"] == "tpu_allocation" and row["memory_space"] == "hbm"):
         hints.append(_dump_hint(row))
     return hints
 
 
 def _dump_hint(row: Row) -> str:
     """Say how to find the buffers that the message does not list. Commands have lines of their own."""
-    capacity = f" --capacity {_printed(row['capacity_text']).replace(' ', '')}" if row["capacity_text"] else ""
+    text = row["capacity_text"] or ""
+    text = size(int(text)) if text.isdigit() else _printed(text)
+    capacity = f" --capacity {text.replace(' ', '')}" if row["capacity_text"] else ""
+    is_one = row["form"] == "tpu_allocation"
+    listed = "names one buffer, and a dump all of them" if is_one else "lists no buffers, but a dump does"
     return (
-        "this message lists no buffers, but a dump does, also of a compile that fails. Set\n"
+        f"this message {listed}, also of a compile that fails. Set\n"
         '  XLA_FLAGS="--xla_dump_to=dumps --xla_dump_hlo_as_text"\n'
         f"compile again, and run\n  xlamem dumps{capacity}"
     )

@@ -1,0 +1,53 @@
+"""The screen of an out-of-memory error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from xlamem.cli import main
+
+TOTAL = """XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory \
+space hbm. Used 16.00G of 15.75G hbm. Exceeded hbm capacity by 258.00M.
+
+Total hbm usage >= 16.25G:
+    reserved        258.00M
+    program         unknown size
+    arguments        16.00G
+
+Output size 16.00G; shares SHARED with arguments.
+
+Program hbm requirement 0B:
+"""
+ONE = (
+    "XlaRuntimeError: RESOURCE_EXHAUSTED: Allocation (size=25769803776) would exceed memory (size=17179869184) :: "
+    "#allocation7 [shape = 'f32[48,65536,2048]{2,1,0:T(8,128)}', space=SPACE, size = 0xffffffffffffffff, "
+    "tag = 'output of custom-call.1@{}'] :: <no-hlo-instruction>\n"
+)
+
+
+@pytest.fixture
+def screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+    def shown(text: str) -> str:
+        (tmp_path / "error.txt").write_text(text)
+        main(["oom", str(tmp_path / "error.txt")])
+        return capsys.readouterr().out
+
+    return shown
+
+
+def test_outputs_that_the_total_leaves_out(screen: Callable[[str], str]) -> None:
+    line = "→ HBM total leaves out 16.00 GiB of outputs\n"
+    assert line in screen(TOTAL.replace("SHARED", "0B"))
+    assert "leaves out" not in screen(TOTAL.replace("SHARED", "16.00G"))
+    assert "leaves out" not in screen(TOTAL.replace("SHARED", "0B").replace("unknown size", "0B"))
+
+
+def test_one_allocation_leads_to_a_dump(screen: Callable[[str], str]) -> None:
+    out = screen(ONE.replace("SPACE", "hbm"))
+    assert "→ this message names one buffer, and a dump all of them" in out
+    assert out.endswith("  xlamem dumps --capacity 16.00GiB\n")
+    assert "no-hlo-instruction" not in out
+    assert "xlamem dumps" not in screen(ONE.replace("SPACE", "smem"))
