@@ -216,7 +216,7 @@ def caller_shapes(p: Program, values: Ints) -> pa.Array:
     outputs = outputs_of(p)
     seen = re.findall(r"\w+\[[^\]]*\]", printed[0])
     indices = [f"{{{k}}}" for k in range(len(seen))] if printed[0].startswith("(") else ["{}"]
-    of_output = pa.array(seen, pa.string()).take(pc.index_in(outputs.index, pa.array(indices)))
+    of_output = pa.array(seen, pa.string()).take(pc.index_in(outputs.index, pa.array(indices, pa.string())))
     return pc.coalesce(of_output.take(nullable(row_of(outputs.value, values))), shapes)
 
 
