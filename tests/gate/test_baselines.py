@@ -6,6 +6,7 @@ import difflib
 import gzip
 import json
 import shutil
+import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -492,3 +493,16 @@ def test_the_place_of_a_baseline_has_no_password(tmp_path: Path) -> None:
         result = check(SMALL, config={}, baseline=baseline)
         assert result.baseline == f"memory://user@{tmp_path.name}/out"
         assert not [name for name, text in FORMATS.items() if "SECRET" in text(result)]
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_baseline_with_an_archive_that_cannot_be_read(tmp_path: Path, others: bool) -> None:
+    dump, base = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad", tmp_path / "base"
+    base.mkdir()
+    with tarfile.open(tmp_path / "whole.tgz", "w:gz") as archive:
+        archive.add(dump, "dump")
+    (base / "cut.tgz").write_bytes((tmp_path / "whole.tgz").read_bytes()[:5000])
+    if others:
+        shutil.copytree(DUMPS / "cpu-jaxlib-0.12.0-scan_while", base / "other")
+    with pytest.raises(UsageError, match=r"the baseline cannot be read: .*cut\.tgz"):
+        check(dump, baseline=base)

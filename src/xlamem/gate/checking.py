@@ -181,6 +181,10 @@ class _Check:
             programs = programs_of(place)
         except DumpError as error:
             raise UsageError(f"the baseline cannot be read: {error}") from error
+        for row in programs.programs:
+            if not row.readable and row.module_name is None:  # any program may be in it
+                problem = str(row.problem).removeprefix("it cannot be read: ")
+                raise UsageError(f"the baseline cannot be read: {problem}")
         return programs, without_passwords(str(place[0] if isinstance(place, tuple) else place))
 
     def _baseline_file(self, path: Path, given: bool) -> tuple[Programs | None, str | None]:
