@@ -399,7 +399,7 @@ def test_fusions_of_one_move_have_the_name_of_their_operand(
 def test_a_reserved_buffer_has_the_name_of_what_a_loop_writes(
     end: int, wanted: tuple[str, str], with_hlo: bool, make: Callable[..., Path]
 ) -> None:
-    """Not that of the zeros that nobody writes, unless nothing else is known."""
+    """The name of the allocation itself is used only if no writer is known."""
     allocate = "f32[16] custom-call(), custom_call_target=\"AllocateBuffer\""
     allocate += ', metadata={op_name="jit(f)/broadcast_in_dim"}'
     written = 'f32[16] add(%p, %p), metadata={op_name="jit(f)/y/dot"}'

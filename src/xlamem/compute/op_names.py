@@ -32,7 +32,7 @@ _BETWEEN = (
 )
 """Components between those of a model that plain names leave out."""
 _REPEATED = re.compile(r"(?<![^/])((?:[^/]+/){1,8})\1(?=checkpoint/|remat|add_any$)")
-"""A path that JAX says twice in the backward pass of a checkpoint: `layer_1/attn/layer_1/attn/checkpoint/mul`."""
+"""A path that JAX repeats in the backward pass of a checkpoint: `layer_1/attn/layer_1/attn/checkpoint/mul`."""
 _CONTROL = rf"(?:{_WRAPPER}*p?jit\([^()/]*\)+|{_WRAPPER}+\)+|{_WRAPPER}*{_CONTROL_WORD}\)*)"
 """A component of a path that names only control flow or a transformation."""
 _MOVES = (

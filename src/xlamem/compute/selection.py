@@ -46,7 +46,7 @@ def rows_of_space(dump: DumpLike, rows: list[Row], space: str | int | None) -> l
 
 
 def program_size(device_total: int | None) -> int:
-    """Return what programs are ordered by, given their `device_total`. Equal ones stay in the order of `find`."""
+    """Return the sort key of a program with this `device_total`; unknown totals sort as 0."""
     return device_total or 0
 
 

@@ -190,10 +190,10 @@ class _Check:
     def _baseline_file(self, path: Path, given: bool) -> tuple[Programs | None, str | None]:
         self.file, self.entries = path, ()
         try:
-            is_there = path.exists()
+            exists = path.exists()
         except OSError as error:
             raise UsageError(f"the baseline cannot be read: {path}: {error.strerror}") from error
-        if is_there:
+        if exists:
             self.entries = baselines.load(path).entries
         elif not self.bless:
             if given or self.prune:

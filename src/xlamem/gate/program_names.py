@@ -1,4 +1,4 @@
-"""Names of programs in a result that people read."""
+"""Display names of programs in the results of a check."""
 
 from __future__ import annotations
 

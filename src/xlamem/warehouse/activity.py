@@ -24,7 +24,7 @@ class Marker(Protocol):
     """Marks a run as active."""
 
     def is_only(self) -> bool: ...
-    def is_there(self) -> bool: ...
+    def exists(self) -> bool: ...
     def enter(self) -> None: ...
     def leave(self) -> None: ...
 
@@ -55,8 +55,8 @@ class _LockFile:
             return False
         return True
 
-    def is_there(self) -> bool:
-        """Return whether the run is still marked: a lock stays."""
+    def exists(self) -> bool:
+        """Return whether the mark still exists. A lock always does."""
         return True
 
     def enter(self) -> None:
@@ -84,8 +84,8 @@ class _Heartbeat:
             self.storage.delete([name])
         return True
 
-    def is_there(self) -> bool:
-        """Return whether the run is still marked: another one deletes its heartbeat if it seems to be dead."""
+    def exists(self) -> bool:
+        """Return whether the heartbeat still exists. Other runs delete it if this one seems to be dead."""
         return self.storage.exist([self.name])
 
     def enter(self) -> None:

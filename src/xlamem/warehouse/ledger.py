@@ -141,7 +141,7 @@ class Ledger:
         """
         if self.storage.local or not new:
             return
-        is_marked = self._active is None or self._active.is_there()
+        is_marked = self._active is None or self._active.exists()
         if not (is_marked and self.storage.exist({file.path for batch in new for file in batch.files})):
             raise OutputError(
                 f"{self.storage.uri}: another run has deleted files of this one, which it took for dead: this run was "

@@ -14,15 +14,7 @@ from ..curves import Curves
 from ..program_names import name_of
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, STATUSES, WARNING, CheckResult, Row
 from .sources import Place, Sources
-from .wording import (
-    BAD,
-    IN_TABLE,
-    findings_by_program,
-    is_new,
-    notes,
-    number_cells,
-    of_budget,
-)
+from .wording import BAD, IN_TABLE, findings_by_program, is_new, notes, number_cells, of_budget
 
 MARKER = "<!-- xlamem check -->"
 """The first line, by which a workflow finds the comment that it wrote before."""

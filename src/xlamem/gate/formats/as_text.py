@@ -8,15 +8,7 @@ from ...formatting import DEFAULT_WIDTH, align, count, one_line, shorten_distinc
 from ..program_names import name_of
 from ..result import FAILED, NOT_KNOWN, NOTE, PASSED, WARNING, CheckResult, Row
 from .sources import Sources
-from .wording import (
-    BAD,
-    IN_TABLE,
-    findings_by_program,
-    is_new,
-    notes,
-    number_cells,
-    of_budget,
-)
+from .wording import BAD, IN_TABLE, findings_by_program, is_new, notes, number_cells, of_budget
 
 WORDS = {PASSED: "ok", NOTE: "ok", WARNING: "warning", NOT_KNOWN: "NOT KNOWN", FAILED: "FAILED"}
 """What the line of a program begins with."""
