@@ -27,8 +27,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activity.time, "time", lambda: NOW)
 
 
+def here() -> dict[str, Any]:
+    return {"host": activity.host_name(), "processes": activity._processes(), "pid": os.getpid(), "at": NOW}
+
+
 def beat(storage: Storage, name: str, age: float = 0, **fields: Any) -> None:
-    data = {"host": activity.host_name(), "pid": os.getpid(), "at": NOW - age} | fields
+    data = here() | {"at": NOW - age} | fields
     storage.write(f"{RUNS}/{name}.json", json.dumps(data).encode())
 
 
@@ -42,7 +46,7 @@ def test_a_run_in_another_place_is_dead_when_its_heart_stops() -> None:
 
 
 def test_a_run_on_this_host_is_dead_without_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = {"host": activity.host_name(), "pid": 77, "at": NOW}
+    mine = here() | {"pid": 77}
     asked = []
     for error, is_active in ((None, True), (ProcessLookupError, False), (PermissionError, True)):
 
@@ -52,10 +56,22 @@ def test_a_run_on_this_host_is_dead_without_its_process(monkeypatch: pytest.Monk
                 raise error
 
         monkeypatch.setattr(os, "kill", kill)
-        assert _is_active(here) is is_active
-        assert _is_active(here | {"host": "elsewhere"}) is True
-        assert _is_active(here | {"at": NOW - HEARTBEAT_TIMEOUT - 1}) is False
+        assert _is_active(mine) is is_active
+        assert _is_active(mine | {"host": "elsewhere"}) is True
+        assert _is_active(mine | {"processes": "of a container with the same host name"}) is True
+        assert _is_active({"host": mine["host"], "pid": 77, "at": NOW}) is True  # of an earlier version
+        assert _is_active(mine | {"at": NOW - HEARTBEAT_TIMEOUT - 1}) is False
     assert asked == [(77, 0)] * 3  # only a process of this host, which no signal may reach
+
+
+def test_where_proc_is_missing_the_host_name_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "readlink", fail)
+    assert activity._processes() is None
+    assert _is_active({"host": activity.host_name(), "pid": os.getpid(), "at": NOW})
+    assert not _is_active({"host": activity.host_name(), "pid": 2**22 + 1, "at": NOW})
 
 
 def test_heartbeats(memory: Storage) -> None:

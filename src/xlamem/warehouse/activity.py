@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 from .storage import Storage
@@ -99,7 +100,7 @@ class _Heartbeat:
         self.storage.delete([self.name])
 
     def _write(self) -> None:
-        heartbeat = {"host": host_name(), "pid": os.getpid(), "at": time.time()}
+        heartbeat = {"host": host_name(), "processes": _processes(), "pid": os.getpid(), "at": time.time()}
         self.storage.write(self.name, json.dumps(heartbeat).encode())
 
     def _renew(self) -> None:
@@ -111,7 +112,7 @@ class _Heartbeat:
 def _is_active(heartbeat: dict[str, Any]) -> bool:
     if time.time() - heartbeat["at"] > HEARTBEAT_TIMEOUT:
         return False
-    if heartbeat["host"] != host_name() or os.name != "posix":
+    if (heartbeat["host"], heartbeat.get("processes")) != (host_name(), _processes()) or os.name != "posix":
         return True
     try:
         os.kill(heartbeat["pid"], 0)
@@ -120,6 +121,18 @@ def _is_active(heartbeat: dict[str, Any]) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def _processes() -> str | None:
+    """Return what process ids refer to: the PID namespace of a running kernel, None where this is not known.
+
+    Containers on different machines may have the same host name.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return None
 
 
 def host_name() -> str:

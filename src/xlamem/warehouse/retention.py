@@ -81,6 +81,8 @@ def _open(dest: str | os.PathLike[str]) -> Dataset:
 
 def _matching(dataset: Dataset, where: str) -> pa.Table:
     """Return what identifies the occurrences that are to be dropped."""
+    if not where.strip():
+        raise UsageError("the condition is empty; `true` drops every occurrence")
     keys = labels_in_sql(dataset.label_keys)
     labels = ", ".join(f"{quoted(key)} := {quoted(f'label_{key}')}" for key in keys)
     struct = f", struct_pack({labels}) AS label" if labels else ""
