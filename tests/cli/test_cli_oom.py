@@ -51,3 +51,10 @@ def test_one_allocation_leads_to_a_dump(screen: Callable[[str], str]) -> None:
     assert out.endswith("  xlamem dumps --capacity 16.00GiB\n")
     assert "no-hlo-instruction" not in out
     assert "xlamem dumps" not in screen(ONE.replace("SPACE", "smem"))
+
+
+def test_what_an_allocation_is_for(screen: Callable[[str], str]) -> None:
+    text = "Ran out of memory in memory space vmem. Used 256.00M of 128.00M vmem.\n\n"
+    text += "  Largest program allocations in vmem:\n\n  1. Size: 256.00M\n     Shape: u8[268435456]{0}\n"
+    text += "     Tag: input window allocation for operator input 0.\n     ==========================\n"
+    assert "u8[268435456]{0}\n                 input window allocation for operator input 0.\n" in screen(text)

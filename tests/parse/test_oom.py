@@ -283,6 +283,28 @@ def test_vmem_list_without_sizes() -> None:
     assert found.unknown.num_rows == 0
 
 
+def test_windows_of_a_pallas_kernel() -> None:
+    """Each has a tag that says what it is for. The payload of the status repeats the message."""
+    window = "window allocation for operator {0} 0. This allocation has 2 buffering levels."
+    entry = "  {1}. Size: 128.00M\n     Shape: u8[134217728]{{0}}\n     Tag: {0}\n     ==========================\n\n"
+    first = "Ran out of memory in memory space vmem. Used 256.00M of 128.00M vmem. Exceeded vmem capacity by 128.00M."
+    text = (
+        f"RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. {first}\n\n"
+        "Program vmem requirement 256.00M:\n    scoped          256.00M\n\n  Largest program allocations in vmem:\n\n"
+        + entry.format(f"input {window.format('input')}", 1)
+        + entry.format(f"output {window.format('output')}", 2)
+        + " [type.googleapis.com/tensorflow.tpu.CompilationResultProto='\\x08\\x12\\xb9\\x0b"
+        + f"{first}\\n\\nProgram vmem requ...[truncated]']\n"
+    )
+    found = read_oom(text.encode())
+    assert one(found)["used_text"] == "256.00M"
+    tags = [b["tag"] for b in rows(found, "buffers")]
+    assert tags == [f"{kind} {window.format(kind)}" for kind in ("input", "output")]
+    assert found.unknown.num_rows == 0
+    # Without the message, the payload is one.
+    assert one(read_oom(text[text.index(" [type") :].encode()))["used_text"] == "256.00M"
+
+
 def test_old_hbm_message() -> None:
     found = read_oom(OLD)
     row = one(found)
@@ -528,6 +550,8 @@ def test_anchor_at_the_edge_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     for shift in range(0, 2100, 13):
         log = b"x" * shift + b"\n" + b"y" * 3000 + b"\n" + message
         assert one(read_oom(log))["line"] == 3
+    for shift in range(900, 1030, 7):
+        assert one(read_oom(b"x" * shift + b"\n" + message))["line"] == 2
 
 
 def test_silent_streams_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -554,7 +578,7 @@ def test_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert content(read_oom("-")) == wanted
     with pytest.raises(DumpError):
         read_oom(tmp_path / "missing.log")
-    with pytest.raises(DumpError):
+    with pytest.raises(DumpError, match="`xlamem peak` reads dumps"):
         read_oom(tmp_path)
     with pytest.raises(UsageError):
         read_oom(object())  # type: ignore[arg-type]

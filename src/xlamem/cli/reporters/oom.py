@@ -296,7 +296,7 @@ def _describe(b: Row, room: int | None) -> list[str]:
             lines.append(last)
             last = ""
         last += (GAP if last else "") + text
-    lines += [last] if last else []
+    lines += [text for text in (last, one_line(b["tag"] or "")) if text]
     return [shorten(line, room) for line in lines] or ["(no details)"]
 
 

@@ -97,7 +97,7 @@ def _load_file(path: str) -> Text:
     except (OSError, ValueError):
         mode = stat.S_IFREG  # a URI, or a missing file, which fails when it is opened
     if stat.S_ISDIR(mode):
-        raise DumpError(path, "a log (this is a directory)")
+        raise DumpError(path, "a log (this is a directory; `xlamem peak` reads dumps)")
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # such as /dev/zero, which has no end
         raise DumpError(path, "a log (this is a device)")
     if not stat.S_ISREG(mode):  # a pipe can be read only once

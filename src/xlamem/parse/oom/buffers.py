@@ -72,7 +72,7 @@ def _end(message: Message, m: re.Match[str]) -> bool:
 RULES: tuple[tuple[str, Rule], ...] = (
     (rf"(?P<ordinal>\d+)\. Size: (?P<size>{SIZE})", _program_buffer),
     (
-        r"(?P<name>Operator|Shape|XLA [Ll]abel|Allocation type|Entry Parameter Subshape|Size): ?(?P<value>.*)",
+        r"(?P<name>Operator|Shape|XLA [Ll]abel|Allocation type|Entry Parameter Subshape|Size|Tag): ?(?P<value>.*)",
         _attribute,
     ),
     (rf"Unpadded size: (?P<size>{SIZE})", _unpadded),

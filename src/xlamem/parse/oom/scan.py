@@ -46,6 +46,8 @@ _CONTINUES = re.compile(
     r"Total \w+ usage|Program \w+ requirement|Largest program|Peak buffers|BufferAssignment |XLA::TPU program"
 )
 _FOLDED = re.compile(r"\\n(?:\\n|\s|Total |BufferAssignment |Peak |Largest |Program |Scoped )")
+_PAYLOAD = re.compile(r"\[type\.googleapis\.com/[\w.]+='")
+"""Begins a payload of a status, which repeats its message in part."""
 _FOLDED_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _FOLDED_ESCAPES = {"n": "\n", "t": "\t", "r": ""}
 
@@ -133,6 +135,8 @@ class _Scanner:
         encoded = text.encode("utf-8", "replace")
         m = _ANCHOR.search(encoded)
         offset = len(encoded[: m.start()].decode("utf-8")) if m else 0
+        if owner and _PAYLOAD.search(text, 0, offset):
+            return
         is_folded = _FOLDED.search(text, offset) is not None
         first, *rest = _unfold(text) if is_folded else [text]
         message = begin_message(label, thread, number, first, offset)

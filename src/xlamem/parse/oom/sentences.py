@@ -14,7 +14,7 @@ _SPACE = re.compile(r"Ran out of memory in memory space (?P<space>\w+)")
 _USED = re.compile(
     rf"Used (?P<used>{SIZE}) of (?P<capacity>{SIZE}) \w+\.(?: Exceeded \w+ capacity by (?P<exceeded>{SIZE}))?"
 )
-_STACK = re.compile(r"while allocating on stack for (?P<instruction>%?.*?)(?:\.? Scoped allocation with size|\s*$)")
+_STACK = re.compile(r"while allocating on stack for (?P<instruction>%?.*?)\.?(?: Scoped allocation with size|\s*$)")
 _SCOPED = re.compile(
     rf"Scoped allocation with size (?P<used>{SIZE}) and limit (?P<capacity>{SIZE}) "
     rf"exceeded scoped \w+ limit by (?P<exceeded>{SIZE})"
