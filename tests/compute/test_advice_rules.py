@@ -125,6 +125,33 @@ def test_a_batch_after_the_number_of_micro_batches(make: Make) -> None:
     assert row["action"].startswith("Halve the batch of `xs` (64 to 32).")
 
 
+def test_the_batch_of_a_training_step_of_tensorflow(make: Make) -> None:
+    """Only the names of its backward pass tell that it trains: what it updates are weights, not the batch."""
+    updated = "parameter 2, shape |f32[128,128]| at ShapeIndex {}, maybe-live-out:"
+    dump = program(
+        make,
+        [
+            argument("XLA_Args", "f32[64,128]", 0),
+            argument("XLA_Args", "f32[64]", 1),
+            argument("XLA_Args", "f32[128,128]", 2)._replace(allocation=updated),
+            Buffer("h", "f32[64,128]", (1, 6), "dense/Relu"),
+            Buffer("g", "f32[64,128]", (4, 6), "gradient_tape/dense/ReluGrad"),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert row["action"].startswith("Halve the batch of `parameter 0` (64 to 32).")
+    kinds = {r["op_name"]: (r["phase"], r["kind"]) for r in xlamem.live_set(dump, 5).to_pylist()}
+    assert kinds["gradient_tape/dense/ReluGrad"] == ("backward", "gradient")
+
+
+def test_types_of_a_training_step_of_tensorflow(make: Make) -> None:
+    """Any temporary without the name of the backward pass may belong to the forward pass, which has no names."""
+    g = Buffer("g", "f32[64,128]", (4, 6), "gradient_tape/dense/ReluGrad")
+    dump = program(make, [Buffer("h", "f32[64,128]", (1, 6), "dense/Relu"), g], platform="tpu")
+    (row,) = advice(dump, "dtype")
+    assert row["n_buffers"] == 2
+
+
 def test_as_many_samples_as_layers(make: Make) -> None:
     """A batch is not read slice by slice, although a loop has as many iterations."""
     dump = program(
@@ -274,3 +301,5 @@ def test_a_policy_of_a_loop(make: Make) -> None:
     (row,) = advice(dump, "recompute")
     assert row["action"].startswith("The policy of jax.checkpoint keeps activations of the loop.")
     assert row["names"] is None
+    # What the loop passes on is in another memory space, and stays there.
+    assert row["upper"] >= 4 * 8 * 64 * 64 - 4 * 64 * 64

@@ -21,7 +21,7 @@ from xlamem.compute import activations, interventions
 from xlamem.compute import origins as module
 from xlamem.compute.buffer_names import source_columns
 from xlamem.compute.callers import callers_outside, lines_of_model
-from xlamem.compute.op_names import ends_in_move, is_control_flow, is_move, layers, phases, plain_names
+from xlamem.compute.op_names import ends_in_move, is_control_flow, is_move, layers, phases, plain_names, shortened_paths
 from xlamem.compute.program import source_lines
 
 DATA = Path(__file__).parent.parent / "data" / "origins"
@@ -376,6 +376,74 @@ def test_an_output_of_a_fusion_has_the_name_of_its_element(make: Callable[..., P
     assert found == {("f", "jit(f)/y/sin", "hlo"), ("t.1", "jit(f)/z/add", "own")}
 
 
+def test_a_donated_argument_that_is_updated_in_place_keeps_its_name(make: Callable[..., Path]) -> None:
+    """Not that of what reads the result, as in a program that decodes with a cache."""
+    shape = "f32[16]{0}"
+    parameter = f"{shape} parameter(0), metadata={{op_name=\"cache['k']\"}}"
+    written = f'{shape} fusion(%p), kind=kLoop, calls=%fused, metadata={{op_name="jit(f)/dynamic_update_slice"}}'
+    read = 'f32[] reduce(%u), metadata={op_name="jit(f)/attention/dot_general"}'
+    fused = f"""%fused (x: f32[16]) -> f32[16] {{
+  %x = {shape} parameter(0)
+  %new = f32[1]{{0}} constant(0)
+  %i = s32[] constant(3)
+  ROOT %d = {shape} dynamic-update-slice(%x, %new, %i)
+}}
+"""
+    entry = f"ENTRY %main (p: f32[16]) -> f32[16] {{\n  %p = {parameter}\n  ROOT %u = {written}\n  %r = {read}\n}}\n"
+    allocations = "allocation 0: size 64, parameter 0, shape |f32[16]| at ShapeIndex {}, output shape is |f32[16]|, "
+    allocations += "maybe-live-out:\n" + value(0, "p", 64, shape=shape) + value(1, "u", 64, shape=shape)
+    members = attacks.dump(
+        [value(2, "r", 4, shape="f32[]")],
+        allocations=allocations + "allocation 1: size 4, preallocated-temp:\n",
+        records=[
+            record(0, "p", parameter, uses="  u, operand 0"),
+            record(1, "u", written, uses="  r, operand 0"),
+            record(2, "r", read),
+        ],
+        ranges=["p{}:0-1", "u{}:1-4", "r{}:2-4"],
+        hlo=attacks.hlo(fused, entry),
+    )
+    rows = {r["instruction"]: r for r in xlamem.live_set(xlamem.read(make(members)), 3).to_pylist()}
+    assert (rows["u"]["op_name"], rows["u"]["origin"], rows["u"]["argument"]) == ("cache['k']", "argument", 0)
+
+
+def test_initial_values_that_a_trace_ends_at_name_nothing(make: Callable[..., Path]) -> None:
+    """The body writes slices of what the loop reads, which other instructions pass on in a circle."""
+    shape, carried = "f32[4,8]", "(f32[4,8], f32[4,8])"
+    allocate = f'{shape} custom-call(), custom_call_target="AllocateBuffer", metadata={{op_name="jit(f)/zeros"}}'
+    body = f"""%body (t: {carried}) -> {carried} {{
+  %t = {carried} parameter(0)
+  %s = {shape} get-tuple-element(%t), index=0
+  %w = {shape} get-tuple-element(%t), index=1
+  %i = s32[] constant(0)
+  %slice = f32[1,8] dynamic-slice(%w, %i, %i)
+  %d = {shape} dynamic-update-slice(%s, %slice, %i, %i)
+  %moved = {shape} copy(%w)
+  ROOT %r = {carried} tuple(%d, %moved)
+}}
+"""
+    loop = f"{carried} while(%t), condition=%c, body=%body"
+    entry = f"""ENTRY %main () -> {carried} {{
+  %a = {allocate}
+  %b = {allocate.replace("zeros", "ones")}
+  %t = {carried} tuple(%a, %b)
+  ROOT %l = {loop}
+}}
+"""
+    members = attacks.dump(
+        [value(1, "l{0}", 128, 0, shape), value(2, "a", 128, 128, shape), value(3, "b", 128, 256, shape)],
+        records=[
+            record(1, "l{0}", loop, positions="  l {0}"),
+            record(2, "a", allocate),
+            record(3, "b", allocate.replace("zeros", "ones")),
+        ],
+        ranges=["l{0}:1-3", "a{}:0-1", "b{}:0-1"],
+        hlo=attacks.hlo(body, entry),
+    )
+    found = xlamem.buffer(xlamem.read(make(members)), 1).value
+    assert (found["op_name"], found["origin"]) == (None, "none")
+
+
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [("wrapped_copy", "jit(f)/y/transpose"), ("wrapped_slice.12", "jit(f)/y/transpose"), ("wrapped_add", None)],
@@ -474,6 +542,12 @@ def test_phases(name: str, phase: str | None) -> None:
     assert phases(names(name)).to_pylist() == [phase]
 
 
+def test_folded_layers() -> None:
+    paths = names("layer5/w", "h[12].b", "Blocks3.conv1", "layers_2", "conv1/mul")
+    folded = shortened_paths(paths, None, fold=True)
+    assert folded.to_pylist() == ["layer*/w", "h[*].b", "Blocks*.conv1", "layers_*", "conv1/mul"]
+
+
 @pytest.mark.parametrize(
     ("name", "layer", "index"),
     [
@@ -485,6 +559,10 @@ def test_phases(name: str, phase: str | None) -> None:
         ("broadcast.37", None, None),
         ("jit(f)/LayerNorm_0/add", None, None),
         ("layers[3].w", "layers[*]", 3),
+        ("jit(f)/jvp(layer5)/norm_1/mul", "layer*", 5),
+        ("params['encoder']['TransformerBlock12']['w']", "TransformerBlock*", 12),
+        ("jit(f)/jvp(model2)/conv1/layers_3/mul", "layers_*", 3),
+        ("jit(f)/jvp(conv1)/mul", None, None),
         ("jit(f)/jvp()/while/body/mlp/mul", None, None),
         ("jit(f)/jvp(layers_17)/mlp/dot_general[dimension_numbers=(((1,), (0,)), ((), ()))]", "layers_*", 17),
     ],
@@ -539,6 +617,13 @@ def test_names_of_merged_instructions() -> None:
     assert plain_names(joined).to_pylist() == ["a_1/attn/transpose", "a_1/(b/add:c/mul)"]
     assert layers(joined)[1].to_pylist() == [1, 1]
     assert ends_in_move(joined).tolist() == [True, False]
+
+
+def test_plain_names_have_no_parameters_of_primitives() -> None:
+    """The names of arguments stay as they are."""
+    old = names("jit(f)/jit(main)/jvp(M)/up/dot_general[dimension_numbers=(((1,), (0,)), ((), ())) precision=None]")
+    assert plain_names(old).to_pylist() == ["M/up/dot_general"]
+    assert plain_names(names(*ARGUMENTS)).to_pylist() == list(ARGUMENTS)
 
 
 def test_primitives_with_parameters() -> None:
@@ -619,3 +704,41 @@ def test_clones_of_rematerialization(tmp_path: Path) -> None:
     peak = {s["memory_space"]: s["first_step"] for s in xlamem.peak(dump).spaces.to_pylist()}[row["memory_space"]]
     assert (row["original_end"], row["start"]) == (ranges[row["original_id"]][1], ranges[row["value_id"]][0])
     assert row["saved"] == (row["size"] if row["original_end"] < peak < row["start"] else 0)
+
+
+@pytest.mark.parametrize("ranges", [["p{}:0-3", "u{}:2-4"], []])
+def test_arguments_of_dumps_without_instructions(ranges: list[str], make: Callable[..., Path]) -> None:
+    """An update in place has its parameter's bytes, but is not live at step 0. Without live ranges, nothing tells."""
+    members = attacks.dump(
+        [value(0, "u"), value(1, "p")],
+        allocations="allocation 0: 0x5564, size 8, parameter 2, shape |f32[2]| at ShapeIndex {}, maybe-live-out:\n",
+        ranges=ranges,
+    )
+    dump = xlamem.read(make(members))
+    assert compute.program.program(dump).entry_parameters.tolist() == [1] * bool(ranges)
+    if ranges:
+        rows = {row["instruction"]: row for row in compute.live_set(dump, 2).to_pylist()}
+        assert [(rows[name]["argument"], rows[name]["kind"]) for name in "pu"] == [(2, "parameter"), (None, None)]
+
+
+@pytest.mark.parametrize("placeholder", ["XLA_Args", "xla__device_data"])
+def test_a_name_of_all_parameters_names_none(placeholder: str, make: Callable[..., Path]) -> None:
+    """TensorFlow and PyTorch/XLA give all parameters, and copies of them, one name."""
+    metadata = f', metadata={{op_name="{placeholder}"}}'
+    parameter = "allocation {0}: size 8, parameter {0}, shape |f32[2]| at ShapeIndex {{}}:\n"
+    allocations = [parameter.format(0), parameter.format(1), "allocation 2: size 8, preallocated-temp:\n"]
+    members = attacks.dump(
+        [value(1, "p.1"), allocations[2], value(2, "c")],
+        allocations=allocations[0] + value(0, "p.0") + allocations[1],
+        records=[
+            record(0, "p.0", f"f32[2]{{0}} parameter(0){metadata}"),
+            record(1, "p.1", f"f32[2]{{0}} parameter(1){metadata}", uses="  c, operand 0"),
+            record(2, "c", f"f32[2]{{0}} copy(%p.1){metadata}"),
+        ],
+        ranges=["p.0{}:0-4", "p.1{}:0-4", "c{}:1-4"],
+    )
+    live = compute.live_set(xlamem.read(make(members)), 2)
+    rows = {row["instruction"]: row for row in live.to_pylist()}
+    names = {name: (row["op_name"], row["argument"]) for name, row in rows.items()}
+    assert names == {"p.0": (None, 0), "p.1": (None, 1), "c": (None, 1)}
+    assert {(row["name"], row["n"]) for row in compute.like_buffers(live, 9)} == {("argument *", 2), (None, 1)}

@@ -23,7 +23,7 @@ from xlamem.compute.activations import _with_most_bytes
 from xlamem.compute.advice import saved_together
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
-from xlamem.compute.buffer_names import _iterations
+from xlamem.compute.buffer_names import _SIZES, _iterations
 from xlamem.compute.columns import groups_of, runs, sums_of
 from xlamem.compute.grouping import key_column
 from xlamem.compute.hlo_trace import HloTrace
@@ -301,8 +301,8 @@ def test_slices_of_the_iterations_of_a_loop() -> None:
     shapes = pa.array(["f32[1,8]", "f32[6,8]", "f32[8]", "f32[]", "(f32[6])"])
     trips, sliced = [1, 6, 1, 6, -1, 6, 6, 6], [1, 1, 1, 0, 1, 1, 1, 1]
     codes = np.array([0, 1, 1, 1, 1, 2, 3, 4])
-    known = {"trip counts": np.array(trips), "sliced": np.array(sliced, bool)}
-    p: Any = SimpleNamespace(once=lambda key, _: known[key], texts=lambda *_: (codes, shapes))
+    known = {"carried slices": np.arange(8) * _SIZES + trips, "sliced": np.array(sliced, bool)}
+    p: Any = SimpleNamespace(once=lambda key, _: known[key], texts=lambda *_: (codes, shapes), slots=np.arange(8))
     assert _iterations(p, np.arange(8)).tolist() == [-1, 6, -1, -1, -1, -1, -1, -1]
 
 
@@ -347,6 +347,45 @@ def test_a_loop_that_writes_slices_of_another_dimension(
     assert {r["iterations"] for r in rows} == {iterations}
 
 
+@pytest.mark.parametrize(
+    ("compare", "iterations"),
+    [
+        ("compare(%i, %n), direction=LT", 6),
+        ("compare(%i, %n), direction=GT", None),
+        ("compare(%i, %i), direction=LT", None),
+    ],
+)
+def test_the_limit_of_a_loop_without_a_trip_count(
+    compare: str, iterations: int | None, make: Callable[..., Path]
+) -> None:
+    """What it carries may be written by a nested loop, whose slices are of another number."""
+    condition = f"""%cond (u: (s32[], f32[6,8], f32[4,8])) -> pred[] {{
+  %u = (s32[], f32[6,8], f32[4,8]) parameter(0)
+  %i = s32[] get-tuple-element(%u), index=0
+  %n = s32[] constant(6)
+  ROOT %lt = pred[] {compare}
+}}
+"""
+    shape = "(s32[], f32[6,8], f32[4,8])"
+    body = f"%body (t: {shape}) -> {shape} {{\n  ROOT %t = {shape} parameter(0)\n}}\n"
+    loop = f"{shape} while(%a), condition=%cond, body=%body"
+    entry = f"ENTRY %main () -> f32[6,8] {{\n  ROOT %w = {loop}\n}}\n"
+    names = {2: "x_dynamic-update-slice_fusion", 4: "y_dynamic-update-slice_fusion"}
+    rows = [(1, "w{1}", "f32[6,8]"), (2, names[2], "f32[6,8]"), (3, "w{2}", "f32[4,8]"), (4, names[4], "f32[4,8]")]
+    values = [value(n, name, 192, 256 * (n > 2), shape + "{1,0}") for n, name, shape in rows]
+    values += [value(5, "lt", 1, 512, "pred[]"), value(6, "n", 4, 768, "s32[]")]
+    records = [record(n, f"w{{{n // 2 + 1}}}", loop, positions=f"  w {{{n // 2 + 1}}}") for n in (1, 3)]
+    records += [record(n, name, f"{shape}{{1,0}} fusion(%c), kind=kLoop") for n, name, shape in (rows[1], rows[3])]
+    records += [record(5, "lt", f"pred[] {compare}"), record(6, "n", "s32[] constant(6)")]
+    ranges = ["w{1}:0-3", f"{names[2]}{{}}:1-2", "w{2}:0-3", f"{names[4]}{{}}:1-2", "lt{}:1-2", "n{}:0-3"]
+    members = attacks.dump(values, records=records, ranges=ranges, hlo=attacks.hlo(condition, body, entry))
+    found = xlamem.live_set(xlamem.read(make(members)), 2).to_pylist()
+    assert {(r["shape"][:8], r["iterations"]) for r in found if r["shape"].startswith("f32")} == {
+        ("f32[6,8]", iterations),
+        ("f32[4,8]", None),
+    }
+
+
 @pytest.mark.parametrize(("end", "name"), [(4, "out"), (3, "large")])
 def test_an_output_names_its_allocation(end: int, name: str, make: Callable[..., Path]) -> None:
     """Not a loop counter that borrows its bytes; without an output, the largest value does."""
@@ -359,3 +398,21 @@ def test_an_output_names_its_allocation(end: int, name: str, make: Callable[...,
     )
     (rest,) = (r for r in compute.live_set(xlamem.read(make(members)), 1).to_pylist() if r["role"] == "reserved")
     assert (rest["instruction"], rest["bytes"]) == (name, 60)
+
+
+@pytest.mark.parametrize(("at", "thread_local"), [(0, 0), (1, 16), (3, 16), (4, 0)])
+def test_xla_counts_thread_local_values_in_its_peak_while_they_are_live(
+    at: int, thread_local: int, make: Callable[..., Path]
+) -> None:
+    kinds = (("a", "preallocated-temp"), ("t", "thread-local"))
+    allocations = "".join(
+        f"allocation {i}: size 16, {kind}:\n{value(i, name, 16, shape='f32[4]{0}')}"
+        for i, (name, kind) in enumerate(kinds)
+    )
+    tail = "    a{}: 16 bytes\n" + ("    t{}: 16 bytes\n" if thread_local else "")
+    members = attacks.dump([], allocations=allocations, ranges=["a{}:0-4", "t{}:1-3"], steps=6, tail=tail)
+    members["live-range"] = members["live-range"].replace(b"at 0 (peak)", f"at {at} (peak)".encode())
+    causes = xlamem.explain_causes(xlamem.read(make(members))).to_pylist()
+    printed = {c["cause"]: c["bytes"] for c in causes if c["name"] == "xla_printed"}
+    assert printed.get("thread-local", 0) == thread_local
+    assert not [cause for cause in printed if "disagree" in cause]

@@ -108,6 +108,14 @@ def test_of_out_of_memory_reports() -> None:
     check("compute/oom", digests("report", iter(found)))
 
 
+def test_the_repeated_shape_with_the_most_bytes() -> None:
+    """Neither the most frequent one, nor a larger buffer that is alone."""
+    report = {"form": "usage", "exceeded_bytes": None, "used_bytes": None, "capacity_bytes": None}
+    rows = [("f32[9]", 10)] * 3 + [("f32[99]", 100)] * 2 + [("f32[999]", 150)]
+    buffers = [{"shape": s, "size_bytes": n, "padding_bytes": 0, "expansion": None} for s, n in rows]
+    assert compute.oom_causes(report, [], buffers).repeated == ("f32[99]", 2, 200)
+
+
 def _buffer(draw: random.Random) -> dict[str, Any]:
     padding = draw.choice((None, 0, 1, 2, 50))
     return {

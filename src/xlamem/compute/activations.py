@@ -15,15 +15,15 @@ from .aliasing import matched
 from .buffer_names import source_columns
 from .columns import Ints, Mask, arrow_array, encoded, flags_of, take
 from .layout import DONATED
-from .op_names import END, scopes
+from .op_names import BACKWARD_NAME, END, scopes
 from .program import distinct_rows
 from .uses import use_steps
 from .what_if import WhatIf
 
 NO_PHASE, FORWARD, BACKWARD, RECOMPUTE = range(4)
-"""Phases of a training step, as JAX's transformations name them in an op_name."""
+"""Phases of a training step, as JAX's transformations name them in an op_name. TensorFlow names the backward pass."""
 
-_PHASES = ((r"\bjvp\(", FORWARD), (r"\btranspose\(", BACKWARD), (r"rematted_computation", RECOMPUTE))
+_PHASES = ((r"\bjvp\(", FORWARD), (BACKWARD_NAME, BACKWARD), (r"rematted_computation", RECOMPUTE))
 """Patterns of op_names with their phases; the last one that matches applies."""
 _LAYER = r"^(?P<layer>(?:[^/]*/)*?[^/]*?\d+\]?)(?:/|$)"
 """A scope up to its first numbered component."""
@@ -206,9 +206,8 @@ class Activations:
         start = self.p.ranges[0]
         inside = (start >= read[0]) & (start <= read[1])
         recomputed, checkpointed = (bool((m & inside).any()) for m in (self.phase == RECOMPUTE, self._is_checkpointed))
-        return Stacks(
-            int(loop), values, members, trips, self._carry(int(loop), values, trips), recomputed, checkpointed, read
-        )
+        carry = self._carry(int(loop), values, trips, by_policy=checkpointed and not recomputed)
+        return Stacks(int(loop), values, members, trips, carry, recomputed, checkpointed, read)
 
     def _first_read(self, values: Ints) -> int:
         """Return the first step at which one of these values is read."""
@@ -216,19 +215,20 @@ class Activations:
         reads = step[np.isin(value, values) & (step > self.p.ranges[0][value])]
         return int(reads.min()) if len(reads) else int(self.p.ranges[1][values].max())
 
-    def _carry(self, loop: int, stacks: Ints, trips: int) -> int:
+    def _carry(self, loop: int, stacks: Ints, trips: int, *, by_policy: bool) -> int:
         """Return the bytes of the arrays that a loop passes from one iteration to the next.
 
         These are results of the loop as large as an element of one of its stacks, or the smallest element without any.
-        Elements much smaller than the largest are not considered.
+        Elements much smaller than the largest are not considered. If the stacks are kept by a policy, so are these
+        arrays: if none of these stacks is theirs, it is in another memory space.
         """
         p = self.p
         element = np.unique(p.extent[stacks] // trips)
         element = element[element >= element[-1] // SMALL_ELEMENT]
         others = np.flatnonzero((p.names[0] == p.names[0][loop]) & (p.names[0] >= 0))
-        others = others[(self.dimensions[others, 0] != trips) & self.w.in_memory[p.owner[others]]]
+        others = others[(self.dimensions[others, 0] != trips) & (self.w.in_memory[p.owner[others]] | by_policy)]
         carried = int(p.extent[others][np.isin(p.extent[others], element)].sum())
-        return carried or int(element[0])
+        return carried or (0 if by_policy else int(element[0]))
 
     # -- layers ----------------------------------------------------------------------------------
 

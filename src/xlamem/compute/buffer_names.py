@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..dump import hlo_body
-from ..parse.hlo_body import HloBody
+from ..parse.hlo_body import CALLS, HloBody
 from .columns import Ints, Mask, arrow_array, decoded, encoded, flags_of, ints, nullable, take, take_text
 from .op_names import OPTIMIZER, PHASES, is_optimizer_file, is_optimizer_state, layers, matching, patterns_of
 from .origins import NONE, ORIGINS, USER, has_opcode, operands_of, origins, uses_of
@@ -36,6 +36,8 @@ _COPIES = r"^(?:copy|copy-start|slice-start|dynamic-slice-start)$"
 _SYNC_FLAGS = ("sflag", "smem")
 _TRIP_COUNT = r'"known_trip_count":\s*\{"n":\s*"?(?P<n>\d{1,18})'
 
+_SIZES = 10**9
+"""More than any size of a dimension that is compared with a trip count: they have at most nine digits."""
 MAX_NESTING = 8
 """Maximum number of fusions in fusions. In a damaged text, one may call itself."""
 
@@ -193,9 +195,10 @@ def _iterations(p: Program, values: Ints) -> Ints:
     These are arrays in a slot that a loop carries and writes or reads slice by slice, whose first dimension is the trip
     count of the loop.
     """
-    trips = p.once("trip counts", partial(_trip_counts, p))
-    count = np.where(take(p.once("sliced", partial(_is_sliced, p)), values) > 0, take(trips, values), -1)
-    return np.where((count > 1) & (_first_dimension(p, values) == count), count, -1)
+    first, carried = _first_dimension(p, values), p.once("carried slices", partial(_carried_slices, p))
+    is_sliced = take(p.once("sliced", partial(_is_sliced, p)), values) > 0
+    is_count = np.isin(np.where(values >= 0, take(p.slots, values) * _SIZES + first, -1), carried)
+    return np.where(is_sliced & (first > 1) & is_count, first, -1)
 
 
 def _is_sliced(p: Program) -> Mask:
@@ -231,12 +234,11 @@ def trip_counts_of(p: Program) -> list[int]:
     return [int(n) for n in counts[is_loop]]
 
 
-def _trip_counts(p: Program) -> Ints:
-    """Return the trip count of the first loop that carries the slot of each value, -1 if it is not known."""
+def _carried_slices(p: Program) -> Ints:
+    """Return the pairs slot * _SIZES + trip count of the slots that loops carry. Nested loops may carry the same."""
     _, value, loop, counts = p.once("loops", partial(_loops, p))
-    by_slot = np.full(int(p.slots.max(initial=0)) + 1, -1)
-    by_slot[p.slots[value[::-1]]] = counts[loop[::-1]]
-    return by_slot[p.slots]
+    known = counts[loop] > 1
+    return p.slots[value[known]] * _SIZES + np.minimum(counts[loop[known]], _SIZES - 1)
 
 
 def _loops(p: Program) -> tuple[Mask, Ints, Ints, Ints]:
@@ -248,10 +250,12 @@ def _loops(p: Program) -> tuple[Mask, Ints, Ints, Ints]:
     carried = np.flatnonzero(take(is_loop, loop) > 0)
     value, loop = p.row_of_value(ints(positions, "value_id")[carried]), loop[carried]
     value, loop = value[value >= 0], loop[value >= 0]
-    printed = _printed_trip_counts(p, np.flatnonzero(is_loop))
-    unknown = printed[loop] < 0
+    counts = _printed_trip_counts(p, np.flatnonzero(is_loop))
+    compared = _compared_trip_counts(p, np.flatnonzero(is_loop & (counts < 0)))
+    counts = np.where(counts >= 0, counts, compared)
+    unknown = counts[loop] < 0
     written = _written_slices(p, value[unknown], loop[unknown])
-    return is_loop, value, loop, np.where(printed >= 0, printed, written)
+    return is_loop, value, loop, np.where(counts >= 0, counts, written)
 
 
 def _printed_trip_counts(p: Program, loops: Ints) -> Ints:
@@ -262,6 +266,31 @@ def _printed_trip_counts(p: Program, loops: Ints) -> Ints:
         config = table["backend_config"].take(arrow_array(loops)).cast(pa.string()).combine_chunks()
         n = pc.struct_field(pc.extract_regex(config, _TRIP_COUNT), "n").cast(pa.int64()).fill_null(-1)
         counts[loops] = n.to_numpy(zero_copy_only=False)
+    return counts
+
+
+def _compared_trip_counts(p: Program, loops: Ints) -> Ints:
+    """Return the constant with which the HLO text compares the counter of these loops, else -1. Counters begin at 0."""
+    table = p.tables["instructions"]
+    counts = np.full(table.num_rows, -1)
+    if not len(loops) or (body := hlo_body(p.tables)) is None:
+        return counts
+    row = np.repeat(np.arange(len(body)), np.diff(body.call_begin))
+    condition, calls = np.full(len(body), -1), (body.call_kind == CALLS.index("condition")) & (body.call >= 0)
+    condition[row[calls]] = body.call[calls]
+    names = table["instruction"].take(arrow_array(loops)).cast(pa.string()).combine_chunks()
+    loop = np.asarray(body.rows_of(names), np.int64)
+    compare = take(np.asarray(body.root, np.int64), take(condition, loop))
+    compare, limit = (
+        p.row_of_instruction(body.text("instruction").take(nullable(rows)))
+        for rows in (compare, _operand(body, compare, np.ones(len(loops), np.int64)))
+    )
+    less = take_text(table["attributes"], compare).cast(pa.string())
+    is_less = pc.match_substring_regex(less, r"\bdirection=LT\b").fill_null(False).to_numpy(zero_copy_only=False)
+    is_known = is_less & has_opcode(p, compare, "^compare$") & has_opcode(p, limit, "^constant$")
+    number = take_text(table["operands"], np.where(is_known, limit, -1)).cast(pa.string())
+    number = pc.struct_field(pc.extract_regex(number, r"^(?P<n>\d{1,9})$"), "n").cast(pa.int64()).fill_null(-1)
+    counts[loops] = number.to_numpy(zero_copy_only=False)
     return counts
 
 

@@ -32,7 +32,8 @@ def like_buffers(members: pa.Table, n: int) -> list[Row]:
 
     Buffers are alike if they have the same op_name (with layers folded), source line and category; without an op_name,
     the same opcode and shape. A group is the row of its largest buffer with the ``bytes`` of all, their number ``n``,
-    the number ``n_shapes`` of their shapes, and the ``name``: the op_name without JAX's wrappers, folded if n > 1.
+    the number ``n_shapes`` of their shapes, and the ``name``: the op_name without JAX's wrappers, folded if n > 1, or
+    ``argument *`` for several arguments without one.
     """
     codes, op_names = encoded(members["op_name"])
     plain = plain_names(op_names.cast(pa.string()))
@@ -40,11 +41,16 @@ def like_buffers(members: pa.Table, n: int) -> list[Row]:
     sizes, numbers = sums_of(ints(members, "bytes"), group, len(first)), np.bincount(group, minlength=len(first))
     shape_rows, _ = groups_of(group, _codes(members["shape"]))
     n_shapes = np.bincount(group[shape_rows], minlength=len(first))
+    argument = members["argument"] if "argument" in members.column_names else pa.nulls(members.num_rows, pa.int64())
+    argument_rows, _ = groups_of(group, _codes(argument))
+    n_arguments = np.bincount(group[argument_rows], minlength=len(first))
     largest = np.lexsort((first, -sizes))[:n]
     rows = members.take(arrow_array(first[largest])).to_pylist()
     for row, g in zip(rows, largest.tolist(), strict=True):
         row |= {"bytes": int(sizes[g]), "n": int(numbers[g]), "n_shapes": int(n_shapes[g])}
         row["name"] = _name(plain, int(codes[first[g]]), fold=row["n"] > 1)
+        if row["name"] is None and row.get("argument") is not None and n_arguments[g] > 1:
+            row["name"] = "argument *"
     return rows  # type: ignore[no-any-return]
 
 

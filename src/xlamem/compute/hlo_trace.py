@@ -55,11 +55,12 @@ class HloTrace:
     is an argument.
     """
 
-    def __init__(self, body: HloBody, moving_calls: Ints) -> None:
-        """Prepare a trace. `moving_calls` are the rows of custom calls that only move bytes."""
+    def __init__(self, body: HloBody, moving_calls: Ints, reserving_calls: Ints) -> None:
+        """Prepare a trace. The rows are those of custom calls that only move bytes, or write nothing."""
         self.body = body
         is_moving = np.zeros(len(body), bool)
         is_moving[moving_calls] = True
+        self._reserving_calls = reserving_calls
         opcodes, codes = body.text("opcode"), np.asarray(body.opcode, np.int64)
         names = opcodes.combine_chunks().dictionary if len(opcodes) else None
 
@@ -90,6 +91,7 @@ class HloTrace:
         names = self.body.text("op_name").combine_chunks().dictionary
         weak = take(is_move(names), codes) > 0
         clear = take(~is_control_flow(names) & ~is_parameter_name(names, self._parameter_names), codes) > 0
+        clear[self._reserving_calls] = False
         return clear & ~(weak & self._moves) & ~self._get_element
 
     @cached_property

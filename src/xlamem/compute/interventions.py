@@ -241,7 +241,6 @@ def argument_names(w: WhatIf, values: Ints, number: Ints) -> pa.Array:
     """Return the name of the argument that each parameter is part of: the first name in its op_name, or its number."""
     names = w.p.source_columns(values)["op_name"].cast(pa.string())
     roots = pc.struct_field(pc.extract_regex(names, r"^(?P<root>[A-Za-z_]\w*)"), "root")
-    roots = pc.if_else(pc.equal(roots, "XLA_Args"), None, roots)  # TensorFlow's name for all of them
     numbered = pc.binary_join_element_wise("parameter", arrow_array(number).cast(pa.string()), " ")
     return pc.coalesce(roots, numbered)
 

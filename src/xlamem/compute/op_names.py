@@ -40,6 +40,8 @@ _MOVES = (
     r"copy|copy_p|convert_element_type|transpose|device_put|broadcast|optimization_barrier|empty"
 )
 """Primitives that only move or convert bytes."""
+CALL = rf"(?:^|/){_CONTROL}$"
+"""Op_names that end in control flow or a transformation, and name no operation: `jit(f)`, `jit(f)/closed_call`."""
 PARAMETERS = r"\[[a-z_]+=.*$"
 """The parameters of a primitive, which old versions of JAX append to it: `dot_general[dimension_numbers=…]`."""
 END = rf"(?:{PARAMETERS}|$)"
@@ -54,6 +56,8 @@ _JOINED = (
 """The op_names of several instructions that XLA merged, joined by semicolons, which scopes may contain too."""
 _COMBINED = r"(^|/)\(+(?:[^:]*/)?([^/:]*):.*\)$"
 """The end of op_names that XLA combined: `jit(f)/layer_1/(attention/add:mlp/mul)`; scopes keep the first primitive."""
+_PLACEHOLDER = r"^(?:XLA_Args|xla__device_data)$"
+"""The name of every argument of a program of TensorFlow or PyTorch/XLA."""
 MOVE = rf"(?:^|/)(?:{_MOVES}){END}"
 """Op_names that end in a primitive that moves or converts bytes."""
 
@@ -69,15 +73,25 @@ def scopes(names: pa.Array, *, depth: int | None = None, fold: bool = False) -> 
 
 
 def _plain_scopes(names: pa.Array) -> pa.Array:
-    # The name of an argument (params['a/b'].c) is not a path.
-    names = pc.replace_substring_regex(names, rf"^([^'\"]*?){PARAMETERS}", r"\1")
-    names = pc.replace_substring_regex(names, _COMBINED, r"\1\2")
+    names = pc.replace_substring_regex(_without_parameters(names), _COMBINED, r"\1\2")
     return pc.replace_substring_regex(_without_wrappers(names), r"^([^'\"]*)/[^/'\"]*$", r"\1")
 
 
 def plain_names(names: pa.Array) -> pa.Array:
-    """Return op_names without JAX's wrappers and loops: `jit(f)/jvp(Model)/while/body/dot` becomes `Model/dot`."""
-    return _by_pattern(_without_wrappers, pc.replace_substring_regex(names, _JIT, ""))
+    """Return op_names without JAX's wrappers, loops and parameters of primitives.
+
+    `jit(f)/jvp(Model)/while/body/dot` becomes `Model/dot`.
+    """
+    return _by_pattern(_plain_names, pc.replace_substring_regex(names, _JIT, ""))
+
+
+def _plain_names(names: pa.Array) -> pa.Array:
+    return _without_wrappers(_without_parameters(names))
+
+
+def _without_parameters(names: pa.Array) -> pa.Array:
+    # The name of an argument (params['a/b'].c) is not a path.
+    return pc.replace_substring_regex(names, rf"^([^'\"]*?){PARAMETERS}", r"\1")
 
 
 def _without_wrappers(text: pa.Array) -> pa.Array:
@@ -91,8 +105,12 @@ def _without_wrappers(text: pa.Array) -> pa.Array:
 
 def _without_repeats(text: pa.Array) -> pa.Array:
     candidates = pc.match_substring_regex(text, "/(?:checkpoint/|remat|add_any$)").fill_null(False)
-    once = [_REPEATED.sub(r"\1", name) for name in text.filter(candidates).to_pylist()]
-    return pc.replace_with_mask(text, candidates, pa.array(once, text.type)) if once else text
+    parts = pc.extract_regex(text.filter(candidates), r"(?s)^(?P<path>.*/(?:remat|add_any$)?)(?P<rest>.*)$")
+    codes, paths = encoded(pc.struct_field(parts, "path"))
+    # RE2 has no back references. There are far fewer paths than names.
+    once = pa.array([_REPEATED.sub(r"\1", path) for path in paths.to_pylist()], text.type)
+    short = pc.binary_join_element_wise(once.take(arrow_array(codes)), pc.struct_field(parts, "rest"), "")
+    return pc.replace_with_mask(text, candidates, short)
 
 
 def _first(names: pa.Array) -> pa.Array:
@@ -101,8 +119,9 @@ def _first(names: pa.Array) -> pa.Array:
 
 
 def shortened_paths(paths: pa.Array, depth: int | None, fold: bool) -> pa.Array:
-    """Fold layers (`layers_17` -> `layers_*`, `block.3` -> `block.*`, `h[12]` -> `h[*]`), keep `depth` components."""
+    """Fold layers (`layers_17` -> `layers_*`, `h[12]` -> `h[*]`, `block3` -> `block*`), keep `depth` components."""
     if fold:
+        paths = pc.replace_substring_regex(paths, _JOINTLESS, r"\1*")
         paths = pc.replace_substring_regex(paths, r"([_.\[/])\d+\b", r"\1*")
         paths = pc.replace_substring_regex(paths, r"^\d+\b", "*")
     if depth is not None:
@@ -183,6 +202,11 @@ def ends_in_move(names: pa.Array) -> Mask:
     return _matches(_first(names), MOVE)
 
 
+def without_placeholders(codes: Ints, names: pa.Array) -> tuple[Ints, pa.Array]:
+    """Return encoded op_names, with null (-1) for those that a front end gives to all arguments of a program."""
+    return np.where(flags_of(_matches(names.cast(pa.string()), _PLACEHOLDER), codes), -1, codes), names
+
+
 def is_parameter_name(names: pa.Array, parameters: pa.Array) -> Mask:
     """Return whether each op_name is that of an entry parameter, which XLA gives to copies of it too."""
     found = pc.is_in(names.cast(pa.string()), parameters.cast(pa.string()), skip_nulls=True)
@@ -249,26 +273,34 @@ _OPTIMIZER_FILE = r"(?:^|/)(?:optax|optimizers?)(?:/|\.py$)"
 _OPTIMIZER_STATE = r"(?i)\b(?:opt_?state|optimizer|mu|nu|momentum|exp_avg\w*|velocity|adam\w*)\b"
 
 _ARGUMENT_INDEX = r"^(?P<stem>\w+)\[\d+\]"
+_JOINTLESS = r"(?i)((?:layer|block|stage)s?)(\d{1,9})\b"
+"""Layers whose number follows right after their name. That of other names, such as conv1, may be no layer."""
+_JOINT = "#"
+"""What stands for the missing joint while layers are looked for."""
 _LAYER_STEM = r"(?i)layer|block|stage|resnet|\bh$"
 _NO_LAYER = r"(?i)norm|embed|dropout|matmul|branch|einsum|dot_general|^adam|^sgd|opt_?state|batch$|inputs?|ids$"
 _LAYER = (
-    r"(?:^|[/'\"\[.(])(?P<stem>[A-Za-z][A-Za-z0-9_\-]*?)(?P<joint>_|\.|\[|'\]\[|\"\]\[)(?P<index>\d{1,9})"
+    rf"(?:^|[/'\"\[.(])(?P<stem>[A-Za-z][A-Za-z0-9_\-]*?)(?P<joint>_|\.|{_JOINT}|\[|'\]\[|\"\]\[)(?P<index>\d{{1,9}})"
     r"(?:['\"]?\]|)(?:[/'\".)\[]|$)"
 )
+
+
+BACKWARD_NAME = r"\btranspose\(|(?:^|/)gradient_tape/"
+"""Op_names of the backward pass, by JAX and by TensorFlow."""
 
 
 def phases(names: pa.Array) -> pa.Array:
     """Return the phase of each op_name: forward, backward, recompute, optimizer, or null.
 
     JAX wraps what is differentiated in `jvp(…)`, its backward pass in `transpose(jvp(…))`, and marks forward
-    operations that a backward pass repeats as `rematted_computation`.
+    operations that a backward pass repeats as `rematted_computation`. TensorFlow marks its backward pass only.
     """
 
     def has(pattern: str) -> pa.Array:
         return pc.match_substring_regex(names, pattern)
 
     is_optimizer = pc.and_(has(_OPTIMIZER), pc.invert(has(r"\bjvp\(")))
-    conditions = [has(r"\brematted_computation\b"), has(r"\btranspose\("), has(r"\bjvp\("), is_optimizer]
+    conditions = [has(r"\brematted_computation\b"), has(BACKWARD_NAME), has(r"\bjvp\("), is_optimizer]
     fields = pa.StructArray.from_arrays([c.fill_null(False) for c in conditions], ["r", "b", "f", "o"])
     return pc.case_when(fields, *(pa.scalar(p) for p in ("recompute", "backward", "forward", "optimizer")))
 
@@ -302,10 +334,11 @@ def layers_by_scope(names: pa.Array) -> tuple[Ints, pa.Array, pa.Array]:
     stems = pc.struct_field(pc.extract_regex(text, _ARGUMENT_INDEX), "stem")
     strip = pc.and_(pc.is_valid(stems), pc.invert(pc.match_substring_regex(stems, _LAYER_STEM))).fill_null(False)
     text = pc.if_else(strip, pc.replace_substring_regex(text, _ARGUMENT_INDEX, ""), text)
-    parts = pc.extract_regex(text, rf"^.*?{_LAYER}")
+    parts = pc.extract_regex(pc.replace_substring_regex(text, _JOINTLESS, rf"\1{_JOINT}\2"), rf"^.*?{_LAYER}")
     stem, joint, index = (pc.struct_field(parts, name) for name in ("stem", "joint", "index"))
     bracket = pc.match_substring_regex(joint, r"\[$")
     stem = pc.if_else(pc.match_substring_regex(stem, _NO_LAYER), None, stem)
+    joint = pc.if_else(pc.equal(joint, _JOINT), "", joint)
     layer = pc.binary_join_element_wise(
         stem, pc.if_else(bracket, "[", joint), "*", pc.if_else(bracket, "]", ""), ""
     )

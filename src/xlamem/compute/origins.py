@@ -22,6 +22,7 @@ from .columns import (
     Ints,
     Mask,
     arrow_array,
+    decoded,
     encoded,
     flags_of,
     ints,
@@ -32,7 +33,7 @@ from .columns import (
     texts_of,
 )
 from .hlo_trace import HloTrace
-from .layout import LIVE_OUT
+from .layout import DONATED, LIVE_OUT
 from .lazy import cached_property
 from .op_names import (
     COLLECTIVE,
@@ -48,6 +49,7 @@ from .op_names import (
     patterns_of,
     phases,
     second_numbers,
+    without_placeholders,
 )
 from .program import Program, source_lines
 
@@ -79,11 +81,16 @@ def _find(p: Program) -> Origins:
     if found.share_without_definer() <= MAX_SHARE:
         return found
     if (body := hlo_body(p.tables)) is not None:
-        moves = p.tables["instructions"]["instruction"].filter(arrow_array(_moves_without_name(p)))
-        rows = np.asarray(body.rows_of(moves.cast(pa.string()).combine_chunks()), np.int64)
-        trace = HloTrace(body, rows[rows >= 0])
+        trace = HloTrace(body, *(_rows_in(body, p, found) for found in (_moves_without_name(p), _reserves_only(p))))
         return Origins(p, NamedInstructions(p, trace), trace)
     return Origins(p, names, by_update=True)
+
+
+def _rows_in(body: HloBody, p: Program, selected: Mask) -> Ints:
+    """Return the rows of the HLO text of selected instructions."""
+    names = p.tables["instructions"]["instruction"].filter(arrow_array(selected))
+    rows = np.asarray(body.rows_of(names.cast(pa.string()).combine_chunks()), np.int64)
+    return rows[rows >= 0]
 
 
 class NamedInstructions:
@@ -94,10 +101,10 @@ class NamedInstructions:
         own = p.source_lines(np.arange(table.num_rows))
         self._moves = has_opcode(p, np.arange(table.num_rows), f"{FORWARDING}|{MOVING}")
         self._reserves = _reserves_only(p)
-        parameters = arrow_array(p.instruction_row[p.entry_parameters])
-        self._parameter_names = table["op_name"].take(parameters).cast(pa.string()).combine_chunks()
+        op_names = p.printed_op_names
+        self._parameter_names = texts_of(op_names, p.instruction_row[p.entry_parameters]).cast(pa.string())
         own = _lines(p, own, ints(table, "stack_frame_id"))
-        self._parts = [pa.table({"instruction": table["instruction"], "op_name": table["op_name"], **own})]
+        self._parts = [pa.table({"instruction": table["instruction"], "op_name": decoded(*op_names), **own})]
         if trace is not None:
             self._parts.append(_body_table(p, trace.body))
 
@@ -169,7 +176,8 @@ def _body_table(p: Program, body: HloBody) -> pa.Table:
     names = {c: body.text(c) for c in ("instruction", "op_name", "source_file")}
     lines = source_lines(names["source_file"], body.source_line, body.stack_frame_id, p.optional("frames"))
     lines = _lines(p, lines, body.stack_frame_id)
-    return pa.table({"instruction": names["instruction"], "op_name": names["op_name"], **lines})
+    named = decoded(*without_placeholders(*encoded(names["op_name"])))
+    return pa.table({"instruction": names["instruction"], "op_name": named, **lines})
 
 
 def _lines(p: Program, lines: dict[str, pa.Array], stack_frame: Ints) -> dict[str, pa.Array]:
@@ -210,7 +218,8 @@ class Origins:
     def share_without_definer(self) -> float:
         """Return the share of bytes that have no name of a definer, or one that may be another's.
 
-        It is that of temp values, or of temp values and outputs together if that is larger.
+        It is that of temp values, or of temp values and outputs together, without or with those in the memory of
+        donated arguments: the largest of the three.
         """
         p = self._p
         weak = (take(self.names.is_weak, self.source) > 0) & (self.argument < 0)
@@ -218,7 +227,8 @@ class Origins:
         is_element = (p.element >= 0) & (self.origin == OWN)
         is_element &= has_opcode(p, p.instruction_row, "^fusion$")
         unknown = (self.origin == NONE) | (self.origin == USER) | weak | is_element
-        parts = (p.in_temp, p.in_temp | (p.value_category == LIVE_OUT))
+        category = p.value_category
+        parts = (p.in_temp | np.isin(category, outputs) for outputs in ((), (LIVE_OUT,), (LIVE_OUT, DONATED)))
         return max(float(p.size[part & unknown].sum() / max(p.size[part].sum(), 1)) for part in parts)
 
     # -- own names -------------------------------------------------------------------------------

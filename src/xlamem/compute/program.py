@@ -28,7 +28,7 @@ from .columns import (
 )
 from .layout import DONATED, LIVE_OUT, PARAMETER, Layout, schedule_lengths
 from .lazy import cached_property
-from .op_names import first_numbers
+from .op_names import first_numbers, without_placeholders
 
 
 def program(dump: DumpLike) -> Program:
@@ -43,8 +43,10 @@ def program(dump: DumpLike) -> Program:
 class Program(Layout):
     """A layout together with the names, instructions and source lines of its values."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, *, timed: bool = True) -> None:
+        """Place the values of a dump. Unless `timed`, its live ranges are left out."""
         super().__init__(tables.name)
+        self._timed = timed
         self.tables = tables
         self._set_allocations(tables["allocations"])
         columns = ("value_id", "allocation", "offset", "size")
@@ -63,9 +65,13 @@ class Program(Layout):
     def unpadded(self) -> Ints:
         return ints(self.tables["values"], "unpadded_size")
 
+    @property
+    def _live_ranges(self) -> pa.Table:
+        return self.tables["live_ranges"] if self._timed else schema.TABLES["live_ranges"].empty
+
     @cached_property
     def steps(self) -> int | None:
-        ranges = self.tables["live_ranges"].num_rows
+        ranges = self._live_ranges.num_rows
         if not ranges:
             return None
         printed = self.tables.schedule_length  # not from `modules`, which would tokenise every section
@@ -74,7 +80,7 @@ class Program(Layout):
 
     @cached_property
     def ranges(self) -> tuple[Ints, Ints]:
-        live = self.tables["live_ranges"]
+        live = self._live_ranges
         rows = Rows(ints(live, "value_id"))
         start, end = ints(live, "start"), ints(live, "end")
         if not len(start):
@@ -132,7 +138,7 @@ class Program(Layout):
 
     def op_names(self, values: Ints) -> tuple[Ints, pa.Array, Ints]:
         """Return codes (-1 for null) and dictionary of the op_names of these values, and rows in `instructions`."""
-        codes, op_names = self.texts("instructions", "op_name")
+        codes, op_names = self.printed_op_names
         if not len(codes) or not len(self.owner):
             return np.full(len(values), -1), op_names, np.full(len(values), -1)
         row = np.where(values >= 0, self.instruction_row[values], -1)
@@ -142,6 +148,11 @@ class Program(Layout):
         borrows = unnamed & (values >= 0) & ((category == PARAMETER) | (category == DONATED)) & (parameter >= 0)
         row = np.where(borrows, self.instruction_row[parameter], row)
         return take(codes, row), op_names, row
+
+    @cached_property
+    def printed_op_names(self) -> tuple[Ints, pa.Array]:
+        """Codes and dictionary of the op_names of `instructions`; -1 for null and for names that name nothing."""
+        return without_placeholders(*self.texts("instructions", "op_name"))
 
     def value_text(self, column: str, values: Ints) -> pa.Array:
         """Return these rows of a text column of `values` (null for -1)."""
@@ -188,34 +199,38 @@ class Program(Layout):
         is_output = (self.value_category == LIVE_OUT) & self.is_output(order)
         order = order_by(is_output.astype(np.int64), self.size, self.value_ids)
         values[self.owner[order]] = order
-        if len(self.owner) and self.tables["instructions"].num_rows:
-            parameters = order[self._is_parameter(order)]
-            values[self.owner[parameters]] = parameters
+        parameters = order[self._is_parameter(order)]
+        values[self.owner[parameters]] = parameters
         return values
 
     @cached_property
     def entry_parameters(self) -> Ints:
         """Rows in `values` of the entry parameters, or of their elements."""
-        if not self.tables["instructions"].num_rows:
-            return np.empty(0, np.int64)
         return np.flatnonzero(self._is_parameter(np.arange(len(self.owner))))
 
     def _is_parameter(self, values: Ints) -> Mask:
-        """Return whether each of these values is the entry parameter (and index) that its allocation holds."""
+        """Return whether each of these values is the entry parameter (and index) that its allocation holds.
+
+        Dumps without instructions show it by the live ranges: only a parameter is live in its allocation at step 0.
+        """
         instructions, table = self.tables["instructions"], self.tables["values"]
         category, row = self.value_category[values], self.instruction_row[values]
-        codes, opcodes = self.texts("instructions", "opcode")
-        opcode = pc.index(opcodes, "parameter").as_py()
-        is_parameter: Mask = (row >= 0) & (opcode >= 0) & (codes[row] == opcode)
-        is_parameter &= (category == PARAMETER) | (category == DONATED)
+        is_parameter: Mask = (category == PARAMETER) | (category == DONATED)
         is_parameter &= ~bools(table, "is_phi")[values]
+        if instructions.num_rows:
+            codes, opcodes = self.texts("instructions", "opcode")
+            opcode = pc.index(opcodes, "parameter").as_py()
+            is_parameter &= (opcode >= 0) & (take(codes, row) == opcode)
+        else:
+            is_parameter &= self.ranges[0][values] == 0
         candidates = np.flatnonzero(is_parameter)
         owner = arrow_array(self.owner[values[candidates]])
-        number = self.allocations["parameter_number"].cast(pa.string()).take(owner)
-        same_number = pc.equal(instructions["operands"].take(arrow_array(row[candidates])), number)
         index = _shape_index(table["shape_index"].take(arrow_array(values[candidates])))
-        same_index = pc.equal(index, _shape_index(self.allocations["parameter_shape_index"].take(owner)))
-        is_parameter[candidates] = pc.and_(same_number, same_index).fill_null(False).to_numpy()
+        same = pc.equal(index, _shape_index(self.allocations["parameter_shape_index"].take(owner)))
+        if instructions.num_rows:
+            number = self.allocations["parameter_number"].cast(pa.string()).take(owner)
+            same = pc.and_(same, pc.equal(instructions["operands"].take(arrow_array(row[candidates])), number))
+        is_parameter[candidates] = same.fill_null(False).to_numpy()
         return is_parameter
 
 

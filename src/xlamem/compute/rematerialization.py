@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from .activations import NO_PHASE, Activations, Layers, Stacks
+from .activations import FORWARD, NO_PHASE, Activations, Layers, Stacks
 from .aliasing import is_partitioned
 from .buffer_names import buffer_names, trip_counts_of
 from .columns import Ints, Mask, encoded, ints
@@ -147,7 +147,7 @@ def narrower_types(a: Activations) -> Iterator[Intervention]:
     """Compute in an element type of half the size. CPUs compute in float32 anyway."""
     w, platform = a.w, a.p.tables.platform
     codes, names = encoded(a.p.tables["values"]["element_type"])
-    candidates = w.in_arena & ((a.phase != NO_PHASE) | (not a.is_training))
+    candidates = w.in_arena & ((a.phase != NO_PHASE) | (not (a.phase == FORWARD).any()))
     for code, name in enumerate(names.to_pylist()):
         members = candidates & (codes == code)
         if name in NARROWER and members[w.at_peak].any() and not (platform == "cpu" and name == "f32"):
