@@ -1229,9 +1229,9 @@ COMPARED_TABLES = (
             _name("account", "memory space, or device_total"),
             _int("reserved_a", "`reserved` of A: what it must have", "bytes"),
             _int("reserved_b", "`reserved` of B", "bytes"),
-            _int("peak_a", "peak of A", "bytes"),
+            _int("peak_a", "peak of A; without live ranges in A or B, what its allocations reserve", "bytes"),
             _int("peak_b", "peak of B", "bytes"),
-            _int("peak_step_a", "first step of that peak; null if nothing is ever in use", "schedule steps", null=True),
+            _int("peak_step_a", "first step of that peak; null if it is 0 or not known", "schedule steps", null=True),
             _int("peak_step_b", "first step of that peak", "schedule steps", null=True),
             _int("step_a", "step of A that is compared with step_b: one of them has the larger peak", "schedule steps"),
             _int("step_b", "step of B", "schedule steps"),
@@ -1373,7 +1373,7 @@ MATCHES = {
 
 EDITS = {
     "layers": "layers, numbered like others, that one side does not have",
-    "arguments": "arguments that one side does not have",
+    "arguments": "arguments that one side does not have, or has in another order",
     "donation": "arguments that are donated on one side only",
     "outputs": "outputs that one side does not have, or that have another shape",
     "sharding": "arguments that are sharded differently",

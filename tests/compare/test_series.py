@@ -31,7 +31,7 @@ from variants import (
 
 import xlamem
 from xlamem import schema
-from xlamem.compare.points import read_points
+from xlamem.compare.points import _ordered, read_points
 
 DATA = Path(__file__).parents[1] / "data"
 MIGRATE = "its fingerprint is not stored; `xlamem dataset migrate` adds it"
@@ -199,6 +199,13 @@ def test_order_of_points(tmp_path: Path) -> None:
     assert followed(ds, order="name").points == ("a1", "n9", "n10")
     with pytest.raises(xlamem.UsageError, match="order must be"):
         xlamem.series(ds, "commit", order="size")  # type: ignore[arg-type]
+
+
+def test_only_dates_are_ordered_by_name() -> None:
+    """If one value is no date, by when they were seen."""
+    value, seen_at = np.array([0, 1, 2, 1]), np.array([30, 20, 10, 5])
+    assert _ordered(value, ["2026-01-01", "2026-01-02", "main"], seen_at, None)[1][-1] == "2026-01-01"
+    assert _ordered(value, ["2026-01-03", "2026-01-02", "2026-01-01"], seen_at, None)[0].tolist() == [2, 1, 0]
 
 
 NIGHTS = [("2025-10-02", "2025-09-30"), ("20251002", "20250930"), ("2025-10-02 b", "2025-10-02 a")]

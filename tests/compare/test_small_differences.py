@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +12,14 @@ import attacks
 import pyarrow as pa
 import pytest
 from attacks import record, value
+from conftest import DUMPS
 
 import xlamem
 from xlamem.compare.compiler import formats_exclude_each_other
 from xlamem.compare.groups import difference_groups
 from xlamem.compare.rows import Differences
 from xlamem.compare.series import grew
+from xlamem.compare.verdict import ranked_edits, source
 
 
 @pytest.mark.parametrize(
@@ -77,6 +80,21 @@ def add(path: str, shape: str = "f32[16]") -> str:
     return f'{shape} add(%p, %p), metadata={{op_name="jit(f)/{path}"}}'
 
 
+def with_op_names(paths: list[str]) -> dict[str, bytes]:
+    """A program with an instruction for each op_name."""
+    values = [value(i, f"v{i}", 64, 64 * i, "f32[16]") for i in range(len(paths))]
+    records = [record(i, f"v{i}", add(path)) for i, path in enumerate(paths)]
+    return attacks.dump(values, records=records, ranges=[f"v{i}{{}}:0-3" for i in range(len(paths))])
+
+
+def texts(a: xlamem.Dump, b: xlamem.Dump, kind: str) -> list[str]:
+    return [r["text"] for r in xlamem.diff(a, b).edits.to_pylist() if r["kind"] == kind]
+
+
+def recomputations(a: xlamem.Dump, b: xlamem.Dump) -> list[str]:
+    return texts(a, b, "rematerialization")
+
+
 def test_another_set_of_recomputed_operations(make: Callable[..., Path]) -> None:
     """A policy of `jax.checkpoint` may change few instructions. An operation that is new in the model is none."""
     forward = ["mul", "tanh", "dot_general", "exp", *(f"layer_{i}/sin" for i in range(9))]
@@ -85,19 +103,100 @@ def test_another_set_of_recomputed_operations(make: Callable[..., Path]) -> None
     def program(recomputed: list[str], *others: str) -> xlamem.Dump:
         paths = [f"jvp()/{path}" for path in (*forward, *others)]
         paths += [f"transpose(jvp())/checkpoint/rematted_computation/{path}" for path in (*always, *recomputed)]
-        values = [value(i, f"v{i}", 64, 64 * i, "f32[16]") for i in range(len(paths))]
-        records = [record(i, f"v{i}", add(path)) for i, path in enumerate(paths)]
-        ranges = [f"v{i}{{}}:0-3" for i in range(len(paths))]
-        return xlamem.read(make(attacks.dump(values, records=records, ranges=ranges)))
+        return xlamem.read(make(with_op_names(paths)))
 
-    def edits(a: xlamem.Dump, b: xlamem.Dump) -> list[str]:
-        return [r["text"] for r in xlamem.diff(a, b).edits.to_pylist() if r["kind"] == "rematerialization"]
-
+    edits = recomputations
     few, more, moves = program(["mul"]), program(["mul", "dot_general"]), program(["mul", "convert_element_type"])
     assert edits(few, more) == ["the backward pass recomputes 11 instead of 10 instructions, now also dot_general"]
     assert edits(more, few) == ["the backward pass recomputes 10 instead of 11 instructions, no longer dot_general"]
     assert edits(few, moves) == []
     assert edits(few, program(["mul", "cos"], "cos")) == []
+
+
+def test_what_does_not_change_recomputation(make: Callable[..., Path]) -> None:
+    """An unrolled loop repeats both passes, conversions are no operations, and other operations have equal names."""
+
+    def program(body: list[str], *others: str) -> xlamem.Dump:
+        paths = [f"jvp()/while/body/closed_call/{path}" for path in body]
+        paths += [f"transpose(jvp())/while/body/closed_call/checkpoint/rematted_computation/{path}" for path in body]
+        return xlamem.read(make(with_op_names([*paths, *others])))
+
+    body = ["dot_general", "tanh", "sub"]
+    a = program(body, "jvp()/sub")
+    for b in (program(body * 2, "jvp()/sub"), program([*body, *["convert_element_type"] * 3], "jvp()/sub")):
+        assert recomputations(a, b) == recomputations(b, a) == []
+    relu = program(["dot_general", "relu", "relu"], "jvp()/sub")
+    assert recomputations(a, relu) == recomputations(relu, a) == []
+    inference = xlamem.read(make(with_op_names(["dot_general", "tanh", "sub", "sub"])))
+    assert recomputations(a, inference) == recomputations(inference, a) == []
+    assert "recomputes 0 instead of 3 instructions" in recomputations(a, program([], "transpose(jvp())/mul"))[0]
+
+
+def test_a_policy_that_saves_more(make: Callable[..., Path]) -> None:
+    """JAX rounds what a policy of `jax.checkpoint` saves."""
+    paths = ["jvp()/tanh", "transpose(jvp())/checkpoint/rematted_computation/tanh"]
+    rounded = "jvp()/reduce_precision"
+    backward, saved = ["jvp()/tanh", "transpose(jvp())/tanh"], "transpose(jvp())/checkpoint/mul"
+    sides = paths, [*paths, rounded], backward, [*backward, rounded], [*backward, saved, rounded]
+    a, b, without, user, everything = (xlamem.read(make(with_op_names(side))) for side in sides)
+    assert recomputations(a, b) == ["jax.checkpoint saves 1 instead of 0 operations of the forward pass"]
+    assert recomputations(b, a) == ["jax.checkpoint saves 0 instead of 1 operation of the forward pass"]
+    gone = "jax.checkpoint is gone: the backward pass recomputes 0 instead of 1 instruction"
+    assert recomputations(a, user) == [gone]
+    assert recomputations(without, user) == []
+    saves = "jax.checkpoint is new: it saves 1 instead of 0 operations of the forward pass"
+    assert recomputations(without, everything) == [saves]
+    assert recomputations(everything, without) == ["jax.checkpoint is gone: it saved 1 operation of the forward pass"]
+
+
+def test_calls_are_no_operations(make: Callable[..., Path]) -> None:
+    """XLA gives what it makes for a whole function the name of the call."""
+    names = ["tanh", "mul"], ["tanh", "mul", "closed_call", "while/body/jit(relu)"]
+    a, b = (xlamem.read(make(with_op_names(list(paths)))) for paths in names)
+    assert texts(a, b, "operations") == texts(a, b, "instructions") == []
+
+
+def test_order_of_edits() -> None:
+    """Few bytes of an output, or an argument less where the program grew, are no cause; the type decides the output."""
+
+    def edit(kind: str, change: int) -> dict[str, Any]:
+        return {"edit": 0, "kind": kind, "text": "", "evidence": "interface", "change": change, "n": 1}
+
+    def order(*edits: dict[str, Any]) -> list[str]:
+        d: Any = SimpleNamespace(peak_change=100, device_total_change=100, edits=pa.Table.from_pylist([*edits]))
+        return [row["kind"] for row in ranked_edits(d)]
+
+    assert order(edit("arguments", -1), edit("instructions", 0)) == ["instructions", "arguments"]
+    assert order(edit("arguments", 1), edit("instructions", 0)) == ["arguments", "instructions"]
+    assert order(edit("outputs", 2), edit("operations", -1)) == ["operations", "outputs"]
+    assert order(edit("outputs", 2), edit("element type", 0)) == ["element type", "outputs"]
+    assert order(edit("outputs", 20), edit("element type", 0)) == ["outputs", "element type"]
+
+
+@pytest.mark.parametrize(("name", "where"), [("", "argument 0"), ("x", "argument x")])
+def test_a_loop_over_the_elements_of_an_argument(name: str, where: str, make: Callable[..., Path]) -> None:
+    """It runs more often because the argument is larger."""
+
+    def program(batch: int) -> xlamem.Dump:
+        shape, size = f"f32[{batch},8]", 32 * batch
+        config = f'backend_config={{"known_trip_count":{{"n":"{8 * batch}"}}}}'
+        metadata = f', metadata={{op_name="{name}"}}' if name else ""
+        members = attacks.dump(
+            [value(1, "h", size, 0, shape), value(2, "w", 4, size, "s32[]")],
+            allocations=f"allocation 0: size {size}, parameter 0, shape |{shape}| at ShapeIndex {{}}:\n"
+            + value(0, "p", size, 0, shape)
+            + f"allocation 1: size {size + 4}, preallocated-temp:\n",
+            records=[
+                record(0, "p", f"{shape} parameter(0){metadata}"),
+                record(1, "h", add("h", shape)),
+                record(2, "w", f"s32[] while(%h), condition=%c, body=%b, {config}"),
+            ],
+            ranges=["p{}:0-4", "h{}:1-3", "w{}:2-3"],
+        )
+        return xlamem.read(make(members))
+
+    edits = [row["text"] for row in xlamem.diff(program(4), program(8)).edits.to_pylist()]
+    assert edits == [f"a dimension of 4 is 8 now, as in {where}"]
 
 
 def test_a_carry_of_a_longer_loop_is_another_one(make: Callable[..., Path]) -> None:
@@ -122,6 +221,44 @@ def test_a_carry_of_a_longer_loop_is_another_one(make: Callable[..., Path]) -> N
         assert [r["text"] for r in rows if r["kind"] == "dimensions"] == wanted
 
 
+def with_arguments(*arguments: tuple[str, str, int], hlo: str = "") -> dict[str, bytes]:
+    """A program with these arguments: name, shape and size."""
+    allocations, records = "", []
+    for i, (name, shape, size) in enumerate(arguments):
+        allocations += f"allocation {i}: size {size}, parameter {i}, shape |{shape}| at ShapeIndex {{}}:\n"
+        allocations += value(i, f"p{i}", size, 0, shape)
+        records.append(record(i, f"p{i}", f'{shape} parameter({i}), {hlo}metadata={{op_name="{name}"}}'))
+    ranges = [f"p{i}{{}}:0-4" for i in range(len(arguments))]
+    return attacks.dump([], allocations=allocations, records=records, ranges=ranges)
+
+
+def test_arguments_in_another_order(make: Callable[..., Path]) -> None:
+    """Arguments of the same names. A new one moves those after it, but keeps their order."""
+    x, y, z = ("x", "f32[16]", 64), ("y", "f32[4,4]", 64), ("z", "f32[32]", 128)
+    sides = [x, y], [y, x], [z, x, y], [("u", *x[1:]), ("v", *y[1:])]
+    a, swapped, longer, renamed = (xlamem.read(make(with_arguments(*side))) for side in sides)
+    assert texts(a, swapped, "arguments") == ["2 arguments are in another order"]
+    assert texts(a, longer, "arguments") == ["1 argument is new: z"]
+    assert texts(a, renamed, "arguments") == []
+
+
+def test_a_larger_batch_is_no_other_sharding(make: Callable[..., Path]) -> None:
+    """If the same sharding is printed, the whole argument is larger, whatever the devices exchange."""
+    gather = "f32[16] all-gather(%p), replica_groups={{0,1}}, dimensions={0}"
+    exchange = value(9, "g", 64, 0, "f32[16]"), record(9, "g", gather)
+
+    def program(n: int, sharding: str, *exchanged: str) -> xlamem.Dump:
+        members = with_arguments(("x", f"f32[{n}]", 4 * n), hlo=f"sharding={sharding}, " if sharding else "")
+        if exchanged:
+            members["buffer-assignment"] += f"allocation 1: size 64, preallocated-temp:\n{exchanged[0]}".encode()
+            members["buffer-assignment-values"] += exchanged[1].encode()
+        return xlamem.read(make(members))
+
+    for sharding, wanted in (("{devices=[2]<=[2]}", "dimensions"), ("", "sharding")):
+        edits = xlamem.diff(program(16, sharding), program(32, sharding, *exchange)).edits.to_pylist()
+        assert next(row["kind"] for row in edits if row["evidence"] == "interface") == wanted
+
+
 @pytest.mark.parametrize(
     ("returned", "wanted"), [("f32[4,4]", []), ("f32[8,2]", ["1 output is of another shape: f32[4,4] -> f32[8,2]"])]
 )
@@ -138,3 +275,35 @@ def test_an_output_computed_in_another_shape(returned: str, wanted: list[str], m
 
     edits = xlamem.diff(program("f32[4,4]", "f32[4,4]"), program("f32[2,2,4]", returned)).edits.to_pylist()
     assert [r["text"] for r in edits if r["kind"] == "outputs"] == wanted
+
+
+@pytest.mark.parametrize("name", ["cpu-jaxlib-0.12.0-scan_while", "tpu-libtpu-0.0.50.1-v5e-host_offload"])
+def test_a_dump_with_and_without_its_live_ranges(name: str, tmp_path: Path) -> None:
+    """Both are compared as if they had none: the same program has not changed, and the compiler is the same."""
+    whole, part = DUMPS / name, tmp_path / name
+    shutil.copytree(whole, part, ignore=shutil.ignore_patterns("*-live-range.txt"))
+    for a, b, side in ((whole, part, "B"), (part, whole, "A")):
+        d = xlamem.diff(a, b)
+        assert (d.is_same, d.has_peaks, d.edits.num_rows) == (True, False, 0)
+        assert d.verdict.startswith(f"Not known ({side} has no live ranges, so its peak is not known)")
+        assert d.verdict.endswith(" must fit.")
+
+
+def test_what_is_compared_without_live_ranges(tmp_path: Path) -> None:
+    a, b = DUMPS / "cpu-jaxlib-0.12.0-scan_while", DUMPS / "cpu-jaxlib-0.12.0-multiheap"
+    part = tmp_path / a.name
+    shutil.copytree(a, part, ignore=shutil.ignore_patterns("*-live-range.txt"))
+    d = xlamem.diff(part, b)
+    total = d.accounts.to_pylist()[0]
+    assert (total["peak_a"], total["peak_b"]) == (total["reserved_a"], total["reserved_b"])
+    assert "in use" not in d.verdict
+    changes = [row["change"] for row in d.buffers.to_pylist() if row["account"] == total["account"]]
+    assert sum(changes) == d.peak_change == d.device_total_change
+    assert total["moved"] == 0
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "wanted"), [("x/a.py", "x/b.py", "b.py:2"), ("x/a.py", None, "a.py:1"), (None, None, "")]
+)
+def test_the_line_of_the_newer_side(a: str | None, b: str | None, wanted: str) -> None:
+    assert source({"source_file_a": a, "source_line_a": 1, "source_file_b": b, "source_line_b": 2}) == wanted

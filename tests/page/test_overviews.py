@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from browsing import settle
 from conftest import DUMPS
 from pairs import Pair, stored
 
@@ -64,6 +66,21 @@ def test_a_comparison_states_what_changed(show: Show, compared: Path, pair: Pair
     assert texts(page.locator("#edits .edit-words"))[0].startswith(d.verdict.split(": ", 1)[1].split(" (")[0])
 
 
+def test_a_comparison_without_peaks(show: Show, tmp_path: Path) -> None:
+    """One side has no live ranges: nothing is stated of what is in use."""
+    a, b = DUMPS / "cpu-jaxlib-0.9.1-mlp_grad", tmp_path / "b"
+    shutil.copytree(DUMPS / "cpu-jaxlib-0.12.0-multiheap", b, ignore=shutil.ignore_patterns("*-live-range.txt"))
+    page = show(report(a, b).save(tmp_path / "report.html"))
+    assert len(texts(page.locator("#difference .figure"))) == 1
+    choose(page, "Number", "By buffer")
+    settle(page)
+    total = diff(a, b).accounts.to_pylist()[0]
+    numbers = texts(page.locator(".waterfall tbody td.number"))
+    assert (numbers[0], numbers[-1]) == (size(total["reserved_a"]), size(total["reserved_b"]))
+    assert "in use" not in page.locator("#difference").inner_text().lower()
+    assert "in use" not in page.locator("#changes").inner_text().lower()
+
+
 @pytest.mark.parametrize("number", ["Must fit", "In use at the peak"])
 def test_the_rows_of_a_waterfall_are_those_of_the_difference(
     show: Show, compared: Path, pair: Pair, number: str
@@ -107,6 +124,7 @@ def test_selecting_a_buffer_selects_its_partner(show: Show, compared: Path) -> N
     details = page.locator("#maps .two-columns").nth(1)
     details.get_by_role("button").first.click()  # the largest at the peak of A
     details.locator("h3", has_text="the same buffer").wait_for()
+    settle(page)  # the two sides are drawn one after the other
     names = details.locator(".name").all_inner_texts()
     assert names.count("params__embedding__.1") >= 2
 
@@ -174,6 +192,7 @@ def test_a_program_is_opened_and_left(show: Show, listed: Path) -> None:
     first = names(page)[1]
     page.locator("#directory tbody a").nth(1).click()
     page.wait_for_selector(".program-header")
+    settle(page)
     assert page.locator(".program-header h2").inner_text() == first
     assert page.locator("#directory").is_hidden()
     page.go_back()

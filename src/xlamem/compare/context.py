@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ..compute.columns import Ints, Mask, encoded, flags_of, groups_of, ints, is_in, sums_of
 from ..compute.lazy import cached_property
-from ..compute.op_names import folded_paths, matching, patterns_of, scopes
+from ..compute.op_names import CALL, folded_paths, matching, patterns_of, scopes
 from ..dump import hlo_body
 from ..parse.hlo_body import HloBody
 from .graph import both_sides
@@ -86,7 +86,7 @@ class Names:
     def paths(self) -> tuple[Ints, list[str]]:
         """The texts with wrappers and folded layers: codes (-1 for names that are merged or made by XLA) and texts."""
         codes, paths = folded_paths(self.texts, plain=False)
-        named = ~matching(paths, rf"^$|{UNNAMED}")
+        named = ~matching(paths, rf"^$|{UNNAMED}|{CALL}")
         return np.where(self.in_model & named[codes], codes, -1), paths.to_pylist()
 
     def lines(self) -> Counter[str]:

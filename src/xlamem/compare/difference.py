@@ -80,6 +80,9 @@ def diff(a: DumpLike, b: DumpLike) -> Diff:
         Tables in bytes and steps, and a verdict.
     """
     first, second = both_sides(_read, a, b)
+    doubt = _doubt(first, second)
+    if first.steps is None or second.steps is None:  # all allocations of one side are compared with all of the other
+        first, second = (Program(p.tables, timed=False) for p in (first, second))
     m = Matching(first, second)
     differences = account_differences(m, accounts(first, second))
     buffers = contributors(m, differences)
@@ -88,8 +91,7 @@ def diff(a: DumpLike, b: DumpLike) -> Diff:
     at = buffers.column_names.index("edit")
     buffers = buffers.set_column(at, buffers.schema.field("edit"), nullable(number))
     bills = pa.concat_tables([_bill_table(d) for d in differences]).unify_dictionaries().combine_chunks()
-    names, doubt = (first.name, second.name), _doubt(first, second)
-    return Diff(*names, _account_table(differences), bills, buffers, edit_table, doubt, m)
+    return Diff(first.name, second.name, _account_table(differences), bills, buffers, edit_table, doubt, m)
 
 
 def _read(dump: DumpLike) -> Program:

@@ -19,6 +19,7 @@ from .program_edits import (
     memory_spaces,
     operations,
     rematerialization,
+    reordered_arguments,
     resized_outputs,
     single_arguments,
     single_outputs,
@@ -29,6 +30,7 @@ from .shape_edits import conversions, dimensions, element_types, loops, sharding
 RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
     layers_changed,
     single_arguments,
+    reordered_arguments,
     donation,
     single_outputs,
     sharding,

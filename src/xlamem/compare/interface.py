@@ -170,6 +170,20 @@ class Interface:
         chosen = np.asarray(differs.to_numpy(zero_copy_only=False), bool)
         return left[chosen], right[chosen]
 
+    def sharded_alike(self, left: Ints, right: Ints) -> Mask:
+        """Return whether the same sharding is printed for both of these arguments."""
+        a, b = (s.sharding.take(pa.array(rows)).cast(pa.string()) for s, rows in ((self.a, left), (self.b, right)))
+        alike: Mask = pc.equal(a, b).fill_null(False).to_numpy(zero_copy_only=False)
+        return alike
+
+    @cached_property
+    def reordered(self) -> Ints:
+        """Arguments of B that A has under the same name, if they are in another order there."""
+        left, right = self.matched
+        same = pc.equal(self.a.names.take(pa.array(left)), self.b.names.take(pa.array(right))).fill_null(False)
+        rows: Ints = right[np.asarray(same.to_numpy(zero_copy_only=False), bool)]
+        return rows if (np.diff(rows) < 0).any() else rows[:0]
+
     @cached_property
     def new_outputs(self) -> Ints:
         """Values of B that are outputs, though A has no matching output."""
@@ -186,14 +200,17 @@ class Interface:
 
         Outputs may be in another order.
         """
-        a, b = outputs_of(self.m.a).value, outputs_of(self.m.b).value
+        of_a, of_b = outputs_of(self.m.a), outputs_of(self.m.b)
+        a, b = of_a.value, of_b.value
         if len(a) != len(b):
             return a[:0], b[:0]
         shapes_a, shapes_b = _plain_shapes(self.m.a, a), _plain_shapes(self.m.b, b)
-        left, right = in_order(shapes_a, shapes_b)
-        gone, new = np.delete(a, left), np.delete(b, right)
-        is_array = (np.delete(shapes_a, left) != 0) & (np.delete(shapes_b, right) != 0)
-        return gone[is_array], new[is_array]
+        at_index = in_order(row_hash(shapes_a, text_hashes(of_a.index)), row_hash(shapes_b, text_hashes(of_b.index)))
+        left, right = (np.delete(np.arange(len(a)), rows) for rows in at_index)
+        elsewhere = in_order(shapes_a[left], shapes_b[right])
+        left, right = np.delete(left, elsewhere[0]), np.delete(right, elsewhere[1])
+        is_array = (shapes_a[left] != 0) & (shapes_b[right] != 0)
+        return a[left[is_array]], b[right[is_array]]
 
     @cached_property
     def _single_outputs(self) -> tuple[Ints, Ints]:

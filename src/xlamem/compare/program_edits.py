@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ..compute.columns import Ints, encoded, groups_of, ints, take
 from ..compute.layout import CONSTANT
-from ..compute.op_names import MOVE, PARAMETERS, ends_in_move, folded_paths, layers_by_scope
+from ..compute.op_names import CALL, MOVE, PARAMETERS, ends_in_move, folded_paths, layers_by_scope
 from ..compute.program import Program
 from ..formatting import count, plain_shape, size
 from .compiler import (
@@ -38,14 +38,18 @@ MIN_RENAMED = 0.3
 """Minimum share of the operations that have other scopes if scopes were renamed."""
 MIN_CONSTANTS = 1 << 16
 """Minimum change of all constants in bytes."""
+BACKWARD = r"\btranspose\("
+JVP = r"\bjvp\("
+"""The op_names of the forward pass, and with `transpose(` those of the backward pass."""
+SAVED = r"(?:^|/)reduce_precision$"
 RECOMPUTED = r"\brematted_computation\b"
-IN_CHECKPOINT = rf"{RECOMPUTED}\)*/"
+IN_CHECKPOINT = rf"(?:(?P<around>[^/]+)/)?(?:(?:checkpoint|remat\d*)/)?{RECOMPUTED}\)*/"
 """What precedes the path of a recomputed operation inside of its checkpoint."""
 CHECKPOINT = r"(?:^|[/(])(?:checkpoint|remat\d*)(?:[/)(]|$)"
 CHECKPOINTED_CALL = r"(?:^|/)(?:checkpoint|remat\d*)$"
 """Operations whose innermost stack frame is the call of a function with `jax.checkpoint`."""
 MIN_CHANGE = 0.2
-"""The backward pass recomputes more or less if the number of recomputed instructions differs by this share."""
+"""The backward pass recomputes more or less if the share of recomputed instructions differs by this part of it."""
 
 
 def single_arguments(c: Context) -> Iterator[Edit]:
@@ -58,6 +62,13 @@ def single_arguments(c: Context) -> Iterator[Edit]:
             claims = np.isin(ints(c.rows.table, f"allocation_{side}"), p.allocation_ids[allocations])
             claims &= c.rows.is_in(f"category_{side}", ("parameter", "donated"))
             yield Edit("arguments", f"{are(len(rows), 'argument')} {word}: {names}", claims, "interface")
+
+
+def reordered_arguments(c: Context) -> Iterator[Edit]:
+    """Find out whether the same arguments are in another order: XLA donates, and schedules, in their order."""
+    n = len(c.interface.reordered)
+    if n:
+        yield Edit("arguments", f"{are(n, 'argument')} in another order", c.none, "interface")
 
 
 def donation(c: Context) -> Iterator[Edit]:
@@ -107,25 +118,61 @@ def _layers_of(op_names: pa.Array) -> set[tuple[str, int]]:
 
 def rematerialization(c: Context) -> Iterator[Edit]:
     """Find out whether the backward pass recomputes more or fewer instructions (`jax.checkpoint`)."""
+    if not all(names.count(BACKWARD) for names in c.op_names):
+        return
     before, after = (names.count(RECOMPUTED) for names in c.op_names)
-    operations = _recomputed_on_one_side(c)
-    if not any(operations.values()) and abs(before - after) <= MIN_CHANGE * max(before, after):
+    operations, (saved_a, saved_b) = _recomputed_on_one_side(c), _saved_operations(c)
+    recomputes_other = any(operations.values()) or _is_other_share(c)
+    if not recomputes_other and saved_a == saved_b:
         return
     recomputes = f"the backward pass recomputes {after:,} instead of {count(before, 'instruction')}"
     recomputes += "".join(f", {word} {listed(paths)}" for word, paths in operations.items() if paths)
+    saves = f"saves {saved_b:,} instead of {count(saved_a, 'operation')} of the forward pass"
     calls_a, calls_b = (_checkpointed_calls(*side) for side in zip((c.m.a, c.m.b), c.op_names, strict=True))
     gone, new = ([calls[key] for key in calls if key not in others] for calls, others in (
         (calls_a, calls_b), (calls_b, calls_a),
     ))  # fmt: skip
     is_left, was_there = (names.count(CHECKPOINT) > 0 for names in reversed(c.op_names))
-    if before > after and (gone or not is_left):
-        text = f"jax.checkpoint is gone{f' from {listed(gone)}' if gone else ''}: {recomputes}"
-    elif before < after and (new or not was_there):
-        text = f"jax.checkpoint is new{f' in {listed(new)}' if new else ''}: {recomputes}"
+    saved = f"it saved {count(saved_a, 'operation')} of the forward pass"
+    if not is_left or (before > after and gone):
+        text = f"jax.checkpoint is gone{f' from {listed(gone)}' if gone else ''}: "
+        text += recomputes if recomputes_other else saved
+    elif not was_there or (before < after and new):
+        text = f"jax.checkpoint is new{f' in {listed(new)}' if new else ''}: "
+        text += recomputes if recomputes_other else f"it {saves}"
+    elif saved_a != saved_b:
+        text = f"jax.checkpoint {saves}{f'; {recomputes}' if recomputes_other else ''}"
     else:
         text = recomputes
     claims = c.rows.single & c.rows.temporary & ~c.rows.is_in("phase", ("optimizer",))
     yield Edit("rematerialization", text, claims, "names")
+
+
+def _is_other_share(c: Context) -> bool:
+    """Return whether another number of instructions and another share of the forward pass are recomputed.
+
+    More layers, or an unrolled loop, repeat both. Moves and conversions depend on the optimizations of XLA.
+    """
+    (before, forward_a), (after, forward_b) = map(_by_pass_of_instructions, c.op_names)
+    pairs = (before, after), (before * forward_b, after * forward_a)
+    return all(abs(a - b) > MIN_CHANGE * max(a, b) for a, b in pairs)
+
+
+def _by_pass_of_instructions(names: Names) -> tuple[int, int]:
+    """Return the numbers of recomputed instructions and of those of the forward pass, without moves."""
+    moves, recomputed = names.instructions(MOVE), names.instructions(RECOMPUTED)
+    forward = names.instructions(JVP) & ~names.instructions(BACKWARD)
+    return int(np.sum(recomputed & ~moves)), max(1, int(np.sum(forward & ~moves)))
+
+
+def _saved_operations(c: Context) -> tuple[int, int]:
+    """Return the number of operations whose results the policies of `jax.checkpoint` save.
+
+    JAX rounds what it saves with a `reduce_precision`.
+    """
+    a, b = (sum(n for path, n in lines.items() if re.search(SAVED, path) and not re.search(BACKWARD, path))
+            if names.count(CHECKPOINT) else 0 for lines, names in zip(c.lines, c.op_names, strict=True))  # fmt: skip
+    return a, b
 
 
 def _recomputed_on_one_side(c: Context) -> dict[str, list[str]]:
@@ -136,22 +183,34 @@ def _recomputed_on_one_side(c: Context) -> dict[str, list[str]]:
     (a, forward_a), (b, forward_b) = map(_by_pass, c.lines)
     if not a or not b:
         return {}
-    single = [path for path in sorted(a ^ b) if _lines_of(path, forward_a) == _lines_of(path, forward_b) > 0]
+    around = {path: {*a.get(path, ()), *b.get(path, ())} for path in sorted(a.keys() ^ b.keys())}
+    single = [path for path, scopes in around.items()
+              if _lines_of(path, scopes, forward_a) == _lines_of(path, scopes, forward_b) > 0]  # fmt: skip
     moves = ends_in_move(pa.array(single, pa.string())).tolist()
     kept = [path for path, is_move in zip(single, moves, strict=True) if not is_move]
     return {"now also": [path for path in kept if path in b], "no longer": [path for path in kept if path in a]}
 
 
-def _by_pass(lines: Counter[str]) -> tuple[set[str], Counter[str]]:
-    """Return recomputed operations by their path inside of the checkpoint, and the lines of those of forward passes."""
-    recomputed = {path for path in lines if re.search(IN_CHECKPOINT, path)}
-    forward = Counter({path: n for path, n in lines.items() if path not in recomputed and "transpose(" not in path})
-    return {re.split(IN_CHECKPOINT, path)[-1] for path in recomputed}, forward
+def _by_pass(lines: Counter[str]) -> tuple[dict[str, set[str]], Counter[str]]:
+    """Return recomputed operations by their path inside of the checkpoint, and the lines of those of forward passes.
+
+    Of a recomputed operation, the components of paths around the checkpoint are known.
+    """
+    recomputed: dict[str, set[str]] = {}
+    forward: Counter[str] = Counter()
+    for path, n in lines.items():
+        if found := [*re.finditer(IN_CHECKPOINT, path)]:
+            scopes = recomputed.setdefault(path[found[-1].end() :], set())
+            scopes.add(re.sub(r"^transpose\((.*)\)$", r"\1", found[-1]["around"] or ""))
+        elif "transpose(" not in path:
+            forward[path] += n
+    return recomputed, forward
 
 
-def _lines_of(inner: str, lines: Counter[str]) -> int:
-    """Return the number of lines of an operation, whatever scopes are around it."""
-    return sum(n for path, n in lines.items() if f"/{path}".endswith(f"/{inner}"))
+def _lines_of(inner: str, around: set[str], lines: Counter[str]) -> int:
+    """Return the number of lines of an operation somewhere in a component around its checkpoint."""
+    return sum(n for path, n in lines.items() if f"/{path}".endswith(f"/{inner}")
+               and any(not scope or f"/{scope}/" in f"/{path}" for scope in around))  # fmt: skip
 
 
 def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
@@ -275,7 +334,7 @@ def operations(c: Context) -> Iterator[Edit]:
 def _paths(names: Names) -> set[str]:
     """Return the operations without wrappers and with folded layers."""
     # Moves depend on the optimizations of XLA, not on the model; several op_names in parentheses were merged.
-    left_out = names.match(MOVE) | names.match(CHECKPOINTED_CALL)
+    left_out = names.match(MOVE) | names.match(CALL)
     paths = _folded(names.texts.filter(pa.array(names.in_model & ~left_out)))
     return {path for path in paths if path and not path.startswith("(")}
 

@@ -93,6 +93,7 @@ def _resized_per_device(c: Context) -> tuple[Ints, Ints]:
     )
     if not before.differ(after):  # XLA may have chosen others: one side must exchange what the other has
         kept &= pairs.where(lambda a, b: b.dimensions in before.shapes or a.dimensions in after.shapes)
+    kept &= ~i.sharded_alike(left, right)
     return left[kept], right[kept]
 
 
@@ -191,14 +192,24 @@ def _loop_scopes(p: Program) -> set[str]:
 
 
 def _trip_counts(c: Context, before: list[int], after: list[int]) -> Iterator[Edit]:
-    """Find loops with another trip count, as of a scan over more layers."""
+    """Find loops with another trip count, as of a scan over more layers.
+
+    A loop over all elements of an array runs more often if a dimension of an argument grows, which is the cause.
+    """
     only_a, only_b = (set(x) - set(y) - {-1} for x, y in ((before, after), (after, before)))
     if len(only_a) == len(only_b) == 1:
         x, y = only_a.pop(), only_b.pop()
-        names = [name for (a, b), name in c.interface.shapes.items() if (x, y) in replaced_dimensions(a, b)]
-        dimension = f"a dimension of {x:,} is {y:,} now{_as_in(names[0])}; " if names else ""
+        shapes = reversed(c.interface.shapes.items())
+        in_arguments = {k: name for (a, b), name in shapes for k in replaced_dimensions(a, b)}
+        if (x, y) not in in_arguments and Fraction(x, y) in {Fraction(*k) for k in in_arguments}:
+            return
+        name = in_arguments.get((x, y))
+        dimension = f"a dimension of {x:,} is {y:,} now{_as_in(name)}; " if name else ""
         text = f"{dimension}loops run {y:,} iterations instead of {x:,}"
-        yield Edit("loops", text, c.rows.shapes.with_ratios([Fraction(x, y)]), "names")
+        claims = c.rows.shapes.with_ratios([Fraction(x, y)])
+        if not name:  # such as an unrolled loop, whose body has other buffers
+            claims |= c.rows.single & c.rows.temporary
+        yield Edit("loops", text, claims, "names")
 
 
 def element_types(c: Context) -> Iterator[Edit]:
@@ -345,4 +356,6 @@ def _frequent(tally: Tally, least: float, in_arguments: Container[tuple[Any, Any
 
 
 def _as_in(argument: str | None) -> str:
-    return f", as in argument {argument}" if argument else ""
+    if not argument:
+        return ""
+    return f", as in {argument}" if argument.startswith("argument ") else f", as in argument {argument}"

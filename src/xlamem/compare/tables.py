@@ -30,13 +30,19 @@ class DiffTables:
     """Why the numbers of one side are not known to be right; empty if they are."""
 
     @property
+    def has_peaks(self) -> bool:
+        """Whether the peaks are known. If a program has no live ranges, allocations are compared as a whole."""
+        row = self.accounts.slice(0, 1).to_pylist()[0]
+        return row["peak_step_a"] is not None or row["peak_step_b"] is not None or not (row["peak_a"] or row["peak_b"])
+
+    @property
     def device_total_change(self) -> int:
         """Change of what must fit into the device's main memory."""
         return self._change("reserved")
 
     @property
     def peak_change(self) -> int:
-        """Change of the peak of the device's main memory."""
+        """Change of the peak of the device's main memory; of what it reserves if the peaks are not known."""
         return self._change("peak")
 
     def _change(self, number: str) -> int:

@@ -17,10 +17,12 @@ Row = dict[str, Any]
 MIN_SHARE = 0.1
 """An edit that explains less of a change than this is not its main cause."""
 FACTS = (
-    "layers", "arguments", "sharding", "loops", "rematerialization", "memory space", "constants", "outputs",
-    "element type", "operations", "dimensions", "flags", "donation",
+    "layers", "arguments", "sharding", "loops", "rematerialization", "memory space", "constants", "element type",
+    "outputs", "operations", "dimensions", "flags", "donation",
 )  # fmt: skip
 """Kinds of edits in the order in which they are named if none of them explains the change."""
+COUNTED = ("arguments", "outputs", "constants")
+"""Kinds of edits whose buffers are all that they change: few bytes, or bytes of the other sign, are not the cause."""
 DETAILS = ("instructions", "operation types")
 """Kinds of edits that are named after all other facts."""
 LINES = {
@@ -50,16 +52,16 @@ def verdict(d: DiffTables) -> str:
     prefix = f"Not known ({d.doubt}). As far as the text goes: " if d.doubt else ""
     total = d.accounts.slice(0, 1).to_pylist()[0]
     if d.is_same:
-        sizes = f"{size(total['reserved_b'])} must fit, {size(total['peak_b'])} in use at the peak"
-        return f"{prefix}Nothing changed: {sizes}."
+        in_use = f", {size(total['peak_b'])} in use at the peak" if d.has_peaks else ""
+        return f"{prefix}Nothing changed: {size(total['reserved_b'])} must fit{in_use}."
     cause = main_cause(d)
     because = f": {cause['text'] if cause else NOTHING_ELSE}"
     if not d.device_total_change and not d.peak_change:
         moves = _moves(d)
         same = f"Nothing changed in total ({size(total['reserved_b'])} must fit)"
         return f"{prefix}{same}{f', but {moves}' if moves else ''}{because}."
-    changes = f"{signed(d.device_total_change)} must fit, {signed(d.peak_change)} in use at the peak"
-    return f"{prefix}{changes}{because}{_largest(d, cause)}."
+    in_use = f", {signed(d.peak_change)} in use at the peak" if d.has_peaks else ""
+    return f"{prefix}{signed(d.device_total_change)} must fit{in_use}{because}{_largest(d, cause)}."
 
 
 def main_cause(d: DiffTables) -> Row | None:
@@ -69,7 +71,11 @@ def main_cause(d: DiffTables) -> Row | None:
 
 
 def ranked_edits(d: DiffTables) -> list[Row]:
-    """Return the edits: those that explain a part of the change, then other facts, then those that may follow."""
+    """Return the edits: those that explain a part of the change, then other facts, then those that may follow.
+
+    Arguments, outputs and constants that change the peak a little come after other facts, and last if they change it in
+    the other direction.
+    """
     change = d.peak_change or d.device_total_change
     rows: list[Row] = d.edits.to_pylist()
     kinds = {row["kind"] for row in rows}
@@ -79,9 +85,11 @@ def ranked_edits(d: DiffTables) -> list[Row]:
         if row["kind"] == "compiler":
             return -1, 0, row["edit"]
         if row["kind"] in DETAILS:
-            return 3, DETAILS.index(row["kind"]), row["edit"]
+            return 4, DETAILS.index(row["kind"]), row["edit"]
         if _may_follow(row, kinds):
-            return 4, -abs(row["change"]), row["edit"]
+            return 5, -abs(row["change"]), row["edit"]
+        if row["kind"] in COUNTED and row["change"] and not explains:
+            return 6 if row["change"] * change < 0 else 3, -abs(row["change"]), row["edit"]
         if not explains:
             return 2, FACTS.index(row["kind"]), row["edit"]
         return row["evidence"] == "buffers", -abs(row["change"]), row["edit"]
@@ -108,12 +116,11 @@ def _moves(d: DiffTables) -> str:
 
 
 def _largest(d: DiffTables, cause: Row | None) -> str:
-    """Return the largest group of buffers, of the main cause if that explains some."""
+    """Return the largest group of buffers that changed in the direction of the peak, if possible of the main cause."""
     groups = difference_groups(d, ("edit", "buffer", "cause"))
-    if cause and cause["n"]:
-        groups = groups.filter(pa.array(is_in(groups["edit"], [cause["text"]])))
+    of_cause = groups.filter(pa.array(is_in(groups["edit"], [cause["text"]]))) if cause else groups.slice(0, 0)
     sign = d.peak_change or d.device_total_change
-    rows = [row for row in groups.slice(0, 50).to_pylist() if row["change"] * sign > 0]
+    rows = [row for some in (of_cause, groups) for row in some.slice(0, 50).to_pylist() if row["change"] * sign > 0]
     if not rows:
         return ""
     return f" ({describe(rows[0])})"

@@ -30,7 +30,8 @@ def numbers(d: DiffTables) -> list[Row]:
     spaces = [s for s in spaces if {**s, "account": DEVICE_TOTAL} != first]
     rows = []
     for account in (first, *spaces):
-        for name, text in (("reserved", "must fit" if account is first else "reserved"), ("peak", "peak")):
+        numbers = [("reserved", "must fit" if account is first else "reserved"), ("peak", "peak")]
+        for name, text in numbers if d.has_peaks else numbers[:1]:
             a, b = account[f"{name}_a"], account[f"{name}_b"]
             if a != b or account is first:
                 rows.append({"account": account["account"], "number": text, "a": a, "b": b, "change": b - a})

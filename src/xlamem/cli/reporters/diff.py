@@ -202,7 +202,8 @@ def _contributors(c: Comparison, output: Output, height: int) -> list[Text]:
     if not groups and not row["moved"]:
         return []
     listed = _largest_groups(groups, output.limit, height)
-    lines = [Text.assemble((f"peak {signed(c.peak_change)}", "bold"), (f"  {_steps(c)}", "dim"))]
+    number = "peak" if c.diff.has_peaks else "reserved"
+    lines = [Text.assemble((f"{number} {signed(c.peak_change)}", "bold"), (f"  {_steps(c)}", "dim"))]
     lines += _with_details(_groups(c, listed, output.width), None if output.limit is not None else height)
     if rest := groups[len(listed) :]:
         lines.append(_amount(sum(g["change"] for g in rest), c.peak_change, _rest(rest, groups[0])))
@@ -242,12 +243,10 @@ def _with_details(groups: list[list[Text]], height: int | None) -> list[Text]:
 
 
 def _steps(c: Comparison) -> str:
-    """Say which steps are compared; a dump without live ranges has none."""
-    steps = [
-        side if dump.schedule_length is None else f"step {c.row[f'step_{side.lower()}']:,} of {side}"
-        for side, dump in zip("AB", c.dumps, strict=True)
-    ]
-    return f"{steps[0]} against {steps[1]}, by buffer:"
+    """Say which steps are compared."""
+    if not c.diff.has_peaks:
+        return "all of A against all of B, by buffer:"
+    return f"step {c.row['step_a']:,} of A against step {c.row['step_b']:,} of B, by buffer:"
 
 
 def _amount(change: int, total: int, text: str) -> Text:

@@ -52,7 +52,8 @@ def _contributors(c: Comparison, limit: int) -> list[str]:
         rows.append([signed(total), share(total, c.peak_change), "", f"{sum(g['n'] for g in rest):,}", names, "", ""])
     if row["moved"]:
         rows.append([signed(row["moved"]), share(row["moved"], c.peak_change), "", "", moved(row), "", ""])
-    total_row = [f"**{signed(c.peak_change)}**", "", "", "", f"**peak of {escaped(c.account)}**", "", ""]
+    number = "peak" if c.diff.has_peaks else "reserved"
+    total_row = [f"**{signed(c.peak_change)}**", "", "", "", f"**{number} of {escaped(c.account)}**", "", ""]
     return table(["change:", "share:", "cause", "n:", "buffers", "shape", "source"], [*rows, total_row])
 
 

@@ -39,7 +39,8 @@ export async function comparisonView(
 ): Promise<void> {
   const difference = report.difference!;
   const verdict = section("difference", "What changed from A to B", "");
-  verdict.host.append(...summary(difference), sides(report, open));
+  const isTimed = report.programs.every((model) => model.steps !== null); // otherwise allocations are compared as a whole
+  verdict.host.append(...summary(difference, isTimed), sides(report, open));
   host.append(verdict.element);
   if (difference.same) {
     host.append(...editSection(difference));
@@ -49,7 +50,7 @@ export async function comparisonView(
   const time = section("aligned", "Both timelines", "Steps with matching instructions are at the same place.");
   const where = section("maps", "Both address maps", "");
   host.append(why.element, ...editSection(difference), time.element, where.element);
-  const waterfalls = new Waterfalls(why.host, difference);
+  const waterfalls = new Waterfalls(why.host, difference, isTimed);
   time.host.append(h("p", { class: "sentence loading" }, "Reading the columns …"));
   try {
     await decode();
@@ -88,13 +89,13 @@ async function membersOf({ members: { row, a, b } }: AccountDifference): Promise
 
 // -- the verdict --------------------------------------------------------------------------------------
 
-function summary({ verdict, accounts }: Difference): HTMLElement[] {
+function summary({ verdict, accounts }: Difference, isTimed: boolean): HTMLElement[] {
   const total = accounts[0]!;
   const figures = [
     ["must fit", total.reserved],
     ["in use at the peak", total.peak],
   ] as const;
-  const amounts = figures.map(([label, { a, b }]) => {
+  const amounts = figures.slice(0, isTimed ? 2 : 1).map(([label, { a, b }]) => {
     const [value, unit] = (a === b ? "\u00b10 B" : signedSize(b - a)).split(" ");
     const kind = b > a ? "figure up" : b < a ? "figure down" : "figure";
     return h(
@@ -134,6 +135,7 @@ function sides({ programs }: Report, open: (program: number) => void): HTMLEleme
 
 class Waterfalls {
   readonly #accounts: readonly AccountDifference[];
+  readonly #isTimed: boolean;
   readonly #body = h("div", {});
   readonly #names: ReturnType<typeof choice>;
   readonly #kinds: ReturnType<typeof choice>;
@@ -142,7 +144,8 @@ class Waterfalls {
   #kind: number;
   #explorer: Explorer | null = null;
 
-  constructor(host: HTMLElement, { accounts }: Difference) {
+  constructor(host: HTMLElement, { accounts }: Difference, isTimed: boolean) {
+    this.#isTimed = isTimed;
     this.#accounts = accounts;
     this.#kind = accounts[0]!.reserved.rows.length > 0 ? 0 : 1;
     const titles = accounts.map(({ account }) => plain(accountTitle(account), 40));
@@ -151,7 +154,7 @@ class Waterfalls {
       this.#draw();
       this.#explorer?.show(i);
     });
-    this.#kinds = choice("Number", ["Must fit", "In use at the peak"], (i) => {
+    this.#kinds = choice("Number", ["Must fit", isTimed ? "In use at the peak" : "By buffer"], (i) => {
       this.#kind = i;
       this.#draw();
     });
@@ -176,7 +179,7 @@ class Waterfalls {
 
   #chart(difference: AccountDifference, kind: (typeof NUMBERS)[number]): HTMLElement[] {
     const data = difference[kind];
-    const what = kind === "peak" ? "in use at the peak" : difference.account === "device_total" ? "must fit" : "reserved";
+    const what = kind === "peak" && this.#isTimed ? "in use at the peak" : difference.account === "device_total" ? "must fit" : "reserved";
     if (data.rows.length === 0) return [sentence(`Nothing changed: ${size(data.a)} ${what} in A and in B.`)];
     const explorer = kind === "peak" ? this.#explorer : null;
     const table = waterfall(data, what, explorer ? rowsOf(data, explorer, this.#account) : null);
