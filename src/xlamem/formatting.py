@@ -117,20 +117,26 @@ def shorten_path(text: str, limit: int | None) -> str:
 def shorten_distinct(texts: Iterable[str], limit: int | None) -> list[str]:
     """Shorten texts that are too long such that different texts stay different.
 
-    The beginnings are cut off, or else the middles, or else all but the part where a text differs from those that are
-    most similar to it.
+    The beginnings are cut off (the middle, if the last component of a path has more than twice the limit), or else the
+    middles, or else all but the part where a text differs from those that are most similar to it.
     """
     texts = list(texts)
     if limit is None or all(len(text) <= limit for text in texts):
         return texts
     distinct = set(texts)
-    for cut in (shorten_path, shorten):
+    for cut in (_shorten_component, shorten):
         shortened = {text: cut(text, limit) for text in distinct}
         if len(set(shortened.values())) == len(distinct):
             break
     else:
         shortened = _around_differences(sorted(distinct), max(limit, 4))
     return [shortened[text] for text in texts]
+
+
+def _shorten_component(text: str, limit: int) -> str:
+    """Shorten a path, but keep both ends of a last component of more than twice the limit."""
+    is_long = len(text) - text.rfind("/") > 2 * limit
+    return shorten(text, limit) if is_long else shorten_path(text, limit)
 
 
 def _around_differences(texts: list[str], limit: int) -> dict[str, str]:

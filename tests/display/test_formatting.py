@@ -75,6 +75,15 @@ def test_what_differs_is_never_cut_off(texts: list[str]) -> None:
     assert formatting.shorten_distinct(texts, None) == texts
 
 
+def test_names_too_long_for_a_line_keep_both_ends() -> None:
+    """TensorFlow adds a hundred characters to the name of a function."""
+    names = [f"{i}.a_inference_{name}_12__XlaMustCompile_{'x' * 90}_.{i}" for i, name in enumerate(("train", "test"))]
+    for prefix in ("", "runs/"):
+        first, second = formatting.shorten_distinct([prefix + name for name in names], 50)
+        assert "_train_" in first
+        assert "_test_" in second
+
+
 def test_shortening() -> None:
     assert formatting.shorten_path("jit(f)/layers_3/mlp/dot", 16) == "…/mlp/dot"
     assert formatting.shorten_path("jit(f)/layers_3/mlp/dot", 20) == "…/layers_3/mlp/dot"

@@ -154,6 +154,24 @@ def test_the_later_entry_of_a_name_counts(tmp_path: Path) -> None:
     assert contents(resolve(path)) == {"buffer-assignment": ALLOCATIONS}
 
 
+@pytest.mark.parametrize("order", [("", "gz"), ("gz", "")])
+def test_plain_entries_are_preferred(tmp_path: Path, order: tuple[str, ...]) -> None:
+    """Wherever they are in the archive, of flags too, as in a directory."""
+    folder = tmp_path / "d"
+    write(folder)
+    flags = folder / "module_0000.jit_f.debug_options"
+    flags.write_text("a: 1\n")
+    for path in sorted(folder.iterdir()):
+        (folder / f"{path.name}.gz").write_bytes(PACK["gz"](b"HloLiveRange (max 9):\n"))
+    wanted = {**TEXTS, "debug-options": "a: 1\n"}
+    with tarfile.open(tmp_path / "d.tar", "w") as tar:
+        for end in order:
+            for path in sorted(p for p in folder.iterdir() if (p.suffix == ".gz") == (end == "gz")):
+                tar.add(path, arcname=path.name)
+    assert contents(resolve(tmp_path / "d.tar")) == wanted
+    assert contents(resolve(folder)) == wanted
+
+
 def test_a_tar_with_a_header_of_terabytes(tmp_path: Path) -> None:
     """An extended header is read into memory: of this size it cannot be."""
     path = tmp_path / "x.tar"

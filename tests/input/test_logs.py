@@ -13,6 +13,7 @@ import xlamem
 from xlamem import schema
 from xlamem.errors import UsageError
 from xlamem.input.find import Source, find, resolve, split_modules
+from xlamem.input.logs import split_line
 
 Prefix = Callable[[int, str, str], Iterator[str]]
 ROLES = ("buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report")
@@ -209,3 +210,31 @@ def test_a_file_of_one_module_is_not_split(tmp_path: Path) -> None:
     for folder in (SINGLE[0], SPLIT[0]):
         (source,) = find(DUMPS / folder)
         assert split_modules(source) == [source]
+
+
+GLOG = "I1120 12:03:29.928370   18058 client.cc:2664] "
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("hello", (None, None, "hello")),
+        ("", (None, None, "")),
+        (f"{GLOG}hello", (None, "18058", "hello")),
+        ("I1120 12:03:29.928370 client.cc:2664] hello", (None, "", "hello")),
+        ("2023-11-20 12:03:29.92: E client.cc:99] hello", (None, "", "hello")),
+        ("12:   hello", ("12", None, "  hello")),
+        (f"[rank3]: (pid=48) 2026-01-02T03:04:05Z {GLOG}hello", ("rank3 pid=48", "18058", "hello")),
+        (f"[rank3]: 0: (pid=48) {GLOG}hello", ("rank3 0 pid=48", "18058", "hello")),
+        ("[rank3]: 0: (pid=48) 1: hello", ("rank3 0 pid=48", None, "1: hello")),
+        ("1: 2: 3: 2026-01-02T03:04:05+01:00 hello", ("1 2 3", None, "hello")),
+        ("\x1b[36m(pid=7)\x1b[0m hello", ("pid=7", None, "hello")),
+        ("[36m(pid=7)[0m hello", ("pid=7", None, "hello")),
+        ("[node-1]hello", ("node-1", None, "hello")),
+        ("[INFO 12] hello", (None, None, "[INFO 12] hello")),
+        ("[rank] hello", (None, None, "[rank] hello")),
+    ],
+)
+def test_prefixes_of_a_line(line: str, parts: tuple[str | None, str | None, str]) -> None:
+    """At most three labels; the time of a container is none."""
+    assert split_line(line) == parts

@@ -36,7 +36,7 @@ from xlamem.errors import DumpError, UsageError
 from xlamem.input import contents as input_contents
 from xlamem.input import files
 from xlamem.input.containers.tar import TarEntry
-from xlamem.input.find import Member, Source, Text, find, resolve, split_modules
+from xlamem.input.find import Member, Source, Text, find, find_all, resolve, split_modules
 from xlamem.input.names import EXTENSIONS
 from xlamem.input.spans import is_one_module
 from xlamem.parse import modules
@@ -171,6 +171,42 @@ def test_several_modules_need_a_choice(tmp_path: Path) -> None:
     for missing in (3, -1, "jit_h", "3"):
         with pytest.raises(UsageError, match="no module"):
             resolve(tmp_path, module=missing)
+
+
+@pytest.mark.parametrize("n", [40, 41])
+def test_an_error_lists_forty_modules(tmp_path: Path, n: int) -> None:
+    (tmp_path / "all.txt").write_text(ALLOCATIONS * n)
+    with pytest.raises(UsageError, match=f"holds {n} modules") as caught:
+        resolve(tmp_path / "all.txt")
+    lines = str(caught.value).splitlines()[1:]
+    assert lines[39] == f"  39  all.txt  {len(ALLOCATIONS)} bytes"
+    assert lines[40:] == (["  … and 1 more"] if n == 41 else [])
+
+
+def test_modules_in_the_only_file_of_a_directory(tmp_path: Path) -> None:
+    path = tmp_path / f"{STEM}-buffer-assignment.txt"
+    path.write_text(ALLOCATIONS + ALLOCATIONS.replace(" p ", " q "))
+    for module, letter in ((0, "p"), (1, "q")):
+        assert f" {letter} @0" in contents(resolve(tmp_path, module=module))["buffer-assignment"]
+    first, second = split_modules(resolve(tmp_path))
+    assert split_modules(first) == [first]
+    assert resolve(first, module=0) == first
+    assert first.bytes_on_disk() == second.bytes_on_disk() == len(ALLOCATIONS)
+    with pytest.raises(UsageError, match="no module 1"):
+        resolve(first, module=1)
+
+
+@pytest.mark.parametrize("prefix", [LOG, LOG_TF])
+def test_a_log_with_the_name_of_a_member(tmp_path: Path, prefix: str) -> None:
+    path = tmp_path / f"{STEM}-buffer-assignment.txt"
+    path.write_text("".join(prefix + line for line in ALLOCATIONS.splitlines(keepends=True)))
+    assert contents(resolve(path)) == {"buffer-assignment": ALLOCATIONS}
+
+
+def test_hlo_text_that_is_named_and_found(tmp_path: Path) -> None:
+    write(tmp_path, texts={"hlo": HLO})
+    for paths in ((tmp_path, tmp_path / f"{STEM}.txt"), (tmp_path / f"{STEM}.txt", tmp_path)):
+        assert [contents(source) for source in find_all(*paths)[0]] == [{"hlo": HLO}]
 
 
 def test_a_module_is_selected_by_its_own_number_if_it_has_one(tmp_path: Path) -> None:

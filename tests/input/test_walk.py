@@ -18,8 +18,9 @@ import xlamem
 from xlamem.errors import DumpError, UsageError
 from xlamem.input import contents as input_contents
 from xlamem.input import files, filesystems
-from xlamem.input.find import Member, find, resolve
+from xlamem.input.find import Member, find, find_all, resolve
 from xlamem.input.names import EXTENSIONS
+from xlamem.input.walk import NoDumpError
 
 # ---- what is not there
 
@@ -52,6 +53,43 @@ def test_only_protos(tmp_path: Path) -> None:
     (tmp_path / f"{STEM}.hlo.pb").write_bytes(b"\x0a\x00")
     with pytest.raises(UsageError, match="xla_dump_hlo_as_text"):
         find(tmp_path)
+
+
+def test_hints_are_about_one_path_each(tmp_path: Path) -> None:
+    """That of the error for all of them is about all."""
+    write(tmp_path / "good")
+    for name, data in {f"protos/{STEM}.hlo.pb": b"\x0a\x00", "hlo/lowered.txt": HLO.encode(), "none/x": b""}.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(data)
+    folders = [tmp_path / name for name in ("good", "protos", "none", "hlo", "none")]
+    sources, errors = find_all(*folders)
+    assert len(sources) == 1
+    hints = [error.hint.partition(";")[0].partition(",")[0] for error in errors]
+    assert hints == ["there are only protos", "", "there is HLO text"]  # a path that is repeated is searched once
+    with pytest.raises(NoDumpError, match="there are only protos"):
+        find_all(*folders[1:3])
+
+
+@pytest.mark.parametrize("n", [3, 4, 1003])
+def test_an_error_names_three_paths(tmp_path: Path, n: int) -> None:
+    for i in range(n):
+        (tmp_path / f"{i:04d}").mkdir()
+    three = ", ".join(str(tmp_path / f"{i:04d}") for i in range(3))
+    more = {3: "", 4: " and 1 more", 1003: " and 1,000 more"}[n]
+    with pytest.raises(NoDumpError) as caught:
+        find(*sorted(tmp_path.iterdir()))
+    assert str(caught.value).startswith(f"no dump in {three}{more}: ")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_that_is_named_like_an_archive(tmp_path: Path) -> None:
+    """In a directory it is not read, and other pipes are no dumps."""
+    write(tmp_path)
+    for name in ("x.tar.gz", "x.sock"):
+        os.mkfifo(tmp_path / name)
+    faulty = {source.name: str(source.fault) for source in find(tmp_path) if source.fault}
+    assert list(faulty) == ["x.tar.gz"]
+    assert "a pipe, a socket or a device" in faulty["x.tar.gz"]
 
 
 def bad_entries(folder: Path) -> dict[str, str]:
@@ -310,6 +348,21 @@ def test_names_that_uris_quote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     day = "gs://b/a/date=2026-01-01"
     for again in (day, f"{day}/*/*", f"{day}/x y", f"{day}/x%20y/{STEM}", f"{day}/run+1.log", f"{day}/run%2B1.log"):
         assert len(find("gs://b", again)) == len(find(again, "gs://b")) == 2
+
+
+def test_hlo_text_that_a_uri_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with paths, it is a dump only if the user names it."""
+    from pyarrow import fs
+
+    write(tmp_path / "d", texts={"hlo": HLO})
+    away = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(filesystems, "_arrow_filesystem", lambda root: (away, "") if root == "gs://b" else None)
+    for uri in (f"gs://b/d/{STEM}.txt", f"gs://b/d/{STEM}"):
+        for paths in ((uri,), (uri, "gs://b/d"), ("gs://b/d", uri)):
+            sources, _ = find_all(*paths)
+            assert [contents(source) for source in sources] == [{"hlo": HLO}]
+    with pytest.raises(NoDumpError, match="there is HLO text"):
+        find("gs://b/d")
 
 
 def test_a_number_sign_in_a_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

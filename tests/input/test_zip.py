@@ -376,6 +376,15 @@ def test_an_encrypted_entry(tmp_path: Path) -> None:
         resolve(path)
 
 
+def test_encrypted_flags(tmp_path: Path) -> None:
+    """A dump can be read without them."""
+    flags = "module_0000.jit_f.debug_options"
+    path = zip_with(tmp_path / "x.zip", {ASSIGNMENT: ALLOCATIONS, flags: "a: 1\n"})
+    assert contents(resolve(path)) == {"buffer-assignment": ALLOCATIONS, "debug-options": "a: 1\n"}
+    patched(path, flags, (FLAGS, "<H", 1))
+    assert contents(resolve(path)) == {"buffer-assignment": ALLOCATIONS}
+
+
 def test_an_encrypted_text_of_another_name(tmp_path: Path) -> None:
     path = zip_with(tmp_path / "x.zip", {f"a/{ASSIGNMENT}": ALLOCATIONS, "a/notes.txt": "x", "a/notes.md": "x"})
     for name in ("a/notes.txt", "a/notes.md"):

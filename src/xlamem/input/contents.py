@@ -51,7 +51,7 @@ class Contents:
         spans = member_spans(data)
         for number, span in enumerate(spans):
             if not span.frame:
-                self._groups.add_single(_span_member(origin, span, file, "buffer-assignment"), path, number)
+                self._groups.add_single(span_member(origin, span, file, "buffer-assignment"), path, number)
         self._add_frames(origin, [span for span in spans if span.frame], file, path)
         if not spans and (role := detect_role(bytes(data[:MAX_HEAD]))):
             self._groups.add_single(replace(origin, role=role, size=file.size), path, 0)
@@ -88,7 +88,7 @@ class Contents:
                 if role in roles:
                     number, roles = number + 1, set()
                 roles_of_stem[stem] = number, roles | {role}
-                member = replace(_span_member(origin, span, file, role), inner_name=span.frame)
+                member = replace(span_member(origin, span, file, role), inner_name=span.frame)
                 add = self._groups.add if member_name else self._groups.add_flags
                 add(member, path, stem, 0, number=number)
 
@@ -122,6 +122,7 @@ class Contents:
             self._add(member, lambda: entry.open(file), f"{path}::{entry.name}", search=True)
 
 
-def _span_member(origin: Member, span: MemberSpan, file: FileView, role: names.Role) -> Member:
+def span_member(origin: Member, span: MemberSpan, file: FileView, role: names.Role) -> Member:
+    """Return the member that this span of a file contains."""
     size = (file.size if span.end is None else span.end) - span.begin
     return replace(origin, role=role, form=span.form, begin=span.begin, end=span.end, size=size)

@@ -11,7 +11,7 @@ from typing import Protocol
 from ..errors import DumpError, UsageError, utf8
 from . import names
 from .access import system_errors
-from .contents import Contents
+from .contents import Contents, span_member
 from .files import Buffer
 from .groups import Groups
 from .member import Member
@@ -117,7 +117,7 @@ def split_modules(source: Source, is_one: Callable[[Buffer], bool] = is_one_modu
         return [source]  # the error is raised when the source is read
     if len(spans) < 2 and all(span.form == "plain" for span in spans):
         return [source]
-    members = [replace(member, form=s.form, begin=s.begin, end=s.end, size=None) for s in spans]
+    members = [span_member(member, s, file, "buffer-assignment") for s in spans]
     return [replace(source, members=(m,), module_id=None, module_name=None, timestamp_us=None) for m in members]
 
 
