@@ -113,6 +113,7 @@ def test_the_maps_of_a_comparison_follow_its_waterfall_and_each_other(page_of: W
     details.locator("h3", has_text="the same buffer").wait_for()
     details.get_by_role("button", name="Clear the selection").first.click()
     details.locator("h3", has_text="the same buffer").wait_for(state="detached")
+    settle(page)  # the two sides are drawn one after the other
     assert details.locator(".suggestion").count() == 2
 
 

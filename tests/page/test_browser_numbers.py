@@ -81,6 +81,8 @@ def test_bytes_in_use_are_those_of_occupancy(path: Path, page_of: Write, show: S
     page = show(page_of(path))
     spaces = xlamem.report(path).programs[0].spaces
     occupancy = xlamem.occupancy(xlamem.read(path)).to_pylist()
+    if not occupancy:
+        pytest.skip("has no live ranges")
     for space in spaces[:3]:
         rows = [r for r in occupancy if (r["color"], r["page"]) == (space.color, space.page)]
         for i in np.linspace(0, len(rows) - 1, N_STEPS).astype(int):

@@ -63,7 +63,7 @@ def walk(page: Page) -> None:
         for element in page.locator(selector).all()[:8]:
             if element.is_visible():
                 element.click()
-    settle(page)
+                settle(page)  # the click may take away the elements that follow
     go(page, "t=14")
     for row in page.locator("#buffers [role=row]:has([role=gridcell])").all()[:12]:
         row.click()
