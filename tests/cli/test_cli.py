@@ -19,8 +19,10 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem import cli, compute, schema
+from xlamem.cli.reporters import convert as convert_reporter
 from xlamem.cli.reporters import info as info_reporter
 from xlamem.cli.verbs import info
+from xlamem.warehouse.result import Status
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
 TRUNCATED = DUMPS / "cpu-killed-at-buffer-assignment"
@@ -106,6 +108,10 @@ def test_info_of_several(run: Any, tmp_path: Path) -> None:
     same = r.out[r.out.index("same content:") :].splitlines()
     assert {line.rpartition("/")[0].strip() for line in same[1:]} == {str(SMALL), str(tmp_path / "again")}
     assert len(run("info", "--json", SMALL, tmp_path).json["duplicates"]) == 1
+    assert "state" not in r.out.splitlines()[0].split()
+    r = run("info", SMALL, DUMPS / "cpu-killed-at-buffer-assignment")  # one of them is not whole
+    assert "state" in r.out.splitlines()[0].split()
+    assert [{"ok", "truncated"} & {*line.split()} for line in r.out.splitlines()[1:3]] == [{"ok"}, {"truncated"}]
 
 
 def test_every_cross_check_is_listed() -> None:
@@ -320,6 +326,12 @@ def test_convert_labels(run: Any, tmp_path: Path) -> None:
     for bad in (["--label", "night"], ["--label", "=x"], ["--label", "a=1", "--label", "a=2"]):
         assert run("convert", SMALL, "--to", tmp_path, *bad, *HERE).code == 2
     assert run("convert", SMALL, "--to", tmp_path, "--partition-by", "night", *HERE).code == 2
+
+
+def test_the_time_that_is_left() -> None:
+    status = Status("convert", 1, 4, 25 << 20, 100 << 20, failed=2, seconds=100.0)
+    line = convert_reporter._line(status)
+    assert line == "convert: 1 of 4 dumps, 25.00 MiB of 100.00 MiB, 256.00 KiB/s, 5 min left, 2 unreadable"
 
 
 def test_convert_logs_its_progress(

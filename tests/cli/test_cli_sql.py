@@ -16,6 +16,7 @@ from conftest import DUMPS, HERE
 
 import xlamem
 from xlamem import cli, compute, schema
+from xlamem.cli import console
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
 TPU = DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad"
@@ -88,18 +89,27 @@ def test_limit(run: Any, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_json_and_csv(run: Any, dest: str) -> None:
     query = """SELECT sum(n_values) AS total, 1.5 AS x, 0.25::DOUBLE AS y, true AS b, NULL AS nothing, 'a,"b' AS t,
-        [1, 2] AS l, {'k': DATE '2025-01-31'} AS s, 'NaN'::DOUBLE AS nan, max(converted_at) AS at FROM modules"""
+        [1, 2] AS l, {'k': DATE '2025-01-31'} AS s,
+        ['NaN'::DOUBLE, '-inf'::DOUBLE, 'inf'::DOUBLE] AS inf, max(converted_at) AS at FROM modules"""
     (row,) = json.loads(run("sql", dest, query, "--json").out)["rows"]
     assert row.pop("at").endswith("+00:00")
     assert row == {
         "total": 84, "x": 1.5, "y": 0.25, "b": True, "nothing": None, "t": 'a,"b', "l": [1, 2],
-        "s": {"k": "2025-01-31"}, "nan": None,
+        "s": {"k": "2025-01-31"}, "inf": [None, None, None],
     }  # fmt: skip
     head, cells = csv.reader(io.StringIO(run("sql", dest, query, "--csv").out))
     assert head[:6] == ["total", "x", "y", "b", "nothing", "t"]
     assert cells[:6] == ["84", "1.5", "0.25", "true", "", 'a,"b']
     assert run("sql", dest, query, "--csv", "--json").code == 2
     assert json.loads(run("sql", dest, "FROM labels WHERE false", "--json").out)["rows"] == []
+
+
+def test_csv_that_is_written_in_parts(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that is shorter than the one before it contains nothing of that."""
+    monkeypatch.setattr(console, "CSV_BUFFER", 10)
+    query = "SELECT repeat('x', n::INT) AS x FROM range(40, 0, -1) t(n)"
+    lines = run("sql", TPU, query, "--csv").out.splitlines()
+    assert lines == ["x", *("x" * n for n in range(40, 0, -1))]
 
 
 def test_one_dump(run: Any) -> None:

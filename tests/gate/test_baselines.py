@@ -9,6 +9,7 @@ import shutil
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from variants import CUT, TEXTS, compiled_again, converted, inner, larger, outer
 
 import xlamem
 from xlamem import UsageError, check
+from xlamem.compare.compiler import ALTERNATIVES
 from xlamem.compare.programs import programs_of
 from xlamem.formatting import size
 from xlamem.gate import baseline as baselines
@@ -123,6 +125,22 @@ def test_another_program_of_a_name_with_other_flags(policy: str, status: str, tm
     result = check(dumps, config={"flags_change": policy}, baseline=base)
     assert findings(result, "growth") == [("growth", status)] * 2
     assert "of the baseline, with other flags" in next(r["message"] for r in result.rows(status) if r["value"])
+
+
+@pytest.mark.parametrize(
+    ("compiler", "flags", "status"),
+    [("bless", "fail", "failed"), ("fail", "warn", "failed"), ("warn", "bless", "warning"), ("bless", "bless", "note")],
+)
+def test_the_strictest_of_two_policies_counts(compiler: str, flags: str, status: str, tmp_path: Path) -> None:
+    """Both the compiler and its flags have changed."""
+    dumps = pair("cpu-donation-removed-decode").unpack(tmp_path)
+    base = blessed(dumps[0], tmp_path / "base.json")
+    entries = baselines.load(base).entries
+    other = {*chain(*(group for group in ALTERNATIVES if group & {*entries[0].format}))}
+    entries = [replace(e, flags={"xla_other": "true"}, format=tuple(other - {*e.format})) for e in entries]
+    baselines.write(base, baselines.Baseline.of(entries))
+    result = check(dumps[1], config={"compiler_change": compiler, "flags_change": flags}, baseline=base)
+    assert findings(result, "growth") == [("growth", status)] * 2
 
 
 def test_the_largest_of_a_name_is_not_known(write: Callable[..., Path]) -> None:

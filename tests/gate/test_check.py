@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ import xlamem
 from xlamem import UsageError, check
 from xlamem.formatting import size
 from xlamem.gate import baseline as baselines
+from xlamem.gate.amounts import Amount
 from xlamem.gate.causes import changes_since, describe, why_since
-from xlamem.gate.config import Config
+from xlamem.gate.config import Budget, Config
 from xlamem.gate.entry import Argument, Entry, Group
 from xlamem.gate.formats.as_text import as_text
 from xlamem.gate.growth import FLOOR, floor, growth_findings
@@ -224,6 +226,22 @@ def test_the_floor(before: int) -> None:
     assert growth(same, entry(before + allowed, before + allowed)) == {"device_total": "passed", "peak": "passed"}
     assert growth(same, entry(before + allowed + 1, before)) == {"device_total": "failed", "peak": "passed"}
     assert growth(same, entry(before, before + allowed + 1)) == {"device_total": "passed", "peak": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "allowed"),
+    [
+        (Amount("10 %", share=Fraction(1, 10)), 10 * MIB),
+        (Amount("3MiB", bytes=3 * MIB), 3 * MIB),
+        (Amount("0.01 %", share=Fraction(1, 10_000)), 100 * MIB // 1000),
+    ],
+)
+def test_the_allowed_growth(limit: Amount, allowed: int) -> None:
+    """A share is that of the baseline, and no limit is less than the floor."""
+    base = entry(100 * MIB, 100 * MIB)
+    for more, status in ((allowed, "passed"), (allowed + 1, "failed")):
+        now = entry(100 * MIB + more, 100 * MIB + more)
+        assert growth(base, now, budgets=(Budget(growth=limit),)) == {"device_total": status, "peak": status}
 
 
 def test_small_growth_does_not_add_up(tmp_path: Path, write: Callable[..., Path]) -> None:

@@ -165,6 +165,9 @@ def test_the_nearest_file_up_to_the_repository(tmp_path: Path, monkeypatch: pyte
     inner = repository / "a" / "b"
     inner.mkdir(parents=True)
     assert find_config(inner) == outside
+    (repository / "a" / ".git").write_text("gitdir: elsewhere")  # a worktree or a submodule
+    assert find_config(inner) is None
+    (repository / "a" / ".git").unlink()
     (repository / ".git").mkdir()
     assert find_config(inner) is None
     project = written(repository, "[tool.xlamem]\nratchet = true", "pyproject.toml")

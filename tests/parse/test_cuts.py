@@ -74,7 +74,7 @@ def check(data: bytes, role: str, at: int, platform: Any, full: dict[str, list[A
         assert rows == full[name][: len(rows)], name
 
 
-@pytest.mark.parametrize(("source", "role"), targets(3))
+@pytest.mark.parametrize(("source", "role"), targets(5))
 def test_cut(source: Source, role: str) -> None:
     members = texts(source)
     data = members[role]
@@ -123,3 +123,21 @@ def test_every_undetectable_cut_is_one_that_the_text_cannot_tell() -> None:
     assert missed == {
         "buffer-assignment": 0, "buffer-assignment-values": 0, "live-range": 0, "memory-usage-report": 0,
     }  # fmt: skip
+
+
+def test_a_cut_is_in_the_last_section() -> None:
+    text = b"BufferAssignment:\nallocation 0: size 8, preallocated-temp:\n value: <0 a @0> (size=8,offset=0): f32[2]\n"
+    text += b"\nTotal bytes used: 8 (8B)\n\nUsed values:\n<0 a @0>\n positions:\n  a\n uses:\n from instruction: %a"
+    found = xlamem.read(held("x", {"buffer-assignment": text})).diagnostics.to_pylist()
+    assert [d["section"] for d in found if d["code"] == "truncated"] == ["used values"]
+
+
+@pytest.mark.parametrize("length", [1, 65_000, 65_536, 65_537, 131_072, 200_000])
+def test_only_the_line_that_is_cut_is_lost(length: int) -> None:
+    """However long the file is, and the line that is cut."""
+    lines = [f" value: <{i} a.{i} @0> (size=8,offset={8 * i}): f32[2]{{0}}\n" for i in range(3_000)]
+    head = "BufferAssignment:\nallocation 0: size 24000, preallocated-temp:\n"
+    cut = " value: <3000 " + "b" * length
+    dump = xlamem.read(held("x", {"buffer-assignment": (head + "".join(lines) + cut).encode()}, "tpu"))
+    assert dump.values["value_id"].to_pylist() == list(range(3_000))
+    assert "truncated" in dump.diagnostics["code"].to_pylist()

@@ -6,13 +6,14 @@ import contextlib
 import re
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from renumber import memory_files, renumbered, write
 
 import xlamem
 from xlamem.parse import pieces, whole
-from xlamem.parse.fingerprints import hash_texts
+from xlamem.parse.fingerprints import _hexadecimal, hash_texts
 from xlamem.parse.join import ReadDump, tables_of
 
 DUMPS = Path(__file__).parents[1] / "dumps"
@@ -100,6 +101,11 @@ def test_every_path_gives_the_same(
 def _streamed(dump: xlamem.Dump) -> Pair:
     tables = dict(pieces.pieces(dump.source, hashes=True))
     return tuple(tables["modules"][c][0].as_py() for c in FINGERPRINTS)  # type: ignore[return-value]
+
+
+def test_all_fingerprints_have_16_digits() -> None:
+    found = _hexadecimal(np.array([0, 10, -1, 1 << 60, 7], np.int64), [True, True, True, True, False])
+    assert found == ["0" * 16, "0" * 15 + "a", "f" * 16, "1" + "0" * 15, None]
 
 
 def test_stored_fingerprints_stay_valid() -> None:

@@ -104,6 +104,15 @@ xla_split: 4
 """
 
 
+def test_comments_in_a_message(tmp_path: Path) -> None:
+    """Only lines that follow each other are one comment. That of a message is that of its first field, or replaced."""
+    text = b"# one\nm {\n  # two\n  k: 1\n}\n# a\n# b\nx: 2\n# c\nn {\n  y: 3\n  z: 4\n}\n"
+    dump = xlamem.read(with_flags(tmp_path, text, TPU, ".tpu_comp_env.txt"))
+    comments = {r["name"]: r["comment"] for r in dump["flags"].to_pylist()}
+    assert comments == {"m.k": "# two", "x": "# a\n# b", "n.y": "# c", "n.z": None}
+    assert differences(xlamem.read(dump.source, text=True), members(dump)) == []
+
+
 def test_comments_name_the_flags_that_differ(tmp_path: Path) -> None:
     """The compiler writes a comment before the first line that begins with the name of its flag."""
     dump = xlamem.read(with_flags(tmp_path, NON_DEFAULT.encode(), TPU, ".tpu_comp_env.txt"))

@@ -41,6 +41,7 @@ def test_tiny_spans(span: int, threads: int, monkeypatch: pytest.MonkeyPatch) ->
         expected = xlamem.read(source, text=True, threads=1)
         expected.diagnostics  # noqa: B018  (reads everything before SPAN shrinks)
         monkeypatch.setattr(whole, "SPAN_BYTES", span)
+        monkeypatch.setattr(whole, "MAX_SPAN_BYTES", span)
         same(expected, xlamem.read(source, text=True, threads=threads))
         monkeypatch.undo()
 
@@ -51,6 +52,7 @@ def test_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
         expected = xlamem.read(source, text=True, threads=1)
         expected.diagnostics  # noqa: B018
         monkeypatch.setattr(whole, "SPAN_BYTES", 500)
+        monkeypatch.setattr(whole, "MAX_SPAN_BYTES", 500)
         same(expected, xlamem.read(source, text=True, threads=threads))
         monkeypatch.undo()
 
@@ -60,6 +62,7 @@ def test_spans_of_every_dump(source: Source, monkeypatch: pytest.MonkeyPatch) ->
     expected = xlamem.read(source, text=True, threads=1)
     expected.diagnostics  # noqa: B018
     monkeypatch.setattr(whole, "SPAN_BYTES", 300)
+    monkeypatch.setattr(whole, "MAX_SPAN_BYTES", 300)
     same(expected, xlamem.read(source, text=True, threads=2))
 
 
@@ -101,6 +104,7 @@ def test_a_repeat_is_compared_over_its_whole_length(
 ) -> None:
     plain = xlamem.read(held("x", repeats(None)), text=True)
     monkeypatch.setattr(whole, "SPAN_BYTES", span)
+    monkeypatch.setattr(whole, "MAX_SPAN_BYTES", span)
     dump = xlamem.read(held("x", repeats(change)), text=True, threads=2)
     names = dump.instructions["instruction"].to_pylist()
     found = [d["code"] for d in dump.diagnostics.to_pylist()]

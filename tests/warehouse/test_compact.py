@@ -62,8 +62,13 @@ def test_few_files_with_the_same_rows(dest: Path) -> None:
     before, ids = rows(dest), dict(state(dest).stored)
     dumps = {i: xlamem.Dataset(dest).read(i)["values"] for i in ids}
     labels = xlamem.Dataset(dest).dumps()
+    old = {file.path: file for file in state(dest).files()}
     found = warehouse.compact(dest)
+    new = {file.path: file for file in state(dest).files()}
+    gone, made = ([a[path] for path in a.keys() - b.keys()] for a, b in ((old, new), (new, old)))
     assert found.batches > 10
+    assert (found.files, found.bytes) == (len(gone), sum(file.bytes for file in gone))
+    assert (found.new_files, found.new_bytes) == (len(made), sum(file.bytes for file in made))
     assert found.new_files < found.files
     assert found.new_bytes < found.bytes
     assert all(len(state(dest).files(name)) <= 1 for name in schema.WAREHOUSE)

@@ -85,8 +85,10 @@ def test_conditions(where: str, occurrences: int, dest: Path) -> None:
 def test_old_nights_are_dropped(dest: Path) -> None:
     kept = xlamem.Dataset(dest).sql("FROM \"values\" JOIN dumps USING (content_id) WHERE label_night = '3'")
     assert by_night(dest) == {"1": 2, "2": 2, "3": 1}
+    before = {*state(dest).batches}
     found = warehouse.drop(dest, OLD)
     assert (found.occurrences, found.contents, found.quarantined, found.dry_run) == (4, 3, 0, False)
+    assert found.batches == len(before - {*state(dest).batches})
     assert by_night(dest) == {"3": 1}
     assert xlamem.Dataset(dest).sql('FROM "values" JOIN dumps USING (content_id)').num_rows == kept.num_rows
     whole(dest)
@@ -125,7 +127,7 @@ def test_what_could_not_be_read(dest: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_wrong_usage(dest: Path, tmp_path: Path) -> None:
-    for where, message in (("nonsense = 1", "nonsense"), ("true AND", "DuckDB cannot run")):
+    for where, message in (("nonsense = 1", "nonsense"), ("true AND", "DuckDB cannot run"), (" ", "is empty")):
         with pytest.raises(xlamem.UsageError, match=message):
             warehouse.drop(dest, where)
     warehouse.drop(dest, "true")

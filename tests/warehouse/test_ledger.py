@@ -9,6 +9,7 @@ import threading
 import zlib
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +44,10 @@ def test_a_claim_is_exclusive(tmp_path: Path) -> None:
     assert first.commit(batch("c", "1", "2"), remove=("a" * 32,)) == set()
     gone = second.commit(batch("d", "1", "2"), remove=("a" * 32,))
     assert gone == {dump("1"), dump("2")}  # what it would replace is gone
+    assert second.commit(batch("d"), remove=("a" * 32,)) == {"a" * 32}
+    assert first.commit(replace(batch("e"), runs=("r", "s"))) == set()
+    assert second.commit(replace(batch("f"), runs=("s", "t"))) == {"s"}
+    assert second.commit(replace(batch("f"), runs=("s", "t")), remove=("e" * 32,)) == set()
     assert Ledger(Storage(tmp_path)).state.stored == {dump("1"): "c" * 32, dump("2"): "c" * 32, dump("3"): "b" * 32}
 
 
@@ -102,6 +107,31 @@ def test_files_that_another_run_commits_at_the_end_are_kept(tmp_path: Path) -> N
     assert [(tmp_path / path).exists() for path in paths] == [True, False]
 
 
+def test_which_files_are_left_by_dead_runs(tmp_path: Path) -> None:
+    """Those with names that a run generates, unless an entry names them; what users put there stays."""
+    name = "0123456789abcdef" * 2
+    strays = [
+        f"values/v2/{name}-00000.parquet", f"values/v2/night=1/{name}-00012-89abcdef.parquet",
+        f"modules/v2/.{name}-00000.parquet.89abcdef.tmp", "_ledger/entries/.000000000001.json.89abcdef.tmp",
+        f"_ledger/careful/{name}",
+    ]  # fmt: skip
+    kept = [
+        f"values/v2/{name}-00001.parquet", "values/v2/mine.parquet", f"values/v2/{name}.txt",
+        f"values/v2/{name}-00000-89abcdef0.parquet", f"values/v2/{name[1:]}-00000.parquet",
+        f"mine/{name}-00000.parquet", "_ledger/registered/delta.json", "_ledger/mine.tmp", f"_ledger/{name}",
+        "values/v2/.hidden",
+    ]  # fmt: skip
+    storage = Storage(tmp_path)
+    for path in (*strays, *kept):
+        storage.write(path, b"x")
+    own = Ledger(storage)
+    assert own.commit(replace(batch("a", "1"), files=(File("values", kept[0], 1, 1),))) == set()
+    assert own.delete_uncommitted(lambda: False) == []
+    assert sorted(own.delete_uncommitted(lambda: True)) == sorted(strays)
+    there = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert there == {*kept, "_ledger/entries/000000000001.json"}
+
+
 # -- checkpoints
 
 
@@ -158,6 +188,7 @@ def test_old_entries_are_folded(tmp_path: Path, often: None) -> None:
         assert len(found.batches) == len(before.batches) + 1
         before = found
     assert len(entries(tmp_path)) < 10
+    assert len(names(tmp_path)) == 2
     assert len([*(tmp_path / checkpoints.FOLDER).iterdir()]) < 15
     assert dict(before.stored) == {dump(f"{i + j:x}"): f"{i:032x}" for i in range(20) for j in (0, 100)}
     assert before.stored.starting_with("0" * 30 + "7") == [dump(f"{i:x}") for i in range(112, 120)]
@@ -236,6 +267,26 @@ def test_files_of_batches_in_a_checkpoint(tmp_path: Path, often: None) -> None:
     assert names(tmp_path)
     found = state(tmp_path).batches
     assert {b.name: [*found[b.name].files] for b in made} == {b.name: [*b.files] for b in made}
+
+
+@pytest.mark.parametrize(
+    ("segments", "n_stored", "n_added", "limit", "n_merged"),
+    [
+        ([16, 4], 20, 1, 99, 0), ([16, 4], 20, 2, 99, 1), ([16, 4], 20, 4, 99, 2), ([16, 4], 20, 3, 99, 1),
+        ([16, 4], 20, 50, 3, 0), ([16, 4], 20, 50, 4, 1), ([16, 4], 20, 50, 15, 1), ([16, 4], 20, 50, 16, 2),
+        ([16, 4], 10, 1, 99, 0), ([16, 4], 9, 1, 99, 2), ([16, 4], 9, 0, 3, 2), ([], 0, 7, 99, 0),
+    ],
+)  # fmt: skip
+def test_which_segments_are_merged(
+    segments: list[int], n_stored: int, n_added: int, limit: int, n_merged: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last ones, of at most twice the ids that are merged with them, and a limit; all if most ids are gone."""
+    monkeypatch.setattr(checkpoints, "MAX_MERGED_ROWS", limit)
+    made = [SimpleNamespace(rows=rows) for rows in segments]
+    found: Any = SimpleNamespace(members=SimpleNamespace(segments=tuple(made)), stored=range(n_stored))
+    kept, merged = checkpoints._to_merge(found, n_added)
+    assert kept == made[: len(made) - n_merged]
+    assert sorted(s.rows for s in merged) == sorted(s.rows for s in made[len(made) - n_merged :])
 
 
 def test_segments_stay_few(tmp_path: Path, often: None) -> None:
@@ -369,6 +420,17 @@ def test_a_checkpoint_of_version_02_and_entries_after_it(tmp_path: Path, monkeyp
     v1_dataset.convert(nights, tmp_path / "out")
     assert len(names(tmp_path / "out")) == 2
     assert counts(tmp_path / "out") == counts(tmp_path / "clean")
+
+
+def test_entries_before_checkpoints_of_version_02_are_kept(tmp_path: Path) -> None:
+    """They do not say when they were written."""
+    log = Ledger(Storage(tmp_path))
+    for i in range(6):
+        assert log.commit(batch("abcdef"[i], str(i))) == set()
+    for at in (3, 5):
+        of_version_02(tmp_path, at)
+    log.checkpoints.delete_unused()
+    assert len(entries(tmp_path)) == 6
 
 
 def test_checkpoints_killed_at_every_write(tmp_path: Path, often: None) -> None:

@@ -139,6 +139,13 @@ def test_what_cannot_be_identified_is_quarantined_once() -> None:
         ("s3://b/in/x.tar", ["s3://b/in?region=x"], True),
         ("s3://b/in/x.tar", ["s3://b/i*?region=x"], True),
         ("s3://b/in/x.tar", ["s3://b/j*?region=x"], False),
+        ("s3://b/in x/y.tar", ["s3://b/in%20x/*"], True),
+        ("/in%20x/y.tar", ["/in%20x/*"], True),
+        ("/in x/y.tar", ["/in%20x/*"], False),
+        ("/in?", ["/in?"], True),
+        ("/ins/x.tar", ["/in?"], True),
+        ("/in/x.tar", ["/other", "/in"], True),
+        ("/in/x.tar", ["/o*", "/i*"], True),
     ],
 )
 def test_failures_of_paths_that_were_searched_again(place: str, searched: list[str], recovered: bool) -> None:
@@ -151,6 +158,12 @@ def test_failures_of_paths_that_were_searched_again(place: str, searched: list[s
     before = state(batch("one", "", "fg", places={"f": place, "g": place}, hosts={"f": "b", "g": OPTIONS.host}))
     found = planned(dump("a", place="/found/here"), of=before, searched=searched)
     assert found.recovered == (frozenset("g") if recovered else frozenset())
+
+
+def test_a_place_in_an_archive_that_was_read(tmp_path: Path) -> None:
+    """Whatever was found in it: the archive can be read again."""
+    before = state(batch("one", "", "fg", places={"f": "/in/x.tar", "g": "/in/x"}))
+    assert planned(failure("a", "/in/x.tar::b::c"), of=before).recovered == frozenset("f")
 
 
 # -- batches

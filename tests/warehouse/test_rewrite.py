@@ -13,7 +13,7 @@ from conftest import DUMPS
 
 import xlamem
 from xlamem.input.find import Source
-from xlamem.warehouse import worker
+from xlamem.warehouse import parquet, worker
 from xlamem.warehouse.batch import Batch
 from xlamem.warehouse.ledger import Ledger
 from xlamem.warehouse.rewrite import rewrite
@@ -47,6 +47,7 @@ def batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Storage, Bat
         attempts={i: n for b in bad for i, n in b.attempts.items()},
         system=tuple(i for b in bad for i in b.quarantined),
         places={i: "/in" for b in bad for i in b.quarantined},
+        hosts={i: "a" for b in bad for i in b.quarantined},
     )
     assert len(found.dumps) == len(found.quarantined) == 2
     return storage, found
@@ -77,7 +78,7 @@ def test_failures_leave_quarantine_with_their_rows(batch: tuple[Storage, Batch])
         assert new is not None
         assert new.quarantined == (b,)
         assert ids(storage, new, "quarantine") == [b]
-        assert set(new.attempts) == set(new.system) == set(new.places) == {b}
+        assert set(new.attempts) == set(new.system) == set(new.places) == set(new.hosts) == {b}
         assert ids(storage, new, "modules") == sorted(new.dumps) == sorted(old.dumps)
 
 
@@ -95,3 +96,25 @@ def test_quarantine_alone_is_worth_a_batch(batch: tuple[Storage, Batch]) -> None
     assert (new.dumps, new.quarantined) == ((), old.quarantined)
     assert {f.table for f in new.files} == {"quarantine"}
     assert rewrite(storage, old, {*old.dumps, *old.quarantined}, frozenset(), "run") is None
+
+
+def test_files_of_a_store_have_names_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy replaces neither another file of its table nor that of a run that makes the same copy."""
+    pytest.importorskip("fsspec")
+    for name, value in {"ROW_GROUP_BYTES": 2000, "MIN_ROW_GROUP_BYTES": 500, "MAX_ROW_GROUPS": 1}.items():
+        monkeypatch.setattr(parquet, name, value)
+    storage = Storage(f"memory://{tmp_path.name}")
+    xlamem.convert(*(DUMPS / name for name in READ), to=storage.uri, engine="here")
+    (old,) = (batch for batch in Ledger(storage).state.batches.values() if batch.dumps)
+    assert len(old.table_files("values")) > 2
+    made = [rewrite(storage, old, {old.dumps[0]}, frozenset(), f"20261124T010203-{letter * 8}") for letter in "ab"]
+    assert None not in made
+    paths = [file.path for new in made if new for file in new.files]
+    assert len({*paths}) == len(paths)
+
+    def values(batch: Batch | None) -> list[dict[str, Any]]:
+        assert batch is not None
+        tables = [pq.read_table(storage.path(f.path), filesystem=storage.system) for f in batch.table_files("values")]
+        return [row for t in tables for row in t.to_pylist() if row["content_id"] != old.dumps[0]]
+
+    assert values(made[0]) == values(made[1]) == values(old) != []

@@ -27,6 +27,7 @@ from xlamem.warehouse import (
     memory,
     pool,
     processes,
+    query,
     streamed,
     worker_setup,
 )
@@ -38,6 +39,7 @@ from xlamem.warehouse.pool import WORKER_MEMORY, InProcessExecutor
 from xlamem.warehouse.processes import WORKER_BYTES, _Processes
 from xlamem.warehouse.result import Converted
 from xlamem.warehouse.storage import Storage
+from xlamem.warehouse.task import Failure
 
 (SOURCE,) = xlamem.find(DUMPS / "cpu-jaxlib-0.5.3-tuple3")
 GIB = 1 << 30
@@ -204,15 +206,19 @@ def test_what_a_known_dump_is_known_by(tmp_path: Path, monkeypatch: pytest.Monke
     plain = replace(SOURCE, members=SOURCE.members[:2])
     keys = [key(plain), key(plain, "2"), key(replace(plain, name="y")), key(replace(plain, members=plain.members[:1]))]
     other = {"role": "x", "uri": "/x", "form": "gzip", "inner_name": "i", "begin": 5, "end": 6}
+    other |= {"entry": SimpleNamespace(name="e")}
     keys += [key(with_member(**{name: value})) for name, value in other.items()]
     for name in first:
-        states[plain.members[0].uri] = {**first, name: 9}
-        keys.append(key(plain))
+        for i, member in enumerate(plain.members):
+            states[member.uri] = {**first, name: 8 + i}
+            keys.append(key(plain))
     states.clear()
     assert None not in keys
     assert len({*keys}) == len(keys)
     assert key(plain) == keys[0]
+    assert key(with_member(entry=SimpleNamespace(name="f"))) not in keys
     assert key(with_member(content=b"x")) is None
+    assert key(with_member(fault=xlamem.DumpError("/x", "a file"))) is None
     flags = replace(plain.members[0], role="debug-options", uri="/flags")
     assert key(replace(plain, members=(*plain.members, flags))) == keys[0]  # flags are no content
 
@@ -287,6 +293,18 @@ def test_formats(text: str, parsed: tuple[str, str] | None) -> None:
         target = Target.parse(text)
         assert (target.format, target.place, str(target)) == (*parsed, text)
         assert target.name == f"_ledger/registered/{target.format}.json"
+
+
+def test_where_a_dataset_is_registered(tmp_path: Path) -> None:
+    storage = Storage(tmp_path)
+    storage.write(f"{followers.FOLDER}/delta.json", b'{"format": "delta", "place": ""}')
+    storage.write(f"{followers.FOLDER}/.iceberg.json.89abcdef.tmp", b"{")  # of a run that was killed
+    assert followers.registered(storage) == [Target("delta")]
+
+
+def test_the_tables_by_which_readers_find_rows_follow_last() -> None:
+    assert followers.TABLES[-2:] == ("modules", "occurrences")
+    assert sorted(followers.TABLES) == sorted(schema.WAREHOUSE)
 
 
 # ---- arguments
@@ -444,3 +462,37 @@ def test_rows_with_the_names_that_are_in_them() -> None:
     assert found.to_pylist() == rows.to_pylist()
     assert found.schema == rows.schema
     assert found["name"].chunk(0).dictionary.to_pylist() == ["b"]
+
+
+# ---- sources, names of columns, sizes
+
+
+def test_a_dump_that_is_given_twice() -> None:
+    (source,) = xlamem.find(DUMPS / "cpu-jaxlib-0.12.0-scan_while")
+    path = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
+    for given in ((source, path), (path, source), (source, source), (path, path)):
+        assert driver._find(given) == ([source], [])
+
+
+def test_only_failures_of_paths_depend_on_the_host() -> None:
+    for name, identified, differs in (("/in/x", False, True), ("/in/x", True, False), ("s3://b/x", False, False)):
+        failure = Failure("a" * 32, name, name, "oh", identified=identified)
+        ids = {identity.with_host(failure, host).content_id for host in ("a", "b")}
+        assert len(ids) == 1 + differs
+        assert (ids == {failure.content_id}) == (not differs)
+
+
+def test_columns_of_one_name() -> None:
+    names = ["a", "a", "a_1", "a", "b"]
+    table = query._with_distinct_names(pa.table([pa.array([i]) for i in range(5)], names))
+    assert table.column_names == ["a", "a_2", "a_1", "a_3", "b"]
+
+
+def test_dumps_with_sizes_that_are_no_sizes() -> None:
+    """One of them may be balanced by others."""
+    rows = {"allocations": ("size", [8, 8, -8, 1 << 62]), "values": ("size", [8, 8, 8, 8])}
+    tables = {name: pa.table({c: sizes, "offset": [0, 0, 0, 0]}) for name, (c, sizes) in rows.items()}
+    tables["values"] = tables["values"].set_column(1, "offset", pa.array([0, -1, 0, 0]))
+    dump = np.arange(4)
+    dumps: Any = SimpleNamespace(ids=[*"abcd"], tables=tables, dump_of_row={"allocations": dump, "values": dump})
+    assert derived._has_valid_sizes(dumps).tolist() == [True, False, False, False]

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -167,6 +168,30 @@ def test_files_are_listed_with_their_sizes(tmp_path: Path) -> None:
     assert (found.read("c"), found.read("missing")) == (b"x", None)
     assert (found.path("c"), found.path("")) == (f"{tmp_path}/c", str(tmp_path))
     assert found.uri_of("c") == f"{tmp_path}/c"
+
+
+@pytest.mark.parametrize(
+    ("uri", "wanted"),
+    [
+        ("s3://b/x", "s3://b/x/c?d"), ("s3://b/x/", "s3://b/x/c?d"), ("s3://b/x?region=eu", "s3://b/x/c?d?region=eu"),
+        ("s3://b/x/?region=a&scheme=b?", "s3://b/x/c?d?region=a&scheme=b?"),
+    ],
+)  # fmt: skip
+def test_uris_of_files_in_a_store(uri: str, wanted: str) -> None:
+    """The query, which says where the store is, stays at the end."""
+    storage: Any = SimpleNamespace(uri=uri, local=False)
+    assert Storage.uri_of(storage, "c?d") == wanted
+
+
+def test_a_filesystem_that_needs_folders(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    found = Storage(f"local://{tmp_path}/new", single_writer=True)
+    found.write("a/b/small", b"1")
+    with found.open_staged(found.staged("c/d/large")) as stream:
+        stream.write(b"2")
+    assert found.create("e/entry", b"3") is True
+    assert found.create("e/entry", b"3") is False
+    assert tree(tmp_path) == {"new/a/b/small": "1", "new/c/d/large": "2", "new/e/entry": "3"}
 
 
 def test_in_memory() -> None:
