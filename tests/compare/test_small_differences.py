@@ -289,6 +289,20 @@ def test_a_dump_with_and_without_its_live_ranges(name: str, tmp_path: Path) -> N
         assert d.verdict.endswith(" must fit.")
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [("copy.16{}:4-9", "copy.16{}:4-900"), ("    wrapped_compare{}:12-13\n", ""), ("{}:4-9", "{}:9-4")]
+)
+def test_live_ranges_that_contradict_the_allocations(old: str, new: str, tmp_path: Path) -> None:
+    """Such as those of another compile in the same directory."""
+    whole, mixed = DUMPS / "cpu-jaxlib-0.12.0-scan_while", tmp_path / "mixed"
+    shutil.copytree(whole, mixed)
+    (path,) = mixed.glob("*-live-range.txt")
+    path.write_text(path.read_text().replace(old, new, 1))
+    assert not xlamem.diff(whole, whole).doubt
+    for a, b, side in ((whole, mixed, "B"), (mixed, whole, "A")):
+        assert xlamem.diff(a, b).doubt == f"{side} has live ranges that contradict its allocations"
+
+
 def test_what_is_compared_without_live_ranges(tmp_path: Path) -> None:
     a, b = DUMPS / "cpu-jaxlib-0.12.0-scan_while", DUMPS / "cpu-jaxlib-0.12.0-multiheap"
     part = tmp_path / a.name

@@ -16,6 +16,9 @@ from ..dump import Tables
 PROVEN_BY = ("n_diagnostics", "total_bytes")
 """Columns of `modules`: nothing casts doubt on a complete dump without diagnostics that prints a total."""
 
+CONTRADICTIONS = ["range_outside", "live_range_missing", "live_range_unmatched"]
+"""Diagnostics of live ranges that belong to another compile, or to another part of the text."""
+
 
 def doubt_of_numbers(tables: Tables) -> str:
     """Return why no number of a program can be trusted, as a predicate; empty if they can."""
@@ -26,6 +29,8 @@ def doubt_of_numbers(tables: Tables) -> str:
         return "is truncated"
     if not module["understood"] and tables.count_rows("live_ranges") and _misses_values(tables):
         return "has lines about values that were not understood"
+    if is_in(tables["diagnostics"]["code"], CONTRADICTIONS).any():
+        return "has live ranges that contradict its allocations"
     return ""
 
 
