@@ -22,6 +22,7 @@ from xlamem import cli, compute, schema
 from xlamem.cli.reporters import convert as convert_reporter
 from xlamem.cli.reporters import info as info_reporter
 from xlamem.cli.verbs import info
+from xlamem.compute.wording import NO_ALLOCATIONS
 from xlamem.warehouse.result import Status
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
@@ -326,6 +327,24 @@ def test_convert_labels(run: Any, tmp_path: Path) -> None:
     for bad in (["--label", "night"], ["--label", "=x"], ["--label", "a=1", "--label", "a=2"]):
         assert run("convert", SMALL, "--to", tmp_path, *bad, *HERE).code == 2
     assert run("convert", SMALL, "--to", tmp_path, "--partition-by", "night", *HERE).code == 2
+
+
+@pytest.mark.parametrize("part", ["live-range", "memory-usage-report"])
+def test_a_dump_without_allocations(run: Any, part: str, tmp_path: Path) -> None:
+    """Nothing is known of its memory, least of all that it is 0 bytes."""
+    (path,) = SMALL.glob(f"*-{part}.txt")
+    shutil.copy(path, tmp_path)
+    for command in (["peak"], ["bill"], ["advise"], ["advise", "--budget", "1MiB"]):
+        r = run(*command, tmp_path)
+        assert r.code == 0
+        assert " ".join(r.out.split()).endswith(NO_ALLOCATIONS)
+        assert "0 bytes" not in r.out
+        assert "0 B" not in r.out
+    for command in (["top"], ["top", "--by", "scope"], ["top", "--at", "1"]):
+        r = run(*command, tmp_path)
+        assert (r.code, r.out) == (2, "")
+        assert r.err.rstrip().endswith("has no allocations: its memory use is unknown")
+    assert run("buffer", tmp_path, "1").code == 2
 
 
 def test_the_time_that_is_left() -> None:

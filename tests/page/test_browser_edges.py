@@ -37,8 +37,9 @@ def test_a_dump_with_live_ranges_but_no_allocations_is_shown(tmp_path: Path, sho
         if "buffer-assignment" not in path.name:
             shutil.copy(path, tmp_path)
     page = show(xlamem.report(tmp_path).save(tmp_path / "report.html"))
-    assert page.locator("#time").inner_text().endswith("it is not known what is in use.")
-    assert page.locator("#detail").inner_text().endswith("Select a buffer in the map or in the table.")
+    assert page.locator("#bill").inner_text().endswith("The dump lists no allocations, so there is no bill.")
+    shown = page.locator("section").evaluate_all("sections => sections.map(s => s.id)")
+    assert shown == ["verdict", "bill", "explain", "diagnostics"]
 
 
 def test_a_link_to_another_program_keeps_what_both_have_in_common(page_of: Write, show: Show) -> None:

@@ -68,6 +68,7 @@ def test_no_allocations() -> None:
         assert found.must_fit is None
         assert found.fits is None
         assert found.decided_by == []
+        assert found.first_step == "XLA writes them to *-buffer-assignment.txt."
 
 
 def test_truncated(write: Callable[..., Path]) -> None:

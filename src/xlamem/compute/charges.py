@@ -15,7 +15,7 @@ from ..parse.arrays import order_by
 from .buffer_names import buffer_names
 from .columns import Ints, computed_table, decoded, ints, nullable, take, take_text
 from .layout import CATEGORIES, THREAD_LOCAL, Layout
-from .peaks import selected_steps
+from .peaks import require_allocations, selected_steps
 from .program import Program, program
 
 
@@ -42,9 +42,10 @@ def live_set(dump: DumpLike, time: int | None = None, *, space: str | int | None
     Raises
     ------
     UsageError
-        The step is outside the schedule, the space is unknown, or the dump has no live ranges.
+        The step is outside the schedule, the space is unknown, or the dump has no allocations or no live ranges.
     """
     p = program(dump)
+    require_allocations(p)
     charges = charge(p, selected_steps(p, time, space))
     order = (p.allocation_ids[charges.owner], -charges.bytes, p.space_of_allocation[charges.owner])
     rows = np.lexsort(order)

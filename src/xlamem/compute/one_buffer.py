@@ -18,7 +18,7 @@ from .buffer_names import buffer_names
 from .charges import Charges, live_set_columns
 from .columns import Ints, arrow_array, encoded, ints, table_of_columns
 from .layout import THREAD_LOCAL
-from .peaks import selected_steps
+from .peaks import require_allocations, selected_steps
 from .program import Program, program
 from .removal import saving_of
 
@@ -73,9 +73,10 @@ def buffer(dump: DumpLike, name: str | int) -> Buffer:
     Raises
     ------
     UsageError
-        There is no such value.
+        There is no such value, or the dump has no allocations.
     """
     p = program(dump)
+    require_allocations(p)
     value = _find(p, name)
     start, end = (int(column[value]) for column in p.ranges)
     steps = selected_steps(p) if p.steps is not None else None

@@ -226,6 +226,12 @@ def group_peaks(p: Layout, group: Ints, n: int) -> GroupPeaks:
     return GroupPeaks(levels.argmax(1), levels.max(1))
 
 
+def require_allocations(p: Layout) -> None:
+    """Raise UsageError without allocations, such as for a *-live-range.txt alone."""
+    if not len(p.allocation_ids):
+        raise UsageError(f"{p.name} has no allocations: its memory use is unknown")
+
+
 def selected_steps(p: Layout, time: int | None = None, space: str | int | None = None) -> Ints:
     """Return the selected step of each space: `time`, or by default the first step of its peak.
 

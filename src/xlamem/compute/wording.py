@@ -19,6 +19,8 @@ Row = dict[str, Any]
 
 # -- problems of the dump ------------------------------------------------------------------------
 
+NO_ALLOCATIONS = "this dump has no allocations: its memory use is unknown; XLA writes them to *-buffer-assignment.txt"
+
 CAUSES: dict[str, set[str]] = {
     "complete": {"truncated"},
     "understood": schema.NOT_UNDERSTOOD,

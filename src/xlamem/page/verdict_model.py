@@ -39,6 +39,7 @@ MAX_NAME = 80
 """Names in a sentence are shortened to this many characters."""
 NOUNS = {"donated": "donated parameters"}
 """Lines of a bill whose names are no nouns."""
+WHERE_ALLOCATIONS_ARE = "XLA writes them to *-buffer-assignment.txt."
 UNUSED = {
     "alignment": "of alignment: what is left behind the ends of buffers",
     "another_step": "another step needs more memory",
@@ -202,6 +203,8 @@ def _unused(account: Account, rows: list[Row]) -> list[str]:
 
 def first_step(p: Program, rows: list[Row], fits: Fits | None, plan: Plan | None) -> str:
     """Say what to do first, given the rows of ``advice``."""
+    if not len(p.allocation_ids):
+        return WHERE_ALLOCATIONS_ARE
     if p.steps is None:
         return NO_ADVICE_WITHOUT_STEPS
     if not rows:

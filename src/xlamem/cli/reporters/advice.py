@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from ...compute import Plan, device_total
-from ...compute.wording import NO_ADVICE, NO_ADVICE_WITHOUT_STEPS, describe_problems
+from ...compute.wording import NO_ADVICE, NO_ADVICE_WITHOUT_STEPS, NO_ALLOCATIONS, describe_problems
 from ...dump import Dump
 from ...formatting import count, exact_size, one_line, plain_shape, shorten, shorten_path, size, wrap
 from ..options import Output
@@ -26,7 +26,9 @@ def screen(dump: Dump, rows: list[Row], plan: Plan | None, output: Output) -> li
     """Return the lines of the screen."""
     (module,) = dump.modules.to_pylist()
     lines = header(dump.source, module, describe_problems(dump), output.width)
-    total = device_total(dump) or 0
+    total = device_total(dump)
+    if total is None:
+        return lines + [Text(line, "yellow") for line in wrap(NO_ALLOCATIONS, 0, output.width)]
     lines += [Text(), Text.assemble(("must fit", "bold"), f"  {exact_size(total)}")]
     lines += [Text(line) for line in wrap(_summary(dump, rows, plan, total), 0, output.width)]
     listed = [row for row in rows if row["in_plan"]] if plan and plan.n else rows

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ...compute import Packing
 from ...compute.bill_wording import IN_USE, LABELS, accounts_of, details
-from ...compute.wording import describe_problems
+from ...compute.wording import NO_ALLOCATIONS, describe_problems
 from ...dump import Dump
 from ...formatting import count, number, percent, size, wrap
 from .header import header
@@ -38,7 +38,7 @@ def screen(dump: Dump, rows: list[Row], packings: list[Packing], width: int | No
     if folded:
         lines += [Text(), *_dim(f"Smaller memory spaces: {', '.join(folded)}", 0, width)]
     if not accounts:
-        lines += [Text(), *_dim("no memory is reserved", 0, width)]
+        lines += [Text(line, "yellow") for line in wrap(NO_ALLOCATIONS, 0, width)]
     return lines + ([Text(), *_packing_lines(packings, largest, width)] if packings else [])
 
 

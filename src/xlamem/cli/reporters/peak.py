@@ -13,6 +13,7 @@ from ...compute import Fits, Overview, fold_scopes, folded_scopes, like_buffers,
 from ...compute.bill_wording import bill_line
 from ...compute.devices import parse_bytes
 from ...compute.overview import space_name
+from ...compute.wording import NO_ALLOCATIONS
 from ...formatting import align, number, one_line, shorten, size, wrap
 from ..inputs import Program
 from .buffers import SIZE_WIDTH, buffer_lines, group_lines
@@ -105,10 +106,8 @@ def budget_text(available: int) -> str:
 def _missing(overview: Overview, layout: Layout) -> list[Text]:
     if overview.has_live_ranges:
         return []
-    text = "this dump has no allocations: its memory use is unknown; XLA writes them to *-buffer-assignment.txt"
-    if overview.spaces:
-        text = "this dump has no live ranges: only reserved sizes are known, not what is in use at which step"
-    return layout.wrapped(text, "yellow")
+    text = "this dump has no live ranges: only reserved sizes are known, not what is in use at which step"
+    return layout.wrapped(text if overview.spaces else NO_ALLOCATIONS, "yellow")
 
 
 # -- the first memory space ----------------------------------------------------------------------

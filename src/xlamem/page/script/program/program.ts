@@ -116,9 +116,10 @@ export class ProgramPage {
     const { store } = this.page;
     if (store.state.program !== this.#programs.indexOf(data)) return;
     if (state) this.#follow(state);
+    if (data.model.spaces.length === 0) return this.#ready();
     const draw = (view: View, host: HTMLElement) => view(fill(host), data, this.page);
     draw(timelineView, hosts.timeline);
-    if (data.model.steps !== null && data.model.spaces.length > 0) draw(mapView, hosts.map);
+    if (data.model.steps !== null) draw(mapView, hosts.map);
     draw(scopesView, hosts.scopes);
     draw(buffersView, hosts.buffers);
     draw(detailView, hosts.detail);

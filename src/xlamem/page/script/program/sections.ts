@@ -35,8 +35,9 @@ export function sections(model: Program, page: Page): { elements: HTMLElement[];
   draw(explainView, explain);
   draw(diagnosticsView, diagnostics);
   const { elements, hosts } = explorer(model.steps !== null);
-  const after = [advice, explain, diagnostics].map((s) => s.element);
-  return { elements: [verdict.element, bill.element, ...elements, ...after], hosts };
+  const after = [explain, diagnostics].map((s) => s.element);
+  if (model.spaces.length === 0) return { elements: [verdict.element, bill.element, ...after], hosts };
+  return { elements: [verdict.element, bill.element, ...elements, advice.element, ...after], hosts };
 }
 
 /** Without live ranges, the memory is that of all buffers. */

@@ -24,10 +24,6 @@ const FIXED: Readonly<Record<string, string>> = {
 };
 
 export const timelineView: View = (host, data, page) => {
-  if (data.model.spaces.length === 0) {
-    host.append(sentence("The dump lists no allocations, so it is not known what is in use."));
-    return;
-  }
   if (data.model.steps === null) {
     host.append(sentence("The dump has no live ranges, so it is not known what is in use when."));
     return;
