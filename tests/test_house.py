@@ -20,8 +20,8 @@ PACKAGE = ROOT / "src" / "xlamem"
 NATIVE = ROOT / "_native"
 
 ORDER = (
-    "errors", "schema", "formatting", "display", "input", "parse", "dump", "compute", "warehouse", "compare", "page",
-    "gate", "cli",
+    "errors", "kernels", "schema", "formatting", "display", "input", "parse", "dump", "compute", "warehouse", "compare",
+    "page", "gate", "cli",
 )  # fmt: skip
 """Each package imports only itself and those before it."""
 NATIVE_FOR = {"parse", "compute"}

@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from .. import kernels as pc
+
 _encode = json.JSONEncoder().encode
 
 
@@ -78,7 +80,7 @@ def _rows(table: pa.Table, indent: str) -> Iterator[str]:
 def _cells(column: pa.ChunkedArray, indent: str) -> list[Any]:
     """Return the cells of a column as JSON, or as integers, which are formatted with the row."""
     if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)  # pyarrow decodes single cells slowly
+        column = pc.cast(column, column.type.value_type)  # pyarrow decodes single cells slowly
     cells: list[Any] = column.to_pylist()
     if pa.types.is_integer(column.type):
         return ["null" if cell is None else cell for cell in cells] if column.null_count else cells

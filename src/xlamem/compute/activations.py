@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..parse.arrays import row_of
 from .aliasing import matched
 from .buffer_names import source_columns
@@ -87,9 +87,9 @@ class Activations:
     def __init__(self, w: WhatIf) -> None:
         self.w, self.p = w, w.p
         values = np.arange(len(self.p.owner))
-        own = self.p.source_columns(values)["op_name"].cast(pa.string())
+        own = pc.cast(self.p.source_columns(values)["op_name"], pa.string())
         # Names of loops tell what they carry. Copies and elements of fusions have the name of their origin.
-        completed = source_columns(self.p, values)["op_name"].cast(pa.string())
+        completed = pc.cast(source_columns(self.p, values)["op_name"], pa.string())
         self.op_codes, self.op_names = encoded(pc.coalesce(own, completed))
 
     def of_op_name(self, by_name: Ints) -> Ints:
@@ -282,15 +282,15 @@ class Activations:
         codes, names = self._layer_of_name
         folded, families = encoded(pa.chunked_array([scopes_folded(names)]))
         found = take(folded, take(codes, self.op_codes[values]))
-        return family in families.take(arrow_array(np.unique(found[found >= 0]))).to_pylist()
+        return family in pc.take(families, arrow_array(np.unique(found[found >= 0]))).to_pylist()
 
     # -- names -----------------------------------------------------------------------------------
 
     def names_of(self, values: Ints) -> tuple[str, ...]:
         """Return names for the results of matrix products among these values: the last components of their scopes."""
         codes = np.unique(self.op_codes[values])
-        names = self.op_names.take(arrow_array(codes[codes >= 0]))
-        names = names.filter(pc.match_substring_regex(names, _WEIGHTED))
+        names = pc.take(self.op_names, arrow_array(codes[codes >= 0]))
+        names = pc.filter(names, pc.match_substring_regex(names, _WEIGHTED))
         # An einsum is a scope, too: bthk,hkd->btd.
         paths = [re.sub(r"/[^/]*->[^/]*", "", path) for path in scopes(names).to_pylist()] if len(names) else []
         last = {path.rsplit("/", 1)[-1] for path in paths}
@@ -310,7 +310,7 @@ class Activations:
         Names are completed by their origins.
         """
         codes, names = encoded(source_columns(self.p, values)["op_name"])
-        scope, texts = encoded(scopes(names.cast(pa.string()), fold=True))
+        scope, texts = encoded(scopes(pc.cast(names, pa.string()), fold=True))
         code = take(scope, codes)
         if not (code >= 0).any():
             return None, np.zeros(len(values), bool)
@@ -358,13 +358,13 @@ def _with_most_bytes(numbers: Ints, sizes: Ints) -> int:
 
 def scopes_folded(names: pa.Array) -> pa.Array:
     """Replace the last number in each of these names of layers."""
-    return pc.replace_substring_regex(names.cast(pa.string()), r"\d+(\]?)$", r"*\1")
+    return pc.replace_substring_regex(pc.cast(names, pa.string()), r"\d+(\]?)$", r"*\1")
 
 
 def _matches(names: pa.Array, pattern: str) -> Mask:
     if not len(names):
         return np.zeros(0, bool)
-    found: Mask = pc.match_substring_regex(names, pattern).fill_null(False).to_numpy(zero_copy_only=False)
+    found: Mask = pc.fill_null(pc.match_substring_regex(names, pattern), False).to_numpy(zero_copy_only=False)
     return found
 
 

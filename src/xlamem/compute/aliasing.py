@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..dump import DumpLike
 from ..parse.arrays import row_of
 from .columns import Ints, Mask, arrow_array, computed_table, decoded, encoded, ints, nullable, runs, take
@@ -59,10 +59,10 @@ def donation(dump: DumpLike) -> pa.Table:
     columns.update(p.space_columns(p.space_of_allocation[parameters.allocation]))
     columns["allocation"], columns["size"] = p.allocation_ids[parameters.allocation], size
     columns["shape"] = p.value_text("shape", parameters.value)
-    columns["state"] = decoded(np.where(taken, 0, np.where(listed, 1, 2)), pa.array(STATES))
-    columns["output_index"] = pc.coalesce(printed_output, outputs.index.take(nullable(output_of_parameter)))
+    columns["state"] = decoded(np.where(taken, 0, np.where(listed, 1, 2)), pa.array(STATES, pa.string()))
+    columns["output_index"] = pc.coalesce(printed_output, pc.take(outputs.index, nullable(output_of_parameter)))
     columns["candidate"], columns["exact"] = candidate, match.exact
-    columns["candidate_output"] = outputs.index.take(nullable(match.output))
+    columns["candidate_output"] = pc.take(outputs.index, nullable(match.output))
     columns["candidate_instruction"] = p.value_text("instruction", output)
     columns["candidate_shape_index"] = p.value_text("shape_index", output)
     columns["saving_lower"] = arrow_array(np.zeros_like(size), ~candidate)
@@ -104,9 +104,9 @@ class Outputs(NamedTuple):
 def _parameters(p: Program) -> Parameters:
     rows = np.flatnonzero((p.category == PARAMETER) | (p.category == DONATED))
     number = ints(p.allocations, "parameter_number")[rows]
-    index = _shape_indices(p.allocations["parameter_shape_index"].take(arrow_array(rows)))
+    index = _shape_indices(pc.take(p.allocations["parameter_shape_index"], arrow_array(rows)))
     order = np.lexsort((_ranks(index), number))
-    return Parameters(rows[order], p.representative[rows[order]], number[order], index.take(arrow_array(order)))
+    return Parameters(rows[order], p.representative[rows[order]], number[order], pc.take(index, arrow_array(order)))
 
 
 def outputs_of(p: Program) -> Outputs:
@@ -129,8 +129,8 @@ def _outputs_of(p: Program) -> Outputs:
     codes, names = encoded(positions["instruction"])
     at_root = np.flatnonzero(codes == pc.index(names, root).as_py())
     row = row_of(ints(positions, "value_id")[at_root], p.value_ids[values])
-    index = _shape_indices(positions["shape_index"].take(arrow_array(at_root)))
-    return Outputs(values, index.take(nullable(row)))
+    index = _shape_indices(pc.take(positions["shape_index"], arrow_array(at_root)))
+    return Outputs(values, pc.take(index, nullable(row)))
 
 
 def _listed_aliases(p: Program, parameters: Parameters) -> tuple[Mask, pa.Array]:
@@ -138,29 +138,29 @@ def _listed_aliases(p: Program, parameters: Parameters) -> tuple[Mask, pa.Array]
     aliases = p.tables["aliases"]
     listed = _keys(ints(aliases, "parameter"), _shape_indices(aliases["parameter_index"]))
     row = pc.index_in(_keys(parameters.number, parameters.index), listed)
-    output = pc.replace_substring(aliases["output_index"].cast(pa.string()).combine_chunks(), " ", "")
-    return row.is_valid().to_numpy(zero_copy_only=False), output.take(row)
+    output = pc.replace_substring(pc.cast(aliases["output_index"], pa.string()).combine_chunks(), " ", "")
+    return pc.is_valid(row).to_numpy(zero_copy_only=False), pc.take(output, row)
 
 
 def _shape_indices(column: pa.ChunkedArray) -> pa.Array:
     """Return shape indices as text without spaces, and ``{}`` if none is printed."""
-    texts = column.cast(pa.string()).combine_chunks().fill_null("{}")
+    texts = pc.fill_null(pc.cast(column, pa.string()).combine_chunks(), "{}")
     return pc.replace_substring(texts, " ", "")
 
 
 def _ranks(indices: pa.Array) -> Ints:
     """Return the rank of each shape index in numeric order, with {2} before {10}."""
-    encoded_indices = indices.dictionary_encode()
+    encoded_indices = pc.dictionary_encode(indices)
     texts = encoded_indices.dictionary.to_pylist()
     numbers = [[(len(n), n) for n in re.findall(r"[1-9]\d*|0", text or "")] for text in texts]  # of any length
     rank = np.empty(len(numbers), np.int64)
     rank[sorted(range(len(numbers)), key=numbers.__getitem__)] = np.arange(len(numbers))
-    codes = np.asarray(encoded_indices.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    codes = np.asarray(pc.fill_null(encoded_indices.indices, -1).to_numpy(zero_copy_only=False), np.int64)
     return np.where(codes >= 0, rank[codes], -1) if len(numbers) else codes
 
 
 def _keys(number: Ints, index: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(arrow_array(number).cast(pa.string()), index, "")
+    return pc.binary_join_element_wise(pc.cast(arrow_array(number), pa.string()), index, "")
 
 
 # -- the schedule --------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Match(NamedTuple):
 def _match(p: Program, parameters: Parameters, outputs: Outputs, candidates: Ints) -> Match:
     """Match these parameters with outputs that share no allocation with a parameter, in the order of their indices."""
     free = np.flatnonzero(p.value_category[outputs.value] == LIVE_OUT)
-    free = free[np.argsort(_ranks(outputs.index.take(arrow_array(free))), kind="stable")]
+    free = free[np.argsort(_ranks(pc.take(outputs.index, arrow_array(free))), kind="stable")]
     match = _match_values(p, parameters.value[candidates], outputs.value[free])
     output, exact = np.full(len(parameters.value), -1, np.int64), np.zeros(len(parameters.value), bool)
     matched = match.output >= 0
@@ -242,17 +242,17 @@ def _match_values(p: Program, parameters: Ints, outputs: Ints) -> Match:
 
 def is_partitioned(p: Program) -> bool:
     """Return whether the program is for several devices. Its shapes are those on each of them."""
-    texts = {column: p.tables["instructions"][column].cast(pa.string()) for column in PARTITIONED}
+    texts = {column: pc.cast(p.tables["instructions"][column], pa.string()) for column in PARTITIONED}
     return any(pc.any(pc.match_substring_regex(texts[c], pattern)).as_py() for c, pattern in PARTITIONED.items())
 
 
 def _forms(shapes: pa.DictionaryArray) -> tuple[Ints, Ints]:
     """Return a code for the element type and dimensions of each array, and its number of elements; -1 for tuples."""
     matches = [re.match(r"(\w+)\[([\d,<= ]*)\]", text or "") for text in shapes.dictionary.to_pylist()]
-    forms = pa.array([m and m[0] for m in matches], pa.string()).dictionary_encode()
-    form = forms.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    forms = pc.dictionary_encode(pa.array([m and m[0] for m in matches], pa.string()))
+    form = pc.fill_null(forms.indices, -1).to_numpy(zero_copy_only=False)
     elements = [_product(re.findall(r"\d+", m[2])) if m else -1 for m in matches]
-    codes = shapes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    codes = pc.fill_null(shapes.indices, -1).to_numpy(zero_copy_only=False)
     return tuple(np.append(np.array(c, np.int64), -1)[codes] for c in (form, elements))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from .. import _sweep, schema
+from .. import kernels as pc
 from ..dump import DumpLike
 from ..parse.arrays import Codes
 from ..parse.arrays import ints as column_ints
@@ -226,7 +227,7 @@ def _table(p: Program, items: Items, account: Ints, steps: Ints) -> pa.Table:
             **_account_columns(p, account),
             "step": nullable(steps[account]),
             **row_names(row),
-            "kind": decoded(np.where(kind < len(KINDS), kind, -1), pa.array(KINDS)),
+            "kind": decoded(np.where(kind < len(KINDS), kind, -1), pa.array(KINDS, pa.string())),
             "n": nullable(n),
             "buffer_bytes": nullable(buffer_bytes),
             "buffer_size": nullable(buffer_size),
@@ -239,7 +240,7 @@ def _table(p: Program, items: Items, account: Ints, steps: Ints) -> pa.Table:
 def row_names(row: Ints) -> dict[str, pa.Array]:
     """Return the columns line and part."""
     line, part = (pa.array(names, pa.string()) for names in zip(*ROWS, strict=True))
-    return {"line": line.take(arrow_array(row)), "part": part.take(arrow_array(row))}
+    return {"line": pc.take(line, arrow_array(row)), "part": pc.take(part, arrow_array(row))}
 
 
 class Sums:
@@ -274,8 +275,8 @@ def _account_columns(p: Program, account: Ints) -> dict[str, Any]:
     color = np.array([0, *(s.color for s in p.spaces)], np.int64)
     page = np.array([0, *(s.page for s in p.spaces)], np.int64)
     return {
-        "account": pa.array([DEVICE_TOTAL, *names]).take(arrow_array(account)),
-        "memory_space": pa.array([None, *names], pa.string()).take(arrow_array(account)),
+        "account": pc.take(pa.array([DEVICE_TOTAL, *names], pa.string()), arrow_array(account)),
+        "memory_space": pc.take(pa.array([None, *names], pa.string()), arrow_array(account)),
         "color": arrow_array(color[account], account == 0),
         "page": arrow_array(page[account], account == 0),
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 from .buffer_names import KINDS as NAMED_KINDS
 from .buffer_names import contents
@@ -57,6 +57,6 @@ def _opcode_groups(p: Program, values: Ints) -> Ints:
     codes, opcodes = encoded(p.tables["instructions"]["opcode"])
     group_of_opcode = np.full(len(opcodes), -1, np.int64)
     for group, pattern in _PATTERNS.items():
-        matches = pc.match_substring_regex(opcodes.cast(pa.string()), pattern)
+        matches = pc.match_substring_regex(pc.cast(opcodes, pa.string()), pattern)
         group_of_opcode[matches.to_numpy(zero_copy_only=False)] = group
     return take(group_of_opcode, take(codes, take(p.instruction_row, values)))

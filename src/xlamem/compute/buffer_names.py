@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..dump import hlo_body
 from ..parse.hlo_body import CALLS, HloBody
 from .columns import Ints, Mask, arrow_array, decoded, encoded, flags_of, ints, nullable, take, take_text
@@ -57,14 +57,14 @@ def buffer_names(p: Program, values: Ints) -> dict[str, pa.Array]:
     layer, layer_index = _layers(columns["op_name"])
     phase, iterations = phases_of_values(p, values), _iterations(p, values)
     return columns | {
-        "origin": decoded(np.where(values >= 0, take(found.origin, values), NONE), pa.array(ORIGINS)),
+        "origin": decoded(np.where(values >= 0, take(found.origin, values), NONE), pa.array(ORIGINS, pa.string())),
         "origin_instruction": found.names.instructions(take(found.source, values)),
         "argument": nullable(take(ints(p.allocations, "parameter_number"), argument)),
         "argument_index": take_text(p.allocations["parameter_shape_index"], argument),
         "layer": layer,
         "layer_index": layer_index,
-        "phase": decoded(phase, pa.array(PHASES)),
-        "kind": decoded(_kinds(p, values, _contents(phase, iterations)), pa.array(KINDS)),
+        "phase": decoded(phase, pa.array(PHASES, pa.string())),
+        "kind": decoded(_kinds(p, values, _contents(phase, iterations)), pa.array(KINDS, pa.string())),
         "iterations": nullable(iterations),
     }
 
@@ -81,9 +81,9 @@ def _rows(p: Program, values: Ints) -> Ints:
 def _layers(op_names: pa.Array) -> tuple[pa.Array, pa.Array]:
     codes, names = encoded(op_names)
     used, row = np.unique(codes, return_inverse=True)
-    layer, index = layers(decoded(used, names).cast(pa.string()))
+    layer, index = layers(pc.cast(decoded(used, names), pa.string()))
     rows = arrow_array(row.reshape(-1))
-    return layer.take(rows), index.take(rows)
+    return pc.take(layer, rows), pc.take(index, rows)
 
 
 # -- phases --------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def phases_of_rows(p: Program, rows: Ints) -> Ints:
     named = origins(p).names
     phase = take(named.phase, take(named.op_name[0], rows))
     codes, files = named.innermost_file
-    in_optimizer = take(is_optimizer_file(files.cast(pa.string())), take(codes, rows)) > 0
+    in_optimizer = take(is_optimizer_file(pc.cast(files, pa.string())), take(codes, rows)) > 0
     return np.where((phase < 0) & in_optimizer, OPTIMIZER, phase)
 
 
@@ -182,7 +182,7 @@ def _moves_between_memories(p: Program, values: Ints) -> Mask:
 
 
 def _code_of(names: pa.Array, text: str) -> int:
-    code: int = pc.index(names.cast(pa.string()), text).as_py()
+    code: int = pc.index(pc.cast(names, pa.string()), text).as_py()
     return code if code >= 0 else -2
 
 
@@ -216,15 +216,15 @@ def _slices(p: Program, pattern: str) -> Mask:
     by_name = np.zeros(p.tables["instructions"].num_rows, bool)
     for column in ("instruction", "op_name"):
         codes, names = p.texts("instructions", column)
-        of_name, patterns = p.once(("patterns", column), partial(patterns_of, names.cast(pa.string())))
+        of_name, patterns = p.once(("patterns", column), partial(patterns_of, pc.cast(names, pa.string())))
         by_name |= flags_of(matching(patterns, pattern)[of_name], codes)
     return by_name
 
 
 def _first_dimension(p: Program, values: Ints) -> Ints:
     codes, shapes = p.texts("values", "shape")
-    sizes = pc.struct_field(pc.extract_regex(shapes.cast(pa.string()), r"^[a-z0-9]+\[(?P<n>\d{1,9})[,\]]"), "n")
-    sizes = sizes.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    sizes = pc.struct_field(pc.extract_regex(pc.cast(shapes, pa.string()), r"^[a-z0-9]+\[(?P<n>\d{1,9})[,\]]"), "n")
+    sizes = pc.fill_null(pc.cast(sizes, pa.int64()), -1).to_numpy(zero_copy_only=False)
     return take(np.asarray(sizes, np.int64), take(codes, values))
 
 
@@ -263,8 +263,8 @@ def _printed_trip_counts(p: Program, loops: Ints) -> Ints:
     table = p.tables["instructions"]
     counts = np.full(table.num_rows, -1)
     if len(loops):
-        config = table["backend_config"].take(arrow_array(loops)).cast(pa.string()).combine_chunks()
-        n = pc.struct_field(pc.extract_regex(config, _TRIP_COUNT), "n").cast(pa.int64()).fill_null(-1)
+        config = pc.cast(pc.take(table["backend_config"], arrow_array(loops)), pa.string()).combine_chunks()
+        n = pc.fill_null(pc.cast(pc.struct_field(pc.extract_regex(config, _TRIP_COUNT), "n"), pa.int64()), -1)
         counts[loops] = n.to_numpy(zero_copy_only=False)
     return counts
 
@@ -278,18 +278,18 @@ def _compared_trip_counts(p: Program, loops: Ints) -> Ints:
     row = np.repeat(np.arange(len(body)), np.diff(body.call_begin))
     condition, calls = np.full(len(body), -1), (body.call_kind == CALLS.index("condition")) & (body.call >= 0)
     condition[row[calls]] = body.call[calls]
-    names = table["instruction"].take(arrow_array(loops)).cast(pa.string()).combine_chunks()
+    names = pc.cast(pc.take(table["instruction"], arrow_array(loops)), pa.string()).combine_chunks()
     loop = np.asarray(body.rows_of(names), np.int64)
     compare = take(np.asarray(body.root, np.int64), take(condition, loop))
     compare, limit = (
-        p.row_of_instruction(body.text("instruction").take(nullable(rows)))
+        p.row_of_instruction(pc.take(body.text("instruction"), nullable(rows)))
         for rows in (compare, _operand(body, compare, np.ones(len(loops), np.int64)))
     )
-    less = take_text(table["attributes"], compare).cast(pa.string())
-    is_less = pc.match_substring_regex(less, r"\bdirection=LT\b").fill_null(False).to_numpy(zero_copy_only=False)
+    less = pc.cast(take_text(table["attributes"], compare), pa.string())
+    is_less = pc.fill_null(pc.match_substring_regex(less, r"\bdirection=LT\b"), False).to_numpy(zero_copy_only=False)
     is_known = is_less & has_opcode(p, compare, "^compare$") & has_opcode(p, limit, "^constant$")
-    number = take_text(table["operands"], np.where(is_known, limit, -1)).cast(pa.string())
-    number = pc.struct_field(pc.extract_regex(number, r"^(?P<n>\d{1,9})$"), "n").cast(pa.int64()).fill_null(-1)
+    number = pc.cast(take_text(table["operands"], np.where(is_known, limit, -1)), pa.string())
+    number = pc.fill_null(pc.cast(pc.struct_field(pc.extract_regex(number, r"^(?P<n>\d{1,9})$"), "n"), pa.int64()), -1)
     counts[loops] = number.to_numpy(zero_copy_only=False)
     return counts
 
@@ -328,7 +328,7 @@ def _writes_other_dimensions(p: Program) -> Mask:
     index = _operand(body, at, np.full(len(at), 2))
     for _ in range(MAX_NESTING):
         is_constant = take(codes, index) == _code_of(opcodes, "constant")
-        row = p.row_of_instruction(body.text("instruction").take(arrow_array(at)))
+        row = p.row_of_instruction(pc.take(body.text("instruction"), arrow_array(at)))
         is_fixed[row[(row >= 0) & is_constant]] = True
         varies[row[(row >= 0) & ~is_constant]] = True
         # An update in a fusion is one by the fusion, which may give it the index.

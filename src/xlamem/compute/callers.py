@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from .. import kernels as pc
 from ..parse.arrays import row_of
 from .columns import Ints, Mask, decoded, encoded, flags_of, ints, nullable, take
 from .op_names import matching
@@ -27,7 +28,7 @@ def lines_of_model(lines: dict[str, pa.Array], stack_frame: Ints, frames: pa.Tab
     file_codes, frame_files = encoded(frames["file"])
     codes = np.where(caller >= 0, take(file_codes, caller) + len(files), codes)
     line = np.where(caller >= 0, take(ints(frames, "line"), caller), ints(lines, "source_line"))
-    files = pa.concat_arrays([files.cast(pa.string()), frame_files.cast(pa.string())])
+    files = pa.concat_arrays([pc.cast(files, pa.string()), pc.cast(frame_files, pa.string())])
     return {"source_file": decoded(codes, files), "source_line": nullable(line)}
 
 

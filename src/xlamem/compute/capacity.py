@@ -9,8 +9,8 @@ from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 from ..dump import DumpLike, Tables, as_tables
 from ..errors import UsageError
@@ -171,7 +171,7 @@ def reason_for_doubt(tables: Tables) -> str:
     if not allocations.num_rows:
         return "the dump has no allocations"
     if allocations["attributes"].null_count < allocations.num_rows:
-        field = allocations["attributes"].drop_null()[0].as_py()
+        field = pc.drop_null(allocations["attributes"])[0].as_py()
         return f"an allocation has a field that this version does not know: {field}"
     if ints(allocations, "size").min() < 0:
         return "an allocation has a size below 0"
@@ -234,7 +234,7 @@ def _reported_totals(tables: Tables) -> dict[int, int]:
     if "printed_report" not in tables.tables:
         return {}
     rows = tables["printed_report"].select(["color", "total_bytes"])
-    rows = rows.filter(pc.and_(pc.is_valid(rows["color"]), pc.is_valid(rows["total_bytes"])))
+    rows = pc.filter(rows, pc.and_(pc.is_valid(rows["color"]), pc.is_valid(rows["total_bytes"])))
     pairs = rows.group_by(["color", "total_bytes"], use_threads=False).aggregate([]).to_pylist()
     totals = {p["color"]: p["total_bytes"] for p in pairs}
     return totals if len(totals) == len(pairs) else {}

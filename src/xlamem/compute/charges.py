@@ -110,14 +110,14 @@ def live_set_columns(p: Program, charges: Charges, rows: Ints) -> dict[str, Any]
     is_live = rows < charges.n_live
     live_value = np.where(is_live, value, -1)
     columns = p.space_columns(p.space_of_allocation[owner])
-    columns["role"] = decoded(np.where(is_live, 0, 1), pa.array(["value", "reserved"]))
+    columns["role"] = decoded(np.where(is_live, 0, 1), pa.array(["value", "reserved"], pa.string()))
     columns["value_id"] = nullable(take(p.value_ids, live_value))
     for name in ("instruction", "shape_index", "shape", "element_type"):
         columns[name] = p.value_text(name, value)
     columns["allocation"] = p.allocation_ids[owner]
     category = p.category[owner]
     category[is_live] = p.categories_of(value[is_live])
-    columns["category"] = decoded(category, pa.array(CATEGORIES))
+    columns["category"] = decoded(category, pa.array(CATEGORIES, pa.string()))
     columns["offset"] = nullable(take(p.offset, live_value))
     columns["size"] = np.where(is_live, take(p.size, live_value), p.allocation_size[owner])
     columns["bytes"], columns["exclusive"] = charges.bytes[rows], charges.exclusive[rows]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 
 Ints = npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ def ints(table: pa.Table, column: str, missing: int = -1) -> Ints:
     """Return an integer column with nulls replaced by `missing`."""
     values = table[column]
     if values.null_count:
-        values = values.fill_null(missing)
+        values = pc.fill_null(values, missing)
     return np.ascontiguousarray(values.to_numpy(), np.int64)
 
 
@@ -45,8 +45,8 @@ def encoded(column: pa.ChunkedArray | pa.Array) -> tuple[Ints, pa.Array]:
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks else pa.array([], column.type)
     if not pa.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
-    indices = array.indices.fill_null(-1) if array.null_count else array.indices
+        array = pc.dictionary_encode(array)
+    indices = pc.fill_null(array.indices, -1) if array.null_count else array.indices
     return np.ascontiguousarray(indices.to_numpy(zero_copy_only=False), np.int64), array.dictionary
 
 
@@ -68,7 +68,7 @@ def match_dictionaries(dictionary: pa.Array, other: pa.Array) -> Ints:
         return codes
     if len(other) < len(dictionary) and dictionary.slice(0, len(other)).equals(other):
         return np.where(codes < len(other), codes, -1)
-    return np.asarray(pc.index_in(dictionary, other).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    return np.asarray(pc.fill_null(pc.index_in(dictionary, other), -1).to_numpy(zero_copy_only=False), np.int64)
 
 
 def take(values: npt.NDArray[Any], rows: Ints) -> Ints:
@@ -105,13 +105,13 @@ def _used(codes: Ints, dictionary: pa.Array) -> tuple[Ints, pa.Array]:
     is_used = np.zeros(len(dictionary) + 1, bool)
     is_used[codes] = True
     used = np.flatnonzero(is_used[:-1])
-    return take(np.cumsum(is_used) - 1, codes), dictionary.take(arrow_array(used))
+    return take(np.cumsum(is_used) - 1, codes), pc.take(dictionary, arrow_array(used))
 
 
 def is_in(column: pa.ChunkedArray | pa.Array, texts: Iterable[str]) -> Mask:
     """Return whether the text of each row is one of these; False for null."""
     codes, dictionary = encoded(column)
-    found = pc.is_in(dictionary.cast(pa.string()), pa.array(list(texts), pa.string()))
+    found = pc.is_in(pc.cast(dictionary, pa.string()), pa.array(list(texts), pa.string()))
     result: Mask = take(np.asarray(found.to_numpy(zero_copy_only=False), bool), codes) > 0
     return result
 
@@ -160,6 +160,6 @@ def table_of_columns(specs: Sequence[schema.Column], columns: dict[str, Any]) ->
         value = columns[column.name]
         array = arrow_array(value) if isinstance(value, np.ndarray) else value
         if column.kind == "name" and not pa.types.is_dictionary(array.type):
-            array = array.cast(pa.string()).dictionary_encode()
-        arrays.append(array if array.type == column.arrow.type else array.cast(column.arrow.type))
+            array = pc.dictionary_encode(pc.cast(array, pa.string()))
+        arrays.append(array if array.type == column.arrow.type else pc.cast(array, column.arrow.type))
     return pa.table(arrays, schema=pa.schema([c.arrow for c in specs]))

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .columns import Ints, arrow_array, decoded, encoded, groups_of, ints, sums_of, take
 from .op_names import plain_names, shortened_paths
 
@@ -36,7 +36,7 @@ def like_buffers(members: pa.Table, n: int) -> list[Row]:
     ``argument *`` for several arguments without one.
     """
     codes, op_names = encoded(members["op_name"])
-    plain = plain_names(op_names.cast(pa.string()))
+    plain = plain_names(pc.cast(op_names, pa.string()))
     first, group = groups_of(*_likeness(members, codes, plain))
     sizes, numbers = sums_of(ints(members, "bytes"), group, len(first)), np.bincount(group, minlength=len(first))
     shape_rows, _ = groups_of(group, _codes(members["shape"]))
@@ -45,7 +45,7 @@ def like_buffers(members: pa.Table, n: int) -> list[Row]:
     argument_rows, _ = groups_of(group, _codes(argument))
     n_arguments = np.bincount(group[argument_rows], minlength=len(first))
     largest = np.lexsort((first, -sizes))[:n]
-    rows = members.take(arrow_array(first[largest])).to_pylist()
+    rows = pc.take(members, arrow_array(first[largest])).to_pylist()
     for row, g in zip(rows, largest.tolist(), strict=True):
         row |= {"bytes": int(sizes[g]), "n": int(numbers[g]), "n_shapes": int(n_shapes[g])}
         row["name"] = _name(plain, int(codes[first[g]]), fold=row["n"] > 1)
@@ -79,8 +79,8 @@ def _codes(column: pa.ChunkedArray | pa.Array) -> Ints:
 def named(members: pa.Table) -> pa.Table:
     """Return rows of `live_set` with a column ``name``: the op_name without JAX's wrappers, else the instruction."""
     codes, op_names = encoded(members["op_name"])
-    plain = decoded(codes, plain_names(op_names.cast(pa.string()))).cast(pa.string())
-    return members.append_column("name", pc.coalesce(plain, members["instruction"].cast(pa.string())))
+    plain = pc.cast(decoded(codes, plain_names(pc.cast(op_names, pa.string()))), pa.string())
+    return members.append_column("name", pc.coalesce(plain, pc.cast(members["instruction"], pa.string())))
 
 
 def folded_rest(rows: pa.Table, keys: list[str], n_shown: int) -> tuple[pa.Table, int]:
@@ -124,8 +124,8 @@ def _folded(rows: pa.Table, keys: list[str], what: int, depth: int | None) -> pa
     """Sum rows up by their folded names."""
     names = {}
     for key in keys:
-        codes, texts = encoded(rows[key].cast(pa.string()))
-        names[key] = decoded(codes, _folded_names(texts, what, depth if key in PATHS else None)).cast(pa.string())
+        codes, texts = encoded(pc.cast(rows[key], pa.string()))
+        names[key] = pc.cast(decoded(codes, _folded_names(texts, what, depth if key in PATHS else None)), pa.string())
     n = rows["n"] if "n" in rows.column_names else arrow_array(np.ones(rows.num_rows, np.int64))
     grouped = pa.table({**names, "bytes": rows["bytes"], "n": n}).group_by(keys, use_threads=False)
     table = grouped.aggregate([("bytes", "sum"), ("n", "sum")])

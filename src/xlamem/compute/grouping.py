@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..dump import DumpLike
 from ..errors import UsageError
 from ..formatting import similar
@@ -118,14 +118,14 @@ def key_column(rows: pa.Table, key: str, depth: int | None, fold: bool) -> pa.Ch
     if key == "layer" and not fold:
         return _layer_column(rows)
     if key != "source":
-        return rows[key].cast(pa.string())
-    file, line = (rows[name].cast(pa.string()) for name in ("source_file", "source_line"))
+        return pc.cast(rows[key], pa.string())
+    file, line = (pc.cast(rows[name], pa.string()) for name in ("source_file", "source_line"))
     return pc.coalesce(pc.binary_join_element_wise(file, line, ":"), file)
 
 
 def _layer_column(rows: pa.Table) -> pa.ChunkedArray:
     """Return each layer with its number in place of the `*`."""
-    layer, index = rows["layer"].cast(pa.string()), rows["layer_index"].cast(pa.string())
+    layer, index = pc.cast(rows["layer"], pa.string()), pc.cast(rows["layer_index"], pa.string())
     parts = pc.split_pattern(layer, "*", max_splits=1)
     head, tail = pc.list_element(parts, 0), pc.list_element(parts, 1)
     return pc.coalesce(pc.binary_join_element_wise(head, index, tail, ""), layer)
@@ -133,7 +133,7 @@ def _layer_column(rows: pa.Table) -> pa.ChunkedArray:
 
 def _path_column(column: pa.ChunkedArray, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:
     """Return scopes or shortened op_names, processing each distinct op_name only once."""
-    array = column.cast(pa.string()).combine_chunks().dictionary_encode()
+    array = pc.dictionary_encode(pc.cast(column, pa.string()).combine_chunks())
     names = array.dictionary
     paths = scopes(names, depth=depth, fold=fold) if key == "scope" else shortened_paths(names, depth, fold)
-    return pa.chunked_array([paths.take(array.indices)])
+    return pa.chunked_array([pc.take(paths, array.indices)])

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from .. import kernels as pc
 from ..parse.hlo_body import HloBody
 from .columns import Ints, Mask, arrow_array, take
 from .lazy import cached_property
@@ -98,7 +99,7 @@ class HloTrace:
     def _parameter_names(self) -> pa.Array:
         body = self.body
         rows = np.flatnonzero(self.is_entry_parameter(np.arange(len(body))))
-        return body.text("op_name").take(arrow_array(rows)).cast(pa.string()).combine_chunks()
+        return pc.cast(pc.take(body.text("op_name"), arrow_array(rows)), pa.string()).combine_chunks()
 
     @cached_property
     def _caller(self) -> Ints:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .arenas import fragmentation
 from .columns import Ints, Mask, encoded, ints
 from .in_use import Window, covered
@@ -73,7 +73,7 @@ def _temp_size(p: Program) -> int:
     is_hbm_arena = (ints(p.allocations, "color") == 0) & (p.category == TEMP)
     codes, shapes = encoded(p.tables["values"]["shape"])
     pattern = r"^(\(|(s32|pred)\[\])"
-    is_control = pc.match_substring_regex(shapes.cast(pa.string()), pattern).to_numpy(zero_copy_only=False)
+    is_control = pc.match_substring_regex(pc.cast(shapes, pa.string()), pattern).to_numpy(zero_copy_only=False)
     holds_data = is_hbm_arena[p.owner] & ~(is_control[codes] if len(is_control) else codes >= 0)
     if not holds_data.any():
         return 0

@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .aliasing import matched
 from .buffer_names import phases_of_values
 from .columns import Ints, Mask, arrow_array, encoded, take, take_text
@@ -118,7 +118,8 @@ def narrower_arguments(w: WhatIf) -> Iterator[Intervention]:
     """Keep each large argument in an element type of half the size, together with the outputs that replace it."""
     p = w.p
     parameters, outputs, match = matched(p)
-    wide = pc.is_in(p.value_text("element_type", parameters.value).cast(pa.string()), pa.array([*NARROWER]))
+    element_types = pc.cast(p.value_text("element_type", parameters.value), pa.string())
+    wide = pc.is_in(element_types, pa.array([*NARROWER], pa.string()))
     found = np.flatnonzero(wide.to_numpy(zero_copy_only=False) & w.in_memory[parameters.allocation])
     names = argument_names(w, parameters.value[found], parameters.number[found])
     codes, roots = encoded(pa.chunked_array([names]))
@@ -205,7 +206,7 @@ def _loops(w: WhatIf, outputs: Ints) -> Mask:
 
 
 def _opcodes(w: WhatIf, values: Ints) -> pa.Array:
-    return take_text(w.p.tables["instructions"]["opcode"], w.p.instruction_row[values]).cast(pa.string())
+    return pc.cast(take_text(w.p.tables["instructions"]["opcode"], w.p.instruction_row[values]), pa.string())
 
 
 def _written_last(w: WhatIf, parameter: Ints, output: Ints) -> Mask:
@@ -231,24 +232,24 @@ def _mixes(w: WhatIf, values: Ints) -> Mask:
     """
     p, instructions = w.p, w.p.tables["instructions"]
     patterns = {"opcode": _MIXING_OPCODES, "fusion_kind": _MIXING_FUSIONS, "op_name": _MIXING_PRIMITIVES}
-    texts = {c: take_text(instructions[c], p.instruction_row[values]).cast(pa.string()) for c in patterns}
+    texts = {c: pc.cast(take_text(instructions[c], p.instruction_row[values]), pa.string()) for c in patterns}
     mixes = np.any([_is_match(texts[c], pattern) for c, pattern in patterns.items()], axis=0)
-    index = p.value_text("shape_index", values).is_null().to_numpy(zero_copy_only=False)
+    index = pc.is_null(p.value_text("shape_index", values)).to_numpy(zero_copy_only=False)
     return np.asarray(mixes & index, bool)
 
 
 def argument_names(w: WhatIf, values: Ints, number: Ints) -> pa.Array:
     """Return the name of the argument that each parameter is part of: the first name in its op_name, or its number."""
-    names = w.p.source_columns(values)["op_name"].cast(pa.string())
+    names = pc.cast(w.p.source_columns(values)["op_name"], pa.string())
     roots = pc.struct_field(pc.extract_regex(names, r"^(?P<root>[A-Za-z_]\w*)"), "root")
-    numbered = pc.binary_join_element_wise("parameter", arrow_array(number).cast(pa.string()), " ")
+    numbered = pc.binary_join_element_wise("parameter", pc.cast(arrow_array(number), pa.string()), " ")
     return pc.coalesce(roots, numbered)
 
 
 def _is_match(texts: pa.Array, pattern: str) -> Mask:
     if not len(texts):
         return np.zeros(0, bool)
-    found: Mask = pc.match_substring_regex(texts, pattern).fill_null(False).to_numpy(zero_copy_only=False)
+    found: Mask = pc.fill_null(pc.match_substring_regex(texts, pattern), False).to_numpy(zero_copy_only=False)
     return found
 
 
@@ -261,7 +262,7 @@ def shapes(w: WhatIf) -> Iterator[Intervention]:
     padding = np.where(p.unpadded > 0, np.maximum(p.extent - p.unpadded, 0), 0)
     counts = w.at_peak | (p.is_fixed & w.in_memory)[p.owner] & (np.arange(len(p.owner)) == p.representative[p.owner])
     codes, names = encoded(p.tables["values"]["shape"])
-    padding[take(_is_match(names.cast(pa.string()), r"^\("), codes) > 0] = 0  # tables of tuples
+    padding[take(_is_match(pc.cast(names, pa.string()), r"^\("), codes) > 0] = 0  # tables of tuples
     if not (counts & (padding > 0)).any():
         return
     total = np.bincount(codes[counts] + 1, padding[counts], minlength=len(names) + 1)[1:]
@@ -318,7 +319,7 @@ def _small_cells(w: WhatIf, rows: Ints, granule: int) -> Ints:
 
 
 def _slots(w: WhatIf, values: Ints, lost: int, granule: int) -> Intervention:
-    shapes = w.p.value_text("shape", values).cast(pa.string())
+    shapes = pc.cast(w.p.value_text("shape", values), pa.string())
     n_tables = int(pc.sum(pc.starts_with(shapes, "(")).as_py() or 0)
     text = (
         f"{len(values):,} buffers of at most {granule // 4:,} bytes keep slots of {granule:,} bytes; {n_tables:,} of "
@@ -366,7 +367,7 @@ def unread_elements(w: WhatIf) -> Iterator[Intervention]:
     is_read[value] = True
     known = p.tables["uses"].num_rows > 0
     index = p.tables["values"]["shape_index"]
-    is_element = pc.match_substring(index.cast(pa.string()), "{").fill_null(False).to_numpy() & known
+    is_element = pc.fill_null(pc.match_substring(pc.cast(index, pa.string()), "{"), False).to_numpy() & known
     codes, names = encoded(index)
     empty = pc.index(names, "{}").as_py()
     members = w.at_peak & ~is_read & is_element & (codes != empty)

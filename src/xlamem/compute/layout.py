@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .. import kernels as pc
 from .. import schema
 from ..errors import DumpError, UsageError
 from ..formatting import closest
@@ -78,7 +79,7 @@ class Layout(ABC):
         key = np.unique(color, return_inverse=True)[1].reshape(-1) * len(pages) + rank.reshape(-1)
         _, first, space = np.unique(key, return_index=True, return_inverse=True)
         self.space_of_allocation: Ints = space.reshape(-1).astype(np.int64)
-        names = allocations["memory_space"].take(arrow_array(first)).to_pylist()
+        names = pc.take(allocations["memory_space"], arrow_array(first)).to_pylist()
         self.spaces = [Space(n, int(color[i]), int(page[i])) for n, i in zip(names, first, strict=True)]
         self.category = _categories(allocations)
 

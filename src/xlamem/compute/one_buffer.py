@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 from ..dump import DumpLike
 from ..errors import UsageError
@@ -106,11 +106,11 @@ def _find(p: Program, name: str | int) -> int:
     match = _NAME.match(name.removeprefix("%"))
     instruction, index = (match["instruction"], match["index"]) if match else (name, None)
     codes, names = p.names
-    code = pc.index(names.cast(pa.string()), instruction).as_py()
+    code = pc.index(pc.cast(names, pa.string()), instruction).as_py()
     rows = np.flatnonzero(codes == code) if code >= 0 else np.empty(0, np.int64)
     if index is not None and len(rows):
-        indices = p.tables["values"]["shape_index"].take(arrow_array(rows)).cast(pa.string()).fill_null("{}")
-        rows = rows[pc.equal(indices, index).to_numpy()]
+        indices = pc.cast(pc.take(p.tables["values"]["shape_index"], arrow_array(rows)), pa.string())
+        rows = rows[pc.equal(pc.fill_null(indices, "{}"), index).to_numpy()]
     if not len(rows):
         rows = _of_position(p, instruction, index)
     if not len(rows):
@@ -121,9 +121,10 @@ def _find(p: Program, name: str | int) -> int:
 def _of_position(p: Program, instruction: str, index: str | None) -> Ints:
     """Return the rows in `values` of the values at a position."""
     positions = p.optional("positions")
-    positions = positions.filter(pc.equal(positions["instruction"].cast(pa.string()), instruction))
+    positions = pc.filter(positions, pc.equal(pc.cast(positions["instruction"], pa.string()), instruction))
     if index is not None:
-        positions = positions.filter(pc.equal(positions["shape_index"].cast(pa.string()).fill_null("{}"), index))
+        indices = pc.fill_null(pc.cast(positions["shape_index"], pa.string()), "{}")
+        positions = pc.filter(positions, pc.equal(indices, index))
     rows = p.row_of_value(ints(positions, "value_id"))
     return rows[rows >= 0]
 
@@ -132,8 +133,8 @@ def _suggestion(names: pa.Array, text: str) -> str:
     """Return the names that contain a text, or else the most similar one, for a message."""
     if not text:
         return ""
-    texts = names.cast(pa.string())
-    similar = texts.filter(pc.match_substring(texts, text, ignore_case=True)).slice(0, 3).to_pylist()
+    texts = pc.cast(names, pa.string())
+    similar = pc.filter(texts, pc.match_substring(texts, text, ignore_case=True)).slice(0, 3).to_pylist()
     if not similar and len(texts) <= MAX_COMPARED and (match := closest(text, texts.to_pylist())):
         similar = [match]
     return f"; did you mean {', '.join(similar)}?" if similar else ""
@@ -155,7 +156,7 @@ def _uncharged(p: Program, values: Ints) -> Charges:
 def _of_value(p: Program, table: str, value: int, columns: list[str]) -> list[Row]:
     """Return the rows of a table that belong to a value."""
     rows = p.optional(table)
-    selected = rows.filter(pc.equal(rows["value_id"], int(p.value_ids[value])))
+    selected = pc.filter(rows, pc.equal(rows["value_id"], int(p.value_ids[value])))
     return selected.select(columns).to_pylist()  # type: ignore[no-any-return]
 
 
@@ -163,10 +164,10 @@ def _users(p: Program, value: int) -> list[Row]:
     uses = _of_value(p, "uses", value, ["instruction", "operand", "operand_shape_index"])
     schedule = p.optional("schedule")
     names = pa.array([use["instruction"] for use in uses], pa.string())
-    scheduled = schedule.filter(pc.is_in(schedule["instruction"].cast(pa.string()), names))
+    scheduled = pc.filter(schedule, pc.is_in(pc.cast(schedule["instruction"], pa.string()), names))
     step = dict(zip(scheduled["instruction"].to_pylist(), scheduled["time"].to_pylist(), strict=True))
     codes, op_names = encoded(p.tables["instructions"]["op_name"])
-    rows = p.row_of_instruction(pa.chunked_array([names.dictionary_encode()])).tolist()
+    rows = p.row_of_instruction(pa.chunked_array([pc.dictionary_encode(names)])).tolist()
     named = [op_names[codes[row]].as_py() if row >= 0 and codes[row] >= 0 else None for row in rows]
     users = [use | {"step": step.get(use["instruction"]), "op_name": n} for use, n in zip(uses, named, strict=True)]
     return sorted(users, key=lambda use: (use["step"] is None, use["step"]))

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .columns import Ints, Mask, arrow_array, encoded, flags_of, take
 
 PHASES = ("forward", "backward", "recompute", "optimizer")
@@ -104,12 +104,12 @@ def _without_wrappers(text: pa.Array) -> pa.Array:
 
 
 def _without_repeats(text: pa.Array) -> pa.Array:
-    candidates = pc.match_substring_regex(text, "/(?:checkpoint/|remat|add_any$)").fill_null(False)
-    parts = pc.extract_regex(text.filter(candidates), r"(?s)^(?P<path>.*/(?:remat|add_any$)?)(?P<rest>.*)$")
+    candidates = pc.fill_null(pc.match_substring_regex(text, "/(?:checkpoint/|remat|add_any$)"), False)
+    parts = pc.extract_regex(pc.filter(text, candidates), r"(?s)^(?P<path>.*/(?:remat|add_any$)?)(?P<rest>.*)$")
     codes, paths = encoded(pc.struct_field(parts, "path"))
     # RE2 has no back references. There are far fewer paths than names.
     once = pa.array([_REPEATED.sub(r"\1", path) for path in paths.to_pylist()], text.type)
-    short = pc.binary_join_element_wise(once.take(arrow_array(codes)), pc.struct_field(parts, "rest"), "")
+    short = pc.binary_join_element_wise(pc.take(once, arrow_array(codes)), pc.struct_field(parts, "rest"), "")
     return pc.replace_with_mask(text, candidates, short)
 
 
@@ -139,7 +139,7 @@ def folded_paths(names: pa.Array, *, plain: bool = True) -> tuple[Ints, pa.Array
     paths = _folded(patterns, plain)
     kept = np.flatnonzero(take(_matches(paths, "0"), codes) > 0)  # a number that is not of a layer
     codes[kept] = len(paths) + np.arange(len(kept))
-    return codes, pa.concat_arrays([paths, _folded(names.take(arrow_array(kept)), plain)])
+    return codes, pa.concat_arrays([paths, _folded(pc.take(names, arrow_array(kept)), plain)])
 
 
 def _folded(names: pa.Array, plain: bool) -> pa.Array:
@@ -170,10 +170,10 @@ def _by_pattern(shorten: Callable[[pa.Array], pa.Array], names: pa.StringArray) 
     keeps_digits = pc.equal(pc.count_substring(patterns, "0"), pc.count_substring(short, "0"))
     kept = flags_of(np.asarray(keeps_digits.to_numpy(zero_copy_only=False), bool), codes)
     if kept.all():
-        return _with_digits(short.take(arrow_array(codes)), names)
+        return _with_digits(pc.take(short, arrow_array(codes)), names)
     mask, others = arrow_array(kept), arrow_array(~kept)
-    texts = _with_digits(short.take(arrow_array(codes[kept])), names.filter(mask))
-    return pc.replace_with_mask(pc.replace_with_mask(names, mask, texts), others, shorten(names.filter(others)))
+    texts = _with_digits(pc.take(short, arrow_array(codes[kept])), pc.filter(names, mask))
+    return pc.replace_with_mask(pc.replace_with_mask(names, mask, texts), others, shorten(pc.filter(names, others)))
 
 
 def _with_digits(patterns: pa.StringArray, names: pa.StringArray) -> pa.StringArray:
@@ -204,12 +204,12 @@ def ends_in_move(names: pa.Array) -> Mask:
 
 def without_placeholders(codes: Ints, names: pa.Array) -> tuple[Ints, pa.Array]:
     """Return encoded op_names, with null (-1) for those that a front end gives to all arguments of a program."""
-    return np.where(flags_of(_matches(names.cast(pa.string()), _PLACEHOLDER), codes), -1, codes), names
+    return np.where(flags_of(_matches(pc.cast(names, pa.string()), _PLACEHOLDER), codes), -1, codes), names
 
 
 def is_parameter_name(names: pa.Array, parameters: pa.Array) -> Mask:
     """Return whether each op_name is that of an entry parameter, which XLA gives to copies of it too."""
-    found = pc.is_in(names.cast(pa.string()), parameters.cast(pa.string()), skip_nulls=True)
+    found = pc.is_in(pc.cast(names, pa.string()), pc.cast(parameters, pa.string()), skip_nulls=True)
     return np.asarray(found.to_numpy(zero_copy_only=False), bool)
 
 
@@ -240,7 +240,7 @@ MOVING_TARGETS = r"^(?:ConcatBitcast|TODO\(|SliceToDynamic|PadToStatic|Sharding|
 
 def matching(names: pa.Array, pattern: str) -> Mask:
     """Return whether each of these names contains a pattern."""
-    return _matches(names.cast(pa.string()), pattern)
+    return _matches(pc.cast(names, pa.string()), pattern)
 
 
 def first_numbers(indices: pa.ChunkedArray) -> Ints:
@@ -255,12 +255,14 @@ def second_numbers(indices: pa.ChunkedArray) -> Ints:
 
 def _numbers(indices: pa.ChunkedArray, pattern: str) -> Ints:
     codes, texts = encoded(indices)
-    number = pc.struct_field(pc.extract_regex(texts.cast(pa.string()), pattern), "n")
-    return take(np.asarray(number.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False), np.int64), codes)
+    number = pc.struct_field(pc.extract_regex(pc.cast(texts, pa.string()), pattern), "n")
+    numbers = pc.fill_null(pc.cast(number, pa.int64()), -1).to_numpy(zero_copy_only=False)
+    return take(np.asarray(numbers, np.int64), codes)
 
 
 def _matches(names: pa.Array, pattern: str) -> Mask:
-    return np.asarray(pc.match_substring_regex(names, pattern).fill_null(False).to_numpy(zero_copy_only=False), bool)
+    matches = pc.fill_null(pc.match_substring_regex(names, pattern), False)
+    return np.asarray(matches.to_numpy(zero_copy_only=False), bool)
 
 
 # -- phases and layers ---------------------------------------------------------------------------
@@ -301,8 +303,8 @@ def phases(names: pa.Array) -> pa.Array:
 
     is_optimizer = pc.and_(has(_OPTIMIZER), pc.invert(has(r"\bjvp\(")))
     conditions = [has(r"\brematted_computation\b"), has(BACKWARD_NAME), has(r"\bjvp\("), is_optimizer]
-    fields = pa.StructArray.from_arrays([c.fill_null(False) for c in conditions], ["r", "b", "f", "o"])
-    return pc.case_when(fields, *(pa.scalar(p) for p in ("recompute", "backward", "forward", "optimizer")))
+    fields = pa.StructArray.from_arrays([pc.fill_null(c, False) for c in conditions], ["r", "b", "f", "o"])
+    return pc.case_when(fields, "recompute", "backward", "forward", "optimizer")
 
 
 def is_optimizer_file(files: pa.Array) -> Mask:
@@ -322,17 +324,17 @@ def layers(names: pa.Array) -> tuple[pa.Array, pa.Array]:
     (`args[0]`) counts only if that name says that it is a layer.
     """
     scope, layer, index = layers_by_scope(names)
-    return layer.take(arrow_array(scope)), index.take(arrow_array(scope))
+    return pc.take(layer, arrow_array(scope)), pc.take(index, arrow_array(scope))
 
 
 def layers_by_scope(names: pa.Array) -> tuple[Ints, pa.Array, pa.Array]:
     """Return the same for each scope: the scope of each name, the layer of each scope, and its index."""
     names = pc.if_else(arrow_array(is_move(names)), None, names)
-    names = pc.replace_substring_regex(names, r"/[^/()'\"\[\]]+$", "/x").fill_null("")  # whatever the primitive
+    names = pc.fill_null(pc.replace_substring_regex(names, r"/[^/()'\"\[\]]+$", "/x"), "")  # whatever the primitive
     scope, names = encoded(names)
     text = pc.replace_substring_regex(scopes(names), r"^(?:jvp|transpose)\(+", "")
     stems = pc.struct_field(pc.extract_regex(text, _ARGUMENT_INDEX), "stem")
-    strip = pc.and_(pc.is_valid(stems), pc.invert(pc.match_substring_regex(stems, _LAYER_STEM))).fill_null(False)
+    strip = pc.fill_null(pc.and_(pc.is_valid(stems), pc.invert(pc.match_substring_regex(stems, _LAYER_STEM))), False)
     text = pc.if_else(strip, pc.replace_substring_regex(text, _ARGUMENT_INDEX, ""), text)
     parts = pc.extract_regex(pc.replace_substring_regex(text, _JOINTLESS, rf"\1{_JOINT}\2"), rf"^.*?{_LAYER}")
     stem, joint, index = (pc.struct_field(parts, name) for name in ("stem", "joint", "index"))
@@ -342,4 +344,4 @@ def layers_by_scope(names: pa.Array) -> tuple[Ints, pa.Array, pa.Array]:
     layer = pc.binary_join_element_wise(
         stem, pc.if_else(bracket, "[", joint), "*", pc.if_else(bracket, "]", ""), ""
     )
-    return scope, layer, pc.if_else(pc.is_valid(layer), index.cast(pa.int64()), None)
+    return scope, layer, pc.if_else(pc.is_valid(layer), pc.cast(index, pa.int64()), None)

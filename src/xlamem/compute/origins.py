@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..dump import hlo_body
 from ..parse.arrays import Rows, order_by
 from ..parse.hlo_body import HloBody
@@ -88,8 +88,8 @@ def _find(p: Program) -> Origins:
 
 def _rows_in(body: HloBody, p: Program, selected: Mask) -> Ints:
     """Return the rows of the HLO text of selected instructions."""
-    names = p.tables["instructions"]["instruction"].filter(arrow_array(selected))
-    rows = np.asarray(body.rows_of(names.cast(pa.string()).combine_chunks()), np.int64)
+    names = pc.filter(p.tables["instructions"]["instruction"], arrow_array(selected))
+    rows = np.asarray(body.rows_of(pc.cast(names, pa.string()).combine_chunks()), np.int64)
     return rows[rows >= 0]
 
 
@@ -102,7 +102,7 @@ class NamedInstructions:
         self._moves = has_opcode(p, np.arange(table.num_rows), f"{FORWARDING}|{MOVING}")
         self._reserves = _reserves_only(p)
         op_names = p.printed_op_names
-        self._parameter_names = texts_of(op_names, p.instruction_row[p.entry_parameters]).cast(pa.string())
+        self._parameter_names = pc.cast(texts_of(op_names, p.instruction_row[p.entry_parameters]), pa.string())
         own = _lines(p, own, ints(table, "stack_frame_id"))
         self._parts = [pa.table({"instruction": table["instruction"], "op_name": decoded(*op_names), **own})]
         if trace is not None:
@@ -111,10 +111,10 @@ class NamedInstructions:
     @cached_property
     def table(self) -> pa.Table:
         """The columns instruction, op_name, source_file, source_line and innermost_file."""
-        plain = pa.schema([(c, pa.string() if c != "source_line" else pa.int64()) for c in self._parts[0].column_names])
         if len(self._parts) == 1:
             return self._parts[0]
-        return pa.concat_tables([part.cast(plain) for part in self._parts])
+        plain = {c: pa.string() if c != "source_line" else pa.int64() for c in self._parts[0].column_names}
+        return pa.concat_tables([pa.table({c: pc.cast(part[c], t) for c, t in plain.items()}) for part in self._parts])
 
     def columns(self, rows: Ints) -> dict[str, pa.Array]:
         """Return the columns op_name, source_file and source_line of these rows (null for -1)."""
@@ -138,7 +138,7 @@ class NamedInstructions:
     def op_name(self) -> tuple[Ints, pa.Array]:
         """Codes and dictionary of the op_names."""
         codes, names = self._texts["op_name"]
-        return codes, names.cast(pa.string())
+        return codes, pc.cast(names, pa.string())
 
     @cached_property
     def _patterns(self) -> tuple[Ints, pa.Array]:
@@ -153,7 +153,7 @@ class NamedInstructions:
     def phase(self) -> Ints:
         """Index in PHASES of the phase of each op_name of the dictionary, or -1."""
         codes, patterns = self._patterns
-        phase = pc.index_in(phases(patterns), pa.array(PHASES)).fill_null(-1)
+        phase = pc.fill_null(pc.index_in(phases(patterns), pa.array(PHASES, pa.string())), -1)
         return np.asarray(phase.to_numpy(zero_copy_only=False), np.int64)[codes]
 
     @cached_property
@@ -264,7 +264,7 @@ class Origins:
         """Name buffers after instructions inside fusions and loop bodies: also elements of fusions with a name."""
         p, element = self._p, self._element
         codes, names = p.names
-        row = take(np.asarray(trace.body.rows_of(names.cast(pa.string())), np.int64), codes)
+        row = take(np.asarray(trace.body.rows_of(pc.cast(names, pa.string())), np.int64), codes)
         self._name_by_trace(trace, row, element, (self.origin == OWN) & (element >= 0) & (self.argument < 0))
         while self._name_after_operands():
             pass
@@ -516,7 +516,7 @@ def _reserves_only(p: Program) -> Mask:
 def _moves_without_name(p: Program) -> Mask:
     """Return which instructions without metadata move bytes: custom calls, and fusions that wrap one move."""
     table = p.tables["instructions"]
-    nameless = np.asarray(table["op_name"].is_null().to_numpy(), bool)
+    nameless = np.asarray(pc.is_null(table["op_name"]).to_numpy(), bool)
     codes, targets = encoded(table["custom_call_target"])
     moves = flags_of(matching(targets, MOVING_TARGETS), codes)
     codes, names = p.texts("instructions", "instruction")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 from ..dump import Dump
 from ..input.find import Source
@@ -143,7 +143,7 @@ def _add_usage(dump: Dump, result: Overview, limit: int | None) -> None:
 
 
 def _rows_of_space(table: pa.Table, space: Row) -> pa.Table:
-    return table.filter(pc.and_(pc.equal(table["color"], space["color"]), pc.equal(table["page"], space["page"])))
+    return pc.filter(table, pc.and_(pc.equal(table["color"], space["color"]), pc.equal(table["page"], space["page"])))
 
 
 def _add_sizes(dump: Dump, spaces: list[Row], limit: int | None) -> None:

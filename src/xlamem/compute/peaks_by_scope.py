@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .. import _sweep, schema
+from .. import kernels as pc
 from ..dump import DumpLike
 from ..parse.arrays import ints as column_ints
 from ..parse.arrays import row_of
@@ -54,20 +54,20 @@ def scope_peaks(dump: DumpLike) -> pa.Table:
     columns = p.space_columns(p.space_of_allocation[owner])
     columns |= {
         "allocation": p.allocation_ids[owner],
-        "scope": decoded(scope[first], names).cast(pa.string()),
+        "scope": pc.cast(decoded(scope[first], names), pa.string()),
         "peak": most,
         "step": step,
         "n": last - first + 1,
         "first_step": np.minimum.reduceat(start[rows], first),
         "last_step": np.maximum.reduceat(end[rows], first),
     }
-    return computed_table("scope_peaks", columns).take(arrow_array(np.lexsort((scope[first], -most, owner))))
+    return pc.take(computed_table("scope_peaks", columns), arrow_array(np.lexsort((scope[first], -most, owner))))
 
 
 def _scopes_of(p: Program, values: Ints) -> tuple[Ints, pa.Array]:
     """Return the codes and the texts of the scopes of these values, -1 for values without a name."""
     codes, op_names = encoded(source_columns(p, values)["op_name"])
-    scope_codes, names = encoded(scopes(op_names.cast(pa.string())))
+    scope_codes, names = encoded(scopes(pc.cast(op_names, pa.string())))
     return take(scope_codes, codes), names
 
 
@@ -90,7 +90,7 @@ def rematerialized(dump: DumpLike) -> pa.Table:
     """
     p = program(dump)
     codes, names = p.names
-    texts = names.cast(pa.string())
+    texts = pc.cast(names, pa.string())
     cloned = pc.match_substring_regex(texts, _CLONE).to_numpy(zero_copy_only=False)
     values = np.flatnonzero(take(cloned, codes) > 0)
     if p.steps is None or not len(values):
@@ -117,13 +117,13 @@ def rematerialized(dump: DumpLike) -> pa.Table:
         "at_peak": is_live,
         **source_columns(p, values),
     }
-    return computed_table("rematerialized", columns).take(arrow_array(np.lexsort((values, -p.size[values]))))
+    return pc.take(computed_table("rematerialized", columns), arrow_array(np.lexsort((values, -p.size[values]))))
 
 
 def _originals(p: Program, values: Ints, plain: pa.Array) -> Ints:
     """Return the value of the same shape index that the instruction without ``.remat`` defines, or -1."""
     codes, names = p.names
-    plain_code = pc.index_in(plain, names.cast(pa.string())).fill_null(-1).to_numpy(zero_copy_only=False)
+    plain_code = pc.fill_null(pc.index_in(plain, pc.cast(names, pa.string())), -1).to_numpy(zero_copy_only=False)
     index = encoded(p.tables["values"]["shape_index"])[0]
     wanted = take(np.asarray(plain_code, np.int64), codes[values])
     width = int(index.max(initial=0)) + 2

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 from ..dump import DumpLike, Tables, as_tables
 from ..errors import UsageError
@@ -225,12 +225,12 @@ class Program(Layout):
             is_parameter &= self.ranges[0][values] == 0
         candidates = np.flatnonzero(is_parameter)
         owner = arrow_array(self.owner[values[candidates]])
-        index = _shape_index(table["shape_index"].take(arrow_array(values[candidates])))
-        same = pc.equal(index, _shape_index(self.allocations["parameter_shape_index"].take(owner)))
+        index = _shape_index(pc.take(table["shape_index"], arrow_array(values[candidates])))
+        same = pc.equal(index, _shape_index(pc.take(self.allocations["parameter_shape_index"], owner)))
         if instructions.num_rows:
-            number = self.allocations["parameter_number"].cast(pa.string()).take(owner)
-            same = pc.and_(same, pc.equal(instructions["operands"].take(arrow_array(row[candidates])), number))
-        is_parameter[candidates] = same.fill_null(False).to_numpy()
+            number = pc.take(pc.cast(self.allocations["parameter_number"], pa.string()), owner)
+            same = pc.and_(same, pc.equal(pc.take(instructions["operands"], arrow_array(row[candidates])), number))
+        is_parameter[candidates] = pc.fill_null(same, False).to_numpy()
         return is_parameter
 
 
@@ -262,7 +262,7 @@ def _with_frames(
 
 
 def _shape_index(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string()).fill_null("{}")
+    return pc.fill_null(pc.cast(column, pa.string()), "{}")
 
 
 def distinct_rows(*columns: npt.NDArray[np.integer[Any]]) -> Ints:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from .. import kernels as pc
 from .activations import FORWARD, NO_PHASE, Activations, Layers, Stacks
 from .aliasing import is_partitioned
 from .buffer_names import buffer_names, trip_counts_of
@@ -210,7 +211,7 @@ def _is_sliced(a: Activations, values: Ints) -> Mask:
     trips = [n for n in trip_counts_of(a.p) if n > 0]
     if not a.is_training:
         return np.isin(a.dimensions[values, 0], trips)
-    iterations = buffer_names(a.p, values)["iterations"].is_valid().to_numpy(zero_copy_only=False)
+    iterations = pc.is_valid(buffer_names(a.p, values)["iterations"]).to_numpy(zero_copy_only=False)
     stacked = [s.trips for s in a.stacks if not trips or s.trips in trips]
     return np.asarray(iterations | np.isin(a.dimensions[values, 0], stacked), bool)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from .. import _sweep
+from .. import kernels as pc
 from ..dump import DumpLike
 from ..parse.arrays import ints as column_ints
 from .buffer_names import source_columns
@@ -56,7 +57,7 @@ def savings(dump: DumpLike, *, space: str | int | None = None) -> pa.Table:
     columns["saving"] = np.concatenate([saved[values], saved_by_allocation[allocations]])
     columns.update(source_columns(p, value))
     order = np.lexsort((columns["allocation"], -columns["saving"], p.space_of_allocation[owner]))
-    return computed_table("savings", columns).take(arrow_array(order))
+    return pc.take(computed_table("savings", columns), arrow_array(order))
 
 
 def saving_of(p: Layout, value: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from .. import kernels as pc
 from ..dump import DumpLike
 from .buffer_names import source_columns
 from .charges import Charges, charge
@@ -55,13 +56,13 @@ def padding(dump: DumpLike) -> pa.Table:
     for name in ("instruction", "shape_index", "shape"):
         columns[name] = p.value_text(name, rows)
     columns["allocation"] = p.allocation_ids[p.owner[rows]]
-    columns["category"] = decoded(p.categories_of(rows), pa.array(CATEGORIES))
+    columns["category"] = decoded(p.categories_of(rows), pa.array(CATEGORIES, pa.string()))
     columns["size"] = p.size[rows]
     columns["unpadded_size"] = nullable(ints(p.tables["values"], "unpadded_size")[rows])
     columns["padding"] = arrow_array(counted[rows], ~is_known[rows])
     columns["at_peak"] = (at_peak | p.is_fixed[p.owner])[rows]
     columns.update(source_columns(p, rows))
-    return computed_table("padding", columns).take(arrow_array(np.argsort(-counted[rows], kind="stable")))
+    return pc.take(computed_table("padding", columns), arrow_array(np.argsort(-counted[rows], kind="stable")))
 
 
 def space_padding(dump: DumpLike) -> pa.Table:

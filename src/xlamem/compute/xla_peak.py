@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from .. import _shapes
+from .. import kernels as pc
 from ..dump import DumpLike
 from ..errors import DumpError
 from ..parse.arrays import ints as column_ints
@@ -78,6 +79,6 @@ def _instruction_bytes(p: Program) -> Ints:
 
 def _shape_bytes(shapes: pa.Array) -> Ints:
     """Return the unpadded bytes of each shape, -1 if unknown."""
-    texts = [text.encode() for text in shapes.cast(pa.string()).to_pylist()]
+    texts = [text.encode() for text in pc.cast(shapes, pa.string()).to_pylist()]
     ends = np.cumsum([len(text) for text in texts]).astype(np.int64)
     return column_ints(_shapes.sizes(b"".join(texts), ends, Interner().names)[1])

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .. import _values
+from .. import kernels as pc
 from .._column import distinct, first_rows, rows_of
 
 NULL = np.iinfo(np.int64).min
@@ -73,7 +74,7 @@ def joined(arrays: Sequence[npt.NDArray[Scalar]], dtype: type[Scalar]) -> npt.ND
 
 def numbers_of(column: pa.ChunkedArray) -> Ints:
     """Convert an Arrow integer column to int64, with nulls as `NULL`."""
-    values = column.fill_null(NULL) if column.null_count else column
+    values = pc.fill_null(column, NULL) if column.null_count else column
     return np.ascontiguousarray(values.to_numpy(), np.int64)
 
 

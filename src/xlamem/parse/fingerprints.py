@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .. import _column, schema
+from .. import kernels as pc
 from .arrays import Ints, Rows, codes, numbers_of
 from .batch import ASSIGNMENT, HLO, LIVE, USED
 from .reader import Reader
@@ -208,7 +209,7 @@ _REDUCED = {
 
 
 def _numbers(column: pa.ChunkedArray) -> Ints:
-    return numbers_of(column.fill_null(_NOTHING) if column.null_count else column)
+    return numbers_of(pc.fill_null(column, _NOTHING) if column.null_count else column)
 
 
 def _bits(column: pa.ChunkedArray) -> Ints:
@@ -233,7 +234,7 @@ def _text_hashes(column: pa.ChunkedArray) -> Ints:
     parts = [np.empty(0, np.int64)]
     for chunk in column.chunks:
         hashes = np.append(hash_texts(chunk.dictionary), 0)
-        parts.append(hashes[chunk.indices.fill_null(-1).to_numpy()])
+        parts.append(hashes[pc.fill_null(chunk.indices, -1).to_numpy()])
     return np.concatenate(parts)
 
 

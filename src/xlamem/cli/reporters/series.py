@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.text import Text
 
+from ... import kernels as pc
 from ...compare.series import Series
 from ...compare.verdict import signed
 from ...compare.wording import ARROW, MARKS
@@ -95,7 +96,7 @@ class Over:
         """Return device_total of a program at each point, or UNKNOWN or ABSENT."""
         rows = self.series.rows(row["program"])
         levels = np.full(len(self.points), ABSENT, np.int64)
-        levels[rows["ordinal"].to_numpy()] = rows["device_total"].fill_null(UNKNOWN).to_numpy()
+        levels[rows["ordinal"].to_numpy()] = pc.fill_null(rows["device_total"], UNKNOWN).to_numpy()
         return levels
 
 

@@ -6,9 +6,9 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from rich.text import Text
 
+from ... import kernels as pc
 from ...compute import FoldedScope, fold_scopes, folded_rest, main_first, n_until_small, named, scope_tree
 from ...compute.wording import describe_problems
 from ...dump import Dump
@@ -81,7 +81,7 @@ class Screen:
         lines = self._header(spaces)
         for space in _sorted(spaces):
             members = _of_space(rows, space, "memory_space")
-            members = members.filter(pc.greater(members["bytes"], 0))
+            members = pc.filter(members, pc.greater(members["bytes"], 0))
             lines += [Text(), self._title(space)]
             if tree:
                 lines += tree_lines(self._tree(members), space["bytes"], self.width)
@@ -131,7 +131,7 @@ class Screen:
 def _of_space(rows: pa.Table, space: Row, *columns: str) -> pa.Table:
     """Return the rows of a memory space."""
     masks = [pc.equal(rows[column], space[column]) for column in columns]
-    return rows.filter(reduce(pc.and_, masks))
+    return pc.filter(rows, reduce(pc.and_, masks))
 
 
 def _sorted(spaces: list[Row]) -> list[Row]:
