@@ -333,23 +333,26 @@ class Brute:
         return found
 
     def representative(self, arena: Arena) -> list[Row]:
-        """The value that a whole allocation is charged to: its parameter or output, else the largest; or none."""
-        for value in arena.values:
-            made = self.instructions.get(value["instruction"])
-            if (
-                arena.row["is_parameter"]
-                and made is not None
-                and (made["opcode"], made["operands"]) == ("parameter", str(arena.row["parameter_number"]))
-                and (value["shape_index"] or "{}") == arena.row["parameter_shape_index"]
-                and not value["is_phi"]
-            ):
-                return [value]
+        """The value that a whole allocation is charged to: its parameter or output, else the largest; or none.
+
+        Without instructions, a value that is live at step 0 is the parameter.
+        """
+
+        def is_parameter(value: Row) -> bool:
+            if not arena.row["is_parameter"] or value["is_phi"]:
+                return False
+            if (value["shape_index"] or "{}") != arena.row["parameter_shape_index"]:
+                return False
+            if not self.instructions:
+                return min((start for start, _ in self.ranges.get(value["value_id"], [])), default=-1) == 0
+            made = self.instructions.get(value["instruction"], {"opcode": None, "operands": None})
+            return (made["opcode"], made["operands"]) == ("parameter", str(arena.row["parameter_number"]))
 
         def is_output(value: Row) -> bool:
             category = arena.category_of(value, self.last)
             return category == "live_out" and value["value_id"] in arena.ranges
 
-        return sorted(arena.values, key=lambda v: (is_output(v), v["size"]))[-1:]
+        return sorted(arena.values, key=lambda v: (is_parameter(v), is_output(v), v["size"]))[-1:]
 
     @cached_property
     def _most(self) -> dict[int, int]:
