@@ -113,8 +113,9 @@ def test_a_row_makes_its_buffers_stand_out(show: Show, compared: Path) -> None:
     row.click()
     page.locator("#maps .status", has_text="[*]").wait_for()
     assert row.get_attribute("aria-pressed") == "true"
-    assert "no buffer of this change" in page.locator("#maps h3").nth(0).inner_text()
-    assert "1 buffer of this change" in page.locator("#maps h3").nth(1).inner_text()
+    settle(page)  # the two sides are drawn one after the other
+    page.locator("#maps h3").nth(0).filter(has_text="no buffer of this change").wait_for()
+    page.locator("#maps h3").nth(1).filter(has_text="1 buffer of this change").wait_for()
     page.get_by_role("button", name="Show new and gone buffers").click()
     page.locator("#maps .status", has_text="other side").wait_for()
 
