@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -1749,8 +1749,7 @@ def memory_space(platform: str | None, color: int) -> str:
     return SPACES.get(platform or "", {}).get(color, f"color_{color}")
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """A JSON document: its version, and the command that prints it."""
 
     version: int

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from . import documents
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(NamedTuple):
     """The memory that programs are compared with."""
 
     arguments: dict[str, Any]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -23,8 +22,7 @@ Command = Callable[..., Any]
 Rows = TypeVar("Rows", bound=Sequence[Any])
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """Format and extent of the output, from --json, --csv, --raw, --markdown, --limit, --wide and --verbose."""
 
     json: bool = False

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -53,8 +52,7 @@ def live_set(dump: DumpLike, time: int | None = None, *, space: str | int | None
     return computed_table("live_set", columns | buffer_names(p, charges.value[rows]))
 
 
-@dataclass(frozen=True)
-class Charges:
+class Charges(NamedTuple):
     """The bytes in use at a step, charged to values and to the rest of fixed allocations.
 
     The first `n_live` rows are the live values, by allocation and id. The other rows are allocations with bytes that no

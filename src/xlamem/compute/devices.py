@@ -7,8 +7,8 @@ chip of TPU v4 to v6e, a chiplet of TPU7x, a die of an MI250X.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
+from typing import NamedTuple
 
 from ..errors import UsageError
 from ..formatting import closest
@@ -21,8 +21,7 @@ OOM = "XLA's out-of-memory messages"
 SMI = "nvidia-smi"
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(NamedTuple):
     """A kind of device."""
 
     name: str

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +32,7 @@ MAX_DUMP_SPACES = 256
 """Maximum number of memory spaces of a dump that is computed; real ones have up to ten. Each is swept and shown."""
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(NamedTuple):
     """A memory space: the allocations of one color and page."""
 
     name: str

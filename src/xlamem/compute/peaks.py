@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -120,7 +119,7 @@ def peak_tables(p: Layout, k: int) -> tuple[pa.Table, pa.Table]:
             columns.setdefault(column.name, pa.nulls(len(p.spaces), pa.int64()))
         return computed_table("peaks", columns), _plateau_table(p, [_NO_STEPS] * len(p.spaces))
     tops = [top for window in windows(p) for top in _tops(p, window, k)]
-    numbers = {f.name: np.array([getattr(t, f.name) for t in tops], np.int64) for f in dataclass_fields(_Top)[:-1]}
+    numbers = {name: np.array([getattr(t, name) for t in tops], np.int64) for name in _Top._fields[:-1]}
     p.results.setdefault("peak steps", numbers["first_step"])
     columns |= numbers | {name: nullable(numbers[name]) for name in ("live_step", "first_step", "last_step")}
     temp = p.sum_by_space(p.allocation_size, p.category == TEMP)
@@ -140,8 +139,7 @@ def _plateau_table(p: Layout, plateaus: list[Ints]) -> pa.Table:
     return computed_table("plateaus", rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Top:
+class _Top(NamedTuple):
     """The columns of ``peaks`` that depend on time, for one space (-1 for null)."""
 
     peak: int

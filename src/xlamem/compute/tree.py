@@ -29,7 +29,7 @@ ARGUMENT_PARTS = re.compile(r"\[[^\]]*\]?|\.?[^\[.]+")
 """The parts of the name of an argument: `params['layers'][3].w` consists of four."""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ScopeNode:
     """A scope with its total bytes and its number of buffers."""
 
@@ -108,7 +108,7 @@ def joined(name: str, inner: str) -> str:
 # -- folding -------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class FoldedScope:
     """A line of a folded tree, and the lines beneath it."""
 

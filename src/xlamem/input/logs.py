@@ -43,9 +43,8 @@ _COLOR = r"(?:\x1b\[[\d;]*m|\[\d{1,2}m)+"  # the second form occurs where copyin
 
 _MAX_LABELS = 3
 
-_LOGGER_RE = re.compile(_LOGGER)
-_LAUNCHER_RE = re.compile(rf"(?P<time>{_CONTAINER_TIME})|{_LABEL}")
-_COLOR_RE = re.compile(_COLOR)
+_LAUNCHER = rf"(?P<time>{_CONTAINER_TIME})|{_LABEL}"
+# Patterns are compiled when they are needed: few inputs are logs.
 
 
 def split_line(line: str) -> tuple[str | None, str | None, str]:
@@ -54,11 +53,11 @@ def split_line(line: str) -> tuple[str | None, str | None, str]:
     The thread is None without a logger's prefix, and empty if the prefix has no thread.
     """
     if "\x1b" in line or "m(" in line:
-        line = _COLOR_RE.sub("", line)
+        line = re.sub(_COLOR, "", line)
     labels: list[str] = []
     offset = 0
-    while not (logger := _LOGGER_RE.match(line, offset)):
-        launcher = _LAUNCHER_RE.match(line, offset)
+    while not (logger := re.compile(_LOGGER).match(line, offset)):
+        launcher = re.compile(_LAUNCHER).match(line, offset)
         if launcher is None or (launcher.lastgroup != "time" and len(labels) == _MAX_LABELS):
             return " ".join(labels) or None, None, line[offset:]
         if launcher.lastgroup != "time":
@@ -78,11 +77,11 @@ _MAX_PREFIX = 1024
 """Maximum number of bytes before a head line that are searched for its prefix."""
 
 _TIME_BYTES, _ORIGIN_BYTES = _TIME.encode(), _ORIGIN.encode()
-_LOGGER_BYTES_RE = re.compile(_LOGGER.encode())
+_LOGGER_BYTES = _LOGGER.encode()
 
 # A live range is a single message of many lines, and only the first has a prefix. Elsewhere every line has one.
 _MESSAGE = rb"(?P<message>" + LIVE_RANGE + rb".*(?:\n(?!" + _TIME_BYTES + rb"|\Z).*)*|.*)"
-_OPENING_RE = re.compile(_LOGGER_BYTES_RE.pattern + _MESSAGE)
+_OPENING = _LOGGER_BYTES + _MESSAGE
 _STATISTICS = (
     rb"BufferAssignment stats:"
     rb"| *(?:parameter|constant|maybe_live_out|preallocated temp|total) (?:allocation|fragmentation): "
@@ -93,7 +92,7 @@ def find_prefix(data: Buffer, offset: int) -> tuple[int, re.Match[bytes] | None]
     """Return the beginning of the line that contains an offset, and the logger's prefix before the offset."""
     before = bytes(data[max(0, offset - _MAX_PREFIX) : offset])
     before = before[before.rfind(b"\n") + 1 :]
-    return offset - len(before), _LOGGER_BYTES_RE.fullmatch(before)
+    return offset - len(before), re.fullmatch(_LOGGER_BYTES, before)
 
 
 class LogText(Text):
@@ -146,7 +145,7 @@ class LogText(Text):
 
 def _messages(log: Text) -> Iterator[re.Match[bytes]]:
     """Iterate over the messages of the first module in a log."""
-    opening = _OPENING_RE.match(log.data)
+    opening = re.match(_OPENING, log.data)
     head = _head(log, opening) if opening else None
     if opening is None or head is None:
         raise DumpError(log.uri, "logged allocations (the file has changed)", offset=log.base)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 Role = Literal[
     "buffer-assignment", "buffer-assignment-values", "live-range", "memory-usage-report", "hlo", "debug-options",
@@ -51,8 +50,7 @@ _MODULE = re.compile(r"(?:(?P<timestamp>[0-9]{1,18})\.)?module_(?P<id>[0-9]{1,18
 _DUMPED = re.compile(r"(?:[0-9]+\.)?module_[0-9]{4,}\.")
 
 
-@dataclass(frozen=True)
-class DumpName:
+class DumpName(NamedTuple):
     """The parts of a member's file name; missing parts are None."""
 
     stem: str

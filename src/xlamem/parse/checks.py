@@ -24,7 +24,7 @@ from .sections.assignment import FLAGS
 IS_TEMP = 1 << FLAGS.index("is_temp")
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Evidence:
     """Results of earlier rules that later rules use."""
 

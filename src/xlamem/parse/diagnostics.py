@@ -34,7 +34,7 @@ class Diagnostic(NamedTuple):
     severity: str = "warning"
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _UnknownField:
     """One kind of unknown field in a file."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.text import Text
 
@@ -45,8 +44,7 @@ MIN_SHARE = 0.001
 """Minimum share of the largest peak for a space to have a line, and of its peak for a buffer to be listed."""
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """How much the screen shows."""
 
     width: int | None

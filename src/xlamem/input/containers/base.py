@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..files import FileView
 
@@ -28,8 +27,7 @@ class Entry(Protocol):
         """Return a view of the entry, which may be a compressed file itself."""
 
 
-@dataclass(frozen=True)
-class Container:
+class Container(NamedTuple):
     """A kind of container: how it is recognised, and how its entries are listed."""
 
     extensions: tuple[str, ...]

@@ -19,7 +19,7 @@ from ..matcher import Matcher
 from ..tables import Column
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class LiveSummary:
     """Totals and lists of the live-range sections."""
 
