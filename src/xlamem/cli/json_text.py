@@ -80,10 +80,18 @@ def _rows(table: pa.Table, indent: str) -> Iterator[str]:
 def _cells(column: pa.ChunkedArray, indent: str) -> list[Any]:
     """Return the cells of a column as JSON, or as integers, which are formatted with the row."""
     if pa.types.is_dictionary(column.type):
-        column = pc.cast(column, column.type.value_type)  # pyarrow decodes single cells slowly
+        return [cell for chunk in column.chunks for cell in _decoded_cells(chunk, indent)]
     cells: list[Any] = column.to_pylist()
     if pa.types.is_integer(column.type):
         return ["null" if cell is None else cell for cell in cells] if column.null_count else cells
     if pa.types.is_string(column.type):
         return ["null" if cell is None else _encode(cell) for cell in cells]
     return ["".join(_parts(cell, indent)) for cell in cells]
+
+
+def _decoded_cells(array: pa.DictionaryArray, indent: str) -> Iterable[Any]:
+    """Return the cells of a dictionary-encoded array. pyarrow decodes single cells slowly."""
+    if len(array.dictionary) > len(array):
+        return _cells(pa.chunked_array([pc.cast(array, array.type.value_type)]), indent)
+    texts = [*_cells(pa.chunked_array([array.dictionary]), indent), "null"]
+    return map(texts.__getitem__, pc.fill_null(array.indices, -1).to_pylist())

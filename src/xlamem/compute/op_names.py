@@ -115,6 +115,8 @@ def _without_repeats(text: pa.Array) -> pa.Array:
 
 def _first(names: pa.Array) -> pa.Array:
     """Return the first of op_names that were joined."""
+    if not pc.any(pc.match_substring(names, ";")).as_py():  # nearly always, and ten times as fast
+        return names
     return pc.replace_substring_regex(names, _JOINED, r"\1\2")
 
 
