@@ -75,9 +75,15 @@ def test_a_kernel_returns_what_arrow_returns(name: str, arguments: tuple[Any, ..
         assert found.type == expected.type
 
 
+def test_a_table_is_sorted_as_by_arrow() -> None:
+    keys = [("n", "descending"), ("text", "ascending")]
+    assert kernels.sort_by(TABLE, keys).equals(TABLE.sort_by(keys))
+
+
 def test_every_kernel_is_compared() -> None:
+    imported = {"Any", "Callable", "Sequence"}
     public = {name for name, value in vars(kernels).items() if callable(value) and not name.startswith("_")}
-    assert public - {"Callable", "Any"} == {name for name, *_ in CALLS}
+    assert public - imported == {"sort_by", *(name for name, *_ in CALLS)}
 
 
 def test_errors_are_those_of_arrow() -> None:

@@ -6,7 +6,7 @@ as `Table.take` and `Array.cast` import it too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +68,11 @@ def cast(values: Any, target_type: pa.DataType) -> Any:
 def fill_null(values: Any, fill_value: Any) -> Any:
     """Return the values with `fill_value` in place of null."""
     return _call("coalesce", (values, pa.scalar(fill_value, values.type)))
+
+
+def sort_by(table: pa.Table, keys: Sequence[tuple[str, str]]) -> pa.Table:
+    """Return the table sorted by these columns, each "ascending" or "descending"; nulls are last."""
+    return take(table, _call("sort_indices", (table,), _compute.SortOptions(keys)))
 
 
 def index(values: Any, value: Any) -> pa.Int64Scalar:

@@ -529,7 +529,7 @@ def test_verbs_are_listed(run: Any) -> None:
         assert max(map(len, shown.out.splitlines())) <= 82  # examples are not wrapped
 
 
-@pytest.mark.parametrize("verb", ["peak", "peak --json", "bill", "info"])
+@pytest.mark.parametrize("verb", ["peak", "peak --device v5e", "peak --json", "bill", "info", "top"])
 def test_a_cold_start_imports_only_what_it_needs(verb: str) -> None:
     code = (
         "import sys; before = set(sys.modules); from xlamem import cli; cli.main(sys.argv[1:]); "

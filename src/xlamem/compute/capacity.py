@@ -235,6 +235,7 @@ def _reported_totals(tables: Tables) -> dict[int, int]:
         return {}
     rows = tables["printed_report"].select(["color", "total_bytes"])
     rows = pc.filter(rows, pc.and_(pc.is_valid(rows["color"]), pc.is_valid(rows["total_bytes"])))
-    pairs = rows.group_by(["color", "total_bytes"], use_threads=False).aggregate([]).to_pylist()
-    totals = {p["color"]: p["total_bytes"] for p in pairs}
-    return totals if len(totals) == len(pairs) else {}
+    # The indices keep NumPy from importing numpy.ma.
+    pairs, _ = np.unique(np.stack([ints(rows, "color"), ints(rows, "total_bytes")]), axis=1, return_index=True)
+    totals = dict(pairs.T.tolist())
+    return totals if len(totals) == pairs.shape[1] else {}

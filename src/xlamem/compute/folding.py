@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from .. import kernels as pc
 from .columns import Ints, arrow_array, decoded, encoded, groups_of, ints, sums_of, take
+from .grouping import sums_by
 from .op_names import plain_names, shortened_paths
 
 Row = dict[str, Any]
@@ -126,11 +127,9 @@ def _folded(rows: pa.Table, keys: list[str], what: int, depth: int | None) -> pa
     for key in keys:
         codes, texts = encoded(pc.cast(rows[key], pa.string()))
         names[key] = pc.cast(decoded(codes, _folded_names(texts, what, depth if key in PATHS else None)), pa.string())
-    n = rows["n"] if "n" in rows.column_names else arrow_array(np.ones(rows.num_rows, np.int64))
-    grouped = pa.table({**names, "bytes": rows["bytes"], "n": n}).group_by(keys, use_threads=False)
-    table = grouped.aggregate([("bytes", "sum"), ("n", "sum")])
-    table = table.rename_columns([c.removesuffix("_sum") for c in table.column_names]).select([*keys, "bytes", "n"])
-    return table.sort_by([("bytes", "descending"), *((key, "ascending") for key in keys)])
+    n = ints(rows, "n") if "n" in rows.column_names else np.ones(rows.num_rows, np.int64)
+    table = sums_by(names, ints(rows, "bytes"), n)
+    return pc.sort_by(table, [("bytes", "descending"), *((key, "ascending") for key in keys)])
 
 
 def _folded_names(texts: pa.Array, what: int, depth: int | None) -> pa.Array:

@@ -13,7 +13,7 @@ from ..dump import DumpLike
 from ..errors import UsageError
 from ..formatting import similar
 from .charges import live_set
-from .columns import computed_table, decoded, encoded, groups_of, ints, sums_of
+from .columns import Ints, arrow_array, computed_table, decoded, encoded, groups_of, ints, sums_of
 from .op_names import scopes, shortened_paths
 
 Key = Literal[
@@ -72,8 +72,8 @@ def attribution(
     if depth is not None and depth < 1:
         raise UsageError(f"depth must be 1 or more, not {depth}")
     rows = live_set(dump, time, space=space)
-    sums = sums_by({key: key_column(rows, key, depth, fold) for key in by}, rows["bytes"])
-    return sums.sort_by([("bytes", "descending"), *((k, "ascending") for k in by)])
+    sums = sums_by({key: key_column(rows, key, depth, fold) for key in by}, *_counted(rows))
+    return pc.sort_by(sums, [("bytes", "descending"), *((k, "ascending") for k in by)])
 
 
 def folded_scopes(members: pa.Table) -> list[dict[str, Any]]:
@@ -97,18 +97,23 @@ def scopes_in_use(dump: DumpLike) -> pa.Table:
     """
     rows = live_set(dump)
     space = {key: rows[key] for key in ("memory_space", "color", "page")}
-    sums = sums_by({**space, "scope": key_column(rows, "scope", None, False)}, rows["bytes"])
+    sums = sums_by({**space, "scope": key_column(rows, "scope", None, False)}, *_counted(rows))
     order = [("color", "ascending"), ("page", "ascending"), ("bytes", "descending"), ("scope", "ascending")]
-    table = sums.sort_by(order)
+    table = pc.sort_by(sums, order)
     return computed_table("scopes", {name: table[name] for name in table.column_names})
 
 
-def sums_by(keys: dict[str, pa.ChunkedArray], sizes: pa.ChunkedArray) -> pa.Table:
-    """Return the columns of `keys`, and the sum ``bytes`` and number ``n`` of the sizes with each combination."""
-    grouped = pa.table({**keys, "bytes": sizes}).group_by(list(keys), use_threads=False)
-    sums = grouped.aggregate([("bytes", "sum"), ("bytes", "count")])
-    names = {"bytes_sum": "bytes", "bytes_count": "n"}
-    return sums.rename_columns([names.get(c, c) for c in sums.column_names]).select([*keys, "bytes", "n"])
+def sums_by(keys: dict[str, pa.ChunkedArray], sizes: Ints, numbers: Ints) -> pa.Table:
+    """Return the columns of `keys`, and the sums ``bytes`` and ``n`` of sizes and numbers with each combination."""
+    first, group = groups_of(np.zeros(len(sizes), np.int64), *(encoded(column)[0] for column in keys.values()))
+    columns = {name: pc.take(column, arrow_array(first)) for name, column in keys.items()}
+    sums = {name: sums_of(values, group, len(first)) for name, values in (("bytes", sizes), ("n", numbers))}
+    return pa.table({**columns, **{name: arrow_array(values) for name, values in sums.items()}})
+
+
+def _counted(rows: pa.Table) -> tuple[Ints, Ints]:
+    """Return the bytes of these rows, and 1 for each."""
+    return ints(rows, "bytes"), np.ones(rows.num_rows, np.int64)
 
 
 def key_column(rows: pa.Table, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:

@@ -16,7 +16,8 @@ from ..input.find import Source
 from .bills import bill
 from .buffer_names import buffer_names
 from .charges import Charges, live_set, live_set_columns
-from .columns import Ints, table_of_columns
+from .columns import Ints, ints, table_of_columns
+from .grouping import sums_by
 from .in_use import occupancy
 from .layout import CATEGORIES, THREAD_LOCAL
 from .peaks import peak
@@ -177,12 +178,13 @@ def spaces_in_use(dump: Dump, rows: pa.Table, time: int | None) -> list[Row]:
     and the ``peak`` of the space.
     """
     keys = [c for c in ("memory_space", "color", "page") if c in rows.column_names]
-    sums = rows.group_by(keys, use_threads=False).aggregate([("bytes", "sum")]).to_pylist()
+    size = ints(rows, "bytes")
+    sums = sums_by({key: rows[key] for key in keys}, size, np.ones(len(size), np.int64)).to_pylist()
     result = []
     for s in peak(dump, k=0).spaces.to_pylist():
         step = s["first_step"] if time is None else time
         result += [
-            {**{k: s[k] for k in keys}, "time": step, "bytes": r["bytes_sum"], "peak": s["peak"]}
+            {**{k: s[k] for k in keys}, "time": step, "bytes": r["bytes"], "peak": s["peak"]}
             for r in sums
             if all(r[k] == s[k] for k in keys)
         ]
