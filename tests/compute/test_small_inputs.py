@@ -416,3 +416,25 @@ def test_xla_counts_thread_local_values_in_its_peak_while_they_are_live(
     printed = {c["cause"]: c["bytes"] for c in causes if c["name"] == "xla_printed"}
     assert printed.get("thread-local", 0) == thread_local
     assert not [cause for cause in printed if "disagree" in cause]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "kinds"),
+    [
+        ("async-start", [None, None, "scratch", None]),
+        ("all-reduce-start", ["collective"] * 4),
+        ("copy-start", [None, None, "scratch", None]),
+    ],
+)
+def test_the_context_of_an_asynchronous_operation(
+    opcode: str, kinds: list[str | None], make: Callable[..., Path]
+) -> None:
+    """Its third element, except that of a collective whose elements are all results."""
+    names = [f"s{{{i}}}" for i in range(4)]
+    members = attacks.dump(
+        [value(i, name, 8, 8 * i) for i, name in enumerate(names)],
+        records=[record(i, name, f"(f32[2], f32[2], f32[2], f32[2]) {opcode}(%a)") for i, name in enumerate(names)],
+        ranges=[f"{name}:0-3" for name in names],
+    )
+    rows = compute.live_set(xlamem.read(make(members)), 1).to_pylist()
+    assert [r["kind"] for r in sorted(rows, key=lambda r: r["value_id"])] == kinds
