@@ -18,7 +18,7 @@ import xlamem
 from xlamem.compare.compiler import formats_exclude_each_other
 from xlamem.compare.groups import difference_groups
 from xlamem.compare.rows import Differences
-from xlamem.compare.series import grew
+from xlamem.compare.series import Series, grew
 from xlamem.compare.verdict import ranked_edits, source
 
 
@@ -53,6 +53,15 @@ def test_programs_that_grew() -> None:
         "peak_first": [None, None, 1, 1, None, 1], "peak_last": [None, 7, 2, 2, None, 1],
     }  # fmt: skip
     assert grew(pa.table(columns)).to_pylist() == [True, False, True, True, False, False]
+
+
+@pytest.mark.parametrize(("unknown", "is_known"), [([], True), ([1], True), ([0], False), ([2], False)])
+@pytest.mark.parametrize("number", ["device_total", "peak"])
+def test_the_first_and_the_last_point_must_be_known(number: str, unknown: list[int], is_known: bool) -> None:
+    numbers: dict[str, Any] = {"program": [0] * 3, "ordinal": [0, 1, 2], "device_total": [8] * 3, "peak": [4] * 3}
+    numbers[number] = [None if i in unknown else 8 for i in range(3)]
+    none: Any = None
+    assert Series("commit", ("a", "b", "c"), none, pa.table(numbers), none, none).is_known is is_known
 
 
 def test_the_largest_buffer_stands_for_a_group(make: Callable[..., Path]) -> None:
