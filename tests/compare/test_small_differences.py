@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import attacks
+import numpy as np
 import pyarrow as pa
 import pytest
 from attacks import record, value
@@ -17,6 +18,7 @@ from conftest import DUMPS
 import xlamem
 from xlamem.compare.compiler import formats_exclude_each_other
 from xlamem.compare.groups import difference_groups
+from xlamem.compare.interface import Interface
 from xlamem.compare.rows import Differences
 from xlamem.compare.series import Series, grew
 from xlamem.compare.verdict import ranked_edits, source
@@ -249,6 +251,19 @@ def test_arguments_in_another_order(make: Callable[..., Path]) -> None:
     assert texts(a, swapped, "arguments") == ["2 arguments are in another order"]
     assert texts(a, longer, "arguments") == ["1 argument is new: z"]
     assert texts(a, renamed, "arguments") == []
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "partner"),
+    [("xyx", "xxy", [0, 2, 1]), ("x", "xx", [-1]), ("xx", "x", [-1, -1]), ("xxy", "yx", [-1, -1, 0]), ("", "x", [])],
+)
+def test_renamed_arguments_of_a_shape(a: str, b: str, partner: list[int]) -> None:
+    """They are the same in their order, unless one side has more of them: then it is not known which."""
+    own, other = (SimpleNamespace(shapes=pa.array(list(shapes), pa.string())) for shapes in (a, b))
+    partner_of = np.full(len(a), -1)
+    i: Any = SimpleNamespace(gone=np.arange(len(a)), new=np.arange(len(b)), partner=partner_of, a=own, b=other)
+    Interface._pair_renamed(i)
+    assert partner_of.tolist() == partner
 
 
 def test_a_larger_batch_is_no_other_sharding(make: Callable[..., Path]) -> None:
