@@ -20,6 +20,9 @@ PLANTED = [
     ("total_differs", SPLIT, "buffer-assignment-values", b"used: 483680 (472.3KiB)", b"used: 483681 (472.3KiB)", False),
     ("records_differ", SPLIT, "buffer-assignment-values", b"<47 copy.4 @0>", b"<46 copy.4 @0>", False),
     ("records_differ", SPLIT, "buffer-assignment-values", b"<47 copy.4 @0>", b"<47 copy.5 @0>", True),
+    ("records_differ", SPLIT, "buffer-assignment-values", b"<47 copy.4 @0>", b"<47 copy.4 (phi) @0>", True),
+    ("records_differ", SPLIT, "buffer-assignment-values", b"<47 copy.4 @0>", b"<47 copy.4{0} @0>", True),
+    ("records_differ", SPLIT, "buffer-assignment-values", b"<47 copy.4 @0>", b"<47 copy.4 @1>", True),
     ("value_outside", SPLIT, "buffer-assignment", b"<82 ws.1 @0> (size=393216,", b"<82 ws.1 @0> (size=393217,", True),
     ("ids_descend", SPLIT, "buffer-assignment", FIRST + SECOND, SECOND + FIRST, True),
     ("schedule_gap", SPLIT, "live-range", b"    50:tuple.5\n", b"    51:tuple.5\n", True),
@@ -79,3 +82,14 @@ def test_totals_of_a_report_that_differ_in_two_spaces(vmem: int, is_truncated: b
     assert all(("these files are of different compiles" in text) is not is_truncated for text in wanted)
     complete = dict(zip(dump.files["role"].to_pylist(), dump.files["complete"].to_pylist(), strict=True))
     assert complete["buffer-assignment"] is not is_truncated
+
+
+@pytest.mark.parametrize(("totals", "differs"), [((4, 4), False), ((4, 5), True), ((5, 4), True)])
+def test_both_of_two_printed_totals_must_agree(totals: tuple[int, int], differs: bool) -> None:
+    """One follows the allocations, the other one is in a file of its own."""
+    allocations = "BufferAssignment:\nallocation 0: size 4, thread-local:\n value: <0 p @0> (size=4,offset=0): f32[]\n"
+    record = "<0 p @0>\n positions:\n  p\n uses:\n  (none)\n from instruction: %p = f32[] parameter(0)\n"
+    inline, own = (f"\nTotal bytes used: {n} ({n}B)\n\nUsed values:\n{record}" for n in totals)
+    members = {"buffer-assignment": (allocations + inline).encode(), "buffer-assignment-values": own.encode()}
+    codes = xlamem.read(held("x", members)).diagnostics["code"].to_pylist()
+    assert ("total_differs" in codes) is differs
