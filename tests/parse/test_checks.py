@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from compare import differences
 from conftest import DUMPS, texts
@@ -93,3 +95,29 @@ def test_both_of_two_printed_totals_must_agree(totals: tuple[int, int], differs:
     members = {"buffer-assignment": (allocations + inline).encode(), "buffer-assignment-values": own.encode()}
     codes = xlamem.read(held("x", members)).diagnostics["code"].to_pylist()
     assert ("total_differs" in codes) is differs
+
+
+def test_a_total_belongs_to_the_first_section_below_it() -> None:
+    """Not to a list of allocations after the used values, of which only the head is left."""
+    source = xlamem.find(DUMPS / SPLIT)[0]
+    members = texts(source)
+    name, text = "buffer-assignment-values", b"\nAllocations sorted by size:\n\n"
+    members[name] += text
+    dump = xlamem.read(held("x", members), text=True)
+    (row,) = dump.verify().to_pylist()
+    assert (row["code"], row["section"], row["offset"]) == ("truncated", "report", len(members[name]))
+    assert differences(dump, members) == []
+
+
+def test_the_lines_of_totals_in_another_order() -> None:
+    """Memory spaces are in the order of the text, whatever their colors."""
+    (source,) = xlamem.find(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad")
+    members = texts(source)
+    spaces = members["memory-usage-report"].split(b"Memory Space: ")
+    report = b"Memory Space: ".join([spaces[0], *spaces[:0:-1]])
+    members["memory-usage-report"] = re.sub(rb"\nTotal bytes: (\d+)", rb"\nTotal bytes: 9\1", report)
+    dump = xlamem.read(held(source.name, members, source.platform), text=True)
+    lines = [r["line"] for r in dump.verify().to_pylist() if r["code"] == "report_differs"]
+    report_lines = members["memory-usage-report"].split(b"\n")
+    assert lines == [i for i, line in enumerate(report_lines, 1) if line.startswith(b"Total")]
+    assert len(lines) == 3
