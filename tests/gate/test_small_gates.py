@@ -11,10 +11,14 @@ import pytest
 
 from xlamem.gate import baseline, checking
 from xlamem.gate.amounts import Amount
+from xlamem.gate.causes import changes_since
+from xlamem.gate.config import Config
 from xlamem.gate.entry import Entry, Group
 from xlamem.gate.formats.sources import Sources
-from xlamem.gate.result import FAILED, NOT_KNOWN
+from xlamem.gate.result import FAILED, NOT_KNOWN, PASSED
 from xlamem.gate.rules import _line
+
+MIB = 1 << 20
 
 
 def entry(**fields: Any) -> Entry:
@@ -40,6 +44,27 @@ def test_bytes_that_are_not_listed_are_kept() -> None:
     assert shortened.groups == groups[: baseline.MAX_KEPT]
     assert shortened.rest == 7 + 80 + 79
     assert baseline._shortened(shortened) == shortened
+
+
+@pytest.mark.parametrize(("rest", "change"), [(1000, 20), (40, 20), (7, 53), (0, 60)])
+def test_what_a_baseline_does_not_list_is_smaller_than_what_it_lists(rest: int, change: int) -> None:
+    """A group that it lacks may have been there, with at most as many bytes as the smallest one, or as are left."""
+    listed = Group("a", "temp", 100), Group("b", "temp", 40)
+    found = changes_since(entry(groups=listed, rest=rest), entry(groups=(*listed, Group("c", "temp", 60))))
+    assert [(c.name, c.change, c.bytes_baseline) for c in found] == [("c", change, None if rest else 0)]
+
+
+@pytest.mark.parametrize(
+    ("peaks", "status"),
+    [((500, 700), PASSED), ((500, 400), FAILED), ((700, None), NOT_KNOWN), ((None, 700), NOT_KNOWN)],
+)
+def test_the_largest_peak_of_a_name_is_known_if_all_are(peaks: tuple[int | None, ...], status: str) -> None:
+    others = {i: SimpleNamespace(device_total=1000 + i, peak=p and p * MIB) for i, p in enumerate(peaks)}
+    check: Any = SimpleNamespace(_namesakes=lambda _: others, _base_entry=lambda _: entry(), config=Config())
+    described = SimpleNamespace(platform="tpu", module_name="jit_f")
+    checked: Any = SimpleNamespace(entry=entry(peak=600 * MIB), described=described)
+    found = checking._Check._growth_beyond_namesakes(check, checked, [])
+    assert {f.number: f.status for f in found} == {"device_total": PASSED, "peak": status}
 
 
 @pytest.mark.parametrize(
