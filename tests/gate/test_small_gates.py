@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from xlamem.gate import baseline, checking
+from xlamem.gate import baseline, checking, rules
 from xlamem.gate.amounts import Amount
 from xlamem.gate.causes import changes_since
 from xlamem.gate.config import Config
@@ -35,6 +35,17 @@ def test_lines_without_live_ranges(limit: Amount) -> None:
     assert [f is None or f.status != NOT_KNOWN for f in found] == [True] * 3
     assert found[2] is not None
     assert found[2].status == FAILED
+
+
+@pytest.mark.parametrize(("total", "least"), [(1000, 500), (1001, 501), (1, 1), (0, 0)])
+def test_a_share_with_a_name_is_rounded_up(total: int, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 of 1,001 bytes are less than half of them."""
+    budget: Any = SimpleNamespace(named=Fraction(1, 2))
+    for named in {max(0, least - 1), least}:
+        monkeypatch.setattr(rules, "named_bytes", lambda _, named=named: (named, total))
+        found = rules._named(None, entry(peak=total), budget)  # type: ignore[arg-type]
+        assert found is not None
+        assert (found.status, found.limit) == (PASSED if named >= least else FAILED, least)
 
 
 def test_bytes_that_are_not_listed_are_kept() -> None:
