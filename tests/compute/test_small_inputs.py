@@ -182,6 +182,8 @@ def test_the_least_that_is_a_cause() -> None:
     for size, is_larger in ((101, True), (100, False)):
         found = causes([{"size_bytes": size}], capacity_bytes=100, used_bytes=130)
         assert (found.excess, found.oversized is not None) == (30, is_larger)
+        failed = {"size_bytes": size, "list": "failed allocation"}  # what it says of itself is no cause
+        assert causes([failed], capacity_bytes=100, used_bytes=130).oversized is None
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from xlamem.gate.amounts import Amount
 from xlamem.gate.causes import changes_since
 from xlamem.gate.config import Config
 from xlamem.gate.entry import Entry, Group
+from xlamem.gate.finding import Finding
 from xlamem.gate.formats.sources import Sources
-from xlamem.gate.result import FAILED, NOT_KNOWN, PASSED
+from xlamem.gate.result import FAILED, NOT_KNOWN, NOTE, PASSED
 from xlamem.gate.rules import _line
 
 MIB = 1 << 20
@@ -96,6 +97,21 @@ def test_a_change_of_the_toolchain_is_blessed_if_all_of_it_is(
     check: Any = SimpleNamespace(bless=False, config=config, _loses_peak=lambda _: False)
     checked: Any = SimpleNamespace(entry=entry(), base=entry())
     assert checking._Check._next_entry(check, checked) is (checked.entry if replaces else None)
+
+
+def test_what_is_compared_with_the_baseline() -> None:
+    """A limit of growth has something to compare if a program is not known, or may be one that was renamed."""
+    check: Any = SimpleNamespace(renamed_from={7: 0})
+    growth, new = Finding("growth", PASSED, ""), Finding("new", NOTE, "")
+    for number, known, rules_found, wanted in (
+        (1, entry(), [growth], True),
+        (1, entry(), [new], False),
+        (1, entry(), [], False),
+        (7, entry(), [new], True),
+        (1, None, [], True),
+    ):
+        checked: Any = SimpleNamespace(number=number, entry=known, findings=rules_found)
+        assert checking._Check._is_compared(check, checked) is wanted
 
 
 def test_the_source_of_an_installed_package(tmp_path: Path) -> None:
