@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -16,12 +17,14 @@ from conftest import DUMPS, every, texts
 from test_whole import held
 
 import xlamem
-from xlamem import schema
+from xlamem import _lines, schema
+from xlamem._lines import WANTED
 from xlamem.compute import REGISTRY
 from xlamem.input import text
 from xlamem.input.find import Source
 from xlamem.parse import checks, diagnostics, whole
 from xlamem.parse import pieces as streaming
+from xlamem.parse.outline import outline
 
 TABLES = [t.name for t in schema.SECTION_TABLES]
 ERAS = [
@@ -314,6 +317,19 @@ def test_the_first_diagnostics_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert pc.min(first["offset"]).as_py() == data.index(b" from instruction")
     monkeypatch.setattr(streaming, "SPAN_BYTES", 2000)
     assert xlamem.read(held("x", {"buffer-assignment": data})).batches("diagnostics").read_all().equals(whole)
+
+
+def test_a_line_may_have_two_faults_of_a_kind() -> None:
+    """What is expected tells them apart; each is reported once, in the order of the text."""
+    (member,) = held("x", {"buffer-assignment": b"BufferAssignment:\n"}).members
+    file = outline(member, 0, diagnostics.Diagnostics())  # the sections refer to it
+    (section,) = file.sections
+    code = _lines.CODES.index("instruction_differs")
+    faults = np.array([[code, 10, 2], [code, 10, 1], [code, 5, 1], [code, 10, 2]])
+    found = diagnostics.Diagnostics()
+    found.faults(section, faults)
+    (items,) = found._items.values()
+    assert [(d.offset, d.wanted) for d in items] == [(5, WANTED[1]), (10, WANTED[1]), (10, WANTED[2])]
 
 
 def test_every_line_with_a_shape_that_is_not_utf8_is_reported() -> None:
