@@ -23,8 +23,8 @@ from xlamem.compute import REGISTRY
 from xlamem.input import text
 from xlamem.input.find import Source
 from xlamem.parse import checks, diagnostics, whole
+from xlamem.parse import outline as outlines
 from xlamem.parse import pieces as streaming
-from xlamem.parse.outline import outline
 
 TABLES = [t.name for t in schema.SECTION_TABLES]
 ERAS = [
@@ -319,10 +319,20 @@ def test_the_first_diagnostics_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert xlamem.read(held("x", {"buffer-assignment": data})).batches("diagnostics").read_all().equals(whole)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 64])
+def test_lines_are_found_in_blocks_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"\n\nab\nc\n\n\ndefgh\ni"
+    monkeypatch.setattr(outlines, "BLOCK_SIZE", size)
+    for begin, end in ((0, len(data)), (2, len(data)), (2, 7), (4, 9), (5, 5)):
+        lines = [m.start() for m in re.finditer(rb"[^\n]+", data[begin:end])]
+        found = [offset for block in outlines._lines_with_text(data, begin, end) for offset in block.tolist()]
+        assert found == [begin + line for line in lines]
+
+
 def test_a_line_may_have_two_faults_of_a_kind() -> None:
     """What is expected tells them apart; each is reported once, in the order of the text."""
     (member,) = held("x", {"buffer-assignment": b"BufferAssignment:\n"}).members
-    file = outline(member, 0, diagnostics.Diagnostics())  # the sections refer to it
+    file = outlines.outline(member, 0, diagnostics.Diagnostics())  # the sections refer to it
     (section,) = file.sections
     code = _lines.CODES.index("instruction_differs")
     faults = np.array([[code, 10, 2], [code, 10, 1], [code, 5, 1], [code, 10, 2]])
