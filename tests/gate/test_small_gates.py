@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import attacks
 import pytest
+from attacks import record, value
 
+import xlamem
+from xlamem.compute.program import program
 from xlamem.gate import baseline, checking, rules
 from xlamem.gate.amounts import Amount
 from xlamem.gate.causes import changes_since
-from xlamem.gate.config import Config
+from xlamem.gate.config import Budget, Config
 from xlamem.gate.entry import Entry, Group
 from xlamem.gate.finding import Finding
 from xlamem.gate.formats.sources import Sources
@@ -112,6 +117,32 @@ def test_what_is_compared_with_the_baseline() -> None:
     ):
         checked: Any = SimpleNamespace(number=number, entry=known, findings=rules_found)
         assert checking._Check._is_compared(check, checked) is wanted
+
+
+def test_a_dump_that_is_known_by_its_name_is_no_stranger() -> None:
+    """It cannot be another program of the baseline, so these can be pruned."""
+    damaged: Any = SimpleNamespace(number=0, entry=None)
+    good: Any = SimpleNamespace(number=1, entry=entry())
+    partner: Any = SimpleNamespace(number=5)
+    assert checking._has_stranger([good, damaged], {})
+    assert not checking._has_stranger([good, damaged], {0: partner})
+    assert not checking._has_stranger([good], {})
+
+
+@pytest.mark.parametrize(("n", "status"), [(255, PASSED), (256, FAILED)])
+def test_the_least_argument_that_must_be_donated(n: int, status: str, make: Callable[..., Path]) -> None:
+    """It has a KiB."""
+    shape, size = f"f32[{n}]", 4 * n
+    allocations = f"allocation 0: size {size}, parameter 0, shape |{shape}| at ShapeIndex {{}}:\n"
+    allocations += value(0, "p", size, 0, shape)
+    allocations += f"allocation 1: size {size}, output shape is |{shape}|, maybe-live-out:\n"
+    allocations += value(1, "o", size, 0, shape)
+    records = [record(0, "p", f"{shape} parameter(0)"), record(1, "o", f"{shape} negate(%p)")]
+    members = attacks.dump([], allocations=allocations, records=records, ranges=["p{}:0-4", "o{}:3-4"])
+    p, budget = program(xlamem.read(make(members))), Budget(number=1, where="", donation="required")
+    found = rules._donation(p, entry(), budget)
+    assert found is not None
+    assert (found.status, found.value) == (status, size if status == FAILED else 0)
 
 
 def test_the_source_of_an_installed_package(tmp_path: Path) -> None:
