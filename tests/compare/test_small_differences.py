@@ -20,7 +20,7 @@ from xlamem.compare.compiler import formats_exclude_each_other
 from xlamem.compare.groups import difference_groups
 from xlamem.compare.interface import Interface
 from xlamem.compare.rows import Differences
-from xlamem.compare.series import Series, grew
+from xlamem.compare.series import Series, _Rows, grew
 from xlamem.compare.verdict import ranked_edits, source
 
 
@@ -55,6 +55,18 @@ def test_programs_that_grew() -> None:
         "peak_first": [None, None, 1, 1, None, 1], "peak_last": [None, 7, 2, 2, None, 1],
     }  # fmt: skip
     assert grew(pa.table(columns)).to_pylist() == [True, False, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "changes", "known"),
+    [([5, 6, 9], [0, 1, 3], "-++"), ([5, -1, 9], [0, 0, 0], "---"), ([5, 6, -1], [0, 1, 0], "-+-")],
+)
+def test_changes_between_known_numbers(numbers: list[int], changes: list[int], known: str) -> None:
+    """The peak may be unknown at a point at which it is known what must fit."""
+    rows: Any = SimpleNamespace(before=np.array([-1, 0, 1]))
+    found, is_known = _Rows.change(rows, np.array(numbers))
+    assert found.tolist() == changes
+    assert is_known.tolist() == [mark == "+" for mark in known]
 
 
 @pytest.mark.parametrize(("unknown", "is_known"), [([], True), ([1], True), ([0], False), ([2], False)])
