@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import attacks
+import numpy as np
 import pyarrow as pa
 import pytest
 from attacks import record, value
@@ -17,8 +18,9 @@ from conftest import DUMPS
 import xlamem
 from xlamem.compare.compiler import formats_exclude_each_other
 from xlamem.compare.groups import difference_groups
+from xlamem.compare.interface import Interface
 from xlamem.compare.rows import Differences
-from xlamem.compare.series import grew
+from xlamem.compare.series import Series, _Rows, grew
 from xlamem.compare.verdict import ranked_edits, source
 
 
@@ -53,6 +55,27 @@ def test_programs_that_grew() -> None:
         "peak_first": [None, None, 1, 1, None, 1], "peak_last": [None, 7, 2, 2, None, 1],
     }  # fmt: skip
     assert grew(pa.table(columns)).to_pylist() == [True, False, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "changes", "known"),
+    [([5, 6, 9], [0, 1, 3], "-++"), ([5, -1, 9], [0, 0, 0], "---"), ([5, 6, -1], [0, 1, 0], "-+-")],
+)
+def test_changes_between_known_numbers(numbers: list[int], changes: list[int], known: str) -> None:
+    """The peak may be unknown at a point at which it is known what must fit."""
+    rows: Any = SimpleNamespace(before=np.array([-1, 0, 1]))
+    found, is_known = _Rows.change(rows, np.array(numbers))
+    assert found.tolist() == changes
+    assert is_known.tolist() == [mark == "+" for mark in known]
+
+
+@pytest.mark.parametrize(("unknown", "is_known"), [([], True), ([1], True), ([0], False), ([2], False)])
+@pytest.mark.parametrize("number", ["device_total", "peak"])
+def test_the_first_and_the_last_point_must_be_known(number: str, unknown: list[int], is_known: bool) -> None:
+    numbers: dict[str, Any] = {"program": [0] * 3, "ordinal": [0, 1, 2], "device_total": [8] * 3, "peak": [4] * 3}
+    numbers[number] = [None if i in unknown else 8 for i in range(3)]
+    none: Any = None
+    assert Series("commit", ("a", "b", "c"), none, pa.table(numbers), none, none).is_known is is_known
 
 
 def test_the_largest_buffer_stands_for_a_group(make: Callable[..., Path]) -> None:
@@ -240,6 +263,19 @@ def test_arguments_in_another_order(make: Callable[..., Path]) -> None:
     assert texts(a, swapped, "arguments") == ["2 arguments are in another order"]
     assert texts(a, longer, "arguments") == ["1 argument is new: z"]
     assert texts(a, renamed, "arguments") == []
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "partner"),
+    [("xyx", "xxy", [0, 2, 1]), ("x", "xx", [-1]), ("xx", "x", [-1, -1]), ("xxy", "yx", [-1, -1, 0]), ("", "x", [])],
+)
+def test_renamed_arguments_of_a_shape(a: str, b: str, partner: list[int]) -> None:
+    """They are the same in their order, unless one side has more of them: then it is not known which."""
+    own, other = (SimpleNamespace(shapes=pa.array(list(shapes), pa.string())) for shapes in (a, b))
+    partner_of = np.full(len(a), -1)
+    i: Any = SimpleNamespace(gone=np.arange(len(a)), new=np.arange(len(b)), partner=partner_of, a=own, b=other)
+    Interface._pair_renamed(i)
+    assert partner_of.tolist() == partner
 
 
 def test_a_larger_batch_is_no_other_sharding(make: Callable[..., Path]) -> None:

@@ -13,6 +13,8 @@ import pytest
 from attacks import record, value
 
 import xlamem
+from xlamem.compute.program import program as program_of
+from xlamem.compute.what_if import WhatIf
 
 Make = Callable[..., Path]
 Row = dict[str, Any]
@@ -217,6 +219,15 @@ def test_temporaries_in_outputs_may_fit_elsewhere(platform: str, upper: int, mak
     dump = program(make, buffers, platform, ranges=["t{}:2-5"])
     (row,) = advice(dump, "donate")
     assert (row["confidence"], row["upper"]) == ("likely", pytest.approx(upper, rel=0.02))
+
+
+@pytest.mark.parametrize(("is_lent", "room"), [(False, 0), (True, 64 * KIB)])
+def test_room_in_outputs(is_lent: bool, room: int, make: Make) -> None:
+    """Where the compiler puts no temporaries into an output, smaller ones do not get there either."""
+    lent = value(9, "t", 64 * KIB, 0, "f32[128,128]") if is_lent else ""
+    buffers = [output("y", "f32[128,256]", more=lent), Buffer("h", "f32[128,256]", (0, 7), "jit(f)/tanh")]
+    w = WhatIf(program_of(program(make, buffers, ranges=["t{}:0-5"] if is_lent else [])))
+    assert [w.room_in_outputs(size) for size in (KIB, 128 * KIB, 128 * KIB + 1)] == [room, room, 0]
 
 
 @pytest.mark.parametrize("is_update", [False, True])

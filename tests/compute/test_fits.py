@@ -14,7 +14,7 @@ from conftest import DUMPS, sources, texts
 import xlamem
 from xlamem import cli, compute, schema
 from xlamem.cli.reporters import chart
-from xlamem.compute.capacity import reason_for_doubt
+from xlamem.compute.capacity import available, reason_for_doubt
 from xlamem.input.find import Member, Source
 
 SMALL = DUMPS / "cpu-jaxlib-0.12.0-scan_while"
@@ -399,3 +399,10 @@ def test_json_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["fits"] is None
     assert found["device_total"] == 7232
     assert found["reason"].startswith("the dump prints no total")
+
+
+@pytest.mark.parametrize(("capacity", "fraction", "bytes_"), [(100, 0.29, 29), (100, 0.57, 57), (1000, 0.9, 900)])
+def test_a_fraction_is_the_decimal_that_was_written(capacity: int, fraction: float, bytes_: int) -> None:
+    """100 * 0.29 is 28.999999999999996."""
+    assert available(capacity, None, 0, fraction).bytes == bytes_
+    assert available(capacity, None, 9, fraction).bytes == bytes_ - 9

@@ -55,6 +55,7 @@ def check(scope: FoldedScope, total: int) -> int:
         assert scope.bytes >= tree.EXPANDED_SHARE * total
     for inner in scope.children:
         if inner.name == "others":
+            assert sum(line.node.n for line in scope.children) == scope.node.n
             assert inner.bytes <= (tree.SMALL_SHARE + tree.HIDDEN_SHARE) * total
     return 1 + sum(check(inner, total) for inner in scope.children)
 

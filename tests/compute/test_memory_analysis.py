@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import attacks
+import pyarrow as pa
 import pytest
 from conftest import CORPUS, DUMPS, label, sources
 
 import xlamem
 from xlamem import compute
+from xlamem.compute.memory_stats import _is_later_than_0_8_1
 from xlamem.input.find import Source
 
 PARTS = tuple(
@@ -165,3 +167,14 @@ def test_inferred() -> None:
 
 def totals(*values: int | None) -> dict[str, int | None]:
     return dict(zip((*TOTALS, "peak_memory_in_bytes"), values, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("frames", "features", "is_later"),
+    [([None, None], set(), False), ([None, 3], set(), True), ([3, 4], set(), True), ([], set(), False),
+     ([None], {"page"}, True), ([None], {"peak_c"}, False)],
+)  # fmt: skip
+def test_what_only_later_releases_print(frames: list[int | None], features: set[str], is_later: bool) -> None:
+    """A frame of any instruction will do: those that XLA makes have none."""
+    tables: Any = {"instructions": pa.table({"stack_frame_id": pa.array(frames, pa.int64())})}
+    assert _is_later_than_0_8_1(tables, features) is is_later

@@ -19,7 +19,7 @@ from conftest import DUMPS
 import xlamem
 from xlamem import compute
 from xlamem.compute import rematerialization
-from xlamem.compute.activations import _with_most_bytes
+from xlamem.compute.activations import Activations, _with_most_bytes
 from xlamem.compute.advice import saved_together
 from xlamem.compute.arenas import _reach
 from xlamem.compute.bills import Sums
@@ -31,7 +31,7 @@ from xlamem.compute.interventions import _small_cells
 from xlamem.compute.layout import schedule_lengths
 from xlamem.compute.peaks import Peak
 from xlamem.compute.program import distinct_rows, program
-from xlamem.compute.what_if import Change
+from xlamem.compute.what_if import Change, WhatIf
 
 IN_PLACE = b"""BufferAssignment:
 allocation 0: size 512, page 0, parameter 0, shape |f32[]| at ShapeIndex {}:
@@ -182,6 +182,8 @@ def test_the_least_that_is_a_cause() -> None:
     for size, is_larger in ((101, True), (100, False)):
         found = causes([{"size_bytes": size}], capacity_bytes=100, used_bytes=130)
         assert (found.excess, found.oversized is not None) == (30, is_larger)
+        failed = {"size_bytes": size, "list": "failed allocation"}  # what it says of itself is no cause
+        assert causes([failed], capacity_bytes=100, used_bytes=130).oversized is None
 
 
 @pytest.mark.parametrize(
@@ -254,6 +256,15 @@ def test_what_interventions_save_together(most: int, together: int) -> None:
     assert saved_together(w, []) == 0
     assert saved_together(w, [one]) == 8
     assert saved_together(w, [one, one]) == together
+
+
+def test_interventions_that_help_each_other_are_not_counted_higher() -> None:
+    """Each lowers one of two equal peaks, which saves nothing unless the other one is lower too."""
+    changes = [Change(0, np.array(levels)) for levels in ([-8, 0], [0, -8])]
+    w: Any = SimpleNamespace(saved=lambda change: 20 - int((np.array([20, 20]) + change.levels).max()))
+    both: Any = [SimpleNamespace(lower=3, change=change) for change in changes]
+    assert [w.saved(i.change) for i in both] == [0, 0]
+    assert saved_together(w, both) == 6
 
 
 def test_a_value_of_an_unknown_size_weighs_nothing(make: Callable[..., Path]) -> None:
@@ -416,3 +427,40 @@ def test_xla_counts_thread_local_values_in_its_peak_while_they_are_live(
     printed = {c["cause"]: c["bytes"] for c in causes if c["name"] == "xla_printed"}
     assert printed.get("thread-local", 0) == thread_local
     assert not [cause for cause in printed if "disagree" in cause]
+
+
+def test_what_is_computed_again_is_in_flight_until_the_stacks_are_last_read() -> None:
+    a: Any = SimpleNamespace(w=SimpleNamespace(only=lambda members: np.array([0, 8, 8, 8, 8, 0])))
+    s: Any = SimpleNamespace(members=None, read=(3, 4))
+    assert rematerialization._stacked_again(a, s, 2, 5).levels.tolist() == [0, -6, -6, -1, -1, 0]
+
+
+@pytest.mark.parametrize(("steps", "first"), [((3, 5), 5), ((3, 6, 4), 4), ((3,), 7), ((), 7)])
+def test_a_loop_does_not_read_its_own_results(steps: tuple[int, ...], first: int, make: Callable[..., Path]) -> None:
+    """It carries them, so it is listed among their uses."""
+    uses = "\n".join(f"  s.{step}, operand 0" for step in steps)
+    members = attacks.dump([value(1, "w{1}")], records=[record(1, "w{1}", uses=uses)], ranges=["w{1}:3-7"], steps=8)
+    a = Activations(WhatIf(program(xlamem.read(make(members)))))
+    assert a._first_read(np.array([0])) == first
+
+
+@pytest.mark.parametrize(
+    ("opcode", "kinds"),
+    [
+        ("async-start", [None, None, "scratch", None]),
+        ("all-reduce-start", ["collective"] * 4),
+        ("copy-start", [None, None, "scratch", None]),
+    ],
+)
+def test_the_context_of_an_asynchronous_operation(
+    opcode: str, kinds: list[str | None], make: Callable[..., Path]
+) -> None:
+    """Its third element, except that of a collective whose elements are all results."""
+    names = [f"s{{{i}}}" for i in range(4)]
+    members = attacks.dump(
+        [value(i, name, 8, 8 * i) for i, name in enumerate(names)],
+        records=[record(i, name, f"(f32[2], f32[2], f32[2], f32[2]) {opcode}(%a)") for i, name in enumerate(names)],
+        ranges=[f"{name}:0-3" for name in names],
+    )
+    rows = compute.live_set(xlamem.read(make(members)), 1).to_pylist()
+    assert [r["kind"] for r in sorted(rows, key=lambda r: r["value_id"])] == kinds

@@ -39,6 +39,15 @@ def test_place(seed: int, best_fit: bool) -> None:
     assert ints(at).tolist() == placed(items, blocks, order, best_fit=best_fit)
 
 
+@pytest.mark.parametrize("best_fit", [False, True])
+def test_of_equal_gaps_the_lowest_is_taken(best_fit: bool) -> None:
+    """Every second of five blocks is no longer live when the sixth begins."""
+    start, end = np.array([0, 0, 0, 0, 0, 5]), np.array([9, 0, 9, 0, 9, 5])
+    order, first = np.arange(6, dtype=np.int32), np.arange(7)
+    at = _packing.place(order, first, start, end, np.zeros(6, np.int64), np.ones(6, np.int64), best_fit)
+    assert ints(at).tolist() == [0, 1, 2, 3, 4, 1]
+
+
 def test_long_schedules() -> None:
     """Values in many stretches of the schedule: each is met once, wherever it begins."""
     rng = np.random.default_rng(0)

@@ -67,6 +67,14 @@ def test_covered(seed: int) -> None:
         assert np.cumsum(changes[s]).tolist() == total
 
 
+@pytest.mark.parametrize(("size", "step"), [(0, 0), (1, 2)])
+def test_a_value_without_bytes_has_no_step(size: int, step: int) -> None:
+    numbers = (np.array([n], np.int64) for n in (2, 3, 0, size, 0))
+    zero, changes = np.zeros(1, np.int32), np.zeros((1, 5), np.int64)
+    maxima, first = _sweep.covered(zero, zero, *numbers, changes)
+    assert (ints(maxima).tolist(), ints(first).tolist()) == ([size], [step])
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_charge(seed: int) -> None:
     """Shared bytes belong to the lowest id; exclusive ones are in no other value of the group."""

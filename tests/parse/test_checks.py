@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from compare import differences
 from conftest import DUMPS, texts
@@ -20,6 +22,9 @@ PLANTED = [
     ("total_differs", SPLIT, "buffer-assignment-values", b"used: 483680 (472.3KiB)", b"used: 483681 (472.3KiB)", False),
     ("records_differ", SPLIT, "buffer-assignment-values", b"<47 copy.4 @0>", b"<46 copy.4 @0>", False),
     ("records_differ", SPLIT, "buffer-assignment-values", b"<47 copy.4 @0>", b"<47 copy.5 @0>", True),
+    ("records_differ", SPLIT, "buffer-assignment-values", b"<47 copy.4 @0>", b"<47 copy.4 (phi) @0>", True),
+    ("records_differ", SPLIT, "buffer-assignment-values", b"<47 copy.4 @0>", b"<47 copy.4{0} @0>", True),
+    ("records_differ", SPLIT, "buffer-assignment-values", b"<47 copy.4 @0>", b"<47 copy.4 @1>", True),
     ("value_outside", SPLIT, "buffer-assignment", b"<82 ws.1 @0> (size=393216,", b"<82 ws.1 @0> (size=393217,", True),
     ("ids_descend", SPLIT, "buffer-assignment", FIRST + SECOND, SECOND + FIRST, True),
     ("schedule_gap", SPLIT, "live-range", b"    50:tuple.5\n", b"    51:tuple.5\n", True),
@@ -79,3 +84,40 @@ def test_totals_of_a_report_that_differ_in_two_spaces(vmem: int, is_truncated: b
     assert all(("these files are of different compiles" in text) is not is_truncated for text in wanted)
     complete = dict(zip(dump.files["role"].to_pylist(), dump.files["complete"].to_pylist(), strict=True))
     assert complete["buffer-assignment"] is not is_truncated
+
+
+@pytest.mark.parametrize(("totals", "differs"), [((4, 4), False), ((4, 5), True), ((5, 4), True)])
+def test_both_of_two_printed_totals_must_agree(totals: tuple[int, int], differs: bool) -> None:
+    """One follows the allocations, the other one is in a file of its own."""
+    allocations = "BufferAssignment:\nallocation 0: size 4, thread-local:\n value: <0 p @0> (size=4,offset=0): f32[]\n"
+    record = "<0 p @0>\n positions:\n  p\n uses:\n  (none)\n from instruction: %p = f32[] parameter(0)\n"
+    inline, own = (f"\nTotal bytes used: {n} ({n}B)\n\nUsed values:\n{record}" for n in totals)
+    members = {"buffer-assignment": (allocations + inline).encode(), "buffer-assignment-values": own.encode()}
+    codes = xlamem.read(held("x", members)).diagnostics["code"].to_pylist()
+    assert ("total_differs" in codes) is differs
+
+
+def test_a_total_belongs_to_the_first_section_below_it() -> None:
+    """Not to a list of allocations after the used values, of which only the head is left."""
+    source = xlamem.find(DUMPS / SPLIT)[0]
+    members = texts(source)
+    name, text = "buffer-assignment-values", b"\nAllocations sorted by size:\n\n"
+    members[name] += text
+    dump = xlamem.read(held("x", members), text=True)
+    (row,) = dump.verify().to_pylist()
+    assert (row["code"], row["section"], row["offset"]) == ("truncated", "report", len(members[name]))
+    assert differences(dump, members) == []
+
+
+def test_the_lines_of_totals_in_another_order() -> None:
+    """Memory spaces are in the order of the text, whatever their colors."""
+    (source,) = xlamem.find(DUMPS / "tpu-libtpu-0.0.50.1-v5e-mlp_grad")
+    members = texts(source)
+    spaces = members["memory-usage-report"].split(b"Memory Space: ")
+    report = b"Memory Space: ".join([spaces[0], *spaces[:0:-1]])
+    members["memory-usage-report"] = re.sub(rb"\nTotal bytes: (\d+)", rb"\nTotal bytes: 9\1", report)
+    dump = xlamem.read(held(source.name, members, source.platform), text=True)
+    lines = [r["line"] for r in dump.verify().to_pylist() if r["code"] == "report_differs"]
+    report_lines = members["memory-usage-report"].split(b"\n")
+    assert lines == [i for i, line in enumerate(report_lines, 1) if line.startswith(b"Total")]
+    assert len(lines) == 3

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from xlamem.parse.arrays import NULL, Ints
+from xlamem.parse.arrays import NULL, Ints, order_by, stable_order
 from xlamem.parse.stores import CompactStore, widen
 
 CHUNKS = [[5, NULL, 7], [], [1 << 40, (1 << 40) + 1], [-3, 300, 70_000, NULL], [-(1 << 62), 1 << 62], [NULL]]
@@ -56,3 +56,13 @@ def test_widened(store: CompactStore) -> None:
     out: Ints = np.empty(3, np.int64)
     widen(store.of("t")[0]["a"], out)
     assert out.tolist() == CHUNKS[0]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8])
+@pytest.mark.parametrize("low", [0, -5, -(1 << 62)])
+def test_the_order_of_keys_of_any_range(low: int, n: int) -> None:
+    """Keys whose sums with their rows would not fit into 63 bits are ordered otherwise."""
+    for extent in (0, 1, *((1 << power) + by for power in range(56, 63) for by in (-1, 0, 1))):
+        keys = np.array([low + extent * (i % 2) for i in range(n)], np.int64)
+        assert stable_order(keys).tolist() == np.argsort(keys, kind="stable").tolist()
+        assert order_by(keys % 3, keys).tolist() == np.lexsort((keys, keys % 3)).tolist()

@@ -237,6 +237,24 @@ def test_a_missing_or_truncated_file(original: dict[str, str], tmp_path: Path, r
     assert [joined[c].to_pylist()[1] for c in FINGERPRINTS] == [program, interface]
 
 
+@pytest.mark.parametrize("name", ["cpu-tf-2.9.3-mlp", "cpu-jaxlib-0.4.26-scan_while"])
+def test_a_file_that_is_cut_off_below_its_allocations(name: str, tmp_path: Path) -> None:
+    """All arguments are there, unless it is cut off within the allocations."""
+    (path,) = (DUMPS / name).glob("*-buffer-assignment.txt*")
+    text = xlamem.find(DUMPS / name)[0].members[0].load()
+    whole_text = bytes(text.data)
+    text.close()
+    used = whole_text.index(b"Used values:")
+    found = []
+    for i, end in enumerate((len(whole_text), (used + len(whole_text)) // 2, used // 2)):
+        (folder := tmp_path / str(i)).mkdir()
+        (folder / path.name.removesuffix(".gz")).write_bytes(whole_text[:end])
+        found.append(fingerprints(xlamem.read(folder, hashes=True)))
+    assert [pair[0] is not None for pair in found] == [True, False, False]
+    assert found[0][1] == found[1][1] is not None
+    assert found[2][1] is None
+
+
 def test_live_ranges_that_xla_released(original: dict[str, str], tmp_path: Path) -> None:
     texts = original | {"live-range": "HloLiveRange not available"}
     assert of_texts(texts, tmp_path / "b")[0] is None

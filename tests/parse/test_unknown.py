@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -16,11 +17,13 @@ from conftest import DUMPS, every, texts
 from test_whole import held
 
 import xlamem
-from xlamem import schema
+from xlamem import _lines, schema
+from xlamem._lines import WANTED
 from xlamem.compute import REGISTRY
 from xlamem.input import text
 from xlamem.input.find import Source
 from xlamem.parse import checks, diagnostics, whole
+from xlamem.parse import outline as outlines
 from xlamem.parse import pieces as streaming
 
 TABLES = [t.name for t in schema.SECTION_TABLES]
@@ -314,6 +317,29 @@ def test_the_first_diagnostics_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert pc.min(first["offset"]).as_py() == data.index(b" from instruction")
     monkeypatch.setattr(streaming, "SPAN_BYTES", 2000)
     assert xlamem.read(held("x", {"buffer-assignment": data})).batches("diagnostics").read_all().equals(whole)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 64])
+def test_lines_are_found_in_blocks_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"\n\nab\nc\n\n\ndefgh\ni"
+    monkeypatch.setattr(outlines, "BLOCK_SIZE", size)
+    for begin, end in ((0, len(data)), (2, len(data)), (2, 7), (4, 9), (5, 5)):
+        lines = [m.start() for m in re.finditer(rb"[^\n]+", data[begin:end])]
+        found = [offset for block in outlines._lines_with_text(data, begin, end) for offset in block.tolist()]
+        assert found == [begin + line for line in lines]
+
+
+def test_a_line_may_have_two_faults_of_a_kind() -> None:
+    """What is expected tells them apart; each is reported once, in the order of the text."""
+    (member,) = held("x", {"buffer-assignment": b"BufferAssignment:\n"}).members
+    file = outlines.outline(member, 0, diagnostics.Diagnostics())  # the sections refer to it
+    (section,) = file.sections
+    code = _lines.CODES.index("instruction_differs")
+    faults = np.array([[code, 10, 2], [code, 10, 1], [code, 5, 1], [code, 10, 2]])
+    found = diagnostics.Diagnostics()
+    found.faults(section, faults)
+    (items,) = found._items.values()
+    assert [(d.offset, d.wanted) for d in items] == [(5, WANTED[1]), (10, WANTED[1]), (10, WANTED[2])]
 
 
 def test_every_line_with_a_shape_that_is_not_utf8_is_reported() -> None:

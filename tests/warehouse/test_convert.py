@@ -592,6 +592,28 @@ def test_what_has_changed_leaves_no_occurrence(tmp_path: Path, merged: bool) -> 
     assert on_disk(out) == {file.path for file in state(out).files()}
 
 
+def test_what_is_in_quarantine_keeps_its_occurrence_when_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, folder, read = tmp_path / "out", tmp_path / "in", worker.ReadDump
+    shutil.copytree(SMALL, folder)
+    (path,) = folder.glob("*-buffer-assignment.txt")
+
+    def trip(source: Any, **options: Any) -> xlamem.Dump:
+        raise ZeroDivisionError("oh")
+
+    def touch(status: warehouse.Status) -> None:
+        if status.phase == "convert":
+            path.write_bytes(path.read_bytes() + b"\n")
+
+    monkeypatch.setattr(worker, "ReadDump", trip)
+    assert len(convert(folder, to=out).failed) == 1
+    monkeypatch.setattr(worker, "ReadDump", read)
+    made = convert(folder, to=out, labels={"night": "2"}, retry_quarantine=True, progress=touch)
+    assert (len(made.changed), made.occurrences) == (1, 1)
+    assert stored(out, "occurrences")["content_id"].to_pylist() == [*state(out).quarantined] * 2
+
+
 # -- wrong usage, and disks that fail ------------------------------------------------------------
 
 

@@ -109,6 +109,18 @@ def test_a_dump_beyond_the_limits(allocations: str, tmp_path: Path, monkeypatch:
     assert {row["definition"] for row in large["peaks"].to_table().to_pylist()} <= {"device_total", "xla_printed"}
 
 
+def test_a_dump_that_fails_at_last_has_no_rows(dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert_all = streamed.StreamedDump.convert
+
+    def fail(*args: Any) -> None:
+        convert_all(*args)
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(streamed.StreamedDump, "convert", fail)
+    made = convert(dump, to=tmp_path)
+    assert (made.dumps, len(made.failed), made.files, made.rows) == (0, 1, 1, 1)  # that of its failure
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_progress_within_a_dump(dump: Path, tmp_path: Path, workers: int) -> None:
     seen: list[warehouse.Status] = []

@@ -51,6 +51,17 @@ def test_a_claim_is_exclusive(tmp_path: Path) -> None:
     assert Ledger(Storage(tmp_path)).state.stored == {dump("1"): "c" * 32, dump("2"): "c" * 32, dump("3"): "b" * 32}
 
 
+def test_what_two_batches_have_is_that_of_the_later_one() -> None:
+    state = State()
+    for ordinal, name in enumerate("ab", 1):
+        state.add(replace(batch(name), quarantined=(dump("1"),), runs=("r",)), ordinal)
+    state.remove("a" * 32)
+    assert state.quarantined == {dump("1"): "b" * 32}
+    assert state.runs == {"r": "b" * 32}
+    state.remove("b" * 32)
+    assert (state.quarantined, state.runs) == ({}, {})
+
+
 def test_a_lost_race_publishes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a batch that another run has claimed meanwhile are not found by a glob; theirs are not touched."""
     storage = Storage(tmp_path)

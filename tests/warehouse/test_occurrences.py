@@ -120,6 +120,16 @@ def test_labels_of_runs_in_one_file(tmp_path: Path) -> None:
         assert convert(SMALL, to=tmp_path, labels={"night": night}).occurrences == new
 
 
+def test_more_labels_of_runs_in_one_file(tmp_path: Path) -> None:
+    """Not by those of a run that has others too."""
+    for labels, source in (({"night": "1"}, STREAM), ({"night": "1", "a": "b"}, SMALL)):
+        convert(source, to=tmp_path, labels=labels)
+    warehouse.compact(tmp_path)
+    assert len(state(tmp_path).files("occurrences")) == 1
+    for labels, new in (({"night": "1", "a": "b"}, 0), ({"night": "1"}, 1), ({}, 1)):
+        assert convert(SMALL, to=tmp_path, labels=labels).occurrences == new
+
+
 def test_another_host_is_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The path of a file is that of a host. A URI is the same everywhere."""
     fsspec = pytest.importorskip("fsspec")

@@ -156,13 +156,14 @@ def _is_sync_flag(p: Program, values: Ints) -> Mask:
 def _is_workspace(p: Program, values: Ints) -> Mask:
     """Return which values are bytes that a custom call or an asynchronous operation needs besides its result.
 
-    The third element of an asynchronous start is its context.
+    The third element of an asynchronous start is its context; those of an all-reduce-start are results.
     """
     codes, names = p.texts("values", "element_type")
     is_byte = np.isin(take(codes, values), [_code_of(names, "u8"), _code_of(names, "s8")])
     index = p.element
     requested = is_byte & (take(index, values) > 0) & _has_opcode(p, values, "^custom-call$")
     context = (take(index, values) == 2) & _has_opcode(p, values, "-(?:start|update)$")
+    context &= ~_has_opcode(p, values, "^all-reduce-start$")
     is_workspace: Mask = requested | context
     return is_workspace
 
