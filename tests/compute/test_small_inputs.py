@@ -98,11 +98,13 @@ def test_cells_of_small_buffers(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_groups_and_sums(seed: int) -> None:
     draw = random.Random(seed)
-    n = draw.randrange(1, 20)
-    rows = [(draw.randrange(-1, 3), draw.randrange(-1, 2), draw.randrange(9)) for _ in range(n)]
+    n, apart = draw.randrange(1, 20), draw.choice([1, 10**6])  # dense and sparse keys
+    rows = [(draw.randrange(-1, 3) * apart, draw.randrange(-1, 2), draw.randrange(9)) for _ in range(n)]
+    rows = [(max(a, -1), b, size) for a, b, size in rows]
     a, b, size = (np.array(column) for column in zip(*rows, strict=True))
     first, group = groups_of(a, b)
     assert [(int(a[i]), int(b[i])) for i in first[group]] == [row[:2] for row in rows]
+    assert [(int(a[i]), int(b[i])) for i in first] == sorted({row[:2] for row in rows})
     assert all(rows.index(next(r for r in rows if r[:2] == rows[i][:2])) == i for i in first.tolist())
     assert sums_of(size, group, len(first)).tolist() == [
         sum(r[2] for r in rows if r[:2] == rows[i][:2]) for i in first.tolist()

@@ -136,9 +136,20 @@ def groups_of(*keys: Ints) -> tuple[Ints, Ints]:
     """
     group = np.zeros(len(keys[0]), np.int64)
     for key in keys:
-        group = np.unique(group * (key.max(initial=-1) + 2) + key + 1, return_inverse=True)[1]
-    _, first, group = np.unique(group, return_index=True, return_inverse=True)
-    return first.astype(np.int64), group.astype(np.int64)
+        group = _renumbered(group * (key.max(initial=-1) + 2) + key + 1)
+    first = np.empty(group.max(initial=-1) + 1, np.int64)
+    first[group[::-1]] = np.arange(len(group))[::-1]
+    return first, group
+
+
+def _renumbered(numbers: Ints) -> Ints:
+    """Return numbers without gaps, from 0, in the same order."""
+    size = int(numbers.max(initial=-1)) + 1
+    if size > 4 * len(numbers):
+        return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+    is_used = np.zeros(size, bool)
+    is_used[numbers] = True
+    return (np.cumsum(is_used) - 1)[numbers]
 
 
 def sums_of(values: Ints, group: Ints, n: int) -> Ints:
