@@ -103,6 +103,7 @@ def test_the_maps_of_a_comparison_follow_its_waterfall_and_each_other(page_of: W
     changes.get_by_role("button", name="In use at the peak").click()
     row = page.locator("button.row-label").first
     row.click()
+    settle(page)  # drawing replaces the buttons
     page.get_by_role("button", name="Show new and gone buffers").click()
     maps.locator(".status", has_text="other side").wait_for()
     assert row.get_attribute("aria-pressed") == "false"

@@ -116,6 +116,7 @@ def test_a_row_makes_its_buffers_stand_out(show: Show, compared: Path) -> None:
     settle(page)  # the two sides are drawn one after the other
     page.locator("#maps h3").nth(0).filter(has_text="no buffer of this change").wait_for()
     page.locator("#maps h3").nth(1).filter(has_text="1 buffer of this change").wait_for()
+    settle(page)
     page.get_by_role("button", name="Show new and gone buffers").click()
     page.locator("#maps .status", has_text="other side").wait_for()
 
