@@ -127,8 +127,7 @@ def _folded(rows: pa.Table, keys: list[str], what: int, depth: int | None) -> pa
     for key in keys:
         codes, texts = encoded(pc.cast(rows[key], pa.string()))
         names[key] = pc.cast(decoded(codes, _folded_names(texts, what, depth if key in PATHS else None)), pa.string())
-    n = ints(rows, "n") if "n" in rows.column_names else np.ones(rows.num_rows, np.int64)
-    table = sums_by(names, ints(rows, "bytes"), n)
+    table = sums_by(names, ints(rows, "bytes"), ints(rows, "n") if "n" in rows.column_names else None)
     return pc.sort_by(table, [("bytes", "descending"), *((key, "ascending") for key in keys)])
 
 

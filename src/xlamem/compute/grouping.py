@@ -72,7 +72,7 @@ def attribution(
     if depth is not None and depth < 1:
         raise UsageError(f"depth must be 1 or more, not {depth}")
     rows = live_set(dump, time, space=space)
-    sums = sums_by({key: key_column(rows, key, depth, fold) for key in by}, *_counted(rows))
+    sums = sums_by({key: key_column(rows, key, depth, fold) for key in by}, ints(rows, "bytes"))
     return pc.sort_by(sums, [("bytes", "descending"), *((k, "ascending") for k in by)])
 
 
@@ -97,23 +97,22 @@ def scopes_in_use(dump: DumpLike) -> pa.Table:
     """
     rows = live_set(dump)
     space = {key: rows[key] for key in ("memory_space", "color", "page")}
-    sums = sums_by({**space, "scope": key_column(rows, "scope", None, False)}, *_counted(rows))
+    sums = sums_by({**space, "scope": key_column(rows, "scope", None, False)}, ints(rows, "bytes"))
     order = [("color", "ascending"), ("page", "ascending"), ("bytes", "descending"), ("scope", "ascending")]
     table = pc.sort_by(sums, order)
     return computed_table("scopes", {name: table[name] for name in table.column_names})
 
 
-def sums_by(keys: dict[str, pa.ChunkedArray], sizes: Ints, numbers: Ints) -> pa.Table:
-    """Return the columns of `keys`, and the sums ``bytes`` and ``n`` of sizes and numbers with each combination."""
+def sums_by(keys: dict[str, pa.ChunkedArray], sizes: Ints, numbers: Ints | None = None) -> pa.Table:
+    """Return the columns of `keys`, and for each combination the sums ``bytes`` of sizes and ``n`` of numbers.
+
+    Each number is 1 by default.
+    """
+    numbers = np.ones(len(sizes), np.int64) if numbers is None else numbers
     first, group = groups_of(np.zeros(len(sizes), np.int64), *(encoded(column)[0] for column in keys.values()))
     columns = {name: pc.take(column, arrow_array(first)) for name, column in keys.items()}
     sums = {name: sums_of(values, group, len(first)) for name, values in (("bytes", sizes), ("n", numbers))}
     return pa.table({**columns, **{name: arrow_array(values) for name, values in sums.items()}})
-
-
-def _counted(rows: pa.Table) -> tuple[Ints, Ints]:
-    """Return the bytes of these rows, and 1 for each."""
-    return ints(rows, "bytes"), np.ones(rows.num_rows, np.int64)
 
 
 def key_column(rows: pa.Table, key: str, depth: int | None, fold: bool) -> pa.ChunkedArray:

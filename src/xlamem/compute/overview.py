@@ -178,8 +178,7 @@ def spaces_in_use(dump: Dump, rows: pa.Table, time: int | None) -> list[Row]:
     and the ``peak`` of the space.
     """
     keys = [c for c in ("memory_space", "color", "page") if c in rows.column_names]
-    size = ints(rows, "bytes")
-    sums = sums_by({key: rows[key] for key in keys}, size, np.ones(len(size), np.int64)).to_pylist()
+    sums = sums_by({key: rows[key] for key in keys}, ints(rows, "bytes")).to_pylist()
     result = []
     for s in peak(dump, k=0).spaces.to_pylist():
         step = s["first_step"] if time is None else time
