@@ -531,12 +531,15 @@ def test_verbs_are_listed(run: Any) -> None:
 
 @pytest.mark.parametrize("verb", ["peak", "peak --device v5e", "peak --json", "bill", "info", "top"])
 def test_a_cold_start_imports_only_what_it_needs(verb: str) -> None:
+    # Also what is searched for without being installed here.
     code = (
-        "import sys; before = set(sys.modules); from xlamem import cli; cli.main(sys.argv[1:]); "
+        "import sys, types; asked = set(); "
+        "finder = types.SimpleNamespace(find_spec=lambda name, path=None, target=None: asked.add(name)); "
+        "before = set(sys.modules); from xlamem import cli; sys.meta_path.append(finder); cli.main(sys.argv[1:]); "
         "print(sorted({'pandas', 'duckdb', 'rich.table', 'pyarrow.parquet', 'pyarrow.acero', 'pyarrow.compute', "
         "'pyarrow.dataset', 'pyarrow.fs', 'numpy.ma', 'pydoc', 'dateutil', 'zipfile', 'tarfile', 'tempfile', "
         "'xlamem.compute.advice', 'xlamem.compute.activations', 'xlamem.compute.explanation', "
-        "'xlamem.compute.registry'} & set(sys.modules))); print(len(set(sys.modules) - before))"
+        "'xlamem.compute.registry'} & {*asked, *sys.modules})); print(len(set(sys.modules) - before))"
     )
     command = [sys.executable, "-c", code, *verb.split(), str(LAYERS)]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
