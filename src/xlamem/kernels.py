@@ -62,11 +62,15 @@ take = _function("take", "TakeOptions", 2)
 
 def cast(values: Any, target_type: pa.DataType) -> Any:
     """Return values of another type. Raises ArrowInvalid if one does not fit."""
+    if values.type == target_type:
+        return values
     return _call("cast", (values,), _compute.CastOptions(target_type))
 
 
 def fill_null(values: Any, fill_value: Any) -> Any:
     """Return the values with `fill_value` in place of null."""
+    if not values.null_count:
+        return values
     return _call("coalesce", (values, pa.scalar(fill_value, values.type)))
 
 

@@ -105,6 +105,8 @@ def _without_wrappers(text: pa.Array) -> pa.Array:
 
 def _without_repeats(text: pa.Array) -> pa.Array:
     candidates = pc.fill_null(pc.match_substring_regex(text, "/(?:checkpoint/|remat|add_any$)"), False)
+    if not pc.any(candidates).as_py():
+        return text
     parts = pc.extract_regex(pc.filter(text, candidates), r"(?s)^(?P<path>.*/(?:remat|add_any$)?)(?P<rest>.*)$")
     codes, paths = encoded(pc.struct_field(parts, "path"))
     # RE2 has no back references. There are far fewer paths than names.
@@ -167,6 +169,8 @@ def _by_pattern(shorten: Callable[[pa.Array], pa.Array], names: pa.StringArray) 
 
     Names that lose a digit are looked at themselves.
     """
+    if not len(names):
+        return names
     codes, patterns = patterns_of(names)
     short = shorten(patterns)
     keeps_digits = pc.equal(pc.count_substring(patterns, "0"), pc.count_substring(short, "0"))

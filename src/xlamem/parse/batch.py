@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..input.text import Text
-from .arrays import dtype_of, texts
+from .arrays import INT64, dtype_of, ints, texts
 from .interners import Interners
 
 Columns = dict[str, Any]
@@ -112,9 +112,9 @@ class Batch:
         for columns in self.tables.values():
             for name, column in columns.items():  # inlined: a call per column costs 3 % on small dumps
                 is_text = column.__class__ is tuple
-                columns[name] = texts(column) if is_text else np.frombuffer(column, dtype_of(name, np.int64))
-        self.faults = np.frombuffer(self.faults, np.int64).reshape(-1, 3)
-        self.gaps = np.frombuffer(self.gaps, np.int64).reshape(-1, 4)
+                columns[name] = texts(column) if is_text else np.frombuffer(column, dtype_of(name, INT64))
+        self.faults = ints(self.faults).reshape(-1, 3)
+        self.gaps = ints(self.gaps).reshape(-1, 4)
         return self
 
     def rows(self, table: str) -> int:

@@ -19,8 +19,8 @@ OTHER_COMPILE = "these files are of different compiles"
 LINE_BYTES = 1 << 20
 """Maximum number of bytes before an offset that are searched for the beginning of its line."""
 
-Total = tuple[int | None, int, str]
-"""(printed total, sum of the allocations' sizes, head line of the memory space in layout B)."""
+Total = tuple[int | None, int, tuple[int, int] | None]
+"""(printed total, sum of the allocations' sizes, in layout B the code of the memory space's label and its color)."""
 
 
 def total_of(values: Ints) -> int:
@@ -94,7 +94,7 @@ def _totals(reader: Reader, report: Section, columns: Mapping[str, Any], summary
     store = reader.stores[ASSIGNMENT]
     color, size = store.ints("allocations", "color"), store.ints("allocations", "size")
     if not summary["layout_b"]:
-        return [(report.total, total_of(size), "")]
+        return [(report.total, total_of(size), None)]
     shown, first = np.unique(columns["color"], return_index=True)
     absent = sorted({*distinct_of(color)} - {*shown.tolist()})
     if absent and not reader.diagnostics.has_unknown_lines(report.file, report.kind):
@@ -102,20 +102,18 @@ def _totals(reader: Reader, report: Section, columns: Mapping[str, Any], summary
         reader.diagnostics.truncated(report.file, report.end, report.kind, wanted)
     by_color = np.argsort(color, kind="stable")
     begin, end = (np.searchsorted(color[by_color], shown, side) for side in ("left", "right"))
-    codes = columns["space_label"][first].astype(np.int32)
-    labels = [label for part in reader.labels["label"].arrays(codes) for label in part.to_pylist()]
-    totals: list[Total] = []
-    for i in np.argsort(first).tolist():  # in the order of the text
-        head = f"Memory Space: {labels[i] or ''} (color={shown[i]})"
-        totals.append((int(columns["total_bytes"][first[i]]), total_of(size[by_color[begin[i] : end[i]]]), head))
-    return totals
+    sums = [total_of(size[by_color[i:j]]) for i, j in zip(begin.tolist(), end.tolist(), strict=True)]
+    printed, labels = columns["total_bytes"][first].tolist(), columns["space_label"][first].tolist()
+    colors = shown.tolist()
+    return [(printed[i], sums[i], (labels[i], colors[i])) for i in np.argsort(first).tolist()]  # in the order of the text
 
 
-def _total_line(report: Section, head: str, after: int | None) -> int | None:
+def _total_line(reader: Reader, report: Section, space: tuple[int, int] | None, after: int | None) -> int | None:
     """Return the offset of the line with the total of a memory space, or of the whole report."""
-    if not head:
+    if space is None:
         return report.head
-    line = find_line(report, head, after)
+    label, color = space
+    line = find_line(report, f"Memory Space: {reader.labels['label'].text(label) or ''} (color={color})", after)
     return None if line is None else _lines.next_line(report.data, line, report.end, b"Total")
 
 
@@ -143,9 +141,9 @@ def _check_totals(
     if agrees_with_used is None and fewer and not report.file.truncated and not unknown_lines:
         section.file.truncated, remark = True, ""
     line: int | None = None
-    for i, (_, size, head) in enumerate(differing):
+    for i, (_, size, space) in enumerate(differing):
         wanted = f"{size} bytes, the sum of the allocations' sizes{remark}"
-        line = _total_line(report, head, line) if i < MAX_ROWS else line
+        line = _total_line(reader, report, space, line) if i < MAX_ROWS else line
         reader.diagnostics.add(report.file, line, report.kind, "report_differs", wanted, "error")
     return agrees
 
