@@ -29,11 +29,15 @@ def _function(name: str, options: str = "", arity: int = 1) -> Callable[..., Any
     return lambda *arguments, **others: _call(name, arguments[:arity], make(*arguments[arity:], **others))
 
 
+add = _function("add")
 and_ = _function("and")
+and_kleene = _function("and_kleene")
+and_not = _function("and_not")
 any = _function("any", "ScalarAggregateOptions")  # noqa: A001
-binary_join_element_wise = _function("binary_join_element_wise")
+array_sort_indices = _function("array_sort_indices", "ArraySortOptions")
 case_when = _function("case_when")
 coalesce = _function("coalesce")
+count_distinct = _function("count_distinct", "CountOptions")
 count_substring = _function("count_substring", "MatchSubstringOptions")
 dictionary_encode = _function("dictionary_encode")
 drop_null = _function("drop_null")
@@ -47,17 +51,29 @@ invert = _function("invert")
 is_in = _function("is_in", "SetLookupOptions")
 is_null = _function("is_null")
 is_valid = _function("is_valid")
+less = _function("less")
 list_element = _function("list_element")
 match_substring = _function("match_substring", "MatchSubstringOptions")
 match_substring_regex = _function("match_substring_regex", "MatchSubstringOptions")
+not_equal = _function("not_equal")
+or_ = _function("or")
+or_kleene = _function("or_kleene")
 replace_substring = _function("replace_substring", "ReplaceSubstringOptions")
 replace_substring_regex = _function("replace_substring_regex", "ReplaceSubstringOptions")
 replace_with_mask = _function("replace_with_mask")
+sort_indices = _function("sort_indices", "SortOptions")
 split_pattern = _function("split_pattern", "SplitPatternOptions")
 starts_with = _function("starts_with", "MatchSubstringOptions")
 struct_field = _function("struct_field", "StructFieldOptions")
 sum = _function("sum", "ScalarAggregateOptions")  # noqa: A001
 take = _function("take", "TakeOptions", 2)
+unique = _function("unique")
+utf8_rtrim = _function("utf8_rtrim", "TrimOptions")
+
+
+def binary_join_element_wise(*texts: Any, null_handling: str = "emit_null") -> Any:
+    """Join texts; the last one is the separator."""
+    return _call("binary_join_element_wise", texts, _compute.JoinOptions(null_handling))
 
 
 def cast(values: Any, target_type: pa.DataType) -> Any:

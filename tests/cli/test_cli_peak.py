@@ -546,3 +546,15 @@ def test_a_cold_start_imports_only_what_it_needs(verb: str) -> None:
     unneeded, imports = shown.stdout.splitlines()[-2:]
     assert unneeded == "[]"
     assert int(imports) < MOST_IMPORTS
+
+
+@pytest.mark.parametrize("command", [["diff", DUMPS / "cpu-jaxlib-0.12.0-scan_while"], ["check", "--device", "v5e"]])
+def test_comparisons_of_dumps_import_no_datasets(command: list[Any], tmp_path: Path) -> None:
+    code = (
+        "import sys; from xlamem import cli; cli.main(sys.argv[1:]); "
+        "print(sorted({'pandas', 'duckdb', 'pyarrow.parquet', 'pyarrow.acero', 'pyarrow.compute', 'pyarrow.dataset', "
+        "'pydoc'} & {*sys.modules}))"
+    )
+    command = [sys.executable, "-c", code, *command, LAYERS]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert shown.stdout.splitlines()[-1] == "[]"

@@ -303,7 +303,8 @@ def _compared_steps(m: Matching, usage: tuple[Ints, Ints], peaks: list[int]) -> 
     at_peak = np.flatnonzero(usage[side] == usage[side][peaks[side]])
     best: tuple[int, list[int]] = -1, list(peaks)
     # Where the peak is reached several times, the step counts at which the other program has most in use.
-    for step in at_peak[np.unique(np.linspace(0, len(at_peak) - 1, MAX_CHOICES).astype(int))].tolist():
+    choices = dict.fromkeys(np.linspace(0, len(at_peak) - 1, MAX_CHOICES).astype(int).tolist())
+    for step in at_peak[[*choices]].tolist():
         first, last = corresponding(m, step, side)
         other = first + int(usage[1 - side][first : last + 1].argmax())
         if usage[1 - side][other] > best[0]:

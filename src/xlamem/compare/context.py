@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ..compute.columns import Ints, Mask, encoded, flags_of, groups_of, ints, is_in, sums_of
+from .. import kernels as pc
+from ..compute.columns import Ints, Mask, arrow_array, encoded, flags_of, groups_of, ints, is_in, sums_of
 from ..compute.lazy import cached_property
 from ..compute.op_names import CALL, folded_paths, matching, patterns_of, scopes
 from ..dump import hlo_body
@@ -100,7 +101,7 @@ class Names:
 
     def scopes_of(self, pattern: str) -> set[str]:
         """Return the scopes, with folded layers, of the op_names that match."""
-        matched = self.texts.filter(pa.array(self.match(pattern)))
+        matched = pc.filter(self.texts, arrow_array(self.match(pattern)))
         return {name or "" for name in scopes(matched, fold=True).to_pylist()}
 
     def count(self, pattern: str) -> int:
@@ -190,7 +191,7 @@ class Context:
         if len(found) < 2:
             tables = [p.tables["instructions"] for p in (self.m.a, self.m.b)]
             found = [(table[column], ints(table, "stack_frame_id")) for table in tables]
-        a, b = (Names(codes, texts.cast(pa.string()), frames) for (codes, texts), frames in (
+        a, b = (Names(codes, pc.cast(texts, pa.string()), frames) for (codes, texts), frames in (
             (encoded(texts), frames) for texts, frames in found
         ))  # fmt: skip
         return a, b
@@ -202,7 +203,7 @@ def _types(side: tuple[HloBody, Names]) -> Types:
     types = body.text("element_type")
     codes, texts = encoded(types)
     computed = ~is_in(body.text("opcode"), ["parameter", "constant"])
-    rows = np.flatnonzero(computed & (names.codes >= 0) & text_matches(texts.cast(pa.string()), codes, FLOAT))
+    rows = np.flatnonzero(computed & (names.codes >= 0) & text_matches(pc.cast(texts, pa.string()), codes, FLOAT))
     found = np.unique(np.stack([names.codes[rows], codes[rows], names.frames[rows]]), axis=1)
     counts: Types = {}
     path_codes, paths = names.paths
@@ -230,4 +231,4 @@ def are(n: int, noun: str) -> str:
 def largest(names: pa.Array, rows: Ints, sizes: Ints) -> str:
     """Return the names of the largest of these rows."""
     order = rows[np.argsort(-sizes, kind="stable")]
-    return listed(names.take(pa.array(order[: MAX_NAMES + 1])).to_pylist())
+    return listed(pc.take(names, arrow_array(order[: MAX_NAMES + 1])).to_pylist())

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 from ..compute.buffer_names import buffer_names, source_columns
-from ..compute.columns import Ints, Mask, decoded, encoded, nullable, table_of_columns, take
+from ..compute.columns import Ints, Mask, arrow_array, decoded, encoded, nullable, table_of_columns, take
 from ..compute.layout import CATEGORIES
 from ..compute.program import Program
 from .account import AccountDifference, Contributions
@@ -33,8 +33,8 @@ def contributors(m: Matching, differences: list[AccountDifference]) -> pa.Table:
 
 def _named(table: pa.Table, account: str) -> pa.Table:
     """Set the account of a table."""
-    codes = pa.array(np.zeros(table.num_rows, np.int32))
-    column = pa.DictionaryArray.from_arrays(codes, pa.array([account]))
+    codes = arrow_array(np.zeros(table.num_rows, np.int32))
+    column = pa.DictionaryArray.from_arrays(codes, pa.array([account], pa.string()))
     return table.set_column(0, table.schema.field(0), column)
 
 
@@ -49,12 +49,12 @@ def _contributors(m: Matching, d: AccountDifference) -> pa.Table:
     columns: dict[str, Any] = {
         "account": pa.array([d.account.name] * len(rows), pa.string()),
         "memory_space": _spaces(m, c, rows),
-        "cause": decoded(c.cause[rows], pa.array(list(schema.CAUSES))),
+        "cause": decoded(c.cause[rows], pa.array(list(schema.CAUSES), pa.string())),
         "bytes_a": c.bytes_a[rows],
         "bytes_b": c.bytes_b[rows],
         "change": change[rows],
         "data_change": c.data_b[rows] - c.data_a[rows],
-        "match": decoded(take(m.rule, np.where(value_b >= 0, value_a, -1)), pa.array(RULES)),
+        "match": decoded(take(m.rule, np.where(value_b >= 0, value_a, -1)), pa.array(RULES, pa.string())),
     }
     sides = both_sides(_side, (m.a, value_a, c.owner_a[rows]), (m.b, value_b, c.owner_b[rows]))
     for side, names in zip("ab", sides, strict=True):
@@ -99,7 +99,7 @@ def _categories(p: Program, value: Ints, owner: Ints) -> pa.Array:
     category = take(p.category, owner)
     known = np.flatnonzero(value >= 0)
     category[known] = p.categories_of(value[known])
-    return decoded(category, pa.array(CATEGORIES))
+    return decoded(category, pa.array(CATEGORIES, pa.string()))
 
 
 def _common_names(m: Matching, value_a: Ints, value_b: Ints, in_b: Mask) -> dict[str, pa.Array]:
@@ -113,7 +113,7 @@ def _common_names(m: Matching, value_a: Ints, value_b: Ints, in_b: Mask) -> dict
 def _either(first: Mask, a: pa.Array, b: pa.Array) -> pa.Array:
     """Return a where `first` holds, otherwise b."""
     if not pa.types.is_dictionary(a.type):
-        return pc.if_else(pa.array(first), a, b)
+        return pc.if_else(arrow_array(first), a, b)
     (codes_a, texts_a), (codes_b, texts_b) = encoded(a), encoded(b)
-    texts = pa.concat_arrays([texts_a.cast(pa.string()), texts_b.cast(pa.string())])
+    texts = pa.concat_arrays([pc.cast(texts_a, pa.string()), pc.cast(texts_b, pa.string())])
     return decoded(np.where(first, codes_a, np.where(codes_b < 0, -1, codes_b + len(texts_a))), texts)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from .. import schema
 from ..compute.bills import DEVICE_TOTAL, row_names
-from ..compute.columns import Ints, ints, is_in, nullable, sums_of, table_of_columns
+from ..compute.columns import Ints, arrow_array, ints, is_in, nullable, sums_of, table_of_columns
 from ..compute.program import Program, program
 from ..dump import DumpLike, as_tables
 from .account import AccountDifference, account_differences, accounts
@@ -41,7 +41,7 @@ class Diff(DiffTables):
         """The pairs of matching values: value_id_a, value_id_b, and how they were matched."""
         m = self._matching
         rows = np.flatnonzero(m.value >= 0)
-        rules = pa.DictionaryArray.from_arrays(pa.array(m.rule[rows].astype(np.int32)), pa.array(RULES))
+        rules = pa.DictionaryArray.from_arrays(arrow_array(m.rule[rows].astype(np.int32)), pa.array(RULES, pa.string()))
         columns = {"value_id_a": m.a.value_ids[rows], "value_id_b": m.b.value_ids[m.value[rows]], "match": rules}
         return table_of_columns(schema.COMPARED["matches"].columns, columns)
 
@@ -123,7 +123,7 @@ def _account_table(differences: list[AccountDifference]) -> pa.Table:
     ]  # fmt: skip
     columns = {name: np.array([row[name] for row in rows], np.int64) for name in rows[0] if name != "account"}
     steps = {name: nullable(columns[name]) for name in ("peak_step_a", "peak_step_b")}
-    names = pa.array([row["account"] for row in rows])
+    names = pa.array([row["account"] for row in rows], pa.string())
     return table_of_columns(schema.COMPARED["account_differences"].columns, {"account": names, **columns, **steps})
 
 

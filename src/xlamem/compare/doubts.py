@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..compute.capacity import reason_for_doubt
 from ..compute.columns import is_in
 from ..compute.program import Program
@@ -37,7 +37,7 @@ def doubt_of_numbers(tables: Tables) -> str:
 def are_proven(modules: Mapping[str, Any]) -> pa.ChunkedArray:
     """Return which dumps `doubt_of_numbers` need not look at, from their columns PROVEN_BY: nearly all."""
     is_clean = pc.equal(modules["n_diagnostics"], 0)
-    return pc.and_kleene(is_clean, modules["total_bytes"].is_valid()).fill_null(False)
+    return pc.fill_null(pc.and_kleene(is_clean, pc.is_valid(modules["total_bytes"])), False)
 
 
 def doubt_of_peak(p: Program) -> str:

@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ..compute.columns import Ints, Mask, encoded, flags_of, ints, sums_of, take, texts_of
+from .. import kernels as pc
+from ..compute.columns import Ints, Mask, arrow_array, encoded, flags_of, ints, sums_of, take, texts_of
 from ..compute.lazy import cached_property
 from ..compute.op_names import PARAMETERS, plain_names
 from ..compute.origins import uses_of
@@ -34,7 +34,7 @@ class Texts(NamedTuple):
 
     def hashes(self) -> Ints:
         """Return a hash of each text, 0 for none."""
-        return np.append(hash_texts(self.texts.cast(pa.string())), 0)[self.codes]
+        return np.append(hash_texts(pc.cast(self.texts, pa.string())), 0)[self.codes]
 
 
 class Edges(NamedTuple):
@@ -67,17 +67,17 @@ class Graph:
     def text(self, column: str) -> Texts:
         """Return a text column of `instructions`; -1 for nodes whose text is not printed."""
         codes, texts = self.p.texts("instructions", column)
-        return Texts(take(codes, self.row), texts.cast(pa.string()))
+        return Texts(take(codes, self.row), pc.cast(texts, pa.string()))
 
     @cached_property
     def opcodes(self) -> Texts:
         """The opcode, or the name without its number where no text is printed."""
         codes, opcodes = self.text("opcode")
         missing = np.flatnonzero(codes < 0)
-        names = self._names.take(pa.array(self.code[missing])).cast(pa.string())
+        names = pc.cast(pc.take(self._names, arrow_array(self.code[missing])), pa.string())
         stem_codes, stems = encoded(pc.replace_substring_regex(names, NUMBER, ""))
         codes[missing] = stem_codes + len(opcodes)
-        return Texts(codes, pa.concat_arrays([opcodes, stems.cast(pa.string())]))
+        return Texts(codes, pa.concat_arrays([opcodes, pc.cast(stems, pa.string())]))
 
     @property
     def plain_names(self) -> Texts:
@@ -96,13 +96,13 @@ class Graph:
         """The name of an argument without the variable and its indices; -1 for other nodes."""
         nodes = np.flatnonzero(self.is_parameter)
         codes, names = encoded(texts_of(self.p.texts("instructions", "op_name"), self.row[nodes]))
-        return self._of_nodes(nodes, codes, argument_suffixes(names.cast(pa.string())))
+        return self._of_nodes(nodes, codes, argument_suffixes(pc.cast(names, pa.string())))
 
     @property
     def numbers(self) -> Texts:
         """The number of a parameter; -1 for other nodes."""
         nodes = np.flatnonzero(self.is_parameter & (self.row >= 0))
-        operands = self.p.tables["instructions"]["operands"].take(pa.array(self.row[nodes]))
+        operands = pc.take(self.p.tables["instructions"]["operands"], arrow_array(self.row[nodes]))
         return self._of_nodes(nodes, *encoded(operands))
 
     def _of_nodes(self, nodes: Ints, codes: Ints, texts: pa.Array) -> Texts:

@@ -7,11 +7,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 from ..compute.bills import DEVICE_TOTAL
-from ..compute.columns import Ints, decoded, encoded, groups_of, ints, is_in, nullable, sums_of, table_of_columns, take
+from ..compute.columns import (
+    Ints,
+    arrow_array,
+    decoded,
+    encoded,
+    groups_of,
+    ints,
+    is_in,
+    nullable,
+    sums_of,
+    table_of_columns,
+    take,
+)
 from ..compute.grouping import key_column
 from ..compute.op_names import plain_names, shortened_paths
 from ..errors import UsageError
@@ -78,11 +90,11 @@ def _ranked(rows: pa.Table, first: Ints, group: Ints) -> Ints:
 
 def _with_common_columns(rows: pa.Table) -> pa.Table:
     """Add columns as `live_set` has them: those of B, or of A where a buffer is gone."""
-    in_b = pa.array(ints(rows, "bytes_b") > 0)
+    in_b = arrow_array(ints(rows, "bytes_b") > 0)
     for name in SIDES:
         a, b = (rows[f"{name}_{side}"] for side in "ab")
         if pa.types.is_dictionary(a.type):
-            a, b = a.cast(pa.string()), b.cast(pa.string())
+            a, b = pc.cast(a, pa.string()), pc.cast(b, pa.string())
         rows = rows.append_column(name, pc.if_else(in_b, b, a))
     return rows
 
@@ -98,10 +110,10 @@ def _key(rows: pa.Table, d: DiffTables, key: str, *, fold: bool) -> tuple[Ints, 
 def _buffer_names(rows: pa.Table, *, fold: bool) -> tuple[Ints, pa.Array]:
     """Return the plain op_name, with `copy of` for copies of arguments, or else the instruction without its number."""
     codes, names = encoded(rows["op_name"])
-    plain = shortened_paths(plain_names(names.cast(pa.string())), None, fold)
+    plain = shortened_paths(plain_names(pc.cast(names, pa.string())), None, fold)
     other_codes, others = encoded(rows["instruction"])
-    stems = pc.replace_substring_regex(others.cast(pa.string()), r"[.\d]+$", "")
-    plain = plain.cast(pa.string())
+    stems = pc.replace_substring_regex(pc.cast(others, pa.string()), r"[.\d]+$", "")
+    plain = pc.cast(plain, pa.string())
     copies = pc.binary_join_element_wise("copy of ", plain, "")
     distinct, dictionary = encoded(pa.concat_arrays([plain, stems, copies]))
     is_copy = is_in(rows["category"], ["temp"]) & (ints(rows, "argument") >= 0) & (codes >= 0)
@@ -120,7 +132,7 @@ def _table(
     order = np.argsort(np.abs(change), kind="stable")
     largest = np.zeros(n, np.int64)
     largest[group[order]] = order
-    sample = rows.take(pa.array(largest[ranked]))
+    sample = pc.take(rows, arrow_array(largest[ranked]))
     columns: dict[str, Any] = {key: pa.nulls(n, pa.string()) for key in KEYS}
     columns |= {key: decoded(codes[first[ranked]], texts) for key, (codes, texts) in zip(by, keys, strict=True)}
     for name in ("bytes_a", "bytes_b"):
@@ -144,4 +156,4 @@ def _n_distinct(column: pa.ChunkedArray, group: Ints, n: int) -> Ints:
 
 def of_account(table: pa.Table, account: str) -> pa.Table:
     """Return the rows of an account."""
-    return table.filter(pa.array(is_in(table["account"], [account])))
+    return pc.filter(table, arrow_array(is_in(table["account"], [account])))

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..compute.aliasing import outputs_of
-from ..compute.columns import Ints, Mask, encoded, ints, is_in, nullable, take, take_text
+from ..compute.columns import Ints, Mask, arrow_array, decoded, encoded, ints, is_in, nullable, take, take_text
 from ..compute.layout import DONATED, LIVE_OUT, PARAMETER
 from ..compute.lazy import cached_property
 from ..compute.program import Program
@@ -45,15 +45,16 @@ def arguments(p: Program) -> Arguments:
     rows = rows[np.argsort(number, kind="stable")]
     value = p.representative[rows]
     codes, op_names, instruction = p.op_names(value)
-    number_text = p.allocations["parameter_number"].take(pa.array(rows)).cast(pa.string()).combine_chunks()
-    index = p.allocations["parameter_shape_index"].take(pa.array(rows)).cast(pa.string()).combine_chunks()
+    number_text = pc.cast(pc.take(p.allocations["parameter_number"], arrow_array(rows)), pa.string()).combine_chunks()
+    index = pc.cast(pc.take(p.allocations["parameter_shape_index"], arrow_array(rows)), pa.string()).combine_chunks()
     plain = pc.binary_join_element_wise(
-        "argument ", number_text, pc.if_else(pc.equal(index, "{}"), "", index).fill_null(""), "", null_handling="skip"
+        "argument ", number_text, pc.if_else(pc.fill_null(pc.equal(index, "{}"), True), "", index), "",
+        null_handling="skip",
     )
-    named = op_names.cast(pa.string()).take(pa.array(codes, mask=codes < 0)) if len(op_names) else pa.nulls(len(rows))
+    named = decoded(codes, op_names)
     sharding = take_text(p.tables["instructions"]["sharding"], instruction)
     return Arguments(
-        rows, value, p.category[rows] == DONATED, pc.coalesce(named.cast(pa.string()), plain),
+        rows, value, p.category[rows] == DONATED, pc.coalesce(pc.cast(named, pa.string()), plain),
         p.value_text("shape", value), sharding,
     )  # fmt: skip
 
@@ -85,7 +86,7 @@ class Interface:
     def _pair_renamed(self) -> None:
         """Pair arguments without a partner of a shape of which both sides have as many."""
         left, right = self.gone, self.new
-        a, b = (text_hashes(own.shapes.take(pa.array(rows))) for own, rows in ((self.a, left), (self.b, right)))
+        a, b = (text_hashes(pc.take(own.shapes, arrow_array(rows))) for own, rows in ((self.a, left), (self.b, right)))
         at_a, at_b = in_order(a, b)
         counts_a, counts_b = Counter(a.tolist()), Counter(b.tolist())
         same = np.array([counts_a[key] == counts_b[key] for key in a[at_a].tolist()], bool)
@@ -96,7 +97,7 @@ class Interface:
         left, right = self.gone, self.new
         if len(left) and len(right):
             a, b = (
-                row_hash(text_hashes(keys(own).take(pa.array(rows))), text_hashes(own.shapes.take(pa.array(rows))))
+                row_hash(*(text_hashes(pc.take(texts, arrow_array(rows))) for texts in (keys(own), own.shapes)))
                 for own, rows in ((self.a, left), (self.b, right))
             )
             at_a, at_b = in_order(a, b)
@@ -110,14 +111,14 @@ class Interface:
     def shape_pairs(self, left: Ints, right: Ints) -> ShapePairs:
         """Return the shapes of these arguments."""
         sizes = self.m.b.allocation_size[self.b.allocation[right]]
-        return ShapePairs(self.a.shapes.take(pa.array(left)), self.b.shapes.take(pa.array(right)), sizes)
+        return ShapePairs(pc.take(self.a.shapes, arrow_array(left)), pc.take(self.b.shapes, arrow_array(right)), sizes)
 
     @cached_property
     def shapes(self) -> dict[tuple[Shape, Shape], str]:
         """The distinct pairs of shapes that differ between matched arguments, and the first argument with each."""
         left, right = self.matched
         changed = self.shape_pairs(left, right).changed()
-        names = self.b.names.take(pa.array(right[[*changed.values()]], pa.int64())).to_pylist()
+        names = pc.take(self.b.names, pa.array(right[[*changed.values()]], pa.int64())).to_pylist()
         return dict(zip(changed, names, strict=True))
 
     @property
@@ -163,24 +164,30 @@ class Interface:
     def resharded(self) -> tuple[Ints, Ints]:
         """Matched arguments with another sharding."""
         left, right = self.matched
-        a, b = (s.sharding.take(pa.array(rows)).cast(pa.string()) for s, rows in ((self.a, left), (self.b, right)))
+        a, b = self._shardings(left, right)
         # XLA has two notations: {devices=[4,1]<=[4]} and {mesh['x'=4], [{'x'}, {}]}.
         notation = pc.equal(*(pc.starts_with(text, "{mesh") for text in (a, b)))
-        differs = pc.and_(pc.not_equal(a, b), notation).fill_null(False)
+        differs = pc.fill_null(pc.and_(pc.not_equal(a, b), notation), False)
         chosen = np.asarray(differs.to_numpy(zero_copy_only=False), bool)
         return left[chosen], right[chosen]
 
+    def _shardings(self, left: Ints, right: Ints) -> tuple[pa.Array, pa.Array]:
+        """Return the shardings of these arguments of A, and of these of B."""
+        a, b = pc.take(self.a.sharding, arrow_array(left)), pc.take(self.b.sharding, arrow_array(right))
+        return pc.cast(a, pa.string()), pc.cast(b, pa.string())
+
     def sharded_alike(self, left: Ints, right: Ints) -> Mask:
         """Return whether the same sharding is printed for both of these arguments."""
-        a, b = (s.sharding.take(pa.array(rows)).cast(pa.string()) for s, rows in ((self.a, left), (self.b, right)))
-        alike: Mask = pc.equal(a, b).fill_null(False).to_numpy(zero_copy_only=False)
+        a, b = self._shardings(left, right)
+        alike: Mask = pc.fill_null(pc.equal(a, b), False).to_numpy(zero_copy_only=False)
         return alike
 
     @cached_property
     def reordered(self) -> Ints:
         """Arguments of B that A has under the same name, if they are in another order there."""
         left, right = self.matched
-        same = pc.equal(self.a.names.take(pa.array(left)), self.b.names.take(pa.array(right))).fill_null(False)
+        names_a, names_b = pc.take(self.a.names, arrow_array(left)), pc.take(self.b.names, arrow_array(right))
+        same = pc.fill_null(pc.equal(names_a, names_b), False)
         rows: Ints = right[np.asarray(same.to_numpy(zero_copy_only=False), bool)]
         return rows if (np.diff(rows) < 0).any() else rows[:0]
 
@@ -226,15 +233,15 @@ def caller_shapes(p: Program, values: Ints) -> pa.Array:
 
     XLA may compute an output in another shape, as a loop over parts of it does: a bitcast moves no bytes.
     """
-    shapes = p.value_text("shape", values).cast(pa.string())
-    printed = pc.drop_null(p.allocations["output_shape"]).cast(pa.string()).to_pylist()
+    shapes = pc.cast(p.value_text("shape", values), pa.string())
+    printed = pc.cast(pc.drop_null(p.allocations["output_shape"]), pa.string()).to_pylist()
     if len(printed) != 1 or "(" in printed[0][1:]:
         return shapes
     outputs = outputs_of(p)
     seen = re.findall(r"\w+\[[^\]]*\]", printed[0])
     indices = [f"{{{k}}}" for k in range(len(seen))] if printed[0].startswith("(") else ["{}"]
-    of_output = pa.array(seen, pa.string()).take(pc.index_in(outputs.index, pa.array(indices, pa.string())))
-    return pc.coalesce(of_output.take(nullable(row_of(outputs.value, values))), shapes)
+    of_output = pc.take(pa.array(seen, pa.string()), pc.index_in(outputs.index, pa.array(indices, pa.string())))
+    return pc.coalesce(pc.take(of_output, nullable(row_of(outputs.value, values))), shapes)
 
 
 def _plain_shapes(p: Program, values: Ints) -> Ints:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..compute.aliasing import outputs_of
 from ..compute.buffer_names import source_columns
 from ..compute.columns import Ints, Mask, decoded, encoded, take
@@ -68,7 +68,7 @@ class Matching:
         if free[0].any() and free[1].any():
             for p, rows, result in zip((self.a, self.b), map(np.flatnonzero, free), hashes, strict=True):
                 columns = source_columns(p, rows)
-                line = columns["source_line"].fill_null(-1).to_numpy().astype(np.int64)
+                line = pc.fill_null(columns["source_line"], -1).to_numpy().astype(np.int64)
                 result[rows] = row_hash(text_hashes(columns["op_name"]), line)
         return hashes
 
@@ -150,12 +150,13 @@ def _named(side: tuple[Program, Ints]) -> tuple[Ints, Ints, Ints, Ints]:
 def _n_dimensions(shapes: pa.ChunkedArray | pa.Array) -> Ints:
     """Return the number of dimensions of each shape; -1 for tuples."""
     codes, texts = encoded(shapes)
-    inside = pc.struct_field(pc.extract_regex(texts.cast(pa.string()), r"^\w+\[(?P<n>[^\]]*)\]"), "n")
+    inside = pc.struct_field(pc.extract_regex(pc.cast(texts, pa.string()), r"^\w+\[(?P<n>[^\]]*)\]"), "n")
     commas = pc.add(pc.count_substring(inside, ","), pc.cast(pc.not_equal(inside, ""), pa.int32()))
-    return take(np.asarray(commas.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False), np.int64), codes)
+    numbers = pc.fill_null(pc.cast(commas, pa.int64()), -1)
+    return take(np.asarray(numbers.to_numpy(zero_copy_only=False), np.int64), codes)
 
 
 def _scopes(names: pa.Array) -> pa.Array:
     codes, texts = encoded(names)
     used, row = np.unique(codes, return_inverse=True)
-    return decoded(row.reshape(-1), scopes(decoded(used, texts).cast(pa.string())))
+    return decoded(row.reshape(-1), scopes(pc.cast(decoded(used, texts), pa.string())))

@@ -10,9 +10,8 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as arrow_dataset
 
+from .. import kernels as pc
 from ..compute.columns import Ints, Mask, decoded, encoded, groups_of, ints, nullable
 from ..errors import UsageError
 from ..warehouse import Dataset
@@ -20,6 +19,7 @@ from .ordering import ranks
 from .programs import (
     DESCRIBED_BY,
     ProgramEntry,
+    is_one_of,
     known_numbers,
     no_such_key,
     no_such_value,
@@ -85,9 +85,9 @@ class Points:
     def programs(self, rows: Ints) -> list[ProgramEntry]:
         """Return programs for pairing."""
         where = pa.array(rows)
-        contents = self.contents.table.take(pa.array(self.content[rows]))
+        contents = pc.take(self.contents.table, pa.array(self.content[rows]))
         places = pa.table({
-            "row": where, "uri": self.uri.take(where), "module_id": nullable(self.module_id[rows]),
+            "row": where, "uri": pc.take(self.uri, where), "module_id": nullable(self.module_id[rows]),
             "content_hash": contents["id"],
         })  # fmt: skip
         pairs = zip(places.to_pylist(), contents.to_pylist(), strict=True)
@@ -95,7 +95,7 @@ class Points:
 
     def folders_of(self, rows: Ints) -> list[str]:
         """Return the relative folders of programs."""
-        folders: list[str] = self.folder.take(pa.array(rows)).to_pylist()
+        folders: list[str] = pc.take(self.folder, pa.array(rows)).to_pylist()
         return folders
 
 
@@ -110,13 +110,13 @@ def read_points(dataset: Dataset, over: str, labels: Mapping[str, str], order: O
     with dataset.damage_errors(*_TABLES):
         runs = _runs(dataset, over, labels)
         wanted = runs["run_id"].combine_chunks()
-        is_wanted = arrow_dataset.field("run_id").isin(wanted)
+        is_wanted = is_one_of("run_id", wanted)
         rows = dataset["occurrences"].to_table(columns=list(_OCCURRENCE), filter=is_wanted)
         rows = pa.concat_tables([rows, unloaded(dataset, wanted).select(_OCCURRENCE)])
         if not rows.num_rows:
             raise UsageError(f"no dump has the label {over!r}{' and these labels' if labels else ''}")
         contents, content = _contents(dataset, rows)
-    value, values = encoded(runs["value"].take(pc.index_in(rows["run_id"], runs["run_id"].combine_chunks())))
+    value, values = encoded(pc.take(runs["value"], pc.index_in(rows["run_id"], runs["run_id"].combine_chunks())))
     place, names = _ordered(value, values.to_pylist(), ints(rows, "seen_at"), order)
     return _distinct(rows, place[value], content, contents, names)
 
@@ -127,13 +127,13 @@ def _runs(dataset: Dataset, over: str, labels: Mapping[str, str]) -> pa.Table:
     for key in (over, *labels):
         if key not in dataset.label_keys:
             raise no_such_key(key, dataset.label_keys)
-    runs = table.filter(pc.equal(table["key"], over))
+    runs = pc.filter(table, pc.equal(table["key"], over))
     for key, value in labels.items():
-        of_key = table.filter(pc.equal(table["key"], key))
-        having = of_key.filter(pc.equal(of_key["value"], value))
+        of_key = pc.filter(table, pc.equal(table["key"], key))
+        having = pc.filter(of_key, pc.equal(of_key["value"], value))
         if not having.num_rows:
             raise no_such_value(key, value, pc.unique(of_key["value"]).to_pylist())
-        runs = runs.filter(pc.is_in(runs["run_id"], having["run_id"].combine_chunks()))
+        runs = pc.filter(runs, pc.is_in(runs["run_id"], having["run_id"].combine_chunks()))
     return runs
 
 
@@ -162,7 +162,7 @@ def _contents(dataset: Dataset, occurrences: pa.Table) -> tuple[Contents, Ints]:
     content, ids = encoded(occurrences["content_id"])
     stored = dataset["modules"].to_table(columns=["content_id", *_MODULE])
     at = pc.index_in(ids, stored["content_id"].combine_chunks())
-    columns = {"id": ids, **{name: stored[name].take(at) for name in _MODULE}}
+    columns = {"id": ids, **{name: pc.take(stored[name], at) for name in _MODULE}}
     numbers = known_numbers(columns, stored_numbers(dataset, ids), stored_doubts(dataset, columns))
     fingerprints = [encoded(columns[name])[0] for name in ("program_fp", "interface_fp")]
     has_both = (fingerprints[0] >= 0) & (fingerprints[1] >= 0)
@@ -178,13 +178,13 @@ def _with_problems(dataset: Dataset, table: pa.Table, occurrences: pa.Table, con
     problems: list[str | None] = [None] * table.num_rows
     readable = np.ones(table.num_rows, bool)
     names = table["module_name"].to_pylist()
-    is_fine = pc.and_(table["complete"].fill_null(False), table["program_fp"].is_valid())
-    rows = np.flatnonzero(pc.or_(pc.invert(is_fine), table["doubt"].is_valid()).to_numpy())
+    is_fine = pc.and_(pc.fill_null(table["complete"], False), pc.is_valid(table["program_fp"]))
+    rows = np.flatnonzero(pc.or_(pc.invert(is_fine), pc.is_valid(table["doubt"])).to_numpy())
     first = np.full(table.num_rows, -1)
     first[content[::-1]] = np.arange(len(content))[::-1]
     errors = stored_errors(dataset) if len(rows) else {}
-    uris = occurrences["uri"].take(pa.array(first[rows])).to_pylist()
-    for i, row, uri in zip(rows.tolist(), table.take(pa.array(rows)).to_pylist(), uris, strict=True):
+    uris = pc.take(occurrences["uri"], pa.array(first[rows])).to_pylist()
+    for i, row, uri in zip(rows.tolist(), pc.take(table, pa.array(rows)).to_pylist(), uris, strict=True):
         if row["complete"] is None:
             program = without_module(i, row["id"], uri, dataset, errors)
             problems[i], names[i], readable[i] = program.problem, program.module_name, program.readable
@@ -205,7 +205,7 @@ def _distinct(rows: pa.Table, point: Ints, content: Ints, contents: Contents, na
     order = np.lexsort((uris, np.where(module_id < 0, np.iinfo(np.int64).max, module_id), point))
     # Runs with several sets of labels may find a dump: it counts once.
     nowhere = len(uris) + np.arange(len(uris))
-    place = np.where(rows["uri"].is_valid().to_numpy(), uris, nowhere)
+    place = np.where(pc.is_valid(rows["uri"]).to_numpy(), uris, nowhere)
     offset = np.unique(ints(rows, "offset"), return_inverse=True)[1]
     order = order[np.sort(groups_of(*(codes[order] for codes in (point, contents.key[content], place, offset)))[0])]
     point, content, module_id = point[order], content[order], module_id[order]
@@ -215,7 +215,7 @@ def _distinct(rows: pa.Table, point: Ints, content: Ints, contents: Contents, na
     n = np.bincount(program, minlength=len(first))
     by_place = np.argsort(first)
     kept = first[by_place]
-    uri = rows["uri"].take(pa.array(order[kept]))
+    uri = pc.take(rows["uri"], pa.array(order[kept]))
     folder = _relative(point[kept], folders[order][kept], texts)
     return Points(names, contents, point[kept], content[kept], module_id[kept], n[by_place], uri, folder)
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ..compute.columns import Ints, encoded, groups_of, ints, take
+from .. import kernels as pc
+from ..compute.columns import Ints, arrow_array, encoded, groups_of, ints, take
 from ..compute.layout import CONSTANT
 from ..compute.op_names import CALL, MOVE, PARAMETERS, ends_in_move, folded_paths, layers_by_scope
 from ..compute.program import Program
@@ -102,8 +102,8 @@ def layers_changed(c: Context) -> Iterator[Edit]:
         if single:
             stem = min(layer for layer, _ in single)
             names = listed([layer.replace("*", str(index)) for layer, index in single if layer == stem])
-            keys = pa.array([f"{layer} {index}" for layer, index in single])
-            columns = (c.rows.table[name].cast(pa.string()) for name in ("layer", "layer_index"))
+            keys = pa.array([f"{layer} {index}" for layer, index in single], pa.string())
+            columns = (pc.cast(c.rows.table[name], pa.string()) for name in ("layer", "layer_index"))
             claims = pc.is_in(pc.binary_join_element_wise(*columns, " "), keys).to_numpy()
             number = are(len({index for _, index in single}), "layer")
             yield Edit("layers", f"{number} {word}: {names}", np.asarray(claims, bool), "names")
@@ -111,9 +111,9 @@ def layers_changed(c: Context) -> Iterator[Edit]:
 
 def _layers_of(op_names: pa.Array) -> set[tuple[str, int]]:
     _, layer, index = layers_by_scope(op_names)
-    first, _ = groups_of(encoded(layer)[0], np.asarray(index.fill_null(-1).to_numpy(), np.int64))
-    pairs = zip(layer.take(pa.array(first)).to_pylist(), index.take(pa.array(first)).to_pylist(), strict=True)
-    return set(pairs) - {(None, None)}
+    first, _ = groups_of(encoded(layer)[0], np.asarray(pc.fill_null(index, -1).to_numpy(), np.int64))
+    layers, indices = (pc.take(column, arrow_array(first)).to_pylist() for column in (layer, index))
+    return set(zip(layers, indices, strict=True)) - {(None, None)}
 
 
 def rematerialization(c: Context) -> Iterator[Edit]:
@@ -217,7 +217,7 @@ def _checkpointed_calls(p: Program, names: Names) -> dict[tuple[str, str], str]:
     """Return file and line of the calls of functions with `jax.checkpoint`, by file and calling function."""
     frames = np.unique(names.frames[names.instructions(CHECKPOINTED_CALL)])
     table = p.tables["frames"]
-    rows = table.filter(pc.is_in(table["id"], pa.array(frames))).select(("file", "function", "line")).to_pylist()
+    rows = pc.filter(table, pc.is_in(table["id"], pa.array(frames))).select(("file", "function", "line")).to_pylist()
     return {(r["file"], r["function"]): f"{r['file'].rpartition('/')[2]}:{r['line']}" for r in rows if r["file"]}
 
 
@@ -335,7 +335,7 @@ def _paths(names: Names) -> set[str]:
     """Return the operations without wrappers and with folded layers."""
     # Moves depend on the optimizations of XLA, not on the model; several op_names in parentheses were merged.
     left_out = names.match(MOVE) | names.match(CALL)
-    paths = _folded(names.texts.filter(pa.array(names.in_model & ~left_out)))
+    paths = _folded(pc.filter(names.texts, arrow_array(names.in_model & ~left_out)))
     return {path for path in paths if path and not path.startswith("(")}
 
 

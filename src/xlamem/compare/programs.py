@@ -6,13 +6,12 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as arrow_dataset
 
+from .. import kernels as pc
 from ..compute.columns import encoded
 from ..dump import Dump, as_tables, read
 from ..errors import DumpError, UsageError
@@ -31,6 +30,9 @@ from ..warehouse.stored_fingerprints import KNOWN_BY, can_be_known
 from .doubts import PROVEN_BY, are_proven, doubt_of_numbers
 from .sketches import COLUMNS, Sketches, no_sketches, sketches
 
+if TYPE_CHECKING:
+    import pyarrow.dataset as arrow_dataset
+
 Path = str | os.PathLike[str]
 Dumps = Path | Source | Dump | Dataset | tuple[Dataset | Path, Mapping[str, str]] | Sequence[Path | Source | Dump]
 """One side of a comparison: a directory or another path, a dump, a dataset, the dumps of a dataset that have some
@@ -44,7 +46,6 @@ _MODULE = ("module_name", "module_id", "platform", "program_fp", "interface_fp",
 DESCRIBED_BY = (*KNOWN_BY, *PROVEN_BY)
 """The columns of `modules` from which the problem of a dump follows."""
 _NUMBERS = ("device_total", "device_peak")
-_FIELD = arrow_dataset.field
 _SHOWN = 10
 """Number of labels that an error lists."""
 
@@ -275,7 +276,7 @@ def with_problem(row: dict[str, Any], dataset: Dataset | None = None) -> dict[st
 
 def _doubts(modules: Mapping[str, Any], dump: Callable[[int], Dump]) -> pa.Array:
     """Return why the numbers of each complete dump may be wrong, null if they are known to be right."""
-    is_open = pc.and_(modules["complete"].fill_null(False), pc.invert(are_proven(modules)))
+    is_open = pc.and_(pc.fill_null(modules["complete"], False), pc.invert(are_proven(modules)))
     doubts: list[str | None] = [None] * len(is_open)
     for i in np.flatnonzero(is_open.to_numpy()).tolist():
         try:
@@ -339,10 +340,10 @@ def unloaded(dataset: Dataset, runs: pa.Array | None) -> pa.Table:
     It has no occurrence, because its content is not known. Its run is the one that put it there.
     """
     columns = ["content_id", "uri", "run_id", "converted_at"]
-    rows = dataset["quarantine"].to_table(columns=columns, filter=None if runs is None else _FIELD("run_id").isin(runs))
+    rows = dataset["quarantine"].to_table(columns=columns, filter=None if runs is None else is_one_of("run_id", runs))
     ids = rows["content_id"].combine_chunks()
-    seen = dataset["occurrences"].to_table(columns=["content_id"], filter=_FIELD("content_id").isin(ids))
-    rows = rows.filter(pc.invert(pc.is_in(ids, seen["content_id"].combine_chunks())))
+    seen = dataset["occurrences"].to_table(columns=["content_id"], filter=is_one_of("content_id", ids))
+    rows = pc.filter(rows, pc.invert(pc.is_in(ids, seen["content_id"].combine_chunks())))
     parsed = [names.parse(os.path.basename(uri or "")) for uri in rows["uri"].to_pylist()]
     numbers = pa.array([name and name.module_id for name in parsed], pa.int64())
     rows = rows.append_column("offset", pa.nulls(len(rows), pa.int64())).append_column("module_id", numbers)
@@ -354,8 +355,8 @@ def runs_with(dataset: Dataset, labels: Mapping[str, str]) -> pa.Array:
     table = dataset["labels"].to_table()
     runs = table["run_id"].combine_chunks().unique()
     for key, value in labels.items():
-        having = table.filter(pc.and_(pc.equal(table["key"], key), pc.equal(table["value"], value)))
-        runs = runs.filter(pc.is_in(runs, having["run_id"].combine_chunks()))
+        having = pc.filter(table, pc.and_(pc.equal(table["key"], key), pc.equal(table["value"], value)))
+        runs = pc.filter(runs, pc.is_in(runs, having["run_id"].combine_chunks()))
     return runs
 
 
@@ -364,7 +365,7 @@ def known_numbers(modules: Mapping[str, Any], numbers: Mapping[str, Any], doubts
 
     What is missing is not a decrease.
     """
-    known = pc.and_(modules["complete"].fill_null(False), doubts.is_null())
+    known = pc.and_(pc.fill_null(modules["complete"], False), pc.is_null(doubts))
     return {name: pc.if_else(known, column, None) for name, column in numbers.items()} | {"doubt": doubts}
 
 
@@ -372,8 +373,8 @@ def stored_doubts(dataset: Dataset, modules: Mapping[str, Any]) -> pa.Array:
     """Return why the numbers of each complete dump may be wrong, null if they are known to be right."""
     codes, ids = encoded(modules["id"])
     first = np.unique(codes, return_index=True)[1]
-    rows = {name: modules[name].take(pa.array(first)) for name in ("id", "complete", *PROVEN_BY)}
-    return _doubts(rows, lambda i: dataset.read(ids[i].as_py())).take(pa.array(codes))
+    rows = {name: pc.take(modules[name], pa.array(first)) for name in ("id", "complete", *PROVEN_BY)}
+    return pc.take(_doubts(rows, lambda i: dataset.read(ids[i].as_py())), pa.array(codes))
 
 
 Errors = Mapping[str, tuple[str | None, str | None]]
@@ -394,19 +395,19 @@ def without_module(row: int, identity: str, uri: str | None, dataset: Dataset, e
 
 def stored_numbers(dataset: Dataset, ids: pa.ChunkedArray) -> dict[str, Any]:
     """Return `device_total` and `peak` of these dumps."""
-    is_wanted = _FIELD("definition").isin(_NUMBERS)
+    is_wanted = is_one_of("definition", _NUMBERS)
     peaks = dataset["peaks"].to_table(columns=["content_id", "definition", "bytes"], filter=is_wanted)
     out = {}
     for name, definition in zip(("device_total", "peak"), _NUMBERS, strict=True):
-        rows = peaks.filter(pc.equal(peaks["definition"], definition))
-        out[name] = rows["bytes"].combine_chunks().take(pc.index_in(ids, rows["content_id"]))
+        rows = pc.filter(peaks, pc.equal(peaks["definition"], definition))
+        out[name] = pc.take(rows["bytes"].combine_chunks(), pc.index_in(ids, rows["content_id"]))
     return out
 
 
 def stored_sketches(dataset: Dataset, wanted: pa.Array) -> Sketches:
     """Return the sketches of the dumps with these ids."""
     ids = wanted.unique()  # a program that was compiled twice is stored once
-    is_wanted = _FIELD("content_id").isin(ids)
+    is_wanted = is_one_of("content_id", ids)
     with dataset.damage_errors("instructions"):
         rows = _instructions(dataset, ids.to_pylist()).to_table(columns=["content_id", *COLUMNS], filter=is_wanted)
     codes, stored = encoded(rows["content_id"])
@@ -430,6 +431,13 @@ def read_stored(dataset: Dataset, content_id: str | None, uri: str | None = None
     return dataset.read(content_id)
 
 
+def is_one_of(column: str, values: Any) -> arrow_dataset.Expression:
+    """Return a filter for the rows of a dataset that have one of these values in a column."""
+    from pyarrow.dataset import field  # takes long to import, and directories do not need it
+
+    return field(column).isin(values)
+
+
 def unreadable(row: int, identity: str | None, uri: str | None, error: str | None) -> ProgramEntry:
     """Return a dump that could not be read."""
     return replace(_named(row, identity, uri, f"it cannot be read: {error or 'it is in quarantine'}"), readable=False)
@@ -448,7 +456,7 @@ def _labeled(dumps: pa.Table, labels: Mapping[str, str]) -> pa.Table:
         column = f"label_{key}"
         if column not in dumps.column_names:
             raise no_such_key(key, [c.removeprefix("label_") for c in dumps.column_names if c.startswith("label_")])
-        selected = dumps.filter(pc.equal(dumps[column], value))
+        selected = pc.filter(dumps, pc.equal(dumps[column], value))
         if not selected.num_rows:
             raise no_such_value(key, value, pc.unique(dumps[column]).to_pylist())
         dumps = selected

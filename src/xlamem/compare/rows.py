@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..compute.columns import Ints, Mask, encoded, ints, is_in, sums_of, take
 from ..compute.lazy import cached_property
 from ..compute.op_names import folded_paths, matching, scopes
@@ -42,7 +42,7 @@ class Differences:
     def text(self, column: str) -> tuple[Ints, pa.Array]:
         """Return codes (-1 for null) and texts of a column."""
         codes, texts = encoded(self.table[column])
-        return codes, texts.cast(pa.string())
+        return codes, pc.cast(texts, pa.string())
 
     def is_in(self, column: str, texts: Iterable[str]) -> Mask:
         return is_in(self.table[column], texts)
@@ -102,7 +102,7 @@ class Differences:
 
 
 def _bools(array: pa.Array) -> Mask:
-    return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), bool)
+    return np.asarray(pc.fill_null(array, False).to_numpy(zero_copy_only=False), bool)
 
 
 def text_matches(texts: pa.Array, codes: Ints, pattern: str) -> Mask:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 from ..compute.columns import Ints, Mask, decoded, ints, nullable, table_of_columns, take
 from ..errors import UsageError
@@ -68,7 +68,7 @@ class Series:
         ``same`` are those at all points whose numbers never changed, as far as they are known; ``listed`` the others.
         """
         p, last = self.programs, len(self.points) - 1
-        changed, new = p["jump"].is_valid(), pc.greater(p["ordinal_first"], 0)
+        changed, new = pc.is_valid(p["jump"]), pc.greater(p["ordinal_first"], 0)
         gone = pc.less(p["ordinal_last"], last)
         masks = {
             "changed": changed,
@@ -84,7 +84,7 @@ class Series:
     @cached_property
     def unknown(self) -> pa.Table:
         """The rows of `series` with a number that is not known."""
-        return self.series.filter(pc.or_(self.series["device_total"].is_null(), self.series["peak"].is_null()))
+        return pc.filter(self.series, pc.or_(pc.is_null(self.series["device_total"]), pc.is_null(self.series["peak"])))
 
     @cached_property
     def short_points(self) -> list[str]:
@@ -141,7 +141,7 @@ class Series:
     def _view(self) -> View:
         from ..display import Grid, View  # not needed to compute
 
-        jumps = self.programs.filter(self.programs["jump"].is_valid())
+        jumps = pc.filter(self.programs, pc.is_valid(self.programs["jump"]))
         rows = [
             [row["module_name"] or "", size(row["device_total_first"]), size(row["device_total_last"]),
              *(self.short_points[jump[f"ordinal_{side}"]] for side in "ab"),
@@ -202,7 +202,7 @@ def series(
 def grew(programs: pa.Table) -> pa.ChunkedArray:
     """Return which programs of `series_programs` grew: more must fit, or is in use at the peak, than at first."""
     known = [pc.greater(programs[f"{n}_last"], programs[f"{n}_first"]) for n in ("device_total", "peak")]
-    return pc.or_kleene(*known).fill_null(False)
+    return pc.fill_null(pc.or_kleene(*known), False)
 
 
 class _Rows:
@@ -247,7 +247,7 @@ class _Rows:
 
     def text(self, name: str, rows: Ints) -> pa.Array:
         """Return a text about the contents of some rows."""
-        return self.texts[name].combine_chunks().dictionary_encode().take(pa.array(self.content[rows]))
+        return pc.take(pc.dictionary_encode(self.texts[name].combine_chunks()), pa.array(self.content[rows]))
 
     def point(self, rows: Ints) -> pa.Array:
         return decoded(self.ordinal[rows], self.names)

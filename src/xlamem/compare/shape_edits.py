@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from .. import kernels as pc
 from ..compute.buffer_names import trip_counts_of
 from ..compute.columns import Ints, ints
 from ..compute.op_names import ends_in_move, plain_names, scopes
@@ -134,8 +135,8 @@ def _exchanges(p: Program) -> tuple[int, frozenset[tuple[int, ...]]]:
     """Return the most devices that take part in a collective (1 without), and the dimensions of the results."""
     table = p.tables["instructions"]
     rows = np.flatnonzero(has_opcode(p, np.arange(table.num_rows), COLLECTIVES))
-    attributes = set(table["attributes"].take(rows).cast("string").to_pylist())
-    texts = set(table["shape"].take(rows).cast("string").to_pylist())
+    attributes = set(pc.cast(pc.take(table["attributes"], rows), pa.string()).to_pylist())
+    texts = set(pc.cast(pc.take(table["shape"], rows), pa.string()).to_pylist())
     shapes = (parsed(shape) for text in texts for shape in re.findall(r"\w+\[[\d,]*\]", text or ""))
     devices = max((_n_devices(text or "") for text in attributes), default=1)
     return devices, frozenset(shape.dimensions for shape in shapes if shape)
@@ -187,7 +188,7 @@ def _loop_scopes(p: Program) -> set[str]:
     """Return the scopes, with folded layers, in which there are loops."""
     table = p.tables["instructions"]
     rows = np.flatnonzero(has_opcode(p, np.arange(table.num_rows), "^while$"))
-    names = table["op_name"].take(rows).cast("string").combine_chunks()
+    names = pc.cast(pc.take(table["op_name"], rows), pa.string()).combine_chunks()
     return {scope or "" for scope in scopes(names, fold=True).to_pylist()}
 
 

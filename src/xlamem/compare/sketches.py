@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..compute.columns import Ints, encoded
 from ..compute.op_names import plain_names, shortened_paths
 from ..parse.fingerprints import hash_texts, row_hash
@@ -91,4 +91,4 @@ def _counts(mask: npt.NDArray[np.bool_]) -> Ints:
 def _hashes(column: pa.ChunkedArray, normalized: Callable[[pa.Array], pa.Array]) -> Ints:
     """Return the hash of each text after normalizing it, 0 for null."""
     codes, texts = encoded(column)
-    return np.append(hash_texts(normalized(texts.cast(pa.string()))), 0)[codes]
+    return np.append(hash_texts(normalized(pc.cast(texts, pa.string()))), 0)[codes]

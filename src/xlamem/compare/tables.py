@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..compute.columns import ints
+from .. import kernels as pc
+from ..compute.columns import arrow_array, ints
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,5 +79,5 @@ class DiffTables:
         grew = np.zeros(t.num_rows, bool)
         for number in ("reserved", "peak"):
             grew |= sign * (ints(t, f"{number}_b") - ints(t, f"{number}_a")) > 0
-        names: list[str] = t["account"].filter(pa.array(grew)).to_pylist()
+        names: list[str] = pc.filter(t["account"], arrow_array(grew)).to_pylist()
         return names

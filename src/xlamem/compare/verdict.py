@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
+from .. import kernels as pc
 from ..compute.bills import DEVICE_TOTAL
-from ..compute.columns import is_in
+from ..compute.columns import arrow_array, is_in
 from ..formatting import file_line, size
 from .groups import difference_groups, of_account
 from .tables import DiffTables
@@ -118,7 +117,7 @@ def _moves(d: DiffTables) -> str:
 def _largest(d: DiffTables, cause: Row | None) -> str:
     """Return the largest group of buffers that changed in the direction of the peak, if possible of the main cause."""
     groups = difference_groups(d, ("edit", "buffer", "cause"))
-    of_cause = groups.filter(pa.array(is_in(groups["edit"], [cause["text"]]))) if cause else groups.slice(0, 0)
+    of_cause = pc.filter(groups, arrow_array(is_in(groups["edit"], [cause["text"]]))) if cause else groups.slice(0, 0)
     sign = d.peak_change or d.device_total_change
     rows = [row for some in (of_cause, groups) for row in some.slice(0, 50).to_pylist() if row["change"] * sign > 0]
     if not rows:

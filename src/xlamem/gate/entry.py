@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 from ..compare.compiler import ALTERNATIVES, features_of, flags_not_default, module_of
 from ..compare.interface import arguments
 from ..compute.bills import DEVICE_TOTAL, UNUSED, bill
 from ..compute.charges import live_set
-from ..compute.columns import ints
+from ..compute.columns import arrow_array, ints
 from ..compute.folding import like_buffers
 from ..compute.op_names import shortened_paths
 from ..compute.program import Program
@@ -116,7 +116,7 @@ def bill_lines(p: Program) -> dict[str, int]:
     """Return the bytes of each line of the bill of `device_total`."""
     lines: dict[str, int] = {}
     rows = bill(p.tables)
-    rows = rows.filter(pc.equal(rows["account"].cast(pa.string()), DEVICE_TOTAL))
+    rows = pc.filter(rows, pc.equal(pc.cast(rows["account"], pa.string()), DEVICE_TOTAL))
     for row in rows.select(["line", "part", "bytes"]).to_pylist():
         key = row["line"] if row["part"] is None else f"{row['line']}/{row['part']}"
         lines[key] = lines.get(key, 0) + row["bytes"]
@@ -137,20 +137,20 @@ def sum_of_lines(lines: Mapping[str, int], *, line: str = "", part: str = "") ->
 def members(p: Program) -> pa.Table:
     """Return the rows of `live_set` of the device's main memory at the step of its peak; empty without live ranges."""
     rows = bill(p.tables)
-    rows = rows.filter(pc.equal(rows["account"].cast(pa.string()), DEVICE_TOTAL))
-    steps = rows["step"].drop_null()
+    rows = pc.filter(rows, pc.equal(pc.cast(rows["account"], pa.string()), DEVICE_TOTAL))
+    steps = pc.drop_null(rows["step"])
     if p.steps is None or not len(steps):
         return schema.COMPUTED["live_set"].empty
     live = live_set(p.tables, steps[0].as_py())
     colors = [s.color for s in p.spaces if schema.in_device_memory(p.tables.platform, s.color)]
-    return live.filter(pa.array(np.isin(ints(live, "color"), colors)))
+    return pc.filter(live, arrow_array(np.isin(ints(live, "color"), colors)))
 
 
 def named_bytes(p: Program) -> tuple[int, int]:
     """Return the temporary bytes at the peak that have a name, and all of them."""
     rows = members(p)
-    rows = rows.filter(pc.is_in(rows["category"].cast(pa.string()), pa.array(TEMPORARIES)))
-    has_name = np.asarray(rows["op_name"].is_valid().to_numpy(), bool) | (ints(rows, "argument") >= 0)
+    rows = pc.filter(rows, pc.is_in(pc.cast(rows["category"], pa.string()), pa.array(TEMPORARIES)))
+    has_name = np.asarray(pc.is_valid(rows["op_name"]).to_numpy(), bool) | (ints(rows, "argument") >= 0)
     size = ints(rows, "bytes")
     return int(size[has_name].sum()), int(size.sum())
 

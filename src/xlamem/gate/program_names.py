@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from .. import kernels as pc
 from ..compare.programs import relative_folders
 
 Row = dict[str, Any]
@@ -36,4 +37,4 @@ def renamed(table: pa.Table, names: Mapping[int | None, str]) -> pa.Table:
     at = table.column_names.index("module_name")
     rows = table.select(("program", "module_name")).to_pylist()
     texts = [names.get(row["program"], row["module_name"]) for row in rows]
-    return table.set_column(at, table.field(at), pa.array(texts, pa.string()).cast(table.field(at).type))
+    return table.set_column(at, table.field(at), pc.cast(pa.array(texts, pa.string()), table.field(at).type))

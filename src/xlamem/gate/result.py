@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from .. import kernels as pc
 from .. import schema
 from ..formatting import count
 from .config import Config
@@ -57,7 +58,7 @@ class CheckResult:
     @cached_property
     def status(self) -> Literal["passed", "not known", "failed"]:
         """``failed`` if a check failed, otherwise ``not known`` if a verdict is not known, otherwise ``passed``."""
-        found = worst(self.findings["status"].cast(pa.string()).to_pylist())
+        found = worst(pc.cast(self.findings["status"], pa.string()).to_pylist())
         return found if found in (NOT_KNOWN, FAILED) else PASSED  # type: ignore[return-value]
 
     @property
@@ -89,7 +90,7 @@ class CheckResult:
     @property
     def summary(self) -> str:
         """The result in a sentence."""
-        statuses = self.programs["status"].cast(pa.string()).to_pylist()
+        statuses = pc.cast(self.programs["status"], pa.string()).to_pylist()
         n = {status: statuses.count(status) for status in (FAILED, NOT_KNOWN, WARNING)}
         parts = [f"{n[status]:,} {status}" for status in (FAILED, NOT_KNOWN) if n[status]]
         parts.append(f"{len(statuses) - n[FAILED] - n[NOT_KNOWN]:,} passed")

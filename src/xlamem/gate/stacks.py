@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..compute.callers import callers_outside
 from ..compute.columns import Ints, ints, take
 from ..compute.program import Program
@@ -30,7 +30,7 @@ def stack_of(p: Program, line: Line) -> Stack:
     rows = rows[rows >= 0]
     outside = callers_outside(frames)[rows]
     shown = np.where(outside >= 0, outside, rows)
-    has_line = pc.equal(frames["file"].cast(pa.string()).take(pa.array(shown)), line[0]).to_numpy()
+    has_line = pc.equal(pc.take(pc.cast(frames["file"], pa.string()), pa.array(shown)), line[0]).to_numpy()
     rows = rows[has_line.astype(bool) & (lines[shown] == line[1])]
     stack: list[Line] = []
     row = int(rows[0]) if len(rows) else -1
@@ -46,8 +46,8 @@ def stack_of(p: Program, line: Line) -> Stack:
 def _frame_ids(p: Program, line: Line) -> Ints:
     """Return the stack frames of the instructions that name the buffers with a line, the largest first."""
     rows = members(p)
-    has_line = pc.and_(pc.equal(rows["source_file"].cast(pa.string()), line[0]), pc.equal(rows["source_line"], line[1]))
-    rows = rows.filter(has_line)
-    names = pc.coalesce(*(rows[name].cast(pa.string()) for name in ("origin_instruction", "instruction")))
+    in_file = pc.equal(pc.cast(rows["source_file"], pa.string()), line[0])
+    rows = pc.filter(rows, pc.and_(in_file, pc.equal(rows["source_line"], line[1])))
+    names = pc.coalesce(*(pc.cast(rows[name], pa.string()) for name in ("origin_instruction", "instruction")))
     found = p.row_of_instruction(names)
     return take(ints(p.tables["instructions"], "stack_frame_id"), found)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..compute.buffer_names import KINDS, buffer_names
 from ..compute.columns import Ints, encoded, ints, nullable, take, take_text
 from ..compute.layout import CATEGORIES, CONSTANT, LIVE_OUT, TEMP, TEMP_IN_OUTPUT, THREAD_LOCAL

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 from ..compare.account import levels
 from ..compare.programs import stored_errors, stored_numbers

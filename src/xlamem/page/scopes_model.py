@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..compute.columns import Ints, encoded, take
 from ..compute.op_names import scopes
 from ..compute.tree import ARGUMENT_PARTS, NO_SCOPE

@@ -104,8 +104,8 @@ def _totals(reader: Reader, report: Section, columns: Mapping[str, Any], summary
     begin, end = (np.searchsorted(color[by_color], shown, side) for side in ("left", "right"))
     sums = [total_of(size[by_color[i:j]]) for i, j in zip(begin.tolist(), end.tolist(), strict=True)]
     printed, labels = columns["total_bytes"][first].tolist(), columns["space_label"][first].tolist()
-    colors = shown.tolist()
-    return [(printed[i], sums[i], (labels[i], colors[i])) for i in np.argsort(first).tolist()]  # in the order of the text
+    totals: list[Total] = list(zip(printed, sums, zip(labels, shown.tolist(), strict=True), strict=True))
+    return [totals[i] for i in np.argsort(first).tolist()]  # in the order of the text
 
 
 def _total_line(reader: Reader, report: Section, space: tuple[int, int] | None, after: int | None) -> int | None:

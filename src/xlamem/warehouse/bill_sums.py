@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from .. import kernels as pc
 from ..compute.bills import DEVICE_TOTAL, ROWS, UNCOUNTED, Sums, account_items, row_names, space_steps
 from ..compute.columns import Ints, nullable
 from ..compute.layout import Layout
@@ -22,7 +23,7 @@ def bill_sums(p: Layout, offsets: Offsets, modules: pa.Table) -> pa.Table:
     spaces, columns = _sums(p, np.arange(len(p.spaces)), space_steps(p))
     by_space = pa.table({"account": pa.nulls(len(spaces), pa.string()), **p.space_columns(spaces), **columns})
     by_space = offsets.split(by_space)
-    names = by_space["memory_space"].cast(pa.string())
+    names = pc.cast(by_space["memory_space"], pa.string())
     by_space = by_space.set_column(1, "account", names).set_column(2, "memory_space", names)
     dumps, columns = _sums(p, total, _device_steps(p, dump, modules))
     names = pa.array([DEVICE_TOTAL] * len(dumps), pa.string())

@@ -6,12 +6,11 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as arrow_dataset
 
+from .. import kernels as pc
 from .. import schema
 from ..errors import DumpError, UsageError
 from ..formatting import similar
@@ -20,6 +19,9 @@ from .ledger import Ledger
 from .old import OldDumps
 from .state import to_files
 from .storage import Storage
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as arrow_dataset
 
 
 def is_dataset(dest: str | os.PathLike[str]) -> bool:
@@ -77,6 +79,8 @@ class Catalog:
 
     def scan_files(self, table: str, files: list[File], key: str = "content_id") -> arrow_dataset.Dataset:
         """Return a pyarrow dataset over some of the files of a table. `key`: "dump_id" for files of version 1."""
+        import pyarrow.dataset as arrow_dataset
+
         spec = schema.WAREHOUSE[table].warehouse
         if (i := spec.get_field_index("content_id")) >= 0:
             spec = spec.set(i, spec.field(i).with_name(key))
@@ -92,6 +96,8 @@ class Catalog:
 
         In files of merged batches, statistics do not tell which these are: the dumps are not sorted by content_id.
         """
+        import pyarrow.dataset as arrow_dataset
+
         form, system = arrow_dataset.ParquetFileFormat(), self.storage.system
         fragments = [
             form.make_fragment(path, system, row_groups=[row_group])  # pyarrow does not keep the order of several ones

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
+from .. import kernels as pc
 from .. import schema
 from ..parse.arrays import Ints
 from .batch import Batch, File

@@ -7,12 +7,11 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as arrow_dataset
 
+from .. import kernels as pc
 from .. import schema
 from ..compute.capacity import byte_count
 from ..dump import Dump, DumpLike, as_tables
@@ -24,6 +23,9 @@ from .catalog import Catalog, check_name, is_dataset
 from .old import RUN_TABLES, with_content_ids
 from .query import SCHEMA, SQL_TYPES, Limits, run_sql, sql_over_dump
 from .stored import StoredTables
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as arrow_dataset
 
 __all__ = ["Dataset", "is_dataset", "sql"]
 
@@ -58,6 +60,8 @@ class Dataset(Catalog):
         Its columns and types are those of this version. Columns that an older version did not write are null. Rows in
         files of version 1 are read into memory.
         """
+        import pyarrow.dataset as arrow_dataset  # takes long to import, and is not needed to look for a dataset
+
         files = self.scan_files(check_name(table), self.files_of(table))
         if not self.old.batches:
             return files
@@ -71,6 +75,8 @@ class Dataset(Catalog):
         """Return the rows of a table that only version 1 stored."""
         if table in RUN_TABLES:
             return self.old.run_table(table)
+        import pyarrow.dataset as arrow_dataset
+
         spec = schema.WAREHOUSE[table].warehouse
         ids = self.old.content_ids(table)
         is_shown = arrow_dataset.field("dump_id").isin(ids["dump_id"].combine_chunks())

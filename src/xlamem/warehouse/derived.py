@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 from ..compute.charges import Charges, charge, live_set_columns
 from ..compute.columns import Ints, Mask, ints, nullable, runs, table_of_columns
@@ -49,7 +49,7 @@ def device_numbers(dumps: DumpSet) -> tuple[pa.Array, pa.Array]:
     for group in _groups(dumps):
         p = MergedProgram(MergedTables(dumps.select(group)))
         numbers, _ = peak_numbers(p, p.tables.offsets, p.dumps.tables["modules"])
-        rows = numbers.filter(pc.equal(numbers["definition"], "device_peak"))
+        rows = pc.filter(numbers, pc.equal(numbers["definition"], "device_peak"))
         peak[group[ints(rows, "dump")]] = ints(rows, "bytes")
     return _device_totals(dumps), nullable(peak)
 
@@ -59,8 +59,8 @@ def _concatenated(name: str, tables: list[pa.Table], ids: list[str]) -> pa.Table
     spec = schema.WAREHOUSE[name].warehouse
     numbered = pa.schema([pa.field("dump", pa.int64()), *list(spec)[1:]])
     table = pa.concat_tables([t.cast(numbered) for t in tables])
-    table = table.take(pa.array(np.argsort(ints(table, "dump"), kind="stable"))).combine_chunks()
-    content_ids = pa.array(ids, pa.string()).take(table["dump"].combine_chunks())
+    table = pc.take(table, pa.array(np.argsort(ints(table, "dump"), kind="stable"))).combine_chunks()
+    content_ids = pc.take(pa.array(ids, pa.string()), table["dump"].combine_chunks())
     return table.set_column(0, spec.field(0), content_ids)
 
 
@@ -126,7 +126,7 @@ def _device_totals(dumps: DumpSet) -> pa.Array:
     platforms = np.array(dumps.tables["modules"]["platform"].to_pylist(), object)
     for platform in {*platforms}:
         selected = np.flatnonzero(platforms[dump] == platform)
-        rows = allocations.select(["color", "size", "is_thread_local"]).take(pa.array(selected))
+        rows = pc.take(allocations.select(["color", "size", "is_thread_local"]), pa.array(selected))
         counted = must_fit(rows, platform)
         np.add.at(totals, dump[selected[counted]], ints(rows, "size")[counted])
     return nullable(np.where(_has_valid_sizes(dumps), totals, -1))
@@ -177,7 +177,7 @@ def _scopes(p: MergedProgram, charges: Charges) -> pa.Table:
     sums = grouped.aggregate([("bytes", "sum"), ("bytes", "count")])
     space, scope = np.divmod(ints(sums, "key"), width)
     columns = p.space_columns(space)
-    columns["scope"] = pa.chunked_array(names.arrays((scope - 1).astype(np.int32))).cast(pa.string())
+    columns["scope"] = pc.cast(pa.chunked_array(names.arrays((scope - 1).astype(np.int32))), pa.string())
     columns |= {"bytes": sums["bytes_sum"], "n": sums["bytes_count"]}
     order = [("dump", "ascending"), ("color", "ascending"), ("page", "ascending"), ("bytes", "descending")]
     return p.tables.offsets.split(pa.table(columns)).sort_by([*order, ("scope", "ascending")])
@@ -189,5 +189,5 @@ def _scope_codes(codes: Ints, op_names: pa.Array) -> tuple[Ints, Interner]:
     scope_of_name = np.full(len(op_names) + 1, -1)
     for begin in range(0, len(used), OP_NAMES_PER_CALL):
         chunk = used[begin : begin + OP_NAMES_PER_CALL]
-        scope_of_name[chunk] = names.find(scopes(op_names.take(pa.array(chunk))), add=True)
+        scope_of_name[chunk] = names.find(scopes(pc.take(op_names, pa.array(chunk))), add=True)
     return scope_of_name, names

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from .. import kernels as pc
 from .. import schema
 from ..compute.columns import Ints, encoded, ints, match_dictionaries, nullable, take
 from ..compute.layout import module_lengths
@@ -56,7 +57,7 @@ class DumpSet:
             dump = new[self.dump_of_row[name]]
             rows = np.flatnonzero(dump >= 0)
             rows = rows[np.argsort(dump[rows], kind="stable")]
-            tables[name] = self.tables[name].take(pa.array(rows)).combine_chunks()
+            tables[name] = pc.take(self.tables[name], pa.array(rows)).combine_chunks()
             counts[name] = np.bincount(dump[rows], minlength=len(dumps))
         return DumpSet([self.ids[i] for i in dumps.tolist()], tables, counts)
 
@@ -189,4 +190,4 @@ def _take_few(column: pa.ChunkedArray, rows: Ints) -> pa.Array:
     chunk = np.searchsorted(begins, rows, "right") - 1
     positions = zip(chunk.tolist(), (rows - begins[chunk]).tolist(), rows >= 0, strict=True)
     texts = [column.chunk(i)[row].as_py() if valid else None for i, row, valid in positions]
-    return pa.array(texts, pa.string()).dictionary_encode()
+    return pc.dictionary_encode(pa.array(texts, pa.string()))

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
+from .. import kernels as pc
 from .. import schema
 from ..parse.fingerprints import Fingerprints
 from .batch import Batch

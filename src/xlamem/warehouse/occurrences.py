@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
+from .. import kernels as pc
 from .. import schema
 from ..errors import utf8
 from ..input.access import URI

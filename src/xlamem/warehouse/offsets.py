@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from .. import kernels as pc
 from ..compute.columns import Ints, ints, nullable
 
 
@@ -43,7 +44,7 @@ class Offsets:
             merged = ints(table, key)
             columns[key] = nullable(np.where(merged >= 0, merged % self.stride[key], -1))
         order = np.lexsort((page, ints(table, "color"), dump))
-        return with_columns(table, **columns).add_column(0, "dump", pa.array(dump)).take(pa.array(order))
+        return pc.take(with_columns(table, **columns).add_column(0, "dump", pa.array(dump)), pa.array(order))
 
 
 def with_columns(table: pa.Table, **columns: pa.Array) -> pa.Table:

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 from ..compute.bills import DEVICE_TOTAL, UNUSED
 from ..input import names

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .. import schema
 from ..compute.causes import DISAGREE, POINTERS, Cause, space_causes, total_causes, xla_causes
 from ..compute.columns import Ints, Mask, ints
@@ -50,7 +50,7 @@ class Causes:
         if self.peaks is None:
             return rows[0]
         keys = _null_space_keys(np.arange(len(self.peaks)))
-        weighs_tuples = pc.match_substring_regex(modules["features"], r"\bpeak_a\b").fill_null(False).to_numpy()
+        weighs_tuples = pc.fill_null(pc.match_substring_regex(modules["features"], r"\bpeak_a\b"), False).to_numpy()
         for definition, column in MODULE_NUMBERS.items():
             printed, causes = ints(modules, column), self.totals[definition]
             remainder = printed - self.peaks - np.sum([cause.bytes for cause in causes], axis=0)
@@ -130,7 +130,7 @@ def module_numbers(modules: pa.Table, device_totals: pa.Array) -> pa.Table:
         _number_rows("xla_total", keys, modules["total_bytes"]),
         _number_rows("xla_printed", keys, modules["printed_peak_bytes"], modules["printed_peak_time"]),
     ]
-    return pa.concat_tables([table.filter(table["bytes"].is_valid()) for table in rows])
+    return pa.concat_tables([pc.filter(table, pc.is_valid(table["bytes"])) for table in rows])
 
 
 def _number_rows(definition: str, keys: dict[str, Any], size: Any, time: Any = None) -> pa.Table:
@@ -144,12 +144,12 @@ def _cause_rows(definition: str, cause: str, keys: dict[str, Any], size: Ints) -
     n = len(size)
     columns = {"dump": keys["dump"], "definition": pa.array([definition] * n, pa.string())} | keys
     columns |= {"cause": pa.array([cause] * n, pa.string()), "bytes": size}
-    return pa.table(columns).filter(pa.array(size != 0))
+    return pc.filter(pa.table(columns), pa.array(size != 0))
 
 
 def _space_keys(spaces: pa.Table) -> dict[str, Any]:
     columns = {c: spaces[c] for c in ("dump", "memory_space", "color", "page")}
-    return columns | {"memory_space": spaces["memory_space"].cast(pa.string())}
+    return columns | {"memory_space": pc.cast(spaces["memory_space"], pa.string())}
 
 
 def _null_space_keys(dumps: Ints) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from itertools import count
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
+from .. import kernels as pc
 from .. import schema
 from .batch import Batch, File
 from .ledger import Ledger

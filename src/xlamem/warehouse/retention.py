@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from ..errors import OutputError, UsageError
 from .batch import Batch
 from .dataset import Dataset

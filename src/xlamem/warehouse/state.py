@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .. import kernels as pc
 from .batch import Batch, File, Lazy
 from .segments import ID_BYTES, Ids, Segment, to_ids, to_texts
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as arrow_dataset
 
 from .. import schema
 from ..dump import check_table
@@ -17,6 +16,9 @@ from ..input import names
 from ..input.find import Member, Source
 from ..parse.arrays import Ints, numbers_of
 from .catalog import Catalog
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as arrow_dataset
 
 
 class StoredTables:
@@ -118,6 +120,8 @@ class StoredTables:
         self._check_rows(name, rows)
 
     def _scanner(self, name: str) -> arrow_dataset.Scanner:
+        import pyarrow.dataset as arrow_dataset
+
         key, files = "dump_id" if self.batch.is_old else "content_id", self.batch.table_files(name)
         if self.batch.merged_bytes:
             scanned = self.catalog.scan_dump(name, files, self.stored_id)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ... import kernels as pc
 from ...compute.columns import Ints, Mask, nullable, take
 from ...compute.op_names import plain_names
 from ...formatting import shorten, shorten_path, size
