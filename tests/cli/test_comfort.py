@@ -197,6 +197,24 @@ def test_no_hint_without_such_files(run: Run, tmp_path: Path) -> None:
     assert run("info", tmp_path)[2].startswith(f"error: no dump in {tmp_path}: searched for files named ")
 
 
+def test_a_hint_for_an_empty_directory(run: Run, tmp_path: Path) -> None:
+    begin = f'error: no dump in {tmp_path}: the directory is empty; XLA writes dumps if XLA_FLAGS="--xla_dump_to=DIR '
+    assert run(tmp_path)[2].startswith(begin)
+    (tmp_path / "below").mkdir()
+    assert run(tmp_path)[2].startswith(f"error: no dump in {tmp_path}: searched for ")
+
+
+@pytest.mark.parametrize("n_lines", [0, 100_000])
+def test_a_hint_for_an_out_of_memory_message(run: Run, tmp_path: Path, n_lines: int) -> None:
+    text = "a line of a log\n" * n_lines + "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1024 bytes.\n"
+    (tmp_path / "log.txt").write_text(text)
+    for path in (tmp_path / "log.txt", tmp_path):
+        hint = "there is an out-of-memory message, which `xlamem oom FILE` reads"
+        assert run(path)[2].startswith(f"error: no dump in {path}: {hint}; ")
+    (tmp_path / "log.txt").write_text(text + "BufferAssignment:\n")
+    assert "out-of-memory" not in run(tmp_path)[2]
+
+
 def test_a_path_without_a_dump(run: Run, tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     arguments = ("convert", tmp_path / "none", SMALL, "--to", tmp_path / "out", "--engine", "here")
