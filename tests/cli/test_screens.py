@@ -200,6 +200,22 @@ def test_explain_folds_small_memory_spaces(run: Any) -> None:
     assert "\nsflag\n  reserved" in alone
 
 
+def test_explain_says_what_inferred_numbers_are(run: Any) -> None:
+    title = "JAX's memory_analysis(); inferred: by a formula right on N of M real dumps"
+    out = run("explain", DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload").out
+    assert title in out.splitlines()
+    assert "  inferred, 230 of 262\n" in out
+    assert title not in run("explain", LAYERS).out
+
+
+def test_explain_in_a_narrow_terminal(run: Any) -> None:
+    out = run("explain", DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload", columns=54).out
+    numbers = out.split("\n\nJAX")[0].split("\n\n", 1)[1]
+    assert re.search(r"^  peak.*\d\n      step 8$", numbers, re.M)
+    assert "…" not in numbers
+    assert "\n\n  " not in numbers
+
+
 # ---- info
 
 
