@@ -532,11 +532,13 @@ def process(*args: str | Path, **options: Any) -> subprocess.CompletedProcess[st
 
 def test_verbs_are_listed(run: Any) -> None:
     out = run("--help").out
+    assert max(map(len, out.splitlines())) <= 80
     for verb in cli.VERBS:
         assert re.search(rf"\n  {verb} ", out)
         shown = run(verb, "--help")
         assert shown.code == 0
-        assert max(map(len, shown.out.splitlines())) <= 82  # examples are not wrapped
+        assert max(map(len, shown.out.splitlines())) <= 80
+        assert "..." not in shown.out.partition("\nCommands:")[2]
 
 
 @pytest.mark.parametrize("verb", ["peak", "peak --device v5e", "peak --json", "bill", "info", "top"])

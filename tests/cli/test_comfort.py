@@ -63,6 +63,10 @@ def test_similar_names() -> None:
         (["show", "valus", SMALL], "no table 'valus'; did you mean 'values'?"),
         (["show", "savngs", SMALL], "no table 'savngs'; did you mean 'savings'?"),
         (["show", "x", SMALL], "no table 'x'; a dump has modules, files, "),
+        (["show", SMALL, "donation"], f"the table comes first: xlamem show donation {SMALL}"),
+        (["show", SMALL, "nonsense"], "nonsense does not exist"),
+        (["top", TPU, "--at", "99"], "there is no step 99: the steps of "),
+        (["peak", TPU, "--device", "v5e", "--capacity", "1GiB"], "a capacity and a device exclude each other"),
         (["schema", "peak"], "no table peak; did you mean 'peaks'?"),
         (["convert", SMALL, "--to", "never-made", "--tables", "vlues,used"], "did you mean 'uses', 'values'?"),
         (["peak", TPU, "--space", "hmb"], "no memory space 'hmb'; did you mean 'hbm'?"),
@@ -88,6 +92,7 @@ def test_suggestions_for_datasets(run: Run, tmp_path: Path) -> None:
         xlamem.convert(SMALL, to=tmp_path / "d", engine="here", labels={"commit": commit})
     for arguments, message in (
         (("show", "valus", tmp_path / "d"), "did you mean 'values'?"),
+        (("show", "donation", tmp_path / "d"), "'donation' is computed from a dump; a dataset does not store it"),
         (("dataset", "files", tmp_path / "d", "valus"), "did you mean 'values'?"),
         (("diff", tmp_path / "d", "--over", "comit"), "no dump has the label 'comit'; did you mean 'commit'?"),
         (("diff", tmp_path / "d", "--label", "comit=a", "--label", "comit=b"), "did you mean 'commit'?"),
