@@ -89,6 +89,12 @@ def test_the_budget_of_the_advice_is_not_above_what_is_available(available: int)
     assert available * 0.99 <= budget <= available
 
 
+def test_the_course_of_other_spaces_fits_narrow_terminals(run: Any) -> None:
+    line = next(line for line in run("peak", TPU, columns=50).out.splitlines() if line.startswith("vmem "))
+    assert len(line) <= 50
+    assert line.endswith("  at steps 1-8 of 15")
+
+
 def test_the_command_of_the_advice(run: Any) -> None:
     command = "xlamem advise PATH --budget 2.00MiB"
     out = run("peak", TPU, "--capacity", "2MiB").out

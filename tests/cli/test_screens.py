@@ -228,6 +228,13 @@ def test_info_says_features_in_words(run: Any) -> None:
     assert "report_b" not in out
 
 
+def test_the_sum_of_info_fits(run: Any) -> None:
+    lines = run("info", DUMPS, columns=40).out.splitlines()
+    first, second = lines[lines.index("") + 1 :][:2]
+    assert max(len(first), len(second)) <= 40
+    assert f"{first} {second}".endswith(" of text, 1 truncated")
+
+
 def test_a_screen_without_unicode_has_no_line_drawing() -> None:
     shown = process("peak", LAYERS, env={**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"})
     assert shown.returncode == 0

@@ -221,7 +221,9 @@ def _other_space(overview: Overview, space: Row, layout: Layout) -> Text:
         return Text.assemble(name, f"{size(space['reserved'])} reserved")
     usage = overview.usage[space["memory_space"], space["page"]]
     line = Text.assemble(name, (size(space["peak"]).ljust(SIZE_WIDTH), "bold"))
-    line.append(sparkline(usage, SPARKLINE_WIDTH), "cyan").append(f"  {_steps(overview, space)}")
+    steps = f"  {_steps(overview, space)}"
+    room = (layout.width or sys.maxsize) - len(line) - len(steps)
+    line.append(sparkline(usage, max(1, min(SPARKLINE_WIDTH, room))), "cyan").append(steps)
     reserved = f", {size(space['reserved'])} reserved"
     return line if len(line) + len(reserved) > (layout.width or sys.maxsize) else line.append(reserved)
 
