@@ -354,8 +354,10 @@ def _dump_hint(row: Row) -> str:
     capacity = f" --capacity {text.replace(' ', '')}" if row["capacity_text"] else ""
     is_one = row["form"] == "tpu_allocation"
     listed = "names one buffer, and a dump all of them" if is_one else "lists no buffers, but a dump does"
+    # The size in the message is device_total of the program, also if it has no temporaries.
+    counted = "" if is_one else " Its HLO temporaries include arguments and outputs."
     return (
-        f"this message {listed}, also of a compile that fails. Set\n"
+        f"this message {listed}, also of a compile that fails.{counted} Set\n"
         '  XLA_FLAGS="--xla_dump_to=dumps --xla_dump_hlo_as_text"\n'
         f"compile again, and run\n  xlamem dumps{capacity}"
     )
