@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +83,14 @@ def test_data(run: Any) -> None:
 
 def test_repack(run: Any) -> None:
     shown = run(ADAM, "--repack", "0", "--space", "hbm")
-    (line,) = [line for line in shown.splitlines() if "compiler's" in line and "hbm" in line]
+    line = shown.splitlines()[shown.splitlines().index("packing of the temporaries") + 1]
     (packing,) = json.loads(run(ADAM, "--repack", "0", "--space", "hbm", "--json"))["packings"]
     assert packing["found"] < packing["size"]
     assert packing["optimal"]
-    assert line.startswith("  hbm: mine, ")
+    assert re.match(r"  hbm: [\d.]+ KiB by the best packing found, [\d.]+ KiB less than the", line)
     assert "no packing needs less" in " ".join(shown.split())
+    assert "nothing to pack" in run(DUMPS / "cpu-jaxlib-0.5.3-tuple3", "--repack", "0")
+    assert "--repack and --csv exclude each other" in run(ADAM, "--repack", "0", "--csv", code=2)
 
 
 def test_line_of_the_first_screen() -> None:

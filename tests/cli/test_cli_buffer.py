@@ -63,3 +63,11 @@ def test_a_name_that_does_not_exist(run: Any) -> None:
     r = run(TPU, "nothing")
     assert (r.code, r.out) == (2, "")
     assert "no buffer 'nothing'" in r.err
+    assert "; `xlamem top --by buffer` lists those in use" in r.err
+
+
+def test_a_name_that_the_screens_show(run: Any) -> None:
+    suggested = "copy-start{0}", "convolution_tanh_fusion", "copy-start.1{0}"
+    assert run(TPU, "dot_general").err.endswith(f"; did you mean {', '.join(suggested)}?\n")
+    for name in suggested:
+        assert "jit(m_host_offload)/dot_general" in run(TPU, name).out

@@ -329,6 +329,7 @@ def test_shares() -> None:
     assert wording.share(0, 100) == "0.0 %"
     assert wording.share(5, 0) == wording.share(1000, 1) == ""
     assert wording.relative(100, 150) == "+50.0 %"
+    assert wording.relative(10_000, 10_001) == wording.relative(10_001, 10_000) == "~0 %"
     assert wording.relative(0, 150) == wording.relative(150, 0) == wording.relative(1, 1) == ""
 
 

@@ -53,6 +53,19 @@ def test_one_allocation_leads_to_a_dump(screen: Callable[[str], str]) -> None:
     assert "xlamem dumps" not in screen(ONE.replace("SPACE", "smem"))
 
 
+def test_a_failure_at_run_time_leads_to_a_dump(screen: Callable[[str], str]) -> None:
+    out = screen("RESOURCE_EXHAUSTED: Failed to allocate request for 2.00GiB (2147483648B) on device ordinal 0\n")
+    assert "→ this message does not say what takes the memory" in out
+    assert out.endswith("  xlamem dumps\n")
+
+
+def test_temporaries_of_the_short_message_include_arguments(screen: Callable[[str], str]) -> None:
+    text = "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO temporaries (48.00G) "
+    out = " ".join(screen(text + "exceeds available HBM (15.75G). HLO module: jit_f.\n").split())
+    assert "Its HLO temporaries include arguments and outputs. Set XLA_FLAGS=" in out
+    assert "include arguments" not in screen(ONE.replace("SPACE", "hbm"))
+
+
 def test_what_an_allocation_is_for(screen: Callable[[str], str]) -> None:
     text = "Ran out of memory in memory space vmem. Used 256.00M of 128.00M vmem.\n\n"
     text += "  Largest program allocations in vmem:\n\n  1. Size: 256.00M\n     Shape: u8[268435456]{0}\n"

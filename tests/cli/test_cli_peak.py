@@ -83,10 +83,26 @@ def test_the_first_screen_names_buffer_layer_line_and_bytes(run: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("available", [-5, 0, 999, 15 * 2**30 + 2**29, 85_520_809_984, 2**49 + 1])
+@pytest.mark.parametrize("available", [1, 999, 15 * 2**30 + 2**29, 85_520_809_984, 2**49 + 1])
 def test_the_budget_of_the_advice_is_not_above_what_is_available(available: int) -> None:
     budget = parse_bytes(budget_text(available))
-    assert max(available, 0) * 0.99 <= budget <= max(available, 0)
+    assert available * 0.99 <= budget <= available
+
+
+def test_the_course_of_other_spaces_fits_narrow_terminals(run: Any) -> None:
+    line = next(line for line in run("peak", TPU, columns=50).out.splitlines() if line.startswith("vmem "))
+    assert len(line) <= 50
+    assert line.endswith("  at steps 1-8 of 15")
+
+
+def test_the_command_of_the_advice(run: Any) -> None:
+    command = "xlamem advise PATH --budget 2.00MiB"
+    out = run("peak", TPU, "--capacity", "2MiB").out
+    assert f"            how, and what else helps: {command}\n" in out
+    narrow = run("peak", TPU, "--capacity", "2MiB", columns=60).out
+    assert f"            how, and what else helps:\n            {command}\n" in narrow
+    nothing = run("peak", TPU, "--capacity", "2MiB", "--resident", "3MiB").out
+    assert "            how, and what else helps: xlamem advise PATH\n" in nothing
 
 
 @pytest.mark.parametrize("columns", every(4, [80, 60, 120, 200]))
@@ -522,11 +538,13 @@ def process(*args: str | Path, **options: Any) -> subprocess.CompletedProcess[st
 
 def test_verbs_are_listed(run: Any) -> None:
     out = run("--help").out
+    assert max(map(len, out.splitlines())) <= 80
     for verb in cli.VERBS:
         assert re.search(rf"\n  {verb} ", out)
         shown = run(verb, "--help")
         assert shown.code == 0
-        assert max(map(len, shown.out.splitlines())) <= 82  # examples are not wrapped
+        assert max(map(len, shown.out.splitlines())) <= 80
+        assert "..." not in shown.out.partition("\nCommands:")[2]
 
 
 @pytest.mark.parametrize("verb", ["peak", "peak --device v5e", "peak --json", "bill", "info", "top"])

@@ -63,6 +63,10 @@ def test_similar_names() -> None:
         (["show", "valus", SMALL], "no table 'valus'; did you mean 'values'?"),
         (["show", "savngs", SMALL], "no table 'savngs'; did you mean 'savings'?"),
         (["show", "x", SMALL], "no table 'x'; a dump has modules, files, "),
+        (["show", SMALL, "donation"], f"the table comes first: xlamem show donation {SMALL}"),
+        (["show", SMALL, "nonsense"], "nonsense does not exist"),
+        (["top", TPU, "--at", "99"], "there is no step 99: the steps of "),
+        (["peak", TPU, "--device", "v5e", "--capacity", "1GiB"], "a capacity and a device exclude each other"),
         (["schema", "peak"], "no table peak; did you mean 'peaks'?"),
         (["convert", SMALL, "--to", "never-made", "--tables", "vlues,used"], "did you mean 'uses', 'values'?"),
         (["peak", TPU, "--space", "hmb"], "no memory space 'hmb'; did you mean 'hbm'?"),
@@ -88,6 +92,7 @@ def test_suggestions_for_datasets(run: Run, tmp_path: Path) -> None:
         xlamem.convert(SMALL, to=tmp_path / "d", engine="here", labels={"commit": commit})
     for arguments, message in (
         (("show", "valus", tmp_path / "d"), "did you mean 'values'?"),
+        (("show", "donation", tmp_path / "d"), "'donation' is computed from a dump; a dataset does not store it"),
         (("dataset", "files", tmp_path / "d", "valus"), "did you mean 'values'?"),
         (("diff", tmp_path / "d", "--over", "comit"), "no dump has the label 'comit'; did you mean 'commit'?"),
         (("diff", tmp_path / "d", "--label", "comit=a", "--label", "comit=b"), "did you mean 'commit'?"),
@@ -195,6 +200,24 @@ def test_hints_come_first(run: Run, tmp_path: Path, names: list[str], hint: str)
 def test_no_hint_without_such_files(run: Run, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("HLO\n")
     assert run("info", tmp_path)[2].startswith(f"error: no dump in {tmp_path}: searched for files named ")
+
+
+def test_a_hint_for_an_empty_directory(run: Run, tmp_path: Path) -> None:
+    begin = f'error: no dump in {tmp_path}: the directory is empty; XLA writes dumps if XLA_FLAGS="--xla_dump_to=DIR '
+    assert run(tmp_path)[2].startswith(begin)
+    (tmp_path / "below").mkdir()
+    assert run(tmp_path)[2].startswith(f"error: no dump in {tmp_path}: searched for ")
+
+
+@pytest.mark.parametrize("n_lines", [0, 100_000])
+def test_a_hint_for_an_out_of_memory_message(run: Run, tmp_path: Path, n_lines: int) -> None:
+    text = "a line of a log\n" * n_lines + "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1024 bytes.\n"
+    (tmp_path / "log.txt").write_text(text)
+    for path in (tmp_path / "log.txt", tmp_path):
+        hint = "there is an out-of-memory message, which `xlamem oom FILE` reads"
+        assert run(path)[2].startswith(f"error: no dump in {path}: {hint}; ")
+    (tmp_path / "log.txt").write_text(text + "BufferAssignment:\n")
+    assert "out-of-memory" not in run(tmp_path)[2]
 
 
 def test_a_path_without_a_dump(run: Run, tmp_path: Path) -> None:

@@ -200,6 +200,22 @@ def test_explain_folds_small_memory_spaces(run: Any) -> None:
     assert "\nsflag\n  reserved" in alone
 
 
+def test_explain_says_what_inferred_numbers_are(run: Any) -> None:
+    title = "JAX's memory_analysis(); inferred: by a formula right on N of M real dumps"
+    out = run("explain", DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload").out
+    assert title in out.splitlines()
+    assert "  inferred, 230 of 262\n" in out
+    assert title not in run("explain", LAYERS).out
+
+
+def test_explain_in_a_narrow_terminal(run: Any) -> None:
+    out = run("explain", DUMPS / "tpu-libtpu-0.0.50.1-v5e-host_offload", columns=54).out
+    numbers = out.split("\n\nJAX")[0].split("\n\n", 1)[1]
+    assert re.search(r"^  peak.*\d\n      step 8$", numbers, re.M)
+    assert "…" not in numbers
+    assert "\n\n  " not in numbers
+
+
 # ---- info
 
 
@@ -210,6 +226,13 @@ def test_info_says_features_in_words(run: Any) -> None:
         assert schema.FEATURES[code] in out
     assert "from_instruction_blank" not in out
     assert "report_b" not in out
+
+
+def test_the_sum_of_info_fits(run: Any) -> None:
+    lines = run("info", DUMPS, columns=40).out.splitlines()
+    first, second = lines[lines.index("") + 1 :][:2]
+    assert max(len(first), len(second)) <= 40
+    assert f"{first} {second}".endswith(" of text, 1 truncated")
 
 
 def test_a_screen_without_unicode_has_no_line_drawing() -> None:

@@ -33,7 +33,7 @@ def test_missing_paths(tmp_path: Path) -> None:
         find()
     with pytest.raises(UsageError, match="not a path"):
         find(7)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="cannot look at"):
+    with pytest.raises(UsageError, match="cannot access"):
         find("a\0b")
 
 

@@ -63,7 +63,10 @@ def test_a_comparison_states_what_changed(show: Show, compared: Path, pair: Pair
     assert page.locator("#difference .headline").inner_text() == d.verdict
     figures = [python_sign(text) for text in texts(page.locator("#difference .figure"))]
     assert figures == [signed(d.device_total_change), signed(d.peak_change)]
-    assert texts(page.locator("#edits .edit-words"))[0].startswith(d.verdict.split(": ", 1)[1].split(" (")[0])
+    edits = texts(page.locator("#edits .edit-words"))
+    assert edits[0].startswith(d.verdict.split(": ", 1)[1].split(" (")[0])
+    shown = [text for text in d.edits["text"].to_pylist() if any(edit.startswith(text) for edit in edits)]
+    assert len(shown) == len(edits)  # as in the verdict: names keep their case
 
 
 def test_a_comparison_without_peaks(show: Show, tmp_path: Path) -> None:

@@ -83,6 +83,8 @@ def test_limits() -> None:
 def test_a_query_that_does_not_end(source: Any) -> None:
     with pytest.raises(xlamem.UsageError, match=r"the query did not end within 0\.2 seconds"):
         xlamem.sql(source, ENDLESS, timeout=0.2)
+    with pytest.raises(xlamem.UsageError, match=r"the query did not end within 1 second$"):
+        xlamem.sql(source, ENDLESS, timeout=1)
     with pytest.raises(xlamem.UsageError, match="cannot run the query"):
         xlamem.sql(source, "SELECT nothing", timeout=100)
 

@@ -144,8 +144,9 @@ def cli(ctx: click.Context) -> None:
     Exit codes:
       0    success
       1    a check failed, a program does not fit, or grew with diff --exit-code
-      2    wrong usage, or a question that needs what the dump lacks, such as live ranges
-      3    input unreadable or skipped, or a verdict is not known; with --strict, truncated
+      2    wrong usage, or a question that needs what the dump lacks
+      3    input unreadable or skipped, or a verdict is not known; with --strict,
+           also if a dump is truncated
       4    output not writable
       70   bug in xlamem
       130  interrupted

@@ -55,7 +55,7 @@ def relative(a: int, b: int) -> str:
     if not a or not b or a == b:
         return ""
     percent = 100 * (b - a) / a
-    return f"{percent:+,.1f} %" if abs(percent) >= 0.05 else f"{'+' if b > a else '-'}0.0 %"
+    return f"{percent:+,.1f} %" if abs(percent) >= 0.05 else "~0 %"
 
 
 def shapes(row: Row) -> str:

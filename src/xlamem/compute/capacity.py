@@ -117,7 +117,8 @@ class Available(NamedTuple):
 def available(capacity: int | str | None, device: str | None, resident: int | str, fraction: float) -> Available:
     """Return the available bytes for these arguments of `fits`."""
     if (capacity is None) == (device is None):
-        raise UsageError("a capacity or a device is needed" if capacity is None else "a capacity or a device, not both")
+        needed = "a capacity or a device is needed"
+        raise UsageError(needed if capacity is None else "a capacity and a device exclude each other")
     chosen = None if device is None else device_named(device)
     total = chosen.usable if chosen else byte_count("capacity", capacity)
     taken = byte_count("resident", resident)

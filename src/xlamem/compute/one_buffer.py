@@ -14,10 +14,11 @@ from .. import schema
 from ..dump import DumpLike
 from ..errors import UsageError
 from ..formatting import closest
-from .buffer_names import buffer_names
+from .buffer_names import buffer_names, source_columns
 from .charges import Charges, live_set_columns
-from .columns import Ints, arrow_array, encoded, ints, table_of_columns
+from .columns import Ints, arrow_array, encoded, flags_of, ints, table_of_columns
 from .layout import THREAD_LOCAL
+from .op_names import matching, plain_names
 from .peaks import require_allocations, selected_steps
 from .program import Program, program
 from .removal import saving_of
@@ -26,6 +27,8 @@ Row = dict[str, Any]
 
 MAX_COMPARED = 20_000
 """Number of names up to which the most similar one is searched for; takes at most a second."""
+N_SUGGESTED = 3
+"""Number of buffers that a message about another name suggests."""
 
 _NAME = re.compile(r"(?P<instruction>.+?)(?P<index>\{[\d,]*\})?\Z")
 
@@ -114,7 +117,7 @@ def _find(p: Program, name: str | int) -> int:
     if not len(rows):
         rows = _of_position(p, instruction, index)
     if not len(rows):
-        raise UsageError(f"no buffer {name!r} in {p.name}{_suggestion(names, instruction)}")
+        raise UsageError(f"no buffer {name!r} in {p.name}; {_suggestion(p, names, instruction)}")
     return int(rows[np.argmax(p.size[rows])])
 
 
@@ -129,15 +132,29 @@ def _of_position(p: Program, instruction: str, index: str | None) -> Ints:
     return rows[rows >= 0]
 
 
-def _suggestion(names: pa.Array, text: str) -> str:
-    """Return the names that contain a text, or else the most similar one, for a message."""
-    if not text:
-        return ""
+def _suggestion(p: Program, names: pa.Array, text: str) -> str:
+    """Return a question with instructions, for a message: those of buffers that screens call so, those whose names
+    contain the text, or else the most similar one. If there is none, say where buffers are listed."""
     texts = pc.cast(names, pa.string())
-    similar = pc.filter(texts, pc.match_substring(texts, text, ignore_case=True)).slice(0, 3).to_pylist()
-    if not similar and len(texts) <= MAX_COMPARED and (match := closest(text, texts.to_pylist())):
+    similar = _named_after(p, text) if text else []
+    if text and not similar:
+        similar = pc.filter(texts, pc.match_substring(texts, text, ignore_case=True)).slice(0, N_SUGGESTED).to_pylist()
+    if text and not similar and len(texts) <= MAX_COMPARED and (match := closest(text, texts.to_pylist())):
         similar = [match]
-    return f"; did you mean {', '.join(similar)}?" if similar else ""
+    return f"did you mean {', '.join(similar)}?" if similar else "`xlamem top --by buffer` lists those in use"
+
+
+def _named_after(p: Program, text: str) -> list[str]:
+    """Return buffers whose op_name, without JAX's wrappers, is a text or ends with it after a slash: those that are
+    live at the peak of their memory space first, then by size."""
+    codes, op_names = encoded(source_columns(p, np.arange(len(p.size)))["op_name"])
+    called = matching(plain_names(pc.cast(op_names, pa.string())), rf"(?:^|/){re.escape(text)}$")
+    rows = np.flatnonzero(flags_of(called, codes))
+    start, end = (column[rows] for column in p.ranges)
+    peak = -1 if p.steps is None else selected_steps(p)[p.space[rows]]
+    first = rows[np.lexsort((-p.size[rows], (peak < start) | (end < peak)))][:N_SUGGESTED]
+    values = pc.take(p.tables["values"], arrow_array(first)).to_pylist()
+    return [f"{value['instruction']}{value['shape_index'] or ''}" for value in values]
 
 
 def _rows(p: Program, values: Ints) -> list[Row]:

@@ -240,7 +240,7 @@ def selected_steps(p: Layout, time: int | None = None, space: str | int | None =
     if p.steps is None:
         raise UsageError(f"{p.name} has no live ranges: sizes are known, but not what is live at a step")
     if time is not None and not 0 <= time < p.steps:
-        raise UsageError(f"time must be a step from 0 to {p.steps - 1}, not {time}")
+        raise UsageError(f"there is no step {time}: the steps of {p.name} are 0 to {p.steps - 1}")
     steps = np.full(len(p.spaces), -1, np.int64)
     steps[selected] = peak_steps(p)[selected] if time is None else time
     return steps

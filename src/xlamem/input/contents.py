@@ -19,6 +19,8 @@ MAX_SEARCHED = 16 << 20
 Files that the user names are searched to the end."""
 
 _HLO = b"HloModule "
+_OUT_OF_MEMORY = b"RESOURCE_EXHAUSTED", b"Ran out of memory"
+"""What out-of-memory messages contain. In a log, they are near the end."""
 
 MAX_HEAD = 64 * 1024
 """Number of bytes to search for the first section of a text without a module."""
@@ -35,8 +37,8 @@ class Contents:
         self._hits: dict[str, int] = {}
         self._unfinished: set[str] = set()
         """Files without a dump near the beginning, of which the rest was not searched."""
-        self.has_hlo_text = False
-        """Whether a text without a dump is HLO."""
+        self.others: set[names.Other] = set()
+        """What texts without a dump are."""
 
     def add_file(self, uri: str, path: str, *, search: bool = False) -> None:
         """Add the dumps in a file. If ``search`` is True, only files with a dump near the beginning are read."""
@@ -55,7 +57,7 @@ class Contents:
         self._add_frames(origin, [span for span in spans if span.frame], file, path)
         if not spans and (role := detect_role(bytes(data[:MAX_HEAD]))):
             self._groups.add_single(replace(origin, role=role, size=file.size), path, 0)
-        self._note_hlo(data[:MAX_HEAD])
+        self._note_other(data)
 
     def _add(self, origin: Member, opener: Callable[[], FileView], path: str, search: bool) -> None:
         if path in self._hits and (search or path not in self._unfinished):
@@ -65,7 +67,7 @@ class Contents:
         try:
             with system_errors(origin.location):
                 if search and not contains_dump(head := opener().head(MAX_SEARCHED)):
-                    self._note_hlo(head)
+                    self._note_other(head)
                     self._unfinished.add(path)
                 else:
                     self._unfinished.discard(path)
@@ -74,8 +76,12 @@ class Contents:
             self._groups.add_fault(origin, path, fault)
         self._hits[path] = self._groups.hits - hits
 
-    def _note_hlo(self, head: Buffer) -> None:
-        self.has_hlo_text = self.has_hlo_text or bytes(head[: len(_HLO)]) == _HLO
+    def _note_other(self, text: Buffer) -> None:
+        if bytes(text[: len(_HLO)]) == _HLO:
+            self.others.add("hlo")
+        ends = bytes(text[:MAX_HEAD]), bytes(text[-MAX_HEAD:])
+        if any(phrase in end for phrase in _OUT_OF_MEMORY for end in ends):
+            self.others.add("message")
 
     def _add_frames(self, origin: Member, frames: list[MemberSpan], file: FileView, path: str) -> None:
         """Add the frames that are members. If a role of a stem repeats, it is from another process."""

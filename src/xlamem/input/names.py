@@ -11,8 +11,8 @@ Role = Literal[
     "tpu-environment",
 ]  # fmt: skip
 Platform = Literal["tpu", "gpu", "cpu"]
-Other = Literal["proto", "hlo", "profile"]
-"""What has no dump, though people may expect one."""
+Other = Literal["proto", "hlo", "profile", "message", "nothing"]
+"""What has no dump, though people may expect one: also an out-of-memory message, and a directory without entries."""
 
 COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
 """Compression extensions in order of preference; uncompressed files are preferred to all of them."""

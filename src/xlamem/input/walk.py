@@ -33,6 +33,8 @@ HINTS: dict[names.Other, str] = {
     "proto": f"there are only protos, and xlamem reads text; compile with {FLAGS}",
     "hlo": f"there is HLO text, but no *-buffer-assignment.txt, which XLA writes at the end of a compile with {FLAGS}",
     "profile": f"there are only profiles, which show a run and not the compiler's plan; compile with {FLAGS}",
+    "message": "there is an out-of-memory message, which `xlamem oom FILE` reads",
+    "nothing": f"the directory is empty; XLA writes dumps if {FLAGS} is set before the program starts",
 }
 """What to do about files that have no dump. The first one that applies is shown."""
 
@@ -71,13 +73,12 @@ class Walker:
         path = local_path(path)
         hits = self.groups.hits
         self._others.clear()
-        self._contents.has_hlo_text = False
+        self._contents.others.clear()
         if URI.match(path):
             self._add_uri(path)
         else:
             self._add_local(path)
-        if self._contents.has_hlo_text:
-            self._others.add("hlo")
+        self._others |= self._contents.others
         self._all_others |= self._others
         if self.groups.hits == hits and not _is_other_dump_file(path):
             raise NoDumpError(utf8(path), _hint(self._others))
@@ -93,9 +94,11 @@ class Walker:
         with system_errors(name):
             file = FileView.from_bytes(name, data).decompressed()
         content = file.read()
+        self._contents.others.clear()
         self._contents.add_content(Member("", name, content=content), file, f"{name}#{id(content)}")
+        self._all_others |= self._contents.others
         if self.groups.hits == hits:
-            raise NoDumpError(name)
+            raise NoDumpError(name, _hint(self._contents.others))
 
     def _add_stdin(self) -> None:
         if not self._has_read_stdin:
@@ -134,7 +137,7 @@ class Walker:
         if isinstance(error, OSError) and os.path.lexists(path):  # a link to nothing, or to itself
             self._add_fault(path, error)
         elif not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            raise UsageError(f"cannot look at {path!r}: {getattr(error, 'strerror', None) or error}") from error
+            raise UsageError(f"cannot access {path!r}: {getattr(error, 'strerror', None) or error}") from error
         elif WILDCARD.search(path):
             self._add_glob(path)
         elif not (stem and self._add_siblings(directory, stem)):
@@ -184,7 +187,10 @@ class Walker:
                 continue
             self._walked.add(real)
             below = os.path.join(real, "")
-            for entry in sorted(self._entries(directory), key=lambda e: e.name, reverse=True):
+            entries = self._entries(directory)
+            if not entries and directory == top:
+                self._others.add("nothing")
+            for entry in sorted(entries, key=lambda e: e.name, reverse=True):
                 path = entry.path
                 if _is_plain_file(entry):
                     self._add_listed(path, entry.name, real, below + entry.name)

@@ -101,7 +101,7 @@ def _time_limit(connection: Any, seconds: float | None) -> Iterator[Callable[[],
 
     def check_time() -> None:
         if expired.is_set():
-            raise UsageError(f"the query did not end within {seconds:g} seconds")
+            raise UsageError(f"the query did not end within {seconds:g} second{'' if seconds == 1 else 's'}")
 
     thread = threading.Thread(target=stop, daemon=True)
     thread.start()

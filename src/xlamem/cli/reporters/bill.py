@@ -22,8 +22,8 @@ MIN_SHARE = 0.001
 """Minimum share of the largest account for an account to be listed in full."""
 
 
-def screen(dump: Dump, rows: list[Row], packings: list[Packing], width: int | None) -> list[Text]:
-    """Return the lines of the screen."""
+def screen(dump: Dump, rows: list[Row], packings: list[Packing] | None, width: int | None) -> list[Text]:
+    """Return the lines of the screen, with the packings if they were searched for."""
     (module,) = dump.modules.to_pylist()
     lines = header(dump.source, module, describe_problems(dump), width)
     accounts = accounts_of(rows)
@@ -39,7 +39,7 @@ def screen(dump: Dump, rows: list[Row], packings: list[Packing], width: int | No
         lines += [Text(), *_dim(f"Smaller memory spaces: {', '.join(folded)}", 0, width)]
     if not accounts:
         lines += [Text(line, "yellow") for line in wrap(NO_ALLOCATIONS, 0, width)]
-    return lines + ([Text(), *_packing_lines(packings, largest, width)] if packings else [])
+    return lines + ([] if packings is None else [Text(), *_packing_lines(packings, largest, width)])
 
 
 def _account_name(row: Row) -> str:
@@ -101,7 +101,9 @@ def _dim(text: str, indent: int, width: int | None) -> list[Text]:
 
 def _packing_lines(packings: list[Packing], largest: int, width: int | None) -> list[Text]:
     """Return a line about each packing of a temp allocation that is not small."""
-    lines = [Text("the compiler's packing, or mine?", "bold")]
+    if not packings:
+        return [Text("nothing to pack: no temporaries, or too many of them")]
+    lines = [Text("packing of the temporaries", "bold")]
     for p in packings:
         if p.size >= MIN_SHARE * largest:
             lines += [Text(f"  {line}") for line in wrap(_packing(p), 2, width)]
@@ -113,8 +115,8 @@ def _packing(p: Packing) -> str:
     name = f"{p.memory_space} page {p.page}" if p.page else p.memory_space
     least = "no packing needs less" if p.is_optimal else f"no packing needs less than {size(p.lower_bound)}"
     if p.size - p.lower_bound < MIN_SHARE * p.size:
-        return f"{name}: the compiler's, {size(p.size)}; no packing needs less than {size(p.lower_bound)}"
+        return f"{name}: {size(p.size)} by the compiler; no packing needs less than {size(p.lower_bound)}"
     if p.found < p.size:
-        saved = f"{size(p.size - p.found)} less than the compiler's {size(p.size)}"
-        return f"{name}: mine, {size(p.found)}, is {saved}; {least}"
-    return f"{name}: the compiler's, {size(p.size)}: none of {count(p.attempts, 'packing')} is better; {least}"
+        saved = f"{size(p.size - p.found)} less than the {size(p.size)} of the compiler"
+        return f"{name}: {size(p.found)} by the best packing found, {saved}; {least}"
+    return f"{name}: {size(p.size)} by the compiler; none of {count(p.attempts, 'packing')} tried is better; {least}"

@@ -60,7 +60,8 @@ def report_notes(result: Converted) -> None:
         changed = count(len(result.changed), "dump")
         console.note(f"{changed} changed while being read, left for the next run: {_first(result.changed)}")
     if result.known:
-        console.note(f"{count(result.known, 'dump')} in quarantine since an earlier run: --retry-quarantine retries")
+        known = f"{count(result.known, 'dump')} in quarantine since an earlier run"
+        console.note(f"{known}: --retry-quarantine retries {'it' if result.known == 1 else 'them'}")
     if result.stopped:
         console.note("stopped after more failures than --max-failures: repeat the command to resume")
 

@@ -27,6 +27,8 @@ SIZE_WIDTH = 10
 CAUSE_INDENT = 6
 JAX = "jax."
 """Prefix of the fields of JAX's memory_analysis()."""
+EXACT_TITLE = "JAX's memory_analysis(), as far as it follows from the dump"
+INFERRED_TITLE = "JAX's memory_analysis(); inferred: by a formula right on N of M real dumps"
 TOGETHER = "all memory spaces together"
 MIN_SHARE = 0.001
 """Minimum share of the largest number for a memory space to have its own lines."""
@@ -170,8 +172,10 @@ class _Columns:
         for block in blocks:
             peak = _named(block, "peak") or block.lines[0].number
             line = self._amounts(block.title, peak, "bold", indent=0)
+            line.rstrip()
             reserved = _named(block, "reserved")
-            lines.append(line.append(f"  peak, {size(reserved['bytes'])} reserved" if reserved else "  peak", "dim"))
+            text = f"  peak, {size(reserved['bytes'])} reserved" if reserved else "  peak"
+            lines.append(line.append(text if self.fits(len(line) + len(text)) else "  peak", "dim"))
         return lines
 
     def amount(self, n: int | None) -> str:
@@ -188,6 +192,10 @@ class _Columns:
         line.append(f" {self.amount(n['bytes'])}")
         return line.append(f"  {difference.rjust(SIZE_WIDTH + 2)}", "yellow")
 
+    def fits(self, length: int) -> bool:
+        """Return whether a line of this length need not be shortened."""
+        return self.width is None or length <= self.width
+
     def _line(self, line: Line) -> list[Text]:
         names = sorted(line.names, key=lambda name: name == "xla_rule")  # xla_printed is better known
         joined = ", ".join(names)
@@ -196,8 +204,10 @@ class _Columns:
         text, more = self._beside(line, len(amounts) + 2)
         same = f"= {', '.join(equal)}" if equal else ""
         with_same = f"{text} ({same})" if text and same else text or same
-        if self.width is None or len(amounts) + 2 + len(with_same) <= self.width:
+        if self.fits(len(amounts) + 2 + len(with_same)):
             text, same = with_same, ""
+        elif text and not self.fits(len(amounts) + 2 + len(text)):
+            text, more = "", [text, *more]
         amounts.append(f"  {text}" if text else "", "dim").rstrip()
         below = [f"  {same}"] if same else []
         return [amounts, *(Text(t, "dim") for t in [*below, *self._indented(more), *self._definitions(line)])]
@@ -217,9 +227,9 @@ class _Columns:
         cause = line.causes[0]["cause"] if line.causes else ""
         short = SHORT_CAUSES.get(cause, cause)
         for text in (", ".join(filter(None, [short or MEANINGS.get(n["name"], ""), step])), short or step):
-            if self.width is None or indent + len(text) <= self.width:
+            if self.fits(indent + len(text)):
                 return text, []
-        return step, [cause]
+        return step, [cause] if cause else []
 
     def _indented(self, texts: Iterable[str]) -> list[str]:
         return [" " * CAUSE_INDENT + part for text in texts for part in wrap(text, CAUSE_INDENT, self.width)]
@@ -250,8 +260,10 @@ def _memory_analysis(fields: list[Row], columns: _Columns) -> list[Text]:
     names = [n["name"].removeprefix(JAX) if n["releases"] is None else f"  {n['releases']}" for n in shown]
     length = max(map(len, names), default=0)
     lines = [_field(name.ljust(length), n, columns) for name, n in zip(names, shown, strict=True)]
-    title = Text("JAX's memory_analysis(), as far as it follows from the dump", "bold")
-    return [Text(), title, *lines] if fields else []
+    title = EXACT_TITLE
+    if any(map(_basis, shown)) and columns.fits(len(INFERRED_TITLE)):
+        title = INFERRED_TITLE
+    return [Text(), Text(title, "bold"), *lines] if fields else []
 
 
 def _field(name: str, n: Row, columns: _Columns) -> Text:

@@ -151,7 +151,8 @@ def write_list(dumps: list[Inspection], n_failed: int) -> None:
         line = row.ljust(indent) + name
         write(line if state == "ok" else red(line))
     write()
-    write(", ".join(_summary(dumps, n_failed)))
+    for line in wrap(", ".join(_summary(dumps, n_failed)), 0, columns):
+        write(line)
     for group in duplicates(dumps):
         write("same content:")
         for dump in group:

@@ -336,20 +336,28 @@ def _hints(report: Report) -> list[str]:
         hints.append(f"{_space(row['memory_space'])} total leaves out {size(causes.output_left_out)} of outputs")
     if causes.oversized:
         hints.append(f"one buffer alone exceeds {_space(row['memory_space'])}: {causes.oversized['shape']}")
-    if row["form"] == "tpu_e1000" or (row["form"] == "tpu_allocation" and row["memory_space"] == "hbm"):
+    if row["form"] in ("tpu_e1000", "runtime") or (row["form"] == "tpu_allocation" and row["memory_space"] == "hbm"):
         hints.append(_dump_hint(row))
     return hints
 
 
 def _dump_hint(row: Row) -> str:
     """Say how to find the buffers that the message does not list. Commands have lines of their own."""
+    if row["form"] == "runtime":
+        return (
+            "this message does not say what takes the memory, but a dump of the program does. Set\n"
+            '  XLA_FLAGS="--xla_dump_to=dumps --xla_dump_hlo_as_text"\n'
+            "run it again, and then\n  xlamem dumps"
+        )
     text = row["capacity_text"] or ""
     text = size(int(text)) if text.isdigit() else _printed(text)
     capacity = f" --capacity {text.replace(' ', '')}" if row["capacity_text"] else ""
     is_one = row["form"] == "tpu_allocation"
     listed = "names one buffer, and a dump all of them" if is_one else "lists no buffers, but a dump does"
+    # The size in the message is device_total of the program, also if it has no temporaries.
+    counted = "" if is_one else " Its HLO temporaries include arguments and outputs."
     return (
-        f"this message {listed}, also of a compile that fails. Set\n"
+        f"this message {listed}, also of a compile that fails.{counted} Set\n"
         '  XLA_FLAGS="--xla_dump_to=dumps --xla_dump_hlo_as_text"\n'
         f"compile again, and run\n  xlamem dumps{capacity}"
     )

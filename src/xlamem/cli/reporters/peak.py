@@ -90,15 +90,17 @@ def _advice(rows: Sequence[Row], fits: Fits | None, width: int | None) -> list[T
     places = [f"{row['kind']} {row['argument'] or row['scope'] or ''}".strip() for row in rows]
     texts = [one_line(f"{place}: {bound}") for place, bound in zip(places, bounds, strict=True)]
     texts = [shorten(text, width and width - INDENT) for text in texts]
-    more = (f"how, and what else helps: xlamem advise PATH --budget {budget_text(fits.available)}", "dim")
-    return [field("" if i else "advice", text) for i, text in enumerate([*texts, more])]
+    budget = f" --budget {budget_text(fits.available)}" if fits.available > 0 else ""
+    lead, command = "how, and what else helps:", f"xlamem advise PATH{budget}"
+    together = f"{lead} {command}"
+    more = [together] if width is None or INDENT + len(together) <= width else [lead, command]
+    return [field("" if i else "advice", text) for i, text in enumerate([*texts, *((line, "dim") for line in more)])]
 
 
 def budget_text(available: int) -> str:
     """Return a size for a command line, rounded down."""
-    room = max(available, 0)
-    text = size(room).replace(" ", "")
-    return text if parse_bytes(text) <= room else f"{room}B"
+    text = size(available).replace(" ", "")
+    return text if parse_bytes(text) <= available else f"{available}B"
 
 
 def _missing(overview: Overview, layout: Layout) -> list[Text]:
@@ -219,7 +221,9 @@ def _other_space(overview: Overview, space: Row, layout: Layout) -> Text:
         return Text.assemble(name, f"{size(space['reserved'])} reserved")
     usage = overview.usage[space["memory_space"], space["page"]]
     line = Text.assemble(name, (size(space["peak"]).ljust(SIZE_WIDTH), "bold"))
-    line.append(sparkline(usage, SPARKLINE_WIDTH), "cyan").append(f"  {_steps(overview, space)}")
+    steps = f"  {_steps(overview, space)}"
+    room = (layout.width or sys.maxsize) - len(line) - len(steps)
+    line.append(sparkline(usage, max(1, min(SPARKLINE_WIDTH, room))), "cyan").append(steps)
     reserved = f", {size(space['reserved'])} reserved"
     return line if len(line) + len(reserved) > (layout.width or sys.maxsize) else line.append(reserved)
 

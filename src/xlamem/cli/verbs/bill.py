@@ -9,6 +9,7 @@ import click
 from ... import compute, schema
 from ...compute import Packing, rows_of_space
 from ...dump import Dump
+from ...errors import UsageError
 from .. import console, options
 
 if TYPE_CHECKING:
@@ -30,10 +31,12 @@ def command(dump: Dump, space: str | int | None, seconds: float | None, output: 
     Parameters, outputs and constants are divided into data, padding and bytes that no value covers; temporaries into
     data and padding. Alignment, other steps and packing explain why temporaries take more than is in use at the peak.
     """
+    if output.csv and seconds is not None:
+        raise UsageError("--repack and --csv exclude each other")
     rows = rows_of_space(dump, compute.bill(dump).to_pylist(), space)
-    packings = [] if seconds is None else compute.repack(dump, seconds, space=space)
+    packings = None if seconds is None else compute.repack(dump, seconds, space=space)
     if output.json:
-        searched = None if seconds is None else [_as_json(p) for p in packings]
+        searched = None if packings is None else [_as_json(p) for p in packings]
         document: documents.Bill = {**options.program_json(dump), "bill": rows, "packings": searched}
         console.write_document("bill", document)
     elif output.csv:

@@ -19,6 +19,7 @@ def command(dump: Dump, name: str, output: options.Output) -> None:
     """Show what defines, reads and keeps alive one buffer of the program in PATH, and what shares its bytes.
 
     NAME is a value_id, or an instruction with a shape index if it defines several buffers: while.10{24}.
+    `xlamem top PATH --by buffer` lists them.
     """
     buffer = compute.buffer(dump, name)
     if output.json:

@@ -92,7 +92,8 @@ def command(
     Exit codes:
       0    every check passed
       1    a check failed
-      2    the configuration is wrong, or a budget matches or compares no program
+      2    the configuration or the baseline is unusable, or a budget matches or
+           compares no program
       3    a verdict is not known, and no check failed
       4    the baseline or an output cannot be written
     """

@@ -102,7 +102,7 @@ def migrate(dest: str, single_writer: bool, quiet: bool, output: options.Output)
 @click.option("--single-writer", is_flag=True, help="Promise that no run writes to DEST, and skip conditional writes.")
 @options.output()
 def drop(dest: str, where: str, yes: bool, single_writer: bool, output: options.Output) -> None:
-    """Drop occurrences from the dataset DEST, and contents that are found nowhere else.
+    """Drop occurrences, and contents that are found nowhere else.
 
     The condition can use every column of the view `dumps`, and labels as label.KEY. Without --yes, nothing is changed.
 
@@ -149,7 +149,7 @@ def compact(dest: str, single_writer: bool, output: options.Output) -> None:
 @click.option("--single-writer", is_flag=True, help="Promise that no run writes to DEST, and skip conditional writes.")
 @options.output()
 def register(dest: str, to: str, single_writer: bool, output: options.Output) -> None:
-    """Register the files of the dataset DEST as tables of another format.
+    """Register the files of a dataset as Iceberg or Delta tables.
 
     From then on, the tables follow the dataset: every run, `compact` and `drop` update them. This command also repeats
     an update that failed. No file is copied.

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, required=True, metavar="PATH [PATH2]", shell_complete=files)
 @click.option(
     "--output", "-o", "file", default="report.html", show_default=True, metavar="FILE", shell_complete=files,
-    help="File to write; its suffix selects the format: .html, .json (the data of the page), .svg, .pb.gz (pprof).",
+    help="File to write; its suffix selects the format: .html, .json (the data of the page), .svg,"
+    " .pb.gz or .pprof (pprof).",
 )  # fmt: skip
 @click.option("--module", metavar="N|NAME", help="Module to show if a PATH has several; by default all are listed.")
 @memory()

@@ -34,7 +34,7 @@ def command(
     "values", which is an SQL keyword. docs/warehouse.md has examples.
 
     \b
-      xlamem sql DEST "SELECT platform, count(*) AS dumps FROM modules GROUP BY ALL"
+      xlamem sql DEST "SELECT platform, count(*) AS n FROM modules GROUP BY ALL"
       xlamem sql DEST "COPY (FROM scopes) TO 'scopes.csv'"
     """
     table = sql(source, query, sandbox=sandbox, memory_limit=memory_limit, timeout=timeout)

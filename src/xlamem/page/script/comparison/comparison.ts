@@ -222,7 +222,7 @@ function editList(edits: Difference["edits"]): HTMLElement {
       "li",
       {},
       h("span", { class: `number ${change > 0 ? "up" : change < 0 ? "down" : ""}`, title: change ? exactSize(change) : null }, amount),
-      h("span", { class: "edit-words", title: plain(text) }, plain(text.charAt(0).toUpperCase() + text.slice(1), MAX_TEXT), h("span", { class: "muted" }, plain(`${[kind, n ? count(n, "buffer") : "", EVIDENCE[evidence] ?? ""].filter(Boolean).join(" \u00b7 ")}`))),
+      h("span", { class: "edit-words", title: plain(text) }, plain(text, MAX_TEXT), h("span", { class: "muted" }, plain(`${[kind, n ? count(n, "buffer") : "", EVIDENCE[evidence] ?? ""].filter(Boolean).join(" \u00b7 ")}`))),
     );
   });
   return h("ul", { class: "edits" }, ...items);
