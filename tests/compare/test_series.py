@@ -360,6 +360,24 @@ def test_text_that_cannot_be_loaded(tmp_path: Path) -> None:
     assert sides == [["same", "name"], ["same", "same"]]
 
 
+def test_text_in_quarantine_is_not_gone(tmp_path: Path) -> None:
+    """A run that finds a broken file again does not try it again; it is there until a search does not find it."""
+    folder = written(tmp_path / "in", [("jit_g", inner(1)), ("jit_f", TEXTS)])
+    for path in folder.glob("module_0001.*"):
+        path.unlink()
+    (folder / f"module_0001.jit_f.{PLATFORM}-buffer-assignment.txt.gz").write_bytes(b"\x1f\x8b")
+    for night in "12":
+        xlamem.convert(folder, to=tmp_path / "to", labels={"night": night}, engine="here")
+    other = written(tmp_path / "elsewhere", [("jit_g", inner(1))])
+    xlamem.convert(other, to=tmp_path / "to", labels={"night": "3"}, engine="here")
+    s = followed(tmp_path / "to", "night")
+    (rows,) = (s.rows(p["program"]).to_pylist() for p in s.programs.to_pylist() if not p["n_known"])
+    assert [(r["point"], "cannot be read" in r["problem"]) for r in rows] == [("1", True), ("2", True)]
+    assert s.counts["gone"] == 1  # in the third night, another folder was searched
+    sides = [(tmp_path / "to", {"night": night}) for night in "12"]
+    assert [r["how"] for r in xlamem.pair(*sides).to_pylist()] == ["same", "same"]
+
+
 def test_programs_keep_their_folders(tmp_path: Path) -> None:
     """Two programs that cannot be told apart by what they contain are told apart by their folders."""
     def small(end: int) -> dict[str, str]:

@@ -169,11 +169,11 @@ def _recovered(
             if path in existing:
                 break
             existing.add(path)
-    was_searched = _search(searched)
+    was_searched = search_of(searched)
     return {i for i, path in paths.items() if path in existing or was_searched(path)}
 
 
-def _search(searched: Sequence[str]) -> Callable[[str], bool]:
+def search_of(searched: Sequence[str]) -> Callable[[str], bool]:
     """Return a function that tells whether a search of these paths, URIs and globs would have found a path."""
     prefixes: list[str] = []
     globs: list[tuple[re.Pattern[str], Callable[[str], str]]] = []
