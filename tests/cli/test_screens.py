@@ -200,6 +200,15 @@ def test_explain_folds_small_memory_spaces(run: Any) -> None:
     assert "\nsflag\n  reserved" in alone
 
 
+def test_explain_needs_no_more_columns_than_its_longest_line(run: Any) -> None:
+    """What just fits beside the numbers stays there."""
+    wide = run("explain", MPL, columns=300).out
+    hbm = wide[wide.index("\n\nhbm\n") : wide.index("\n\nJAX")]
+    longest = max(hbm.splitlines(), key=len)
+    assert longest.endswith("in use but not live, step 15")
+    assert hbm in run("explain", MPL, columns=len(longest)).out
+
+
 # ---- info
 
 
