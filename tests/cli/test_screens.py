@@ -216,6 +216,15 @@ def test_explain_in_a_narrow_terminal(run: Any) -> None:
     assert "\n\n  " not in numbers
 
 
+def test_explain_needs_no_more_columns_than_its_longest_line(run: Any) -> None:
+    """What just fits beside the numbers stays there."""
+    wide = run("explain", MPL, columns=300).out
+    hbm = wide[wide.index("\n\nhbm\n") : wide.index("\n\nJAX")]
+    longest = max(hbm.splitlines(), key=len)
+    assert longest.endswith("in use but not live, step 15")
+    assert hbm in run("explain", MPL, columns=len(longest)).out
+
+
 # ---- info
 
 

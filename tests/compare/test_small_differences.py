@@ -339,6 +339,17 @@ def test_live_ranges_that_contradict_the_allocations(old: str, new: str, tmp_pat
         assert xlamem.diff(a, b).doubt == f"{side} has live ranges that contradict its allocations"
 
 
+def test_lines_about_values_that_were_not_understood(tmp_path: Path) -> None:
+    """Without live ranges, only allocations are compared, of which every line was understood."""
+    whole, other, part = DUMPS / "cpu-jaxlib-0.12.0-scan_while", tmp_path / "other", tmp_path / "part"
+    shutil.copytree(whole, other)
+    (path,) = other.glob("*-buffer-assignment.txt")
+    path.write_text(path.read_text().replace(" value: <", " value of another kind\n value: <", 1))
+    shutil.copytree(other, part, ignore=shutil.ignore_patterns("*-live-range.txt"))
+    assert xlamem.diff(whole, other).doubt == "B has lines about values that were not understood"
+    assert xlamem.diff(whole, part).doubt == "B has no live ranges, so its peak is not known"
+
+
 def test_what_is_compared_without_live_ranges(tmp_path: Path) -> None:
     a, b = DUMPS / "cpu-jaxlib-0.12.0-scan_while", DUMPS / "cpu-jaxlib-0.12.0-multiheap"
     part = tmp_path / a.name

@@ -295,7 +295,17 @@ def test_buffers_of_a_dump_without_live_ranges(make: Callable[..., Path]) -> Non
     dump = xlamem.read(make({"buffer-assignment": f"BufferAssignment:\n{allocations}".encode()}))
     (space,) = (s for s in compute.summarize(dump).spaces if s["color"] == 0)
     assert (space["n_buffers"], space["buffers"]["value_id"].to_pylist()) == (2, [2, 0])
+    assert space["buffers"]["bytes"].to_pylist() == [80, 64]  # with the padding of f32[2]
     assert {c: size for c, size in space["categories"].items() if size} == {"temp": 64, "live_out": 80}
+
+
+def test_savings_name_an_allocation_by_its_number(make: Callable[..., Path]) -> None:
+    """Which need not be its place in the list."""
+    allocations = f"allocation 3: size 64, maybe-live-out:\n{value(1, 'o', 64)}"
+    allocations += f"allocation 7: size 16, preallocated-temp:\n{value(2, 't', 16)}"
+    members = attacks.dump([], allocations=allocations, ranges=["o{}:0-4", "t{}:1-2"])
+    found = compute.savings(xlamem.read(make(members))).to_pylist()
+    assert [(r["role"], r["allocation"], r["saving"]) for r in found] == [("allocation", 3, 64), ("value", 7, 16)]
 
 
 def test_the_first_clone_after_the_peak_saves_its_bytes(make: Callable[..., Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,6 +96,14 @@ def test_a_tpu_that_is_not_there() -> None:
     from_arrays = xlamem.of(loss, jnp.ones((32, 32)), jnp.ones((64, 32)), topology="v5e:2x2")
     assert total(from_arrays) == total(dump)
     assert xlamem.of(lambda: jnp.ones((64, 64)), topology="v4:2x2x1").platform == "tpu"
+
+
+def test_an_argument_for_a_topology_keeps_its_weak_type() -> None:
+    """A Python number that became an array does not make the arrays wider that it is multiplied with."""
+    topology = SimpleNamespace(devices=jax.devices())
+    dump = xlamem.of(jnp.multiply, jnp.asarray(2.0), jnp.ones(4, "bfloat16"), topology=topology)
+    shapes = {text.partition("{")[0] for text in dump.values["shape"].to_pylist()}
+    assert {"bf16[4]", "f32[4]"} & shapes == {"bf16[4]"}
 
 
 @tpu

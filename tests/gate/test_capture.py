@@ -75,6 +75,7 @@ def test_helpers_of_jax_are_captured_but_not_in_the_way() -> None:
     assert "jit_broadcast_in_dim" in helpers
     assert "jit_step" not in helpers
     assert len(helpers) == len(captured) - 1
+    assert repr(captured).startswith(f"<xlamem.Capture: {len(captured)} programs>\n")
 
 
 def test_a_block_of_helpers_only_gives_the_only_one() -> None:

@@ -274,6 +274,15 @@ def test_a_message_inside_of_another() -> None:
     assert len(rows(found, "buffers", report=0)) == 13
 
 
+def test_lines_without_a_prefix_belong_to_the_latest_message() -> None:
+    """Two threads fail, and each logs its message in one statement: only the first lines have a prefix."""
+    first, *others = HBM.splitlines()
+    log = [LOGGED + first, LOGGED.replace("18058", "18059") + first, *others]
+    found = read_oom("\n".join(log))
+    assert found.reports["thread"].to_pylist() == ["18058", "18059"]
+    assert found.buffers["report"].to_pylist() == [1] * 13
+
+
 def test_a_message_after_a_folded_one() -> None:
     """What is folded ends with its line."""
     found = read_oom(f"{json.dumps(HBM)}\n{FITS}")
