@@ -1,4 +1,4 @@
-"""The difference of two large dumps, beside reading both. In a new process each, with two threads."""
+"""The difference of two large dumps, beside reading both. In a new process each."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ def test_diff(pair: str, size: float, benchmark: Any, rows: list[Row]) -> None:
         "MB memory": f"{max(f['peak_bytes'] for f in found) / 1e6:,.0f}",
     }
     benchmark.extra_info.update({name: best[name] for name in ("cpu_s", "wall_s", "peak_bytes")})
-    rows.append(Row("difference of two dumps, two threads, a new process each", pair, cells))
+    rows.append(Row("difference of two dumps, a new process each", pair, cells))

@@ -37,7 +37,6 @@ class InstructionMatching:
         self.node_of_b = np.full(self.graphs[1].n, -1, np.int64)
         self.rule = np.full(self.graphs[0].n, -1, np.int64)
         """Index in RULES of the rule that matched each node of A, or -1."""
-        both_sides(lambda g: g.position, *self.graphs)
         self._match_subgraphs(self._labels(self._opcode, self._op_name, self._shape, self._number), SUBGRAPH, OPERATION)
 
     # -- labels ----------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from ..compute.buffer_names import source_columns
 from ..compute.columns import Ints, Mask, decoded, encoded, take
 from ..compute.lazy import cached_property
 from ..compute.op_names import scopes
-from ..compute.origins import origins
 from ..compute.program import Program
 from ..parse.fingerprints import row_hash
 from .graph import Labels, both_sides, positions, text_hashes
@@ -26,18 +25,13 @@ class Matching:
         self.a, self.b = a, b
         self._instructions = InstructionMatching(a, b)
         if not self._instructions.is_done:
-            # The values that will be left are matched by their origins, which take about as long.
-            both_sides(lambda job: job(), self._instructions.match_others, self._find_origins)
+            self._instructions.match_others()
         self.value = np.full(len(a.owner), -1, np.int64)
         """Value of B that matches each value of A, or -1."""
         self.value_of_b = np.full(len(b.owner), -1, np.int64)
         self.rule = np.full(len(a.owner), -1, np.int64)
         """Index in `instructions.RULES` of the rule that matched each value of A, or -1."""
         self._match_values()
-
-    def _find_origins(self) -> None:
-        for p in (self.a, self.b):
-            origins(p)
 
     @property
     def steps_in_order(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:

@@ -442,7 +442,8 @@ def read_stored(dataset: Dataset, content_id: str | None, uri: str | None = None
 def _skipped(dataset: Dataset, rows: pa.Table) -> pa.Table:
     """Return these rows of `quarantine` for each later run that searched their paths and did not try them again."""
     found = rows.to_pylist()
-    runs = dataset["runs"].to_table(columns=["run_id", "host", "started_at", "known", "options"]) if found else pa.table({})
+    columns = ["run_id", "host", "started_at", "known", "options"]
+    runs = dataset["runs"].to_table(columns=columns) if found else pa.table({})
     skipped = []
     for run in runs.to_pylist():
         if run["known"] and run["options"]:
