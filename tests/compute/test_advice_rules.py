@@ -204,6 +204,30 @@ def test_a_batch_on_each_device(is_partitioned: bool, make: Make) -> None:
     assert row["action"] == f"Halve the batch of `x`{where} (8 to 4)."
 
 
+def test_a_dimension_of_features_is_no_batch(make: Make) -> None:
+    """A recurrent cell multiplies [x, h], of 48 features each, by weights that have 96 rows."""
+    dump = program(
+        make,
+        [argument("w", "f32[96,192]", 0), Buffer("xh", "f32[32,96]", op_name="jit(f)/while/body/concatenate")],
+    )
+    assert advice(dump, "batch") == []
+
+
+def test_the_batch_is_not_the_width_of_an_embedding(make: Make) -> None:
+    """Most bytes of activations have the 64 features last. A product of the batch and a sequence may be first."""
+    dump = program(
+        make,
+        [
+            argument("ids", "f32[128,10]", 0),
+            argument("y", "f32[64,16]", 1),
+            Buffer("e", "f32[1280,1,64]", (3, 5), "jit(f)/jvp()/gather"),
+            Buffer("g", "f32[1280,1,64]", (4, 5), "jit(f)/transpose(jvp())/mul"),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert row["action"].startswith("Halve the batch of `ids` (128 to 64).")
+
+
 # -- donation ------------------------------------------------------------------------------------
 
 
@@ -294,6 +318,16 @@ def test_layers_that_are_checkpointed_already(backward: str, wanted: str | None,
     gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name.format(i, backward)) for i in range(4)]
     rows = advice(program(make, forward + gradients, "tpu"), "recompute")
     assert [r["action"].startswith(wanted) for r in rows] == ([True] if wanted else [])
+
+
+@pytest.mark.parametrize(("platform", "side", "n"), [("cpu", 64, 0), ("tpu", 64, 1), ("cpu", 128, 1)])
+def test_layers_of_different_shapes_are_no_loop(platform: str, side: int, n: int, make: Make) -> None:
+    """The stages of a convolutional network cannot be the iterations of a loop, which a CPU needs."""
+    shapes = ["f32[128,64]", f"f32[{side},64]", "f32[96,64]"]
+    forward = [Buffer(f"h.{i}", s, (i, 8 - i), f"jit(f)/jvp(layer_{i})/tanh") for i, s in enumerate(shapes)]
+    name = "jit(f)/transpose(jvp(layer_{}))/mul"
+    gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name.format(i)) for i in range(3)]
+    assert len(advice(program(make, forward + gradients, platform), "recompute")) == n
 
 
 def test_a_policy_of_a_loop(make: Make) -> None:
