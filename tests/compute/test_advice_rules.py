@@ -276,6 +276,21 @@ def test_gradients_may_not_replace_weights(is_update: bool, make: Make) -> None:
         assert "They are gradients: donate it only if nothing reads it afterwards." in row["action"]
 
 
+def test_gradients_of_one_argument(make: Make) -> None:
+    """That of another argument is a constant, which is of no phase."""
+    dump = program(
+        make,
+        [
+            argument("gate", "f32[128,64]", 0, uses="  s.1, operand 0"),
+            argument("w", "f32[128,256]", 1, uses="  s.1, operand 1"),
+            output("zeros", "f32[128,64]", instruction="broadcast(%x)"),
+            output("y", "f32[128,256]", op_name="jit(f)/transpose(jvp())/dot_general"),
+        ],
+    )
+    found = {row["argument"]: "They are gradients" in row["action"] for row in advice(dump, "donate")}
+    assert found == {"gate": False, "w": True}
+
+
 # -- recomputation -------------------------------------------------------------------------------
 
 

@@ -86,13 +86,13 @@ def donations(w: WhatIf) -> Iterator[Intervention]:
     found = np.flatnonzero((match.output >= 0) & w.in_memory[parameters.allocation])
     output, value = outputs.value[match.output[found]], parameters.value[found]
     number, roots = parameters.number[found], argument_names(w, value, parameters.number[found])
-    safe, are_gradients = _written_last(w, value, output), _are_gradients(w, value, output)
+    safe = _written_last(w, value, output)
     codes, names = encoded(pa.chunked_array([roots]))
     for code in np.unique(codes):
         rows = np.flatnonzero(codes == code)
         name, first = names[int(code)].as_py(), int(number[rows].min())
         donation = _donation(w, name, first, value[rows], output[rows], safe[rows])
-        if are_gradients:
+        if _are_gradients(w, value[rows], output[rows]):
             # An update usually follows, and reads the argument.
             action = f"{donation.action} They are gradients: donate it only if nothing reads it afterwards."
             donation = replace(donation, lower=0, confidence="try", action=action)
