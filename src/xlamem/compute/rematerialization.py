@@ -228,7 +228,7 @@ def _shared_size(dimensions: Ints, sliced: Mask) -> int:
 def _is_ambiguous(dimensions: Ints, codes: Ints, code: int, shared: list[int], state: list[bool]) -> bool:
     """Return whether the batch size of an argument is also a dimension of weights.
 
-    It is the first one of an argument that is no state, the last one of another argument, or one of several of an array.
+    It is the first one of an argument that is no state, the last one of another argument, or one of two of an array.
     """
     has_size = dimensions == shared[code]
     others = {int(c) for c in codes[has_size[:, 0]]} - {code}
