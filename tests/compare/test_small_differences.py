@@ -16,7 +16,9 @@ from attacks import record, value
 from conftest import DUMPS
 
 import xlamem
+from xlamem.compare import edits
 from xlamem.compare.compiler import formats_exclude_each_other
+from xlamem.compare.context import Edit
 from xlamem.compare.groups import difference_groups
 from xlamem.compare.interface import Interface
 from xlamem.compare.rows import Differences
@@ -46,6 +48,23 @@ def test_a_scope_is_not_the_beginning_of_another() -> None:
     rows: Any = SimpleNamespace(text=lambda _: (pa.array([0, 1, 2, 3, 4, -1]).to_numpy(), names))
     assert Differences.in_scopes(rows, ["mlp"]).tolist() == [True, False, True, False, True, False]
     assert Differences.in_scopes(rows, []).tolist() == [False] * 6
+
+
+def test_an_edit_within_another_is_stated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scan over more layers names its dimension, which is an edit of its own only if it explains other buffers."""
+    loops, dimension = "a dimension of 6 is 8 now; loops run 8 iterations instead of 6", "a dimension of 6 is 8 now"
+
+    def found(*claims: list[bool]) -> list[str]:
+        texts = zip((loops, dimension), claims, strict=True)
+        made = [Edit("loops", text, np.array(claimed), "names") for text, claimed in texts]
+        monkeypatch.setattr(edits, "RULES", (lambda _: iter(made),))
+        monkeypatch.setattr(edits, "Context", lambda *_: None)
+        matching: Any = None
+        rows: Any = SimpleNamespace(n=2)
+        return [edit.text for edit in edits.find_edits(matching, rows)[0]]
+
+    assert found([True, False], [True, False]) == [loops]
+    assert found([True, False], [True, True]) == [loops, dimension]
 
 
 def test_programs_that_grew() -> None:

@@ -28,12 +28,15 @@ Row = dict[str, Any]
 ARGUMENT = {"averages": "averages"}
 """The argument that is kept in a smaller type, by program; elsewhere activations are."""
 
-LOOSE = {"cpu-layers/recompute", "cpu-convolutions/recompute", "tpu-layers/recompute-loop"}
+LOOSE = {"cpu-layers/recompute", "tpu-layers/recompute-loop"}
 """Interventions that save less than half of the upper bound.
 
 On a CPU, the advice is to recompute in a loop; `jax.checkpoint` alone saves nothing there. On a TPU it is the reverse.
 """
-NOT_ADVISED = {"cpu-inference/donate", "tpu-inference/donate", "tpu-convolutions/recompute", "cpu-attention/dtype"}
+NOT_ADVISED = {
+    "cpu-inference/donate", "tpu-inference/donate", "cpu-convolutions/recompute", "tpu-convolutions/recompute",
+    "cpu-attention/dtype",
+}  # fmt: skip
 """Controls, which save nothing."""
 TOO_SMALL = {"cpu-attention/donate"}
 """Interventions that save less than 1 %."""

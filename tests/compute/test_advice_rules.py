@@ -204,6 +204,54 @@ def test_a_batch_on_each_device(is_partitioned: bool, make: Make) -> None:
     assert row["action"] == f"Halve the batch of `x`{where} (8 to 4)."
 
 
+def test_a_dimension_of_features_is_no_batch(make: Make) -> None:
+    """A recurrent cell multiplies [x, h], of 48 features each, by weights that have 96 rows."""
+    dump = program(
+        make,
+        [argument("w", "f32[96,192]", 0), Buffer("xh", "f32[32,96]", op_name="jit(f)/while/body/concatenate")],
+    )
+    assert advice(dump, "batch") == []
+
+
+def test_the_batch_is_not_the_width_of_an_embedding(make: Make) -> None:
+    """Most bytes of activations have the 64 features last. A product of the batch and a sequence may be first."""
+    dump = program(
+        make,
+        [
+            argument("ids", "f32[128,10]", 0),
+            argument("y", "f32[64,16]", 1),
+            Buffer("e", "f32[1280,1,64]", (3, 5), "jit(f)/jvp()/gather"),
+            Buffer("g", "f32[1280,1,64]", (4, 5), "jit(f)/transpose(jvp())/mul"),
+        ],
+    )
+    (row,) = advice(dump, "batch")
+    assert row["action"].startswith("Halve the batch of `ids` (128 to 64).")
+
+
+# -- element types -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("platform", "reader", "element_type", "confidence"),
+    [
+        ("cpu", "fusion(%p.0), kind=kLoop, calls=%f", "f32", "likely"),
+        ("cpu", "fusion(%p.0), kind=kCustom, calls=%f", "f32", "try"),
+        ("cpu", "dot(%p.0, %p.0)", "f32", "try"),
+        ("cpu", "dot(%p.0, %p.0)", "f64", "likely"),
+        ("tpu", "dot(%p.0, %p.0)", "f32", "likely"),
+    ],
+)
+def test_an_argument_in_a_type_without_instructions(
+    platform: str, reader: str, element_type: str, confidence: str, make: Make
+) -> None:
+    """On a CPU, what is kept in bf16 is converted to f32: only fusions need no copy of it."""
+    x = argument("x", f"{element_type}[128,256]", 0, uses="  h, operand 0")
+    dump = program(make, [x, Buffer("h", "f32[128,16]", (1, 5), "jit(f)/a", reader)], platform)
+    (row,) = [row for row in advice(dump, "dtype") if row["argument"] == "x"]
+    half = 128 * 256 * 4 // 2
+    assert (row["confidence"], row["lower"]) == (confidence, -half if confidence == "try" else int(0.4 * half))
+
+
 # -- donation ------------------------------------------------------------------------------------
 
 
@@ -252,6 +300,21 @@ def test_gradients_may_not_replace_weights(is_update: bool, make: Make) -> None:
         assert "They are gradients: donate it only if nothing reads it afterwards." in row["action"]
 
 
+def test_gradients_of_one_argument(make: Make) -> None:
+    """That of another argument is a constant, which is of no phase."""
+    dump = program(
+        make,
+        [
+            argument("gate", "f32[128,64]", 0, uses="  s.1, operand 0"),
+            argument("w", "f32[128,256]", 1, uses="  s.1, operand 1"),
+            output("zeros", "f32[128,64]", instruction="broadcast(%x)"),
+            output("y", "f32[128,256]", op_name="jit(f)/transpose(jvp())/dot_general"),
+        ],
+    )
+    found = {row["argument"]: "They are gradients" in row["action"] for row in advice(dump, "donate")}
+    assert found == {"gate": False, "w": True}
+
+
 # -- recomputation -------------------------------------------------------------------------------
 
 
@@ -294,6 +357,16 @@ def test_layers_that_are_checkpointed_already(backward: str, wanted: str | None,
     gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name.format(i, backward)) for i in range(4)]
     rows = advice(program(make, forward + gradients, "tpu"), "recompute")
     assert [r["action"].startswith(wanted) for r in rows] == ([True] if wanted else [])
+
+
+@pytest.mark.parametrize(("platform", "side", "n"), [("cpu", 64, 0), ("tpu", 64, 1), ("cpu", 128, 1)])
+def test_layers_of_different_shapes_are_no_loop(platform: str, side: int, n: int, make: Make) -> None:
+    """The stages of a convolutional network cannot be the iterations of a loop, which a CPU needs."""
+    shapes = ["f32[128,64]", f"f32[{side},64]", "f32[96,64]"]
+    forward = [Buffer(f"h.{i}", s, (i, 8 - i), f"jit(f)/jvp(layer_{i})/tanh") for i, s in enumerate(shapes)]
+    name = "jit(f)/transpose(jvp(layer_{}))/mul"
+    gradients = [Buffer(f"g.{i}", "f32[8,8]", (8 - i, 9 - i), name.format(i)) for i in range(3)]
+    assert len(advice(program(make, forward + gradients, platform), "recompute")) == n
 
 
 def test_a_policy_of_a_loop(make: Make) -> None:

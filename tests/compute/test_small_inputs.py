@@ -69,12 +69,16 @@ def test_the_size_of_a_batch(trips: set[int]) -> None:
 
 
 def test_an_ambiguous_batch() -> None:
-    """A size that is that of several dimensions of the argument, or the first one of weights."""
+    """A size that is that of several dimensions of an array, the first one of weights, or the last one of others."""
     for dimensions, state_of_b, wanted in (
         ([[8, 3], [8, 4]], False, True),
         ([[8, 8], [9, 4]], False, True),
-        ([[8, 3], [9, 8]], False, False),
+        ([[8, 3], [9, 8]], False, True),
+        ([[8, 3], [9, 8]], True, True),
+        ([[8, 3, 0], [9, 8, 4]], False, False),
+        ([[8, 3], [8, 0]], True, False),
         ([[8, 3], [8, 4]], True, False),
+        ([[8, 3], [8, 8]], True, True),
         ([[8, 3], [4, 4]], True, False),
     ):
         shared = [8, int(dimensions[1][0])]

@@ -52,11 +52,17 @@ RULES: tuple[Callable[[Context], Iterator[Edit]], ...] = (
 
 
 def find_edits(m: Matching, rows: Differences) -> tuple[list[Edit], Ints]:
-    """Return what differs between two programs, and the edit that explains each contribution, -1 for none."""
+    """Return what differs between two programs, and the edit that explains each contribution, -1 for none.
+
+    An edit that an earlier one states as well, such as the dimension of a scan, counts only if it explains more.
+    """
     context, edits = Context(m, rows), list[Edit]()
     explained = np.full(rows.n, -1, np.int64)
     for rule in RULES:
         for edit in rule(context):
-            explained[(explained < 0) & edit.claims] = len(edits)
+            claims = (explained < 0) & edit.claims
+            if not claims.any() and any(edit.text in earlier.text for earlier in edits):
+                continue
+            explained[claims] = len(edits)
             edits.append(edit)
     return edits, explained

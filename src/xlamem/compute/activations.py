@@ -264,6 +264,14 @@ class Activations:
         """Whether each value is the result of a matrix product, by its op_name."""
         return flags_of(_matches(self.op_names, _WEIGHTED), self.op_codes)
 
+    def are_alike(self, layers: Layers) -> bool:
+        """Return whether most bytes are in arrays with dimensions that several layers have: one loop can run these."""
+        dimensions = np.sort(self.dimensions[layers.values], axis=1)
+        code = np.unique(dimensions, axis=0, return_inverse=True)[1].reshape(-1)
+        of_layer = np.unique(np.stack([code, layers.layer]), axis=1)[0]
+        extent = self.p.extent[layers.values]
+        return 2 * int(extent[np.bincount(of_layer)[code] > 1].sum()) > int(extent.sum())
+
     def is_checkpointed(self, layers: Layers) -> bool:
         """Return whether some of these layers are checkpointed already."""
         return self._is_family(layers.family, self._is_checkpointed)

@@ -15,7 +15,7 @@ from .bills import unused_bytes
 from .causes import DISAGREE, POINTERS, Cause, space_causes, total_causes, xla_causes
 from .columns import Ints, computed_table
 from .in_use import occupied_in, windows
-from .inferred import AGREEMENT, inferred_analysis, xprof_peak
+from .inferred import XPROF, Agreement, inferred_analysis, xprof_peak
 from .layout import Space
 from .memory_stats import FIELDS, memory_analysis
 from .peaks import GroupPeaks, group_peaks, peak_tables
@@ -105,9 +105,13 @@ class _Rows:
         space: Space | None = None,
         *,
         rest: str = "",
+        agreement: Agreement | None = None,
         **more: Any,
     ) -> None:
-        """Add a number and the causes of its difference from a peak; `rest` names the cause of the remainder."""
+        """Add a number and the causes of its difference from a peak; `rest` names the cause of the remainder.
+
+        Numbers that are inferred agree with those of the tool on a number of dumps.
+        """
         where: dict[str, Any] = {"memory_space": None, "color": None, "page": None}
         if space:
             where = {"memory_space": space.name, "color": space.color, "page": space.page}
@@ -115,9 +119,9 @@ class _Rows:
         if difference is not None and abs(difference) >= INT64_LIMIT:  # a printed number near -2^63
             difference = None
         by_cause = {} if difference is None else _nonzero(causes or {}, difference, rest)
-        basis = "exact" if size is not None else None
+        basis = None if size is None else "inferred" if agreement else "exact"
         row = {"name": name, "bytes": size, "time": None, "basis": basis, "releases": None} | where | more
-        equal, compared = AGREEMENT[name] if row["basis"] == "inferred" else (None, None)
+        equal, compared = agreement or (None, None)
         row |= {"definition": _definition(name, size), "difference": difference}
         row |= {"causes": ", ".join(f"{cause} {by:+,}" for cause, by in by_cause.items()) or None}
         self.numbers.append(row | {"n_equal": equal, "n_compared": compared})
@@ -157,7 +161,7 @@ def _add_spaces(rows: _Rows, p: Program, spaces: pa.Table) -> None:
             rows.add("half_open", row["half_open_peak"], top, causes["half_open", i], space)
             rows.add("fixed", fixed[i], top, causes["fixed", i], space)
         if xprof and xprof.space == i:
-            rows.add("xprof", xprof.bytes, top, {"tables of tuples": xprof.bytes - top}, space, basis="inferred")
+            rows.add("xprof", xprof.bytes, top, {"tables of tuples": xprof.bytes - top}, space, agreement=XPROF)
         rows.add("allocated", row["allocated"], top, causes.get(("allocated", i)), space)
 
 
@@ -227,11 +231,13 @@ def _of_one_group(causes: Iterable[Cause]) -> dict[str, int]:
 def _add_memory_analysis(rows: _Rows, p: Program) -> None:
     analysis, inferred = memory_analysis(p.tables), inferred_analysis(p)
     for name in FIELDS:
-        size = getattr(analysis, name)
-        if size is None and name in inferred:
-            rows.add(f"jax.{name}", inferred[name], basis="inferred")
+        size, found = getattr(analysis, name), [i for i in inferred if i.field == name]
+        if len(found) == 1:
+            rows.add(f"jax.{name}", found[0].bytes, agreement=found[0].agreement)
             continue
         rows.add(f"jax.{name}", size)
+        for i in found:
+            rows.add(f"jax.{name}, {i.releases}", i.bytes, agreement=i.agreement, releases=i.releases)
         for value in analysis.by_release:
             if value.field == name:
                 rows.add(f"jax.{name}, {value.releases}", value.bytes, releases=value.releases)

@@ -26,11 +26,21 @@ class Agreement(NamedTuple):
     compared: int
 
 
-AGREEMENT = {
-    "xprof": Agreement(546, 546),
-    "jax.temp_size_in_bytes": Agreement(230, 262),
-    "jax.peak_memory_in_bytes": Agreement(213, 239),
-}
+XPROF = Agreement(546, 546)
+PEAK_MEMORY = Agreement(213, 239)
+TEMP_SIZE = {"libtpu 0.0.50.1 and before": Agreement(230, 262), "libtpu 0.0.51 and later": Agreement(44, 44)}
+"""By releases, of which the first counts unassigned bytes twice."""
+LIBTPU_0_0_51, LIBTPU_0_0_50_1 = 1003875606, 1004524046
+"""Changelists of the first release that counts unassigned bytes once, and of a patch of the one before."""
+
+
+class Inferred(NamedTuple):
+    """A field of JAX's memory analysis. `releases` names those that print it, if the dump does not tell the release."""
+
+    field: str
+    bytes: int
+    agreement: Agreement
+    releases: str | None = None
 
 
 class SpaceBytes(NamedTuple):
@@ -53,35 +63,56 @@ def xprof_peak(p: Program) -> SpaceBytes | None:
     return SpaceBytes(space, int(p.fixed_bytes()[space]) + _max_union(p, _temporaries_without_tuples(p), space))
 
 
-def inferred_analysis(p: Program) -> dict[str, int]:
+def inferred_analysis(p: Program) -> list[Inferred]:
     """Return the fields of JAX's memory analysis of a TPU program that can usually be inferred.
 
-    temp_size_in_bytes is the size of the arenas in HBM, rounded up to ARENA_ALIGNMENT, plus their unassigned bytes, or
-    0 if they hold only tuple tables and control-flow scalars (s32, pred). peak_memory_in_bytes is the size of
-    parameters, constants and outputs in all spaces, plus the maximum bytes of live temporaries in the space where these
-    are greatest: their union in HBM and their sum elsewhere, without tuple tables. A dump without allocations has none.
+    temp_size_in_bytes is the size of the arenas in HBM, rounded up to ARENA_ALIGNMENT, or 0 if they hold only tuple
+    tables and control-flow scalars (s32, pred). Until libtpu 0.0.50.1, their unassigned bytes are added.
+    peak_memory_in_bytes is the size of parameters, constants and outputs in all spaces, plus the maximum bytes of live
+    temporaries in the space where these are greatest: their union in HBM and their sum elsewhere, without tuple tables.
+    A dump without allocations has none.
     """
-    if p.tables["modules"]["platform"][0].as_py() != "tpu" or not p.spaces:
-        return {}
-    fields = {"temp_size_in_bytes": _temp_size(p)}
+    module = p.tables["modules"].slice(0, 1).to_pylist()[0]
+    if module["platform"] != "tpu" or not p.spaces:
+        return []
+    found = _temp_sizes(p, module["changelist"])
     if p.steps is not None:
-        fields["peak_memory_in_bytes"] = int(p.fixed_bytes().sum()) + _max_temporaries(p)
-    return fields
+        size = int(p.fixed_bytes().sum()) + _max_temporaries(p)
+        found.append(Inferred("peak_memory_in_bytes", size, PEAK_MEMORY))
+    return found
 
 
-def _temp_size(p: Program) -> int:
+def _temp_sizes(p: Program, changelist: int | None) -> list[Inferred]:
+    """Return temp_size_in_bytes, once for each release that the dump may be of if these print different values."""
+    aligned, unassigned = _arena_sizes(p)
+    sizes = zip(TEMP_SIZE.items(), (aligned + unassigned, aligned), strict=True)
+    found = [Inferred("temp_size_in_bytes", size, agreement, releases) for (releases, agreement), size in sizes]
+    if changelist is None and unassigned:
+        return found
+    is_later = changelist is not None and changelist >= LIBTPU_0_0_51 and changelist != LIBTPU_0_0_50_1
+    return [found[is_later]._replace(releases=None)]
+
+
+class _ArenaSizes(NamedTuple):
+    """Bytes of the arenas in HBM, rounded up, and how many of them no value ever covers."""
+
+    aligned: int
+    unassigned: int
+
+
+def _arena_sizes(p: Program) -> _ArenaSizes:
     is_hbm_arena = (ints(p.allocations, "color") == 0) & (p.category == TEMP)
     codes, shapes = encoded(p.tables["values"]["shape"])
     pattern = r"^(\(|(s32|pred)\[\])"
     is_control = pc.match_substring_regex(pc.cast(shapes, pa.string()), pattern).to_numpy(zero_copy_only=False)
     holds_data = is_hbm_arena[p.owner] & ~(is_control[codes] if len(is_control) else codes >= 0)
     if not holds_data.any():
-        return 0
+        return _ArenaSizes(0, 0)
     arenas = fragmentation(p.tables)
     unassigned = int(ints(arenas, "unassigned")[ints(arenas, "color") == 0].sum())
     size = p.allocation_size[is_hbm_arena]
     aligned = -(-size // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
-    return int((2 * aligned - size).sum()) + unassigned
+    return _ArenaSizes(int(aligned.sum()), int((aligned - size).sum()) + unassigned)
 
 
 def _max_temporaries(p: Program) -> int:

@@ -15,7 +15,7 @@ from .buffer_names import phases_of_values
 from .columns import Ints, Mask, arrow_array, encoded, take, take_text
 from .layout import TEMP
 from .op_names import END, PHASES
-from .origins import origins, uses_of
+from .origins import has_opcode, origins, uses_of
 from .program import distinct_rows
 from .uses import use_steps
 from .what_if import Change, WhatIf
@@ -48,6 +48,7 @@ MIN_SMALL_BUFFERS = 64
 _MIXING_OPCODES = "^(?:dot|convolution|custom-call|sort|reduce-window|fft|gather|reverse|transpose|cholesky)$"
 _MIXING_FUSIONS = "^k(?:Output|Input|Custom)$"
 _MIXING_PRIMITIVES = rf"/(?:dot_general|conv_general_dilated|sort|cumsum|fft|gather|transpose|rev){END}"
+_WIDENED = "On a CPU, XLA computes in f32: matrix products and loops may read a copy in f32."
 _COLLECTIVES = r"^(?:all-gather|all-reduce|all-to-all|reduce-scatter|collective-permute|ragged-all-to-all)"
 
 
@@ -86,13 +87,13 @@ def donations(w: WhatIf) -> Iterator[Intervention]:
     found = np.flatnonzero((match.output >= 0) & w.in_memory[parameters.allocation])
     output, value = outputs.value[match.output[found]], parameters.value[found]
     number, roots = parameters.number[found], argument_names(w, value, parameters.number[found])
-    safe, are_gradients = _written_last(w, value, output), _are_gradients(w, value, output)
+    safe = _written_last(w, value, output)
     codes, names = encoded(pa.chunked_array([roots]))
     for code in np.unique(codes):
         rows = np.flatnonzero(codes == code)
         name, first = names[int(code)].as_py(), int(number[rows].min())
         donation = _donation(w, name, first, value[rows], output[rows], safe[rows])
-        if are_gradients:
+        if _are_gradients(w, value[rows], output[rows]):
             # An update usually follows, and reads the argument.
             action = f"{donation.action} They are gradients: donate it only if nothing reads it afterwards."
             donation = replace(donation, lower=0, confidence="try", action=action)
@@ -135,14 +136,22 @@ def _narrower_argument(w: WhatIf, name: str, number: int, values: Ints, outputs:
     change = Change(-int(w.p.allocation_size[allocations].sum()) // 2, w.none)
     values = largest_first(w, values)
     wide = w.p.value_text("element_type", values[:1])[0].as_py()
-    text = (
-        f"Keep `{name}` in {NARROWER[wide]} instead of {wide}, if that is precise enough. Where the program converts "
-        "it back, temporaries grow."
-    )
+    widened = w.p.tables.platform == "cpu" and NARROWER[wide] == "bfloat16" and not _only_loop_fusions_read(w, values)
+    note = _WIDENED if widened else "Where the program converts it back, temporaries grow."
+    text = f"Keep `{name}` in {NARROWER[wide]} instead of {wide}, if that is precise enough. {note}"
     estimate = w.saved(change)
-    lower, upper = int(0.4 * estimate), estimate + int(MARGIN * w.peak)
+    lower, upper = -estimate if widened else int(0.4 * estimate), estimate + int(MARGIN * w.peak)
     large = estimate >= MIN_ARGUMENT_SHARE * w.total
-    return Intervention("dtype", values, change, lower, upper if large else 0, "likely", text, name, number)
+    confidence: Confidence = "try" if widened else "likely"
+    return Intervention("dtype", values, change, lower, upper if large else 0, confidence, text, name, number)
+
+
+def _only_loop_fusions_read(w: WhatIf, values: Ints) -> bool:
+    """Return whether nothing but fusions of elementwise operations reads these values: they convert what they read."""
+    value, user, _, _ = uses_of(w.p)
+    users = user[np.isin(value, values) & (user >= 0)]
+    kinds = pc.cast(take_text(w.p.tables["instructions"]["fusion_kind"], users), pa.string())
+    return bool((_is_match(kinds, "^kLoop$") | has_opcode(w.p, users, "^(?:tuple|bitcast)$")).all())
 
 
 def _donation(w: WhatIf, name: str, number: int, value: Ints, output: Ints, safe: Mask) -> Intervention:

@@ -76,6 +76,7 @@ def _recomputed_layers(a: Activations, layers: Layers) -> Intervention:
     upper = _with_vmem(w, w.saved(Change(0, -only))) if w.saved(change) > 0 else 0
     how = "Wrap each of these layers in jax.checkpoint."
     if w.p.tables.platform == "cpu":
+        upper = upper if a.are_alike(layers) else 0
         how = (
             "Scan over these layers with jax.checkpoint(body): without a loop, XLA recomputes for all layers at once "
             "on a CPU."
@@ -198,7 +199,8 @@ def _batches(a: Activations) -> list[Batch]:
         # Without a backward pass, what loops read slice by slice are weights and caches: the batch is elsewhere.
         excluded = state[code] if a.is_training else bool(sliced[codes == code].any())
         size = 0 if excluded else shared[code]
-        if size and (a.is_training or not _is_ambiguous(a.dimensions[value], codes, code, shared, state)):
+        ambiguous = bool(size) and not a.is_training and _is_ambiguous(a.dimensions[value], codes, code, shared, state)
+        if size and not ambiguous and not _is_of_features(a, size):
             found.append(Batch(name, int(number[codes == code].min()), size, _whole_arrays(a, size, members)))
     return found
 
@@ -224,11 +226,31 @@ def _shared_size(dimensions: Ints, sliced: Mask) -> int:
 
 
 def _is_ambiguous(dimensions: Ints, codes: Ints, code: int, shared: list[int], state: list[bool]) -> bool:
-    """Return whether the batch size of an argument is another dimension of it, or the first one of weights."""
+    """Return whether the batch size of an argument is also a dimension of weights.
+
+    It is the first one of an argument that is no state, the last one of another argument, or one of two of an array.
+    """
     has_size = dimensions == shared[code]
     others = {int(c) for c in codes[has_size[:, 0]]} - {code}
     weights = any(not state[c] or shared[c] != shared[code] for c in others)
-    return weights or bool((has_size[codes == code].sum(axis=1) > 1).any())
+    repeated = has_size[np.isin(codes, [code, *others])].sum(axis=1) > 1
+    return weights or bool(repeated.any() or (_is_last(dimensions, shared[code]) & (codes != code)).any())
+
+
+def _is_last(dimensions: Ints, size: int) -> Mask:
+    """Return which of these arrays have several dimensions, of which the last one has this size."""
+    rank = (dimensions > 0).sum(axis=1)
+    last: Mask = (rank > 1) & (dimensions[np.arange(len(rank)), rank - 1] == size)
+    return last
+
+
+def _is_of_features(a: Activations, size: int) -> bool:
+    """Return whether most bytes at the peak that have this dimension have it last, and are thus no batch of it."""
+    rows = np.flatnonzero(a.w.at_peak)
+    dimensions, extent = a.dimensions[rows], a.p.extent[rows]
+    is_last = _is_last(dimensions, size)
+    is_before = ((dimensions == size).sum(axis=1) > is_last) | np.isin(dimensions[:, 0], a.multiples_of(size))
+    return int(extent[is_last & ~is_before].sum()) > int(extent[is_before].sum())
 
 
 def _whole_arrays(a: Activations, size: int, values: Ints) -> Ints:
