@@ -670,7 +670,7 @@ def test_a_path_without_a_dump_does_not_stop_the_others(tmp_path: Path) -> None:
     (source,) = xlamem.find(SMALL)
     assert convert(source, tmp_path / "none", to=tmp_path / "out").empty == [str(tmp_path / "none")]
     for sources, message in (
-        ([tmp_path / "none"], "no dump in .*/none: searched"),
+        ([tmp_path / "none"], "no dump in .*/none: the directory is empty; .*; searched"),
         ([tmp_path / "none", tmp_path / "none"], "no dump in .*/none, .*/none: searched"),
         ([SMALL, tmp_path / "missing"], "missing"),
     ):
