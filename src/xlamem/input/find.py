@@ -72,6 +72,8 @@ def find_all(*paths: str | os.PathLike[str]) -> tuple[list[Source], list[NoDumpE
             empty.append(error)
     sources = walker.groups.sources()
     if not sources:
+        if len(paths) == len(empty) == 1:
+            raise empty[0]
         raise NoDumpError(empty[0].path if len(empty) == 1 else _some(paths), walker.hint)
     return sources, empty
 

@@ -85,8 +85,8 @@ class Walker:
 
     @property
     def hint(self) -> str:
-        """What to do if there is no dump under any of the paths; empty if that is not known."""
-        return _hint(self._all_others)
+        """What to do if there is no dump under any of several paths; empty if that is not known."""
+        return _hint(self._all_others - {"nothing"})  # which of the directories would not be clear
 
     def add_bytes(self, data: bytes, name: str) -> None:
         """Add the dumps in bytes. Raises NoDumpError if there are none."""
