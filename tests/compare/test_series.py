@@ -32,6 +32,7 @@ from variants import (
 import xlamem
 from xlamem import schema
 from xlamem.compare.points import _ordered, read_points
+from xlamem.warehouse import driver
 
 DATA = Path(__file__).parents[1] / "data"
 MIGRATE = "its fingerprint is not stored; `xlamem dataset migrate` adds it"
@@ -360,8 +361,10 @@ def test_text_that_cannot_be_loaded(tmp_path: Path) -> None:
     assert sides == [["same", "name"], ["same", "same"]]
 
 
-def test_text_in_quarantine_is_not_gone(tmp_path: Path) -> None:
-    """A run that finds a broken file again does not try it again; it is there until a search does not find it."""
+@pytest.mark.parametrize("listed", [20, 0])
+def test_text_in_quarantine_is_not_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: int) -> None:
+    """A run that finds a broken file again does not try it again, also if it does not record all that it searched."""
+    monkeypatch.setattr(driver, "MAX_SOURCES", listed)
     folder = written(tmp_path / "in", [("jit_g", inner(1)), ("jit_f", TEXTS)])
     for path in folder.glob("module_0001.*"):
         path.unlink()

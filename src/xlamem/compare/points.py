@@ -19,7 +19,6 @@ from .ordering import ranks
 from .programs import (
     DESCRIBED_BY,
     ProgramEntry,
-    is_one_of,
     known_numbers,
     no_such_key,
     no_such_value,
@@ -27,10 +26,10 @@ from .programs import (
     stored_doubts,
     stored_errors,
     stored_numbers,
-    unloaded,
     with_problem,
     without_module,
 )
+from .quarantined import is_one_of, unloaded
 
 Order = Literal["seen", "name"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ from ..dump import Dump, as_tables, read
 from ..errors import DumpError, UsageError
 from ..formatting import closest, similar
 from ..input import names
-from ..input.access import URI
 from ..input.find import Source, find, split_modules
 from ..parse.fingerprints import Fingerprints
 from ..parse.join import ReadDump, tables_of
@@ -28,9 +26,9 @@ from ..warehouse.derived import device_numbers
 from ..warehouse.identity import loaded_id
 from ..warehouse.merged import DumpSet
 from ..warehouse.offsets import with_columns
-from ..warehouse.plan import search_of
 from ..warehouse.stored_fingerprints import KNOWN_BY, can_be_known
 from .doubts import PROVEN_BY, are_proven, doubt_of_numbers
+from .quarantined import is_one_of, unloaded
 from .sketches import COLUMNS, Sketches, no_sketches, sketches
 
 if TYPE_CHECKING:
@@ -337,27 +335,6 @@ class StoredPrograms(Programs):
             seen.add(place)
 
 
-def unloaded(dataset: Dataset, runs: pa.Array | None) -> pa.Table:
-    """Return the text in quarantine that could not be loaded, by all or some runs, with columns of `occurrences`.
-
-    It has no occurrence, because its content is not known. Its run is the one that put it there; among some runs, also
-    each later one that searched for it again, because such a run would have taken it out of quarantine if it was gone.
-    """
-    columns = ["content_id", "uri", "run_id", "converted_at"]
-    rows = dataset["quarantine"].to_table(columns=[*columns, "host"])
-    ids = rows["content_id"].combine_chunks()
-    seen = dataset["occurrences"].to_table(columns=["content_id"], filter=is_one_of("content_id", ids))
-    rows = pc.filter(rows, pc.invert(pc.is_in(ids, seen["content_id"].combine_chunks())))
-    if runs is not None:
-        rows = pa.concat_tables([rows, _skipped(dataset, rows)])
-        rows = pc.filter(rows, pc.is_in(rows["run_id"], runs))
-    rows = rows.select(columns)
-    parsed = [names.parse(os.path.basename(uri or "")) for uri in rows["uri"].to_pylist()]
-    numbers = pa.array([name and name.module_id for name in parsed], pa.int64())
-    rows = rows.append_column("offset", pa.nulls(len(rows), pa.int64())).append_column("module_id", numbers)
-    return rows.rename_columns([*columns[:-1], "seen_at", "offset", "module_id"])
-
-
 def runs_with(dataset: Dataset, labels: Mapping[str, str]) -> pa.Array:
     """Return the runs that have all of these labels."""
     table = dataset["labels"].to_table()
@@ -437,32 +414,6 @@ def read_stored(dataset: Dataset, content_id: str | None, uri: str | None = None
     if content_id is None or content_id not in dataset:
         raise DumpError(uri or dataset.storage.uri, "a dump that is stored; it is in quarantine")
     return dataset.read(content_id)
-
-
-def _skipped(dataset: Dataset, rows: pa.Table) -> pa.Table:
-    """Return these rows of `quarantine` for each later run that searched their paths and did not try them again."""
-    found = rows.to_pylist()
-    columns = ["run_id", "host", "started_at", "known", "options"]
-    runs = dataset["runs"].to_table(columns=columns) if found else pa.table({})
-    skipped = []
-    for run in runs.to_pylist():
-        if run["known"] and run["options"]:
-            was_searched = search_of(json.loads(run["options"])["sources"])
-            skipped += [
-                {**row, "run_id": run["run_id"], "converted_at": run["started_at"]}
-                for row in found
-                if row["converted_at"] < run["started_at"]
-                and (row["host"] == run["host"] or URI.match(row["uri"]))
-                and was_searched(row["uri"])
-            ]
-    return pa.Table.from_pylist(skipped, rows.schema)
-
-
-def is_one_of(column: str, values: Any) -> arrow_dataset.Expression:
-    """Return a filter for the rows of a dataset that have one of these values in a column."""
-    from pyarrow.dataset import field  # takes long to import, and directories do not need it
-
-    return field(column).isin(values)
 
 
 def unreadable(row: int, identity: str | None, uri: str | None, error: str | None) -> ProgramEntry:
