@@ -695,3 +695,29 @@ def test_half_an_escape_of_two_is_no_character() -> None:
     assert r"\ud83d\ude00" in whole
     for text, label in ((whole, "\N{GRINNING FACE}"), (whole.replace(r"\ude00", ""), "\N{REPLACEMENT CHARACTER}")):
         assert read_oom(f'{{"message": {text}}}\n').buffers["xla_label"].to_pylist()[0] == label
+
+
+BFC = (
+    "2025-05-03 10:12:11.123456: W external/xla/xla/tsl/framework/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out "
+    "of memory trying to allocate {} requested by op \nCurrent allocation summary follows.\n"
+)
+
+
+def test_a_warning_of_the_allocator_alone() -> None:
+    row = one(read_oom("step 1\n" + BFC.format("16.00GiB (rounded to 17179869184)")))
+    assert (row["form"], row["line"], row["requested_bytes"]) == ("runtime", 2, 17179869184)
+
+
+@pytest.mark.parametrize("request_text", ["17179869000 bytes", "16.00GiB"])
+def test_a_warning_of_the_allocator_before_the_error(request_text: str) -> None:
+    """The error says the same and more. The allocator rounds the request up to 256 bytes."""
+    error = f"RESOURCE_EXHAUSTED: Out of memory while trying to allocate {request_text}.\n"
+    warning = BFC.format("16.00GiB (rounded to 17179869184)")
+    assert one(read_oom(warning + error))["line"] == 3
+    other = BFC.format("2.00GiB (rounded to 2147483648)")
+    assert read_oom(other + error).reports["line"].to_pylist() == [1, 3]
+
+
+def test_a_warning_of_the_allocator_about_no_failure() -> None:
+    text = "16.00GiB with freed_by_count=0. The caller indicates that this is not a failure, but"
+    assert len(read_oom(BFC.format(text))) == 0

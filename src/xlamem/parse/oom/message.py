@@ -62,6 +62,8 @@ class Message:
     """Whether a later line repeated the label; lines without it then belong to other messages."""
     threaded: bool = False
     """Whether a later line repeated the thread, because every line was logged separately."""
+    warning: str | None = None
+    """The size in a warning of a GPU's allocator, which mostly precedes another message about the same request."""
     truncated: bool = False
     """Whether the last line is known to be incomplete."""
 

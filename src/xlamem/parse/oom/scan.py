@@ -20,6 +20,7 @@ _ANCHOR = re.compile(
     rb"|Allocation \(size=\d+\) would exceed memory"
     rb"|Out of memory while trying to allocate \d"
     rb"|Failed to allocate request for \d"
+    rb"|ran out of memory trying to allocate [\d.]+\w+ \(rounded to \d"
     rb"|Attempting to (?:allocate|reserve) \d"
     rb"|BufferAssignment (?:OOM Debugging|stats:)"
     rb"|Peak buffers:"
@@ -35,6 +36,9 @@ _ANCHOR_WORDS = (
     b"BufferAssignment ", b"Peak buffers:", b"Largest program ", b" usage >= ", b" requirement ", b"XLA::TPU program ",
 )  # fmt: skip
 """Each anchor contains one of these. Searching a block for them first is several times faster."""
+
+_BFC_UNIT = 256
+"""The allocator of a GPU rounds requests up to a multiple of it."""
 
 _MAX_ANCHOR = 256
 """Maximum length of an anchor in bytes, by which blocks overlap."""
@@ -84,7 +88,7 @@ class _Scanner:
             if number % 256 == 0:
                 self._finish_silent(number)
         self._finish_all(number - 1)
-        return sorted(self._finished, key=lambda m: m.line)
+        return sorted(_without_warnings(self._finished), key=lambda m: m.line)
 
     # -- bytes
 
@@ -195,6 +199,14 @@ class _Scanner:
         message.finish()
         self._open.remove(message)
         self._finished.append(message)
+
+
+def _without_warnings(messages: list[Message]) -> list[Message]:
+    """Leave out the allocator's warnings about requests that another message reports."""
+    requests = [m.row for m in messages if m.warning is None and m.row["requested_bytes"] is not None]
+    texts = {row["requested_text"] for row in requests}
+    sizes = {-(-row["requested_bytes"] // _BFC_UNIT) * _BFC_UNIT for row in requests}
+    return [m for m in messages if m.warning is None or not (m.warning in texts or m.row["requested_bytes"] in sizes)]
 
 
 def _unfold(text: str) -> list[str]:

@@ -36,6 +36,9 @@ _RUNTIME = re.compile(
     rf"|Failed to allocate request for (?P<about>{SIZE}) \((?P<exactly>\d+)B\)"
     rf"|Attempting to (?:allocate|reserve) (?P<asked>{SIZE}).*?There (?:are|is) (?P<free>{SIZE}) free"
 )
+_WARNING = re.compile(
+    rf"ran out of memory trying to allocate (?P<size>{SIZE}) \(rounded to (?P<rounded>\d+)\)"
+)
 _DEVICE = re.compile(r"\(\w*?_([A-Z]+)\d*\)")
 _PROGRAM = re.compile(r"Error loading program '([^']+)'")
 
@@ -119,6 +122,11 @@ def _runtime(message: Message, m: re.Match[str]) -> None:
         row["module_name"] = program[1]
 
 
+def _warning(message: Message, m: re.Match[str]) -> None:
+    message.warning = m["size"]
+    message.row.update(form="runtime", requested_text=m["rounded"], requested_bytes=integer(m["rounded"]))
+
+
 def _debugging(message: Message, m: re.Match[str]) -> None:
     message.row.update(form="peak_buffers")
     message.begin_heading("debugging")
@@ -129,6 +137,7 @@ _SENTENCES = (
     (_SPACE, _space),
     (_ALLOCATION, _allocation),
     (_RUNTIME, _runtime),
+    (_WARNING, _warning),
     (re.compile(_DEBUGGING), _debugging),
 )
 """Patterns of first sentences; if a text matches several, the first one applies."""
