@@ -50,7 +50,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def process(*args: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "import sys; from xlamem.cli import main; sys.exit(main())", *map(str, args)]
+    command = [sys.executable, "-m", "xlamem", *map(str, args)]
     return subprocess.run(command, text=True, capture_output=True, timeout=600, **options)
 
 
