@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from typing import Literal, NamedTuple, cast
 
 Role = Literal[
@@ -94,6 +95,7 @@ def parse(file_name: str) -> DumpName | None:
     return describe(*stem_and_role) if stem_and_role else None
 
 
+@lru_cache(maxsize=4096)  # many runs dump the same modules
 def describe(stem: str, role: Role) -> DumpName:
     """Parse the stem of a dump. Stems chosen by users are valid, but have few parts."""
     backend = _BACKEND.search(stem)

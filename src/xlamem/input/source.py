@@ -94,6 +94,7 @@ _NaturalKey = list[str | tuple[int, str]]
 _DIGITS = re.compile("([0-9]+)")
 
 
+@lru_cache(maxsize=4096)
 def _natural_key(text: str) -> _NaturalKey:
     """Return a sort key that orders 2 before 10 and numbers before letters."""
     parts: list[str] = _DIGITS.split(text)  # text and numbers in turn

@@ -24,7 +24,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from .. import kernels as pc
+from ..compute.columns import arrow_array
 from ..errors import DumpError
+from .rewrite import with_current_columns
 from .segments import MAX_MERGED_ROWS, Ids, Segment, to_ids, to_parquet, write_segment
 from .state import FILES, Members, State
 from .storage import Storage
@@ -119,7 +122,8 @@ class Checkpoints:
 
         try:
             data = self.storage.read(name)
-            return pq.read_table(BytesIO(data or b""), schema=FILES)
+            with pq.ParquetFile(BytesIO(data or b"")) as parquet:
+                return with_current_columns(parquet.read(), FILES)
         except (OSError, pa.ArrowException) as error:
             raise DumpError(self.storage.uri_of(name), "a readable checkpoint; open the dataset again") from error
 
@@ -207,4 +211,5 @@ def _files(state: State) -> pa.Table:
     """Return the files for a checkpoint, without those of version 1."""
     files = state.files_table()
     old = [ordinal for ordinal, name in state.names.items() if state.batches[name].is_old]
-    return files.filter(pa.array(~np.isin(files["batch"].to_numpy(), old))).sort_by("batch")
+    kept = pc.filter(files, arrow_array(~np.isin(files["batch"].to_numpy(), old)))
+    return pc.sort_by(kept, [("batch", "ascending")])

@@ -10,7 +10,7 @@ import pyarrow as pa
 from .. import kernels as pc
 from .. import schema
 from ..compute.charges import Charges, charge, live_set_columns
-from ..compute.columns import Ints, Mask, ints, nullable, runs, table_of_columns
+from ..compute.columns import Ints, Mask, arrow_array, groups_of, ints, nullable, runs, sums_of, table_of_columns
 from ..compute.layout import MAX_DUMP_SPACES, MAX_TOTAL_BYTES, module_lengths
 from ..compute.op_names import scopes
 from ..compute.peaks import selected_steps
@@ -19,6 +19,7 @@ from ..parse.interners import Interner
 from .bill_sums import bill_sums
 from .memory import release_memory
 from .merged import DumpSet, MergedProgram, MergedTables
+from .parquet import cast_table
 from .peak_numbers import module_numbers, peak_numbers
 
 MAX_CELLS = 1 << 22
@@ -58,7 +59,7 @@ def _concatenated(name: str, tables: list[pa.Table], ids: list[str]) -> pa.Table
     """Concatenate tables, sort the rows by dump, and cast them to the types of the dataset."""
     spec = schema.WAREHOUSE[name].warehouse
     numbered = pa.schema([pa.field("dump", pa.int64()), *list(spec)[1:]])
-    table = pa.concat_tables([t.cast(numbered) for t in tables])
+    table = pa.concat_tables([cast_table(t, numbered) for t in tables])
     table = pc.take(table, pa.array(np.argsort(ints(table, "dump"), kind="stable"))).combine_chunks()
     content_ids = pc.take(pa.array(ids, pa.string()), table["dump"].combine_chunks())
     return table.set_column(0, spec.field(0), content_ids)
@@ -173,14 +174,14 @@ def _scopes(p: MergedProgram, charges: Charges) -> pa.Table:
     scope_of_name, names = _scope_codes(codes, op_names)
     width = len(names.names) + 1
     key = p.space_of_allocation[charges.owner] * width + scope_of_name[codes] + 1
-    grouped = pa.table({"key": key, "bytes": charges.bytes}).group_by("key", use_threads=False)
-    sums = grouped.aggregate([("bytes", "sum"), ("bytes", "count")])
-    space, scope = np.divmod(ints(sums, "key"), width)
+    first, group = groups_of(key)
+    space, scope = np.divmod(key[first], width)
     columns = p.space_columns(space)
     columns["scope"] = pc.cast(pa.chunked_array(names.arrays((scope - 1).astype(np.int32))), pa.string())
-    columns |= {"bytes": sums["bytes_sum"], "n": sums["bytes_count"]}
+    columns["bytes"] = arrow_array(sums_of(charges.bytes, group, len(first)))
+    columns["n"] = arrow_array(np.bincount(group, minlength=len(first)))
     order = [("dump", "ascending"), ("color", "ascending"), ("page", "ascending"), ("bytes", "descending")]
-    return p.tables.offsets.split(pa.table(columns)).sort_by([*order, ("scope", "ascending")])
+    return pc.sort_by(p.tables.offsets.split(pa.table(columns)), [*order, ("scope", "ascending")])
 
 
 def _scope_codes(codes: Ints, op_names: pa.Array) -> tuple[Ints, Interner]:

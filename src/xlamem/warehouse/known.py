@@ -14,6 +14,8 @@ from struct import Struct
 import numpy as np
 import xxhash
 
+from .. import kernels as pc
+from ..compute.columns import arrow_array
 from ..input.access import URI
 from ..input.find import Source
 from ..input.names import FLAG_EXTENSIONS
@@ -126,5 +128,6 @@ class KnownDumps:
 def _matching(records: bytes, wanted: Ints) -> dict[bytes, bytes]:
     """Return the records by key, at least those whose keys begin with one of these numbers."""
     begins = np.frombuffer(records, np.int64)[:: _RECORD.size // 8]
-    rows = np.flatnonzero(np.isin(begins, wanted)) * _RECORD.size
+    is_wanted = pc.is_in(arrow_array(begins), arrow_array(wanted)).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(is_wanted) * _RECORD.size
     return {records[row : row + 16]: records[row : row + _RECORD.size] for row in rows.tolist()}

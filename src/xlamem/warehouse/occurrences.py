@@ -12,6 +12,7 @@ import xxhash
 
 from .. import kernels as pc
 from .. import schema
+from ..compute.columns import arrow_array
 from ..errors import utf8
 from ..input.access import URI
 from .batch import Batch, File
@@ -44,17 +45,16 @@ def occurrence_table(dumps: Iterable[DumpInput], options: Options) -> pa.Table:
 
 def distinct(occurrences: pa.Table) -> pa.Table:
     """Sort occurrences that have the same labels, and keep the first of those with the same key."""
-    order = occurrences.sort_by([(name, "ascending") for name in (*KEY, "seen_at", "run_id")])
-    keys = keys_of(order)
-    first = pa.array(np.arange(len(keys)))
-    groups = pa.table({"key": keys, "row": first}).group_by("key", use_threads=False).aggregate([("row", "min")])
-    return order.take(groups["row_min"].sort())
+    order = pc.sort_by(occurrences, [(name, "ascending") for name in (*KEY, "seen_at", "run_id")])
+    codes = pc.dictionary_encode(keys_of(order)).indices.to_numpy()
+    is_first = np.diff(np.maximum.accumulate(codes), prepend=-1) > 0  # codes count the keys in the order of the rows
+    return pc.filter(order, arrow_array(is_first))
 
 
 def keys_of(occurrences: pa.Table) -> pa.Array:
     """Return the key of each occurrence as text."""
     uri = pc.fill_null(occurrences["uri"], "")
-    offset = pc.fill_null(occurrences["offset"].cast(pa.string()), "")
+    offset = pc.fill_null(pc.cast(occurrences["offset"], pa.string()), "")
     host = pc.if_else(pc.match_substring_regex(uri, f"^{URI.pattern}"), "", pc.fill_null(occurrences["host"], ""))
     key = pc.binary_join_element_wise(occurrences["content_id"], uri, offset, host, "\0")
     return key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
@@ -62,7 +62,7 @@ def keys_of(occurrences: pa.Table) -> pa.Array:
 
 def row_keys(occurrences: pa.Table) -> pa.Array:
     """Return what identifies each row: its key and its run."""
-    run = occurrences["run_id"].cast(pa.string()).combine_chunks()
+    run = pc.cast(occurrences["run_id"], pa.string()).combine_chunks()
     return pc.binary_join_element_wise(keys_of(occurrences), run, "\0")
 
 
@@ -74,7 +74,7 @@ def new_occurrences(found: pa.Table, recorded: Iterable[pa.Table]) -> pa.Table:
         known = keys_of(table)
         for key in keys:
             is_new = pc.and_not(is_new, pc.is_in(key, known))
-    return found.filter(is_new)
+    return pc.filter(found, is_new)
 
 
 def recorded_occurrences(storage: Storage, state: State, labels: Mapping[str, str]) -> Iterator[pa.Table]:
@@ -85,8 +85,9 @@ def recorded_occurrences(storage: Storage, state: State, labels: Mapping[str, st
         runs = pa.array([run for run, found in batch.run_labels.items() if found == labels], pa.string())
         for file in batch.table_files("occurrences"):
             path = storage.path(file.path)
-            rows = pq.read_table(path, columns=[*KEY, "run_id"], filesystem=storage.system, partitioning=None)
-            yield rows.filter(pc.is_in(rows["run_id"], runs)) if batch.run_labels else rows
+            with pq.ParquetFile(path, filesystem=storage.system) as parquet:
+                rows = parquet.read([*KEY, "run_id"])
+            yield pc.filter(rows, pc.is_in(rows["run_id"], runs)) if batch.run_labels else rows
 
 
 def occurrences_of_version_1(storage: Storage, state: State, labels: Mapping[str, str]) -> Iterator[pa.Table]:
@@ -99,8 +100,11 @@ def read_occurrences(storage: Storage, files: Iterable[File]) -> pa.Table:
     """Return the rows of files of `occurrences`."""
     import pyarrow.parquet as pq
 
-    paths = (storage.path(file.path) for file in files)
-    return pa.concat_tables([pq.read_table(p, filesystem=storage.system, partitioning=None) for p in paths])
+    tables = []
+    for file in files:
+        with pq.ParquetFile(storage.path(file.path), filesystem=storage.system) as parquet:
+            tables.append(parquet.read())
+    return pa.concat_tables(tables)
 
 
 def with_occurrences(storage: Storage, old: Batch, rows: pa.Table, run_id: str) -> Batch:

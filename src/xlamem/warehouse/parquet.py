@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .. import kernels as pc
 from .. import schema
 from .batch import File
 from .storage import Storage
@@ -98,7 +99,7 @@ class _TableWriter:
     def add(self, table: pa.Table) -> None:
         if self.schema is None:
             self.schema = choose_encodings(table, schema.WAREHOUSE[self.name])
-        table = _cast(table, self.schema)
+        table = cast_table(table, self.schema)
         self.pending.append(table)
         self.sizes.append(table_bytes(table))
         while sum(self.sizes) >= self.max_pending:
@@ -226,12 +227,13 @@ def choose_encodings(table: pa.Table, spec: schema.Table) -> pa.Schema:
     return encoded
 
 
-def _cast(table: pa.Table, spec: pa.Schema) -> pa.Table:
+def cast_table(table: pa.Table, spec: pa.Schema) -> pa.Table:
+    """Return a table with the types of these columns."""
     columns = []
     for field, column in zip(spec, table.columns, strict=True):
         if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(column.type):
-            column = column.cast(pa.string()).dictionary_encode()
-        columns.append(column if column.type == field.type else column.cast(field.type))
+            column = pc.dictionary_encode(pc.cast(column, pa.string()))
+        columns.append(pc.cast(column, field.type))
     return pa.table(columns, schema=spec)
 
 
@@ -245,7 +247,7 @@ def compacted(table: pa.Table) -> pa.Table:
 
 def _compacted(array: pa.Array) -> pa.Array:
     encoded = pa.types.is_dictionary(array.type)
-    return array.cast(array.type.value_type).dictionary_encode() if encoded else _copied(array)
+    return pc.dictionary_encode(pc.cast(array, array.type.value_type)) if encoded else _copied(array)
 
 
 def copied(table: pa.Table) -> pa.Table:
@@ -287,7 +289,7 @@ def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
 def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     if isinstance(array, pa.DictionaryArray):
         lengths = np.append(_lengths(array.dictionary), 0)  # -1, the code of null, selects the last element
-        codes = array.indices if not array.null_count else array.indices.fill_null(-1)
+        codes = array.indices if not array.null_count else pc.fill_null(array.indices, -1)
         row_lengths: npt.NDArray[np.int64] = lengths[codes.to_numpy(zero_copy_only=False)]
         return row_lengths
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]

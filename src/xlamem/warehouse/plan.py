@@ -107,7 +107,7 @@ class _Planner:
             if isinstance(dump, DumpInput):
                 other = dumps.get(dump.content_id)
                 self.result.duplicates += other is not None
-                if other is None or _member_paths(dump) < _member_paths(other):
+                if other is None or _is_before(dump, other):
                     dumps[dump.content_id] = dump
         failed = self.state.quarantined.keys() & dumps.keys()
         dumps |= {i: replace(dumps[i], attempts=self.state.attempts(i)) for i in failed}
@@ -201,8 +201,12 @@ def _with_parents(path: str) -> Iterator[str]:
         path = path[: max(path.rfind("/"), path.rfind("::"), 0)]
 
 
-def _member_paths(dump: DumpInput) -> tuple[str, ...]:
-    return tuple(member.location for member in dump.source.members)
+def _is_before(dump: DumpInput, other: DumpInput) -> bool:
+    """Compare the paths of the members of two dumps; the first ones mostly differ."""
+    for a, b in zip(dump.source.members, other.source.members, strict=False):
+        if (path := a.location) != (other_path := b.location):
+            return path < other_path
+    return len(dump.source.members) < len(other.source.members)
 
 
 def _batches(dumps: list[DumpInput]) -> list[tuple[DumpInput, ...]]:

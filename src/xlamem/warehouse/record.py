@@ -166,7 +166,7 @@ class RunRecord:
 
 def _of(occurrences: pa.Table, content_ids: Iterable[str]) -> pa.Table:
     """Return the occurrences of these contents."""
-    return occurrences.filter(pc.is_in(occurrences["content_id"], pa.array(sorted(content_ids), pa.string())))
+    return pc.filter(occurrences, pc.is_in(occurrences["content_id"], pa.array(sorted(content_ids), pa.string())))
 
 
 def batch_name(run_id: str, part: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import xxhash
 
+from .. import kernels as pc
 from .. import schema
 from .batch import Batch, File
 from .parquet import BatchWriter
@@ -48,7 +49,6 @@ def rewrite(storage: Storage, old: Batch, removed: Set[str], failed: Set[str], r
 
 def _copy(storage: Storage, file: File, batch: str, number: int, ids: pa.Array, run_id: str) -> list[File]:
     """Copy the rows of these dumps, one row group at a time."""
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     folder = "/".join(file.path.split("/")[1:-1])
@@ -57,7 +57,7 @@ def _copy(storage: Storage, file: File, batch: str, number: int, ids: pa.Array, 
         writer = BatchWriter(storage, folder, batch, first_file=number, run_id=run_id, sorted_by=order)
         for i in range(parquet.num_row_groups):
             table = parquet.read_row_group(i)
-            table = table.filter(pc.is_in(table["content_id"], ids))
+            table = pc.filter(table, pc.is_in(table["content_id"], ids))
             writer.add(file.table, with_current_columns(table, schema.WAREHOUSE[file.table].warehouse))
     return writer.close()
 
@@ -72,6 +72,6 @@ def with_current_columns(table: pa.Table, spec: pa.Schema) -> pa.Table:
     """Convert a table of an older version to the columns of this version; missing columns are null."""
     names = set(table.column_names)
     columns: list[Any] = [
-        table[f.name].cast(f.type) if f.name in names else pa.nulls(table.num_rows, f.type) for f in spec
+        pc.cast(table[f.name], f.type) if f.name in names else pa.nulls(table.num_rows, f.type) for f in spec
     ]
     return pa.table(columns, schema=spec)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .. import kernels as pc
+from ..compute.columns import arrow_array
 from .batch import Batch, File, Lazy
 from .segments import ID_BYTES, Ids, Segment, to_ids, to_texts
 
@@ -269,10 +270,11 @@ class State:
     def files_table(self, table: str | None = None) -> pa.Table:
         """Return the committed files of one table, or of all tables, as a table with the columns in FILES."""
         files = self.members.files
-        is_selected = pa.array(np.isin(self.members.file_batches, [*self._ordinals.values()]))
+        ordinals = pa.array(self._ordinals.values(), pa.int64())
+        is_selected = pc.is_in(arrow_array(self.members.file_batches), ordinals)
         if table is not None:
             is_selected = pc.and_(is_selected, pc.equal(files["table"].combine_chunks(), table))
-        files = files.filter(is_selected)
+        files = pc.filter(files, is_selected)
         added = [
             (self._ordinals[batch.name], *vars(file).values())
             for batch in self.batches.values()

@@ -17,7 +17,6 @@ def start_worker(cores: Cores) -> None:
     """Configure a new worker process, which shares `cores` with the others."""
     cores.start_worker()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy starts a thread per core
-    import pyarrow.compute
     import pyarrow.parquet  # noqa: F401  # imported while the driver is still looking for dumps
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
