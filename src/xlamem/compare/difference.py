@@ -12,6 +12,7 @@ import pyarrow as pa
 from .. import schema
 from ..compute.bills import DEVICE_TOTAL, row_names
 from ..compute.columns import Ints, arrow_array, ints, is_in, nullable, sums_of, table_of_columns
+from ..compute.peaks import require_allocations
 from ..compute.program import Program, program
 from ..dump import DumpLike, as_tables
 from .account import AccountDifference, account_differences, accounts
@@ -78,6 +79,11 @@ def diff(a: DumpLike, b: DumpLike) -> Diff:
     -------
     Diff
         Tables in bytes and steps, and a verdict.
+
+    Raises
+    ------
+    UsageError
+        One of them has no allocations, so that its memory use is unknown.
     """
     first, second = both_sides(_read, a, b)
     doubt = _doubt(first, second)
@@ -98,7 +104,9 @@ def _read(dump: DumpLike) -> Program:
     """Return a program after reading every section: at once is faster than one by one, and all of them are needed."""
     tables = as_tables(dump)
     tables["modules"]
-    return program(tables)
+    p = program(tables)
+    require_allocations(p)
+    return p
 
 
 def _doubt(a: Program, b: Program) -> str:
