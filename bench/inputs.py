@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -138,6 +139,15 @@ def shape(name: str, size: float) -> Shape:
             raise ValueError(f"the forged {name} dumps do not look like real ones: (found, measured) {wrong}")
         stamp.write_text(json.dumps({"forge": _digest(), **found}, indent=1))
     return _shape(name, root, sorted(root.rglob("*.txt")))
+
+
+def repeated(shape: Shape, times: int) -> Path:
+    """Return a folder with the dumps of an input several times, as hard links."""
+    root = shape.root.with_name(f"{shape.root.name}-times-{times}")
+    shutil.rmtree(root, ignore_errors=True)
+    for i in range(times):
+        shutil.copytree(shape.root, root / str(i), copy_function=os.link)
+    return root
 
 
 def real(name: str, folder: Path) -> Shape:

@@ -21,6 +21,8 @@ ROUNDS = 3
 XLAMEM = Path(sys.executable).with_name("xlamem")
 SCRIPT = Path(__file__).with_name("plain_convert.py")
 LABELS = {"ours": "xlamem convert", "again": "the same, nothing new", "script": "Python re and pyarrow's writer"}
+TIMES = 10
+"""How often a platform team has the dumps of the fleet: "nothing new" is measured on 25,000 dumps."""
 Used = dict[str, list[dict[str, float]]]
 """What each run of a command used."""
 
@@ -68,6 +70,24 @@ def test_convert(
             "x wall": f"{wall / found['ours']['wall_s']:.2f}",
         }
         rows.append(Row(f"to Parquet, {PROCESSES} processes, {shape.title}", label, cells))
+    benchmark.extra_info.update(found)
+
+
+@pytest.mark.benchmark(timer=time.perf_counter, warmup=False)
+def test_nothing_new(request: pytest.FixtureRequest, tmp_path: Path, benchmark: Any, rows: list[Row]) -> None:
+    """Convert many dumps again that were all converted before."""
+    shape = inputs.shape("fleet", request.config.getoption("fleet"))
+    root, n = inputs.repeated(shape, TIMES), TIMES * shape.dumps
+    ours(root, tmp_path / "out")
+    used: Used = defaultdict(list)
+    benchmark.pedantic(lambda: used["again"].append(ours(root, tmp_path / "out")), rounds=ROUNDS)
+    found = median(used)["again"]
+    cells = {
+        "CPU s": f"{found['cpu_s']:.2f}",
+        "wall s": f"{found['wall_s']:.2f}",
+        "CPU ms a dump": f"{1e3 * found['cpu_s'] / n:.3f}",
+    }
+    rows.append(Row(f"nothing new: {n:,} dumps", "xlamem convert", cells))
     benchmark.extra_info.update(found)
 
 
