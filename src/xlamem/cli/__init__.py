@@ -83,17 +83,17 @@ class Commands(click.Group):
 
 
 class _NoPandas:
-    """A finder of modules for which pandas and dateutil are not installed."""
+    """A finder of modules for which pandas, dateutil and cloudpickle are not installed."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        if name in ("pandas", "dateutil"):
+        if name in ("pandas", "dateutil", "cloudpickle"):
             raise ModuleNotFoundError(name=name)
 
 
 @contextmanager
 def _pandas_hidden() -> Iterator[None]:
-    """Keep pyarrow from importing pandas and dateutil for its first array, which takes longer than most commands."""
+    """Keep pyarrow from importing what it only tries: pandas takes longer than most commands."""
     if "pyarrow" in sys.modules:
         yield
         return
